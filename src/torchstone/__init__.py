@@ -1,0 +1,33 @@
+"""Torchstone: tells true PyTorch performance from false.
+
+The Python API: `bench`, `compare`, `timeit` measure and return records; `Workload` describes what a
+target measures. Everything is imported on first use, so that `import torchstone` costs nothing
+and the same file can stand in a worker, which has no `lab`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from torchstone.lab.api import bench, compare, timeit
+    from torchstone.workloads import Workload
+
+__all__ = ["Workload", "__version__", "bench", "compare", "timeit"]
+
+_HOME = {
+    "Workload": "torchstone.workloads",
+    "bench": "torchstone.lab.api",
+    "compare": "torchstone.lab.api",
+    "timeit": "torchstone.lab.api",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'torchstone' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_HOME[name]), name)

@@ -1,0 +1,126 @@
+"""`torchstone bench`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from torchstone.cli.options import (
+    Assignment,
+    Duration,
+    Share,
+    check_json_path,
+    database_option,
+    deliver,
+    output_options,
+    progress,
+)
+
+
+@click.command()
+@click.argument("targets", nargs=-1, required=True, metavar="TARGET...")
+@click.option(
+    "--vs",
+    multiple=True,
+    metavar="VARIANT",
+    help="Compare with this variant, e.g. "
+    "inductor, inductor+dynamic, aot_eager, jit-trace (repeatable).",
+)
+@click.option(
+    "--arm",
+    "arms",
+    multiple=True,
+    metavar="'KEY=VALUE ...'",
+    help="One more arm: the first "
+    "one with other settings (name, target, variant, mode, precision, device, threads, "
+    "python, allocator, env.NAME).",
+)
+@click.option("--mode", default="inference", show_default=True, metavar="inference|training")
+@click.option("--precision", default="fp32", show_default=True, metavar="fp32|tf32|bf16|fp16|amp")
+@click.option("--device", default="cpu", show_default=True, metavar="cpu|cuda|...")
+@click.option("--threads", type=int, help="Threads of torch and OpenMP (default: theirs).")
+@click.option("--python", metavar="PYTHON", help="Interpreter of all arms, e.g. python3.13.")
+@click.option("--env", multiple=True, type=Assignment(), help="Environment variable for all arms.")
+@click.option(
+    "--allocator",
+    default="default",
+    show_default=True,
+    metavar="default|keep|jemalloc|tcmalloc",
+    help="Memory allocator of all arms.",
+)
+@click.option(
+    "--budget",
+    type=Duration(),
+    default="30s",
+    show_default=True,
+    help="Time for turns, once the first processes are steady.",
+)
+@click.option(
+    "--within",
+    type=Share(),
+    default="1%",
+    show_default=True,
+    help="Stop when the ratio is known this well.",
+)
+@click.option(
+    "--margin",
+    type=Share(),
+    default="2%",
+    show_default=True,
+    help="Differences within this are called the same.",
+)
+@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--timeout", type=Duration(), default="60s", show_default=True, help="For a step.")
+@click.option(
+    "--build-timeout",
+    type=Duration(),
+    default="600s",
+    show_default=True,
+    help="For building and compiling.",
+)
+@click.option("--replicates", type=int, help="Processes per arm (default: as the budget allows).")
+@click.option(
+    "--independent",
+    is_flag=True,
+    help="The arms compute different things: do not compare their outputs.",
+)
+@click.option("--label", default="", help="A name to find the result by.")
+@database_option
+@output_options
+@click.option("--save/--no-save", default=True, show_default=True, help="Keep the result.")
+def bench(json_path: str | None, markdown: bool, save: bool, db: str | None, **asked: Any) -> int:
+    """Measure targets, compare variants.
+
+    TARGET is path.py:make (a factory that returns (module_or_callable, inputs) or a Workload),
+    path.py:fn() (a function timed as it is), or pkg.module:make. One target gives absolute
+    figures. With more targets, --vs or --arm, the first arm is the baseline.
+
+    \b
+    Examples:
+      torchstone bench model.py:make
+      torchstone bench model.py:make --vs inductor --vs inductor+dynamic --mode training
+      torchstone bench old.py:make new.py:make --budget 60s --json result.json
+      torchstone bench sort.py:run() --arm "name=py313 python=python3.13"
+      torchstone bench model.py:make --arm "name=two threads=2" --threads 1
+    """
+    from torchstone.conductor import Settings
+    from torchstone.lab import bench as lab
+    from torchstone.lab.keeping import Keeper
+    from torchstone.lab.request import BenchRequest
+
+    check_json_path(json_path)
+    settings = Settings(
+        budget_s=asked.pop("budget"),
+        within=asked.pop("within"),
+        margin=asked.pop("margin"),
+        seed=asked.pop("seed"),
+        step_timeout_s=asked.pop("timeout"),
+        build_timeout_s=asked.pop("build_timeout"),
+        replicates=asked.pop("replicates"),
+        independent=asked.pop("independent"),
+    )
+    request = BenchRequest(settings=settings, **asked)
+    with progress() as events:
+        result = lab.bench(request, Keeper(db) if save else None, events)
+    return deliver(result, json_path, markdown, saved=save)

@@ -1,0 +1,101 @@
+"""`torchstone contract write` and `torchstone contract check`."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+from torchstone.cli.options import progress
+
+
+def _options(function: Any) -> Any:
+    for option in (
+        click.option("--json", "as_json", is_flag=True, help="Print JSON."),
+        click.option("--seed", type=int, default=0, show_default=True),
+        click.option("--threads", type=int),
+        click.option("--device", default="cpu", show_default=True, metavar="cpu|cuda|..."),
+        click.option("--precision", default="fp32", show_default=True),
+        click.option(
+            "--mode", default="inference", show_default=True, metavar="inference|training"
+        ),
+        click.option("--vs", multiple=True, metavar="VARIANT", help="Also under this variant."),
+    ):
+        function = option(function)
+    return function
+
+
+@click.group()
+def contract() -> None:
+    """Write down what a target promises; check it later.
+
+    A contract has the form of every input and output, the state, the modes, and what happens with
+    boundary inputs: a batch of one, an empty batch, non-contiguous, wrong dtype, wrong device.
+
+    \b
+    Examples:
+      torchstone contract write model.py:make model.contract.json
+      torchstone contract check model.py:make model.contract.json --vs inductor
+    """
+
+
+def _request(target: str, asked: dict[str, Any]) -> Any:
+    from torchstone.conductor import Settings
+    from torchstone.lab.request import BenchRequest
+
+    settings = Settings(seed=asked.pop("seed"))
+    return BenchRequest(targets=(target,), settings=settings, **asked)
+
+
+@contract.command()
+@click.argument("target")
+@click.argument("file", type=click.Path(dir_okay=False))
+@_options
+def write(target: str, file: str, as_json: bool, **asked: Any) -> None:
+    """Inspect TARGET and write its contract to FILE."""
+    from torchstone.lab.contracts import write_contract
+    from torchstone.records import Contract, describe_leaf, from_data
+
+    with progress() as events:
+        document = write_contract(_request(target, asked), file, events)
+    if as_json:
+        click.echo(json.dumps(document, indent=2))
+        return
+    made = from_data(Contract, document["contract"])
+    for leaf in (*made.inputs, *made.outputs):
+        click.echo(f"  {leaf.path}  {describe_leaf(leaf)}")
+    click.echo(f"  {made.parameters} parameters, weights {made.weights_hash or '-'}")
+    for variant, cases in document["boundary"].items():
+        for case, behaviour in cases.items():
+            click.echo(f"  {variant}, {case}: {behaviour}")
+    click.echo(f"written to {file}")
+
+
+@contract.command()
+@click.argument("target")
+@click.argument("file", type=click.Path(dir_okay=False))
+@_options
+def check(target: str, file: str, as_json: bool, **asked: Any) -> int:
+    """Hold TARGET, and its variants, to the contract in FILE; exit code 1 if it is broken."""
+    from torchstone.lab.contracts import check_contract, read_contract
+    from torchstone.records import to_data
+    from torchstone.show import sanitise
+
+    read_contract(file)  # before time is spent
+    device = asked["device"]
+    if device != "cpu":
+        # The promise is the CPU's; the accelerator is held to it as one more arm.
+        asked["arms"] = (f"name={device} device={device}",)
+        asked["device"] = "cpu"
+    with progress() as events:
+        findings = check_contract(_request(target, asked), file, events)
+    broken = [finding for finding in findings if not finding.ok]
+    if as_json:
+        click.echo(json.dumps({"schema": 1, "findings": [to_data(f) for f in findings]}, indent=2))
+    else:
+        for finding in broken:
+            click.echo(sanitise(f"{finding.variant}: {finding.subject}: {finding.message}"))
+        kept = len(findings) - len(broken)
+        click.echo(f"{kept} kept, {len(broken)} broken")
+    return int(bool(broken))

@@ -1,0 +1,173 @@
+"""What several commands share: units on the command line, and where output goes."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from torchstone.records import Result
+    from torchstone.show import Progress
+
+F = TypeVar("F", bound=Callable[..., Any])
+PLAIN_WIDTH = 100
+_UNITS = {"": 1.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "m": 60.0, "min": 60.0, "h": 3600.0}
+_BAD_OUTCOMES = ("wrong_answer", "error", "crash", "oom", "timeout")
+
+
+class Duration(click.ParamType):
+    """`30s`, `500ms`, `2m`, or a plain number of seconds."""
+
+    name = "duration"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Seconds."""
+        if isinstance(value, float):
+            return value
+        match = re.fullmatch(r"\s*(-?\d+(?:\.\d+)?)\s*([a-z]*)\s*", str(value))
+        if match is None or match[2] not in _UNITS:
+            self.fail(f"{value!r} is not a duration; write 30s, 500ms or 2m", param, ctx)
+        seconds = float(match[1]) * _UNITS[match[2]]
+        if seconds <= 0:
+            self.fail(f"{value} is not more than zero", param, ctx)
+        return seconds
+
+
+class Share(click.ParamType):
+    """`1%` or `0.01`."""
+
+    name = "share"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """A fraction."""
+        if isinstance(value, float):
+            return value
+        text = str(value).strip()
+        try:
+            share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+        except ValueError:
+            self.fail(f"{value!r} is not a share; write 1% or 0.01", param, ctx)
+        if not 0 < share < 1:
+            self.fail(f"{value} is not between 0 and 100 %", param, ctx)
+        return share
+
+
+class Assignment(click.ParamType):
+    """`NAME=VALUE`."""
+
+    name = "name=value"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, str]:
+        """Name and value."""
+        if isinstance(value, tuple):
+            return value[0], value[1]
+        name, equals, text = str(value).partition("=")
+        if not equals or not name:
+            self.fail("write NAME=VALUE", param, ctx)
+        return name, text
+
+
+def database_option(function: F) -> F:
+    """`--db`."""
+    return click.option(
+        "--db",
+        metavar="URL",
+        help="Database: a path or sqlite:///PATH (default: TORCHSTONE_DB, "
+        "else torchstone.db in your data directory).",
+    )(function)
+
+
+def output_options(function: F) -> F:
+    """`--json` and `--markdown`."""
+    function = click.option(
+        "--markdown", is_flag=True, help="Print a Markdown table instead of the report."
+    )(function)
+    return click.option(
+        "--json", "json_path", metavar="PATH|-", help="Write JSON to a file; - prints it alone."
+    )(function)
+
+
+def check_json_path(path: str | None) -> None:
+    """Find out before measuring whether the file can be written."""
+    from torchstone.records import UsageError
+
+    if path in (None, "-"):
+        return
+    folder = os.path.dirname(os.path.abspath(str(path)))
+    if not os.path.isdir(folder):
+        raise UsageError(f"There is no folder {folder} for the JSON file.", "Make it first.")
+    if os.path.isdir(str(path)) or not os.access(folder, os.W_OK):
+        raise UsageError(f"{path} cannot be written.", "Name another file.")
+
+
+def use_color() -> bool:
+    """Colours only on a terminal, and not where NO_COLOR is set."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+
+
+def width() -> int:
+    """The terminal's, or a fixed one when piped."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else PLAIN_WIDTH
+
+
+@contextmanager
+def progress() -> Iterator[Progress]:
+    """Progress on stderr; cleared at the end."""
+    from torchstone.show import make_progress
+
+    made = make_progress(sys.stderr)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def deliver(
+    result: Result,
+    json_path: str | None,
+    markdown: bool,
+    saved: bool,
+    report: Callable[..., str] | None = None,
+) -> int:
+    """Print what was asked for; the exit code says whether every arm did its work."""
+    from torchstone import show
+
+    if json_path == "-":
+        click.echo(show.dumps(result))
+    else:
+        if json_path is not None:
+            with open(json_path, "w", encoding="utf-8") as file:
+                file.write(show.dumps(result) + "\n")
+        if markdown:
+            click.echo(show.markdown(result), nl=False)
+        else:
+            write = report or show.report
+            text = write(
+                result,
+                color=use_color(),
+                width=width(),
+                unicode=show.can_unicode(sys.stdout),
+                saved=saved,
+            )
+            click.echo(text, nl=False, color=True)
+    return exit_code(result)
+
+
+def exit_code(result: Result) -> int:
+    """0: every arm did its work. 1: one did not. 130: interrupted."""
+    if result.method.stopped_by == "interrupt":
+        return 130
+    return int(any(arm.outcome.value in _BAD_OUTCOMES for arm in result.arms))

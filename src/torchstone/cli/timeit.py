@@ -1,0 +1,86 @@
+"""`torchstone timeit`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from torchstone.cli.options import (
+    Duration,
+    check_json_path,
+    database_option,
+    deliver,
+    output_options,
+    progress,
+)
+
+
+@click.command(context_settings={"ignore_unknown_options": False})
+@click.argument("stmt", nargs=-1, metavar="[STMT...]")
+@click.option("-n", "--number", type=int, help="Executions per sample (default: found).")
+@click.option(
+    "-r", "--repeat", type=int, help="Samples per process (default: as the budget allows)."
+)
+@click.option("-s", "--setup", multiple=True, help="Run before each sample, untimed (repeatable).")
+@click.option("-p", "--process", is_flag=True, help="Report CPU time instead of wall time.")
+@click.option("-u", "--unit", type=click.Choice(["nsec", "usec", "msec", "sec"]))
+@click.option("-v", "--verbose", is_flag=True, help="More digits, and every check.")
+@click.option(
+    "--vs", multiple=True, metavar="STMT", help="Compare with this statement (repeatable)."
+)
+@click.option("--python", metavar="PYTHON", help="Interpreter to run in, e.g. python3.13.")
+@click.option("--budget", type=Duration(), default="5s", show_default=True)
+@database_option
+@output_options
+@click.option("--save/--no-save", default=False, show_default=True, help="Keep the result.")
+def timeit(
+    stmt: tuple[str, ...],
+    setup: tuple[str, ...],
+    unit: str | None,
+    verbose: bool,
+    process: bool,
+    vs: tuple[str, ...],
+    json_path: str | None,
+    markdown: bool,
+    save: bool,
+    db: str | None,
+    **asked: Any,
+) -> int:
+    """Time a statement, as `python -m timeit` does.
+
+    Several STMT are lines of one statement; use --vs to compare statements. The answer is timeit's,
+    with an interval over fresh processes and checks.
+
+    \b
+    Examples:
+      torchstone timeit "'-'.join(map(str, range(100)))"
+      torchstone timeit -s "x = list(range(1000))" "sorted(x)" --vs "x.copy().sort()"
+      torchstone timeit -n 1000 -r 5 -s "import torch; a = torch.ones(64)" "a + a"
+    """
+    from torchstone import show
+    from torchstone.conductor import Settings
+    from torchstone.lab import timing
+    from torchstone.lab.keeping import Keeper
+
+    check_json_path(json_path)
+    statements = ("\n".join(stmt) or "pass", *vs)
+    settings = Settings(budget_s=asked["budget"], loops=asked["number"], samples=asked["repeat"])
+    with progress() as events:
+        result = timing.time_statements(
+            statements,
+            "\n".join(setup) or "pass",
+            settings,
+            python=asked["python"],
+            clock="cpu" if process else "wall",
+            keeper=Keeper(db) if save else None,
+            events=events,
+        )
+
+    def report(result: Any, **how: Any) -> str:
+        if vs:
+            return show.report(result, **how)
+        extra = {"precision": 6} if verbose else {}
+        return show.timeit_report(result, unit=unit, **extra, **how)
+
+    return deliver(result, json_path, markdown, saved=save, report=report)

@@ -1,0 +1,13 @@
+"""Plans cases, starts workers, gives turns; deaths become outcomes.
+
+Holds: the payload, worker processes and their time-outs, the judge of outputs, the solo pass, the
+rounds of turns, and `run_case`, which tells the story. Touches: `records`, `stats`, `machine`,
+`variants` and `workloads` for names, `measure` for its messages; processes and temporary files.
+Never imports torch and never runs user code in its own process.
+"""
+
+from torchstone.conductor.case import CaseResult, CaseSpec, Events, Settings
+from torchstone.conductor.run import run_case
+from torchstone.conductor.worker import ArmEnded
+
+__all__ = ["ArmEnded", "CaseResult", "CaseSpec", "Events", "Settings", "run_case"]

@@ -1,0 +1,72 @@
+"""What a case is, how it is to be measured, and what comes out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from torchstone.records import ArmSpec, Measurement
+
+BUILD_TIMEOUT_S = 600.0
+STEP_TIMEOUT_S = 60.0
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How long, how exactly, and with which chance."""
+
+    budget_s: float = 30.0
+    within: float = 0.01
+    margin: float = 0.02
+    seed: int = 0
+    step_timeout_s: float = STEP_TIMEOUT_S
+    build_timeout_s: float = BUILD_TIMEOUT_S
+    loops: int | None = None
+    samples: int | None = None
+    replicates: int | None = None
+    independent: bool = False
+    """Arms compute different things: each is checked against its own reference."""
+    check_outputs: bool = True
+    turn_ns: int = 60_000_000
+    alpha: float = 0.05
+
+
+@dataclass(frozen=True)
+class CaseSpec:
+    """A baseline arm (the first) and the arms compared with it."""
+
+    arms: tuple[ArmSpec, ...]
+    settings: Settings = field(default_factory=Settings)
+
+
+@dataclass(frozen=True)
+class CaseResult:
+    """Measurements in the arms' order, and the course of the case."""
+
+    arms: tuple[Measurement, ...]
+    replicates: int
+    looks: tuple[int, ...]
+    alpha: float
+    stopped_by: str
+    elapsed_s: float
+    constant_output: bool = False
+
+
+class Events(Protocol):
+    """Who wants to know how a case gets on. Called between turns only, never during one."""
+
+    def phase(self, text: str) -> None:
+        """A new part begins."""
+
+    def update(self, fraction: float, text: str, seconds_left: float | None) -> None:
+        """Progress within the case."""
+
+
+class Silent:
+    """Tells nobody."""
+
+    def phase(self, text: str) -> None:
+        """Ignore."""
+
+    def update(self, fraction: float, text: str, seconds_left: float | None) -> None:
+        """Ignore."""

@@ -1,0 +1,211 @@
+"""The judge: does an arm's output agree with the reference?
+
+Works on files that workers left behind, so that the reference never enters an arm's memory. The arm
+passes where its error against float64 is at most a few times the baseline's own error.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from torchstone.records import Agreement, ArmSpec, Leaf, describe_leaf, from_data
+
+MULTIPLIER = 3.0
+"""An arm may be this many times further from float64 than the baseline is; the allowance that
+PyTorch's own accuracy check gives small differences in the order of operations."""
+TOLERANCES = {"fp32": 1e-4, "tf32": 1e-2, "bf16": 1e-1, "fp16": 3e-2, "amp": 1e-1}
+"""Relative to the reference's own size; a tenth of it is added to the baseline's error. fp32 is
+PyTorch's default; the others are about ten units in the last place of the narrowest type used."""
+MINIMUM_COSINE = 0.999
+"""Where there is no float64 run. PyTorch's own bound on cosine similarity is 0.99."""
+_PLAIN_TYPES = (
+    "torch.Tensor",
+    "torch.nn.parameter.Parameter",
+    "torch.nn.modules.parameter.Parameter",
+)
+
+
+@dataclass(frozen=True)
+class Output:
+    """One leaf of an output, read back."""
+
+    leaf: Leaf
+    kind: str
+    values: npt.NDArray[np.float64] | npt.NDArray[np.int64] | bytes
+
+
+def read_evidence(path: Path) -> list[Output]:
+    """What `measure.evidence` wrote."""
+    with open(path, "rb") as file:
+        heads = json.loads(file.readline())
+        return [_read_leaf(head, file.read(head["bytes"])) for head in heads]
+
+
+def _read_leaf(head: dict[str, object], body: bytes) -> Output:
+    leaf = from_data(Leaf, head["leaf"])
+    kind = str(head["kind"])
+    if kind in ("f4", "f8"):
+        return Output(leaf, kind, np.frombuffer(body, dtype=f"<{kind}").astype(np.float64))
+    if kind == "i8":
+        return Output(leaf, kind, np.frombuffer(body, dtype="<i8"))
+    return Output(leaf, kind, body)
+
+
+def compare_leaves(expected: Sequence[Leaf], found: Sequence[Leaf], changes: frozenset[str]) -> str:
+    """The first undeclared difference in structure, in words; empty if there is none."""
+    if "container" not in changes:
+        missing = [leaf.path for leaf in expected if leaf.path not in {f.path for f in found}]
+        extra = [leaf.path for leaf in found if leaf.path not in {e.path for e in expected}]
+        if missing:
+            return f"{missing[0]}: missing" + (f", got {extra[0]} instead" if extra else "")
+        if extra:
+            return f"{extra[0]}: not in the baseline's output"
+    elif len(expected) != len(found):
+        return f"output: expected {len(expected)} tensors, got {len(found)}"
+    for want, got in zip(expected, found, strict=True):
+        difference = _leaf_difference(want, got, changes)
+        if difference:
+            return difference
+    return ""
+
+
+def _leaf_difference(want: Leaf, got: Leaf, changes: frozenset[str]) -> str:
+    same_shape = want.shape == got.shape
+    same_type = "dtype" in changes or _same_dtype(want, got)
+    same_place = "device" in changes or want.device == got.device
+    if not (same_shape and same_type and same_place):
+        return f"{want.path}: expected {describe_leaf(want)}, got {describe_leaf(got)}"
+    if got.kind == "torch" and got.type_name not in (*_PLAIN_TYPES, want.type_name):
+        return (
+            f"{want.path}: expected a plain tensor, got {got.type_name}, "
+            "which may put off its work until it is read"
+        )
+    return ""
+
+
+def _same_dtype(want: Leaf, got: Leaf) -> bool:
+    if want.kind == got.kind:
+        return want.dtype == got.dtype
+    # A Python float, a NumPy scalar and a 0-d tensor may all be the same answer.
+    return want.dtype.rstrip("0123456789") == got.dtype.rstrip("0123456789")
+
+
+def judge(
+    arm: ArmSpec,
+    found: Sequence[Output],
+    eager: Sequence[Output],
+    fp64: Sequence[Output] | None,
+    changes: frozenset[str],
+    reason: str = "",
+) -> Agreement:
+    """Compare one output with the baseline's and, where there is one, the float64 run."""
+    tolerance = TOLERANCES[arm.precision]
+    start = Agreement(
+        "fp64" if fp64 is not None else "eager", reason, tolerance, MULTIPLIER, checked=1
+    )
+    mismatch = compare_leaves([o.leaf for o in eager], [o.leaf for o in found], changes)
+    if mismatch:
+        return replace(start, mismatch=mismatch)
+    truths: Sequence[Output | None] = fp64 if fp64 is not None else [None] * len(eager)
+    if len(truths) != len(eager):
+        truths = [None] * len(eager)
+    worst = start
+    for got, want, truth in zip(found, eager, truths, strict=True):
+        one = _judge_leaf(got, want, truth, tolerance)
+        worst = replace(
+            worst,
+            rmse=max(worst.rmse, one.rmse),
+            rmse_baseline=max(worst.rmse_baseline, one.rmse_baseline),
+            cosine=min(worst.cosine, one.cosine),
+            mismatch=worst.mismatch or one.mismatch,
+        )
+    return worst
+
+
+def _judge_leaf(got: Output, want: Output, truth: Output | None, tolerance: float) -> Agreement:
+    path = want.leaf.path
+    exact = Agreement("exact", checked=1)
+    if isinstance(got.values, bytes) or isinstance(want.values, bytes):
+        same = got.values == want.values or got.kind == "object"
+        return (
+            exact
+            if same
+            else replace(exact, mismatch=f"{path}: {_short(got)} is not {_short(want)}")
+        )
+    if got.values.dtype == np.int64 and want.values.dtype == np.int64:
+        wrong = int((got.values != want.values).sum())
+        return (
+            exact
+            if not wrong
+            else replace(exact, mismatch=f"{path}: {wrong} of {want.values.size} integers differ")
+        )
+    return _judge_floats(path, got.values, want.values, truth, tolerance)
+
+
+def _judge_floats(
+    path: str,
+    got: npt.NDArray[np.generic],
+    want: npt.NDArray[np.generic],
+    truth: Output | None,
+    tolerance: float,
+) -> Agreement:
+    found, base = got.astype(np.float64), want.astype(np.float64)
+    true = base if truth is None else np.asarray(truth.values, dtype=np.float64)
+    if true.shape != found.shape:
+        true = base
+    finite = np.isfinite(base)
+    if not np.array_equal(np.isfinite(found), finite) or not np.array_equal(
+        np.isnan(found), np.isnan(base)
+    ):
+        bad = int((~np.isfinite(found) & finite).sum())
+        return Agreement("fp64", mismatch=f"{path}: {bad} values are NaN or infinite")
+    found, base, true = found[finite], base[finite], true[finite]
+    size = float(np.sqrt(np.mean(true**2))) if true.size else 0.0
+    scale = size or 1.0
+    rmse, own = _rmse(found, true) / scale, _rmse(base, true) / scale
+    cosine = _cosine(found, true)
+    allowed = MULTIPLIER * own + tolerance / 10
+    mismatch = ""
+    if truth is not None and not rmse <= allowed:
+        mismatch = f"{path}: error {rmse:.2e} against float64, allowed {allowed:.2e}"
+    elif truth is None and not (rmse <= tolerance and cosine >= MINIMUM_COSINE):
+        mismatch = (
+            f"{path}: differs from the baseline by {rmse:.2e} (relative), cosine {cosine:.4f}"
+        )
+    return Agreement("fp64", rmse=rmse, rmse_baseline=own, cosine=cosine, mismatch=mismatch)
+
+
+def _rmse(a: npt.NDArray[np.float64], b: npt.NDArray[np.float64]) -> float:
+    return float(np.sqrt(np.mean((a - b) ** 2))) if a.size else 0.0
+
+
+def _cosine(a: npt.NDArray[np.float64], b: npt.NDArray[np.float64]) -> float:
+    norms = float(np.linalg.norm(a) * np.linalg.norm(b))
+    return float(np.dot(a, b)) / norms if norms else 1.0
+
+
+def _short(output: Output) -> str:
+    text = output.values if isinstance(output.values, bytes) else b"numbers"
+    return repr(text.decode(errors="replace")[:40])
+
+
+def combine(first: Agreement | None, second: Agreement, timed: bool) -> Agreement:
+    """Evidence of several checks: the worst of each figure, and the first mismatch."""
+    second = replace(second, timed=int(timed))
+    if first is None:
+        return second
+    return replace(
+        first,
+        rmse=max(first.rmse, second.rmse),
+        rmse_baseline=max(first.rmse_baseline, second.rmse_baseline),
+        cosine=min(first.cosine, second.cosine),
+        checked=first.checked + second.checked,
+        timed=first.timed + second.timed,
+        mismatch=first.mismatch or second.mismatch,
+    )

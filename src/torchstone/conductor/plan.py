@@ -1,0 +1,60 @@
+"""How many processes, turns and samples fit the budget."""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import dataclass
+
+from torchstone.conductor.case import Settings
+
+LEAST_REPLICATES = 4
+MOST_REPLICATES = 12
+START_SHARE = 0.5
+"""Starting processes may take about this share of the budget. More processes narrow an interval
+faster than more turns do, until nothing is left for turns (benchmarks/aa.py)."""
+LEAST_TURNS = 4
+MOST_TURNS = 400
+LEAST_SAMPLES = 4
+LENGTH_SPREAD = 0.5
+"""A turn has up to this share more samples than needed, at random: an arm cannot know the last."""
+HANDOVER_S = 0.003
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Fixed when the first replicate is steady."""
+
+    replicates: int
+    turns: int
+
+
+def make_plan(settings: Settings, start_s: float, cycle_s: float) -> Plan:
+    """Replicates and turns per replicate, given what one replicate's start and one cycle cost."""
+    if settings.replicates is not None:
+        replicates = max(1, settings.replicates)
+    else:
+        by_share = 1 + int(START_SHARE * settings.budget_s / max(start_s, 1e-3))
+        replicates = min(MOST_REPLICATES, max(LEAST_REPLICATES, by_share))
+    if settings.samples is not None:
+        return Plan(replicates, 1)
+    left = settings.budget_s - (replicates - 1) * start_s
+    turns = math.floor(left / replicates / max(cycle_s, 1e-6))
+    return Plan(replicates, min(MOST_TURNS, max(LEAST_TURNS, turns)))
+
+
+def samples_per_turn(settings: Settings, sample_ns: int, chance: random.Random) -> int:
+    """Enough for the turn's shortest length, and a random few more."""
+    if settings.samples is not None:
+        return settings.samples
+    least = max(LEAST_SAMPLES, math.ceil(settings.turn_ns / max(sample_ns, 1)))
+    return least + chance.randint(0, max(1, int(least * LENGTH_SPREAD)))
+
+
+def cycle_seconds(settings: Settings, sample_ns: list[int]) -> float:
+    """One turn of every arm, with hand-over, first and final call."""
+    total = 0.0
+    for ns in sample_ns:
+        least = max(LEAST_SAMPLES, math.ceil(settings.turn_ns / max(ns, 1)))
+        total += (least * (1 + LENGTH_SPREAD / 2) + 2) * ns / 1e9 * 1.05 + HANDOVER_S
+    return total

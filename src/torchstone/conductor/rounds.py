@@ -1,0 +1,219 @@
+"""Replicates: fresh processes for all arms, which take turns, one at a time, in random order."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+
+from torchstone.conductor.case import Events, Settings
+from torchstone.conductor.judge import combine
+from torchstone.conductor.launch import Launcher
+from torchstone.conductor.plan import Plan, samples_per_turn
+from torchstone.conductor.solo import References, declared_changes, patience
+from torchstone.conductor.state import ArmState
+from torchstone.conductor.worker import ArmEnded, WorkerProcess
+from torchstone.machine.noise import difference, snapshot
+from torchstone.machine.processes import wait_until_quiet
+from torchstone.measure.reports import StartReport, TurnReport
+from torchstone.records import Noise, Outcome, Replicate, Turn, from_data
+
+QUIET_LIMIT_S = 0.25
+"""OpenMP threads spin on for milliseconds (libgomp) or up to 200 ms (others) after a call."""
+WARM_UP_SLACK_S = 30.0
+
+
+@dataclass
+class Seat:
+    """An arm with its process in this replicate."""
+
+    state: ArmState
+    worker: WorkerProcess
+    sample_ns: int = 0
+    evidence: list[tuple[Path, int]] = field(default_factory=list)
+
+
+@dataclass
+class Rounds:
+    """What all replicates of a case share."""
+
+    launcher: Launcher
+    settings: Settings
+    chance: random.Random
+    references: dict[str, References]
+    base: ArmState
+    events: Events
+    turn_number: int = 0
+
+    def replicate(
+        self,
+        states: Sequence[ArmState],
+        index: int,
+        plan_when_steady: Callable[[list[int]], Plan],
+        alone: bool = False,
+    ) -> None:
+        """One process per arm: start all, warm up each, then turns."""
+        seats: list[Seat] = []
+        try:
+            seats = self._start(states, index, alone)
+            if not seats:
+                return
+            plan = plan_when_steady([seat.sample_ns for seat in seats])
+            self._turns(seats, index, plan)
+        finally:
+            for seat in seats:
+                strays = seat.worker.stop()
+                if strays:
+                    seat.state.notes.append(
+                        f"{strays} process(es) that outlived a worker were killed"
+                    )
+        for seat in seats:
+            self._judge(seat)
+
+    def _start(self, states: Sequence[ArmState], index: int, alone: bool) -> list[Seat]:
+        """Import and build side by side (nothing is timed yet), warm up one after the other."""
+        seats = [Seat(state, self.launcher.start(state.spec)) for state in states]
+        ready = []
+        try:
+            for seat in seats:
+                seat.worker.tell({"do": "start", "arm": seat.state.spec, "loops": seat.state.loops})
+            for seat in seats:
+                if self._alive(seat, lambda s: s.worker.wait(patience(self.settings))):
+                    ready.append(seat)
+            self.chance.shuffle(ready)
+            ready = [s for s in ready if self._alive(s, lambda s: self._warm_up(s, index, alone))]
+        except BaseException:
+            for seat in seats:
+                seat.worker.kill()
+            raise
+        for seat in seats:
+            if seat not in ready:
+                seat.worker.kill()
+        return ready
+
+    def _alive(self, seat: Seat, act: Callable[[Seat], object]) -> bool:
+        """Do something with a worker; its death is its arm's outcome and nobody else's."""
+        try:
+            act(seat)
+        except ArmEnded as ended:
+            seat.state.end(ended)
+            return False
+        return True
+
+    def _warm_up(self, seat: Seat, index: int, alone: bool) -> None:
+        seed = self.chance.randrange(2**31)
+        reply = seat.worker.ask(
+            {"do": "turn", "warm_up": True, "seed": seed},
+            patience(self.settings, slack_s=WARM_UP_SLACK_S),
+        )
+        start = from_data(StartReport, reply)
+        seat.sample_ns = start.sample_ns
+        seat.state.replicates.append(
+            Replicate(index, start.start_ns, start.warm_up, start.hash_seed, alone)
+        )
+        wait_until_quiet(seat.worker.pid, QUIET_LIMIT_S)
+
+    def _turns(self, seats: list[Seat], index: int, plan: Plan) -> None:
+        checked = {seat.state.spec.name: self.chance.randrange(plan.turns) for seat in seats}
+        for turn in range(plan.turns):
+            order = [seat for seat in seats if seat.state.alive]
+            self.chance.shuffle(order)
+            for seat in order:
+                is_checked = checked[seat.state.spec.name] == turn
+                self._alive(seat, partial(self._turn, index=index, turn=turn, checked=is_checked))
+                if seat.state.alive:
+                    seat.worker.trim_stderr()
+            self._tell_progress(index, plan, turn)
+
+    def _tell_progress(self, index: int, plan: Plan, turn: int) -> None:
+        done = (index * plan.turns + turn + 1) / (plan.replicates * plan.turns)
+        self.events.update(done, f"process {index + 1} of {plan.replicates}", None)
+
+    def _turn(self, seat: Seat, index: int, turn: int, checked: bool) -> None:
+        state, worker = seat.state, seat.worker
+        references = self.references.get(state.spec.name)
+        checked = checked and references is not None
+        seed = self.chance.randrange(2**31)
+        check_seed = seed + 1_000_000
+        if checked and references is not None:
+            check_seed = references.seeds[1 + index % (len(references.seeds) - 1)]
+        samples = samples_per_turn(self.settings, seat.sample_ns, self.chance)
+        slack = 10.0 * samples * seat.sample_ns / 1e9
+        before = snapshot(worker.pid)
+        reply = worker.ask(
+            {
+                "do": "turn",
+                "samples": samples,
+                "sample_ns": seat.sample_ns,
+                "seed": seed,
+                "check_seed": check_seed,
+            },
+            lambda _: self.settings.step_timeout_s + slack,
+        )
+        after = snapshot(worker.pid)
+        quiet_after, late = wait_until_quiet(worker.pid, QUIET_LIMIT_S)
+        report = from_data(TurnReport, reply)
+        noise = difference(before, after, report.turn_wall_ns, report.turn_cpu_ns)
+        noise = replace(noise, late_cpu_ns=late, quiet_after_ns=quiet_after)
+        state.turns.append(_turn_record(report, index, turn, noise, checked))
+        self.turn_number += 1
+        state.late_recompiles += report.compiles
+        state.note_integrity(report.integrity)
+        if checked:
+            path = self.launcher.folder / f"timed-{self.turn_number}"
+            worker.ask({"do": "evidence", "path": str(path)}, patience(self.settings, 60.0))
+            seat.evidence.append((path, check_seed))
+
+    def _judge(self, seat: Seat) -> None:
+        """Outputs of timed turns, against the reference of their seeds."""
+        references = self.references.get(seat.state.spec.name)
+        for path, seed in seat.evidence:
+            if references is None:
+                continue
+            changes = declared_changes(seat.state, self.base)
+            found = references.judge(seat.state, path, seed, changes)
+            path.unlink()
+            seat.state.agreement = combine(seat.state.agreement, found, timed=True)
+            if found.mismatch and seat.state.outcome is Outcome.OK:
+                seat.state.wrong(Outcome.WRONG_ANSWER, found.mismatch, "timed turn")
+
+
+def _turn_record(
+    report: TurnReport, replicate: int, index: int, noise: Noise, checked: bool
+) -> Turn:
+    """Turns of one round share their index, so that noise common to all arms can cancel."""
+    return Turn(
+        replicate=replicate,
+        index=index,
+        wall_ns=report.wall_ns,
+        cpu_ns=report.cpu_ns,
+        probe_ns=report.probe_ns,
+        probe_every=report.probe_every,
+        first_ns=report.first_ns,
+        minor_faults=report.minor_faults,
+        major_faults=report.major_faults,
+        noise=noise,
+        checked=checked,
+    )
+
+
+class Budget:
+    """Wall time, counted from when the first replicate is steady."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self.started: float | None = None
+
+    def start(self) -> None:
+        """Begin, once."""
+        if self.started is None:
+            self.started = time.monotonic()
+
+    def left(self) -> float:
+        """Seconds that remain; all of them before the start."""
+        if self.started is None:
+            return self.seconds
+        return self.seconds - (time.monotonic() - self.started)

@@ -1,0 +1,232 @@
+"""The story of a case: references, each arm alone, then turns in fresh processes."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from torchstone import stats
+from torchstone.conductor.case import CaseResult, CaseSpec, Events, Settings, Silent
+from torchstone.conductor.launch import Launcher
+from torchstone.conductor.plan import Plan, cycle_seconds, make_plan
+from torchstone.conductor.rounds import Budget, Rounds
+from torchstone.conductor.solo import (
+    CHECKED_SEEDS,
+    References,
+    judge_solo,
+    make_references,
+    solo_pass,
+    warm_toolchain,
+)
+from torchstone.conductor.state import ArmState
+from torchstone.conductor.worker import ArmEnded
+from torchstone.machine.processes import memory_available
+from torchstone.records import Outcome
+
+MEMORY_SHARE = 0.8
+"""Arms are resident together when their solo peaks take at most this share of free memory."""
+SAMPLE_LIMIT_NS = 50_000_000
+
+
+def run_case(case: CaseSpec, events: Events | None = None) -> CaseResult:
+    """Measure every arm; deaths and wrong answers are outcomes, Ctrl-C keeps what there is."""
+    events = events or Silent()
+    started = time.monotonic()
+    states = [ArmState(spec) for spec in case.arms]
+    course = Course()
+    with case_folder() as folder:
+        launcher = Launcher(folder)
+        try:
+            references = prepare_arms(launcher, states, case.settings, events, course)
+            measure_arms(launcher, states, case.settings, references, events, course)
+        except KeyboardInterrupt:
+            course.stopped_by = "interrupt"
+            for state in states:
+                if state.solo is None and state.outcome is Outcome.OK:
+                    state.outcome = Outcome.NOT_RUN
+    return CaseResult(
+        arms=tuple(state.measurement() for state in states),
+        replicates=course.replicates,
+        looks=course.looks,
+        alpha=course.alpha,
+        stopped_by=course.stopped_by or "no arm left",
+        elapsed_s=time.monotonic() - started,
+        constant_output=course.constant_output,
+    )
+
+
+class Course:
+    """How the case went, filled in as it goes."""
+
+    def __init__(self) -> None:
+        self.replicates = 0
+        self.looks: tuple[int, ...] = ()
+        self.alpha = 0.05
+        self.stopped_by = ""
+        self.constant_output = False
+
+
+@contextmanager
+def case_folder() -> Iterator[Path]:
+    """Payload, caches and evidence of one case; gone afterwards."""
+    folder = Path(tempfile.mkdtemp(prefix="torchstone-"))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def prepare_arms(
+    launcher: Launcher,
+    states: Sequence[ArmState],
+    settings: Settings,
+    events: Events,
+    course: Course,
+) -> dict[str, References]:
+    """References and solo passes. Returns, by arm, the references that judge it."""
+    base = states[0]
+    seeds = [settings.seed + 101 * (i + 1) for i in range(CHECKED_SEEDS)]
+    made: dict[str, References | ArmEnded] = {}
+    judged_by: dict[str, References] = {}
+    for state in states:
+        state.toolchain_ns = warm_toolchain(launcher, state.spec, settings)
+        evidence = solo_pass(launcher, state, settings, seeds[0], events)
+        if evidence is None or not settings.check_outputs:
+            continue
+        judge_by = state if settings.independent else base
+        reference = _references_of(launcher, judge_by, settings, seeds, events, made)
+        if isinstance(reference, ArmEnded):
+            state.notes.append(f"no reference: {reference.detail.message}")
+            continue
+        course.constant_output |= reference.report.constant
+        judge_solo(state, judge_by, reference, evidence, settings.independent)
+        judged_by[state.spec.name] = reference
+    return judged_by
+
+
+def _references_of(
+    launcher: Launcher,
+    state: ArmState,
+    settings: Settings,
+    seeds: list[int],
+    events: Events,
+    made: dict[str, References | ArmEnded],
+) -> References | ArmEnded:
+    name = state.spec.name
+    if name not in made:
+        events.phase(f"{name}: reference in float64")
+        made[name] = make_references(launcher, state.spec, settings, seeds, len(made))
+    return made[name]
+
+
+def measure_arms(
+    launcher: Launcher,
+    states: Sequence[ArmState],
+    settings: Settings,
+    references: dict[str, References],
+    events: Events,
+    course: Course,
+) -> None:
+    """Replicates until the intervals are narrow enough, the budget is spent, or no arm is left."""
+    _pin_loops(states)
+    alone = not _fit_together(states)
+    budget = Budget(settings.budget_s)
+    rounds = Rounds(launcher, settings, random.Random(settings.seed), references, states[0], events)
+    plan: Plan | None = None
+    start_s = 0.0
+
+    def plan_when_steady(sample_ns: list[int]) -> Plan:
+        nonlocal plan, start_s
+        start_s = time.monotonic() - began
+        budget.start()
+        if plan is None:
+            arms = len([state for state in states if state.alive])
+            every = sample_ns * (arms if alone else 1)
+            plan = make_plan(
+                settings, start_s * (arms if alone else 1), cycle_seconds(settings, every)
+            )
+            course.looks = stats.looks(plan.replicates)
+        return plan
+
+    index = 0
+    while any(state.alive for state in states):
+        events.phase(f"measuring: process {index + 1}" + (f" of {plan.replicates}" if plan else ""))
+        alive = [state for state in states if state.alive]
+        for group in [[state] for state in alive] if alone else [alive]:
+            began = time.monotonic()
+            rounds.replicate(group, index, plan_when_steady, alone)
+        alone = _retry_alone(states, alone)
+        index += 1
+        course.replicates = index
+        if plan is None:
+            continue
+        course.stopped_by = _stopped_by(states, settings, plan, course, index, budget, start_s)
+        if course.stopped_by:
+            return
+
+
+def _stopped_by(
+    states: Sequence[ArmState],
+    settings: Settings,
+    plan: Plan,
+    course: Course,
+    index: int,
+    budget: Budget,
+    start_s: float,
+) -> str:
+    """Why to stop now, or nothing. Precision is looked at only at the preset looks."""
+    if index >= plan.replicates:
+        course.alpha = stats.alpha_at(len(course.looks) - 1, course.looks, settings.alpha)
+        return "budget"
+    if index in course.looks and settings.replicates is None:
+        alpha = stats.alpha_at(course.looks.index(index), course.looks, settings.alpha)
+        arms = [state.measurement() for state in states if state.alive and state.turns]
+        if len(arms) > 1:
+            estimates = [
+                stats.ratio(arms[0], arm, stats.DECIDING_ESTIMATOR, 1 - alpha) for arm in arms[1:]
+            ]
+            if stats.stop(estimates, settings.within):
+                course.alpha = alpha
+                return "precision"
+    # Slower starts than planned must not run far past the budget; three processes are the least.
+    if index >= 3 and budget.left() < start_s:
+        course.alpha = stats.alpha_at(len(course.looks) - 1, course.looks, settings.alpha)
+        return "budget"
+    return ""
+
+
+def _retry_alone(states: Sequence[ArmState], alone: bool) -> bool:
+    """A kill for want of memory with other arms resident is not believed until it happens alone."""
+    if alone:
+        return True
+    killed = [state for state in states if state.outcome is Outcome.OOM and state.solo is not None]
+    for state in killed:
+        state.notes.append("killed for want of memory beside the other arms; tried again alone")
+        state.outcome = Outcome.OK
+    return bool(killed)
+
+
+def _pin_loops(states: Sequence[ArmState]) -> None:
+    """The same block of calls for all arms, unless the slowest one's sample would be long."""
+    alive = [state for state in states if state.alive and state.solo is not None]
+    if not alive:
+        return
+    most = max(state.loops for state in alive)
+    slowest = max(state.solo.step_ns for state in alive if state.solo is not None)
+    if most * slowest <= SAMPLE_LIMIT_NS:
+        for state in alive:
+            state.loops = most
+
+
+def _fit_together(states: Sequence[ArmState]) -> bool:
+    needed = 0
+    for state in states:
+        if state.alive and state.solo is not None and state.solo.memory is not None:
+            memory = state.solo.memory
+            needed += memory.before_bytes + (memory.peak_bytes or 0)
+    return needed <= MEMORY_SHARE * memory_available()

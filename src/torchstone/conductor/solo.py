@@ -1,0 +1,189 @@
+"""The first part of a case: references, then each arm alone."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from torchstone.conductor.case import Events, Settings
+from torchstone.conductor.judge import Output, combine, compare_leaves, judge, read_evidence
+from torchstone.conductor.launch import Launcher, arm_environment
+from torchstone.conductor.state import ArmState
+from torchstone.conductor.worker import ArmEnded
+from torchstone.measure.reports import ReferenceReport, SoloReport
+from torchstone.records import Agreement, ArmSpec, Outcome, from_data
+
+CHECKED_SEEDS = 4
+"""References per case: one for the solo pass, the others for outputs of timed turns."""
+_BUILDING = ("start", "import", "build", "first call", "reference", "contract")
+_TOOLCHAIN_VARIANTS = ("inductor", "aoti")
+
+
+def patience(settings: Settings, slack_s: float = 0.0) -> Callable[[str], float]:
+    """The time-out of a phase: building and compiling have one, steps another."""
+
+    def of_phase(phase: str) -> float:
+        if phase in _BUILDING:
+            return settings.build_timeout_s
+        return settings.step_timeout_s + slack_s
+
+    return of_phase
+
+
+@dataclass(frozen=True)
+class References:
+    """The baseline's outputs for the checked seeds, on disk."""
+
+    folder: Path
+    seeds: tuple[int, ...]
+    report: ReferenceReport
+
+    def judge(
+        self, state: ArmState, evidence: Path, seed: int, changes: frozenset[str]
+    ) -> Agreement:
+        """One output of an arm against the reference of its seed."""
+        fp64 = self._read("fp64", seed) if self.report.method == "fp64" else None
+        eager = read_evidence(self.folder / f"eager-{seed}")
+        return judge(state.spec, read_evidence(evidence), eager, fp64, changes, self.report.reason)
+
+    def _read(self, kind: str, seed: int) -> list[Output]:
+        return read_evidence(self.folder / f"{kind}-{seed}")
+
+    def repeats_itself(self, spec: ArmSpec) -> Agreement:
+        """The baseline's first seed, run twice from the same state."""
+        first, again = self._read("eager", self.seeds[0]), self._read("again", self.seeds[0])
+        return judge(spec, again, first, None, frozenset())
+
+
+def make_references(
+    launcher: Launcher, spec: ArmSpec, settings: Settings, seeds: Sequence[int], number: int
+) -> References | ArmEnded:
+    """Run the baseline as plain eager code, and in float64, in a process of its own."""
+    folder = launcher.folder / f"references-{number}"
+    folder.mkdir()
+    worker = launcher.start(spec, cache="reference")
+    try:
+        reply = worker.ask(
+            {"do": "reference", "arm": spec, "seeds": list(seeds), "folder": str(folder)},
+            patience(settings, slack_s=settings.build_timeout_s),
+        )
+    except ArmEnded as ended:
+        return ended
+    finally:
+        worker.kill()
+    return References(folder, tuple(seeds), from_data(ReferenceReport, reply))
+
+
+def solo_pass(
+    launcher: Launcher, state: ArmState, settings: Settings, seed: int, events: Events
+) -> Path | None:
+    """Run one arm alone; returns its evidence file, or None if it did not get that far."""
+    spec = state.spec
+    events.phase(f"{spec.name}: alone (build, contract, memory)")
+    evidence = launcher.folder / f"solo-{seed}-{len(list(launcher.folder.glob('solo-*')))}"
+    worker = launcher.start(spec)
+    try:
+        reply = worker.ask(
+            {
+                "do": "solo",
+                "arm": spec,
+                "check_seed": seed,
+                "evidence": "" if spec.statement else str(evidence),
+                "loops": settings.loops,
+                "arm_env": dict(arm_environment(spec)),
+                "salt": launcher.salt,
+            },
+            patience(settings, slack_s=30.0),
+        )
+        state.solo = from_data(SoloReport, reply)
+        state.integrity = state.solo.integrity
+        state.loops = state.solo.loops
+    except ArmEnded as ended:
+        state.end(ended)
+        return None
+    finally:
+        strays = worker.stop()
+    if strays:
+        state.notes.append(f"{strays} process(es) that outlived the arm's solo process were killed")
+    return None if spec.statement else evidence
+
+
+def judge_solo(
+    state: ArmState, base: ArmState, references: References, evidence: Path, independent: bool
+) -> None:
+    """Set the arm's outcome by its first output."""
+    changes = declared_changes(state, base)
+    found = references.judge(state, evidence, references.seeds[0], changes)
+    state.agreement = combine(None, found, timed=False)
+    if state is base:
+        problem = _nondeterminism(state, references, found)
+        if problem:
+            state.wrong(Outcome.NONDETERMINISTIC, problem, "contract")
+            return
+    if base.outcome is Outcome.NONDETERMINISTIC:
+        state.wrong(
+            Outcome.NONDETERMINISTIC,
+            "the baseline gives no fixed answer to compare with",
+            "contract",
+        )
+    elif found.mismatch:
+        state.wrong(Outcome.WRONG_ANSWER, found.mismatch, "contract")
+    elif not independent:
+        _compare_inputs(state, base)
+
+
+def declared_changes(state: ArmState, base: ArmState) -> frozenset[str]:
+    """What may differ: what the variant says, and what the two arms' settings say."""
+    extra = set()
+    if state.spec.precision != base.spec.precision:
+        extra.add("dtype")
+    if state.spec.device != base.spec.device:
+        extra.add("device")
+    return state.changes | extra
+
+
+def _nondeterminism(state: ArmState, references: References, found: Agreement) -> str:
+    again = references.repeats_itself(state.spec)
+    if again.mismatch:
+        return f"two runs from one seed differ: {again.mismatch}"
+    contract = state.solo.contract if state.solo else None
+    weights = references.report.weights_hash
+    if state.spec.precision == "fp32" and contract and contract.weights_hash != weights:
+        return "two processes with one seed build different weights: the factory is not seeded"
+    if found.mismatch and state.spec.variant == "eager":
+        return f"two processes with one seed differ: {found.mismatch}"
+    return ""
+
+
+def _compare_inputs(state: ArmState, base: ArmState) -> None:
+    mine = state.solo.contract if state.solo else None
+    other = base.solo.contract if base.solo else None
+    if mine is None or other is None or state is base:
+        return
+    difference = compare_leaves(other.inputs, mine.inputs, declared_changes(state, base))
+    if difference and len(mine.inputs) == len(other.inputs):
+        state.notes.append(f"inputs differ in form from the baseline's: {difference}")
+
+
+def warm_toolchain(launcher: Launcher, spec: ArmSpec, settings: Settings) -> int | None:
+    """Pay the compiler's own one-time cost (precompiled headers) where it has not been paid yet."""
+    if spec.variant.split("+")[0] not in _TOOLCHAIN_VARIANTS or _headers_exist():
+        return None
+    worker = launcher.start(spec, cache="toolchain")
+    try:
+        return int(worker.ask({"do": "toolchain", "arm": spec}, patience(settings)))
+    except ArmEnded:
+        return None  # the arm itself will meet the same trouble, and say so
+    finally:
+        worker.kill()
+
+
+def _headers_exist() -> bool:
+    """Inductor keeps precompiled headers outside its cache folder, by user name."""
+    user = "".join(c if c not in r'\/:*?"<>|' else "_" for c in getpass.getuser())
+    folder = Path(tempfile.gettempdir()) / f"torchinductor_{user}" / "precompiled_headers"
+    return folder.is_dir() and any(os.scandir(folder))

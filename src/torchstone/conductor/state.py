@@ -1,0 +1,103 @@
+"""What is known of an arm while its case runs. Frozen into a `Measurement` at the end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from torchstone.conductor.worker import ArmEnded
+from torchstone.measure.reports import SoloReport
+from torchstone.records import (
+    Agreement,
+    ArmSpec,
+    CompileCost,
+    Integrity,
+    Measurement,
+    Outcome,
+    OutcomeDetail,
+    Replicate,
+    Turn,
+)
+
+
+@dataclass
+class ArmState:
+    """One arm on its way through the case."""
+
+    spec: ArmSpec
+    solo: SoloReport | None = None
+    outcome: Outcome = Outcome.OK
+    detail: OutcomeDetail = field(default_factory=OutcomeDetail)
+    agreement: Agreement | None = None
+    loops: int = 1
+    turns: list[Turn] = field(default_factory=list)
+    replicates: list[Replicate] = field(default_factory=list)
+    late_recompiles: int = 0
+    integrity: Integrity | None = None
+    toolchain_ns: int | None = None
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def alive(self) -> bool:
+        """Worth another turn."""
+        return self.solo is not None and self.outcome in (Outcome.OK, Outcome.NONDETERMINISTIC)
+
+    @property
+    def changes(self) -> frozenset[str]:
+        """Contract fields that the variant may change."""
+        return frozenset(self.solo.changes) if self.solo else frozenset()
+
+    def end(self, ended: ArmEnded) -> None:
+        """The worker died or failed: that is the arm's outcome."""
+        self.outcome, self.detail = ended.outcome, ended.detail
+
+    def wrong(self, outcome: Outcome, message: str, phase: str) -> None:
+        """The arm ran but did not do what it should."""
+        self.outcome = outcome
+        self.detail = OutcomeDetail(message=message, phase=phase)
+
+    def note_integrity(self, seen: Integrity) -> None:
+        """Keep the worst of what was seen over all turns."""
+        old = self.integrity or Integrity()
+        self.integrity = replace(
+            old,
+            patched_timers=tuple(sorted({*old.patched_timers, *seen.patched_timers})),
+            new_threads=max(old.new_threads, seen.new_threads),
+        )
+
+    def measurement(self) -> Measurement:
+        """The frozen record."""
+        solo = self.solo
+        graphs = solo.graphs if solo else None
+        if graphs is not None:
+            graphs = replace(graphs, late_recompiles=self.late_recompiles)
+        return Measurement(
+            arm=self.spec,
+            outcome=self.outcome,
+            detail=self.detail,
+            loops=self.loops,
+            turns=tuple(self.turns),
+            replicates=tuple(self.replicates),
+            contract=solo.contract if solo else None,
+            agreement=self.agreement,
+            environment=solo.environment if solo else None,
+            compile=self._compile_cost(),
+            memory=solo.memory if solo else None,
+            graphs=graphs,
+            integrity=self.integrity,
+            fault_cost_ns=solo.fault_cost_ns if solo else None,
+            notes=tuple(self.notes),
+        )
+
+    def _compile_cost(self) -> CompileCost | None:
+        """First-call cost above a steady call; warm from the first measuring process."""
+        if self.solo is None or self.spec.statement is not None:
+            return None
+        steady = self.solo.step_ns
+        warm = self.replicates[0].warm_up.first_call_ns - steady if self.replicates else None
+        return CompileCost(
+            cold_ns=max(0, self.solo.first_call_ns - steady),
+            warm_ns=None if warm is None else max(0, warm),
+            toolchain_ns=self.toolchain_ns,
+            first_call_ns=self.solo.first_call_ns,
+            steady_ns=steady,
+        )

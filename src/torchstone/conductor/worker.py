@@ -1,0 +1,242 @@
+"""A worker process: started, spoken to, timed out, and never left behind.
+
+Every way a worker can end is turned into an outcome with its evidence.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import struct
+import subprocess
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from torchstone.machine.processes import kill_tree, oom_kills, tagged_processes
+from torchstone.machine.redact import redact_text, tail
+from torchstone.measure.channel import MESSAGE_LIMIT, ChannelClosed, send
+from torchstone.measure.reports import Failure
+from torchstone.records import ArmSpec, Outcome, OutcomeDetail, UsageError, from_data, to_data
+
+TAG = "TORCHSTONE_WORKER"
+STOP_GRACE_S = 3.0
+STDERR_KEPT = 64 * 1024
+_LENGTH = struct.Struct("!I")
+
+
+class ArmEnded(Exception):
+    """A worker is gone; `outcome` and `detail` are what is left of it."""
+
+    def __init__(self, outcome: Outcome, detail: OutcomeDetail) -> None:
+        super().__init__(detail.message)
+        self.outcome = outcome
+        self.detail = detail
+
+
+class WorkerProcess:
+    """One process of one arm, in a session of its own so that all its children can be found."""
+
+    def __init__(self, arm: ArmSpec, command: list[str], env: Mapping[str, str], scratch: Path):
+        self.arm = arm
+        self.phase = "start"
+        self.tag = uuid.uuid4().hex
+        self._env = {**env, TAG: self.tag}
+        self._buffer = bytearray()
+        self._oom_before = oom_kills()
+        self._stderr = open(scratch / f"stderr-{self.tag}", "a+b")  # noqa: SIM115
+        commands_in, self._commands = os.pipe()
+        self._replies, replies_out = os.pipe()
+        try:
+            self._process = subprocess.Popen(
+                [*command, str(commands_in), str(replies_out)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=self._stderr,
+                env=self._env,
+                pass_fds=(commands_in, replies_out),
+                start_new_session=True,
+            )
+        except OSError as error:
+            self._close_files()
+            raise UsageError(
+                f"The interpreter {command[0]} cannot be started: {error.strerror}.",
+                "Give a working interpreter with python=...",
+            ) from None
+        finally:
+            os.close(commands_in)
+            os.close(replies_out)
+        self._death = _pidfd(self._process.pid)
+
+    @property
+    def pid(self) -> int:
+        """The worker's process id."""
+        return self._process.pid
+
+    def ask(self, command: dict[str, Any], timeout: Callable[[str], float]) -> Any:
+        """Send a command and wait for its reply; `timeout` gives the patience for each phase."""
+        self.tell(command)
+        return self.wait(timeout)
+
+    def tell(self, command: dict[str, Any]) -> None:
+        """Send a command without waiting."""
+        with contextlib.suppress(ChannelClosed):  # the death is found, with its cause, by `wait`
+            send(self._commands, to_data(command))
+
+    def wait(self, timeout: Callable[[str], float]) -> Any:
+        """The next reply. Raises `ArmEnded` for any kind of end, `UsageError` for bad requests."""
+        deadline = time.monotonic() + timeout(self.phase)
+        while True:
+            message = self._next_message(deadline)
+            if message is None:
+                self._time_out(timeout(self.phase))
+            elif "phase" in message:
+                self.phase = str(message["phase"])
+                deadline = time.monotonic() + timeout(self.phase)
+            elif "failed" in message:
+                self._failed(from_data(Failure, message["failed"]))
+            else:
+                return message["reply"]
+
+    def stop(self) -> int:
+        """End the worker in good order, or without; returns how many strays had to be killed."""
+        self.tell({"do": "stop"})
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(STOP_GRACE_S)
+        return self.kill()
+
+    def kill(self) -> int:
+        """Kill the worker and everything it has started."""
+        strays = 0
+        if self._process.poll() is None or tagged_processes(TAG, self.tag):
+            strays = kill_tree(self._process.pid, TAG, self.tag)
+        self._process.wait()
+        self._close_files()
+        return strays
+
+    def _close_files(self) -> None:
+        for descriptor in (self._commands, self._replies, getattr(self, "_death", None)):
+            if descriptor is not None:
+                with contextlib.suppress(OSError):
+                    os.close(descriptor)
+        self._commands = self._replies = self._death = None  # type: ignore[assignment]
+        self._stderr.close()
+
+    def _next_message(self, deadline: float) -> dict[str, Any] | None:
+        """One whole message, None at the deadline; a death raises."""
+        poll = select.poll()
+        poll.register(self._replies, select.POLLIN)
+        if self._death is not None:
+            poll.register(self._death, select.POLLIN)
+        while True:
+            message = self._parse()
+            if message is not None:
+                return message
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return None
+            ready = {descriptor for descriptor, _ in poll.poll(left * 1000)}
+            if self._replies in ready:
+                part = os.read(self._replies, 1 << 20)
+                self._buffer += part
+                if not part:
+                    self._died()
+            elif self._death in ready:
+                self._died()  # not only by end of file: a forked grandchild may hold the pipe
+
+    def _parse(self) -> dict[str, Any] | None:
+        if len(self._buffer) < _LENGTH.size:
+            return None
+        (length,) = _LENGTH.unpack_from(self._buffer)
+        if length > MESSAGE_LIMIT:
+            self._died()
+        if len(self._buffer) < _LENGTH.size + length:
+            return None
+        body = bytes(self._buffer[_LENGTH.size : _LENGTH.size + length])
+        del self._buffer[: _LENGTH.size + length]
+        message: dict[str, Any] = json.loads(body)
+        return message
+
+    def _time_out(self, seconds: float) -> None:
+        strays = self._end()
+        raise ArmEnded(
+            Outcome.TIMEOUT,
+            OutcomeDetail(
+                message=f"no answer within {seconds:g} s ({self.phase})",
+                phase=self.phase,
+                remedy="Raise --timeout (a step) or --build-timeout (building and compiling).",
+                signal="SIGKILL (ours)",
+                stderr=self._stderr_tail,
+                strays_killed=strays,
+            ),
+        )
+
+    def _failed(self, failure: Failure) -> None:
+        strays = self._end()
+        if failure.kind == "usage":
+            raise UsageError(failure.message, failure.remedy)
+        outcome = {"not_supported": Outcome.NOT_SUPPORTED, "oom": Outcome.OOM}.get(
+            failure.kind, Outcome.ERROR
+        )
+        text = redact_text("\n".join(failure.traceback), self._env)
+        raise ArmEnded(
+            outcome,
+            OutcomeDetail(
+                message=redact_text(failure.message, self._env),
+                phase=failure.phase,
+                remedy=failure.remedy,
+                stderr=(*self._stderr_tail, *text.splitlines())[-20:],
+                strays_killed=strays,
+            ),
+        )
+
+    def _died(self) -> None:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(STOP_GRACE_S)
+        code = self._process.poll()
+        strays = self._end()
+        name = signal.Signals(-code).name if code is not None and code < 0 else ""
+        outcome = Outcome.CRASH
+        if name == "SIGKILL" and oom_kills() > self._oom_before:
+            outcome = Outcome.OOM
+            message = "killed by the system for want of memory"
+        elif name:
+            message = f"killed by {name}"
+        else:
+            message = f"exited with code {code} without an answer"
+        raise ArmEnded(
+            outcome,
+            OutcomeDetail(
+                message=f"{message} ({self.phase})",
+                phase=self.phase,
+                signal=name,
+                exit_code=code if code is not None and code >= 0 else None,
+                stderr=self._stderr_tail,
+                strays_killed=strays,
+            ),
+        )
+
+    def _end(self) -> int:
+        """Kill what is left and keep the last lines of stderr, without secrets."""
+        size = self._stderr.seek(0, os.SEEK_END)
+        self._stderr.seek(max(0, size - STDERR_KEPT))
+        text = self._stderr.read().decode(errors="replace")
+        self._stderr_tail = tuple(tail(redact_text(text, self._env)))
+        return self.kill()
+
+    def trim_stderr(self) -> None:
+        """Keep a chatty worker from filling the disk."""
+        if os.fstat(self._stderr.fileno()).st_size > 16 * STDERR_KEPT:
+            os.ftruncate(self._stderr.fileno(), 0)
+
+
+def _pidfd(pid: int) -> int | None:
+    try:
+        return os.pidfd_open(pid)
+    except (AttributeError, OSError):
+        return None

@@ -1,0 +1,129 @@
+"""`torchstone bench`: measure arms against each other, judge the numbers, keep them."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime, timezone
+
+import torchstone
+from torchstone import stats, validate
+from torchstone.conductor import CaseResult, CaseSpec, Events, Settings, run_case
+from torchstone.lab.keeping import Keeper
+from torchstone.lab.request import BenchRequest, check_settings, command_of, make_arms
+from torchstone.lab.secrets import public_arm, public_words
+from torchstone.records import ArmSpec, Measurement, Method, Result
+
+DEFAULT_AA_FLOOR = 0.005
+"""What identical arms may differ by on a machine not observed yet (benchmarks/aa.py)."""
+_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
+
+
+def bench(
+    request: BenchRequest, keeper: Keeper | None = None, events: Events | None = None
+) -> Result:
+    """Check the request, measure, compare, judge, save."""
+    check_settings(request.settings)
+    arms = make_arms(request)
+    command = public_words(command_of(request))
+    return measure(arms, request.settings, keeper, events, command, "bench", request.label)
+
+
+def measure(
+    arms: Sequence[ArmSpec],
+    settings: Settings,
+    keeper: Keeper | None,
+    events: Events | None,
+    command: tuple[str, ...],
+    kind: str,
+    label: str = "",
+) -> Result:
+    """Measure arms that are known to be sound; the way of every command that measures."""
+    if keeper is not None:
+        keeper.check()
+    case = run_case(CaseSpec(tuple(arms), settings), events)
+    result = judge(case, settings, keeper, command, kind, label)
+    if keeper is not None:
+        keeper.save(result)
+    return result
+
+
+def judge(
+    case: CaseResult,
+    settings: Settings,
+    keeper: Keeper | None,
+    command: tuple[str, ...],
+    kind: str,
+    label: str,
+) -> Result:
+    """From raw measurements to comparisons and checks."""
+    arms = tuple(_public(arm, case.constant_output) for arm in case.arms)
+    floor = aa_floor(keeper, arms[0])
+    comparisons = stats.compare_all(arms, settings.margin, case.alpha, floor)
+    result = Result(
+        id=new_id(),
+        created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        command=command,
+        arms=arms,
+        comparisons=comparisons,
+        checks=(),
+        method=_method(case, settings),
+        kind=kind,
+        label=label,
+        version=torchstone.__version__,
+    )
+    checks = validate.judge(result)
+    return replace(result, checks=checks, comparisons=validate.withhold(comparisons, checks))
+
+
+def _public(arm: Measurement, constant_output: bool) -> Measurement:
+    notes = (*arm.notes, validate.CONSTANT_OUTPUT_NOTE) if constant_output else arm.notes
+    return replace(arm, arm=public_arm(arm.arm), notes=notes)
+
+
+def _method(case: CaseResult, settings: Settings) -> Method:
+    return Method(
+        budget_s=settings.budget_s,
+        within=settings.within,
+        margin=settings.margin,
+        seed=settings.seed,
+        step_timeout_s=settings.step_timeout_s,
+        build_timeout_s=settings.build_timeout_s,
+        independent=settings.independent,
+        replicates=case.replicates,
+        looks=case.looks,
+        stopped_by=case.stopped_by,
+        elapsed_s=case.elapsed_s,
+        estimator=stats.DECIDING_ESTIMATOR,
+        definition=stats.DEFINITION,
+    )
+
+
+def aa_floor(keeper: Keeper | None, arm: Measurement) -> float:
+    """What identical arms have been seen to differ by, on this machine at this size of step."""
+    known = None
+    if keeper is not None and arm.environment is not None:
+        known = keeper.aa_floor(arm.environment.machine_id, *conditions(arm))
+    return max(DEFAULT_AA_FLOOR, known or 0.0)
+
+
+def conditions(arm: Measurement) -> tuple[int, str]:
+    """Thread count and order of magnitude of a step: noise depends on both."""
+    threads = arm.environment.threads.get("torch", 1) if arm.environment else 1
+    steady = arm.compile.steady_ns if arm.compile else 0
+    for name, limit in (("under 1 ms", 1e6), ("1-10 ms", 1e7), ("10-100 ms", 1e8)):
+        if steady < limit:
+            return threads, name
+    return threads, "over 100 ms"
+
+
+def new_id() -> str:
+    """Sorts by time, cannot be guessed to collide, can be typed."""
+    stamp = int(time.time())
+    text = ""
+    for _ in range(7):
+        text = _ALPHABET[stamp % 32] + text
+        stamp //= 32
+    return text + "".join(secrets.choice(_ALPHABET) for _ in range(5))

@@ -1,0 +1,159 @@
+"""`torchstone contract`: write down what a target promises, and hold it to that later."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torchstone
+from torchstone.conductor import Events
+from torchstone.conductor.inspect import Inspection, inspect_arms
+from torchstone.conductor.judge import compare_leaves
+from torchstone.lab.request import BenchRequest, check_settings, make_arms
+from torchstone.records import Contract, Outcome, RecordError, UsageError, from_data, to_data
+from torchstone.variants import resolve_variant
+
+FILE_SCHEMA = 1
+FILE_LIMIT = 16 * 1024 * 1024
+_EXACT = (
+    "training",
+    "grad_enabled",
+    "autocast",
+    "parameters",
+    "parameter_dtypes",
+    "weights_hash",
+    "inputs_hash",
+    "determinism",
+)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of a contract check."""
+
+    variant: str
+    subject: str
+    ok: bool
+    message: str
+
+
+def write_contract(
+    request: BenchRequest, path: str, events: Events | None = None
+) -> dict[str, Any]:
+    """Inspect the target (and each `--vs`), and write what was found to a file."""
+    folder = os.path.dirname(os.path.abspath(path))
+    if not os.path.isdir(folder):
+        raise UsageError(f"There is no folder {folder}.", "Make it first.")
+    inspections = _inspect(request, events)
+    _refuse_broken(inspections[0])
+    base = inspections[0].measurement
+    document = {
+        "schema": FILE_SCHEMA,
+        "torchstone": torchstone.__version__,
+        "target": request.targets[0],
+        "mode": request.mode,
+        "precision": request.precision,
+        "seed": request.settings.seed,
+        "contract": to_data(base.contract),
+        "boundary": {i.measurement.arm.variant: i.boundary for i in inspections},
+    }
+    Path(path).write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+    return document
+
+
+def check_contract(
+    request: BenchRequest, path: str, events: Events | None = None
+) -> tuple[Finding, ...]:
+    """Hold the target and its variants to the file."""
+    written = read_contract(path)
+    contract = from_data(Contract, written["contract"])
+    inspections = _inspect(request, events)
+    _refuse_broken(inspections[0])
+    findings: list[Finding] = []
+    for inspection in inspections:
+        findings += _check_arm(inspection, contract, written["boundary"])
+    return tuple(findings)
+
+
+def read_contract(path: str) -> dict[str, Any]:
+    """The file, if it is one of ours."""
+    try:
+        if os.path.getsize(path) > FILE_LIMIT:
+            raise UsageError(f"{path} is too large to be a contract.")
+        written = json.loads(Path(path).read_text(encoding="utf-8"))
+        if written["schema"] > FILE_SCHEMA:
+            raise UsageError(f"{path} was written by a newer torchstone.", "Upgrade torchstone.")
+        from_data(Contract, written["contract"])
+        boundary = written["boundary"]
+        if not all(isinstance(v, str) for cases in boundary.values() for v in cases.values()):
+            raise RecordError("boundary")
+    except OSError as error:
+        raise UsageError(
+            f"{path} cannot be read: {error.strerror}.",
+            "Write one with `torchstone contract write TARGET FILE`.",
+        ) from None
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UsageError(
+            f"{path} is not a contract file ({error}).",
+            "Write one with `torchstone contract write TARGET FILE`.",
+        ) from None
+    result: dict[str, Any] = written
+    return result
+
+
+def _inspect(request: BenchRequest, events: Events | None) -> list[Inspection]:
+    check_settings(request.settings)
+    return inspect_arms(make_arms(request), request.settings, events)
+
+
+def _refuse_broken(inspection: Inspection) -> None:
+    measurement = inspection.measurement
+    if measurement.contract is None or measurement.outcome is not Outcome.OK:
+        raise UsageError(
+            f"{measurement.arm.target} has no contract to speak of: "
+            f"{measurement.outcome.value}: {measurement.detail.message}.",
+            "Make it run with `torchstone bench` first.",
+        )
+
+
+def _check_arm(
+    inspection: Inspection, contract: Contract, boundary: dict[str, dict[str, str]]
+) -> list[Finding]:
+    measurement = inspection.measurement
+    variant = measurement.arm.variant
+    if measurement.outcome is Outcome.NOT_SUPPORTED:
+        return [Finding(variant, "outcome", True, f"not supported: {measurement.detail.message}")]
+    if measurement.outcome is not Outcome.OK or measurement.contract is None:
+        message = f"{measurement.outcome.value}: {measurement.detail.message}"
+        return [Finding(variant, "outcome", False, message)]
+    found = measurement.contract
+    changes = resolve_variant(variant).changes
+    findings = [
+        _leaves(variant, "inputs", contract.inputs, found.inputs, changes),
+        _leaves(variant, "outputs", contract.outputs, found.outputs, changes),
+    ]
+    findings += [_exact(variant, name, contract, found) for name in _EXACT]
+    expected = boundary.get(variant, boundary.get("eager", {}))
+    for case, behaviour in inspection.boundary.items():
+        want = expected.get(case, "")
+        same = want == behaviour
+        message = behaviour if same else f"expected {want!r}, got {behaviour!r}"
+        findings.append(Finding(variant, case, same, message))
+    return findings
+
+
+def _leaves(
+    variant: str, subject: str, want: Sequence[Any], got: Sequence[Any], changes: frozenset[str]
+) -> Finding:
+    difference = compare_leaves(want, got, changes)
+    return Finding(variant, subject, not difference, difference or f"{len(got)} leaves")
+
+
+def _exact(variant: str, name: str, contract: Contract, found: Contract) -> Finding:
+    want, got = getattr(contract, name), getattr(found, name)
+    same = want == got
+    return Finding(variant, name, same, str(got) if same else f"expected {want}, got {got}")

@@ -1,0 +1,30 @@
+"""Keeping results: the database is looked at before measuring, and written only afterwards."""
+
+from __future__ import annotations
+
+from torchstone.records import Result
+from torchstone.store import check_store, open_store
+
+
+class Keeper:
+    """Where a result will go: a bad database is found before time is spent on measuring."""
+
+    def __init__(self, url: str | None = None) -> None:
+        self.url = url
+        self.bytes_kept = 0
+
+    def check(self) -> bool:
+        """Whether the database exists; raises `UsageError` if it could not be used."""
+        return check_store(self.url)
+
+    def aa_floor(self, machine_id: str, threads: int, step_class: str) -> float | None:
+        """What identical arms have been seen to differ by here, if ever observed."""
+        if not self.check():
+            return None
+        with open_store(self.url) as store:
+            return store.aa_floor(machine_id, threads, step_class)
+
+    def save(self, result: Result) -> None:
+        """Keep the result."""
+        with open_store(self.url) as store:
+            self.bytes_kept = store.save(result)

@@ -1,0 +1,91 @@
+"""`torchstone repro --recipe`: files that rebuild a stored result's environment elsewhere."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+from torchstone.records import Environment, Result, UsageError
+
+_PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9.!+_-]*")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def write_recipe(result: Result, folder: str) -> list[Path]:
+    """A lock file, a Containerfile and a note on how to use them."""
+    environment = next((arm.environment for arm in result.arms if arm.environment), None)
+    if environment is None:
+        raise UsageError(f"{result.id} has no environment on record: no arm got that far.")
+    place = Path(folder)
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        files = {
+            "requirements.lock": lock_file(environment),
+            "Containerfile": containerfile(result, environment),
+            "README.md": _readme(result, environment),
+        }
+        for name, text in files.items():
+            (place / name).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{folder} cannot be written: {error.strerror}.") from None
+    return [place / name for name in files]
+
+
+def lock_file(environment: Environment) -> str:
+    """Every package at the version that was measured; local version labels are kept as comments."""
+    lines = [
+        f"# the environment of a measurement on Python {environment.python.get('version', '?')}"
+    ]
+    for name, version in sorted(environment.packages.items()):
+        if not (_PACKAGE.fullmatch(name) and _VERSION.fullmatch(version)):
+            continue  # came from outside: nothing but a name and a version may pass
+        public, _, local = version.partition("+")
+        lines.append(f"{name}=={public}" + (f"  # measured build: {local}" if local else ""))
+    return "\n".join(lines) + "\n"
+
+
+def containerfile(result: Result, environment: Environment) -> str:
+    """From the same Python, with the lock file installed and the same variables set."""
+    version = environment.python.get("version", "3")
+    version = version if _VERSION.fullmatch(version) else "3"
+    lines = [
+        f"FROM python:{version}-slim",
+        "RUN apt-get update && apt-get install -y --no-install-recommends g++ git "
+        "&& rm -rf /var/lib/apt/lists/*",
+        "COPY requirements.lock /requirements.lock",
+        "RUN pip install --no-cache-dir -r /requirements.lock",
+    ]
+    for name, value in sorted(environment.variables.items()):
+        if _NAME.fullmatch(name) and name.isupper() and "\n" not in value:
+            quoted = value.replace("\\", "\\\\").replace('"', '\\"').replace("$", "\\$")
+            lines.append(f'ENV {name}="{quoted}"')
+    lines += ["COPY . /work", "WORKDIR /work"]
+    words = ", ".join(f'"{_json(word)}"' for word in result.command)
+    lines.append(f"CMD [{words}]")
+    return "\n".join(lines) + "\n"
+
+
+def _json(word: str) -> str:
+    return (
+        "".join(c if c.isprintable() else " " for c in word)
+        .replace("\\", "\\\\")
+        .replace('"', '\\"')
+    )
+
+
+def _readme(result: Result, environment: Environment) -> str:
+    git = environment.git
+    commit = f"commit `{git.commit}`" if git else "no known commit"
+    dirty = " with uncommitted changes, which are not recorded" if git and git.dirty else ""
+    command = shlex.join(result.command)
+    cpu, memory = environment.cpu.get("model", "unknown CPU"), environment.memory_bytes / 2**30
+    return (
+        f"# Recipe for {result.id}\n\n"
+        f"Measured from {commit}{dirty}. Check that out here, beside these files, then:\n\n"
+        "    podman build -t torchstone-recipe .\n"
+        "    podman run --rm torchstone-recipe\n\n"
+        f"which runs `{command}`. Times depend on the machine ({cpu}, {memory:.0f} GiB);\n"
+        "outcomes and outputs should not.\n"
+    )

@@ -1,0 +1,91 @@
+"""`torchstone repro`: measure a stored result again, and set the new beside the old."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from torchstone import stats, validate
+from torchstone.conductor import Events, Settings
+from torchstone.lab.bench import DEFAULT_AA_FLOOR, measure
+from torchstone.lab.keeping import Keeper
+from torchstone.lab.request import check_arm
+from torchstone.lab.secrets import restore_env
+from torchstone.records import Comparison, Measurement, Result, UsageError
+
+STORED = " (stored)"
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """The new result, and every arm against its stored self."""
+
+    stored: Result
+    new: Result
+    against_stored: tuple[Comparison, ...]
+
+    @property
+    def combined(self) -> Result:
+        """Old and new arms in one result, for the same JSON shape as everywhere."""
+        arms = (*(_renamed(arm) for arm in self.stored.arms), *self.new.arms)
+        both = replace(
+            self.new, arms=arms, comparisons=(*self.new.comparisons, *self.against_stored)
+        )
+        return replace(both, checks=validate.judge(both))
+
+
+def repro(
+    stored: Result,
+    *,
+    trust: bool,
+    keeper: Keeper | None,
+    events: Events | None = None,
+    budget_s: float | None = None,
+) -> Reproduction:
+    """Run the stored arms again. A record from elsewhere names code to run, so it needs `trust`."""
+    if stored.origin != "here" and not trust:
+        raise UsageError(
+            f"{stored.id} was imported from {stored.origin} and names code that would be run.",
+            "Look at it with `torchstone show`, then add --trust.",
+        )
+    arms = [restore_env(arm.arm) for arm in stored.arms]
+    for arm in arms:
+        check_arm(arm)
+    settings = settings_of(stored)
+    if budget_s is not None:
+        settings = replace(settings, budget_s=budget_s)
+    command = ("torchstone", "repro", stored.id)
+    new = measure(arms, settings, keeper, events, command, stored.kind, f"repro of {stored.id}")
+    return Reproduction(stored, new, against(stored, new))
+
+
+def settings_of(stored: Result) -> Settings:
+    """The settings that a stored result was made with."""
+    method = stored.method
+    return Settings(
+        budget_s=method.budget_s,
+        within=method.within,
+        margin=method.margin,
+        seed=method.seed,
+        step_timeout_s=method.step_timeout_s,
+        build_timeout_s=method.build_timeout_s,
+        independent=method.independent,
+    )
+
+
+def against(stored: Result, new: Result) -> tuple[Comparison, ...]:
+    """Each arm against its stored self, floor by floor."""
+    alpha = 0.05 / max(1, len(stored.arms))
+    return tuple(
+        stats.compare(
+            _renamed(old),
+            again,
+            margin=stored.method.margin,
+            alpha=alpha,
+            aa_floor=DEFAULT_AA_FLOOR,
+        )
+        for old, again in zip(stored.arms, new.arms, strict=True)
+    )
+
+
+def _renamed(measurement: Measurement) -> Measurement:
+    return replace(measurement, arm=replace(measurement.arm, name=measurement.arm.name + STORED))

@@ -1,0 +1,220 @@
+"""What a person asks for, checked and made into arms. Nothing has been started yet."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields, replace
+
+from torchstone.conductor import Settings
+from torchstone.machine.allocator import allocator_environment
+from torchstone.machine.interpreters import resolve_interpreter
+from torchstone.records import ALLOCATORS, MODES, PRECISIONS, ArmSpec, UsageError
+from torchstone.variants import check_variant
+from torchstone.workloads import check_target
+
+_BACKENDS = "import torch._dynamo as d; print('\\n'.join(d.list_backends(exclude_tags=())))"
+_ARM_KEYS = (
+    "name",
+    "target",
+    "variant",
+    "mode",
+    "precision",
+    "device",
+    "threads",
+    "python",
+    "allocator",
+)
+
+
+@dataclass(frozen=True)
+class BenchRequest:
+    """`torchstone bench`, as asked."""
+
+    targets: tuple[str, ...]
+    vs: tuple[str, ...] = ()
+    arms: tuple[str, ...] = ()
+    mode: str = "inference"
+    precision: str = "fp32"
+    device: str = "cpu"
+    threads: int | None = None
+    python: str | None = None
+    env: tuple[tuple[str, str], ...] = ()
+    allocator: str = "default"
+    label: str = ""
+    settings: Settings = field(default_factory=Settings)
+
+
+def make_arms(request: BenchRequest) -> tuple[ArmSpec, ...]:
+    """Every target in eager and under each `--vs`, then the arms given one by one."""
+    if not request.targets:
+        raise UsageError("There is nothing to measure.", "Name a target: path.py:make.")
+    common = ArmSpec(
+        name="",
+        mode=request.mode,
+        precision=request.precision,
+        device=request.device,
+        threads=request.threads,
+        python=request.python,
+        env=request.env,
+        allocator=request.allocator,
+        seed=request.settings.seed,
+    )
+    short = _short_names(request.targets)
+    arms = []
+    for target in request.targets:
+        for variant in ("eager", *request.vs):
+            if len(request.targets) == 1:
+                name = variant
+            else:
+                name = short[target] if not request.vs else f"{short[target]} {variant}"
+            arms.append(replace(common, name=name, target=target, variant=variant))
+    arms += [_explicit_arm(text, arms[0]) for text in request.arms]
+    arms = distinct(arms)
+    for arm in arms:
+        check_arm(arm)
+    return tuple(arms)
+
+
+def _short_names(targets: Sequence[str]) -> dict[str, str]:
+    """The part after the colon where that tells targets apart, else the whole."""
+    tails = [target.rpartition(":")[2] for target in targets]
+    if len(set(tails)) == len(set(targets)):
+        return dict(zip(targets, tails, strict=True))
+    return {target: os.path.basename(target) for target in targets}
+
+
+def _explicit_arm(text: str, base: ArmSpec) -> ArmSpec:
+    """`name=py313 python=python3.13 env.OMP_PROC_BIND=true` on top of the first arm."""
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise UsageError(f"--arm {text!r} cannot be read: {error}.") from None
+    changes: dict[str, object] = {}
+    env = dict(base.env)
+    for word in words:
+        key, equals, value = word.partition("=")
+        if key.startswith("env.") and equals:
+            env[key[4:]] = value
+        elif not equals or key not in _ARM_KEYS:
+            raise UsageError(
+                f"--arm does not know {word!r}.",
+                f"Write key=value with {', '.join(_ARM_KEYS)} or env.NAME.",
+            )
+        elif key == "threads":
+            changes[key] = _threads(value)
+        else:
+            changes[key] = value
+    name = str(changes.pop("name", "")) or text
+    return replace(base, name=name, env=tuple(sorted(env.items())), **changes)  # type: ignore[arg-type]
+
+
+def _threads(value: str) -> int:
+    if not value.isdigit() or int(value) < 1:
+        raise UsageError(f"threads={value} is not a number of threads.", "Give 1 or more.")
+    return int(value)
+
+
+def distinct(arms: list[ArmSpec]) -> list[ArmSpec]:
+    """Two arms may be identical (an A/A comparison), but their names must differ."""
+    seen: dict[str, int] = {}
+    named = []
+    for arm in arms:
+        seen[arm.name] = seen.get(arm.name, 0) + 1
+        count = seen[arm.name]
+        named.append(arm if count == 1 else replace(arm, name=f"{arm.name} #{count}"))
+    return named
+
+
+def check_arm(arm: ArmSpec) -> None:
+    """Refuse what cannot work, before anything is started."""
+    for what, value, known in (
+        ("mode", arm.mode, MODES),
+        ("precision", arm.precision, PRECISIONS),
+        ("allocator", arm.allocator, ALLOCATORS),
+    ):
+        if value not in known:
+            raise UsageError(f"There is no {what} {value!r}.", f"Choose from {', '.join(known)}.")
+    if arm.threads is not None and arm.threads < 1:
+        raise UsageError(f"{arm.threads} threads cannot do anything.", "Give 1 or more.")
+    if arm.statement is None:
+        check_target(arm.target)
+    check_variant(arm.variant, lambda: torch_backends(arm.python))
+    allocator_environment(arm.allocator)
+    if arm.python is not None:
+        resolve_interpreter(arm.python)
+
+
+def torch_backends(python: str | None) -> list[str]:
+    """The compile backends that the arm's torch has registered; none without torch."""
+    executable = resolve_interpreter(python) if python else sys.executable
+    done = subprocess.run(
+        [executable, "-c", _BACKENDS], capture_output=True, text=True, check=False
+    )
+    return done.stdout.split()
+
+
+def check_settings(settings: Settings) -> None:
+    """Refuse budgets and margins that mean nothing."""
+    positive = {
+        "budget": settings.budget_s,
+        "within": settings.within,
+        "margin": settings.margin,
+        "timeout": settings.step_timeout_s,
+        "build timeout": settings.build_timeout_s,
+    }
+    for name, value in positive.items():
+        if not value > 0:
+            raise UsageError(f"The {name} must be more than zero, not {value:g}.")
+    for name in ("loops", "samples", "replicates"):
+        value = getattr(settings, name)
+        if value is not None and value < 1:
+            raise UsageError(f"The number of {name} must be at least 1, not {value}.")
+
+
+def command_of(request: BenchRequest) -> tuple[str, ...]:
+    """The command line that asks for the same again; hidden variables by name only."""
+    from torchstone.lab.secrets import public_env
+
+    words = ["torchstone", "bench", *request.targets]
+    for flag, values in (("--vs", request.vs), ("--arm", request.arms)):
+        for value in values:
+            words += [flag, value]
+    plain = BenchRequest(targets=())
+    for name in ("mode", "precision", "device", "threads", "python", "allocator", "label"):
+        value = getattr(request, name)
+        if value != getattr(plain, name):
+            words += [f"--{name}", str(value)]
+    for key, value in public_env(request.env):
+        words += ["--env", f"{key}={value}"]
+    return (*words, *settings_words(request.settings))
+
+
+_SETTING_FLAGS = {
+    "budget_s": ("--budget", "{:g}s"),
+    "within": ("--within", "{:g}"),
+    "margin": ("--margin", "{:g}"),
+    "seed": ("--seed", "{}"),
+    "step_timeout_s": ("--timeout", "{:g}s"),
+    "build_timeout_s": ("--build-timeout", "{:g}s"),
+    "replicates": ("--replicates", "{}"),
+}
+
+
+def settings_words(settings: Settings) -> list[str]:
+    """The flags of everything that is not at its default."""
+    words: list[str] = []
+    plain = Settings()
+    for one in fields(Settings):
+        value = getattr(settings, one.name)
+        if value == getattr(plain, one.name):
+            continue
+        if one.name in _SETTING_FLAGS:
+            flag, form = _SETTING_FLAGS[one.name]
+            words += [flag, form.format(value)]
+        elif one.name == "independent":
+            words.append("--independent")
+    return words

@@ -1,0 +1,46 @@
+"""`torchstone timeit`: statements, timed as `python -m timeit` times them, with evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torchstone.conductor import Events, Settings
+from torchstone.lab.bench import measure
+from torchstone.lab.keeping import Keeper
+from torchstone.lab.request import check_arm, check_settings, distinct
+from torchstone.measure.statement import compile_statement
+from torchstone.records import ArmSpec, Result, Statement
+
+BUDGET_S = 5.0
+"""`python -m timeit` takes one to two seconds; fresh processes take a little more."""
+_NAME_LENGTH = 40
+
+
+def time_statements(
+    statements: Sequence[str],
+    setup: str,
+    settings: Settings,
+    *,
+    python: str | None = None,
+    clock: str = "wall",
+    keeper: Keeper | None = None,
+    events: Events | None = None,
+    command: tuple[str, ...] = (),
+) -> Result:
+    """Each statement is an arm; several are compared with the first."""
+    check_settings(settings)
+    arms = distinct(
+        [_arm(Statement(stmt, setup, clock), settings.seed, python) for stmt in statements]
+    )
+    for arm in arms:
+        check_arm(arm)
+    command = command or ("torchstone", "timeit", "-s", setup, *statements)
+    return measure(arms, settings, keeper, events, command, "timeit")
+
+
+def _arm(statement: Statement, seed: int, python: str | None) -> ArmSpec:
+    if python is None:
+        compile_statement(statement)  # another interpreter may know syntax that ours does not
+    name = " ".join(statement.stmt.split())
+    name = name if len(name) <= _NAME_LENGTH else name[: _NAME_LENGTH - 3] + "..."
+    return ArmSpec(name=name, statement=statement, python=python, seed=seed)

@@ -1,0 +1,99 @@
+"""What the operating system saw of other work while a process ran: cheap snapshots, and deltas.
+
+These counters miss a neighbour on the same physical core; the probe is there for that.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from torchstone.machine import cgroup
+from torchstone.machine.files import list_numbers, read_field, read_text
+from torchstone.records import Noise
+
+NS_PER_TICK = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+_STEAL = 8  # position in the first line of /proc/stat, after the word `cpu`
+
+
+@dataclass(frozen=True)
+class NoiseSnapshot:
+    """Counters at one moment; None where the system does not say. Waiting is per thread."""
+
+    wait_ns: Mapping[int, int] | None = field(default=None)
+    involuntary_switches: int | None = None
+    steal_ns: int | None = None
+    pressure_ns: int | None = None
+    throttled_ns: int | None = None
+
+
+def snapshot(pid: int | None = None) -> NoiseSnapshot:
+    """The counters of a process (this one by default) and of the machine, now."""
+    return NoiseSnapshot(
+        wait_ns=_wait_by_thread("self" if pid is None else str(pid)),
+        involuntary_switches=_involuntary(pid),
+        steal_ns=_steal(),
+        pressure_ns=_pressure(),
+        throttled_ns=cgroup.throttled_ns(),
+    )
+
+
+def difference(before: NoiseSnapshot, after: NoiseSnapshot, wall_ns: int, cpu_ns: int) -> Noise:
+    """What happened between two snapshots of one process."""
+    return Noise(
+        wall_ns=wall_ns,
+        cpu_ns=cpu_ns,
+        wait_ns=_waited(before.wait_ns, after.wait_ns),
+        involuntary_switches=_grown(before.involuntary_switches, after.involuntary_switches),
+        steal_ns=_grown(before.steal_ns, after.steal_ns),
+        pressure_ns=_grown(before.pressure_ns, after.pressure_ns),
+        throttled_ns=_grown(before.throttled_ns, after.throttled_ns),
+    )
+
+
+def _grown(before: int | None, after: int | None) -> int | None:
+    return None if before is None or after is None else max(0, after - before)
+
+
+def _waited(before: Mapping[int, int] | None, after: Mapping[int, int] | None) -> int | None:
+    if before is None or after is None:
+        return None
+    # Thread by thread, because the wait of a thread that ended would be subtracted from a sum.
+    return sum(max(0, wait - before.get(thread, 0)) for thread, wait in after.items())
+
+
+def _wait_by_thread(process: str) -> Mapping[int, int] | None:
+    waits = {}
+    for thread in list_numbers(f"/proc/{process}/task"):
+        words = (read_text(f"/proc/{process}/task/{thread}/schedstat") or "").split()
+        if len(words) == 3:
+            waits[thread] = int(words[1])
+    return waits or None
+
+
+def _involuntary(pid: int | None) -> int | None:
+    if pid is None or pid == os.getpid():
+        return resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
+    # /proc/PID/status speaks of the first thread alone.
+    counts = [
+        read_field(f"/proc/{pid}/task/{thread}/status", "nonvoluntary_ctxt_switches")
+        for thread in list_numbers(f"/proc/{pid}/task")
+    ]
+    known = [count for count in counts if count is not None]
+    return sum(known) if known else None
+
+
+def _steal() -> int | None:
+    words = (read_text("/proc/stat") or "").partition("\n")[0].split()
+    if len(words) <= _STEAL or words[0] != "cpu":
+        return None
+    return int(words[_STEAL]) * NS_PER_TICK
+
+
+def _pressure() -> int | None:
+    text = read_text("/proc/pressure/cpu") or ""
+    some = text.partition("\n")[0]
+    total = some.rpartition("total=")[2]
+    return int(total) * 1000 if some.startswith("some") and total.isdigit() else None

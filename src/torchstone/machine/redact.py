@@ -1,0 +1,184 @@
+"""What of the environment may be written down, and how text is cleaned of secrets.
+
+Variables on the allow-list are kept by value, unless the value looks like a secret. An arm's other
+variables are kept by a salted hash, which tells whether two arms had the same value and nothing
+else as long as the salt is not written down with it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import os
+import re
+from collections.abc import Iterable, Mapping
+from urllib.parse import quote
+
+from torchstone.machine.shapes import MARK, MIN_SECRET, hide_shapes, is_secret_name, looks_opaque
+
+ALLOWED_PREFIXES = (
+    "OMP_",
+    "MKL_",
+    "KMP_",
+    "GOMP_",
+    "OPENBLAS_",
+    "BLIS_",
+    "NUMEXPR_",
+    "VECLIB_",
+    "DNNL_",
+    "ONEDNN_",
+    "NUMBA_",
+    "MALLOC_",
+    "TCMALLOC_",
+    "TORCHINDUCTOR_",
+    "TORCHDYNAMO_",
+    "TORCH_COMPILE_",
+    "TORCH_CUDNN_",
+    "TRITON_",
+)
+"""Families of settings that decide speed: thread libraries, allocators, compilers."""
+
+ALLOWED_NAMES = frozenset(
+    {
+        "ATEN_CPU_CAPABILITY",
+        "CUBLAS_WORKSPACE_CONFIG",
+        "CUDA_DEVICE_ORDER",
+        "CUDA_LAUNCH_BLOCKING",
+        "CUDA_MODULE_LOADING",
+        "CUDA_VISIBLE_DEVICES",
+        "GLIBC_TUNABLES",
+        "HIP_VISIBLE_DEVICES",
+        "LD_BIND_NOW",
+        "LD_PRELOAD",
+        "NVIDIA_TF32_OVERRIDE",
+        "PYTHONDEVMODE",
+        "PYTHONGIL",
+        "PYTHONHASHSEED",
+        "PYTHONMALLOC",
+        "PYTHONNOUSERSITE",
+        "PYTHONOPTIMIZE",
+        "PYTHON_JIT",
+        "PYTORCH_ALLOC_CONF",
+        "PYTORCH_CUDA_ALLOC_CONF",
+        "PYTORCH_ENABLE_MPS_FALLBACK",
+        "PYTORCH_HIP_ALLOC_CONF",
+        "PYTORCH_JIT",
+        "PYTORCH_MPS_HIGH_WATERMARK_RATIO",
+        "PYTORCH_NO_CUDA_MEMORY_CACHING",
+        "PYTORCH_NVML_BASED_CUDA_CHECK",
+        "THP_MEM_ALLOC_ENABLE",
+        "TOKENIZERS_PARALLELISM",
+        "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
+        "TORCH_BLAS_PREFER_CUBLASLT",
+        "TORCH_LOGS",
+        "TORCH_NUM_THREADS",
+        "TORCH_SHOW_CPP_STACKTRACES",
+        "TORCH_USE_CUDA_DSA",
+        "ZE_AFFINITY_MASK",
+    }
+)
+
+HASH_DIGITS = 16
+MAX_VALUE = 300
+_MIN_KEY_LINE = 16
+_PATH_NAME = re.compile(r"(?:DIR|PATH|HOME|FILE|PRELOAD)\Z|_CACHE", re.IGNORECASE)
+_PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}\Z")
+
+
+def visible_variables(env: Mapping[str, str]) -> dict[str, str]:
+    """The variables that may be written down, by value, home as `~` and secrets left out."""
+    shown = {name: _visible_value(name, env) for name in sorted(env)}
+    return {name: value for name, value in shown.items() if value is not None}
+
+
+def _visible_value(name: str, env: Mapping[str, str]) -> str | None:
+    allowed = name in ALLOWED_NAMES or name.startswith(ALLOWED_PREFIXES)
+    if not allowed or is_secret_name(name) or not _is_safe_name(name):
+        return None
+    value = env[name]
+    if name == "LD_PRELOAD":
+        value = ":".join(os.path.basename(part) for part in re.split(r"[:\s]+", value) if part)
+    is_path = _PATH_NAME.search(name) is not None
+    if _without_secrets(value, env) != value or looks_opaque(value, is_path):
+        return None
+    return redact_text(value, env)[:MAX_VALUE]
+
+
+def _is_safe_name(name: str) -> bool:
+    return (
+        _PLAIN_NAME.match(name) is not None
+        and hide_shapes(name) == name
+        and not any(looks_opaque(part) for part in name.split("_"))
+    )
+
+
+def hidden_variables(env_of_arm: Mapping[str, str], salt: bytes) -> dict[str, str]:
+    """The arm's variables that may not be shown: a keyed hash each, so that guessing is no use.
+
+    The salt is the key; equal values have equal hashes only under the same salt. A name that
+    itself looks like a secret is hashed as well.
+    """
+    shown = visible_variables(env_of_arm)
+    hidden = {}
+    for name in sorted(set(env_of_arm) - set(shown)):
+        label = name if _is_safe_name(name) else f"name-{_hash('name', name, salt)}"
+        hidden[label] = _hash(f"value:{name}", env_of_arm[name], salt)
+    return hidden
+
+
+def _hash(purpose: str, value: str, salt: bytes) -> str:
+    message = f"{purpose}\0{value}".encode("utf-8", "surrogateescape")
+    return hmac.new(salt, message, hashlib.sha256).hexdigest()[:HASH_DIGITS]
+
+
+def redact_text(text: str, env: Mapping[str, str]) -> str:
+    """The text without the values of secret variables, without known tokens, home as `~`.
+
+    Clean the text before it is cut: half a secret has no shape.
+    """
+    text = _without_secrets(text, env)
+    for home in _homes(env):
+        text = re.sub(re.escape(home) + r"(?![\w.-])", "~", text)
+    # The marks and `~` might have joined what stood beside them into a secret's spelling.
+    return _replace_values(text, _secret_spellings(env))
+
+
+def _without_secrets(text: str, env: Mapping[str, str]) -> str:
+    spellings = _secret_spellings(env)
+    return _replace_values(hide_shapes(_replace_values(text, spellings)), spellings)
+
+
+def _secret_spellings(env: Mapping[str, str]) -> list[str]:
+    """Each secret value as it may stand in text: as it is, escaped, or line by line."""
+    found: set[str] = set()
+    for name, value in env.items():
+        if not is_secret_name(name) or len(value) < MIN_SECRET:
+            continue
+        found |= {value, repr(value)[1:-1], json.dumps(value)[1:-1], quote(value, errors="replace")}
+        found |= {value.strip(), quote(value, safe="", errors="replace")}
+        found |= {line for line in value.splitlines() if len(line) >= _MIN_KEY_LINE}
+    return sorted((s for s in found if len(s) >= MIN_SECRET), key=len, reverse=True)
+
+
+def _replace_values(text: str, spellings: Iterable[str]) -> str:
+    present = [s for s in spellings if s in text]
+    while present:  # ends, because every replacement makes the text shorter
+        text = re.sub("|".join(re.escape(s) for s in present), MARK, text)
+        present = [s for s in spellings if s in text]
+    return text
+
+
+def _homes(env: Mapping[str, str]) -> list[str]:
+    """Home directories as variables and the system name them, never the root folder."""
+    homes = {env.get("HOME", ""), env.get("USERPROFILE", ""), os.path.expanduser("~")}
+    homes |= {os.path.realpath(home) for home in homes if os.path.isabs(home)}
+    trimmed = {home.rstrip("/\\") for home in homes if os.path.isabs(home)}
+    return sorted((home for home in trimmed if len(home) > 1), key=len, reverse=True)
+
+
+def tail(text: str, lines: int = 20, width: int = 500) -> tuple[str, ...]:
+    """The last lines that are not blank, each cut to `width` characters."""
+    kept = [line.rstrip() for line in text.splitlines() if line.strip()]
+    kept = kept[-lines:] if lines > 0 else []
+    return tuple(line if len(line) <= width else line[: width - 1] + "…" for line in kept)

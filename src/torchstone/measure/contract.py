@@ -1,0 +1,51 @@
+"""The contract of an arm as it was found in the worker."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from typing import Any
+
+from torchstone.measure.leaves import fingerprint, leaves_of
+from torchstone.records import ArmSpec, Contract
+from torchstone.variants import Prepared
+from torchstone.workloads import Inputs, walk
+
+
+def describe_contract(arm: ArmSpec, prepared: Prepared, inputs: Inputs, output: Any) -> Contract:
+    """Inputs, outputs, state and modes of one call."""
+    torch = sys.modules.get("torch")
+    nest: dict[Any, Any] = {**dict(enumerate(inputs.args)), **inputs.kwargs}
+    module = prepared.module
+    named = list(module.named_parameters()) if module is not None else []
+    return Contract(
+        inputs=leaves_of(nest, "input"),
+        outputs=leaves_of(output, "output"),
+        training=prepared.training,
+        grad_enabled=bool(torch.is_grad_enabled()) if torch is not None else False,
+        autocast=prepared.autocast,
+        parameters=sum(p.numel() for _, p in named),
+        parameter_dtypes=dict(Counter(str(p.dtype).removeprefix("torch.") for _, p in named)),
+        weights_hash="",
+        inputs_hash=fingerprint(walk(nest, "input")),
+        seed=arm.seed,
+        determinism=_determinism(torch),
+        notes=prepared.notes,
+    )
+
+
+def weights_fingerprint(module: Any) -> str:
+    """Of parameters and buffers, before the first step changes them."""
+    if module is None:
+        return ""
+    return fingerprint([*module.named_parameters(), *module.named_buffers()])
+
+
+def _determinism(torch: Any) -> dict[str, bool]:
+    if torch is None:
+        return {}
+    return {
+        "deterministic_algorithms": bool(torch.are_deterministic_algorithms_enabled()),
+        "cudnn_benchmark": bool(torch.backends.cudnn.benchmark),
+        "cudnn_deterministic": bool(torch.backends.cudnn.deterministic),
+    }

@@ -1,0 +1,131 @@
+"""The timed loops. Nothing is allocated inside them that need not be.
+
+Steps: each sample is one call (or a block of calls for very short steps) with inputs from a ring
+that was filled beforehand. Statements: the block that `timeit` would time.
+"""
+
+from __future__ import annotations
+
+import gc
+import itertools
+from array import array
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from torchstone.measure.clock import cpu_clock, wall_clock
+from torchstone.workloads import Inputs
+
+Step = Callable[..., Any]
+Probe = Callable[[], int]
+TimeBlock = Callable[[], int]
+
+
+class Samples:
+    """Buffers for one turn, made before the clock starts."""
+
+    def __init__(self, count: int, probe_every: int) -> None:
+        self.wall = array("q", bytes(8 * count))
+        self.cpu = array("q", bytes(8 * count))
+        self.probe = array("q", bytes(8 * (1 + count // probe_every)))
+        self.probe_every = probe_every
+
+
+def step_block(
+    step: Step, ring: Sequence[Inputs], loops: int, synchronize: Callable[[], None] | None = None
+) -> TimeBlock:
+    """A function that times the next `loops` calls, walking round the ring."""
+    plain = not any(inputs.kwargs for inputs in ring)
+    if synchronize is not None:
+        return _synchronised_block(step, ring, loops, synchronize)
+    if loops == 1:
+        return _single(step, ring, plain)
+    calls = list(itertools.islice(itertools.cycle(ring), loops))
+    if plain:
+        arguments = [inputs.args for inputs in calls]
+
+        def time_plain() -> int:
+            started = wall_clock()
+            for args in arguments:
+                step(*args)
+            return wall_clock() - started
+
+        return time_plain
+    pairs = [(inputs.args, dict(inputs.kwargs)) for inputs in calls]
+
+    def time_keywords() -> int:
+        started = wall_clock()
+        for args, kwargs in pairs:
+            step(*args, **kwargs)
+        return wall_clock() - started
+
+    return time_keywords
+
+
+def _single(step: Step, ring: Sequence[Inputs], plain: bool) -> TimeBlock:
+    turn_of = itertools.cycle([(inputs.args, dict(inputs.kwargs)) for inputs in ring])
+
+    def time_plain() -> int:
+        args, _ = next(turn_of)
+        started = wall_clock()
+        step(*args)
+        return wall_clock() - started
+
+    def time_keywords() -> int:
+        args, kwargs = next(turn_of)
+        started = wall_clock()
+        step(*args, **kwargs)
+        return wall_clock() - started
+
+    return time_plain if plain else time_keywords
+
+
+def _synchronised_block(
+    step: Step, ring: Sequence[Inputs], loops: int, synchronize: Callable[[], None]
+) -> TimeBlock:
+    turn_of = itertools.cycle([(inputs.args, dict(inputs.kwargs)) for inputs in ring])
+
+    def time_synchronised() -> int:
+        calls = [next(turn_of) for _ in range(loops)]
+        synchronize()  # nothing of the last sample may be left in the queue
+        started = wall_clock()
+        for args, kwargs in calls:
+            step(*args, **kwargs)
+        synchronize()
+        return wall_clock() - started
+
+    return time_synchronised
+
+
+def statement_block(inner: Callable[[Any, Any], int], loops: int, clock: str) -> TimeBlock:
+    """A function that runs setup untimed, then times `loops` executions, as `timeit` does."""
+    repeat = itertools.repeat
+    timer = cpu_clock if clock == "cpu" else wall_clock
+
+    def time_statement() -> int:
+        return inner(repeat(None, loops), timer)
+
+    return time_statement
+
+
+def fill(samples: Samples, time_block: TimeBlock, probe: Probe) -> None:
+    """Fill the buffers: a probe, then samples with a probe after every `probe_every` of them."""
+    wall, cpu, probes = samples.wall, samples.cpu, samples.probe
+    every = samples.probe_every
+    probes[0] = probe()
+    for i in range(len(wall)):
+        before = cpu_clock()
+        wall[i] = time_block()
+        cpu[i] = cpu_clock() - before
+        if (i + 1) % every == 0:
+            probes[(i + 1) // every] = probe()
+
+
+def fill_without_gc(samples: Samples, time_block: TimeBlock, probe: Probe) -> None:
+    """As `fill`, with the cyclic collector off, as `timeit` has it."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        fill(samples, time_block, probe)
+    finally:
+        if enabled:
+            gc.enable()

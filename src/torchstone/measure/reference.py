@@ -1,0 +1,110 @@
+"""The reference: the baseline as plain eager code, and again in float64, in a process of its own.
+
+Its outputs go to files; neither they nor the float64 model ever enter an arm's memory.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from torchstone.machine.processes import memory_available
+from torchstone.measure.built import Phase, set_threads
+from torchstone.measure.clock import wall_clock
+from torchstone.measure.contract import weights_fingerprint
+from torchstone.measure.evidence import write_evidence
+from torchstone.measure.leaves import fingerprint
+from torchstone.measure.reports import ReferenceReport
+from torchstone.records import ArmSpec
+from torchstone.variants import Prepared, prepare, reference_step
+from torchstone.workloads import Workload, draw, load_workload, walk
+from torchstone.workloads.draw import seed_everything
+
+FP64_SECONDS = 60.0
+FP64_SLOWDOWN = 4.0
+"""float64 is skipped where all its steps are expected to take longer than a minute; a float64 step
+is taken to cost four float32 ones (twice the bytes, half the vector width)."""
+
+
+def make_references(
+    arm: ArmSpec, phase: Phase, seeds: Sequence[int], folder: str
+) -> ReferenceReport:
+    """Write `eager-SEED`, `again-SEED` (the first seed a second time) and `fp64-SEED` files."""
+    plain = replace(arm, variant="eager")
+    workload = load_workload(plain.target, plain.seed, phase)
+    set_threads(plain)
+    pristine = _copy(workload)
+    phase("reference")
+    prepared = prepare(workload, draw(workload, plain.seed), plain)
+    weights = weights_fingerprint(prepared.module)
+    prints, step_ns = [], 0
+    for i, seed in enumerate([*seeds, seeds[0]]):
+        if i and pristine is not None:
+            # Each seed starts from an untouched copy: state left by the last call must not help.
+            workload = _copy(pristine) or workload
+            prepared = prepare(workload, draw(workload, plain.seed), plain)
+        name = "again" if i == len(seeds) else "eager"
+        evidence, step_ns = _evidence(workload, prepared, seed)
+        write_evidence(os.path.join(folder, f"{name}-{seed}"), evidence)
+        prints.append(fingerprint(walk(evidence, "output")))
+        phase("reference")
+    constant = len(seeds) > 1 and len(set(prints)) == 1 and _inputs_differ(workload, seeds)
+    reason = _write_fp64(plain, pristine, seeds, folder, step_ns, phase)
+    return ReferenceReport("eager" if reason else "fp64", reason, weights, constant, step_ns)
+
+
+def _evidence(workload: Workload, prepared: Prepared, seed: int) -> tuple[Any, int]:
+    inputs = prepared.cast(draw(workload, seed))
+    seed_everything(seed)
+    started = wall_clock()
+    output = prepared.step(*inputs.args, **inputs.kwargs)
+    return prepared.evidence(output), wall_clock() - started
+
+
+def _inputs_differ(workload: Workload, seeds: Sequence[int]) -> bool:
+    drawn = (draw(workload, seed) for seed in seeds)
+    return len({fingerprint(walk((d.args, d.kwargs), "input")) for d in drawn}) > 1
+
+
+def _write_fp64(
+    arm: ArmSpec,
+    pristine: Workload | None,
+    seeds: Sequence[int],
+    folder: str,
+    step_ns: int,
+    phase: Phase,
+) -> str:
+    """Empty when done, else why float64 cannot serve."""
+    if pristine is None:
+        return "the module cannot be copied"
+    seconds = step_ns / 1e9 * FP64_SLOWDOWN * len(seeds)
+    if seconds > FP64_SECONDS:
+        return f"float64 would take about {seconds:.0f} s"
+    needed = _weights_bytes(pristine) * 6
+    if needed > memory_available():
+        return f"float64 would need about {needed / 2**30:.1f} GiB"
+    try:
+        for seed in seeds:
+            workload = _copy(pristine) or pristine
+            prepared = reference_step(workload, draw(workload, arm.seed), arm)
+            evidence, _ = _evidence(workload, prepared, seed)
+            write_evidence(os.path.join(folder, f"fp64-{seed}"), evidence)
+            phase("reference")
+    except Exception as error:  # any op may lack float64; the record says which
+        return f"float64 failed: {type(error).__name__}: {str(error).splitlines()[0][:120]}"
+    return ""
+
+
+def _copy(workload: Workload) -> Workload | None:
+    try:
+        return replace(workload, call=copy.deepcopy(workload.call))
+    except Exception:  # user classes may refuse; the caller records it
+        return None
+
+
+def _weights_bytes(workload: Workload) -> int:
+    parameters = getattr(workload.call, "parameters", None)
+    return sum(p.numel() * p.element_size() for p in parameters()) if callable(parameters) else 0

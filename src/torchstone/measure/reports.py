@@ -1,0 +1,79 @@
+"""What a worker reports to the conductor. Frozen records, sent as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from torchstone.records import Contract, Environment, Graphs, Integrity, Memory, WarmUp
+
+
+@dataclass(frozen=True)
+class Failure:
+    """An arm that said what was wrong before it ended.
+
+    `kind` is `usage` (the request is at fault), `not_supported`, `oom` or `error`.
+    """
+
+    kind: str
+    message: str
+    remedy: str = ""
+    phase: str = ""
+    traceback: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class SoloReport:
+    """Everything the solo pass found out about an arm."""
+
+    environment: Environment
+    first_call_ns: int
+    warm_up: WarmUp
+    loops: int
+    step_ns: int
+    contract: Contract | None = None
+    memory: Memory | None = None
+    graphs: Graphs | None = None
+    integrity: Integrity = field(default_factory=Integrity)
+    fault_cost_ns: float | None = None
+    changes: tuple[str, ...] = ()
+    library_paths: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ReferenceReport:
+    """References made for some seeds: `method` is `fp64`, or `eager` with a reason."""
+
+    method: str
+    reason: str
+    weights_hash: str
+    constant: bool
+    """The output was the same for inputs that differ."""
+    step_ns: int
+
+
+@dataclass(frozen=True)
+class StartReport:
+    """A measuring process is built and steady."""
+
+    start_ns: int
+    warm_up: WarmUp
+    hash_seed: str
+    sample_ns: int
+
+
+@dataclass(frozen=True)
+class TurnReport:
+    """The samples of one turn, as the worker saw them."""
+
+    wall_ns: tuple[int, ...]
+    cpu_ns: tuple[int, ...]
+    probe_ns: tuple[int, ...]
+    probe_every: int
+    first_ns: int
+    minor_faults: int
+    major_faults: int
+    turn_wall_ns: int
+    turn_cpu_ns: int
+    compiles: int
+    integrity: Integrity

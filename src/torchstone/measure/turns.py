@@ -1,0 +1,111 @@
+"""A measuring process: started, warmed up, then one turn after another."""
+
+from __future__ import annotations
+
+import resource
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from torchstone.machine.probe import make_probe
+from torchstone.measure.built import Built, Phase, build
+from torchstone.measure.clock import cpu_clock, patched_timers, python_threads, wall_clock
+from torchstone.measure.evidence import write_evidence
+from torchstone.measure.graphs import compile_count
+from torchstone.measure.loops import Samples, fill, fill_without_gc
+from torchstone.measure.reports import StartReport, TurnReport
+from torchstone.measure.warmup import warm_up
+from torchstone.records import ArmSpec, Integrity
+from torchstone.workloads.draw import seed_everything
+
+PROBE_SHARE = 0.10
+"""Probes take at most this share of a turn (the design)."""
+PROBE_NS = 100_000
+
+
+class Turns:
+    """One process of one arm."""
+
+    def __init__(self, arm: ArmSpec, phase: Phase, loops: int) -> None:
+        started = wall_clock()
+        self.arm = arm
+        self.loops = loops
+        self.built: Built = build(arm, phase)
+        self.start_ns = wall_clock() - started
+        self.probe = make_probe()
+        self.restore: Callable[[], None] | None = None
+        self.threads = python_threads()
+        self.compiled = 0
+        self.evidence: Any = None
+
+    def warm_up(self, phase: Phase, seed: int) -> StartReport:
+        """The first call, then warm-up until steady."""
+        built = self.built
+        if built.prepared is not None and built.prepared.keep_start is not None:
+            self.restore = built.prepared.keep_start()
+        phase("first call")
+        ring = [] if built.is_statement else built.ring(seed, 16)
+        single = built.block(ring, 1)
+        first = single()
+        phase("warm-up")
+        block = built.block(ring, self.loops)
+        warm = warm_up(block, first)
+        self.compiled = compile_count()
+        sample_ns = sorted(warm.wall_ns[-10:])[len(warm.wall_ns[-10:]) // 2]
+        return StartReport(self.start_ns, warm, _hash_seed(), sample_ns)
+
+    def turn(self, samples: int, sample_ns: int, seed: int, check_seed: int) -> TurnReport:
+        """One turn: a first sample apart, `samples` kept ones, then a call that may be checked."""
+        built = self.built
+        ring = [] if built.is_statement else built.ring(seed, (samples + 1) * self.loops)
+        checked = None if built.is_statement else built.inputs(check_seed)
+        block = built.block(ring, self.loops)
+        buffers = Samples(samples, _probe_every(sample_ns))
+        run = fill_without_gc if built.is_statement else fill
+        self.evidence = None
+        cpu, wall = cpu_clock(), wall_clock()
+        first = block()
+        before = resource.getrusage(resource.RUSAGE_SELF)
+        run(buffers, block, self.probe)
+        after = resource.getrusage(resource.RUSAGE_SELF)
+        wall, cpu = wall_clock() - wall, cpu_clock() - cpu
+        self._final_call(checked, check_seed)
+        compiled, self.compiled = self.compiled, compile_count()
+        return TurnReport(
+            wall_ns=tuple(buffers.wall),
+            cpu_ns=tuple(buffers.cpu),
+            probe_ns=tuple(buffers.probe),
+            probe_every=buffers.probe_every,
+            first_ns=first,
+            minor_faults=after.ru_minflt - before.ru_minflt,
+            major_faults=after.ru_majflt - before.ru_majflt,
+            turn_wall_ns=wall,
+            turn_cpu_ns=cpu,
+            compiles=self.compiled - compiled,
+            integrity=Integrity(patched_timers(), max(0, python_threads() - self.threads)),
+        )
+
+    def _final_call(self, inputs: Any, seed: int) -> None:
+        """The same call once more, its output kept; in training from the start state."""
+        if inputs is None:
+            return
+        if self.restore is not None:
+            self.restore()
+        seed_everything(seed)
+        prepared = self.built.prepared
+        assert prepared is not None
+        self.evidence = prepared.evidence(self.built.call(inputs))
+
+    def write_evidence(self, path: str) -> None:
+        """Hand over the output of the last turn's final call."""
+        write_evidence(path, self.evidence)
+        self.evidence = None
+
+
+def _probe_every(sample_ns: int) -> int:
+    """Samples between probes, so that probes stay within their share."""
+    return max(1, round(PROBE_NS / PROBE_SHARE / max(sample_ns, 1)))
+
+
+def _hash_seed() -> str:
+    return "random" if sys.flags.hash_randomization else "fixed"

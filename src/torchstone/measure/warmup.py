@@ -1,0 +1,47 @@
+"""Warm-up: call until the floor of two windows in a row agrees and nothing is compiled any more."""
+
+from __future__ import annotations
+
+from torchstone.measure.clock import wall_clock
+from torchstone.measure.graphs import compile_count
+from torchstone.measure.loops import TimeBlock
+from torchstone.records import WarmUp
+
+WINDOW_CALLS = 10
+WINDOW_NS = 20_000_000
+"""A window is at least 10 calls (the design) and 20 ms, so that microsecond steps warm up too."""
+AGREEMENT = 0.02
+"""Two floors that differ by less count as the same (the design)."""
+MOST_WINDOWS = 20
+LIMIT_NS = 10_000_000_000
+"""Longer than this, and the record says `not steady` instead."""
+
+
+def warm_up(time_block: TimeBlock, first_call_ns: int, limit_ns: int = LIMIT_NS) -> WarmUp:
+    """Run windows until steady or out of patience; every time is kept."""
+    times: list[int] = []
+    floors: list[int] = []
+    started = wall_clock()
+    reason = ""
+    while len(floors) < MOST_WINDOWS and (len(floors) < 2 or wall_clock() - started < limit_ns):
+        compiled = compile_count()
+        window = _window(time_block)
+        times += window
+        floors.append(min(window))
+        if compile_count() != compiled:
+            reason = "still compiling"
+        elif len(floors) > 1:
+            spread = abs(floors[-1] - floors[-2]) / max(min(floors[-2:]), 1)
+            if spread < AGREEMENT:
+                return WarmUp(first_call_ns, tuple(times), True)
+            reason = f"the last two windows' floors differ by {spread:.1%}"
+    return WarmUp(first_call_ns, tuple(times), False, reason)
+
+
+def _window(time_block: TimeBlock) -> list[int]:
+    times: list[int] = []
+    total = 0
+    while len(times) < WINDOW_CALLS or (total < WINDOW_NS and len(times) < 10_000):
+        times.append(time_block())
+        total += times[-1]
+    return times

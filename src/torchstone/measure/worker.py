@@ -1,0 +1,148 @@
+"""The worker's loop: one command in, one reply out, until told to stop or cut off."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+from torchstone.machine.processes import die_with_parent
+from torchstone.measure import clock  # bound before user code is imported
+from torchstone.measure.channel import ChannelClosed, receive, send
+from torchstone.measure.reports import Failure
+from torchstone.records import ArmSpec, UsageError, from_data, to_data
+from torchstone.variants import NotSupported
+
+TRACEBACK_LINES = 12
+
+
+class Worker:
+    """Answers the conductor. Holds at most one measuring process's state."""
+
+    def __init__(self, commands: int, replies: int) -> None:
+        self.commands = commands
+        self.replies = replies
+        self.where = "start"
+        self.turns: Any = None
+
+    def phase(self, name: str) -> None:
+        """Tell the conductor where we are, so that a death can be placed and timed out."""
+        self.where = name
+        send(self.replies, {"phase": name})
+
+    def serve(self) -> None:
+        """The loop."""
+        handlers: dict[str, Callable[[dict[str, Any]], Any]] = {
+            "solo": self._solo,
+            "reference": self._reference,
+            "boundary": self._boundary,
+            "toolchain": self._toolchain,
+            "start": self._start,
+            "turn": self._turn,
+            "evidence": self._evidence,
+        }
+        while True:
+            command = receive(self.commands)
+            name = command.pop("do")
+            if name == "stop":
+                return
+            try:
+                reply = {"reply": to_data(handlers[name](command))}
+            except ChannelClosed:
+                raise
+            except BaseException as error:  # SystemExit and KeyboardInterrupt end an arm as well
+                send(self.replies, {"failed": to_data(_failure(error, self.where))})
+                return
+            send(self.replies, reply)
+
+    def _solo(self, command: dict[str, Any]) -> Any:
+        from torchstone.measure.solo import solo
+
+        return solo(
+            from_data(ArmSpec, command["arm"]),
+            self.phase,
+            command["check_seed"],
+            command["evidence"],
+            command["loops"],
+            command["arm_env"],
+            bytes.fromhex(command["salt"]),
+        )
+
+    def _reference(self, command: dict[str, Any]) -> Any:
+        from torchstone.measure.reference import make_references
+
+        arm = from_data(ArmSpec, command["arm"])
+        return make_references(arm, self.phase, command["seeds"], command["folder"])
+
+    def _boundary(self, command: dict[str, Any]) -> Any:
+        from torchstone.measure.boundary import boundary_behaviour
+
+        arm = from_data(ArmSpec, command["arm"])
+        return boundary_behaviour(arm, self.phase, command["cases"])
+
+    def _toolchain(self, command: dict[str, Any]) -> Any:
+        from torchstone.measure.toolchain import warm_toolchain
+
+        return warm_toolchain(from_data(ArmSpec, command["arm"]), self.phase)
+
+    def _start(self, command: dict[str, Any]) -> Any:
+        from torchstone.measure.turns import Turns
+
+        self.turns = Turns(from_data(ArmSpec, command["arm"]), self.phase, command["loops"])
+        self.phase("built")
+        return None
+
+    def _turn(self, command: dict[str, Any]) -> Any:
+        if command.pop("warm_up", False):
+            return self.turns.warm_up(self.phase, command["seed"])
+        self.where = "turn"
+        return self.turns.turn(**command)
+
+    def _evidence(self, command: dict[str, Any]) -> Any:
+        self.turns.write_evidence(command["path"])
+
+
+def _failure(error: BaseException, phase: str) -> Failure:
+    lines = traceback.format_exception(type(error), error, error.__traceback__)
+    tail = tuple("".join(lines).splitlines()[-TRACEBACK_LINES:])
+    if isinstance(error, UsageError):
+        return Failure("usage", error.message, error.remedy, phase)
+    if isinstance(error, NotSupported):
+        return Failure("not_supported", str(error), "", phase)
+    message = f"{type(error).__name__}: {error}".strip().rstrip(":")
+    kind = "oom" if _is_out_of_memory(error) else "error"
+    return Failure(kind, message, "", phase, tail)
+
+
+def _is_out_of_memory(error: BaseException) -> bool:
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return True
+    text = str(error)
+    return isinstance(error, RuntimeError) and (
+        "can't allocate memory" in text or "out of memory" in text.lower()
+    )
+
+
+def main() -> None:
+    """Take over the two pipes given by number, and serve."""
+    assert clock.wall_clock is not None
+    # Out of the way of user code that closes or counts low descriptors, and not for grandchildren.
+    commands, replies = (_move(int(number)) for number in sys.argv[1:3])
+    sys.argv = ["torchstone"]
+    die_with_parent()
+    with contextlib.suppress(ChannelClosed):
+        Worker(commands, replies).serve()
+    # Not sys.exit: threads and atexit hooks of user code must not keep the conductor waiting.
+    sys.stderr.flush()
+    os._exit(0)
+
+
+def _move(descriptor: int) -> int:
+    import fcntl
+
+    moved = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 200)
+    os.close(descriptor)
+    return moved

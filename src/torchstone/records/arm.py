@@ -1,0 +1,41 @@
+"""What is measured and how it is run: one arm of a case."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+MODES = ("inference", "training")
+PRECISIONS = ("fp32", "tf32", "bf16", "fp16", "amp")
+ALLOCATORS = ("default", "keep", "jemalloc", "tcmalloc")
+
+
+@dataclass(frozen=True)
+class Statement:
+    """Source code timed in blocks, as `python -m timeit` takes it; `clock` is `wall` or `cpu`."""
+
+    stmt: str
+    setup: str = "pass"
+    clock: str = "wall"
+
+
+@dataclass(frozen=True)
+class ArmSpec:
+    """A workload under a variant, in an interpreter, with an environment.
+
+    `target` is `path.py:make` (a factory), `path.py:fn()` (a function timed as it is),
+    `pkg.mod:make`, or a suite name such as `hf:BertForMaskedLM`; it is empty when `statement`
+    is set. `python`, `threads` and `env` let two arms differ in interpreter or settings.
+    """
+
+    name: str
+    target: str = ""
+    variant: str = "eager"
+    mode: str = "inference"
+    precision: str = "fp32"
+    device: str = "cpu"
+    threads: int | None = None
+    python: str | None = None
+    env: tuple[tuple[str, str], ...] = ()
+    allocator: str = "default"
+    seed: int = 0
+    statement: Statement | None = None

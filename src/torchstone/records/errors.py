@@ -1,0 +1,20 @@
+"""The one error root: `cli` catches it once, prints sentence and remedy, exits with its code."""
+
+from __future__ import annotations
+
+
+class TorchstoneError(Exception):
+    """Something went wrong that a person can act on: one sentence, one remedy, one exit code."""
+
+    exit_code = 1
+
+    def __init__(self, message: str, remedy: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.remedy = remedy
+
+
+class UsageError(TorchstoneError):
+    """The request itself cannot be carried out; nothing was measured and nothing written."""
+
+    exit_code = 2

@@ -1,0 +1,177 @@
+"""The noun that everything turns on. Raw samples are the truth; statistics are derived."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from torchstone.records.arm import ArmSpec
+from torchstone.records.contract import Agreement, Contract
+from torchstone.records.environment import Environment
+
+MEASUREMENT_SCHEMA = 1
+
+
+class Outcome(str, Enum):
+    """How an arm ended. Everything but `ok` counts against it."""
+
+    OK = "ok"
+    WRONG_ANSWER = "wrong_answer"
+    NONDETERMINISTIC = "nondeterministic"
+    ERROR = "error"
+    CRASH = "crash"
+    OOM = "oom"
+    TIMEOUT = "timeout"
+    NOT_SUPPORTED = "not_supported"
+    NOT_RUN = "not_run"
+
+
+@dataclass(frozen=True)
+class OutcomeDetail:
+    """The evidence behind an outcome: where it happened and what was left behind."""
+
+    message: str = ""
+    phase: str = ""
+    remedy: str = ""
+    signal: str = ""
+    exit_code: int | None = None
+    stderr: tuple[str, ...] = ()
+    strays_killed: int = 0
+
+
+@dataclass(frozen=True)
+class Noise:
+    """What the operating system saw during one turn; None where it does not say."""
+
+    wall_ns: int
+    cpu_ns: int
+    wait_ns: int | None = None
+    involuntary_switches: int | None = None
+    steal_ns: int | None = None
+    pressure_ns: int | None = None
+    throttled_ns: int | None = None
+    late_cpu_ns: int | None = None
+    """CPU time used by the worker after it had reported the turn as finished."""
+    quiet_after_ns: int | None = None
+    """Time until every thread of the worker was quiet; None if it never was."""
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One uninterrupted stretch of samples by one process while all other arms were idle.
+
+    A sample is `loops` calls (see `Measurement.loops`). `first_ns` is the first sample, kept
+    apart because caches are cold. `probe_ns` are the probe's times: one before the first kept
+    sample and one after every `probe_every` samples.
+    """
+
+    replicate: int
+    index: int
+    wall_ns: tuple[int, ...]
+    cpu_ns: tuple[int, ...]
+    probe_ns: tuple[int, ...]
+    probe_every: int
+    first_ns: int
+    minor_faults: int
+    major_faults: int
+    noise: Noise
+    checked: bool = False
+
+
+@dataclass(frozen=True)
+class WarmUp:
+    """Calls before a process was steady: the first one's time, the rest, whether it settled."""
+
+    first_call_ns: int
+    wall_ns: tuple[int, ...]
+    steady: bool
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Replicate:
+    """One process of one arm."""
+
+    index: int
+    start_ns: int
+    """Import and build, not counting the first call."""
+    warm_up: WarmUp
+    hash_seed: str = ""
+    alone: bool = False
+    """True when no other arm was resident, because the arms do not fit in memory together."""
+
+
+@dataclass(frozen=True)
+class CompileCost:
+    """First-call cost above steady cost, in nanoseconds.
+
+    Cold: empty per-case cache, toolchain already warm (its own one-time cost is
+    `toolchain_ns`). Warm: a second process with the cache that the first one filled.
+    """
+
+    cold_ns: int
+    warm_ns: int | None = None
+    toolchain_ns: int | None = None
+    first_call_ns: int = 0
+    steady_ns: int = 0
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Peak memory in bytes above interpreter and torch before the model was built.
+
+    `source` is `VmHWM` on the CPU and `allocator` on an accelerator; `peak_bytes` is None where
+    the platform gives no true peak. The step's own peak stands beside it.
+    """
+
+    source: str
+    peak_bytes: int | None = None
+    step_peak_bytes: int | None = None
+    before_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Graphs:
+    """What the compiler captured. `late_recompiles` happened after warm-up, inside timed turns."""
+
+    graphs: int = 0
+    breaks: int = 0
+    break_reasons: tuple[str, ...] = ()
+    recompiles: int = 0
+    late_recompiles: int = 0
+
+
+@dataclass(frozen=True)
+class Integrity:
+    """Facts that rules R11 and R13 judge: did the arm do its work, in its time, by itself?"""
+
+    patched_timers: tuple[str, ...] = ()
+    new_threads: int = 0
+    same_input_ns: int = 0
+    fresh_input_ns: int = 0
+    output_types: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One arm, measured: its samples by process and turn, and all the evidence around them."""
+
+    arm: ArmSpec
+    outcome: Outcome
+    detail: OutcomeDetail = field(default_factory=OutcomeDetail)
+    loops: int = 1
+    turns: tuple[Turn, ...] = ()
+    replicates: tuple[Replicate, ...] = ()
+    contract: Contract | None = None
+    agreement: Agreement | None = None
+    environment: Environment | None = None
+    compile: CompileCost | None = None
+    memory: Memory | None = None
+    graphs: Graphs | None = None
+    integrity: Integrity | None = None
+    fault_cost_ns: float | None = None
+    """What one minor page fault costs on this machine, measured in the arm's solo process."""
+    notes: tuple[str, ...] = ()
+    artefacts: Mapping[str, str] = field(default_factory=dict)
+    schema: int = MEASUREMENT_SCHEMA

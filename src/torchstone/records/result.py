@@ -1,0 +1,50 @@
+"""What one command leaves behind: arms, comparisons, checks, and how it was made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torchstone.records.check import Check
+from torchstone.records.comparison import Comparison
+from torchstone.records.measurement import Measurement
+
+RESULT_SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class Method:
+    """The settings and the course of the measurement itself."""
+
+    budget_s: float
+    within: float
+    margin: float
+    seed: int
+    step_timeout_s: float
+    build_timeout_s: float
+    independent: bool = False
+    replicates: int = 0
+    looks: tuple[int, ...] = ()
+    stopped_by: str = ""
+    """`precision`, `budget`, `interrupt`, or `no arm left`."""
+    elapsed_s: float = 0.0
+    estimator: str = ""
+    definition: int = 1
+    """Version of the statistics' definition; figures of two versions are never mixed."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """One case: the baseline is the first arm. `origin` is `here` or where it was imported from."""
+
+    id: str
+    created: str
+    command: tuple[str, ...]
+    arms: tuple[Measurement, ...]
+    comparisons: tuple[Comparison, ...]
+    checks: tuple[Check, ...]
+    method: Method
+    kind: str = "bench"
+    origin: str = "here"
+    label: str = ""
+    version: str = ""
+    schema: int = RESULT_SCHEMA

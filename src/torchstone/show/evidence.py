@@ -1,0 +1,129 @@
+"""The part of a report below the table: what went wrong, what is in doubt, what was checked."""
+
+from __future__ import annotations
+
+import math
+
+from torchstone.records import Check, Comparison, Level, Measurement, Outcome, Result, Verdict
+from torchstone.show.style import Style
+from torchstone.show.text import cells, shorten, wrap
+from torchstone.show.units import format_percent, format_seconds
+
+STDERR_LINES = 8
+"""The last lines of stderr say what happened; the rest is in the JSON."""
+_STDERR_ROWS = 3
+_STOPPED = {
+    "precision": "precise enough",
+    "budget": "budget spent",
+    "interrupt": "interrupted",
+    "no arm left": "no arm left",
+}
+
+
+def hang(lead: str, text: str, width: int, style: Style, role: str = "") -> list[str]:
+    """A paragraph with a hanging indent; `role` paints the lead."""
+    indent = cells(lead)
+    lines = wrap(text, max(10, width - indent), ellipsis=style.glyphs.ellipsis)
+    return [
+        (style.paint(lead, role) if i == 0 else " " * indent) + line for i, line in enumerate(lines)
+    ]
+
+
+def outcomes(result: Result, width: int, style: Style) -> list[str]:
+    """Every arm that did not end well: what, where, the last words, the remedy."""
+    lines: list[str] = []
+    for measurement in result.arms:
+        if measurement.outcome is not Outcome.OK:
+            lines += _outcome(measurement, width, style)
+    return lines
+
+
+def _outcome(measurement: Measurement, width: int, style: Style) -> list[str]:
+    detail, glyphs = measurement.detail, style.glyphs
+    name = shorten(style.safe(measurement.arm.name), width // 3, glyphs.ellipsis)
+    head = measurement.outcome.value.replace("_", " ")
+    if detail.phase:
+        head += f" ({style.safe(detail.phase)})"
+    ends = [style.safe(detail.signal)] if detail.signal else []
+    ends += [f"exit code {detail.exit_code}"] if detail.exit_code is not None else []
+    text = ": ".join(part for part in (head, style.safe(detail.message)) if part)
+    text += f" [{', '.join(ends)}]" if ends else ""
+    lines = hang(f"  {glyphs.cross} {name}  ", text, width, style, "fail")
+    for said in detail.stderr[-STDERR_LINES:]:
+        # Leading blanks are kept: a traceback is read by its indent.
+        body = style.safe(said.rstrip().expandtabs(4))
+        blank = min(len(body) - len(body.lstrip(" ")), 12)
+        for row in wrap(body, width - 6 - blank, rows=_STDERR_ROWS, ellipsis=glyphs.ellipsis):
+            lines.append(style.paint(f"    {glyphs.quote} {' ' * blank}{row}".rstrip(), "dim"))
+    if detail.remedy:
+        lines += hang(f"    {glyphs.arrow} ", style.safe(detail.remedy), width, style)
+    return lines
+
+
+def doubts(result: Result, width: int, style: Style) -> list[str]:
+    """Why a verdict is withheld, and the smallest change that this data could have shown."""
+    lines: list[str] = []
+    for comparison in result.comparisons:
+        text = doubt_text(comparison)
+        if text:
+            name = shorten(style.safe(comparison.new), width // 3, style.glyphs.ellipsis)
+            said = f"{comparison.verdict.value}: {style.safe(text)}"
+            lines += hang(f"  ? {name}  ", said, width, style, "doubt")
+    return lines
+
+
+def doubt_text(comparison: Comparison) -> str:
+    """The comparison's reason and, where it cannot tell, what it could have shown."""
+    said = [comparison.reason.rstrip(".") + "."] if comparison.reason else []
+    least = comparison.smallest_detectable
+    if comparison.verdict is Verdict.CANNOT_TELL and least is not None and math.isfinite(least):
+        said.append(f"The smallest change this data could have shown is {format_percent(least)}.")
+    return " ".join(said)
+
+
+def checks(result: Result, width: int, style: Style) -> list[str]:
+    """Fails and warnings in full, notes dim, those that passed only counted."""
+    marks = {Level.FAIL: style.glyphs.cross, Level.WARN: "!", Level.NOTE: "-"}
+    lines: list[str] = []
+    for level, mark in marks.items():
+        for check in result.checks:
+            if check.level is level:
+                found = hang(f"  {mark} ", check_text(check, result, style), width, style)
+                lines += [style.paint(line, level.value) for line in found]
+    passed = sum(check.level is Level.OK for check in result.checks)
+    if passed:
+        lines.append(style.paint(f"  {passed} check{'' if passed == 1 else 's'} ok", "dim"))
+    return lines
+
+
+def check_text(check: Check, result: Result, style: Style) -> str:
+    """`rule: message`, with the arms it speaks of where the message does not name them."""
+    unnamed = [name for name in check.arms if name not in check.message]
+    if len(result.arms) < 2 or len(check.arms) == len(result.arms):
+        unnamed = []
+    arms = ", ".join(shorten(style.safe(name), 30, style.glyphs.ellipsis) for name in unnamed)
+    rule = style.safe(check.rule)
+    return f"{rule}{f' ({arms})' if arms else ''}: {style.safe(check.message)}"
+
+
+def course(result: Result, style: Style) -> list[str]:
+    """How the measurement went: processes, turns, samples, time spent, why it stopped."""
+    counted = [m for m in result.arms if m.turns]
+    parts: list[str] = []
+    if counted:
+        processes = max(len({turn.replicate for turn in m.turns}) for m in counted)
+        turns = max(len(m.turns) for m in counted)
+        samples = sum(len(turn.wall_ns) for m in counted for turn in m.turns)
+        each = " an arm" if len(result.arms) > 1 else ""
+        parts.append(f"{_count(processes, 'process', 'processes')}, {turns} turns{each}")
+        parts.append(_count(samples, "sample", "samples"))
+    if result.method.elapsed_s:
+        parts.append(format_seconds(result.method.elapsed_s, 3, ascii_only=style.ascii_only))
+    stopped = result.method.stopped_by
+    if stopped:
+        parts.append(_STOPPED.get(stopped, stopped))
+    return parts
+
+
+def _count(count: int, one: str, many: str) -> str:
+    return f"{count:,} {one if count == 1 else many}"

@@ -1,0 +1,66 @@
+"""Per-arm figures for every kind of report: seconds per call, by the one definition in `stats`."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from torchstone.records import Measurement
+
+LEVEL = 0.95
+FLOOR = "floor"
+TYPICAL = "typical"
+
+
+@dataclass(frozen=True)
+class Figure:
+    """Seconds per call by one estimator; no interval where too few processes ran."""
+
+    value: float
+    interval: tuple[float, float] | None
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What an arm's samples say in short."""
+
+    floor: Figure
+    typical: Figure
+    samples: tuple[float, ...]
+    processes: int
+    turns: int
+    calls_per_sample: int
+
+    @property
+    def calls(self) -> int:
+        """All timed calls."""
+        return len(self.samples) * self.calls_per_sample
+
+
+def seconds_per_call(measurement: Measurement) -> tuple[float, ...]:
+    """Every sample in order, in seconds per call."""
+    scale = measurement.loops * 1e9
+    return tuple(wall / scale for turn in measurement.turns for wall in turn.wall_ns)
+
+
+def figures(measurement: Measurement) -> Figures | None:
+    """The figures of an arm, or None when it has no samples."""
+    samples = seconds_per_call(measurement)
+    if not samples:
+        return None
+    return Figures(
+        floor=_figure(measurement, FLOOR),
+        typical=_figure(measurement, TYPICAL),
+        samples=samples,
+        processes=len({turn.replicate for turn in measurement.turns}),
+        turns=len(measurement.turns),
+        calls_per_sample=measurement.loops,
+    )
+
+
+def _figure(measurement: Measurement, estimator: str) -> Figure:
+    from torchstone.stats import absolute  # numpy comes with it: only when a figure is wanted
+
+    value, low, high = absolute(measurement, estimator, LEVEL)
+    bounded = 0 < low <= high and math.isfinite(high)  # one process alone gives no bounds
+    return Figure(value, (low, high) if bounded else None)

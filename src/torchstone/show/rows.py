@@ -1,0 +1,158 @@
+"""One row an arm: the words and numbers that terminal and Markdown both show."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from torchstone.records import Comparison, Measurement, Outcome, Result, Verdict
+from torchstone.show.figures import FLOOR, LEVEL, TYPICAL, Figure, Figures, figures
+from torchstone.show.units import (
+    format_bytes,
+    format_interval,
+    format_percent,
+    format_ratio,
+    format_seconds,
+    half_width,
+    ratio_decimals,
+)
+
+VERDICT_ROLES = {
+    Verdict.FASTER: "good",
+    Verdict.SLOWER: "bad",
+    Verdict.SAME: "even",
+    Verdict.CANNOT_TELL: "doubt",
+}
+
+_TYPICAL_TYPE = {TYPICAL, "median", "mean"}
+"""Estimators of the ordinary call; every other one speaks of the fastest."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """An arm in words. Empty strings where there is nothing to say."""
+
+    name: str
+    time: str
+    spread: str
+    other: str
+    other_speedup: str
+    speedup: str
+    interval: str
+    verdict: str
+    role: str
+    memory: str
+    compile: str
+    figures: Figures | None
+
+
+@dataclass(frozen=True)
+class Rows:
+    """All rows, which figure leads, and the name of the other one."""
+
+    rows: tuple[Row, ...]
+    lead: str
+    other: str
+    level: float
+
+
+def rows(result: Result, *, ascii_only: bool = False, plus_minus: str = "±") -> Rows:
+    """The rows of a result. The figure that decided the comparisons leads."""
+    decided = [comparison.decided_by for comparison in result.comparisons]
+    lead = TYPICAL if _TYPICAL_TYPE & {*decided, result.method.estimator} else FLOOR
+    levels = [e.level for c in result.comparisons if (e := c.floor or c.typical)]
+    made = tuple(_row(result, m, lead, ascii_only, plus_minus) for m in result.arms)
+    return Rows(made, lead, FLOOR if lead == TYPICAL else TYPICAL, min(levels, default=LEVEL))
+
+
+def _row(
+    result: Result, measurement: Measurement, lead: str, ascii_only: bool, plus_minus: str
+) -> Row:
+    found = figures(measurement)
+    comparison = against_first(result, measurement.arm.name)
+    speedup, interval = _speedup(comparison, ascii_only)
+    verdict, role = _verdict(result, measurement, comparison)
+    first, second = ("", ""), ("", "")
+    if found is not None:
+        pair = (found.floor, found.typical) if lead == FLOOR else (found.typical, found.floor)
+        first, second = (_timed(figure, ascii_only, plus_minus) for figure in pair)
+    return Row(
+        name=measurement.arm.name,
+        time=first[0],
+        spread=first[1],
+        other=second[0],
+        other_speedup=_other_speedup(comparison, lead, ascii_only),
+        speedup=speedup,
+        interval=interval,
+        verdict=verdict,
+        role=role,
+        memory=_memory(measurement),
+        compile=_compile(measurement, ascii_only),
+        figures=found,
+    )
+
+
+def against_first(result: Result, name: str) -> Comparison | None:
+    """The comparison of this arm with the baseline, the first arm."""
+    base = result.arms[0].arm.name
+    return next((c for c in result.comparisons if c.base == base and c.new == name), None)
+
+
+def _timed(figure: Figure, ascii_only: bool, plus_minus: str) -> tuple[str, str]:
+    share = half_width(figure.value, figure.interval) if figure.interval else None
+    spread = "" if share is None else f"{plus_minus}{format_percent(share)}"
+    return format_seconds(figure.value, ascii_only=ascii_only), spread
+
+
+def speedup_interval(comparison: Comparison) -> tuple[float, float] | None:
+    """The interval of base / new: that of the time ratio, turned over; None without bounds."""
+    low, high = comparison.interval or (0.0, math.inf)
+    return (1 / high, 1 / low) if 0 < low <= high < math.inf else None
+
+
+def _speedup(comparison: Comparison | None, ascii_only: bool) -> tuple[str, str]:
+    speedup = comparison.speedup if comparison else None
+    if comparison is None or speedup is None or not math.isfinite(speedup):
+        return "", ""
+    ends = speedup_interval(comparison)
+    decimals = ratio_decimals(speedup, ends)
+    return (
+        format_ratio(speedup, decimals, ascii_only=ascii_only),
+        format_interval(ends, decimals, ascii_only=ascii_only),
+    )
+
+
+def _other_speedup(comparison: Comparison | None, lead: str, ascii_only: bool) -> str:
+    """The speed-up by the figure that did not decide: where the two part, a reader should know."""
+    if comparison is None:
+        return ""
+    estimate = comparison.typical if lead == FLOOR else comparison.floor
+    if estimate is None or not estimate.time_ratio > 0:
+        return ""
+    speedup = 1 / estimate.time_ratio
+    return format_ratio(speedup, ratio_decimals(speedup, None), ascii_only=ascii_only)
+
+
+def _verdict(
+    result: Result, measurement: Measurement, comparison: Comparison | None
+) -> tuple[str, str]:
+    if measurement.outcome is not Outcome.OK:
+        return measurement.outcome.value.replace("_", " "), "fail"
+    if comparison is not None:
+        return comparison.verdict.value, VERDICT_ROLES[comparison.verdict]
+    return ("baseline", "dim") if measurement is result.arms[0] and result.arms[1:] else ("", "")
+
+
+def _memory(measurement: Measurement) -> str:
+    peak = measurement.memory.peak_bytes if measurement.memory else None
+    return "" if peak is None else format_bytes(peak)
+
+
+def _compile(measurement: Measurement, ascii_only: bool) -> str:
+    cost = measurement.compile
+    if cost is None:
+        return ""
+    cold = format_seconds(cost.cold_ns / 1e9, 3, ascii_only=ascii_only)
+    if cost.warm_ns is None:
+        return cold
+    return f"{cold} / {format_seconds(cost.warm_ns / 1e9, 3, ascii_only=ascii_only)}"

@@ -1,0 +1,85 @@
+"""The answer of `torchstone timeit`: the words of `python -m timeit`, then the evidence."""
+
+from __future__ import annotations
+
+import math
+
+from torchstone.records import Measurement, Outcome, Result
+from torchstone.show import evidence
+from torchstone.show.figures import LEVEL, Figure, Figures, figures
+from torchstone.show.heading import flow
+from torchstone.show.style import Style
+from torchstone.show.text import shorten
+from torchstone.show.units import format_percent
+
+UNITS = {"nsec": 1e-9, "usec": 1e-6, "msec": 1e-3, "sec": 1.0}
+PRECISION = 3
+
+
+def timeit_report(
+    result: Result,
+    *,
+    color: bool = False,
+    width: int = 100,
+    unicode: bool = True,
+    unit: str | None = None,
+    precision: int = PRECISION,
+    saved: bool = True,
+) -> str:
+    """`50 loops, best of 5: 4.12 usec per loop`, then floor, typical, checks and how it went.
+
+    `unit` is one of `UNITS`; without it the largest that the best time fills.
+    """
+    style = Style(color, unicode)
+    lines: list[str] = []
+    for measurement in result.arms:
+        if len(result.arms) > 1:
+            name = shorten(style.safe(measurement.arm.name), width, style.glyphs.ellipsis)
+            lines.append(style.paint(name, "title"))
+        lines += _answer(measurement, unit, precision, style)
+    lines += evidence.outcomes(result, width, style) + evidence.checks(result, width, style)
+    ending = evidence.course(result, style)
+    if saved and result.id:
+        ending.append(f"torchstone show {result.id}")
+    lines += [style.paint(f"  {line}", "dim") for line in flow(ending, width - 2, style)]
+    return "\n".join(lines) + "\n"
+
+
+def _answer(measurement: Measurement, unit: str | None, precision: int, style: Style) -> list[str]:
+    found = figures(measurement)
+    if found is None:
+        outcome = measurement.outcome.value.replace("_", " ")
+        return [] if measurement.outcome is not Outcome.OK else [f"no samples ({outcome})"]
+    best = min(found.samples)
+    name = unit or _unit(best)
+    first = (
+        f"{_loops(found)}, best of {len(found.samples)}: {_in_unit(best, name, precision)} per loop"
+    )
+    return [
+        style.paint(first, "title"),
+        _line("floor", found.floor, name, precision, style),
+        _line("typical", found.typical, name, precision, style),
+    ]
+
+
+def _loops(found: Figures) -> str:
+    count = found.calls_per_sample
+    return f"{count} loop{'' if count == 1 else 's'}"
+
+
+def _unit(seconds: float) -> str:
+    """The largest unit in which the time is at least one; nanoseconds below that."""
+    return next((n for n, s in reversed(UNITS.items()) if seconds >= s), "nsec")
+
+
+def _in_unit(seconds: float, unit: str, precision: int) -> str:
+    return f"{seconds / UNITS[unit]:.{precision}g} {unit}"
+
+
+def _line(label: str, figure: Figure, unit: str, precision: int, style: Style) -> str:
+    """One digit more than the answer: an interval of equal ends would say nothing."""
+    text = f"  {label:<8} {_in_unit(figure.value, unit, precision + 1)}"
+    if figure.interval is None or not all(math.isfinite(end) for end in figure.interval):
+        return text + style.paint("  (one process: no interval)", "dim")
+    low, high = (f"{end / UNITS[unit]:.{precision + 1}g}" for end in figure.interval)
+    return text + style.paint(f"  ({low} to {high}, {format_percent(LEVEL)})", "dim")

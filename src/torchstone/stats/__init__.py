@@ -1,0 +1,90 @@
+"""Pure maths on numpy: from raw samples to ratios, intervals, stopping and verdicts.
+
+Holds: distributions, estimators of one process, ratio intervals over processes, preset looks,
+verdicts with their corrections, and figures over many comparisons. Touches: nothing; every
+function depends on its arguments alone. Imports only `records` and numpy.
+"""
+
+from torchstone.stats.compare import COMPARABLE, DECIDING_ESTIMATOR, compare, compare_all
+from torchstone.stats.distributions import (
+    beta_quantile,
+    clopper_pearson,
+    normal_cdf,
+    normal_quantile,
+    regularised_beta,
+    student_t_cdf,
+    student_t_quantile,
+)
+from torchstone.stats.estimators import (
+    ESTIMATORS,
+    FLOOR_ESTIMATOR,
+    TYPICAL_ESTIMATOR,
+    Estimator,
+    find_estimator,
+)
+from torchstone.stats.order import expected_low_mean, expected_minimum, expected_order_statistic
+from torchstone.stats.process import ProcessData, process_data, replicates_with_samples
+from torchstone.stats.ratio import (
+    Absolute,
+    LogFit,
+    absolute,
+    as_estimate,
+    fit_ratio,
+    fit_ratios,
+    ratio,
+)
+from torchstone.stats.sequential import alpha_at, is_precise, looks, stop
+from torchstone.stats.summary import (
+    Interval,
+    RankTest,
+    benjamini_hochberg,
+    geometric_mean,
+    holm,
+    mann_whitney,
+)
+
+DEFINITION = 1
+"""The version of every definition in this room; figures of two versions are never mixed."""
+
+__all__ = [
+    "COMPARABLE",
+    "DECIDING_ESTIMATOR",
+    "DEFINITION",
+    "ESTIMATORS",
+    "FLOOR_ESTIMATOR",
+    "TYPICAL_ESTIMATOR",
+    "Absolute",
+    "Estimator",
+    "Interval",
+    "LogFit",
+    "ProcessData",
+    "RankTest",
+    "absolute",
+    "alpha_at",
+    "as_estimate",
+    "benjamini_hochberg",
+    "beta_quantile",
+    "clopper_pearson",
+    "compare",
+    "compare_all",
+    "expected_low_mean",
+    "expected_minimum",
+    "expected_order_statistic",
+    "find_estimator",
+    "fit_ratio",
+    "fit_ratios",
+    "geometric_mean",
+    "holm",
+    "is_precise",
+    "looks",
+    "mann_whitney",
+    "normal_cdf",
+    "normal_quantile",
+    "process_data",
+    "ratio",
+    "regularised_beta",
+    "replicates_with_samples",
+    "stop",
+    "student_t_cdf",
+    "student_t_quantile",
+]

@@ -1,0 +1,230 @@
+"""Two arms to one verdict, with the reason when there is none.
+
+Sizes are judged on the log ratio, so swapping base and new turns `faster` into `slower` and
+changes nothing else: "within 2 %" means a time ratio between 1 / 1.02 and 1.02.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from torchstone.records import Comparison, Estimate, Measurement, Outcome, Verdict
+from torchstone.stats.estimators import FLOOR_ESTIMATOR, TYPICAL_ESTIMATOR, find_estimator
+from torchstone.stats.process import replicates_with_samples
+from torchstone.stats.ratio import LogFit, as_estimate, fit_ratios
+from torchstone.stats.summary import holm
+
+DECIDING_ESTIMATOR = FLOOR_ESTIMATOR
+"""The estimator whose interval decides; settled by the A/A and known-slowdown benchmark."""
+
+COMPARABLE = (Outcome.OK, Outcome.NONDETERMINISTIC)
+"""A wrong answer's speed is not worth a verdict; an answer that varies may still be timed."""
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What a verdict is judged by: relative sizes, and alpha for each shown interval."""
+
+    margin: float
+    alpha: float
+    aa_floor: float
+    comparisons: int
+    decide_by: str
+
+    @property
+    def level(self) -> float:
+        """The level of the shown intervals."""
+        return 1.0 - self.alpha
+
+
+@dataclass(frozen=True)
+class _Evidence:
+    deciding: LogFit
+    floor: Estimate
+    typical: Estimate
+
+
+def compare(
+    base: Measurement,
+    new: Measurement,
+    *,
+    margin: float,
+    alpha: float,
+    aa_floor: float,
+    comparisons: int = 1,
+    decide_by: str | None = None,
+) -> Comparison:
+    """One arm against the base, as one of `comparisons` (Bonferroni: the others are unknown).
+
+    The shown intervals are at 1 - alpha. `same`: the deciding interval lies within the margin.
+    `faster` or `slower`: its p-value, times `comparisons`, is at most alpha and the effect is
+    larger than `aa_floor`. Where both hold, `same` wins. Else `cannot tell`.
+    """
+    rules = _rules(margin, alpha, aa_floor, comparisons, decide_by)
+    refusal = _refusal(base, new)
+    if refusal:
+        return _refused(base, new, rules, refusal)
+    evidence = _evidence(base, new, rules)
+    found = evidence.deciding.p_value() * rules.comparisons <= rules.alpha
+    return _judged(base, new, rules, evidence, found)
+
+
+def compare_all(
+    arms: Sequence[Measurement],
+    margin: float,
+    alpha: float,
+    aa_floor: float,
+    decide_by: str | None = None,
+) -> tuple[Comparison, ...]:
+    """Every other arm against the first, with Holm's correction over those that can be tested."""
+    if not arms:
+        return ()
+    base, others = arms[0], arms[1:]
+    refusals = [_refusal(base, new) for new in others]
+    tested = [new for new, refusal in zip(others, refusals, strict=True) if not refusal]
+    rules = _rules(margin, alpha, aa_floor, max(1, len(tested)), decide_by)
+    evidence = [_evidence(base, new, rules) for new in tested]
+    found = [p <= alpha for p in holm([e.deciding.p_value() for e in evidence])]
+    judged = iter(
+        _judged(base, new, rules, e, f) for new, e, f in zip(tested, evidence, found, strict=True)
+    )
+    return tuple(
+        _refused(base, new, rules, refusal) if refusal else next(judged)
+        for new, refusal in zip(others, refusals, strict=True)
+    )
+
+
+def _rules(
+    margin: float, alpha: float, aa_floor: float, comparisons: int, decide_by: str | None
+) -> Rules:
+    if not (margin > 0.0 and 0.0 < alpha < 1.0 and aa_floor >= 0.0 and comparisons >= 1):
+        raise ValueError(
+            "need margin > 0, 0 < alpha < 1, aa_floor >= 0 and comparisons >= 1, got "
+            f"{margin}, {alpha}, {aa_floor}, {comparisons}"
+        )
+    name = decide_by or DECIDING_ESTIMATOR
+    find_estimator(name)
+    return Rules(margin, alpha, aa_floor, comparisons, name)
+
+
+def _refusal(base: Measurement, new: Measurement) -> str:
+    """Why the two cannot be compared at all; empty when they can."""
+    for measurement in (base, new):
+        name = measurement.arm.name
+        if measurement.outcome not in COMPARABLE:
+            return f"{name} ended as {measurement.outcome.value}."
+        if not replicates_with_samples(measurement):
+            return f"{name} ended as {measurement.outcome.value} but has no samples."
+    return ""
+
+
+def _refused(base: Measurement, new: Measurement, rules: Rules, reason: str) -> Comparison:
+    return Comparison(
+        base=base.arm.name,
+        new=new.arm.name,
+        verdict=Verdict.CANNOT_TELL,
+        decided_by=rules.decide_by,
+        margin=rules.margin,
+        aa_floor=rules.aa_floor,
+        reason=reason,
+    )
+
+
+def _evidence(base: Measurement, new: Measurement, rules: Rules) -> _Evidence:
+    fits = fit_ratios(base, new, (rules.decide_by, FLOOR_ESTIMATOR, TYPICAL_ESTIMATOR))
+    return _Evidence(
+        deciding=fits[rules.decide_by],
+        floor=as_estimate(fits[FLOOR_ESTIMATOR], FLOOR_ESTIMATOR, rules.level),
+        typical=as_estimate(fits[TYPICAL_ESTIMATOR], TYPICAL_ESTIMATOR, rules.level),
+    )
+
+
+def _judged(
+    base: Measurement, new: Measurement, rules: Rules, evidence: _Evidence, found: bool
+) -> Comparison:
+    fit = evidence.deciding
+    verdict, reason = _verdict(evidence, rules, found)
+    detectable = fit.detectable(rules.alpha / rules.comparisons)
+    estimate = as_estimate(fit, rules.decide_by, rules.level)
+    return Comparison(
+        base=base.arm.name,
+        new=new.arm.name,
+        verdict=verdict,
+        decided_by=rules.decide_by,
+        time_ratio=estimate.time_ratio if fit.replicates else None,
+        interval=estimate.interval if fit.replicates else None,
+        floor=evidence.floor,
+        typical=evidence.typical,
+        smallest_detectable=None if detectable is None else max(detectable, rules.aa_floor),
+        margin=rules.margin,
+        aa_floor=rules.aa_floor,
+        reason=reason,
+    )
+
+
+def _verdict(evidence: _Evidence, rules: Rules, found: bool) -> tuple[Verdict, str]:
+    """The verdict and its reason; `found` is the decision after correction for multiplicity."""
+    fit = evidence.deciding
+    if fit.replicates < 2:
+        return Verdict.CANNOT_TELL, _too_few(fit, rules)
+    floor, typical = evidence.floor, evidence.typical
+    if _side(floor.interval) * _side(typical.interval) < 0:
+        return Verdict.CANNOT_TELL, (
+            f"The floor ({_change(floor.time_ratio)}) and the typical time "
+            f"({_change(typical.time_ratio)}) clearly contradict each other."
+        )
+    interval = fit.interval(rules.level)
+    if _inside(interval, rules.margin):
+        return Verdict.SAME, _typical_differs(typical, rules.margin)
+    if found and abs(fit.centre) > math.log1p(rules.aa_floor):
+        return (Verdict.FASTER if fit.centre < 0.0 else Verdict.SLOWER), ""
+    return Verdict.CANNOT_TELL, _undecided(fit, interval, rules, found)
+
+
+def _too_few(fit: LogFit, rules: Rules) -> str:
+    if fit.replicates == 0:
+        return f"No process in which both arms ran has enough samples for {rules.decide_by}."
+    return "Only one process per arm was measured, which cannot show how much processes differ."
+
+
+def _typical_differs(typical: Estimate, margin: float) -> str:
+    low, high = typical.interval
+    if low > 1.0 + margin or high < 1.0 / (1.0 + margin):
+        return f"The typical time does differ: {_change(typical.time_ratio)}."
+    return ""
+
+
+def _undecided(fit: LogFit, interval: tuple[float, float], rules: Rules, found: bool) -> str:
+    if found:
+        return (
+            f"The difference ({_change(math.exp(fit.centre))}) is no larger than what identical "
+            f"arms show on this machine ({rules.aa_floor:.2%})."
+        )
+    low, high = interval
+    span = f"from {_change(low)} to {_change(high)}"
+    if _side(interval):
+        return (
+            f"The interval ({span}) leaves out 0 %, but not after correction for "
+            f"{rules.comparisons} comparisons."
+        )
+    return f"The interval ({span}) holds 0 % but is wider than the margin of {rules.margin:.1%}."
+
+
+def _side(interval: tuple[float, float]) -> int:
+    """-1 when the interval lies below 1, +1 when above, 0 when it holds 1."""
+    low, high = interval
+    return 1 if low > 1.0 else -1 if high < 1.0 else 0
+
+
+def _inside(interval: tuple[float, float], margin: float) -> bool:
+    low, high = interval
+    return low >= 1.0 / (1.0 + margin) and high <= 1.0 + margin
+
+
+def _change(time_ratio: float) -> str:
+    """A time ratio as a person reads it: `+2.10 %` takes longer."""
+    if not math.isfinite(time_ratio) or time_ratio > 100.0:
+        return "many times longer"
+    return f"{100.0 * (time_ratio - 1.0):+.2f} %"

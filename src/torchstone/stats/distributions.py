@@ -1,0 +1,247 @@
+"""The few distributions that intervals need: Student t, beta, normal, Clopper-Pearson.
+
+Written here so that nobody has to install scipy; the tests hold them against scipy to 1e-9.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import lru_cache
+from statistics import NormalDist
+
+_NORMAL = NormalDist()
+_HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
+_TINY = 1e-300
+_EPS = 1e-16
+_MAX_TERMS = 100_000
+_STIRLING_FROM = 15.0
+"""Below this log-gamma is small enough to lose no digits; above it the series' first left-out
+term, x**-13 / 156, is under 1e-17."""
+_STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360)
+
+
+def normal_cdf(x: float) -> float:
+    """P(Z <= x) for a standard normal Z."""
+    return 0.5 * math.erfc(-x / math.sqrt(2.0))
+
+
+def normal_quantile(p: float) -> float:
+    """The x for which P(Z <= x) = p."""
+    _check_probability(p)
+    if p in (0.0, 1.0):
+        return math.inf if p == 1.0 else -math.inf
+    return _NORMAL.inv_cdf(p)
+
+
+def regularised_beta(a: float, b: float, x: float) -> float:
+    """I_x(a, b): the probability that a Beta(a, b) variable is at most x."""
+    _check_shapes(a, b)
+    if not 0.0 <= x <= 1.0:
+        raise ValueError(f"x must lie in [0, 1], got {x}")
+    return _beta_tails(a, b, x, 1.0 - x)[0]
+
+
+def beta_quantile(a: float, b: float, p: float) -> float:
+    """The x for which I_x(a, b) = p."""
+    _check_shapes(a, b)
+    _check_probability(p)
+    if p in (0.0, 1.0):
+        return p
+    return _logistic(_beta_logit_quantile(a, b, p, 1.0 - p))
+
+
+def student_t_cdf(t: float, df: float) -> float:
+    """P(T <= t) with `df` degrees of freedom (`inf` gives the normal)."""
+    _check_df(df)
+    if math.isinf(df):
+        return normal_cdf(t)
+    if math.isinf(t):
+        return 1.0 if t > 0 else 0.0
+    ratio = abs(t) / math.sqrt(df)
+    x = 1.0 / (1.0 + ratio * ratio)
+    y = ratio * ratio * x if ratio < 1.0 else 1.0 - x
+    tail, centre = _beta_tails(0.5 * df, 0.5, x, y)
+    return 0.5 * tail if t < 0 else 0.5 + 0.5 * centre
+
+
+@lru_cache(maxsize=1024)
+def student_t_quantile(p: float, df: float) -> float:
+    """The t for which P(T <= t) = p with `df` degrees of freedom."""
+    _check_probability(p)
+    _check_df(df)
+    if p in (0.0, 1.0):
+        return math.inf if p == 1.0 else -math.inf
+    if p == 0.5:
+        return 0.0
+    if math.isinf(df):
+        return normal_quantile(p)
+    # df / (df + T**2) is Beta(df / 2, 1 / 2); its logit u gives |t| = sqrt(df * exp(-u)).
+    tail = p if p < 0.5 else 1.0 - p
+    u = _beta_logit_quantile(0.5 * df, 0.5, 2.0 * tail, 2.0 * abs(p - 0.5))
+    size = math.sqrt(df) * math.exp(-0.5 * u)
+    return -size if p < 0.5 else size
+
+
+def clopper_pearson(successes: int, trials: int, level: float = 0.95) -> tuple[float, float]:
+    """The exact (conservative) interval of a share: `successes` out of `trials`."""
+    if not 0 <= successes <= trials or trials < 1:
+        raise ValueError(f"need 0 <= successes <= trials, got {successes} of {trials}")
+    if not 0.0 < level < 1.0:
+        raise ValueError(f"level must lie in (0, 1), got {level}")
+    half = 0.5 * (1.0 - level)
+    k, n = float(successes), float(trials)
+    low = 0.0 if k == 0 else beta_quantile(k, n - k + 1.0, half)
+    # The upper end mirrored, so that `1 - half` is never rounded.
+    high = 1.0
+    if k < n:
+        high = _logistic(-_beta_logit_quantile(n - k, k + 1.0, half, 1.0 - half))
+    return low, high
+
+
+def _beta_tails(a: float, b: float, x: float, y: float) -> tuple[float, float]:
+    """(I_x(a, b), 1 - I_x(a, b)), each exact to its own size; `y` is 1 - x."""
+    if x <= 0.0:
+        return 0.0, 1.0
+    if y <= 0.0:
+        return 1.0, 0.0
+    front = _beta_front(a, b, x, y)
+    if x * (a + b + 2.0) < a + 1.0:
+        lower = min(1.0, front * _beta_fraction(a, b, x) / a)
+        return lower, 1.0 - lower
+    upper = min(1.0, front * _beta_fraction(b, a, y) / b)
+    return 1.0 - upper, upper
+
+
+def _beta_front(a: float, b: float, x: float, y: float) -> float:
+    """x**a * y**b / B(a, b), by deviances: differences of large log-gammas lose digits."""
+    n = a + b
+    log = (
+        _stirling_error(n)
+        - _stirling_error(a)
+        - _stirling_error(b)
+        - _deviance(a, n * x)
+        - _deviance(b, n * y)
+    )
+    return math.sqrt(a * b / (2.0 * math.pi * n)) * math.exp(log)
+
+
+def _stirling_error(x: float) -> float:
+    """log(Gamma(x + 1)) minus Stirling's formula."""
+    if x < _STIRLING_FROM:
+        return math.lgamma(x + 1.0) - (x + 0.5) * math.log(x) + x - _HALF_LOG_TWO_PI
+    square = 1.0 / (x * x)
+    total = 0.0
+    for coefficient in reversed(_STIRLING):
+        total = total * square + coefficient
+    return total / x
+
+
+def _deviance(x: float, mean: float) -> float:
+    """x * log(x / mean) + mean - x without cancellation where the two are close."""
+    difference = x - mean
+    if abs(difference) >= 0.1 * (x + mean):
+        return x * (math.log(x) - math.log(mean)) - difference if mean > 0.0 else math.inf
+    v = difference / (x + mean)
+    total, term, power = difference * v, 0.0, 2.0 * x * v
+    for j in range(1, 1000):
+        power *= v * v
+        term = power / (2 * j + 1)
+        if total + term == total:
+            break
+        total += term
+    return total
+
+
+def _beta_fraction(a: float, b: float, x: float) -> float:
+    """The continued fraction of the incomplete beta function, by Lentz's method."""
+    c = 1.0
+    total = d = _reciprocal(1.0 - (a + b) * x / (a + 1.0))
+    for m in range(1, _MAX_TERMS):
+        even = m * (b - m) * x / ((a + 2 * m - 1.0) * (a + 2 * m))
+        d = _reciprocal(1.0 + even * d)
+        c = _away_from_zero(1.0 + even / c)
+        total *= d * c
+        odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1.0))
+        d = _reciprocal(1.0 + odd * d)
+        c = _away_from_zero(1.0 + odd / c)
+        total *= d * c
+        if abs(d * c - 1.0) <= 3.0 * _EPS:
+            break
+    return total
+
+
+def _beta_logit_quantile(a: float, b: float, p: float, q: float) -> float:
+    """log(x / (1 - x)) at the p-quantile x of Beta(a, b); `q` is 1 - p.
+
+    The logit keeps both ends exact. Newton on the log of the smaller tail, kept inside a
+    bracket: both tails are log-concave in the logit, so it cannot run away for long.
+    """
+    lower = p <= q
+    target = math.log(p if lower else q)
+
+    def gap(u: float) -> tuple[float, float]:
+        x, y = _logistic(u), _logistic(-u)
+        value = _beta_tails(a, b, x, y)[0 if lower else 1]
+        if value <= 0.0:
+            return (-math.inf if lower else math.inf), 0.0
+        slope = _beta_front(a, b, x, y) / value
+        return (math.log(value) - target if lower else target - math.log(value)), slope
+
+    low, high = _bracket(gap, math.log(a / b))
+    return _newton(gap, low, high)
+
+
+def _bracket(gap: Callable[[float], tuple[float, float]], start: float) -> tuple[float, float]:
+    step, low, high = 1.0, start, start
+    while gap(low)[0] > 0.0 and low > -1e5:
+        low, step = low - step, step * 2.0
+    step = 1.0
+    while gap(high)[0] < 0.0 and high < 1e5:
+        high, step = high + step, step * 2.0
+    return low, high
+
+
+def _newton(gap: Callable[[float], tuple[float, float]], low: float, high: float) -> float:
+    u = 0.5 * (low + high)
+    for _ in range(200):
+        value, slope = gap(u)
+        if value == 0.0:
+            return u
+        low, high = (u, high) if value < 0.0 else (low, u)
+        new = u - value / slope if slope > 0.0 and math.isfinite(value) else math.nan
+        if not low < new < high:
+            new = 0.5 * (low + high)
+        if abs(new - u) <= 1e-15 * max(1.0, abs(u)):
+            return new
+        u = new
+    return u
+
+
+def _logistic(u: float) -> float:
+    if u >= 0.0:
+        return 1.0 / (1.0 + math.exp(-u))
+    return math.exp(u) / (1.0 + math.exp(u))
+
+
+def _away_from_zero(value: float) -> float:
+    return value if abs(value) > _TINY else _TINY
+
+
+def _reciprocal(value: float) -> float:
+    return 1.0 / _away_from_zero(value)
+
+
+def _check_probability(p: float) -> None:
+    if not 0.0 <= p <= 1.0:
+        raise ValueError(f"a probability must lie in [0, 1], got {p}")
+
+
+def _check_shapes(a: float, b: float) -> None:
+    if not (0.0 < a < math.inf and 0.0 < b < math.inf):
+        raise ValueError(f"the beta shapes must be positive and finite, got {a} and {b}")
+
+
+def _check_df(df: float) -> None:
+    if not df > 0.0:
+        raise ValueError(f"the degrees of freedom must be positive, got {df}")

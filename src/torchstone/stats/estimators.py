@@ -1,0 +1,181 @@
+"""One number for one process: the estimators by name.
+
+Floor-type estimators look at the fastest samples, because on a shared machine noise only ever
+adds time. Each takes `n`: the number of samples to count as, so that two arms with different
+sample counts are compared as if both had n. The typical ones do not depend on n and ignore it.
+Every estimator gives NaN when the process has too little data for it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Protocol
+
+import numpy as np
+
+from torchstone.records import UsageError
+from torchstone.stats.order import (
+    expected_low_mean,
+    expected_minimum,
+    expected_order_statistic,
+    expected_ranks_of_minima,
+)
+from torchstone.stats.process import Floats, ProcessData
+
+PROBE_TOLERANCE = 0.03
+"""A probe within 3 % of its floor ran at full speed: samples between two such probes spread by
+about 1 %, all samples together by 50-90 % (measured on a shared machine)."""
+MIN_GATED = 5
+"""Fewer quiet samples than this are no sample of the process."""
+MIN_LOWEST = 3
+"""A low mean takes at least three samples, so that no single reading decides."""
+QUIET_TURNS = 0.25
+"""The share of turns, by their minima, that counts as quiet."""
+
+
+class Estimator(Protocol):
+    """Seconds per call of one process; `n` is the sample count to compare at."""
+
+    def __call__(self, data: ProcessData, n: int | None = None) -> float: ...
+
+
+def minimum(data: ProcessData, n: int | None = None) -> float:
+    """The fastest sample."""
+    if not data.samples.size:
+        return math.nan
+    if n is None or n >= data.samples.size:
+        return float(data.samples.min())
+    return expected_minimum(np.sort(data.samples), n)
+
+
+def quantile_05(data: ProcessData, n: int | None = None) -> float:
+    """The 5th percentile, interpolated between the two nearest samples."""
+    count = _count(data, n)
+    if not count:
+        return math.nan
+    if count == data.samples.size:
+        return float(np.quantile(data.samples, 0.05))
+    ordered = np.sort(data.samples)
+    position = 0.05 * (count - 1)
+    below = int(position)
+    low = expected_order_statistic(ordered, count, below + 1)
+    if below + 1 >= count:
+        return low
+    high = expected_order_statistic(ordered, count, below + 2)
+    return low + (position - below) * (high - low)
+
+
+def low_1(data: ProcessData, n: int | None = None) -> float:
+    """The mean of the fastest 1 % (at least 3 samples)."""
+    return _low_mean(data, n, 0.01)
+
+
+def low_5(data: ProcessData, n: int | None = None) -> float:
+    """The mean of the fastest 5 % (at least 3 samples)."""
+    return _low_mean(data, n, 0.05)
+
+
+def turn_min_median(data: ProcessData, n: int | None = None) -> float:
+    """The median over turns of each turn's fastest sample."""
+    turns = np.unique(data.turn).size
+    return _turn_minima(data, n, range((turns + 1) // 2, turns // 2 + 2))
+
+
+def turn_min_low(data: ProcessData, n: int | None = None) -> float:
+    """The mean of the fastest quarter of the turns' fastest samples (at least 3 turns)."""
+    turns = np.unique(data.turn).size
+    lowest = min(turns, max(MIN_LOWEST, math.ceil(QUIET_TURNS * turns)))
+    return _turn_minima(data, n, range(1, lowest + 1))
+
+
+def gated(data: ProcessData, n: int | None = None) -> float:
+    """The median of the samples between two probes that ran at full speed.
+
+    Full speed is within 3 % of the process's fastest probe. NaN with fewer than 5 of them.
+    """
+    probes = np.concatenate([data.probe_before, data.probe_after])
+    probes = probes[np.isfinite(probes)]
+    if not probes.size:
+        return math.nan
+    limit = float(probes.min()) * (1.0 + PROBE_TOLERANCE)
+    quiet = data.samples[(data.probe_before <= limit) & (data.probe_after <= limit)]
+    return _middle(quiet) if quiet.size >= MIN_GATED else math.nan
+
+
+def median(data: ProcessData, n: int | None = None) -> float:
+    """The median of all samples: the typical time, noise and all."""
+    return _middle(data.samples) if data.samples.size else math.nan
+
+
+def mean(data: ProcessData, n: int | None = None) -> float:
+    """The mean of all samples."""
+    return float(data.samples.mean()) if data.samples.size else math.nan
+
+
+FLOOR_ESTIMATOR = "low1"
+"""The floor-type estimator that reports call "floor": as sharp as the minimum where only one
+sample in ten is quiet, and no single odd reading decides it."""
+TYPICAL_ESTIMATOR = "median"
+"""The estimator that reports call "typical"."""
+
+_NAMED: dict[str, Estimator] = {
+    "min": minimum,
+    "p05": quantile_05,
+    "low1": low_1,
+    "low5": low_5,
+    "turn-min-median": turn_min_median,
+    "turn-min-low": turn_min_low,
+    "gated": gated,
+    "median": median,
+    "mean": mean,
+}
+ESTIMATORS: Mapping[str, Estimator] = MappingProxyType(
+    {**_NAMED, "floor": _NAMED[FLOOR_ESTIMATOR], "typical": _NAMED[TYPICAL_ESTIMATOR]}
+)
+
+
+def find_estimator(name: str) -> Estimator:
+    """The estimator of that name; a `UsageError` that lists the names when there is none."""
+    if name not in ESTIMATORS:
+        raise UsageError(
+            f"There is no estimator named {name!r}.", f"Use one of {', '.join(ESTIMATORS)}."
+        )
+    return ESTIMATORS[name]
+
+
+def _middle(samples: Floats) -> float:
+    """The median; several times quicker on small arrays than numpy's own."""
+    ordered = np.sort(samples)
+    return 0.5 * float(ordered[(ordered.size - 1) // 2] + ordered[ordered.size // 2])
+
+
+def _count(data: ProcessData, n: int | None) -> int:
+    return data.samples.size if n is None else min(n, data.samples.size)
+
+
+def _low_mean(data: ProcessData, n: int | None, share: float) -> float:
+    count = _count(data, n)
+    if not count:
+        return math.nan
+    lowest = min(count, max(MIN_LOWEST, math.ceil(share * count)))
+    if count == data.samples.size:
+        return float(np.sort(data.samples)[:lowest].sum()) / lowest
+    return expected_low_mean(np.sort(data.samples), count, lowest)
+
+
+def _turn_minima(data: ProcessData, n: int | None, ranks: range) -> float:
+    """The mean of some ranks of the turns' minima; `n` thins each turn by the same share."""
+    if not data.samples.size:
+        return math.nan
+    ordered = np.lexsort((data.samples, data.turn))
+    samples, turn = data.samples[ordered], data.turn[ordered]
+    starts = np.flatnonzero(np.concatenate([[True], turn[1:] != turn[:-1]]))
+    if n is None or n >= samples.size:
+        minima = np.sort(samples[starts])
+        return float(np.mean(minima[ranks.start - 1 : ranks.stop - 1]))
+    share = n / samples.size
+    groups = np.split(samples, starts[1:])
+    draws = [max(1, round(share * group.size)) for group in groups]
+    return expected_ranks_of_minima(groups, draws, ranks)

@@ -1,0 +1,88 @@
+"""One process's samples as arrays: what every estimator looks at."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from torchstone.records import Measurement, Turn
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+NANOSECONDS = 1e9
+
+
+@dataclass(frozen=True, eq=False)
+class ProcessData:
+    """The samples of one process, in seconds per call, each with its turn and its two probes.
+
+    `turn` holds the turn's index. `probe_before` and `probe_after` are the probe times in
+    seconds on either side of the sample's block; NaN where no probe was taken.
+    """
+
+    samples: Floats
+    turn: Ints
+    probe_before: Floats
+    probe_after: Floats
+
+    def without(self, turn: int) -> ProcessData:
+        """The same process with one turn left out."""
+        keep = self.turn != turn
+        return ProcessData(
+            self.samples[keep], self.turn[keep], self.probe_before[keep], self.probe_after[keep]
+        )
+
+
+def process_data(measurement: Measurement, replicate: int) -> ProcessData:
+    """The samples of one replicate of an arm; empty arrays when it has none."""
+    turns = sorted(
+        (t for t in measurement.turns if t.replicate == replicate and t.wall_ns),
+        key=lambda t: t.index,
+    )
+    counts = np.asarray([len(t.wall_ns) for t in turns], dtype=np.int64)
+    walls = np.asarray([w for t in turns for w in t.wall_ns], dtype=np.float64)
+    before, after = _probes(turns, counts)
+    return ProcessData(
+        samples=walls / (measurement.loops * NANOSECONDS),
+        turn=np.repeat(np.asarray([t.index for t in turns], dtype=np.int64), counts),
+        probe_before=before,
+        probe_after=after,
+    )
+
+
+def replicates_with_samples(measurement: Measurement) -> tuple[int, ...]:
+    """The replicates of an arm that have at least one sample, in order."""
+    return tuple(sorted({t.replicate for t in measurement.turns if t.wall_ns}))
+
+
+def _probes(turns: Sequence[Turn], counts: Ints) -> tuple[Floats, Floats]:
+    """The probe before and after each sample's block of `probe_every` samples, in seconds."""
+    probes: list[float] = []
+    starts = []
+    for turn in turns:
+        starts.append(len(probes))
+        probes.extend(_known_probes(turn))
+    table = np.asarray(probes, dtype=np.float64) / NANOSECONDS
+    every = np.asarray([_probe_every(t) for t in turns], dtype=np.int64)
+    place = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
+    block = place // np.repeat(every, counts) + np.repeat(np.asarray(starts, np.int64), counts)
+    return table[block], table[block + 1]
+
+
+def _known_probes(turn: Turn) -> list[float]:
+    """One probe before each block and one after the last, NaN where none was taken.
+
+    A last block cut short has no probe behind it, so its samples never count as quiet.
+    """
+    needed = (len(turn.wall_ns) - 1) // _probe_every(turn) + 2
+    taken: list[float] = list(turn.probe_ns[:needed]) if turn.probe_every > 0 else []
+    return taken + [math.nan] * (needed - len(taken))
+
+
+def _probe_every(turn: Turn) -> int:
+    return turn.probe_every if turn.probe_every > 0 else len(turn.wall_ns)

@@ -1,0 +1,198 @@
+"""The time ratio of two arms, and the time of one, with intervals that respect processes.
+
+The process is the unit. Each replicate gives one log ratio (both arms ran in it, turn by turn,
+so what slowed both cancels), and Student's t over the replicates gives the interval. Samples of
+one process share its memory layout, its hash seed and its neighbours' mood: pooling them over
+processes as if independent finds differences that are not there.
+
+**The variance floor.** With few replicates their log ratios agree closely now and then by
+chance, and the interval would be far too short. Their true variance is the process-to-process
+part plus the turn-to-turn part, so it is at least the latter, which can be estimated from many
+more numbers: a jackknife that leaves out one turn at a time (from both arms, because their
+turns of the same index were neighbours in time). The standard error is
+sqrt(max(variance over replicates, pooled jackknife variance) / R). The degrees of freedom stay
+R - 1: the floor only ever widens an interval. Pooled means the median over replicates, not the
+mean: the jackknife variance of a minimum or a median is on average twice too large but very
+skewed, so its median is close to the truth, while the mean doubled intervals for nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from torchstone.records import Estimate, Measurement
+from torchstone.stats.distributions import student_t_cdf, student_t_quantile
+from torchstone.stats.estimators import Estimator, find_estimator
+from torchstone.stats.process import ProcessData, process_data, replicates_with_samples
+
+POWER = 0.8
+"""The chance of being found that a "detectable" effect must have (the usual convention)."""
+
+
+class Absolute(NamedTuple):
+    """Seconds per call with an interval."""
+
+    value: float
+    lo: float
+    hi: float
+
+
+@dataclass(frozen=True)
+class LogFit:
+    """A mean of logs over processes, with its standard error; NaN when nothing was measured."""
+
+    centre: float
+    std_error: float
+    replicates: int
+
+    @property
+    def df(self) -> int:
+        """Degrees of freedom: processes less one."""
+        return self.replicates - 1
+
+    def interval(self, level: float) -> tuple[float, float]:
+        """The interval of exp(centre); (0, inf) with fewer than two processes."""
+        if self.replicates < 2:
+            return 0.0, math.inf
+        half = student_t_quantile(0.5 + 0.5 * level, self.df) * self.std_error
+        return _exp(self.centre - half), _exp(self.centre + half)
+
+    def p_value(self) -> float:
+        """Two-sided p-value of "the ratio is 1"; 1 with fewer than two processes."""
+        if self.replicates < 2 or self.centre == 0.0:
+            return 1.0
+        if self.std_error == 0.0:
+            return 0.0
+        return 2.0 * student_t_cdf(-abs(self.centre) / self.std_error, self.df)
+
+    def detectable(self, alpha: float, power: float = POWER) -> float | None:
+        """The relative effect found with that power; None when no effect could be."""
+        if self.replicates < 2:
+            return None
+        quantiles = student_t_quantile(1.0 - 0.5 * alpha, self.df) + student_t_quantile(
+            power, self.df
+        )
+        effect = _exp(quantiles * self.std_error) - 1.0
+        return effect if math.isfinite(effect) else None
+
+
+def ratio(base: Measurement, new: Measurement, estimator: str, level: float = 0.95) -> Estimate:
+    """The time ratio new / base by one estimator, with a Student t interval over replicates.
+
+    With one common replicate the interval is (0, inf): turns of one process cannot tell how
+    much processes differ. With none the ratio is NaN.
+    """
+    return as_estimate(fit_ratio(base, new, estimator), estimator, level)
+
+
+def as_estimate(fit: LogFit, estimator: str, level: float) -> Estimate:
+    """A fit as the record that others read."""
+    return Estimate(
+        estimator=estimator,
+        time_ratio=_exp(fit.centre),
+        interval=fit.interval(level),
+        level=level,
+        replicates=fit.replicates,
+    )
+
+
+def absolute(measurement: Measurement, estimator: str, level: float = 0.95) -> Absolute:
+    """Seconds per call of one arm: the geometric mean over processes, with its interval."""
+    function = find_estimator(estimator)
+    values = []
+    for replicate in replicates_with_samples(measurement):
+        arms = (process_data(measurement, replicate),)
+        values.append(_with_jackknife(lambda a: _log(function(a[0])), arms, _leave_one_out(arms)))
+    fit = combine(values)
+    return Absolute(_exp(fit.centre), *fit.interval(level))
+
+
+def fit_ratio(base: Measurement, new: Measurement, estimator: str) -> LogFit:
+    """The log of the time ratio, over the replicates in which both arms have samples."""
+    return fit_ratios(base, new, (estimator,))[estimator]
+
+
+def fit_ratios(base: Measurement, new: Measurement, estimators: Sequence[str]) -> dict[str, LogFit]:
+    """`fit_ratio` by several estimators at once, reading the samples only once."""
+    functions = {name: find_estimator(name) for name in estimators}
+    values: dict[str, list[tuple[float, float]]] = {name: [] for name in functions}
+    common = set(replicates_with_samples(base)) & set(replicates_with_samples(new))
+    for replicate in sorted(common):
+        pair = process_data(base, replicate), process_data(new, replicate)
+        left_out = _leave_one_out(pair)
+        for name, function in functions.items():
+            statistic = _log_ratio_at_equal_n(function, pair)
+            values[name].append(_with_jackknife(statistic, pair, left_out))
+    return {name: combine(of_name) for name, of_name in values.items()}
+
+
+def combine(values: Sequence[tuple[float, float]]) -> LogFit:
+    """Processes' (log value, variance over turns) to one fit; processes without a value drop out.
+
+    A NaN variance (a process of one turn) says nothing and lifts no floor.
+    """
+    usable = [(value, variance) for value, variance in values if math.isfinite(value)]
+    count = len(usable)
+    if count == 0:
+        return LogFit(math.nan, math.nan, 0)
+    logs = np.asarray([value for value, _ in usable])
+    centre = float(logs.mean())
+    if count == 1:
+        return LogFit(centre, math.nan, 1)
+    within = [variance for _, variance in usable if math.isfinite(variance)]
+    floor = float(np.median(within)) if within else 0.0
+    return LogFit(centre, math.sqrt(max(float(logs.var(ddof=1)), floor) / count), count)
+
+
+def _log_ratio_at_equal_n(
+    function: Estimator, pair: tuple[ProcessData, ProcessData]
+) -> Callable[[Sequence[ProcessData]], float]:
+    """log(new / base) with both arms counted as having the smaller one's number of samples."""
+    sizes = tuple(data.samples.size for data in pair)
+    shares = tuple(min(sizes) / size for size in sizes)
+
+    def log_ratio(arms: Sequence[ProcessData]) -> float:
+        # Where the jackknife left a turn out, the number falls by the same share.
+        counts = (max(1, round(s * a.samples.size)) for s, a in zip(shares, arms, strict=True))
+        base, new = (_log(function(a, n)) for a, n in zip(arms, counts, strict=True))
+        return new - base
+
+    return log_ratio
+
+
+def _leave_one_out(arms: Sequence[ProcessData]) -> list[list[ProcessData]]:
+    """The arms without each turn in turn, where every arm still has samples."""
+    turns = sorted({turn for data in arms for turn in data.turn.tolist()})
+    left_out = [[data.without(turn) for data in arms] for turn in turns]
+    return [rest for rest in left_out if all(data.samples.size for data in rest)]
+
+
+def _with_jackknife(
+    statistic: Callable[[Sequence[ProcessData]], float],
+    arms: Sequence[ProcessData],
+    left_out: Sequence[Sequence[ProcessData]],
+) -> tuple[float, float]:
+    """The statistic, and its variance over turns; NaN with fewer than two turns."""
+    parts = [part for part in map(statistic, left_out) if math.isfinite(part)]
+    count = len(parts)
+    if count < 2:
+        return statistic(arms), math.nan
+    mean = math.fsum(parts) / count
+    spread = math.fsum((part - mean) ** 2 for part in parts)
+    return statistic(arms), spread * (count - 1) / count
+
+
+def _log(value: float) -> float:
+    return math.log(value) if value > 0.0 else math.nan
+
+
+def _exp(value: float) -> float:
+    try:
+        return math.exp(value)
+    except OverflowError:
+        return math.inf

@@ -1,0 +1,92 @@
+"""Figures over many comparisons, and the rank test that other tools use."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from torchstone.stats.distributions import normal_cdf
+from torchstone.stats.process import Floats
+from torchstone.stats.ratio import combine
+
+
+class Interval(NamedTuple):
+    """A value with its interval."""
+
+    value: float
+    lo: float
+    hi: float
+
+
+class RankTest(NamedTuple):
+    """Mann-Whitney's U of the first sample and its two-sided p-value."""
+
+    u: float
+    p: float
+
+
+def geometric_mean(ratios: Sequence[float], level: float = 0.95) -> Interval:
+    """exp(mean log) of positive ratios with a Student t interval over them.
+
+    The interval speaks of the cases as a sample of such cases. One ratio: (0, inf); none: NaN.
+    """
+    if not all(0.0 < r < math.inf for r in ratios):
+        raise ValueError("ratios must be positive and finite")
+    fit = combine([(math.log(r), math.nan) for r in ratios])
+    return Interval(math.exp(fit.centre), *fit.interval(level))
+
+
+def holm(pvalues: Sequence[float]) -> tuple[float, ...]:
+    """Holm's adjusted p-values, in the given order: the family-wise error rate is kept."""
+    order, ranked = _ranked(pvalues)
+    count = len(ranked)
+    adjusted = np.maximum.accumulate(ranked * np.arange(count, 0, -1))
+    return _unranked(order, np.minimum(adjusted, 1.0))
+
+
+def benjamini_hochberg(pvalues: Sequence[float]) -> tuple[float, ...]:
+    """Benjamini and Hochberg's adjusted p-values: the false discovery rate is kept."""
+    order, ranked = _ranked(pvalues)
+    count = len(ranked)
+    raised = ranked * count / np.arange(1, count + 1)
+    adjusted = np.minimum.accumulate(raised[::-1])[::-1]
+    return _unranked(order, np.minimum(adjusted, 1.0))
+
+
+def mann_whitney(first: Sequence[float] | Floats, second: Sequence[float] | Floats) -> RankTest:
+    """Mann-Whitney's test by the normal approximation, corrected for ties and continuity."""
+    n, m = len(first), len(second)
+    if not n or not m:
+        raise ValueError("both samples need at least one value")
+    pooled = np.concatenate([np.asarray(first, float), np.asarray(second, float)])
+    _, place, counts = np.unique(pooled, return_inverse=True, return_counts=True)
+    last = np.cumsum(counts)
+    mid_ranks = last - 0.5 * (counts - 1)
+    u = float(mid_ranks[place.reshape(-1)][:n].sum()) - 0.5 * n * (n + 1)
+    total = n + m
+    ties = float((counts.astype(float) ** 3 - counts).sum())
+    variance = n * m / 12.0 * (total + 1 - ties / (total * (total - 1)))
+    if variance <= 0.0:
+        return RankTest(u, 1.0)
+    z = (abs(u - 0.5 * n * m) - 0.5) / math.sqrt(variance)
+    return RankTest(u, min(1.0, 2.0 * normal_cdf(-z)))
+
+
+def _ranked(
+    pvalues: Sequence[float],
+) -> tuple[npt.NDArray[np.intp], Floats]:
+    values = np.asarray(pvalues, dtype=np.float64)
+    if values.size and not bool(np.all((values >= 0.0) & (values <= 1.0))):
+        raise ValueError("p-values must lie in [0, 1]")
+    order = np.argsort(values, kind="stable")
+    return order, values[order]
+
+
+def _unranked(order: npt.NDArray[np.intp], adjusted: Floats) -> tuple[float, ...]:
+    result = np.empty_like(adjusted)
+    result[order] = adjusted
+    return tuple(float(p) for p in result)

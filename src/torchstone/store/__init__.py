@@ -1,0 +1,51 @@
+"""The store: the only SQL of the house.
+
+Holds: results with their raw samples, and what is remembered about each machine's noise, in an
+append-only SQLite file. Touches: that file, `records`, the standard library and SQLAlchemy. The
+latter and `sqlite3` are imported when a store is opened, not before, because they cost a third
+of a second.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from torchstone.store.summary import Summary
+
+if TYPE_CHECKING:
+    from torchstone.store.database import Store
+    from torchstone.store.errors import CorruptResultError, StoreBusyError
+
+__all__ = ["CorruptResultError", "Store", "StoreBusyError", "Summary", "check_store", "open_store"]
+
+_HOME = {"Store": "database", "CorruptResultError": "errors", "StoreBusyError": "errors"}
+
+
+def open_store(url: str | None = None, *, create: bool = True, read_only: bool = False) -> Store:
+    """Open a database for use in a `with` block.
+
+    `url` is a path or `sqlite:///PATH`; without it, `TORCHSTONE_DB` from the environment, else
+    `torchstone.db` in the user's data directory. With `create`, a file that does not exist is
+    made. Raises `UsageError`, leaving the file as it is, if it cannot serve.
+    """
+    from torchstone.store.database import open_sqlite
+
+    return open_sqlite(url, create=create, read_only=read_only)
+
+
+def check_store(url: str | None = None) -> bool:
+    """Whether the database exists; `UsageError` if it, or its place, cannot serve. Writes nothing."""
+    from torchstone.store.location import check_file, locate
+
+    exists = check_file(locate(url), create=True, read_only=False)
+    if exists:
+        open_store(url, read_only=True).close()
+    return exists
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'torchstone.store' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"torchstone.store.{_HOME[name]}"), name)

@@ -1,0 +1,215 @@
+"""Opening the SQLite file: durable, patient with other programs, and harmless to foreign files."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from urllib.parse import quote
+
+from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.engine import URL
+from sqlalchemy.engine.interfaces import DBAPIConnection
+from sqlalchemy.exc import DBAPIError
+
+from torchstone.records import UsageError
+from torchstone.store import schema
+from torchstone.store.errors import not_a_database, translated
+from torchstone.store.location import Location, cannot_open, check_file
+
+BUSY_TIMEOUT_S = 30.0
+"""How long a writer waits for another. A save holds the database for milliseconds, so a wait of
+this length means that a program hangs."""
+
+_MAGIC = b"SQLite format 3\0"
+_HEADER_BYTES = 100  # SQLite file format, section 1.3
+_WRITES = "torchstone_writes"
+
+
+def open_engine(location: Location, *, create: bool, read_only: bool) -> Engine:
+    """An engine on a checked database with all tables; `UsageError` and no change otherwise."""
+    path = location.path
+    exists = check_file(location, create=create and not read_only, read_only=read_only)
+    with translated(path):
+        blank = not exists or not _has_tables(path, read_only=read_only)
+        if read_only and blank:
+            raise UsageError(f"The database {path} is empty.", "Run `torchstone bench` first.")
+        if read_only:
+            return _engine(path, _readable_mode(path))
+        if not exists and location.own:
+            _make_directory(path.parent)
+        engine = _engine(path, "rw" if exists else "rwc")
+        try:
+            _use_wal(engine)
+            if blank:
+                with writing(engine) as connection:  # another program may have been quicker
+                    if not schema.check_version(connection):
+                        schema.create(connection)
+        except BaseException:
+            engine.dispose()
+            raise
+        return engine
+
+
+@contextmanager
+def writing(engine: Engine) -> Iterator[Connection]:
+    """A transaction that takes the write lock at once, so that it never fails half-way.
+
+    It commits at the end and rolls back on any exception.
+    """
+    with _finishing(), engine.execution_options(**{_WRITES: True}).begin() as connection:
+        yield connection
+
+
+@contextmanager
+def _finishing() -> Iterator[None]:
+    """Put Ctrl-C off for the milliseconds of a write, and then let it act.
+
+    The libraries beneath do not expect an interrupt between any two of their lines.
+    """
+    main = threading.current_thread() is threading.main_thread()
+    if not main or signal.getsignal(signal.SIGINT) is None:  # None: not Python's to put back
+        yield
+        return
+    waiting: list[int] = []
+    previous = signal.signal(signal.SIGINT, lambda number, frame: waiting.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, previous)
+        if waiting:
+            signal.raise_signal(signal.SIGINT)
+
+
+def _has_tables(path: Path, *, read_only: bool) -> bool:
+    """Look, without writing, whether the file is ours (True) or still empty (False)."""
+    # Asked before the header is read: another program may just now be emptying its log into it.
+    logged = _side_file(path, "-wal").exists()
+    try:
+        with path.open("rb") as file:
+            header = file.read(_HEADER_BYTES)
+            size = os.fstat(file.fileno()).st_size
+    except OSError as error:
+        raise cannot_open(path, error.strerror or str(error)) from None
+    if not header:
+        return False
+    if not header.startswith(_MAGIC) or len(header) < _HEADER_BYTES:
+        raise not_a_database(path)
+    _check_header(path, header, size, logged=logged)
+    try:
+        return _probe(path, _readable_mode(path))
+    except (DBAPIError, sqlite3.Error):
+        # A program killed while it made the file leaves a journal that only a writer may undo.
+        if read_only or not _side_file(path, "-journal").exists():
+            raise
+        return _probe(path, "rw")
+
+
+def _check_header(path: Path, header: bytes, size: int, *, logged: bool) -> None:
+    """Refuse by the header alone where that is enough: opening a file leaves files beside it."""
+    page = int.from_bytes(header[16:18], "big")
+    version = int.from_bytes(header[60:64], "big")
+    ours = int.from_bytes(header[68:72], "big") == schema.APPLICATION_ID
+    if ours and version > schema.SCHEMA:
+        raise schema.newer(str(path), version)
+    pages = size // (page if page > 1 else 65536)
+    # Pages that a killed program did not yet move out of the log may still make it ours.
+    if not ours and pages > 1 and not logged:
+        raise schema.not_ours(str(path))
+
+
+def _probe(path: Path, mode: str) -> bool:
+    engine = _engine(path, mode)
+    try:
+        with engine.connect() as connection:
+            return schema.check_version(connection)
+    finally:
+        engine.dispose()
+
+
+def _readable_mode(path: Path) -> str:
+    """`ro`; in a directory where SQLite cannot make its side files, `immutable`."""
+    if os.access(path.parent, os.W_OK) or _side_file(path, "-wal").exists():
+        return "ro"
+    return "immutable"
+
+
+def _side_file(path: Path, ending: str) -> Path:
+    return path.with_name(path.name + ending)
+
+
+def _engine(path: Path, mode: str) -> Engine:
+    options = "mode=ro&immutable=1" if mode == "immutable" else f"mode={mode}"
+    uri = f"file:{quote(os.path.abspath(path))}?{options}"
+    engine = create_engine(
+        URL.create("sqlite", database=str(path)),
+        creator=partial(_connect, uri, read_only=mode in ("ro", "immutable")),
+    )
+    event.listen(engine, "begin", _begin)
+    event.listen(engine, "invalidate", _let_go)
+    return engine
+
+
+def _connect(uri: str, *, read_only: bool) -> sqlite3.Connection:
+    connection = sqlite3.connect(
+        uri,
+        uri=True,
+        timeout=BUSY_TIMEOUT_S,
+        isolation_level=None,  # transactions begin where we say, see `_begin`
+        check_same_thread=False,  # the pool gives a connection to one thread at a time
+    )
+    connection.execute("PRAGMA foreign_keys = ON")
+    connection.execute("PRAGMA synchronous = FULL")  # a commit is on the disk when it returns
+    connection.execute("PRAGMA trusted_schema = OFF")  # the file may come from elsewhere
+    if read_only:
+        connection.execute("PRAGMA query_only = ON")
+    return connection
+
+
+def _begin(connection: Connection) -> None:
+    writes = connection.get_execution_options().get(_WRITES, False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+def _let_go(connection: DBAPIConnection, record: object, reason: object) -> None:
+    """Release the lock when an interrupt makes the pool throw a connection away.
+
+    Closing alone does not: SQLite keeps a closed connection, and its lock, while a statement of
+    it lives, and the traceback of the interrupt keeps one alive.
+    """
+    connection.rollback()
+
+
+def _use_wal(engine: Engine) -> None:
+    """Switch to the write-ahead log: readers and a writer do not wait for each other.
+
+    SQLite does not wait when two programs switch a new file at once, so we do. A file system
+    without shared memory keeps the old journal, which is as safe, only less parallel.
+    """
+    deadline = time.monotonic() + BUSY_TIMEOUT_S
+    raw = engine.raw_connection()
+    try:
+        cursor = raw.cursor()
+        while True:
+            try:
+                cursor.execute("PRAGMA journal_mode = WAL")
+                return
+            except sqlite3.OperationalError as error:
+                if "locked" not in str(error) or time.monotonic() > deadline:
+                    raise
+            time.sleep(0.01)
+    finally:
+        raw.close()
+
+
+def _make_directory(directory: Path) -> None:
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise cannot_open(directory, error.strerror or str(error)) from None

@@ -1,0 +1,76 @@
+"""The store's errors, and the translation of the database's own into sentences with a remedy."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sqlalchemy.exc import DBAPIError
+
+from torchstone.records import TorchstoneError, UsageError
+from torchstone.store.location import cannot_open
+
+
+class StoreBusyError(TorchstoneError):
+    """Another program held the database for longer than we wait."""
+
+
+class CorruptResultError(UsageError):
+    """A stored result can no longer be read; the others can."""
+
+    def __init__(self, result_id: str, reason: str) -> None:
+        super().__init__(
+            f"The stored result {result_id} is damaged and cannot be read: {reason}.",
+            "Other results are not affected (`torchstone list`); restore this one from a backup.",
+        )
+        self.result_id = result_id
+
+
+@contextmanager
+def translated(path: Path) -> Iterator[None]:
+    """Turn database errors into the house's own; anything else passes as it is."""
+    try:
+        yield
+    except DBAPIError as error:
+        raise _translate(path, str(error.orig)) from error
+    except sqlite3.Error as error:
+        raise _translate(path, str(error)) from error
+
+
+def _translate(path: Path, reason: str) -> TorchstoneError:
+    # By text, because Python 3.10 gives no error code.
+    text = reason.lower()
+    if "locked" in text or "busy" in text:
+        return StoreBusyError(
+            f"The database {path} is held by another program.",
+            "Wait for it to end and try again, or name another database with --db.",
+        )
+    if "append-only" in text:
+        return UsageError(
+            f"The database {path} refused the change: {reason}.", "Save a new result instead."
+        )
+    if "not a database" in text:
+        return not_a_database(path)
+    if "malformed" in text or "corrupt" in text:
+        return UsageError(
+            f"The database {path} is damaged ({reason}).",
+            "Restore it from a backup, or name another database with --db.",
+        )
+    if "full" in text:
+        return TorchstoneError(
+            f"The database {path} cannot grow: the disk is full.",
+            "Free some space, or name another database with --db.",
+        )
+    if "readonly" in text or "read-only" in text:
+        return cannot_open(path, "it may not be written")
+    return cannot_open(path, reason)
+
+
+def not_a_database(path: Path) -> UsageError:
+    """The error for a file of another kind."""
+    return UsageError(
+        f"{path} is not a database; it was left as it is.",
+        "Give the path of a Torchstone database, or of a file that does not exist yet.",
+    )

@@ -1,0 +1,66 @@
+"""A stored result in one line: what `list` shows without decoding any samples."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torchstone.records import Comparison, Level, Measurement, Outcome, Result, Verdict
+
+MAX_PARTS = 3
+"""Arms spoken of in a headline; it has to fit on a line."""
+
+_UNITS = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"))
+
+
+@dataclass(frozen=True)
+class Summary:
+    """One line of a listing. `bytes` is what the case takes in the store."""
+
+    id: str
+    created: str
+    kind: str
+    label: str
+    origin: str
+    arms: tuple[str, ...]
+    outcomes: tuple[str, ...]
+    headline: str
+    bytes: int
+
+
+def headline(result: Result) -> str:
+    """The result's verdicts in a few words, failures included."""
+    parts = [_verdict(c) for c in result.comparisons]
+    for arm in result.arms:
+        if arm.outcome is not Outcome.OK:
+            parts.append(f"{arm.arm.name}: {arm.outcome.value.replace('_', ' ')}")
+        elif not result.comparisons:
+            parts.append(_absolute(arm))
+    text = "; ".join(parts[:MAX_PARTS])
+    if len(parts) > MAX_PARTS:
+        text += f"; and {len(parts) - MAX_PARTS} more"
+    failed = sum(check.level is Level.FAIL for check in result.checks)
+    if failed:
+        text += f" ({failed} {'check' if failed == 1 else 'checks'} failed)"
+    return text
+
+
+def _verdict(comparison: Comparison) -> str:
+    name, verdict = comparison.new, comparison.verdict
+    ratio, speedup = comparison.time_ratio, comparison.speedup
+    if verdict is Verdict.FASTER and speedup is not None:
+        return f"{name}: {speedup:.2f}x faster"
+    if verdict is Verdict.SLOWER and ratio is not None:
+        return f"{name}: {ratio:.2f}x slower"
+    return f"{name}: {verdict.value}"
+
+
+def _absolute(arm: Measurement) -> str:
+    """The fastest sample: it needs no definition of a statistic, and those are not made here."""
+    times = [time for turn in arm.turns for time in turn.wall_ns]
+    if not times:
+        return f"{arm.arm.name}: no samples"
+    per_call = min(times) / max(1, arm.loops)
+    for size, unit in _UNITS:
+        if per_call >= size:
+            return f"{arm.arm.name}: at best {per_call / size:.3g} {unit}"
+    return f"{arm.arm.name}: at best {per_call:.3g} ns"

@@ -1,0 +1,78 @@
+"""Were the outputs checked, how, and inside the timed turns?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from torchstone.records import Agreement, Check, Level, Measurement, Outcome
+from torchstone.validate.base import FunctionRule, each_arm
+from torchstone.validate.facts import is_step
+from torchstone.validate.words import count, name_of
+
+NAME = "output-check"
+
+
+def _look(arm: Measurement) -> Iterator[Check]:
+    if not is_step(arm) or arm.outcome is not Outcome.OK:
+        return
+    agreement = arm.agreement
+    if agreement is None or agreement.method == "none" or not agreement.checked:
+        yield _unchecked(arm, agreement)
+    elif agreement.mismatch:
+        yield _check(
+            arm,
+            Level.FAIL,
+            f"{name_of(arm)} does not compute what the reference computes "
+            f"({agreement.mismatch.rstrip('.')}). Correct it before its speed is looked at.",
+        )
+    else:
+        yield from _checked(arm, agreement)
+
+
+def _checked(arm: Measurement, agreement: Agreement) -> Iterator[Check]:
+    clean = True
+    if agreement.method == "eager":
+        clean = False
+        why = f" ({agreement.reason.rstrip('.')})" if agreement.reason else ""
+        yield _check(
+            arm,
+            Level.NOTE,
+            f"{name_of(arm)} was checked against the baseline's own output, because there is no "
+            f"float64 reference{why}. Make the model run in float64 to have the stronger check.",
+        )
+    if arm.turns and not agreement.timed:
+        clean = False
+        yield _check(
+            arm,
+            Level.NOTE,
+            f"{count(agreement.checked, 'output')} of {name_of(arm)} agreed with the reference, "
+            "but none came from inside a timed turn. Give a longer --budget, so that a timed call "
+            "is checked too.",
+        )
+    if clean:
+        text = (
+            f"{count(agreement.checked, 'output')} of {name_of(arm)} checked, "
+            f"{agreement.timed} from inside timed turns."
+        )
+        yield _check(arm, Level.OK, text)
+
+
+def _unchecked(arm: Measurement, agreement: Agreement | None) -> Check:
+    reason = agreement.reason.rstrip(".") if agreement else ""
+    why = f" ({reason})" if reason else ""
+    return _check(
+        arm,
+        Level.WARN,
+        f"The outputs of {name_of(arm)} were not checked{why}: it may be fast and wrong. "
+        "Let the target return tensors, arrays or numbers, and leave checking on.",
+    )
+
+
+def _check(arm: Measurement, level: Level, message: str) -> Check:
+    agreement = arm.agreement
+    checked, timed = (agreement.checked, agreement.timed) if agreement else (0, 0)
+    figures = {"checked": float(checked), "timed": float(timed)}
+    return Check(NAME, level, message, figures, (arm.arm.name,))
+
+
+OUTPUT_CHECK = FunctionRule(NAME, "R12: check outputs of timed calls", each_arm(_look))

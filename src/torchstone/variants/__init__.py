@@ -1,0 +1,23 @@
+"""How a workload is run: backend, precision, mode.
+
+Holds: variants (small transforms of a callable that say which contract fields they may change), the
+precisions, and the step that inference or training times. Touches: `records`, `workloads`, and
+torch inside functions only, so that names can be checked without it. These files travel to the
+worker; built-in variants come through the same entry points as everybody's.
+"""
+
+from torchstone.variants.base import Applied, NotSupported, Variant
+from torchstone.variants.registry import check_variant, known_variants, resolve_variant
+from torchstone.variants.step import Prepared, prepare, reference_step
+
+__all__ = [
+    "Applied",
+    "NotSupported",
+    "Prepared",
+    "Variant",
+    "check_variant",
+    "known_variants",
+    "prepare",
+    "reference_step",
+    "resolve_variant",
+]

@@ -1,0 +1,51 @@
+"""What a variant is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from torchstone.records import ArmSpec
+from torchstone.workloads import Inputs
+
+
+class NotSupported(Exception):
+    """This arm cannot run here, for a reason that is not its fault; becomes `not_supported`."""
+
+
+def _nothing() -> None:
+    return None
+
+
+@dataclass(frozen=True)
+class Applied:
+    """A transformed callable and how to take the transformation back."""
+
+    call: Callable[..., Any]
+    undo: Callable[[], None] = _nothing
+
+
+class Variant(Protocol):
+    """A way of running a callable. Importing one must not import torch; `apply` may.
+
+    `changes` names the contract fields that the variant may change (`dtype`, `memory_format`,
+    `parameters`); any other change is a wrong answer.
+    """
+
+    @property
+    def name(self) -> str:
+        """How it is written on the command line."""
+
+    @property
+    def changes(self) -> frozenset[str]:
+        """Contract fields it may change."""
+
+    def with_modifiers(self, modifiers: tuple[str, ...]) -> Variant:
+        """The variant for `name+modifier+...`; raises `UsageError` for one it does not know."""
+
+    def unsupported(self, arm: ArmSpec) -> str | None:
+        """Why it cannot run this arm, or None."""
+
+    def apply(self, call: Callable[..., Any], example: Inputs, arm: ArmSpec) -> Applied:
+        """The transformed callable."""

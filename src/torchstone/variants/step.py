@@ -1,0 +1,201 @@
+"""The step that is timed: a call in inference; forward, loss, backward and update in training."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from torchstone.records import ArmSpec, UsageError
+from torchstone.variants.base import NotSupported
+from torchstone.variants.precision import autocast, cast_inputs, cast_module
+from torchstone.variants.registry import resolve_variant
+from torchstone.workloads import Inputs, Workload, walk
+
+DEFAULT_LEARNING_RATE = 1e-3
+
+
+def _identity(output: Any) -> Any:
+    return output
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A workload made ready to run as its arm says.
+
+    `evidence` turns a step's return value into what is compared with the reference; `keep_start`
+    remembers the state, and the function it returns brings it back (training only).
+    """
+
+    step: Callable[..., Any]
+    cast: Callable[[Inputs], Inputs]
+    module: Any = None
+    evidence: Callable[[Any], Any] = _identity
+    keep_start: Callable[[], Callable[[], None]] | None = None
+    changes: frozenset[str] = frozenset()
+    training: bool = False
+    autocast: str | None = None
+    notes: tuple[str, ...] = field(default=())
+
+
+def prepare(workload: Workload, example: Inputs, arm: ArmSpec) -> Prepared:
+    """Apply precision, device, mode and variant, in this order."""
+    variant = resolve_variant(arm.variant)
+    reason = variant.unsupported(arm)
+    if reason:
+        raise NotSupported(reason)
+    uses_torch = _uses_torch(workload, example)
+    wants_torch = arm.variant != "eager" or arm.mode == "training" or arm.precision != "fp32"
+    if not uses_torch and (wants_torch or arm.device != "cpu"):
+        raise NotSupported(
+            f"{arm.target} does not use torch, so {arm.variant}/{arm.mode}/{arm.precision} "
+            f"on {arm.device} means nothing for it"
+        )
+    if not uses_torch:
+        return Prepared(workload.call, _identity)
+    return _prepare_torch(workload, example, arm)
+
+
+def reference_step(workload: Workload, example: Inputs, arm: ArmSpec) -> Prepared:
+    """The same arm as plain eager code in float64."""
+    plain = replace(arm, variant="eager", precision="fp64", name=f"{arm.name} (reference)")
+    if not _uses_torch(workload, example):
+        return Prepared(workload.call, lambda inputs: cast_inputs(inputs, "fp64", "cpu"))
+    return _prepare_torch(workload, example, plain)
+
+
+def _uses_torch(workload: Workload, example: Inputs) -> bool:
+    torch = sys.modules.get("torch")
+    if torch is None or not hasattr(torch, "Tensor"):
+        return False
+    leaves = walk((example.args, example.kwargs), "")
+    return isinstance(workload.call, torch.nn.Module) or any(
+        isinstance(leaf, torch.Tensor) for _, leaf in leaves
+    )
+
+
+def _prepare_torch(workload: Workload, example: Inputs, arm: ArmSpec) -> Prepared:
+    import torch
+
+    call = workload.call
+    module = call if isinstance(call, torch.nn.Module) else getattr(call, "__self__", None)
+    module = module if isinstance(module, torch.nn.Module) else None
+    training = arm.mode == "training"
+    if module is not None:
+        module = cast_module(module, arm.precision, arm.device)
+        module.train(training)
+    torch.set_grad_enabled(training)
+    variant = resolve_variant(arm.variant)
+    cast_example = cast_inputs(example, arm.precision, arm.device)
+    context = autocast(arm.precision, arm.device)
+    with context():
+        applied = variant.apply(call, cast_example, arm)
+    forward = _in_context(applied.call, context) if arm.precision == "amp" else applied.call
+    prepared = Prepared(
+        step=forward,
+        cast=lambda inputs: cast_inputs(inputs, arm.precision, arm.device),
+        module=module,
+        changes=variant.changes,
+        training=training,
+        autocast="amp" if arm.precision == "amp" else None,
+        notes=workload.notes,
+    )
+    if not training:
+        return prepared
+    if module is None:
+        raise UsageError(
+            f"{arm.target} is a plain function, and training needs a module with parameters.",
+            "Let the factory return (module, inputs), or use --mode inference.",
+        )
+    return _training(prepared, workload, module, arm)
+
+
+def _in_context(call: Callable[..., Any], context: Callable[[], Any]) -> Callable[..., Any]:
+    def inside(*args: Any, **kwargs: Any) -> Any:
+        with context():
+            return call(*args, **kwargs)
+
+    return inside
+
+
+def _training(prepared: Prepared, workload: Workload, module: Any, arm: ArmSpec) -> Prepared:
+    import torch
+
+    parameters = [p for p in module.parameters() if p.requires_grad]
+    if not parameters:
+        raise UsageError(f"{arm.target} has no trainable parameters.", "Use --mode inference.")
+    make_optimizer = workload.optimizer or _plain_sgd
+    optimizer = make_optimizer(parameters)
+    loss_of = workload.loss or _default_loss
+    forward = prepared.step
+    scaler = (
+        torch.amp.GradScaler(arm.device.split(":")[0])
+        if arm.precision in ("fp16", "amp") and arm.device.startswith("cuda")
+        else None
+    )
+
+    def step(*args: Any, **kwargs: Any) -> Any:
+        optimizer.zero_grad(set_to_none=True)
+        loss = loss_of(forward(*args, **kwargs))
+        if scaler is None:
+            loss.backward()
+            optimizer.step()
+        else:
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
+        return loss
+
+    def evidence(loss: Any) -> Any:
+        grads = {n: p.grad for n, p in module.named_parameters() if p.grad is not None}
+        return {"loss": loss, "grad": grads}
+
+    return replace(
+        prepared, step=step, evidence=evidence, keep_start=lambda: _keep_start(module, optimizer)
+    )
+
+
+def _keep_start(module: Any, optimizer: Any) -> Callable[[], None]:
+    import torch
+
+    tensors = [*module.parameters(), *module.buffers()]
+    start = [tensor.detach().clone() for tensor in tensors]
+
+    def restore() -> None:
+        with torch.no_grad():
+            for tensor, old in zip(tensors, start, strict=True):
+                tensor.copy_(old)
+        optimizer.state.clear()
+
+    return restore
+
+
+def _plain_sgd(parameters: Any) -> Any:
+    import torch
+
+    return torch.optim.SGD(parameters, lr=DEFAULT_LEARNING_RATE)
+
+
+def _default_loss(output: Any) -> Any:
+    loss = getattr(output, "loss", None)
+    if loss is not None:
+        return loss
+    import torch
+
+    floats = [
+        leaf
+        for _, leaf in walk(output, "output")
+        if isinstance(leaf, torch.Tensor) and leaf.is_floating_point() and leaf.requires_grad
+    ]
+    if not floats:
+        raise UsageError(
+            "The output has no part that depends on the parameters, so there is nothing to train.",
+            "Give the Workload a loss.",
+        )
+    return sum(_at_least_float32(leaf).square().mean() for leaf in floats)
+
+
+def _at_least_float32(leaf: Any) -> Any:
+    """Half precisions overflow when squared; float64 must stay, or the reference loses digits."""
+    return leaf.float() if leaf.element_size() < 4 else leaf

@@ -1,0 +1,26 @@
+"""What is measured: targets, and the workloads they make.
+
+Holds: `Workload` (a callable, its inputs, its loss), the reading of target names, fresh inputs from
+a seed, and the walk through nests of tensors. Touches: `records` only; torch is used where the
+target has imported it, so a target without torch needs no torch. These files travel to the worker.
+"""
+
+from torchstone.workloads.draw import draw
+from torchstone.workloads.load import TargetError, load_workload
+from torchstone.workloads.nest import map_nest, walk
+from torchstone.workloads.target import Target, check_target, parse_target
+from torchstone.workloads.workload import Inputs, Workload, normalise_inputs
+
+__all__ = [
+    "Inputs",
+    "Target",
+    "TargetError",
+    "Workload",
+    "check_target",
+    "draw",
+    "load_workload",
+    "map_nest",
+    "normalise_inputs",
+    "parse_target",
+    "walk",
+]

@@ -1,0 +1,137 @@
+"""From a target to a workload, inside the worker."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import os
+import sys
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+from torchstone.records import UsageError
+from torchstone.workloads.draw import seed_everything
+from torchstone.workloads.target import Target, parse_target, suggest, suites
+from torchstone.workloads.workload import Workload
+
+FORMS = "a Workload or (callable, inputs)"
+
+
+class TargetError(UsageError):
+    """The target exists but cannot be used as one."""
+
+
+def load_workload(text: str, seed: int, phase: Callable[[str], None]) -> Workload:
+    """Import the target and call its factory; `phase` is told where we are, for the evidence."""
+    target = parse_target(text)
+    phase("import")
+    if target.kind == "suite":
+        suite = suites()[target.place].load()
+        phase("build")
+        seed_everything(seed)
+        return _as_workload(suite(target.name), target)
+    module = _import_file(target) if target.kind == "file" else _import_module(target)
+    made = _find(module, target)
+    phase("build")
+    seed_everything(seed)
+    if target.direct:
+        if not callable(made):
+            raise TargetError(f"{target.text} is not a function but {_kind(made)}.")
+        return Workload(made)
+    if isinstance(made, Workload):
+        return made
+    if not callable(made) or _is_module(made):
+        raise TargetError(
+            f"{target.text} is {_kind(made)}, not a factory.",
+            f"Write a function without required arguments that returns {FORMS}.",
+        )
+    return _as_workload(_call_factory(made, target, seed), target)
+
+
+def _call_factory(factory: Callable[..., Any], target: Target, seed: int) -> Any:
+    try:
+        parameters = inspect.signature(factory).parameters.values()
+    except (TypeError, ValueError):
+        return factory()
+    needed = [
+        p.name
+        for p in parameters
+        if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
+    ]
+    if needed == ["seed"]:
+        return factory(seed=seed)
+    if needed:
+        raise TargetError(
+            f"{target.text} needs arguments ({', '.join(needed)}), so it cannot be a factory.",
+            f"Write a function without required arguments that returns {FORMS}.",
+        )
+    return factory()
+
+
+def _as_workload(made: Any, target: Target) -> Workload:
+    if isinstance(made, Workload):
+        workload = made
+    elif isinstance(made, tuple) and len(made) == 2 and callable(made[0]):
+        workload = Workload(*made)
+    else:
+        raise TargetError(
+            f"{target.text} returned {_kind(made)}; expected {FORMS}.",
+            f"If {target.name} is the function to be timed itself, write {target.text}().",
+        )
+    if not callable(workload.call):
+        raise TargetError(f"{target.text}: the workload's call is {_kind(workload.call)}.")
+    return workload
+
+
+def _import_file(target: Target) -> ModuleType:
+    path = os.path.abspath(target.place)
+    if not os.path.isfile(path):
+        raise TargetError(f"There is no file {target.place}.")
+    sys.path.insert(0, os.path.dirname(path))  # as Python does for a script
+    name = os.path.splitext(os.path.basename(path))[0]
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise TargetError(f"{target.place} cannot be imported.")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules.setdefault(name, module)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _import_module(target: Target) -> ModuleType:
+    sys.path.insert(0, os.getcwd())
+    try:
+        return importlib.import_module(target.place)
+    except ModuleNotFoundError as error:
+        missing = error.name or ""
+        if target.place == missing or target.place.startswith(missing + "."):
+            raise TargetError(
+                f"There is no module {missing}.",
+                "Install it in the arm's interpreter, or name a file: path.py:make.",
+            ) from None
+        raise
+
+
+def _find(module: ModuleType, target: Target) -> Any:
+    found: Any = module
+    for part in target.name.split("."):
+        try:
+            found = getattr(found, part)
+        except AttributeError:
+            names = {name for name in dir(found) if not name.startswith("_")}
+            raise TargetError(
+                f"{target.place} has no {target.name!r}.",
+                suggest(target.name, names, target.place),
+            ) from None
+    return found
+
+
+def _is_module(value: Any) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.nn.Module)
+
+
+def _kind(value: Any) -> str:
+    return "None" if value is None else f"a {type(value).__name__}"

@@ -1,0 +1,127 @@
+"""Target names: `file.py:make`, `file.py:fn()`, `pkg.mod:make`, `suite:Model`.
+
+Read and checked without importing anything of the user's, so that a mistake costs nothing.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import os
+import re
+from dataclasses import dataclass
+from importlib import metadata
+
+from torchstone.records import UsageError
+
+ENTRY_POINTS = "torchstone.targets"
+DEFAULT_FACTORY = "make"
+
+_NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+
+
+@dataclass(frozen=True)
+class Target:
+    """A parsed target. `kind` is `file`, `module` or `suite`; `direct`: `name()` is timed."""
+
+    kind: str
+    place: str
+    name: str
+    direct: bool = False
+
+    @property
+    def text(self) -> str:
+        """The target as a person would type it."""
+        return f"{self.place}:{self.name}{'()' if self.direct else ''}"
+
+
+def parse_target(text: str) -> Target:
+    """The parts of a target name, or a `UsageError` that shows the form."""
+    place, colon, name = text.rpartition(":")
+    if not colon:
+        place, name = text, DEFAULT_FACTORY
+    direct = name.endswith("()")
+    name = name[:-2] if direct else name
+    if colon and place in suites():
+        return Target("suite", place, name)
+    if not place or not _NAME.fullmatch(name):
+        raise UsageError(
+            f"{text!r} is not a target.",
+            "Write path.py:make (a factory), path.py:fn() (a function) or pkg.module:make.",
+        )
+    if place.endswith(".py") or os.sep in place:
+        return Target("file", place, name, direct)
+    if not _NAME.fullmatch(place):
+        raise UsageError(f"{text!r} is not a target.", _known_suites())
+    return Target("module", place, name, direct)
+
+
+def suites() -> dict[str, metadata.EntryPoint]:
+    """The suites that plug-ins offer, by prefix."""
+    return {point.name: point for point in metadata.entry_points(group=ENTRY_POINTS)}
+
+
+def _known_suites() -> str:
+    known = ", ".join(sorted(suites()))
+    return f"Known suites: {known}." if known else "Write path.py:make or pkg.module:make."
+
+
+def check_target(text: str) -> Target:
+    """Parse, and for files make sure that the file and the name in it exist."""
+    target = parse_target(text)
+    if target.kind != "file":
+        return target
+    if os.path.isdir(target.place):
+        raise UsageError(f"{target.place} is a folder, not a Python file.", "Name a file in it.")
+    if not os.path.isfile(target.place):
+        raise UsageError(f"There is no file {target.place}.", _near_files(target.place))
+    try:
+        with open(target.place, encoding="utf-8") as file:
+            names, complete = _top_level_names(file.read(), target.place)
+    except OSError as error:
+        raise UsageError(f"{target.place} cannot be read: {error.strerror}.") from None
+    except UnicodeDecodeError:
+        raise UsageError(f"{target.place} is not a Python source file (not UTF-8).") from None
+    if complete and target.name.split(".")[0] not in names:
+        raise UsageError(
+            f"{target.place} has no {target.name!r}.", suggest(target.name, names, target.place)
+        )
+    return target
+
+
+def suggest(wanted: str, names: set[str], place: str) -> str:
+    """A remedy that names the nearest candidates."""
+    public = sorted(name for name in names if not name.startswith("_"))
+    near = difflib.get_close_matches(wanted, public, n=3, cutoff=0.4) or public[:5]
+    if not near:
+        return f"{place} defines no public name; give it a factory `def make(): ...`."
+    return "Did you mean " + " or ".join(f"{place}:{name}" for name in near) + "?"
+
+
+def _near_files(place: str) -> str:
+    folder = os.path.dirname(place) or "."
+    if not os.path.isdir(folder):
+        return f"There is no folder {folder} either."
+    files = [name for name in os.listdir(folder) if name.endswith(".py")]
+    near = difflib.get_close_matches(os.path.basename(place), files, n=3, cutoff=0.4)
+    return f"Did you mean {' or '.join(near)}?" if near else "Check the path."
+
+
+def _top_level_names(source: str, place: str) -> tuple[set[str], bool]:
+    """Names bound at top level, and whether the list is sure to be complete."""
+    try:
+        tree = ast.parse(source, place)
+    except (SyntaxError, ValueError):
+        return set(), False  # importing it will say what is wrong, with the line
+    names: set[str] = set()
+    complete = True
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            names.add(node.name)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.add(node.id)
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            names |= {(alias.asname or alias.name).split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            complete &= node.func.id not in ("globals", "exec", "setattr", "vars")
+    return names, complete and "*" not in names and "__getattr__" not in names

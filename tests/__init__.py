@@ -1,0 +1,1 @@
+"""The tests, one folder a room. A package: helpers are imported as `tests.<room>.<name>`."""

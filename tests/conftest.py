@@ -1,0 +1,28 @@
+"""What every test stands on: a data folder of its own, and property tests without a clock."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+# A deadline asserts on absolute time, and a shared machine breaks that at will.
+settings.register_profile(
+    "house", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+)
+settings.load_profile("house")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_data_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep what tests measure out of the user's own store, in this process and in those it starts.
+
+    `TORCHSTONE_*` settings of whoever runs the tests are put aside for the same reason.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_DATA_HOME", str(tmp_path_factory.mktemp("data")))
+        for name in [name for name in os.environ if name.startswith("TORCHSTONE_")]:
+            patch.delenv(name)
+        yield

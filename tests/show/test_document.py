@@ -1,0 +1,223 @@
+"""The public JSON: exact keys, strict values, faithful samples, and every key documented."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from torchstone import stats
+from torchstone.records import Check, CompileCost, Environment, GitState, Level, Memory, Verdict
+from torchstone.show import document, dumps
+
+from . import synthetic_result as made
+
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "json.md"
+OPEN = {
+    "cpu", "caches", "os", "python", "torch", "packages", "threads", "variables",
+    "hidden_variables", "figures", "parameter_dtypes", "determinism",
+}  # fmt: skip
+TOP = [
+    "schema",
+    "id",
+    "created",
+    "kind",
+    "command",
+    "version",
+    "arms",
+    "comparisons",
+    "checks",
+    "method",
+]
+ARM = [
+    "name",
+    "outcome",
+    "outcome_detail",
+    "time",
+    "memory",
+    "compile",
+    "contract",
+    "agreement",
+    "environment",
+    "graphs",
+    "faults",
+    "noise",
+    "spec",
+]
+TIME = [
+    "unit",
+    "floor",
+    "floor_interval",
+    "typical",
+    "typical_interval",
+    "calls_per_sample",
+    "calls",
+    "processes",
+    "turns",
+    "samples",
+]
+COMPARISON = [
+    "base",
+    "new",
+    "time_ratio",
+    "speedup",
+    "interval",
+    "verdict",
+    "floor",
+    "typical",
+    "decided_by",
+    "smallest_detectable",
+    "reason",
+]
+
+
+def reject(word: str) -> float:
+    raise AssertionError(f"{word} is not JSON")
+
+
+def read(result: Any, **options: Any) -> Any:
+    return json.loads(dumps(result, **options), parse_constant=reject)
+
+
+def keys(data: Any) -> Iterator[str]:
+    if isinstance(data, dict):
+        for key, value in data.items():
+            yield key
+            if key not in OPEN or not isinstance(value, dict):
+                yield from keys(value)
+    elif isinstance(data, list):
+        for value in data:
+            yield from keys(value)
+
+
+@pytest.mark.parametrize("name", made.ALL)
+def test_same_shape_from_every_result(name: str) -> None:
+    data = read(made.ALL[name]())
+    assert list(data) == TOP
+    assert data["schema"] == 1
+    for arm in data["arms"]:
+        assert list(arm) == ARM
+        assert list(arm["outcome_detail"]) == (
+            ["message", "phase", "signal", "exit_code", "stderr", "remedy"]
+        )
+        assert list(arm["memory"]) == ["peak_bytes", "step_peak_bytes", "source"]
+        assert list(arm["faults"]) == ["minor_per_call"]
+        assert arm["time"] is None or list(arm["time"]) == TIME
+    assert all(list(c) == COMPARISON for c in data["comparisons"])
+    assert all(list(c) == ["rule", "level", "message", "figures", "arms"] for c in data["checks"])
+
+
+@pytest.mark.parametrize("name", made.ALL)
+def test_text_and_data_say_the_same(name: str) -> None:
+    result = made.ALL[name]()
+    assert read(result) == read(result, indent=None) == document(result)
+    assert dumps(result).isascii()
+
+
+def test_samples_are_seconds_per_call_in_order() -> None:
+    result = made.statement()
+    time = document(result)["arms"][0]["time"]
+    wall = [ns for turn in result.arms[0].turns for ns in turn.wall_ns]
+    assert time["samples"] == pytest.approx([ns / 50e9 for ns in wall], rel=1e-12)
+    assert time["calls_per_sample"] == 50
+    assert time["calls"] == 50 * len(wall)
+    assert sum(turn["samples"] for turn in time["turns"]) == len(wall)
+    assert {turn["process"] for turn in time["turns"]} == {0, 1, 2}
+    assert time["processes"] == 3
+
+
+def test_figures_are_those_of_stats() -> None:
+    arm = made.arm()
+    time = document(made.result((arm,)))["arms"][0]["time"]
+    floor, low, high = stats.absolute(arm, "floor", 0.95)
+    assert time["floor"] == floor
+    assert time["floor_interval"] == [low, high]
+    assert time["typical"] == stats.absolute(arm, "typical", 0.95)[0]
+    assert low < time["floor"] < high < time["typical_interval"][1]
+
+
+def test_one_process_has_no_interval() -> None:
+    lone = replace(made.arm(), turns=made.turns(1e-3, seed=1, processes=1))
+    time = read(made.result((lone,)))["arms"][0]["time"]
+    assert time["floor"] > 0
+    assert time["floor_interval"] is None
+
+
+def test_a_comparison_is_new_over_base() -> None:
+    (found,) = document(made.two_faster())["comparisons"]
+    assert (found["base"], found["new"], found["verdict"]) == ("eager", "inductor", "faster")
+    assert found["time_ratio"] == 0.658
+    assert found["speedup"] == pytest.approx(1 / 0.658)
+    assert found["interval"] == pytest.approx([0.652, 0.664])
+    assert found["floor"]["replicates"] == 3
+
+
+def test_what_is_not_finite_is_null() -> None:
+    broken = made.comparison("eager", "eager2", math.nan, math.inf, Verdict.CANNOT_TELL)
+    check = Check("odd", Level.NOTE, "NaN is a word here", {"x": math.inf, "y": 1.0})
+    result = made.result((made.arm(),), (broken,), (check,))
+    data = read(result)
+    assert data["comparisons"][0]["time_ratio"] is None
+    assert data["comparisons"][0]["interval"] == [None, None]
+    assert data["checks"][0]["figures"] == {"x": None, "y": 1.0}
+    assert data["checks"][0]["message"] == "NaN is a word here"
+
+
+def test_failures_keep_their_evidence() -> None:
+    crash = document(made.four_with_failures())["arms"][1]
+    assert crash["outcome"] == "crash"
+    assert crash["time"] is None
+    assert crash["noise"] is None
+    assert crash["outcome_detail"]["signal"] == "SIGSEGV"
+    assert crash["outcome_detail"]["exit_code"] == -11
+    assert crash["outcome_detail"]["stderr"][0] == "Fatal Python error: Segmentation fault"
+
+
+def test_cost_memory_faults_and_noise() -> None:
+    eager, inductor = document(made.two_faster())["arms"]
+    assert eager["compile"] is None
+    assert inductor["compile"] == {
+        "cold_s": 12.1,
+        "warm_s": 2.3,
+        "toolchain_s": 7.0,
+        "first_call_s": 12.2,
+    }
+    assert inductor["memory"]["peak_bytes"] == 31 * made.MIB
+    assert eager["faults"]["minor_per_call"] == 30
+    assert eager["noise"]["cpu_per_wall"] == pytest.approx(1.9, rel=1e-6)
+    assert eager["noise"]["wait_s"] == pytest.approx(24 * 20e-6)
+    assert eager["noise"]["steal_s"] is None
+    assert 0 < eager["noise"]["probe_slow_share"] < 1
+
+
+def test_lone_surrogates_do_not_make_bad_json() -> None:
+    result = made.result((made.arm("a\udc80b"),))
+    text = dumps(result)
+    assert json.loads(text)["arms"][0]["name"] == "a\\udc80b"
+
+
+def test_lists_of_numbers_take_one_line() -> None:
+    lines = dumps(made.single()).splitlines()
+    assert len(lines) < 288  # there are so many samples alone
+    assert sum('"samples": [' in line for line in lines) == 1
+
+
+def test_every_key_is_documented() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    known = set(re.findall(r"`([a-z_]+)`", page))
+    full = replace(
+        made.compiled(),
+        environment=Environment("m", git=GitState("abc")),
+        compile=CompileCost(1),
+        memory=Memory("VmHWM"),
+    )
+    results = [build() for build in made.ALL.values()] + [made.result((full,))]
+    emitted = {key for result in results for key in keys(document(result))}
+    assert len(emitted) > 90
+    assert emitted - known == set()

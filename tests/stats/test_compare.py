@@ -1,0 +1,206 @@
+"""Verdicts, their reasons, and the correction for several arms."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.stats.synthetic import Model, from_turns, measurement, turn
+from torchstone.records import Comparison, Measurement, Outcome, UsageError, Verdict
+from torchstone.records import from_data as decode
+from torchstone.records import to_data as encode
+from torchstone.stats import DECIDING_ESTIMATOR, ESTIMATORS, compare, compare_all, ratio
+
+QUIET = Model(process_sd=0.002)
+FLIP = {
+    Verdict.FASTER: Verdict.SLOWER,
+    Verdict.SLOWER: Verdict.FASTER,
+    Verdict.SAME: Verdict.SAME,
+    Verdict.CANNOT_TELL: Verdict.CANNOT_TELL,
+}
+
+
+def judge(base: Measurement, new: Measurement, **changes: object) -> Comparison:
+    settings_ = {"margin": 0.02, "alpha": 0.05, "aa_floor": 0.0, "comparisons": 1, **changes}
+    return compare(base, new, **settings_)  # type: ignore[arg-type]
+
+
+def levels(name: str, *values: int) -> Measurement:
+    """One replicate a value, every sample alike."""
+    return from_turns(name, [turn(r, t, [v] * 6) for r, v in enumerate(values) for t in (0, 1)])
+
+
+def test_the_four_verdicts() -> None:
+    base = measurement("base", seed=1, model=QUIET)
+    same = judge(base, measurement("same", seed=2, model=QUIET))
+    slower = judge(base, measurement("slow", seed=3, model=QUIET, step=5.5e-3))
+    faster = judge(base, measurement("fast", seed=4, model=QUIET, step=4.5e-3))
+    unclear = judge(base, measurement("wild", seed=5, process_sd=0.1))
+    assert same.verdict is Verdict.SAME
+    assert slower.verdict is Verdict.SLOWER
+    assert faster.verdict is Verdict.FASTER
+    assert unclear.verdict is Verdict.CANNOT_TELL
+    assert same.reason == slower.reason == faster.reason == ""
+    assert "wider than the margin of 2.0%" in unclear.reason
+    assert (slower.base, slower.new) == ("base", "slow")
+
+
+def test_the_record_shows_both_estimates_and_who_decided() -> None:
+    base, new = (measurement(n, seed=i, model=QUIET) for i, n in enumerate("ab"))
+    got = judge(base, new, alpha=0.1)
+    assert got.floor == ratio(base, new, "low1", 0.9)
+    assert got.typical == ratio(base, new, "median", 0.9)
+    assert got.decided_by == DECIDING_ESTIMATOR
+    assert got.interval == ratio(base, new, DECIDING_ESTIMATOR, 0.9).interval
+    by_mean = judge(base, new, decide_by="mean")
+    assert by_mean.decided_by == "mean"
+    assert by_mean.time_ratio == ratio(base, new, "mean").time_ratio
+    assert decode(Comparison, encode(got)) == got
+
+
+def test_same_wins_over_a_small_but_certain_difference() -> None:
+    base, new = levels("a", 10000, 10010, 10020), levels("b", 10100, 10110, 10120)
+    assert judge(base, new, margin=0.02).verdict is Verdict.SAME
+    assert judge(base, new, margin=0.005).verdict is Verdict.SLOWER
+
+
+def test_the_aa_floor_withholds_a_verdict() -> None:
+    base, new = levels("a", 10000, 10010, 10020), levels("b", 10300, 10310, 10320)
+    assert judge(base, new).verdict is Verdict.SLOWER
+    held = judge(base, new, aa_floor=0.05)
+    assert held.verdict is Verdict.CANNOT_TELL
+    assert "identical arms" in held.reason
+    assert "5.00%" in held.reason
+    assert held.smallest_detectable == 0.05
+
+
+def test_the_correction_withholds_a_verdict() -> None:
+    base, new = levels("a", 1000, 1000, 1000), levels("b", 1040, 1060, 1080)
+    assert judge(base, new).verdict is Verdict.SLOWER
+    held = judge(base, new, comparisons=10)
+    assert held.verdict is Verdict.CANNOT_TELL
+    assert "correction for 10 comparisons" in held.reason
+    assert held.interval == judge(base, new).interval
+    assert (held.smallest_detectable or 0) > (judge(base, new).smallest_detectable or 0)
+
+
+def test_floor_and_typical_that_contradict_decide_nothing() -> None:
+    base = from_turns("a", [turn(r, t, [1000 + r] * 30) for r in range(3) for t in (0, 1)])
+    new = from_turns(
+        "b", [turn(r, t, [900 + r] * 5 + [1200 + r] * 25) for r in range(3) for t in (0, 1)]
+    )
+    got = judge(base, new)
+    assert got.verdict is Verdict.CANNOT_TELL
+    assert "contradict" in got.reason
+    assert got.floor is not None
+    assert got.floor.interval[1] < 1.0
+
+
+def test_same_floor_with_a_slower_typical_time_says_so() -> None:
+    base = from_turns("a", [turn(r, t, [1000 + r] * 30) for r in range(3) for t in (0, 1)])
+    new = from_turns(
+        "b", [turn(r, t, [1000 + r] * 5 + [1200 + r] * 25) for r in range(3) for t in (0, 1)]
+    )
+    got = judge(base, new)
+    assert got.verdict is Verdict.SAME
+    assert "typical time does differ: +19." in got.reason
+
+
+@pytest.mark.parametrize(
+    "outcome", [o for o in Outcome if o.value not in ("ok", "nondeterministic")]
+)
+def test_a_failed_arm_has_no_verdict(outcome: Outcome) -> None:
+    good = measurement("good", seed=1)
+    bad = measurement("bad", seed=2, outcome=outcome)
+    for pair in ((good, bad), (bad, good)):
+        got = judge(*pair)
+        assert got.verdict is Verdict.CANNOT_TELL
+        assert "bad" in got.reason
+        assert outcome.value in got.reason
+        assert got.time_ratio is None
+
+
+def test_nondeterministic_arms_are_compared_and_empty_ones_are_not() -> None:
+    good = measurement("good", seed=1, model=QUIET)
+    varies = measurement("varies", seed=2, model=QUIET, outcome=Outcome.NONDETERMINISTIC)
+    assert judge(good, varies).verdict is Verdict.SAME
+    empty = judge(good, from_turns("empty", []))
+    assert empty.verdict is Verdict.CANNOT_TELL
+    assert "no samples" in empty.reason
+
+
+def test_too_few_processes() -> None:
+    one = judge(levels("a", 1000), levels("b", 2000))
+    assert one.verdict is Verdict.CANNOT_TELL
+    assert "Only one process" in one.reason
+    assert one.time_ratio == pytest.approx(2.0)
+    assert one.smallest_detectable is None
+    apart = judge(levels("a", 1000), from_turns("b", [turn(7, 0, [9])]))
+    assert "No process in which both arms ran" in apart.reason
+    assert apart.time_ratio is None
+
+
+def test_holm_over_several_arms() -> None:
+    """An arm at p = 0.035 passes alone and after two clear ones, not after two noisy ones."""
+    base = levels("base", 1000, 1000, 1000)
+    weak = levels("weak", 1040, 1060, 1080)
+    clear = [levels(f"clear{i}", 1500 + i, 1501 + i, 1502 + i) for i in range(2)]
+    noise = [levels(f"noise{i}", 900, 1000, 1100) for i in range(2)]
+    verdicts = {c.new: c.verdict for c in compare_all([base, weak, *clear], 0.02, 0.05, 0.0)}
+    assert set(verdicts.values()) == {Verdict.SLOWER}
+    verdicts = {c.new: c.verdict for c in compare_all([base, weak, *noise], 0.02, 0.05, 0.0)}
+    assert verdicts["weak"] is Verdict.CANNOT_TELL
+    assert judge(base, weak).verdict is Verdict.SLOWER
+
+
+def test_failed_arms_keep_their_place_and_cost_no_correction() -> None:
+    base = levels("base", 1000, 1000, 1000)
+    weak = levels("weak", 1040, 1060, 1080)
+    crashed = replace(levels("crashed", 1), outcome=Outcome.CRASH)
+    got = compare_all([base, crashed, weak, crashed], 0.02, 0.05, 0.0)
+    assert [c.new for c in got] == ["crashed", "weak", "crashed"]
+    assert got[1].verdict is Verdict.SLOWER
+    assert "crash" in got[0].reason
+
+
+def test_a_failed_base_and_no_arms() -> None:
+    bad = measurement("base", outcome=Outcome.TIMEOUT)
+    got = compare_all([bad, measurement("new", seed=1)], 0.02, 0.05, 0.0)
+    assert "base ended as timeout" in got[0].reason
+    assert compare_all([bad], 0.02, 0.05, 0.0) == ()
+    assert compare_all([], 0.02, 0.05, 0.0) == ()
+
+
+@given(st.integers(0, 10**6), st.floats(0.9, 1.1), st.sampled_from(sorted(ESTIMATORS)))
+@settings(max_examples=30, deadline=None)
+def test_swapping_the_arms_turns_the_verdict_round(seed: int, speed: float, name: str) -> None:
+    base = measurement("a", seed=seed, replicates=3, turns=4, process_sd=0.01)
+    new = measurement("b", seed=seed + 1, replicates=3, turns=4, step=5e-3 * speed)
+    there = judge(base, new, decide_by=name, aa_floor=0.01)
+    back = judge(new, base, decide_by=name, aa_floor=0.01)
+    assert back.verdict is FLIP[there.verdict]
+    assert back.smallest_detectable == pytest.approx(there.smallest_detectable)
+
+
+def test_an_effect_of_the_detectable_size_is_found_four_times_in_five() -> None:
+    model = Model(process_sd=0.01)
+    # The true standard error of 5 log ratios is 0.01 * sqrt(2 / 5); t quantiles at 4 df.
+    slower = model.step * (1.0 + (2.776 + 0.941) * 0.01 * (2 / 5) ** 0.5)
+    found = 0
+    for seed in range(0, 200, 2):
+        base = measurement("a", seed=seed, turns=3, per_turn=6, model=model)
+        new = measurement("b", seed=seed + 1, turns=3, per_turn=6, model=model, step=slower)
+        found += judge(base, new).verdict is Verdict.SLOWER
+    assert 0.7 < found / 100 < 0.95
+
+
+def test_nonsense_is_refused() -> None:
+    base, new = levels("a", 1, 2), levels("b", 1, 2)
+    for wrong in ({"margin": 0.0}, {"alpha": 1.0}, {"aa_floor": -0.1}, {"comparisons": 0}):
+        with pytest.raises(ValueError, match="need margin > 0"):
+            judge(base, new, **wrong)
+    with pytest.raises(UsageError, match="no estimator named 'best'"):
+        judge(base, new, decide_by="best")

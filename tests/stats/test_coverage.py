@@ -1,0 +1,80 @@
+"""Do 95 % intervals hold the truth 95 % of the time, whatever the noise? (Seeded simulation.)"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.stats.synthetic import Model, measurement
+from torchstone.records import Measurement
+from torchstone.stats import clopper_pearson, fit_ratios, mann_whitney, process_data, ratio
+from torchstone.stats.ratio import combine
+
+TRIALS = 200
+WANTED = 0.93
+MODELS = {
+    "normal processes": Model(process_sd=0.01),
+    "one-sided bursts": Model(process_sd=0.002, burst_share=0.7),
+    "autocorrelated turns": Model(turn_sd=0.02, turn_ar=0.8),
+    "slow processes": Model(slow_share=0.2, slow_by=0.05, process_sd=0.001),
+}
+
+
+def trial(
+    seed: int, model: Model, slowdown: float = 0.0, turns: int = 5
+) -> tuple[Measurement, Measurement]:
+    steps = (model.step, model.step * (1.0 + slowdown))
+    base, new = (
+        measurement(name, seed=2 * seed + i, turns=turns, per_turn=8, model=model, step=step)
+        for i, (name, step) in enumerate(zip("ab", steps, strict=True))
+    )
+    return base, new
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_identical_arms(kind: str) -> None:
+    covered = {"low1": 0, "median": 0}
+    for seed in range(TRIALS):
+        for name, fit in fit_ratios(*trial(seed, MODELS[kind]), tuple(covered)).items():
+            low, high = fit.interval(0.95)
+            covered[name] += low <= 1.0 <= high
+    assert min(covered.values()) / TRIALS >= WANTED, covered
+
+
+def test_a_known_slowdown_is_covered_and_found() -> None:
+    """Bursts over half of the time; eight turns, so that nearly every process sees quiet."""
+    covered = found = 0
+    for seed in range(TRIALS):
+        pair = trial(seed, Model(process_sd=0.003, burst_share=0.5), slowdown=0.05, turns=8)
+        low, high = ratio(*pair, "low1").interval
+        covered += low <= 1.05 <= high
+        found += low > 1.0
+    assert covered / TRIALS >= WANTED
+    assert found / TRIALS >= WANTED
+
+
+def test_intervals_are_not_merely_wide() -> None:
+    """With normal process effects alone the interval misses as often as it says."""
+    rng = np.random.default_rng(5)
+    logs = rng.normal(0.0, 0.01, (2000, 5))
+    missed = 0
+    for row in logs:
+        low, high = combine([(value, 1e-8) for value in row]).interval(0.95)
+        missed += not low <= 1.0 <= high
+    low, high = clopper_pearson(missed, len(logs), 0.99)
+    assert low <= 0.05 <= high
+
+
+def test_pooling_samples_over_processes_finds_what_is_not_there() -> None:
+    """The contrast: the same data, all samples taken as independent."""
+    pooled = hierarchical = 0
+    for seed in range(100):
+        base, new = trial(seed, MODELS["normal processes"])
+        samples = [
+            np.concatenate([process_data(m, r).samples for r in range(5)]) for m in (base, new)
+        ]
+        pooled += mann_whitney(*samples).p < 0.05
+        low, high = ratio(base, new, "median").interval
+        hierarchical += not low <= 1.0 <= high
+    assert pooled > 60
+    assert hierarchical <= 10

@@ -1,0 +1,73 @@
+"""The expected order statistics, against the mean over all subsets."""
+
+from __future__ import annotations
+
+from itertools import combinations, pairwise, product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from torchstone.stats.order import (
+    expected_low_mean,
+    expected_minimum,
+    expected_order_statistic,
+    expected_ranks_of_minima,
+)
+
+few = st.lists(st.floats(1e-6, 1.0), min_size=1, max_size=8).map(sorted).map(np.asarray)
+
+
+@given(few, st.data())
+@settings(max_examples=80, deadline=None)
+def test_agrees_with_all_subsets(samples: np.ndarray, data: st.DataObject) -> None:
+    n = data.draw(st.integers(1, samples.size))
+    rank = data.draw(st.integers(1, n))
+    kept = [sorted(subset) for subset in combinations(samples, n)]
+    assert expected_minimum(samples, n) == pytest.approx(np.mean([s[0] for s in kept]))
+    wanted = np.mean([s[rank - 1] for s in kept])
+    assert expected_order_statistic(samples, n, rank) == pytest.approx(wanted)
+    wanted = np.mean([np.mean(s[:rank]) for s in kept])
+    assert expected_low_mean(samples, n, rank) == pytest.approx(wanted)
+
+
+def test_large_samples_neither_overflow_nor_drift() -> None:
+    samples = np.arange(1.0, 20_001.0)
+    # The expected minimum of n out of 1..N is (N + 1) / (n + 1).
+    assert expected_minimum(samples, 7_000) == pytest.approx(20_001 / 7_001, rel=1e-12)
+    assert expected_order_statistic(samples, 7_000, 1) == pytest.approx(20_001 / 7_001, rel=1e-8)
+    assert expected_low_mean(samples, 7_000, 3) == pytest.approx(2 * 20_001 / 7_001, rel=1e-8)
+
+
+@given(few)
+@settings(max_examples=50, deadline=None)
+def test_minimum_falls_as_n_grows(samples: np.ndarray) -> None:
+    minima = [expected_minimum(samples, n) for n in range(1, samples.size + 1)]
+    assert all(a >= b * (1 - 1e-12) for a, b in pairwise(minima))
+    assert minima[0] == pytest.approx(samples.mean())
+    assert minima[-1] == samples[0]
+
+
+@pytest.mark.parametrize(("n", "rank"), [(0, 1), (4, 1), (2, 3), (2, 0)])
+def test_impossible_choices_are_refused(n: int, rank: int) -> None:
+    with pytest.raises(ValueError, match="rank <= n <= size"):
+        expected_low_mean(np.asarray([1.0, 2.0, 3.0]), n, rank)
+
+
+groups = st.lists(
+    st.lists(st.integers(1, 9), min_size=1, max_size=4).map(sorted), min_size=1, max_size=3
+)
+
+
+@given(groups, st.data())
+@settings(max_examples=60, deadline=None)
+def test_ranks_of_minima_agree_with_all_subsets(
+    groups: list[list[int]], data: st.DataObject
+) -> None:
+    draws = [data.draw(st.integers(1, len(group))) for group in groups]
+    rank = data.draw(st.integers(1, len(groups)))
+    subsets = [list(combinations(g, n)) for g, n in zip(groups, draws, strict=True)]
+    wanted = np.mean([sorted(min(kept) for kept in way)[rank - 1] for way in product(*subsets)])
+    arrays = [np.asarray(group, float) for group in groups]
+    assert expected_ranks_of_minima(arrays, draws, [rank]) == pytest.approx(wanted)

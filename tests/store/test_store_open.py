@@ -1,0 +1,265 @@
+"""Opening: where the file is found, and what is refused without touching it."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from store_cases import make_result
+
+from torchstone.records import UsageError
+from torchstone.store import StoreBusyError, engine, open_store
+
+ROOT = os.geteuid() == 0
+NOBODY = 65534
+
+
+def _snapshot(directory: Path) -> dict[str, bytes]:
+    return {p.name: p.read_bytes() for p in directory.iterdir() if p.is_file()}
+
+
+def _refused(path: Path | str, message: str, *, read_only: bool = False) -> UsageError:
+    with pytest.raises(UsageError, match=message) as caught:
+        open_store(str(path), read_only=read_only)
+    assert caught.value.remedy
+    assert caught.value.exit_code == 2
+    return caught.value
+
+
+def test_the_default_is_the_data_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TORCHSTONE_DB", raising=False)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    with pytest.raises(UsageError, match="no database at"):
+        open_store(create=False)
+    assert not (tmp_path / "data").exists()
+    with open_store() as store:
+        assert store.path == tmp_path / "data" / "torchstone" / "torchstone.db"
+    assert store.path.is_file()
+    monkeypatch.setenv("XDG_DATA_HOME", "relative")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    with open_store() as store:
+        assert store.path == tmp_path / "home/.local/share/torchstone/torchstone.db"
+
+
+def test_the_environment_names_a_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCHSTONE_DB", f"sqlite:///{tmp_path}/env.db")
+    with open_store() as store:
+        assert store.path == tmp_path / "env.db"
+    with open_store(str(tmp_path / "given.db")) as store:
+        assert store.path == tmp_path / "given.db"
+
+
+@pytest.mark.parametrize("name", ["plain.db", "with space.db", "q?a=1&b%20#c.db", "ünï.db"])
+def test_odd_file_names_work(tmp_path: Path, name: str) -> None:
+    with open_store(str(tmp_path / name)) as store:
+        store.save(make_result("aa11"))
+    assert [p.name for p in tmp_path.iterdir()] == [name]
+    with open_store(str(tmp_path / name), read_only=True) as store:
+        assert store.load("aa11").id == "aa11"
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("postgresql://user:secret@host/db", "comes later"),
+        ("postgresql+psycopg://host/db", "comes later"),
+        ("mysql://user:secret@host/db", "'mysql' are not known"),
+        ("sqlite://", "needs a file"),
+        ("sqlite:///:memory:", "needs a file"),
+        (":memory:", "needs a file"),
+        ("", "needs a file"),
+        ("sqlite://host/x.db", "a path and nothing else"),
+        ("sqlite:///x.db?mode=ro", "a path and nothing else"),
+        ("a\0b", "null character"),
+    ],
+)
+def test_urls_that_cannot_be_used(
+    url: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert "secret" not in str(_refused(url, message))
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_missing_directory_is_not_made(tmp_path: Path) -> None:
+    _refused(tmp_path / "no" / "such.db", "does not exist")
+    assert not list(tmp_path.iterdir())
+    (tmp_path / "file").write_text("x")
+    _refused(tmp_path / "file" / "such.db", "does not exist")
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"not a database at all, but rather long text\n" * 200,
+        b"x",
+        b"SQLite format 3\0",
+        b"SQLite format 3\0" + bytes(2000),
+        b"SQLite format 3\0" + b"\xff" * 8176,
+    ],
+)
+def test_another_kind_of_file_is_left_alone(db: Path, content: bytes, read_only: bool) -> None:
+    db.write_bytes(content)
+    _refused(db, "not a database|not one of Torchstone|is damaged", read_only=read_only)
+    assert _snapshot(db.parent) == {db.name: content}
+
+
+@pytest.mark.parametrize("wal", [False, True])
+@pytest.mark.parametrize("table", ["t (a)", "meta (key, value)", "meta (name, number)"])
+def test_another_programs_database_is_left_alone(db: Path, wal: bool, table: str) -> None:
+    raw = sqlite3.connect(db)
+    if wal:
+        raw.execute("PRAGMA journal_mode = WAL")
+    raw.execute(f"CREATE TABLE {table}")
+    raw.close()
+    before = _snapshot(db.parent)
+    for read_only in (False, True):
+        _refused(db, "not one of Torchstone's", read_only=read_only)
+    assert _snapshot(db.parent) == before
+
+
+@pytest.mark.parametrize("pragma", [True, False])
+def test_a_newer_database_is_left_alone(db: Path, pragma: bool) -> None:
+    with open_store(str(db)) as store:
+        store.save(make_result("aa11"))
+    raw = sqlite3.connect(db)
+    raw.execute("UPDATE meta SET value = '2' WHERE key = 'torchstone_schema'")
+    if pragma:
+        raw.execute("PRAGMA user_version = 2")
+    raw.commit()
+    raw.close()
+    before = _snapshot(db.parent)
+    for read_only in (False, True):
+        error = _refused(db, "newer Torchstone", read_only=read_only)
+        assert "pip install --upgrade torchstone" in error.remedy
+    after = _snapshot(db.parent)
+    assert after[db.name] == before[db.name]
+    if pragma:  # known from the header alone: SQLite never opened it
+        assert after == before
+
+
+def test_a_directory_and_a_pipe_are_refused(tmp_path: Path) -> None:
+    _refused(tmp_path, "is a directory")
+    os.mkfifo(tmp_path / "pipe")
+    _refused(tmp_path / "pipe", "not a regular file")
+
+
+def test_an_empty_file_becomes_a_database(db: Path) -> None:
+    db.touch()
+    _refused(db, "is empty", read_only=True)
+    assert db.read_bytes() == b""
+    with open_store(str(db), create=False) as store:
+        store.save(make_result("aa11"))
+        assert store.load("last").id == "aa11"
+
+
+def test_reading_only_never_writes(db: Path) -> None:
+    _refused(db, "no database at", read_only=True)
+    assert not db.exists()
+    with open_store(str(db)) as store:
+        store.save(make_result("aa11"))
+    before = db.read_bytes()
+    with open_store(str(db), read_only=True) as store:
+        assert store.load("aa11") == make_result("aa11")
+        with pytest.raises(UsageError, match="reading only"):
+            store.save(make_result("bb22"))
+        with pytest.raises(UsageError, match="reading only"):
+            store.remember_aa_floor("m", 1, "ms", 0.1, {})
+    assert db.read_bytes() == before
+
+
+def test_the_file_is_durable_and_shared(db: Path) -> None:
+    with open_store(str(db)) as store, store._engine.connect() as connection:
+        found = {
+            name: connection.exec_driver_sql(f"PRAGMA {name}").scalar()
+            for name in ("journal_mode", "synchronous", "foreign_keys", "busy_timeout")
+        }
+    assert found == {
+        "journal_mode": "wal",
+        "synchronous": 2,  # FULL
+        "foreign_keys": 1,
+        "busy_timeout": 30_000,
+    }
+
+
+def test_a_database_held_for_too_long_is_told(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "BUSY_TIMEOUT_S", 0.2)
+    with open_store(str(db)) as store:
+        holder = sqlite3.connect(db, isolation_level=None)
+        holder.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreBusyError, match="held by another program"):
+            store.save(make_result("aa11"))
+        holder.execute("ROLLBACK")
+        holder.close()
+        store.save(make_result("aa11"))
+
+
+@pytest.fixture
+def guarded(tmp_path: Path) -> Iterator[Path]:
+    """A directory with a database that may be read but not written (also not by `nobody`)."""
+    with open_store(str(tmp_path / "kept.db")) as store:
+        store.save(make_result("aa11"))
+    (tmp_path / "kept.db").chmod(0o444)
+    for directory in (tmp_path, *tmp_path.parents[:2]):  # so that `nobody` gets there
+        if ROOT:
+            directory.chmod(0o755)
+    tmp_path.chmod(0o555)
+    yield tmp_path
+    tmp_path.chmod(0o755)
+
+
+def _unprivileged(directory: Path, code: str, env: dict[str, str]) -> str:
+    """Run code as a user whom permissions bind; root, who is not, becomes `nobody` first."""
+    prepare = f"""
+import os, tempfile
+from torchstone.store import open_store
+from torchstone.records import UsageError
+DIR = {str(directory)!r}
+with tempfile.TemporaryDirectory() as scratch:  # `nobody` may not be able to import modules
+    with open_store(scratch + "/x.db") as store:
+        store.list()
+    open_store(scratch + "/x.db", read_only=True).close()
+if os.geteuid() == 0:
+    os.setgroups([])
+    os.setgid({NOBODY})
+    os.setuid({NOBODY})
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", prepare + code], env=env, capture_output=True, text=True
+    )
+    return done.stdout + done.stderr
+
+
+def test_permissions_are_respected_and_told(guarded: Path, python_env: dict[str, str]) -> None:
+    before = _snapshot(guarded)
+    code = """
+for name, read_only in (("kept.db", False), ("new.db", False), ("kept.db", True)):
+    try:
+        with open_store(DIR + "/" + name, read_only=read_only) as store:
+            print(store.load("last").id)
+    except UsageError as error:
+        print("refused:", error.message.replace(DIR, "DIR"))
+"""
+    assert _unprivileged(guarded, code, python_env).splitlines() == [
+        "refused: The database DIR/kept.db or its directory may not be written.",
+        "refused: No database can be made in DIR: the directory may not be written.",
+        "aa11",
+    ]
+    assert _snapshot(guarded) == before
+
+
+def test_an_unreadable_file_is_told(guarded: Path, python_env: dict[str, str]) -> None:
+    (guarded / "kept.db").chmod(0o000)
+    code = """
+try:
+    open_store(DIR + "/kept.db", read_only=True)
+except UsageError as error:
+    print(error.message)
+"""
+    assert "cannot be opened: it may not be read" in _unprivileged(guarded, code, python_env)
