@@ -30,7 +30,7 @@ def one(size, count):
     for block in blocks: libc.free(block)
     return minor_faults() - before
 def rounds():
-    for size, count in ((64 << 20, 1), (1 << 20, 64), (16 << 20, 4)):
+    for size, count in SIZES:
         one(size, count)
         found.append(max(one(size, count) for _ in range(3)))
 found = []
@@ -44,10 +44,11 @@ print(*found)
 
 @glibc
 def test_keep_stops_the_faults_in_every_thread() -> None:
-    code = FAULTS_PER_ROUND
+    code = f"SIZES = ((160 << 20, 1), (64 << 20, 1), (1 << 20, 64))\n{FAULTS_PER_ROUND}"
     kept = [int(n) for n in run(code, clean_env(**allocator_environment("keep"))).split()]
     assert len(kept) == 6
     assert max(kept) < 32
+    code = f"SIZES = ((64 << 20, 1),)\n{FAULTS_PER_ROUND}"
     usual = [int(n) for n in run(code, clean_env()).split()]
     assert usual[0] > 10_000  # 64 MiB are 16384 pages: without the setting it does matter
 

@@ -89,5 +89,9 @@ def test_a_file_that_does_not_run_and_an_old_interpreter(tmp_path: Path) -> None
     not_python = _program(tmp_path / "other", "#!/bin/sh\necho hello\n")
     with pytest.raises(UsageError, match="does not run"):
         resolve_interpreter(str(not_python))
+    failing = _pretend(tmp_path / "failing", (3, 12))
+    _program(failing, failing.read_text() + "exit 3\n")
+    with pytest.raises(UsageError, match="does not run"):
+        resolve_interpreter(str(failing))
     with pytest.raises(UsageError, match=r"too old.*3\.9"):
         resolve_interpreter(str(_pretend(tmp_path / "old", (3, 9))))

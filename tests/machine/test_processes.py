@@ -102,9 +102,10 @@ def test_a_process_that_does_not_exist() -> None:
     assert wait_until_quiet(process.pid, 1.0) == (None, 0)
 
 
+# Everybody ends after half a minute, so that a failed test leaves no strays for long.
 FAMILY = """
 import os, subprocess, sys, time
-sleep = "import time; time.sleep(600)"
+sleep = "import time; time.sleep(30)"
 subprocess.Popen([sys.executable, "-c", sleep])
 # A grandchild in its own session whose parent is gone: neither group nor parent leads to it.
 orphan = "import subprocess as s, sys; s.Popen([sys.executable, '-c', %r], start_new_session=True)"
@@ -112,7 +113,7 @@ subprocess.run([sys.executable, "-c", orphan % sleep], start_new_session=True)
 # A child that threw its environment away: no tag leads to it.
 subprocess.Popen([sys.executable, "-c", sleep], env={}, start_new_session=True)
 print("ready", flush=True)
-time.sleep(600)
+time.sleep(30)
 """
 
 
@@ -164,7 +165,7 @@ def test_kill_tree_finds_the_orphan_after_the_leader_is_gone() -> None:
 
 def test_kill_tree_spares_others_and_refuses_its_own_group() -> None:
     other = subprocess.Popen(
-        [sys.executable, "-c", "import time; time.sleep(600)"],
+        [sys.executable, "-c", "import time; time.sleep(30)"],
         env=clean_env(**{TAG: "another"}),
         start_new_session=True,
     )
@@ -185,10 +186,10 @@ CHILD_OF_MORTAL = """
 import subprocess, sys, time
 code = (
     "from torchstone.machine import die_with_parent; import os, time;"
-    "assert die_with_parent(os.getppid()); print(os.getpid(), flush=True); time.sleep(600)"
+    "assert die_with_parent(os.getppid()); print(os.getpid(), flush=True); time.sleep(30)"
 )
 process = subprocess.Popen([sys.executable, "-c", code])
-time.sleep(600)
+time.sleep(30)
 """
 
 
@@ -203,7 +204,8 @@ def test_a_worker_dies_with_its_parent() -> None:
     child = int(parent.stdout.readline())
     assert processes._state(f"/proc/{child}") not in "ZX"
     parent.kill()
-    parent.communicate()
+    parent.wait()
+    parent.stdout.close()
     assert eventually(lambda: processes._state(f"/proc/{child}") in "ZX")
 
 

@@ -56,7 +56,8 @@ def test_no_value_of_a_secret_variable_survives_in_text(
     spelt = spell(value)  # type: ignore[operator]
     clean = redact_text(before + spelt + after, {name: value, "OTHER": "x"})
     assert value not in clean
-    assert len(value.strip()) < 6 or value.strip() not in clean
+    inner = spelt if spell in (str, str.strip) else spelt[1:-1]
+    assert len(inner) < 6 or inner not in clean
 
 
 @given(
@@ -122,6 +123,11 @@ def test_home_becomes_a_tilde_and_a_longer_name_does_not() -> None:
     assert redact_text("/home/ada/x.py /home/ada", env) == "~/x.py ~"
     assert redact_text("/home/adam/x.py", env) == "/home/adam/x.py"
     assert redact_text("a / b", {"HOME": "/"}) == "a / b"
+
+
+def test_replacing_home_does_not_spell_a_secret() -> None:
+    env = {"HOME": "/home/ada", "KEY_PATH": "~/abc123"}
+    assert redact_text("see /home/ada/abc123", env) == "see ***"
 
 
 def test_cleaning_takes_time_in_proportion_to_the_text() -> None:

@@ -79,7 +79,6 @@ def write(target: str, file: str, as_json: bool, **asked: Any) -> None:
 def check(target: str, file: str, as_json: bool, **asked: Any) -> int:
     """Hold TARGET, and its variants, to the contract in FILE; exit code 1 if it is broken."""
     from torchstone.lab.contracts import check_contract, read_contract
-    from torchstone.records import to_data
     from torchstone.show import sanitise
 
     read_contract(file)  # before time is spent
@@ -92,10 +91,27 @@ def check(target: str, file: str, as_json: bool, **asked: Any) -> int:
         findings = check_contract(_request(target, asked), file, events)
     broken = [finding for finding in findings if not finding.ok]
     if as_json:
-        click.echo(json.dumps({"schema": 1, "findings": [to_data(f) for f in findings]}, indent=2))
+        click.echo(json.dumps(_document(findings), indent=2))
     else:
-        for finding in broken:
+        for finding in findings:
+            if finding.ok and finding.subject != "outcome":
+                continue
             click.echo(sanitise(f"{finding.variant}: {finding.subject}: {finding.message}"))
         kept = len(findings) - len(broken)
         click.echo(f"{kept} kept, {len(broken)} broken")
     return int(bool(broken))
+
+
+def _document(findings: Any) -> dict[str, Any]:
+    """The shape of every command's JSON: each finding is a check."""
+    checks = [
+        {
+            "rule": f"contract: {finding.subject}",
+            "level": "ok" if finding.ok else "fail",
+            "message": finding.message,
+            "figures": {},
+            "arms": [finding.variant],
+        }
+        for finding in findings
+    ]
+    return {"schema": 1, "arms": [], "comparisons": [], "checks": checks}

@@ -22,7 +22,7 @@ _UNITS = {"": 1.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "m": 60.0, "min": 60.0, "h"
 _BAD_OUTCOMES = ("wrong_answer", "error", "crash", "oom", "timeout")
 
 
-class Duration(click.ParamType):
+class Duration(click.ParamType):  # type: ignore[type-arg]
     """`30s`, `500ms`, `2m`, or a plain number of seconds."""
 
     name = "duration"
@@ -42,7 +42,7 @@ class Duration(click.ParamType):
         return seconds
 
 
-class Share(click.ParamType):
+class Share(click.ParamType):  # type: ignore[type-arg]
     """`1%` or `0.01`."""
 
     name = "share"
@@ -63,7 +63,7 @@ class Share(click.ParamType):
         return share
 
 
-class Assignment(click.ParamType):
+class Assignment(click.ParamType):  # type: ignore[type-arg]
     """`NAME=VALUE`."""
 
     name = "name=value"

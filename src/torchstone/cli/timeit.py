@@ -80,7 +80,7 @@ def timeit(
     def report(result: Any, **how: Any) -> str:
         if vs:
             return show.report(result, **how)
-        extra = {"precision": 6} if verbose else {}
-        return show.timeit_report(result, unit=unit, **extra, **how)
+        precision = 6 if verbose else 3
+        return show.timeit_report(result, unit=unit, precision=precision, **how)
 
     return deliver(result, json_path, markdown, saved=save, report=report)

@@ -23,7 +23,8 @@ from torchstone.records import Noise, Outcome, Replicate, Turn, from_data
 
 QUIET_LIMIT_S = 0.25
 """OpenMP threads spin on for milliseconds (libgomp) or up to 200 ms (others) after a call."""
-WARM_UP_SLACK_S = 30.0
+WARM_UP_SLACK_S = 5.0
+"""Slow calls report back at least every second; this is for the rest."""
 
 
 @dataclass
@@ -56,42 +57,37 @@ class Rounds:
         alone: bool = False,
     ) -> None:
         """One process per arm: start all, warm up each, then turns."""
-        seats: list[Seat] = []
+        seats = self._start(states, index, alone)
         try:
-            seats = self._start(states, index, alone)
-            if not seats:
-                return
-            plan = plan_when_steady([seat.sample_ns for seat in seats])
-            self._turns(seats, index, plan)
-        finally:
-            for seat in seats:
-                strays = seat.worker.stop()
-                if strays:
-                    seat.state.notes.append(
-                        f"{strays} process(es) that outlived a worker were killed"
-                    )
+            if seats:
+                plan = plan_when_steady([seat.sample_ns for seat in seats])
+                self._turns(seats, index, plan)
+        except BaseException:  # Ctrl-C: whoever is in the middle of a turn need not finish it
+            _kill(seats)
+            raise
+        for seat in seats:
+            strays = seat.worker.stop()
+            if strays:
+                seat.state.notes.append(f"{strays} process(es) that outlived a worker were killed")
         for seat in seats:
             self._judge(seat)
 
     def _start(self, states: Sequence[ArmState], index: int, alone: bool) -> list[Seat]:
         """Import and build side by side (nothing is timed yet), warm up one after the other."""
-        seats = [Seat(state, self.launcher.start(state.spec)) for state in states]
-        ready = []
+        seats: list[Seat] = []
         try:
-            for seat in seats:
-                seat.worker.tell({"do": "start", "arm": seat.state.spec, "loops": seat.state.loops})
-            for seat in seats:
-                if self._alive(seat, lambda s: s.worker.wait(patience(self.settings))):
-                    ready.append(seat)
-            self.chance.shuffle(ready)
-            ready = [s for s in ready if self._alive(s, lambda s: self._warm_up(s, index, alone))]
+            for state in states:
+                seats.append(Seat(state, self.launcher.start(state.spec)))
+                command = {"do": "start", "arm": state.spec, "loops": state.loops}
+                seats[-1].worker.tell(command)
+            built = [s for s in seats if self._alive(s, self._built)]
+            self.chance.shuffle(built)
+            warm = partial(self._warm_up, index=index, alone=alone)
+            ready = [s for s in built if self._alive(s, warm)]
         except BaseException:
-            for seat in seats:
-                seat.worker.kill()
+            _kill(seats)
             raise
-        for seat in seats:
-            if seat not in ready:
-                seat.worker.kill()
+        _kill([seat for seat in seats if seat not in ready])
         return ready
 
     def _alive(self, seat: Seat, act: Callable[[Seat], object]) -> bool:
@@ -102,6 +98,9 @@ class Rounds:
             seat.state.end(ended)
             return False
         return True
+
+    def _built(self, seat: Seat) -> None:
+        seat.worker.wait(patience(self.settings))
 
     def _warm_up(self, seat: Seat, index: int, alone: bool) -> None:
         seed = self.chance.randrange(2**31)
@@ -179,6 +178,11 @@ class Rounds:
             seat.state.agreement = combine(seat.state.agreement, found, timed=True)
             if found.mismatch and seat.state.outcome is Outcome.OK:
                 seat.state.wrong(Outcome.WRONG_ANSWER, found.mismatch, "timed turn")
+
+
+def _kill(seats: Sequence[Seat]) -> None:
+    for seat in seats:
+        seat.worker.kill()
 
 
 def _turn_record(

@@ -19,6 +19,8 @@ from torchstone.records import Agreement, ArmSpec, Outcome, from_data
 
 CHECKED_SEEDS = 4
 """References per case: one for the solo pass, the others for outputs of timed turns."""
+SOLO_SLACK_S = 10.0
+"""For what the solo pass does besides steps: evidence, environment, page faults."""
 _BUILDING = ("start", "import", "build", "first call", "reference", "contract")
 _TOOLCHAIN_VARIANTS = ("inductor", "aoti")
 
@@ -97,7 +99,7 @@ def solo_pass(
                 "arm_env": dict(arm_environment(spec)),
                 "salt": launcher.salt,
             },
-            patience(settings, slack_s=30.0),
+            patience(settings, slack_s=SOLO_SLACK_S),
         )
         state.solo = from_data(SoloReport, reply)
         state.integrity = state.solo.integrity

@@ -48,6 +48,8 @@ class WorkerProcess:
         self.tag = uuid.uuid4().hex
         self._env = {**env, TAG: self.tag}
         self._buffer = bytearray()
+        self._closed = False
+        self._death: int | None = None
         self._oom_before = oom_kills()
         self._stderr = open(scratch / f"stderr-{self.tag}", "a+b")  # noqa: SIM115
         commands_in, self._commands = os.pipe()
@@ -85,6 +87,8 @@ class WorkerProcess:
 
     def tell(self, command: dict[str, Any]) -> None:
         """Send a command without waiting."""
+        if self._closed:
+            return
         with contextlib.suppress(ChannelClosed):  # the death is found, with its cause, by `wait`
             send(self._commands, to_data(command))
 
@@ -111,7 +115,9 @@ class WorkerProcess:
         return self.kill()
 
     def kill(self) -> int:
-        """Kill the worker and everything it has started."""
+        """Kill the worker and everything it has started; once is enough."""
+        if self._closed:
+            return 0
         strays = 0
         if self._process.poll() is None or tagged_processes(TAG, self.tag):
             strays = kill_tree(self._process.pid, TAG, self.tag)
@@ -120,11 +126,10 @@ class WorkerProcess:
         return strays
 
     def _close_files(self) -> None:
-        for descriptor in (self._commands, self._replies, getattr(self, "_death", None)):
+        self._closed = True
+        for descriptor in (self._commands, self._replies, self._death):
             if descriptor is not None:
-                with contextlib.suppress(OSError):
-                    os.close(descriptor)
-        self._commands = self._replies = self._death = None  # type: ignore[assignment]
+                os.close(descriptor)
         self._stderr.close()
 
     def _next_message(self, deadline: float) -> dict[str, Any] | None:
@@ -167,7 +172,7 @@ class WorkerProcess:
         raise ArmEnded(
             Outcome.TIMEOUT,
             OutcomeDetail(
-                message=f"no answer within {seconds:g} s ({self.phase})",
+                message=f"no answer within {seconds:g} s",
                 phase=self.phase,
                 remedy="Raise --timeout (a step) or --build-timeout (building and compiling).",
                 signal="SIGKILL (ours)",
@@ -212,7 +217,7 @@ class WorkerProcess:
         raise ArmEnded(
             outcome,
             OutcomeDetail(
-                message=f"{message} ({self.phase})",
+                message=message,
                 phase=self.phase,
                 signal=name,
                 exit_code=code if code is not None and code >= 0 else None,

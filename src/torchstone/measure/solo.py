@@ -20,7 +20,7 @@ from torchstone.measure.evidence import write_evidence
 from torchstone.measure.graphs import describe_graphs
 from torchstone.measure.loops import TimeBlock
 from torchstone.measure.reports import SoloReport
-from torchstone.measure.warmup import warm_up
+from torchstone.measure.warmup import BEAT_NS, warm_up
 from torchstone.records import ArmSpec, Integrity, Memory
 from torchstone.workloads.draw import seed_everything
 from torchstone.workloads.target import parse_target
@@ -31,6 +31,7 @@ SAMPLE_NS = 500_000
 (some 50 ns), short enough to fall between two disturbances."""
 MOST_LOOPS = 10_000_000
 SAME_INPUT_CALLS = 12
+SAME_INPUT_NS = 2_000_000_000
 
 
 class MemoryWatch:
@@ -135,8 +136,9 @@ def _solo_step(
     phase("step")
     loops = loops or _choose_loops(lambda n: built.block(ring, n))
     phase("warm-up")
-    warm = warm_up(built.block(ring, loops), first_call_ns)
-    same, fresh = _same_and_fresh(built, ring)
+    warm = warm_up(built.block(ring, loops), first_call_ns, lambda: phase("warm-up"))
+    phase("step")
+    same, fresh = _same_and_fresh(built, ring, lambda: phase("step"))
     return {
         "first_call_ns": first_call_ns,
         "warm_up": warm,
@@ -161,7 +163,7 @@ def _solo_statement(
     phase("step")
     loops = loops or _choose_loops(lambda n: built.block([], n), max(2 * SAMPLE_NS, setup_ns // 2))
     phase("warm-up")
-    warm = warm_up(built.block([], loops), first_call_ns)
+    warm = warm_up(built.block([], loops), first_call_ns, lambda: phase("warm-up"))
     return {
         "first_call_ns": first_call_ns,
         "warm_up": warm,
@@ -200,7 +202,7 @@ def _step_peak(built: Built, ring: list[Any]) -> int | None:
     return device.peak_bytes() - before
 
 
-def _same_and_fresh(built: Built, ring: list[Any]) -> tuple[int, int]:
+def _same_and_fresh(built: Built, ring: list[Any], beat: Callable[[], None]) -> tuple[int, int]:
     """Floors of a call with an input seen before and with a new one, taken in alternation (R11)."""
     seen = ring[0]
     built.call(seen)
@@ -212,6 +214,10 @@ def _same_and_fresh(built: Built, ring: list[Any]) -> tuple[int, int]:
             started = wall_clock()
             built.call(inputs)
             times.append(wall_clock() - started)
+        if sum(same) + sum(fresh) > SAME_INPUT_NS and len(same) > 1:
+            break
+        if same[-1] + fresh[-1] > BEAT_NS:
+            beat()
     return min(same), min(fresh)
 
 

@@ -49,7 +49,7 @@ class Turns:
         first = single()
         phase("warm-up")
         block = built.block(ring, self.loops)
-        warm = warm_up(block, first)
+        warm = warm_up(block, first, lambda: phase("warm-up"))
         self.compiled = compile_count()
         sample_ns = sorted(warm.wall_ns[-10:])[len(warm.wall_ns[-10:]) // 2]
         return StartReport(self.start_ns, warm, _hash_seed(), sample_ns)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from torchstone.measure.clock import wall_clock
 from torchstone.measure.graphs import compile_count
 from torchstone.measure.loops import TimeBlock
@@ -12,20 +14,33 @@ WINDOW_NS = 20_000_000
 """A window is at least 10 calls (the design) and 20 ms, so that microsecond steps warm up too."""
 AGREEMENT = 0.02
 """Two floors that differ by less count as the same (the design)."""
+SLOW_WINDOW_NS = 2_000_000_000
+SLOW_WINDOW_CALLS = 3
+"""A window of steps so slow that ten would take seconds ends after two seconds and three calls."""
 MOST_WINDOWS = 20
+MOST_CALLS = 10_000
+BEAT_NS = 1_000_000_000
 LIMIT_NS = 10_000_000_000
 """Longer than this, and the record says `not steady` instead."""
 
 
-def warm_up(time_block: TimeBlock, first_call_ns: int, limit_ns: int = LIMIT_NS) -> WarmUp:
-    """Run windows until steady or out of patience; every time is kept."""
+def warm_up(
+    time_block: TimeBlock,
+    first_call_ns: int,
+    beat: Callable[[], None],
+    limit_ns: int = LIMIT_NS,
+) -> WarmUp:
+    """Run windows until steady or out of patience; every time is kept.
+
+    `beat` is called between slow calls, so that the step's time-out counts for each of them.
+    """
     times: list[int] = []
     floors: list[int] = []
     started = wall_clock()
     reason = ""
     while len(floors) < MOST_WINDOWS and (len(floors) < 2 or wall_clock() - started < limit_ns):
         compiled = compile_count()
-        window = _window(time_block)
+        window = _window(time_block, beat)
         times += window
         floors.append(min(window))
         if compile_count() != compiled:
@@ -38,10 +53,20 @@ def warm_up(time_block: TimeBlock, first_call_ns: int, limit_ns: int = LIMIT_NS)
     return WarmUp(first_call_ns, tuple(times), False, reason)
 
 
-def _window(time_block: TimeBlock) -> list[int]:
+def _window(time_block: TimeBlock, beat: Callable[[], None]) -> list[int]:
     times: list[int] = []
-    total = 0
-    while len(times) < WINDOW_CALLS or (total < WINDOW_NS and len(times) < 10_000):
+    total = silent = 0
+    while not _is_full(len(times), total):
         times.append(time_block())
         total += times[-1]
+        silent += times[-1]
+        if silent > BEAT_NS:
+            beat()
+            silent = 0
     return times
+
+
+def _is_full(calls: int, total_ns: int) -> bool:
+    if total_ns >= SLOW_WINDOW_NS:
+        return calls >= SLOW_WINDOW_CALLS
+    return calls >= WINDOW_CALLS and (total_ns >= WINDOW_NS or calls >= MOST_CALLS)

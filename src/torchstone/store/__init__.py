@@ -34,7 +34,7 @@ def open_store(url: str | None = None, *, create: bool = True, read_only: bool =
 
 
 def check_store(url: str | None = None) -> bool:
-    """Whether the database exists; `UsageError` if it, or its place, cannot serve. Writes nothing."""
+    """Whether the database exists; `UsageError` if it or its place cannot serve. Writes nothing."""
     from torchstone.store.location import check_file, locate
 
     exists = check_file(locate(url), create=True, read_only=False)

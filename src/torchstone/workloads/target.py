@@ -77,14 +77,15 @@ def check_target(text: str) -> Target:
         raise UsageError(f"There is no file {target.place}.", _near_files(target.place))
     try:
         with open(target.place, encoding="utf-8") as file:
-            names, complete = _top_level_names(file.read(), target.place)
+            names = _bound_names(file.read(), target.place)
     except OSError as error:
         raise UsageError(f"{target.place} cannot be read: {error.strerror}.") from None
     except UnicodeDecodeError:
         raise UsageError(f"{target.place} is not a Python source file (not UTF-8).") from None
-    if complete and target.name.split(".")[0] not in names:
+    if names.complete and target.name.split(".")[0] not in names.defined | names.imported:
         raise UsageError(
-            f"{target.place} has no {target.name!r}.", suggest(target.name, names, target.place)
+            f"{target.place} has no {target.name!r}.",
+            suggest(target.name, names.defined, target.place),
         )
     return target
 
@@ -107,21 +108,30 @@ def _near_files(place: str) -> str:
     return f"Did you mean {' or '.join(near)}?" if near else "Check the path."
 
 
-def _top_level_names(source: str, place: str) -> tuple[set[str], bool]:
-    """Names bound at top level, and whether the list is sure to be complete."""
+@dataclass(frozen=True)
+class _Names:
+    """Names that a file binds, and whether the list is sure to be complete."""
+
+    defined: set[str]
+    imported: set[str]
+    complete: bool
+
+
+def _bound_names(source: str, place: str) -> _Names:
     try:
         tree = ast.parse(source, place)
     except (SyntaxError, ValueError):
-        return set(), False  # importing it will say what is wrong, with the line
-    names: set[str] = set()
+        return _Names(set(), set(), False)  # importing it will say what is wrong, with the line
+    defined: set[str] = set()
+    imported: set[str] = set()
     complete = True
     for node in ast.walk(tree):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            names.add(node.name)
+            defined.add(node.name)
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            names.add(node.id)
+            defined.add(node.id)
         elif isinstance(node, (ast.Import, ast.ImportFrom)):
-            names |= {(alias.asname or alias.name).split(".")[0] for alias in node.names}
+            imported |= {(alias.asname or alias.name).split(".")[0] for alias in node.names}
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             complete &= node.func.id not in ("globals", "exec", "setattr", "vars")
-    return names, complete and "*" not in names and "__getattr__" not in names
+    return _Names(defined, imported, complete and not {"*", "__getattr__"} & (defined | imported))

@@ -24,7 +24,7 @@ _REMEDY = "Wait for threads and queues inside the timed call, so that their work
 
 
 def _look(arm: Measurement) -> Iterator[Check]:
-    turns = [turn for turn in arm.turns if turn.noise.late_cpu_ns is not None]
+    turns = [turn for turn in arm.turns if _known(turn)]
     if not turns:
         return
     late = [turn for turn in turns if _is_late(turn, busy_limit(arm))]
@@ -64,6 +64,14 @@ def _words(
         "time after it had reported the end."
     )
     return Level.FAIL, f"{found} {_REMEDY}"
+
+
+def _known(turn: Turn) -> bool:
+    """Never quiet and yet no CPU time is what a system leaves that does not say."""
+    noise = turn.noise
+    return noise.late_cpu_ns is not None and (
+        noise.late_cpu_ns > 0 or noise.quiet_after_ns is not None
+    )
 
 
 def _is_late(turn: Turn, threads: int) -> bool:

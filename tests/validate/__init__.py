@@ -1,0 +1,1 @@
+"""Tests of the rules: each catches what was planted and leaves clean results alone."""

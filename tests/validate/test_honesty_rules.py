@@ -1,0 +1,176 @@
+"""Rules about what the arm did: late work, timers, inputs, outputs, recompiles."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.show import synthetic_result
+from tests.validate.cases import arm, checks, environment, levels, one, pair, result, with_noise
+from torchstone.records import Agreement, Graphs, Integrity, Level, Measurement, Outcome
+from torchstone.validate import CONSTANT_OUTPUT_NOTE
+
+MS = 1_000_000
+
+
+def late(late_ms: float, quiet_ms: float | None, share: float = 1.0) -> Measurement:
+    """An arm that uses CPU time after that share of its turns."""
+    made = arm("inductor", 4e-3, seed=2)
+    busy = round(share * len(made.turns))
+    quiet = None if quiet_ms is None else round(quiet_ms * MS)
+    turns = [
+        replace(t, noise=replace(t.noise, late_cpu_ns=round(late_ms * MS), quiet_after_ns=quiet))
+        if i < busy
+        else t
+        for i, t in enumerate(made.turns)
+    ]
+    return replace(made, turns=tuple(turns))
+
+
+def test_late_work_is_caught() -> None:
+    check = one("late-work", pair(late(60, 65)), "inductor")
+    assert check.level is Level.FAIL
+    assert "60.0 ms of CPU time" in check.message
+    assert check.figures["late_turns"] == 24
+
+
+def test_an_arm_that_never_rests_is_caught() -> None:
+    check = one("late-work", pair(late(5, None)), "inductor")
+    assert check.level is Level.FAIL
+    assert "never came to rest" in check.message
+
+
+@pytest.mark.parametrize(
+    ("late_ms", "quiet_ms", "share"),
+    [(6, 7, 1.0), (19, 12, 1.0), (60, 65, 0.4), (5, None, 0.4)],
+    ids=["openmp spins", "two threads spin", "a few late turns", "a few restless turns"],
+)
+def test_honest_arms_pass(late_ms: float, quiet_ms: float | None, share: float) -> None:
+    assert levels("late-work", pair(late(late_ms, quiet_ms, share))) == [Level.OK] * 2
+
+
+def test_the_allowance_grows_with_threads_or_cores() -> None:
+    made = late(60, 65)
+    eight = replace(made, environment=environment(threads={"torch": 8}))
+    assert levels("late-work", result(eight)) == [Level.OK]
+    unknown = replace(made, environment=environment(threads={}, cpu={"logical_cores": "8"}))
+    assert levels("late-work", result(unknown)) == [Level.OK]
+    two = replace(made, environment=environment(threads={}, cpu={"logical_cores": "2"}))
+    assert levels("late-work", result(two)) == [Level.FAIL]
+
+
+def test_a_long_turn_may_end_with_a_little_more() -> None:
+    # A fifth of the wall time: a turn of 600 ms may be followed by 100 ms.
+    made = with_noise(late(100, 105), lambda t: {"wall_ns": 600 * MS})
+    assert levels("late-work", result(made)) == [Level.OK]
+
+
+def test_openmp_run_times_that_spin_for_200_ms_are_not_called_cheats() -> None:
+    check = one("late-work", pair(late(200, 201)), "inductor")
+    assert check.level is Level.WARN
+    assert "KMP_BLOCKTIME" in check.message
+    alone = replace(late(200, 201), environment=environment(threads={"torch": 1}))
+    assert levels("late-work", result(alone)) == [Level.FAIL]
+
+
+def test_late_work_is_not_judged_where_the_system_does_not_say() -> None:
+    unknown = with_noise(arm(), lambda t: {"late_cpu_ns": None, "quiet_after_ns": None})
+    nothing = with_noise(arm(), lambda t: {"late_cpu_ns": 0, "quiet_after_ns": None})
+    assert checks("late-work", result(unknown)) == []
+    assert checks("late-work", result(nothing)) == []
+
+
+def test_a_patched_timer_fails() -> None:
+    cheat = arm("cheat", integrity=Integrity(patched_timers=("time.perf_counter_ns",)))
+    check = one("timer", pair(cheat), "cheat")
+    assert check.level is Level.FAIL
+    assert "time.perf_counter_ns" in check.message
+    assert checks("timer", result(arm(integrity=None))) == []
+
+
+@pytest.mark.parametrize(
+    ("same_us", "fresh_us", "level"),
+    [
+        (30, 5000, Level.FAIL),
+        (20, 41, Level.FAIL),
+        (20, 39, Level.WARN),
+        (1000, 1300, Level.WARN),
+        (5, 20, Level.WARN),  # more than twice, but by less than a step's worth
+        (1000, 1200, Level.OK),
+        (2, 6, Level.OK),  # microseconds
+        (1000, 500, Level.OK),
+    ],
+)
+def test_fresh_inputs(same_us: int, fresh_us: int, level: Level) -> None:
+    facts = Integrity(same_input_ns=same_us * 1000, fresh_input_ns=fresh_us * 1000)
+    (check,) = checks("fresh-inputs", result(arm(integrity=facts)))
+    assert check.level is level
+    assert check.figures["ratio"] == pytest.approx(fresh_us / same_us)
+    assert ("remembers its last input" in check.message) is (level is Level.FAIL)
+
+
+def test_fresh_inputs_says_nothing_where_it_was_not_tried() -> None:
+    assert checks("fresh-inputs", result(arm(integrity=Integrity()))) == []
+
+
+def test_outputs_that_were_not_checked() -> None:
+    for agreement in (None, Agreement("none", reason="no tensors"), Agreement("fp64")):
+        check = one("output-check", result(arm(agreement=agreement)), "eager")
+        assert check.level is Level.WARN
+        assert "were not checked" in check.message
+    assert (
+        "(no tensors)"
+        in one(
+            "output-check", result(arm(agreement=Agreement("none", "no tensors"))), "eager"
+        ).message
+    )
+
+
+def test_outputs_checked_against_the_baseline_only() -> None:
+    weaker = Agreement("eager", reason="float64 does not fit in memory", checked=3, timed=2)
+    check = one("output-check", result(arm(agreement=weaker)), "eager")
+    assert check.level is Level.NOTE
+    assert "float64 does not fit in memory" in check.message
+
+
+def test_outputs_checked_only_outside_timed_turns() -> None:
+    agreement = Agreement("fp64", checked=3, timed=0)
+    check = one("output-check", result(arm(agreement=agreement)), "eager")
+    assert check.level is Level.NOTE
+    assert "none came from inside a timed turn" in check.message
+    assert levels("output-check", result(arm(agreement=agreement, turns=()))) == [Level.OK]
+
+
+def test_a_mismatch_under_an_ok_outcome_still_fails() -> None:
+    agreement = Agreement("fp64", checked=3, timed=1, mismatch="output.y: error 3e-2")
+    assert levels("output-check", result(arm(agreement=agreement))) == [Level.FAIL]
+
+
+def test_checked_outputs_are_counted() -> None:
+    (check,) = checks("output-check", result(arm(agreement=Agreement("exact", checked=5, timed=4))))
+    assert check.level is Level.OK
+    assert check.figures == {"checked": 5.0, "timed": 4.0}
+
+
+def test_statements_and_failed_arms_need_no_output_check() -> None:
+    assert checks("output-check", synthetic_result.statement()) == []
+    broken = arm(agreement=None, outcome=Outcome.CRASH)
+    assert checks("output-check", result(broken)) == []
+
+
+def test_a_constant_output_is_told() -> None:
+    made = arm(notes=("seen in the solo pass", f"{CONSTANT_OUTPUT_NOTE} (3 inputs)"))
+    check = one("constant-output", result(made), "eager")
+    assert check.level is Level.WARN
+    assert levels("constant-output", result(arm(notes=("other",)))) == [Level.OK]
+    assert checks("constant-output", result(arm(agreement=None))) == []
+
+
+def test_late_recompiles_are_told() -> None:
+    check = one("recompiles", pair(arm("inductor", graphs=Graphs(late_recompiles=3))), "inductor")
+    assert check.level is Level.WARN
+    assert "3 times" in check.message
+    early = arm("inductor", graphs=Graphs(graphs=2, recompiles=2))
+    assert levels("recompiles", result(early)) == [Level.OK]
+    assert checks("recompiles", result(arm(graphs=None))) == []

@@ -1,0 +1,215 @@
+"""Rules about what the machine did: steady, noise, probe, allocator."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.stats import synthetic
+from tests.validate.cases import (
+    FAULT_NS,
+    arm,
+    checks,
+    environment,
+    levels,
+    one,
+    pair,
+    result,
+    share_of,
+    with_noise,
+)
+from torchstone.records import Level, Measurement, Outcome, WarmUp
+
+
+def test_steady_names_the_reason() -> None:
+    restless = arm("inductor", 4e-3)
+    warm = WarmUp(1, (1,), False, "the last two windows' floors differ by 7.0%")
+    processes = (replace(restless.replicates[0], warm_up=warm), *restless.replicates[1:])
+    check = one("steady", pair(replace(restless, replicates=processes)), "inductor")
+    assert check.level is Level.WARN
+    assert "1 of 4 processes (the last two windows' floors differ by 7.0%)" in check.message
+    assert levels("steady", pair()) == [Level.OK] * 2
+
+
+@pytest.mark.parametrize(
+    ("counters", "words"),
+    [
+        ({"wait_ns": 0.05}, "waiting for a core"),
+        ({"steal_ns": 0.05}, "the hypervisor"),
+        ({"pressure_ns": 0.50}, "other tasks"),
+    ],
+)
+def test_noise_is_a_note_in_few_turns_and_a_warning_in_many(
+    counters: dict[str, float], words: str
+) -> None:
+    few = one("noise", pair(share_of(arm("inductor", 4e-3), 0.125, counters)), "inductor")
+    many = one("noise", pair(share_of(arm("inductor", 4e-3), 0.5, counters)), "inductor")
+    assert (few.level, many.level) == (Level.NOTE, Level.WARN)
+    assert words in few.message
+    assert "12 of 24 turns of inductor (50 %)" in many.message
+    assert many.figures["dirty_share"] == 0.5
+
+
+@pytest.mark.parametrize(
+    "counters", [{"wait_ns": 0.015}, {"steal_ns": 0.015}, {"pressure_ns": 0.15}]
+)
+def test_noise_leaves_small_amounts_alone(counters: dict[str, float]) -> None:
+    # Steal is counted over both cores, so 1.5 % of the wall time is 0.75 % of theirs.
+    assert levels("noise", pair(share_of(arm("inductor"), 1.0, counters))) == [Level.OK] * 2
+
+
+def test_noise_warns_of_a_single_throttled_turn() -> None:
+    throttled = share_of(arm("inductor", 4e-3), 1 / 24, {"throttled_ns": 0.01})
+    check = one("noise", pair(throttled), "inductor")
+    assert check.level is Level.WARN
+    assert "CPU limit" in check.message
+    assert check.figures["throttled_turns"] == 1
+
+
+def test_noise_is_calm_where_the_interval_is_narrow() -> None:
+    dirty = share_of(arm("inductor", 4e-3, seed=2), 0.5, {"wait_ns": 0.05})
+    calm = one("noise", pair(dirty), "inductor")
+    assert "so the figure stands" in calm.message
+    wide = [replace(c, interval=(0.6, 1.1)) for c in pair(dirty).comparisons]
+    alarmed = one("noise", pair(dirty, comparisons=tuple(wide)), "inductor")
+    assert "stands" not in alarmed.message
+
+
+def test_noise_of_a_single_arm_looks_at_its_own_interval() -> None:
+    dirty = share_of(arm(), 0.5, {"wait_ns": 0.05})
+    assert "so the figure stands" in one("noise", result(dirty), "eager").message
+
+
+def single(name: str, cpu: float, **counters: int | None) -> Measurement:
+    """A one-threaded arm whose CPU time is that share of its wall time."""
+    made = arm(name, environment=environment(threads={"torch": 1}))
+    return with_noise(made, lambda t: {"cpu_ns": round(cpu * t.noise.wall_ns), **counters})
+
+
+def test_occupancy_of_one_thread_counts_where_waiting_is_unknown() -> None:
+    unknown = {"wait_ns": None, "steal_ns": None, "pressure_ns": None, "throttled_ns": None}
+    check = one("noise", result(single("eager", 0.8, **unknown)), "eager")
+    assert check.level is Level.WARN
+    assert "losing the core" in check.message
+    assert levels("noise", result(single("eager", 0.97, **unknown))) == [Level.OK]
+
+
+def test_an_arm_that_sleeps_is_not_blamed_on_the_machine() -> None:
+    check = one("noise", result(single("eager", 0.3, wait_ns=0)), "eager")
+    assert check.level is Level.NOTE
+    assert "30 %" in check.message
+    assert "sleeps" in check.message
+
+
+def test_occupancy_is_not_judged_with_more_threads_or_without_counters() -> None:
+    two = with_noise(arm(), lambda t: {"cpu_ns": t.noise.wall_ns // 2})
+    assert levels("noise", result(two)) == [Level.OK]
+    unknown = with_noise(
+        two, lambda t: dict.fromkeys(("wait_ns", "steal_ns", "pressure_ns", "throttled_ns"))
+    )
+    assert checks("noise", result(unknown)) == []
+
+
+def probed(name: str, slow: float, per_turn: int = 12) -> Measurement:
+    """An arm of which that share of the turns ran on a slow core, the slow ones last."""
+    turns = []
+    for replicate in range(4):
+        for index in range(10):
+            is_slow = index >= round(10 * (1 - slow))
+            probes = [round(100_000 * (1.3 if is_slow and i else 1.0)) for i in range(per_turn + 1)]
+            turns.append(synthetic.turn(replicate, index, [5_000_000] * per_turn, probes))
+    return replace(arm(name), turns=tuple(turns))
+
+
+def test_probe_notes_a_core_that_ran_slow_most_of_the_time() -> None:
+    check = one("probe", pair(probed("inductor", 0.8)), "inductor")
+    assert check.level is Level.NOTE
+    assert "80 % of the samples" in check.message
+    assert check.figures["fewest_clean"] == 24
+    assert levels("probe", pair(probed("inductor", 0.4))) == [Level.OK] * 2
+
+
+def test_probe_warns_where_few_samples_are_clean() -> None:
+    check = one("probe", pair(probed("inductor", 0.9, per_turn=4)), "inductor")
+    assert check.level is Level.WARN
+    assert "4 of 4 processes" in check.message
+    assert check.figures["fewest_clean"] == 4
+
+
+def test_probe_does_not_warn_for_one_process_in_four() -> None:
+    bad, good = probed("inductor", 0.9, per_turn=4), probed("inductor", 0.2, per_turn=4)
+    mixed = [t for t in bad.turns if t.replicate == 0] + [t for t in good.turns if t.replicate]
+    check = next(
+        c for c in checks("probe", pair(replace(bad, turns=tuple(mixed)))) if "inductor" in c.arms
+    )
+    assert check.level is Level.OK
+    assert check.figures["processes_with_few"] == 1
+
+
+def test_probe_says_nothing_without_probes() -> None:
+    turns = tuple(replace(t, probe_ns=(), probe_every=0) for t in arm().turns)
+    assert checks("probe", result(arm(turns=turns))) == []
+
+
+def faulting(name: str, step: float, faults: int, seed: int = 1, **changes: object) -> Measurement:
+    made = arm(name, step, seed, **changes)
+    turns = (replace(t, minor_faults=faults * len(t.wall_ns) * made.loops) for t in made.turns)
+    return replace(made, turns=tuple(turns))
+
+
+def test_allocator_says_how_much_it_explains() -> None:
+    # 4,000 faults of 250 ns are 1 ms of the 1 ms by which the arm is faster.
+    made = pair(faulting("inductor", 9e-3, 2_000, seed=2), faulting("eager", 10e-3, 6_000))
+    check = one("allocator", made, "inductor")
+    assert check.level is Level.WARN
+    assert check.figures["base_faults_per_call"] == 6_000
+    assert check.figures["new_faults_per_call"] == 2_000
+    assert check.figures["fault_cost_s"] == pytest.approx(FAULT_NS * 1e-9)
+    assert check.figures["explained_s"] == pytest.approx(-1e-3)
+    assert check.figures["explained_share"] == pytest.approx(1.0, abs=0.02)
+    assert check.figures["time_ratio_without_faults"] == pytest.approx(1.0, abs=0.005)
+    assert "--allocator keep" in check.message
+    assert "6,000" in check.message
+
+
+def test_allocator_tells_the_part_that_is_the_compilers_own() -> None:
+    # 10 ms to 6 ms, of which 2 ms are 8,000 faults: without them 7 ms to 5 ms.
+    made = pair(faulting("inductor", 6e-3, 4_000, seed=2), faulting("eager", 10e-3, 12_000))
+    check = one("allocator", made, "inductor")
+    assert check.figures["explained_share"] == pytest.approx(0.5, abs=0.01)
+    assert check.figures["time_ratio_without_faults"] == pytest.approx(5 / 7, abs=0.005)
+    assert "about 0.71, not 0.60" in check.message
+
+
+def test_allocator_that_works_against_the_difference() -> None:
+    made = pair(faulting("inductor", 9e-3, 6_000, seed=2), faulting("eager", 10e-3, 2_000))
+    check = one("allocator", made, "inductor")
+    assert "explained_share" not in check.figures
+    assert "against the measured difference" in check.message
+
+
+def test_allocator_counts_calls_not_samples() -> None:
+    made = replace(faulting("inductor", 4e-3, 100, seed=2), loops=10)
+    check = checks("allocator", pair(made))[0]
+    assert check.figures["new_faults_per_call"] == pytest.approx(10)
+
+
+def test_allocator_leaves_small_differences_alone() -> None:
+    # 300 faults of 250 ns are 1.5 % of a step of 5 ms.
+    assert levels("allocator", pair(faulting("inductor", 4e-3, 300, seed=2))) == [Level.OK]
+
+
+def test_allocator_names_another_remedy_where_memory_is_kept() -> None:
+    base, new = faulting("eager", 10e-3, 6_000), faulting("inductor", 9e-3, 2_000, seed=2)
+    base, new = (replace(m, arm=replace(m.arm, allocator="keep")) for m in (base, new))
+    check = one("allocator", pair(new, base), "inductor")
+    assert "--allocator keep" not in check.message
+
+
+def test_allocator_says_nothing_without_cost_or_samples() -> None:
+    new, base = faulting("inductor", 9e-3, 2_000), faulting("eager", 10e-3, 6_000)
+    unknown = [replace(m, fault_cost_ns=None) for m in (new, base)]
+    assert checks("allocator", pair(*unknown)) == []
+    assert checks("allocator", pair(replace(new, outcome=Outcome.WRONG_ANSWER), base)) == []
+    assert checks("allocator", result(base)) == []

@@ -1,0 +1,120 @@
+"""Rules about the result as a whole: replicates, alike, same-time, too-good."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.show.synthetic_result import method
+from tests.stats import synthetic
+from tests.validate.cases import arm, checks, environment, levels, one, pair, result
+from torchstone.records import Level, Measurement
+
+
+def short(name: str, processes: int) -> Measurement:
+    made = arm(name)
+    return replace(made, turns=tuple(t for t in made.turns if t.replicate < processes))
+
+
+def test_few_processes_are_told() -> None:
+    (check,) = checks("replicates", pair(short("inductor", 2)))
+    assert check.level is Level.WARN
+    assert check.arms == ("inductor",)
+    assert "2 processes" in check.message
+    assert levels("replicates", pair(short("inductor", 3))) == [Level.OK]
+
+
+def test_an_interrupt_is_told() -> None:
+    note, ok = checks("replicates", pair(method=method(stopped_by="interrupt")))
+    assert (note.level, ok.level) == (Level.NOTE, Level.OK)
+    assert "after 4 processes" in note.message
+
+
+def test_an_interrupt_before_the_first_turn() -> None:
+    made = result(arm(turns=()), method=method(stopped_by="interrupt"))
+    assert levels("replicates", made) == [Level.NOTE]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"torch": {"version": "2.12.0"}}, "torch 2.12.0 against 2.13.0"),
+        ({"python": {"version": "3.13.1"}}, "Python 3.13.1 against 3.11.7"),
+        ({"threads": {"torch": 1}}, "threads 1 against 2"),
+        ({"allocator": "keep"}, "allocator keep against default"),
+        ({"os": {"malloc": "jemalloc"}}, "jemalloc is loaded"),
+    ],
+)
+def test_unasked_differences_are_named(changes: dict[str, Any], words: str) -> None:
+    check = one("alike", pair(arm("inductor", environment=environment(**changes))), "inductor")
+    assert check.level is Level.NOTE
+    assert words in check.message
+
+
+@pytest.mark.parametrize(
+    ("spec", "changes"),
+    [
+        ({"python": "python3.13"}, {"python": {"version": "3.13.1"}}),
+        ({"python": "other/bin/python"}, {"torch": {"version": "2.12.0"}}),
+        ({"threads": 1}, {"threads": {"torch": 1}}),
+        ({"env": (("OMP_NUM_THREADS", "1"),)}, {"threads": {"torch": 1}}),
+        ({"allocator": "jemalloc"}, {"allocator": "jemalloc", "os": {"malloc": "jemalloc"}}),
+    ],
+)
+def test_differences_that_were_asked_for_are_fine(
+    spec: dict[str, Any], changes: dict[str, Any]
+) -> None:
+    made = arm("inductor", environment=environment(**changes))
+    made = replace(made, arm=replace(made.arm, **spec))
+    assert levels("alike", pair(made)) == [Level.OK]
+
+
+def test_a_difference_that_another_setting_asked_for_is_still_named() -> None:
+    made = arm("inductor", environment=environment(threads={"torch": 1}))
+    made = replace(made, arm=replace(made.arm, allocator="keep"))
+    assert levels("alike", pair(made)) == [Level.NOTE]
+
+
+def test_another_machine_is_a_warning() -> None:
+    made = pair(arm("inductor", environment=environment(machine_id="m-2")))
+    check = one("alike", made, "inductor")
+    assert check.level is Level.WARN
+    assert "m-2" in check.message
+
+
+def test_unknown_conditions_are_not_judged() -> None:
+    assert checks("alike", pair(arm("inductor", environment=None))) == []
+    bare = environment(torch={}, python={}, threads={})
+    assert levels("alike", pair(arm("numpy", environment=bare))) == [Level.OK]
+
+
+def test_arms_that_ran_alone_are_told() -> None:
+    made = arm("inductor")
+    alone = replace(made, replicates=tuple(replace(r, alone=True) for r in made.replicates))
+    (check,) = checks("same-time", pair(alone))
+    assert check.level is Level.NOTE
+    assert "4 of 8 processes" in check.message
+    assert check.arms == ("inductor",)
+    assert levels("same-time", pair()) == [Level.OK]
+    assert checks("same-time", result(alone)) == []
+
+
+@pytest.mark.parametrize(("times", "level"), [(12, Level.WARN), (8, Level.OK), (0.1, Level.OK)])
+def test_too_good(times: float, level: Level) -> None:
+    (check,) = checks("too-good", pair(arm("inductor", 5e-3 / times, seed=2)))
+    assert check.level is level
+    assert check.figures["speedup"] == pytest.approx(times, rel=0.02)
+
+
+def test_too_good_says_nothing_without_a_ratio() -> None:
+    empty = replace(arm("inductor"), turns=())
+    assert checks("too-good", pair(empty)) == []
+
+
+def test_synthetic_noise_does_not_set_rules_off_by_itself() -> None:
+    # The other builder's arms carry no evidence at all: rules that cannot look stay silent.
+    bare = synthetic.measurement("bare")
+    for name in ("alike", "allocator", "constant-output", "fresh-inputs", "late-work", "timer"):
+        assert checks(name, result(bare, synthetic.measurement("other", seed=3))) == []
