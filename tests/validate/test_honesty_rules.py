@@ -95,6 +95,7 @@ def test_a_patched_timer_fails() -> None:
         (30, 5000, Level.FAIL),
         (20, 41, Level.FAIL),
         (20, 39, Level.WARN),
+        (100, 190, Level.WARN),
         (1000, 1300, Level.WARN),
         (5, 20, Level.WARN),  # more than twice, but by less than a step's worth
         (1000, 1200, Level.OK),

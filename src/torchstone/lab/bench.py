@@ -11,13 +11,12 @@ from datetime import datetime, timezone
 import torchstone
 from torchstone import stats, validate
 from torchstone.conductor import CaseResult, CaseSpec, Events, Settings, run_case
+from torchstone.lab import identical
 from torchstone.lab.keeping import Keeper
 from torchstone.lab.request import BenchRequest, check_settings, command_of, make_arms
 from torchstone.lab.secrets import public_arm, public_words
 from torchstone.records import ArmSpec, Measurement, Method, Result
 
-DEFAULT_AA_FLOOR = 0.005
-"""What identical arms may differ by on a machine not observed yet (benchmarks/aa.py)."""
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 
 
@@ -43,7 +42,11 @@ def measure(
     """Measure arms that are known to be sound; the way of every command that measures."""
     if keeper is not None:
         keeper.check()
-    case = run_case(CaseSpec(tuple(arms), settings), events)
+    watched = identical.is_due(keeper, arms)
+    specs = identical.with_duplicate(arms) if watched else tuple(arms)
+    case = run_case(CaseSpec(specs, settings), events)
+    if keeper is not None and watched:
+        case = identical.observe(keeper, case)
     result = judge(case, settings, keeper, command, kind, label)
     if keeper is not None:
         keeper.save(result)
@@ -60,7 +63,7 @@ def judge(
 ) -> Result:
     """From raw measurements to comparisons and checks."""
     arms = tuple(_public(arm, case.constant_output) for arm in case.arms)
-    floor = aa_floor(keeper, arms[0])
+    floor = identical.aa_floor(keeper, arms[0])
     comparisons = stats.compare_all(arms, settings.margin, case.alpha, floor)
     result = Result(
         id=new_id(),
@@ -99,24 +102,6 @@ def _method(case: CaseResult, settings: Settings) -> Method:
         estimator=stats.DECIDING_ESTIMATOR,
         definition=stats.DEFINITION,
     )
-
-
-def aa_floor(keeper: Keeper | None, arm: Measurement) -> float:
-    """What identical arms have been seen to differ by, on this machine at this size of step."""
-    known = None
-    if keeper is not None and arm.environment is not None:
-        known = keeper.aa_floor(arm.environment.machine_id, *conditions(arm))
-    return max(DEFAULT_AA_FLOOR, known or 0.0)
-
-
-def conditions(arm: Measurement) -> tuple[int, str]:
-    """Thread count and order of magnitude of a step: noise depends on both."""
-    threads = arm.environment.threads.get("torch", 1) if arm.environment else 1
-    steady = arm.compile.steady_ns if arm.compile else 0
-    for name, limit in (("under 1 ms", 1e6), ("1-10 ms", 1e7), ("10-100 ms", 1e8)):
-        if steady < limit:
-            return threads, name
-    return threads, "over 100 ms"
 
 
 def new_id() -> str:

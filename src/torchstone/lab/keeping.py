@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torchstone.records import Result
+from torchstone.records import Estimate, Result, to_data
 from torchstone.store import check_store, open_store
 
 
@@ -23,6 +23,20 @@ class Keeper:
             return None
         with open_store(self.url) as store:
             return store.aa_floor(machine_id, threads, step_class)
+
+    def remember_aa_floor(
+        self, machine_id: str, threads: int, step_class: str, value: float, evidence: Estimate
+    ) -> None:
+        """Keep what two identical arms differed by."""
+        with open_store(self.url) as store:
+            store.remember_aa_floor(machine_id, threads, step_class, value, to_data(evidence))
+
+    def count(self) -> int:
+        """How many results are kept."""
+        if not self.check():
+            return 0
+        with open_store(self.url) as store:
+            return store.count()
 
     def save(self, result: Result) -> None:
         """Keep the result."""

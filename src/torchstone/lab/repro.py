@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 
 from torchstone import stats, validate
 from torchstone.conductor import Events, Settings
-from torchstone.lab.bench import DEFAULT_AA_FLOOR, measure
+from torchstone.lab.bench import measure
+from torchstone.lab.identical import aa_floor
 from torchstone.lab.keeping import Keeper
 from torchstone.lab.request import check_arm
 from torchstone.lab.secrets import restore_env
@@ -55,7 +56,7 @@ def repro(
         settings = replace(settings, budget_s=budget_s)
     command = ("torchstone", "repro", stored.id)
     new = measure(arms, settings, keeper, events, command, stored.kind, f"repro of {stored.id}")
-    return Reproduction(stored, new, against(stored, new))
+    return Reproduction(stored, new, against(stored, new, aa_floor(keeper, new.arms[0])))
 
 
 def settings_of(stored: Result) -> Settings:
@@ -72,7 +73,7 @@ def settings_of(stored: Result) -> Settings:
     )
 
 
-def against(stored: Result, new: Result) -> tuple[Comparison, ...]:
+def against(stored: Result, new: Result, floor: float) -> tuple[Comparison, ...]:
     """Each arm against its stored self, floor by floor."""
     alpha = 0.05 / max(1, len(stored.arms))
     return tuple(
@@ -81,7 +82,7 @@ def against(stored: Result, new: Result) -> tuple[Comparison, ...]:
             again,
             margin=stored.method.margin,
             alpha=alpha,
-            aa_floor=DEFAULT_AA_FLOOR,
+            aa_floor=floor,
         )
         for old, again in zip(stored.arms, new.arms, strict=True)
     )

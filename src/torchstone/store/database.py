@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from sqlalchemy import Connection, Engine, select
+from sqlalchemy import Connection, Engine, func, select
 from sqlalchemy.exc import DBAPIError
 
 from torchstone.records import RecordError, Result, TorchstoneError, UsageError, from_data
@@ -132,6 +132,12 @@ class Store:
         """
         with translated(self.path), self._engine.connect() as connection:
             return lookup.listing(connection, limit, arm, since)
+
+    def count(self) -> int:
+        """How many results there are."""
+        with translated(self.path), self._engine.connect() as connection:
+            found = connection.execute(select(func.count()).select_from(schema.result))
+            return int(found.scalar_one())
 
     def _writing(self) -> AbstractContextManager[Connection]:
         if self._read_only:

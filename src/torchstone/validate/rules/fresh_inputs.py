@@ -32,8 +32,7 @@ def _look(arm: Measurement) -> Iterator[Check]:
     )
     if ratio > FAIL_RATIO and more > FAIL_NS:
         text = (
-            f"{found}: it remembers its last input. Take the cache out, or put it under "
-            "measurement on purpose as a target that is given new inputs."
+            f"{found}: it remembers its last input. Take the cache out, or clear it in every call."
         )
         yield Check(NAME, Level.FAIL, text, figures, who)
     elif ratio > WARN_RATIO and more > WARN_NS:

@@ -100,8 +100,9 @@ def _dirty(
     cause = "throttled" if throttled else causes.most_common(1)[0][0]
     level = Level.WARN if throttled or share > DIRTY_SHARE else Level.NOTE
     found = (
-        f"{dirty} of {count(len(turns), 'turn')} of {name_of(arm)} ({percent(share)}) were "
-        f"disturbed, {'among others' if len(causes) > 1 else 'all'} by {_CAUSES[cause]}"
+        f"{dirty} of {count(len(turns), 'turn')} of {name_of(arm)} ({percent(share)}) "
+        f"{'was' if dirty == 1 else 'were'} disturbed{', among others' * (len(causes) > 1)} by "
+        f"{_CAUSES[cause]}"
     )
     if throttled:
         total = sum(noise.throttled_ns or 0 for noise in turns) / 1e9

@@ -1,0 +1,60 @@
+"""Now and then a duplicate of the baseline runs along: what identical arms differ by, here, today.
+
+No verdict of `faster` or `slower` is given for less than that (see `stats.compare`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from torchstone import stats
+from torchstone.conductor import CaseResult
+from torchstone.lab.keeping import Keeper
+from torchstone.records import ArmSpec, Measurement, Outcome
+
+DEFAULT_AA_FLOOR = 0.005
+"""What identical arms may differ by on a machine not observed yet (benchmarks/aa.py)."""
+EVERY = 20
+"""One comparison in this many carries a duplicate: two arms then take half as long again."""
+DUPLICATE = "baseline, a second time"
+
+
+def is_due(keeper: Keeper | None, arms: Sequence[ArmSpec]) -> bool:
+    """Whether this case should carry a duplicate of its baseline."""
+    return keeper is not None and len(arms) > 1 and keeper.count() % EVERY == EVERY - 1
+
+
+def with_duplicate(arms: Sequence[ArmSpec]) -> tuple[ArmSpec, ...]:
+    """The arms and one more, the baseline under another name."""
+    return (*arms, replace(arms[0], name=DUPLICATE))
+
+
+def observe(keeper: Keeper, case: CaseResult) -> CaseResult:
+    """Remember what the duplicate differed by, and take it out of the case."""
+    base, duplicate = case.arms[0], case.arms[-1]
+    if base.outcome is duplicate.outcome is Outcome.OK and base.environment is not None:
+        found = stats.ratio(base, duplicate, stats.DECIDING_ESTIMATOR)
+        if found.replicates > 1:
+            keeper.remember_aa_floor(
+                base.environment.machine_id, *conditions(base), abs(found.time_ratio - 1), found
+            )
+    return replace(case, arms=case.arms[:-1])
+
+
+def aa_floor(keeper: Keeper | None, arm: Measurement) -> float:
+    """What identical arms have been seen to differ by, on this machine at this size of step."""
+    known = None
+    if keeper is not None and arm.environment is not None:
+        known = keeper.aa_floor(arm.environment.machine_id, *conditions(arm))
+    return max(DEFAULT_AA_FLOOR, known or 0.0)
+
+
+def conditions(arm: Measurement) -> tuple[int, str]:
+    """Thread count and order of magnitude of a step: noise depends on both."""
+    threads = arm.environment.threads.get("torch", 1) if arm.environment else 1
+    steady = arm.compile.steady_ns if arm.compile else 0
+    for name, limit in (("under 1 ms", 1e6), ("1-10 ms", 1e7), ("10-100 ms", 1e8)):
+        if steady < limit:
+            return threads, name
+    return threads, "over 100 ms"
