@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -31,16 +31,23 @@ Writer = Callable[..., "subprocess.Popen[str]"]
 
 
 @pytest.fixture
-def writer(python_env: dict[str, str]) -> Writer:
+def writer(python_env: dict[str, str]) -> Iterator[Writer]:
     """Start a process that saves results; it says `ready` and waits for a line on stdin."""
 
+    started: list[subprocess.Popen[str]] = []
+
     def start(db: Path, name: str, count: int, samples: int) -> subprocess.Popen[str]:
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [sys.executable, str(HERE / "store_cases.py"), str(db), name, str(count), str(samples)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
             env=python_env,
         )
+        started.append(process)
+        return process
 
-    return start
+    yield start
+    for process in started:
+        process.kill()  # does nothing to one that has ended
+        process.communicate()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -269,7 +270,8 @@ def test_aa_floor_is_the_ninetieth_percentile_of_the_newest(db: Path) -> None:
         for bad in (-0.1, float("nan"), float("inf")):
             with pytest.raises(ValueError, match="A/A floor"):
                 store.remember_aa_floor("m", 1, "ms", bad, {})
-    assert sqlite3.connect(db).execute("SELECT count(*) FROM aa_floor").fetchone() == (56,)
+    with closing(sqlite3.connect(db)) as raw:
+        assert raw.execute("SELECT count(*) FROM aa_floor").fetchone() == (56,)
 
 
 def test_nothing_heavy_is_loaded_before_a_store_is_opened(python_env: dict[str, str]) -> None:

@@ -13,7 +13,7 @@ import pytest
 from store_cases import make_result
 
 from torchstone.records import UsageError
-from torchstone.store import StoreBusyError, engine, open_store
+from torchstone.store import StoreBusyError, check_store, engine, open_store
 
 ROOT = os.geteuid() == 0
 NOBODY = 65534
@@ -157,6 +157,24 @@ def test_an_empty_file_becomes_a_database(db: Path) -> None:
     with open_store(str(db), create=False) as store:
         store.save(make_result("aa11"))
         assert store.load("last").id == "aa11"
+
+
+def test_a_check_before_measuring_finds_what_saving_would(tmp_path: Path) -> None:
+    db = tmp_path / "results.db"
+    assert check_store(str(db)) is False
+    assert not db.exists()
+    db.touch()
+    assert check_store(str(db)) is True
+    assert db.read_bytes() == b""
+    with open_store(str(db)) as store:
+        store.save(make_result("aa11"))
+    before = db.read_bytes()
+    assert check_store(str(db)) is True
+    assert db.read_bytes() == before
+    (tmp_path / "text").write_text("not a database")
+    for bad in (tmp_path, tmp_path / "text", tmp_path / "no" / "such.db"):
+        with pytest.raises(UsageError):
+            check_store(str(bad))
 
 
 def test_reading_only_never_writes(db: Path) -> None:

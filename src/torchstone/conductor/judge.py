@@ -68,11 +68,21 @@ def compare_leaves(expected: Sequence[Leaf], found: Sequence[Leaf], changes: fro
             return f"{extra[0]}: not in the baseline's output"
     elif len(expected) != len(found):
         return f"output: expected {len(expected)} tensors, got {len(found)}"
-    for want, got in zip(expected, found, strict=True):
+    for want, got in zip(expected, _in_order(expected, found, changes), strict=True):
         difference = _leaf_difference(want, got, changes)
         if difference:
             return difference
     return ""
+
+
+def _in_order(
+    expected: Sequence[Leaf], found: Sequence[Leaf], changes: frozenset[str]
+) -> Sequence[Leaf]:
+    """The leaves as the baseline has them: a dict's order is no part of the contract."""
+    if "container" in changes:
+        return found
+    by_path = {leaf.path: leaf for leaf in found}
+    return [by_path[leaf.path] for leaf in expected]
 
 
 def _leaf_difference(want: Leaf, got: Leaf, changes: frozenset[str]) -> str:
@@ -112,6 +122,12 @@ def judge(
     mismatch = compare_leaves([o.leaf for o in eager], [o.leaf for o in found], changes)
     if mismatch:
         return replace(start, mismatch=mismatch)
+    if all(output.kind == "object" for output in eager):
+        nothing = "the target returns nothing that can be compared"
+        return Agreement("none", nothing)
+    if "container" not in changes:
+        by_path = {output.leaf.path: output for output in found}
+        found = [by_path[output.leaf.path] for output in eager]
     truths: Sequence[Output | None] = fp64 if fp64 is not None else [None] * len(eager)
     if len(truths) != len(eager):
         truths = [None] * len(eager)
@@ -163,8 +179,10 @@ def _judge_floats(
     if not np.array_equal(np.isfinite(found), finite) or not np.array_equal(
         np.isnan(found), np.isnan(base)
     ):
-        bad = int((~np.isfinite(found) & finite).sum())
-        return Agreement("fp64", mismatch=f"{path}: {bad} values are NaN or infinite")
+        bad = int((np.isfinite(found) != finite).sum())
+        return Agreement(
+            "fp64", mismatch=f"{path}: {bad} values are NaN or infinite here but not there"
+        )
     found, base, true = found[finite], base[finite], true[finite]
     size = float(np.sqrt(np.mean(true**2))) if true.size else 0.0
     scale = size or 1.0

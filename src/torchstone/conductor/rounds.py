@@ -23,6 +23,7 @@ from torchstone.records import Noise, Outcome, Replicate, Turn, from_data
 
 QUIET_LIMIT_S = 0.25
 """OpenMP threads spin on for milliseconds (libgomp) or up to 200 ms (others) after a call."""
+LEAST_WARM_UP_S, MOST_WARM_UP_S, WARM_UP_SHARE = 0.5, 10.0, 0.05
 WARM_UP_SLACK_S = 5.0
 """Slow calls report back at least every second; this is for the rest."""
 
@@ -105,7 +106,7 @@ class Rounds:
     def _warm_up(self, seat: Seat, index: int, alone: bool) -> None:
         seed = self.chance.randrange(2**31)
         reply = seat.worker.ask(
-            {"do": "turn", "warm_up": True, "seed": seed},
+            {"do": "turn", "warm_up": True, "seed": seed, "limit_s": self._warm_up_limit()},
             patience(self.settings, slack_s=WARM_UP_SLACK_S),
         )
         start = from_data(StartReport, reply)
@@ -114,6 +115,11 @@ class Rounds:
             Replicate(index, start.start_ns, start.warm_up, start.hash_seed, alone)
         )
         wait_until_quiet(seat.worker.pid, QUIET_LIMIT_S)
+
+    def _warm_up_limit(self) -> float:
+        """A process that will not settle may not eat the budget."""
+        share = self.settings.budget_s * WARM_UP_SHARE
+        return min(MOST_WARM_UP_S, max(LEAST_WARM_UP_S, share))
 
     def _turns(self, seats: list[Seat], index: int, plan: Plan) -> None:
         checked = {seat.state.spec.name: self.chance.randrange(plan.turns) for seat in seats}
@@ -142,6 +148,7 @@ class Rounds:
         samples = samples_per_turn(self.settings, seat.sample_ns, self.chance)
         slack = 10.0 * samples * seat.sample_ns / 1e9
         before = snapshot(worker.pid)
+        worker.phase = "turn"
         reply = worker.ask(
             {
                 "do": "turn",
@@ -149,6 +156,7 @@ class Rounds:
                 "sample_ns": seat.sample_ns,
                 "seed": seed,
                 "check_seed": check_seed,
+                "keep": checked,
             },
             lambda _: self.settings.step_timeout_s + slack,
         )

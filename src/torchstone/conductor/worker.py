@@ -16,9 +16,9 @@ import time
 import uuid
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
-from torchstone.machine.processes import kill_tree, oom_kills, tagged_processes
+from torchstone.machine.processes import kill_tree, oom_kills
 from torchstone.machine.redact import redact_text, tail
 from torchstone.measure.channel import MESSAGE_LIMIT, ChannelClosed, send
 from torchstone.measure.reports import Failure
@@ -89,6 +89,8 @@ class WorkerProcess:
         """Send a command without waiting."""
         if self._closed:
             return
+        if self._commands is None:
+            return  # ended already, and its end has been told
         with contextlib.suppress(ChannelClosed):  # the death is found, with its cause, by `wait`
             send(self._commands, to_data(command))
 
@@ -118,9 +120,10 @@ class WorkerProcess:
         """Kill the worker and everything it has started; once is enough."""
         if self._closed:
             return 0
-        strays = 0
-        if self._process.poll() is None or tagged_processes(TAG, self.tag):
-            strays = kill_tree(self._process.pid, TAG, self.tag)
+        if self._commands is None:
+            return 0
+        # Also when the worker itself is gone: a child that dropped our tag may still be there.
+        strays = kill_tree(self._process.pid, TAG, self.tag)
         self._process.wait()
         self._close_files()
         return strays
@@ -159,15 +162,18 @@ class WorkerProcess:
             return None
         (length,) = _LENGTH.unpack_from(self._buffer)
         if length > MESSAGE_LIMIT:
-            self._died()
+            self._babbled()
         if len(self._buffer) < _LENGTH.size + length:
             return None
         body = bytes(self._buffer[_LENGTH.size : _LENGTH.size + length])
         del self._buffer[: _LENGTH.size + length]
-        message: dict[str, Any] = json.loads(body)
+        try:
+            message: dict[str, Any] = json.loads(body)
+        except ValueError:
+            self._babbled()
         return message
 
-    def _time_out(self, seconds: float) -> None:
+    def _time_out(self, seconds: float) -> NoReturn:
         strays = self._end()
         raise ArmEnded(
             Outcome.TIMEOUT,
@@ -181,7 +187,7 @@ class WorkerProcess:
             ),
         )
 
-    def _failed(self, failure: Failure) -> None:
+    def _failed(self, failure: Failure) -> NoReturn:
         strays = self._end()
         if failure.kind == "usage":
             raise UsageError(failure.message, failure.remedy)
@@ -200,7 +206,22 @@ class WorkerProcess:
             ),
         )
 
-    def _died(self) -> None:
+    def _babbled(self) -> NoReturn:
+        """User code wrote into our pipe: nothing that comes from there can be believed."""
+        strays = self._end()
+        raise ArmEnded(
+            Outcome.CRASH,
+            OutcomeDetail(
+                message=f"wrote into the pipe to the conductor ({self.phase})",
+                phase=self.phase,
+                remedy="Write only to file descriptors that the code has opened itself.",
+                signal="SIGKILL (ours)",
+                stderr=self._stderr_tail,
+                strays_killed=strays,
+            ),
+        )
+
+    def _died(self) -> NoReturn:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(STOP_GRACE_S)
         code = self._process.poll()
@@ -212,6 +233,8 @@ class WorkerProcess:
             message = "killed by the system for want of memory"
         elif name:
             message = f"killed by {name}"
+        elif code is None:
+            message = "closed the pipe to the conductor and went on"
         else:
             message = f"exited with code {code} without an answer"
         raise ArmEnded(

@@ -62,7 +62,10 @@ def repro(
 def settings_of(stored: Result) -> Settings:
     """The settings that a stored result was made with."""
     method = stored.method
+    # A statement's setup may be good for so many executions only.
+    loops = {arm.loops for arm in stored.arms if arm.arm.statement is not None and arm.turns}
     return Settings(
+        loops=loops.pop() if len(loops) == 1 else None,
         budget_s=method.budget_s,
         within=method.within,
         margin=method.margin,

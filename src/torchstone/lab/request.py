@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 
 from torchstone.conductor import Settings
+from torchstone.lab.secrets import public_env, public_words
 from torchstone.machine.allocator import allocator_environment
 from torchstone.machine.interpreters import resolve_interpreter
 from torchstone.records import ALLOCATORS, MODES, PRECISIONS, ArmSpec, UsageError
@@ -92,7 +93,11 @@ def _explicit_arm(text: str, base: ArmSpec) -> ArmSpec:
     try:
         words = shlex.split(text)
     except ValueError as error:
-        raise UsageError(f"--arm {text!r} cannot be read: {error}.") from None
+        raise UsageError(
+            f"--arm {text!r} cannot be read: {error}.", "Put values with spaces in quotes."
+        ) from None
+    if not words:
+        raise UsageError("--arm is empty.", "Write for example --arm 'name=two threads=2'.")
     changes: dict[str, object] = {}
     env = dict(base.env)
     for word in words:
@@ -108,7 +113,7 @@ def _explicit_arm(text: str, base: ArmSpec) -> ArmSpec:
             changes[key] = _threads(value)
         else:
             changes[key] = value
-    name = str(changes.pop("name", "")) or text
+    name = str(changes.pop("name", "")) or public_words([text])[0]
     return replace(base, name=name, env=tuple(sorted(env.items())), **changes)  # type: ignore[arg-type]
 
 
@@ -120,13 +125,14 @@ def _threads(value: str) -> int:
 
 def distinct(arms: list[ArmSpec]) -> list[ArmSpec]:
     """Two arms may be identical (an A/A comparison), but their names must differ."""
-    seen: dict[str, int] = {}
-    named = []
+    named: dict[str, ArmSpec] = {}
     for arm in arms:
-        seen[arm.name] = seen.get(arm.name, 0) + 1
-        count = seen[arm.name]
-        named.append(arm if count == 1 else replace(arm, name=f"{arm.name} #{count}"))
-    return named
+        name, count = arm.name, 1
+        while name in named:
+            count += 1
+            name = f"{arm.name} #{count}"
+        named[name] = replace(arm, name=name)
+    return list(named.values())
 
 
 def check_arm(arm: ArmSpec) -> None:
@@ -177,8 +183,6 @@ def check_settings(settings: Settings) -> None:
 
 def command_of(request: BenchRequest) -> tuple[str, ...]:
     """The command line that asks for the same again; hidden variables by name only."""
-    from torchstone.lab.secrets import public_env
-
     words = ["torchstone", "bench", *request.targets]
     for flag, values in (("--vs", request.vs), ("--arm", request.arms)):
         for value in values:

@@ -11,7 +11,7 @@ import math
 from time import perf_counter_ns as _now  # bound before user code can patch `time`
 
 TARGET_NS = 100_000
-"""Long against the timer, short against a sample (`docs`: at most 10 % of a turn)."""
+"""Long against the timer, short against a sample; the probes may take 10 % of a turn."""
 MODULUS_BITS = 512
 MIN_EXPONENT_BITS = 16
 MAX_EXPONENT_BITS = 4096

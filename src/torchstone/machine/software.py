@@ -6,6 +6,7 @@ import os
 import platform
 import re
 import sys
+from collections.abc import Iterator
 from importlib import metadata
 from typing import Any
 
@@ -139,16 +140,23 @@ def _build_settings(config: str) -> dict[str, str]:
 
 
 def package_versions() -> dict[str, str]:
-    """Versions of the packages of interest that this process has imported."""
-    found = {}
+    """Every package installed for this interpreter, so that the environment can be rebuilt.
+
+    A module that is loaded is asked first: it is the one that runs.
+    """
+    found = dict(_installed())
     for name in PACKAGES:
-        module = sys.modules.get(name)
-        if module is None:
-            continue
-        # The module's own word first: it is the one that runs.
-        version = getattr(module, "__version__", None)
+        version = getattr(sys.modules.get(name), "__version__", None)
+        if version:
+            found[name] = str(version)
+    return dict(sorted(found.items()))
+
+
+def _installed() -> Iterator[tuple[str, str]]:
+    for distribution in metadata.distributions():
         try:
-            found[name] = str(version) if version else metadata.version(name)
+            name, version = distribution.metadata["Name"], distribution.version
         except Exception:  # metadata can be missing or damaged in many ways
             continue
-    return found
+        if name and version and name != "torchstone":  # ours in the payload is not installed
+            yield name.lower().replace("_", "-"), version

@@ -12,7 +12,7 @@ from torchstone.measure.device import CPU, Device, find_device
 from torchstone.measure.loops import TimeBlock, statement_block, step_block
 from torchstone.measure.statement import compile_statement
 from torchstone.records import ArmSpec
-from torchstone.variants import Prepared, prepare
+from torchstone.variants import Prepared, prepare, resolve_variant
 from torchstone.workloads import Inputs, Workload, draw, load_workload, walk
 
 RING_SLOTS = 64
@@ -72,8 +72,9 @@ def build(arm: ArmSpec, phase: Phase) -> Built:
     if arm.statement is not None:
         phase("build")
         return Built(arm, CPU, inner=compile_statement(arm.statement))
+    phase("import")
+    resolve_variant(arm.variant)  # found while the path is still as we made it
     if _wants_torch(arm):
-        phase("import")
         _import_torch(arm)
     workload = load_workload(arm.target, arm.seed, phase)
     set_threads(arm)

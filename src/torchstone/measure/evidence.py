@@ -20,13 +20,16 @@ GRADIENT_LIMIT = 1 << 14
 
 def write_evidence(path: str, output: Any) -> None:
     """Write the leaves of `output` (in training: the loss and the gradients)."""
+    with open(path, "wb") as file:
+        file.write(encode_evidence(output))
+
+
+def encode_evidence(output: Any) -> bytes:
+    """The leaves as they are now; what is filled in later does not count."""
     heads, bodies = [], []
     for name, value in walk(output, "output"):
         limit = GRADIENT_LIMIT if name.startswith("output.grad.") else LEAF_LIMIT
         kind, body = raw_bytes(value, limit)
         heads.append({"leaf": to_data(leaf_of(name, value)), "kind": kind, "bytes": len(body)})
         bodies.append(body)
-    with open(path, "wb") as file:
-        file.write(json.dumps(heads).encode() + b"\n")
-        for body in bodies:
-            file.write(body)
+    return b"".join((json.dumps(heads).encode(), b"\n", *bodies))

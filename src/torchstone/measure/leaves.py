@@ -83,7 +83,9 @@ def raw_bytes(value: Any, limit: int) -> tuple[str, bytes]:
     if isinstance(value, int) and -(2**63) <= value < 2**63:
         return "i8", struct.pack("<q", value)
     if isinstance(value, (int, str)):
-        return "text", str(value).encode()
+        return "text", str(value).encode(errors="surrogatepass")
+    if isinstance(value, (bytes, bytearray)):
+        return "text", bytes(value[: 8 * limit])
     return "object", type(value).__qualname__.encode()
 
 

@@ -39,26 +39,34 @@ def step_block(
         return _synchronised_block(step, ring, loops, synchronize)
     if loops == 1:
         return _single(step, ring, plain)
-    calls = list(itertools.islice(itertools.cycle(ring), loops))
+    blocks = _blocks(ring, loops)
     if plain:
-        arguments = [inputs.args for inputs in calls]
+        arguments_of = itertools.cycle([[inputs.args for inputs in calls] for calls in blocks])
 
         def time_plain() -> int:
+            arguments = next(arguments_of)
             started = wall_clock()
             for args in arguments:
                 step(*args)
             return wall_clock() - started
 
         return time_plain
-    pairs = [(inputs.args, dict(inputs.kwargs)) for inputs in calls]
+    pairs_of = itertools.cycle([[(i.args, dict(i.kwargs)) for i in calls] for calls in blocks])
 
     def time_keywords() -> int:
+        pairs = next(pairs_of)
         started = wall_clock()
         for args, kwargs in pairs:
             step(*args, **kwargs)
         return wall_clock() - started
 
     return time_keywords
+
+
+def _blocks(ring: Sequence[Inputs], loops: int) -> list[list[Inputs]]:
+    """The calls of each sample, made beforehand; together they go round the whole ring."""
+    turn_of = itertools.cycle(ring)
+    return [list(itertools.islice(turn_of, loops)) for _ in range(-(-len(ring) // loops))]
 
 
 def _single(step: Step, ring: Sequence[Inputs], plain: bool) -> TimeBlock:

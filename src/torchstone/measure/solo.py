@@ -69,6 +69,7 @@ def solo(
 ) -> SoloReport:
     """Build the arm, look at its first call, then at its steady state."""
     watch = MemoryWatch()
+    target_dir = _target_dir(arm)  # before user code may change the working directory
 
     def watched(name: str) -> None:
         if name == "build":
@@ -83,7 +84,7 @@ def solo(
         report = _solo_step(built, phase, check_seed, evidence_path, loops, watch)
     environment = describe_environment(
         arm_env=arm_env,
-        target_dir=_target_dir(arm),
+        target_dir=target_dir,
         threads=thread_counts(),
         allocator=arm.allocator,
         salt=salt,
@@ -128,8 +129,8 @@ def _solo_step(
     del output, evidence
     phase("step")
     ring = built.ring(check_seed + 1000, 8)
-    for inputs in ring[:2]:
-        built.call(inputs)
+    for one in ring[:2]:
+        built.call(one)
     phase("step")
     step_peak = _step_peak(built, ring)
     memory = watch.read(built, step_peak)
@@ -208,8 +209,8 @@ def _same_and_fresh(built: Built, ring: list[Any], beat: Callable[[], None]) -> 
     built.call(seen)
     same: list[int] = []
     fresh: list[int] = []
-    for i in range(SAME_INPUT_CALLS):
-        new = built.inputs(built.arm.seed + 5000 + i)
+    # All alive at once: a cache by identity must not take a new input for an old one's place.
+    for new in built.ring(built.arm.seed + 5000, SAME_INPUT_CALLS):
         for inputs, times in ((seen, same), (new, fresh)):
             started = wall_clock()
             built.call(inputs)

@@ -10,7 +10,7 @@ from typing import Any
 from torchstone.machine.probe import make_probe
 from torchstone.measure.built import Built, Phase, build
 from torchstone.measure.clock import cpu_clock, patched_timers, python_threads, wall_clock
-from torchstone.measure.evidence import write_evidence
+from torchstone.measure.evidence import encode_evidence
 from torchstone.measure.graphs import compile_count
 from torchstone.measure.loops import Samples, fill, fill_without_gc
 from torchstone.measure.reports import StartReport, TurnReport
@@ -36,10 +36,10 @@ class Turns:
         self.restore: Callable[[], None] | None = None
         self.threads = python_threads()
         self.compiled = 0
-        self.evidence: Any = None
+        self.evidence = b""
 
-    def warm_up(self, phase: Phase, seed: int) -> StartReport:
-        """The first call, then warm-up until steady."""
+    def warm_up(self, phase: Phase, seed: int, limit_s: float) -> StartReport:
+        """The first call, then warm-up until steady or `limit_s` is over."""
         built = self.built
         if built.prepared is not None and built.prepared.keep_start is not None:
             self.restore = built.prepared.keep_start()
@@ -49,12 +49,14 @@ class Turns:
         first = single()
         phase("warm-up")
         block = built.block(ring, self.loops)
-        warm = warm_up(block, first, lambda: phase("warm-up"))
+        warm = warm_up(block, first, lambda: phase("warm-up"), int(limit_s * 1e9))
         self.compiled = compile_count()
         sample_ns = sorted(warm.wall_ns[-10:])[len(warm.wall_ns[-10:]) // 2]
         return StartReport(self.start_ns, warm, _hash_seed(), sample_ns)
 
-    def turn(self, samples: int, sample_ns: int, seed: int, check_seed: int) -> TurnReport:
+    def turn(
+        self, samples: int, sample_ns: int, seed: int, check_seed: int, keep: bool
+    ) -> TurnReport:
         """One turn: a first sample apart, `samples` kept ones, then a call that may be checked."""
         built = self.built
         ring = [] if built.is_statement else built.ring(seed, (samples + 1) * self.loops)
@@ -62,14 +64,13 @@ class Turns:
         block = built.block(ring, self.loops)
         buffers = Samples(samples, _probe_every(sample_ns))
         run = fill_without_gc if built.is_statement else fill
-        self.evidence = None
         cpu, wall = cpu_clock(), wall_clock()
         first = block()
         before = resource.getrusage(resource.RUSAGE_SELF)
         run(buffers, block, self.probe)
         after = resource.getrusage(resource.RUSAGE_SELF)
         wall, cpu = wall_clock() - wall, cpu_clock() - cpu
-        self._final_call(checked, check_seed)
+        self._final_call(checked, check_seed, keep)
         compiled, self.compiled = self.compiled, compile_count()
         return TurnReport(
             wall_ns=tuple(buffers.wall),
@@ -85,8 +86,11 @@ class Turns:
             integrity=Integrity(patched_timers(), max(0, python_threads() - self.threads)),
         )
 
-    def _final_call(self, inputs: Any, seed: int) -> None:
-        """The same call once more, its output kept; in training from the start state."""
+    def _final_call(self, inputs: Any, seed: int, keep: bool) -> None:
+        """The same call once more, its output kept; in training from the start state.
+
+        The output is read at once: a thread that fills it in later comes too late.
+        """
         if inputs is None:
             return
         if self.restore is not None:
@@ -94,12 +98,14 @@ class Turns:
         seed_everything(seed)
         prepared = self.built.prepared
         assert prepared is not None
-        self.evidence = prepared.evidence(self.built.call(inputs))
+        output = prepared.evidence(self.built.call(inputs))
+        self.evidence = encode_evidence(output) if keep else b""
 
     def write_evidence(self, path: str) -> None:
         """Hand over the output of the last turn's final call."""
-        write_evidence(path, self.evidence)
-        self.evidence = None
+        with open(path, "wb") as file:
+            file.write(self.evidence)
+        self.evidence = b""
 
 
 def _probe_every(sample_ns: int) -> int:

@@ -97,7 +97,7 @@ class Worker:
 
     def _turn(self, command: dict[str, Any]) -> Any:
         if command.pop("warm_up", False):
-            return self.turns.warm_up(self.phase, command["seed"])
+            return self.turns.warm_up(self.phase, **command)
         self.where = "turn"
         return self.turns.turn(**command)
 
@@ -133,11 +133,20 @@ def main() -> None:
     commands, replies = (_move(int(number)) for number in sys.argv[1:3])
     sys.argv = ["torchstone"]
     die_with_parent()
-    with contextlib.suppress(ChannelClosed):
+    code = 0
+    try:
         Worker(commands, replies).serve()
+    except ChannelClosed:
+        pass
+    except BaseException:  # user code has broken the pipes or more; leave what evidence we can
+        code = 1
+        with contextlib.suppress(Exception):
+            traceback.print_exc(file=sys.__stderr__)
     # Not sys.exit: threads and atexit hooks of user code must not keep the conductor waiting.
-    sys.stderr.flush()
-    os._exit(0)
+    for stream in (sys.stdout, sys.stderr, sys.__stderr__):
+        with contextlib.suppress(Exception):  # user code may have put anything in their place
+            stream.flush()
+    os._exit(code)
 
 
 def _move(descriptor: int) -> int:

@@ -35,12 +35,10 @@ def open_store(url: str | None = None, *, create: bool = True, read_only: bool =
 
 def check_store(url: str | None = None) -> bool:
     """Whether the database exists; `UsageError` if it or its place cannot serve. Writes nothing."""
-    from torchstone.store.location import check_file, locate
+    from torchstone.store.engine import check
+    from torchstone.store.location import locate
 
-    exists = check_file(locate(url), create=True, read_only=False)
-    if exists:
-        open_store(url, read_only=True).close()
-    return exists
+    return check(locate(url))
 
 
 def __getattr__(name: str) -> Any:

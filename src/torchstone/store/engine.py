@@ -57,6 +57,15 @@ def open_engine(location: Location, *, create: bool, read_only: bool) -> Engine:
         return engine
 
 
+def check(location: Location) -> bool:
+    """Whether the file exists; `UsageError` if it, or its place, could not take results."""
+    exists = check_file(location, create=True, read_only=False)
+    if exists:
+        with translated(location.path):
+            _has_tables(location.path, read_only=False)
+    return exists
+
+
 @contextmanager
 def writing(engine: Engine) -> Iterator[Connection]:
     """A transaction that takes the write lock at once, so that it never fails half-way.

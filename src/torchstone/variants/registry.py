@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Sequence
+from functools import cache
 from importlib import metadata
 from typing import cast
 
@@ -14,6 +15,7 @@ from torchstone.variants.compiled import Compiled
 ENTRY_POINTS = "torchstone.variants"
 
 
+@cache
 def known_variants() -> dict[str, metadata.EntryPoint]:
     """Installed variants by name."""
     return {point.name: point for point in metadata.entry_points(group=ENTRY_POINTS)}

@@ -1,0 +1,344 @@
+"""How often is a verdict right? Identical arms and known slow-downs, for us and for others.
+
+    aa.py live      whole trials of every tool, in random order, resumable
+    aa.py record    pools of replicates under other conditions, resumable
+    aa.py pools     every estimator and layout, by resampling recorded replicates
+    aa.py report    the table, with the aims beside it
+
+Without a command: `live`, then `report`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from statistics import fmean
+
+from aa_journal import Journal, Row, read_rows
+from aa_load import Size, busy_core, calibrate, fits
+from aa_ours import run_ours
+from aa_peers import run_pyperf, run_torch
+from aa_pools import NAMES, Design, Rules, evaluate, load_pools, pools_table
+from aa_record import Session, Sessions, open_session
+from aa_report import TOOLS, report
+from aa_targets import EFFECTS
+
+INTERRUPTED = 130
+MOST_FAILURES = 3
+"""In a row: something is wrong that more trials will not mend."""
+LIVE_STEP, LIVE_THREADS = "5ms", 1
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One comparison by one tool."""
+
+    tool: str
+    effect: int
+    load: bool
+    trial: int
+
+
+def live(args: argparse.Namespace) -> None:
+    """Trials until all are done or the time is over; a restart goes on where it stopped."""
+    with Journal(args.out) as journal:
+        journal.must_match("live", {"budget": args.budget, "work": args.work})
+        size = pinned_size(journal, LIVE_STEP, LIVE_THREADS, args.work)
+        say(f"{size.units} units of {1e6 * size.unit_s:.2f} us a step; one thread; {args.out}")
+        plan = schedule(args.tools, args.effects, args.load, args.trials, args.peer_trials)
+        done = {trial_of(row) for row in journal.rows if row["kind"] == "trial"}
+        waiting = [trial for trial in plan if trial not in done]
+        failures = 0
+        for count, trial in within_minutes(waiting, args.max_minutes):
+            with busy_core(trial.load):
+                found = attempt(trial, size, args.budget, journal.rows)
+            if found is None:
+                raise KeyboardInterrupt
+            journal.append({**about(trial, size), **found})
+            failures = failures + 1 if "error" in found else 0
+            say(f"{count}/{len(waiting)} {trial}: {found.get('verdict') or found['error']}")
+            if failures == MOST_FAILURES:
+                raise SystemExit(f"{failures} trials in a row failed; see {args.out}.")
+
+
+def attempt(trial: Trial, size: Size, budget: float, rows: Sequence[Row]) -> Row | None:
+    """The trial's figures, or its error; None when interrupted."""
+    same = [row for row in rows if row["kind"] == "trial" and row["load"] == trial.load]
+    try:
+        if trial.tool == "ours":
+            return run_ours(size, trial.effect, trial.trial, budget)
+        wall = wall_of_ours(same, budget)
+        if trial.tool == "torch":
+            return run_torch(size, trial.effect, wall)
+        return run_pyperf(size, trial.effect, wall, [r for r in same if r["tool"] == "pyperf"])
+    except Exception as error:  # a tool that fails is a result too, and must not end the night
+        return {"error": f"{type(error).__name__}: {error}"}
+
+
+def wall_of_ours(rows: Iterable[Row], budget: float) -> float:
+    """What the other tools get: the mean wall time of our trials so far, all of it."""
+    walls = [row["wall_s"] for row in rows if row["tool"] == "ours" and not row.get("error")]
+    return fmean(walls) if walls else budget
+
+
+def schedule(
+    tools: Sequence[str], effects: Sequence[int], load: bool, trials: int, peer_trials: int
+) -> list[Trial]:
+    """All trials in a random order that keeps tools and effects in step at every moment.
+
+    Slow drift of the machine then falls on all alike, and a run cut short is still balanced.
+    Seeded: the same order after a restart. The very first is ours, so that the others know
+    how long they may take.
+    """
+    chance = random.Random(20)
+    placed = []
+    for tool in tools:
+        count = trials if tool == "ours" else peer_trials
+        for effect in effects:
+            for i in range(count):
+                place = (i + chance.random()) / count
+                placed.append((place, Trial(tool, effect, load, i)))
+    placed.sort(key=lambda pair: pair[0])
+    order = [trial for _, trial in placed]
+    first = next((i for i, trial in enumerate(order) if trial.tool == "ours"), 0)
+    return order[first : first + 1] + order[:first] + order[first + 1 :]
+
+
+def record(args: argparse.Namespace) -> None:
+    """Replicates of every condition and effect in turn, until each has its number."""
+    with Journal(args.out) as journal, ExitStack() as stack:
+        settings = {"seconds": args.seconds, "turn_ms": args.turn_ms, "work": args.work}
+        journal.must_match("record", settings)
+        sizes = [
+            pinned_size(journal, step, threads, args.work)
+            for step in args.steps
+            for threads in args.threads
+        ]
+        for size in sizes:
+            if not fits(size):
+                say(f"left out: {size.step} with {size.threads} threads; a step would be too long")
+        kept = [(size, effect) for size in sizes if fits(size) for effect in args.effects]
+        done = {condition_of(row) for row in journal.rows if row["kind"] == "replicate"}
+        waiting = []
+        for index in range(args.replicates):
+            random.Random(index).shuffle(kept)
+            waiting += [(s, e, index) for s, e in kept]
+        waiting = [one for one in waiting if (*key_of(*one[:2], args.load), one[2]) not in done]
+
+        def make(stack: ExitStack, size: Size, effect: int) -> Session:
+            # A seed of its own for every start, or a resumed run would repeat its turns' order.
+            seed = random.SystemRandom().randrange(2**31)
+            return open_session(stack, size, effect, seed, args.seconds, args.turn_ms)
+
+        sessions = Sessions(stack, make)
+        for count, (size, effect, index) in within_minutes(waiting, args.max_minutes):
+            session = sessions.get(size, effect)
+            with busy_core(args.load):
+                found = session.replicate(index)
+            if "error" in found:
+                raise SystemExit(f"{size.step}, {effect} %: {found['error']}")
+            trial = Trial("ours", effect, args.load, index)
+            journal.append({**about(trial, size), "kind": "replicate", **found})
+            say(f"{count}/{len(waiting)} {size.step} x{size.threads} {effect} % #{index}")
+
+
+def pools(args: argparse.Namespace) -> None:
+    """Evaluate every estimator under every layout."""
+    loaded = load_pools(read_rows(args.files))
+    designs = [
+        Design(replicates, turns, turn_ms)
+        for replicates in args.replicates
+        for turns in args.turns
+        for turn_ms in args.turn_ms
+    ]
+    rules = [Rules(args.alpha, margin, args.aa_floor) for margin in args.margins]
+    outcomes = []
+    for condition in sorted(loaded, key=str):
+        pool = loaded[condition]
+        turns = sorted(len(pair.turns) for pair in pool)
+        say(f"{condition}: {len(pool)} replicates of {turns[0]} to {turns[-1]} turns")
+        found = evaluate(condition, pool, designs, args.estimators, rules, args.resamples)
+        outcomes += list(found)
+    if args.json:
+        print(json.dumps([asdict(one) for one in outcomes], indent=1))
+    else:
+        print(pools_table(outcomes, args.markdown))
+
+
+def show_report(args: argparse.Namespace) -> None:
+    print(report(list(read_rows(args.files)), args.markdown))
+
+
+def live_and_report(args: argparse.Namespace) -> None:
+    """What `make bench` runs."""
+    live(args)
+    print(report(list(read_rows([args.out]))))
+
+
+def pinned_size(journal: Journal, step: str, threads: int, work: str) -> Size:
+    """The size of a step, measured once for the whole file."""
+    name = f"size {step} x{threads}"
+    return Size(**journal.pinned(name, lambda: calibrate(step, threads, work)))
+
+
+def about(trial: Trial, size: Size) -> Row:
+    """What every row says."""
+    return {
+        "kind": "trial",
+        **asdict(trial),
+        "step": size.step,
+        "threads": size.threads,
+        "true_ratio": (100 + trial.effect) / 100,
+        "at": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+    }
+
+
+def trial_of(row: Row) -> Trial:
+    return Trial(row["tool"], row["effect"], row["load"], row["trial"])
+
+
+def key_of(size: Size, effect: int, load: bool) -> tuple[str, int, int, bool]:
+    return size.step, size.threads, effect, load
+
+
+def condition_of(row: Row) -> tuple[str, int, int, bool, int]:
+    return row["step"], row["threads"], row["effect"], row["load"], row["trial"]
+
+
+def within_minutes(waiting: Sequence, minutes: float | None) -> Iterator:  # type: ignore[type-arg]
+    """Number and item, until the time is over; no item starts after that."""
+    started = time.monotonic()
+    for count, item in enumerate(waiting, start=1):
+        if minutes is not None and time.monotonic() - started > 60 * minutes:
+            say(f"{minutes:g} minutes are over; {len(waiting) - count + 1} left for the next run.")
+            return
+        yield count, item
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    main = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    live_options(main)
+    main.set_defaults(run=live_and_report)
+    commands = main.add_subparsers(metavar="COMMAND")
+    one = commands.add_parser("live", help="whole trials of every tool")
+    live_options(one)
+    one.set_defaults(run=live)
+    record_options(commands.add_parser("record", help="pools under other conditions"))
+    pools_options(commands.add_parser("pools", help="estimators and layouts by resampling"))
+    one = commands.add_parser("report", help="the table of live trials")
+    one.add_argument("files", nargs="+", type=Path, metavar="FILE")
+    one.add_argument("--markdown", action="store_true")
+    one.set_defaults(run=show_report)
+    return main
+
+
+def live_options(one: argparse.ArgumentParser) -> None:
+    one.add_argument("--trials", type=int, default=40, help="of ours, per effect")
+    one.add_argument("--peer-trials", type=int, default=20, help="of each other tool, per effect")
+    one.add_argument("--effects", type=effects_of, default=(0, 2, 5), help="0,2,5 (per cent)")
+    one.add_argument("--budget", type=float, default=30.0, help="seconds, ours")
+    one.add_argument("--tools", type=tools_of, default=TOOLS, help="ours,torch,pyperf")
+    one.add_argument("--out", type=Path, default=Path("build/aa.jsonl"))
+    common_options(one)
+
+
+def record_options(one: argparse.ArgumentParser) -> None:
+    one.add_argument("--steps", type=words_of, default=("0.2ms", "5ms", "100ms"))
+    one.add_argument("--threads", type=ints_of, default=(1, 2))
+    one.add_argument("--effects", type=effects_of, default=EFFECTS)
+    one.add_argument("--replicates", type=int, default=60, help="per condition and effect")
+    one.add_argument("--seconds", type=float, default=4.0, help="turns of one replicate take")
+    one.add_argument("--turn-ms", type=float, default=60.0, help="the shortest turn")
+    one.add_argument("--out", type=Path, default=Path("build/aa-pools.jsonl"))
+    common_options(one)
+    one.set_defaults(run=record)
+
+
+def common_options(one: argparse.ArgumentParser) -> None:
+    one.add_argument("--load", action="store_true", help="keep one core busy (not pinned)")
+    one.add_argument("--max-minutes", type=float, help="start nothing after this long")
+    one.add_argument("--work", choices=("torch", "python"), default="torch")
+
+
+def pools_options(one: argparse.ArgumentParser) -> None:
+    one.add_argument("files", nargs="+", type=Path, metavar="FILE")
+    one.add_argument("--estimators", type=estimators_of, default=NAMES)
+    one.add_argument("--replicates", type=ints_of, default=(4, 6, 8, 12))
+    one.add_argument("--turns", type=counts_of, default=(8, 16, None), help="8,16,all")
+    one.add_argument("--turn-ms", type=lengths_of, default=(None,), help="20,40,whole")
+    one.add_argument("--margins", type=floats_of, default=(0.02,))
+    one.add_argument("--alpha", type=float, default=0.05)
+    one.add_argument("--aa-floor", type=float, default=0.005)
+    one.add_argument("--resamples", type=int, default=500)
+    one.add_argument("--markdown", action="store_true")
+    one.add_argument("--json", action="store_true")
+    one.set_defaults(run=pools)
+
+
+def words_of(text: str) -> tuple[str, ...]:
+    return tuple(word.strip() for word in text.split(",") if word.strip())
+
+
+def ints_of(text: str) -> tuple[int, ...]:
+    return tuple(int(word) for word in words_of(text))
+
+
+def floats_of(text: str) -> tuple[float, ...]:
+    return tuple(float(word) for word in words_of(text))
+
+
+def counts_of(text: str) -> tuple[int | None, ...]:
+    return tuple(None if word == "all" else int(word) for word in words_of(text))
+
+
+def lengths_of(text: str) -> tuple[float | None, ...]:
+    return tuple(None if word == "whole" else float(word) for word in words_of(text))
+
+
+def effects_of(text: str) -> tuple[int, ...]:
+    return known(ints_of(text), EFFECTS)
+
+
+def tools_of(text: str) -> tuple[str, ...]:
+    return known(words_of(text), TOOLS)
+
+
+def estimators_of(text: str) -> tuple[str, ...]:
+    return known(words_of(text), NAMES)
+
+
+def known(given: tuple, possible: Sequence) -> tuple:  # type: ignore[type-arg]
+    """The given values, or a message that names the possible ones."""
+    for value in given:
+        if value not in possible:
+            raise argparse.ArgumentTypeError(f"{value} is none of {', '.join(map(str, possible))}")
+    return given
+
+
+def main() -> None:
+    """Ctrl-C keeps every finished trial."""
+    args = parser().parse_args()
+    try:
+        args.run(args)
+    except KeyboardInterrupt:
+        say("Interrupted. Run the same command again to go on.")
+        sys.exit(INTERRUPTED)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,94 @@
+"""Pools of replicates under other conditions, straight from the conductor.
+
+Each replicate is two fresh processes that take a fixed number of turns: what a trial is made of,
+without the plan and the stopping of a trial.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from aa_journal import Row
+from aa_load import Size
+from aa_ours import encode
+
+from torchstone.conductor import Settings
+from torchstone.conductor.case import Silent
+from torchstone.conductor.launch import Launcher
+from torchstone.conductor.plan import LEAST_TURNS, Plan, cycle_seconds
+from torchstone.conductor.rounds import Rounds
+from torchstone.conductor.run import Course, case_folder, prepare_arms
+from torchstone.conductor.state import ArmState
+from torchstone.records import ArmSpec
+
+
+@dataclass
+class Session:
+    """Two arms, looked at alone once, ready for as many replicates as are wanted."""
+
+    states: list[ArmState]
+    rounds: Rounds
+    settings: Settings
+    seconds: float
+
+    def replicate(self, index: int) -> Row:
+        """One replicate's samples, by arm."""
+        self.rounds.replicate(self.states, index, self._plan)
+        dead = [state for state in self.states if not state.alive]
+        if dead:
+            return {"error": f"{dead[0].outcome.value}: {dead[0].detail.message}"}
+        raw = [encode(state.measurement()) for state in self.states]
+        for state in self.states:
+            state.turns.clear()
+            state.replicates.clear()
+        return {"raw": raw}
+
+    def _plan(self, sample_ns: list[int]) -> Plan:
+        turns = int(self.seconds / cycle_seconds(self.settings, sample_ns))
+        return Plan(1, max(LEAST_TURNS, turns))
+
+
+def open_session(
+    stack: ExitStack, size: Size, effect: int, seed: int, seconds: float, turn_ms: float
+) -> Session:
+    """Start a case that has no plan; its folder goes when `stack` closes."""
+    settings = Settings(check_outputs=False, seed=seed, turn_ns=round(turn_ms * 1e6))
+    launcher = Launcher(stack.enter_context(case_folder()))
+    states = [ArmState(_arm(size, "base", 0, seed)), ArmState(_arm(size, "new", effect, seed))]
+    prepare_arms(launcher, states, settings, Silent(), Course())
+    for state in states:
+        if not state.alive:
+            raise SystemExit(f"{state.spec.name} ended as {state.outcome.value}: {state.detail}")
+    loops = max(state.loops for state in states)
+    for state in states:
+        state.loops = loops
+    rounds = Rounds(launcher, settings, random.Random(seed), {}, states[0], Silent())
+    return Session(states, rounds, settings, seconds)
+
+
+class Sessions:
+    """Sessions by condition, opened when first needed."""
+
+    def __init__(self, stack: ExitStack, make: Callable[[ExitStack, Size, int], Session]) -> None:
+        self._stack = stack
+        self._make = make
+        self._open: dict[tuple[Size, int], Session] = {}
+
+    def get(self, size: Size, effect: int) -> Session:
+        """The session of one condition and effect."""
+        if (size, effect) not in self._open:
+            self._open[size, effect] = self._make(self._stack, size, effect)
+        return self._open[size, effect]
+
+
+def _arm(size: Size, name: str, effect: int, seed: int) -> ArmSpec:
+    return ArmSpec(
+        name=name,
+        target=f"{size.target}:make_{effect}",
+        threads=size.threads,
+        env=tuple(sorted(size.environment.items())),
+        seed=seed,
+    )

@@ -1,0 +1,106 @@
+"""How the tests of the measuring core run cases, and how they look for what is left behind."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from torchstone.conductor import CaseResult, CaseSpec, Settings, run_case
+from torchstone.records import ArmSpec, Measurement
+
+HERE = Path(__file__).parent
+HONEST = f"{HERE / 'honest.py'}:make"
+MARK = "TORCHSTONE_TEST_MARK"
+QUICK: dict[str, Any] = {"budget_s": 0.2, "replicates": 2, "turn_ns": 2_000_000}
+
+
+def target(file: str, name: str = "make") -> str:
+    """A target of this folder."""
+    return f"{HERE / file}.py:{name}"
+
+
+def settings(**more: Any) -> Settings:
+    """Short: two processes an arm and a few turns each."""
+    return Settings(**{**QUICK, **more})
+
+
+def run_arms(*arms: ArmSpec, **more: Any) -> CaseResult:
+    """Measure arms in real processes."""
+    return run_case(CaseSpec(arms, settings(**more)))
+
+
+def beside_honest(bad: str, **more: Any) -> tuple[Measurement, Measurement, CaseResult]:
+    """The honest arm first, then the other one; the honest one must have finished its work."""
+    case = run_arms(ArmSpec("honest", HONEST), ArmSpec("bad", bad), **more)
+    honest, other = case.arms
+    assert honest.outcome.value == "ok", honest.detail
+    assert {turn.replicate for turn in honest.turns} == {0, 1}
+    return honest, other, case
+
+
+def marked(mark: str) -> list[int]:
+    """Processes that were started, by whatever way, under this mark."""
+    entry = f"{MARK}={mark}".encode()
+    found = []
+    for name in os.listdir("/proc"):
+        if name.isdigit() and int(name) != os.getpid():
+            try:
+                environ = Path(f"/proc/{name}/environ").read_bytes()
+                state = Path(f"/proc/{name}/stat").read_text().rpartition(")")[2].split()[0]
+            except OSError:
+                continue
+            if entry in environ.split(b"\0") and state not in "ZX":
+                found.append(int(name))
+    return found
+
+
+def eventually(condition: Callable[[], bool], limit_s: float = 10.0) -> bool:
+    """Whether the condition comes true in time."""
+    end = time.monotonic() + limit_s
+    while time.monotonic() < end:
+        if condition():
+            return True
+        time.sleep(0.02)
+    return condition()
+
+
+def alive(pid: int) -> bool:
+    """Whether the process runs (a zombie does not)."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+@pytest.fixture(autouse=True)
+def no_survivors(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """No process that a test started, directly or not, outlives it."""
+    mark = uuid.uuid4().hex
+    monkeypatch.setenv(MARK, mark)
+    yield mark
+    left = marked(mark)
+    for pid in left:
+        os.kill(pid, 9)
+    assert not left, f"{len(left)} process(es) outlived the test"
+
+
+def torchstone(
+    *words: str, cwd: Path | str | None = None, timeout: float = 120, **env: str
+) -> subprocess.CompletedProcess[str]:
+    """The command line in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-c", "from torchstone.cli import main; main()", *words],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        timeout=timeout,
+        env={**os.environ, "PYTHONPATH": str(HERE.parent.parent / "src"), **env},
+    )
