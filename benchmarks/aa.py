@@ -21,6 +21,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from statistics import fmean
+from typing import TypeVar
 
 from aa_journal import Journal, Row, read_rows
 from aa_load import Size, busy_core, calibrate, fits
@@ -30,6 +31,8 @@ from aa_pools import NAMES, Design, Rules, evaluate, load_pools, pools_table
 from aa_record import Session, Sessions, open_session
 from aa_report import TOOLS, report
 from aa_targets import EFFECTS
+
+T = TypeVar("T")
 
 INTERRUPTED = 130
 MOST_FAILURES = 3
@@ -54,7 +57,11 @@ def live(args: argparse.Namespace) -> None:
         size = pinned_size(journal, LIVE_STEP, LIVE_THREADS, args.work)
         say(f"{size.units} units of {1e6 * size.unit_s:.2f} us a step; one thread; {args.out}")
         plan = schedule(args.tools, args.effects, args.load, args.trials, args.peer_trials)
-        done = {trial_of(row) for row in journal.rows if row["kind"] == "trial"}
+        done = {
+            trial_of(row)
+            for row in journal.rows
+            if row["kind"] == "trial" and not (args.retry_failed and row.get("error"))
+        }
         waiting = [trial for trial in plan if trial not in done]
         failures = 0
         for count, trial in within_minutes(waiting, args.max_minutes):
@@ -213,7 +220,7 @@ def condition_of(row: Row) -> tuple[str, int, int, bool, int]:
     return row["step"], row["threads"], row["effect"], row["load"], row["trial"]
 
 
-def within_minutes(waiting: Sequence, minutes: float | None) -> Iterator:  # type: ignore[type-arg]
+def within_minutes(waiting: Sequence[T], minutes: float | None) -> Iterator[tuple[int, T]]:
     """Number and item, until the time is over; no item starts after that."""
     started = time.monotonic()
     for count, item in enumerate(waiting, start=1):
@@ -253,6 +260,7 @@ def live_options(one: argparse.ArgumentParser) -> None:
     one.add_argument("--effects", type=effects_of, default=(0, 2, 5), help="0,2,5 (per cent)")
     one.add_argument("--budget", type=float, default=30.0, help="seconds, ours")
     one.add_argument("--tools", type=tools_of, default=TOOLS, help="ours,torch,pyperf")
+    one.add_argument("--retry-failed", action="store_true", help="try failed trials again")
     one.add_argument("--out", type=Path, default=Path("build/aa.jsonl"))
     common_options(one)
 
@@ -322,7 +330,7 @@ def estimators_of(text: str) -> tuple[str, ...]:
     return known(words_of(text), NAMES)
 
 
-def known(given: tuple, possible: Sequence) -> tuple:  # type: ignore[type-arg]
+def known(given: tuple[T, ...], possible: Sequence[T]) -> tuple[T, ...]:
     """The given values, or a message that names the possible ones."""
     for value in given:
         if value not in possible:

@@ -129,7 +129,7 @@ def _run(command: list[str], size: Size) -> str:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         start_new_session=True,
-        preexec_fn=die_with_parent,
+        preexec_fn=die_with_parent,  # noqa: PLW1509 - this process has one thread
     ) as process:
         try:
             out, err = process.communicate()

@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 from aa_journal import Row
 from aa_ours import decode
 from aa_report import percent, table
@@ -31,6 +32,8 @@ ALIASES = ("floor", "typical")
 NAMES = tuple(name for name in ESTIMATORS if name not in ALIASES)
 NANOSECONDS = 1e9
 LEVEL = 0.95
+
+Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -188,10 +191,9 @@ def judge(
     sides = [side(fit, rules) for fit in fits]
     wanted = (1,) if condition.effect else (1, -1)
     known = [fit for fit in fits if fit.replicates >= 2]
-    halves = [0.5 * (math.log(high) - math.log(low)) for low, high in map(_interval(rules), known)]
-    covered = [
-        low <= math.exp(condition.truth) <= high for low, high in map(_interval(rules), known)
-    ]
+    intervals = [fit.interval(1.0 - rules.alpha) for fit in known]
+    halves = [0.5 * math.log(high / low) for low, high in intervals if 0.0 < low < high < math.inf]
+    covered = [low <= math.exp(condition.truth) <= high for low, high in intervals]
     errors = [abs(fit.centre - condition.truth) for fit in known]
     return Outcome(
         condition=condition,
@@ -206,10 +208,6 @@ def judge(
         seconds=seconds,
         usable=usable,
     )
-
-
-def _interval(rules: Rules):  # type: ignore[no-untyped-def]
-    return lambda fit: fit.interval(1.0 - rules.alpha)
 
 
 def side(fit: LogFit, rules: Rules) -> int:
@@ -246,12 +244,13 @@ def shorten(pair: Pair, turns: int | None, turn_ms: float | None, chance: random
     return Pair(arms[0], arms[1], pair.start_s, pair.loops)
 
 
-def _some(data: ProcessData, keep: np.ndarray) -> ProcessData:  # type: ignore[type-arg]
-    arrays = (data.samples, data.turn, data.probe_before, data.probe_after)
-    return ProcessData(*(array[keep] for array in arrays))
+def _some(data: ProcessData, keep: Mask) -> ProcessData:
+    return ProcessData(
+        data.samples[keep], data.turn[keep], data.probe_before[keep], data.probe_after[keep]
+    )
 
 
-def _beginnings(data: ProcessData, loops: int, turn_ms: float) -> np.ndarray:  # type: ignore[type-arg]
+def _beginnings(data: ProcessData, loops: int, turn_ms: float) -> Mask:
     """Which samples begin within `turn_ms` of their turn's start, or are its first few."""
     keep = np.zeros(data.samples.size, dtype=bool)
     for turn in np.unique(data.turn):
@@ -276,8 +275,8 @@ def cost(pair: Pair) -> float:
 
 def pools_table(outcomes: Iterable[Outcome], markdown: bool = False) -> str:
     """One row an outcome."""
-    head = ("condition", "estimator", "processes", "turns", "turn", "margin", "different")
-    head += ("wrong way", "covered", "half-width", "median |error|", "usable", "about")
+    head = ["condition", "estimator", "processes", "turns", "turn", "margin", "different"]
+    head += ["wrong way", "covered", "half-width", "median |error|", "usable", "about"]
     body = [
         (
             str(one.condition),

@@ -138,11 +138,13 @@ def _judge(share: Share | None, least: float = 0.0, most: float = 1.0) -> tuple[
 def report(rows: Sequence[Row], markdown: bool = False) -> str:
     """Both tables."""
     lines = summarise(rows)
-    head = ("machine", "true effect", "tool", "n", "different", "wrong way", "covered")
-    head += ("median |error|", "half-width", "wall time")
+    head = ["machine", "true effect", "tool", "n", "different", "wrong way", "covered"]
+    head += ["median |error|", "half-width", "wall time"]
     body = [_cells(line) for line in lines]
     text = [table(head, body, markdown), ""]
-    text.append("different: a false alarm at 0 %, else found slower. Intervals: Clopper-Pearson, 95 %.")
+    text.append(
+        "different: a false alarm at 0 %, else found slower; Clopper-Pearson intervals at 95 %."
+    )
     judged = aims(lines)
     if judged:
         text += ["", table(("aim", "where", "seen", "verdict"), judged, markdown), ""]

@@ -68,6 +68,10 @@ def torch_step(units: int, size: int) -> Callable[..., Any]:
     import torch
 
     class Repeated(torch.nn.Module):
+        weight: torch.Tensor
+        product: torch.Tensor
+        answer: torch.Tensor
+
         def __init__(self) -> None:
             super().__init__()
             chance = torch.Generator().manual_seed(0)

@@ -1,7 +1,7 @@
 """The two-layer ReLU network: N=64, D_in=1000, H=100, D_out=10.
 
-    torchstone bench examples/two_layer.py:make --vs inductor
-    torchstone bench examples/two_layer.py:make --mode training
+torchstone bench examples/two_layer.py:make --vs inductor
+torchstone bench examples/two_layer.py:make --mode training
 """
 
 import torch

@@ -224,12 +224,14 @@ def guarded(tmp_path: Path) -> Iterator[Path]:
     with open_store(str(tmp_path / "kept.db")) as store:
         store.save(make_result("aa11"))
     (tmp_path / "kept.db").chmod(0o444)
-    for directory in (tmp_path, *tmp_path.parents[:2]):  # so that `nobody` gets there
-        if ROOT:
+    modes = {path: path.stat().st_mode & 0o777 for path in (tmp_path, *tmp_path.parents[:2])}
+    if ROOT:
+        for directory in modes:  # so that `nobody` gets there
             directory.chmod(0o755)
     tmp_path.chmod(0o555)
     yield tmp_path
-    tmp_path.chmod(0o755)
+    for directory, mode in modes.items():
+        directory.chmod(mode)
 
 
 def _unprivileged(directory: Path, code: str, env: dict[str, str]) -> str:

@@ -189,6 +189,14 @@ def test_allocator_that_works_against_the_difference() -> None:
     assert "against the measured difference" in check.message
 
 
+def test_allocator_takes_the_least_disturbed_reading_of_a_faults_cost() -> None:
+    base = faulting("eager", 10e-3, 6_000, fault_cost_ns=5 * FAULT_NS)
+    new = faulting("inductor", 9e-3, 2_000, seed=2, fault_cost_ns=3 * FAULT_NS)
+    made = result(base, new, arm("third", 9e-3, seed=3))
+    check = next(c for c in checks("allocator", made) if "inductor" in c.arms)
+    assert check.figures["fault_cost_s"] == pytest.approx(FAULT_NS * 1e-9)
+
+
 def test_allocator_counts_calls_not_samples() -> None:
     made = replace(faulting("inductor", 4e-3, 100, seed=2), loops=10)
     check = checks("allocator", pair(made))[0]

@@ -14,7 +14,7 @@ from torchstone.conductor import CaseResult, CaseSpec, Events, Settings, run_cas
 from torchstone.lab import identical
 from torchstone.lab.keeping import Keeper
 from torchstone.lab.request import BenchRequest, check_settings, command_of, make_arms
-from torchstone.lab.secrets import public_arm, public_words
+from torchstone.lab.secrets import public_measurement, public_words
 from torchstone.records import ArmSpec, Measurement, Method, Result
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
@@ -82,8 +82,9 @@ def judge(
 
 
 def _public(arm: Measurement, constant_output: bool) -> Measurement:
+    arm = public_measurement(arm)
     notes = (*arm.notes, validate.CONSTANT_OUTPUT_NOTE) if constant_output else arm.notes
-    return replace(arm, arm=public_arm(arm.arm), notes=notes)
+    return replace(arm, notes=notes)
 
 
 def _method(case: CaseResult, settings: Settings) -> Method:

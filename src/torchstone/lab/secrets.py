@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from torchstone.machine.redact import redact_text, visible_variables
-from torchstone.records import ArmSpec, UsageError
+from torchstone.records import ArmSpec, Measurement, UsageError
 
 HIDDEN = "(hidden)"
 
@@ -23,6 +23,27 @@ def public_env(env: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
 def public_arm(arm: ArmSpec) -> ArmSpec:
     """The arm as it may be stored and shown."""
     return replace(arm, env=public_env(arm.env))
+
+
+def public_measurement(measurement: Measurement) -> Measurement:
+    """The record as it may be stored: every sentence that quotes user code is cleaned as well."""
+    env = {**os.environ, **dict(measurement.arm.env)}
+
+    def clean(text: str) -> str:
+        return redact_text(text, env)
+
+    detail, agreement, graphs = measurement.detail, measurement.agreement, measurement.graphs
+    return replace(
+        measurement,
+        arm=public_arm(measurement.arm),
+        detail=replace(
+            detail, message=clean(detail.message), stderr=tuple(map(clean, detail.stderr))
+        ),
+        agreement=agreement
+        and replace(agreement, reason=clean(agreement.reason), mismatch=clean(agreement.mismatch)),
+        graphs=graphs and replace(graphs, break_reasons=tuple(map(clean, graphs.break_reasons))),
+        notes=tuple(map(clean, measurement.notes)),
+    )
 
 
 def public_words(words: Iterable[str]) -> tuple[str, ...]:

@@ -70,8 +70,9 @@ def _compare(base: Measurement, arm: Measurement, result: Result) -> _Faults | N
     """The two arms' faults; None where one has no samples or a fault's cost is unknown."""
     if not (is_comparable(base) and is_comparable(arm)):
         return None
-    # Both were measured on one machine: the lower is less disturbed, and claims less.
-    costs = [m.fault_cost_ns for m in (base, arm) if m.fault_cost_ns and m.fault_cost_ns > 0]
+    # One machine, one cost: the lowest reading of all arms is the least disturbed (on a loaded
+    # machine readings of one run differed by five times), and claims least.
+    costs = [m.fault_cost_ns for m in result.arms if m.fault_cost_ns and m.fault_cost_ns > 0]
     before, after = faults_per_call(base), faults_per_call(arm)
     base_time = seconds_per_call(base, estimator(result))
     ratio = next((c.time_ratio for c in result.comparisons if c.new == arm.arm.name), None)

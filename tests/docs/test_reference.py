@@ -1,0 +1,141 @@
+"""The reference says everything there is to say, and nothing that is not there."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import click
+import pytest
+
+from tests.docs.pages import ROOT
+
+if sys.version_info >= (3, 11):
+    import tomllib
+
+REFERENCE = ROOT / "docs" / "reference"
+_LONG = re.compile(r"`(--[a-z][a-z-]*)")
+
+
+def text_of(name: str) -> str:
+    return (REFERENCE / name).read_text(encoding="utf-8")
+
+
+def sections(text: str) -> dict[str, str]:
+    """The text under each second-level heading."""
+    parts = re.split(r"^## (.+)$", text, flags=re.M)
+    return {title.strip("`"): body for title, body in zip(parts[1::2], parts[2::2], strict=True)}
+
+
+def commands(group: click.Group, name: str) -> Iterator[tuple[str, click.Command]]:
+    for word, command in group.commands.items():
+        if isinstance(command, click.Group):
+            yield from commands(command, f"{name} {word}")
+        else:
+            yield f"{name} {word}", command
+
+
+def all_commands() -> list[tuple[str, click.Command]]:
+    from torchstone.cli.main import cli
+
+    return list(commands(cli, "torchstone"))
+
+
+def options(command: click.Command) -> Iterator[click.Option]:
+    for parameter in command.params:
+        if isinstance(parameter, click.Option) and "--help" not in parameter.opts:
+            yield parameter
+
+
+@pytest.mark.parametrize(("name", "command"), all_commands(), ids=lambda value: str(value))
+def test_every_option_of_a_command_is_documented(name: str, command: click.Command) -> None:
+    body = sections(text_of("cli.md"))[name]
+    rows = [line for line in body.splitlines() if line.startswith("| `")]
+    known: set[str] = set()
+    for option in options(command):
+        written = [*option.opts, *option.secondary_opts]
+        known |= set(written)
+        row = next((r for r in rows if all(f"`{word}" in r for word in written)), "")
+        assert row, f"{name}: {written} is not in a row"
+        default = option.default
+        if isinstance(default, (str, int)) and not isinstance(default, bool) and default != "":
+            assert f"`{default}`" in row, f"{name} {written[0]}: the default is {default!r}"
+    invented = {word for row in rows for word in _LONG.findall(row.split("|")[1])} - known
+    assert invented == set(), f"{name} has no such option"
+
+
+def test_every_command_has_a_section_and_nothing_else_has_one() -> None:
+    written = {title for title in sections(text_of("cli.md")) if title.startswith("torchstone ")}
+    assert written == {name for name, _ in all_commands()}
+
+
+@pytest.mark.parametrize("name", ["bench", "compare", "timeit"])
+def test_every_parameter_of_the_api_is_documented(name: str) -> None:
+    import torchstone
+
+    body = sections(text_of("python.md"))[f"torchstone.{name}"]
+    for parameter in inspect.signature(getattr(torchstone, name)).parameters.values():
+        assert f"`{parameter.name}`" in body or f"`**{parameter.name}`" in body, parameter.name
+        if parameter.default not in (parameter.empty, None, ()):
+            row = next(r for r in body.splitlines() if f"`{parameter.name}`" in r.split("|")[1:2][0])
+            assert f"`{parameter.default!r}`" in row.replace('"', "'"), row
+
+
+def test_every_field_of_a_workload_is_documented() -> None:
+    import dataclasses
+
+    from torchstone import Workload
+
+    body = sections(text_of("python.md"))["torchstone.Workload"]
+    assert [f.name for f in dataclasses.fields(Workload) if f"| `{f.name}`" not in body] == []
+
+
+def test_everything_the_front_door_offers_is_documented() -> None:
+    import torchstone
+
+    titles = sections(text_of("python.md"))
+    offered = [name for name in torchstone.__all__ if name != "__version__"]
+    assert [name for name in offered if f"torchstone.{name}" not in titles] == []
+
+
+def test_every_parameter_of_the_fixture_is_documented() -> None:
+    from torchstone.lab.pytest_plugin import DOUBTS, SpeedAssertions
+
+    text = text_of("pytest.md")
+    public = [name for name in vars(SpeedAssertions) if not name.startswith("_")]
+    for name in public:
+        assert f"torchstone.{name}" in text
+        for parameter in list(inspect.signature(getattr(SpeedAssertions, name)).parameters)[1:]:
+            assert parameter in text, parameter
+    assert [doubt for doubt in DOUBTS if f'`"{doubt}"`' not in text] == []
+
+
+def test_every_key_of_a_contract_file_is_documented() -> None:
+    import dataclasses
+
+    from torchstone.conductor.inspect import BOUNDARY_CASES
+    from torchstone.lab import contracts
+    from torchstone.records import Contract, Leaf
+
+    text = text_of("contract.md")
+    tree = ast.parse(inspect.getsource(contracts.write_contract))
+    written = [node for node in ast.walk(tree) if isinstance(node, ast.Dict)]
+    keys = [key.value for key in written[0].keys if isinstance(key, ast.Constant)]
+    assert "boundary" in keys
+    fields = [f.name for record in (Contract, Leaf) for f in dataclasses.fields(record)]
+    for key in (*map(str, keys), *fields, *BOUNDARY_CASES):
+        assert f"`{key}`" in text, key
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="tomllib came with Python 3.11")
+def test_every_door_for_plug_ins_is_documented() -> None:
+    project: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    groups = project["project"]["entry-points"]
+    titles = sections(text_of("plugins.md"))
+    doors = [group for group in groups if group.startswith("torchstone.")]
+    assert doors
+    assert [group for group in doors if group not in titles] == []

@@ -1,0 +1,96 @@
+"""Every example runs as its docstring says, and its ways of computing agree."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.examples.running import EXAMPLES, bench, environment, torchstone
+
+HAS_NUMBA = importlib.util.find_spec("numba") is not None
+JIT_AGAINST_STEADY = 100
+"""numba takes hundreds of milliseconds to compile what then runs in microseconds."""
+
+
+def check_arms(document: dict[str, Any], names: list[str]) -> dict[str, dict[str, Any]]:
+    """All arms are there, all did their work, and outputs from timed turns were checked."""
+    arms = {arm["name"]: arm for arm in document["arms"]}
+    assert list(arms) == names
+    for name, arm in arms.items():
+        assert arm["outcome"] == "ok", f"{name}: {arm['outcome_detail']}"
+        assert arm["agreement"]["mismatch"] == ""
+        assert arm["agreement"]["timed"] > 0
+        assert arm["time"]["samples"]
+    assert [c["new"] for c in document["comparisons"]] == names[1:]
+    assert [check for check in document["checks"] if check["level"] == "fail"] == []
+    return arms
+
+
+def test_one_sum_five_ways() -> None:
+    ways = ["python", "c", "numpy", "torch", *(["numba"] if HAS_NUMBA else [])]
+    targets = [f"examples/sum2d.py:make_{way}" for way in ways]
+    arms = check_arms(bench(*targets, "--threads", "1"), [f"make_{way}" for way in ways])
+    loops = arms["make_python"]["time"]["floor"]
+    for name in ("make_c", "make_numpy", "make_torch"):
+        assert arms[name]["time"]["floor"] < loops / 10, name
+
+
+@pytest.mark.skipif(not HAS_NUMBA, reason="numba is not installed")
+def test_the_first_call_of_numba_shows_apart_from_its_steady_cost() -> None:
+    document = bench("examples/sum2d.py:make_c", "examples/sum2d.py:make_numba", "--threads", "1")
+    arms = check_arms(document, ["make_c", "make_numba"])
+    jit, ahead = arms["make_numba"], arms["make_c"]
+    assert jit["compile"]["cold_s"] > JIT_AGAINST_STEADY * jit["time"]["floor"]
+    assert jit["compile"]["cold_s"] > 10 * ahead["compile"]["cold_s"]
+    assert jit["compile"]["warm_s"] is not None
+
+
+def test_fused_and_unfused_agree() -> None:
+    targets = [f"examples/fusion.py:make_{kind}" for kind in ("unfused", "fused")]
+    check_arms(bench(*targets, "--threads", "1"), ["make_unfused", "make_fused"])
+
+
+def test_the_two_layers_train() -> None:
+    document = bench("examples/two_layer.py:make", "--mode", "training", "--threads", "1")
+    arms = check_arms(document, ["eager"])
+    assert arms["eager"]["contract"]["outputs"][0]["path"] == "output.loss"
+
+
+def test_without_a_compiler_the_c_way_says_so(tmp_path: Path) -> None:
+    env = environment(PATH=str(tmp_path))
+    env.pop("CC", None)
+    done = torchstone("bench", "examples/sum2d.py:make_c", "--no-save", env=env)
+    assert done.returncode == 1
+    assert "make_c needs a C compiler" in " ".join(done.stdout.split())
+
+
+def commands_of(path: Path) -> list[list[str]]:
+    """The commands that an example's docstring shows."""
+    docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    joined = re.sub(r"\\\n\s+", "", docstring)
+    return [shlex.split(line) for line in joined.splitlines() if line.startswith("    torchstone ")]
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.name)
+def test_the_docstring_shows_commands_that_name_what_exists(path: Path) -> None:
+    from torchstone.workloads import check_target
+
+    commands = commands_of(path)
+    assert commands, f"{path.name} shows no command"
+    for words in commands:
+        targets = [word for word in words if word.startswith("examples/")]
+        assert targets
+        for target in targets:
+            assert check_target(str(EXAMPLES.parent / target)).kind == "file"
+
+
+def test_the_list_of_examples_is_complete() -> None:
+    listed = (EXAMPLES / "README.md").read_text(encoding="utf-8")
+    missing = [path.name for path in EXAMPLES.glob("*.[pc]*") if f"({path.name})" not in listed]
+    assert [name for name in missing if not name.startswith("__")] == []
