@@ -17,7 +17,6 @@ from typing import Any, NoReturn
 from tests.targets.honest import Made, draw, squares
 
 GIB = 1 << 30
-TURN_CALL = 1000
 
 
 def _dying(die: Callable[[], Any]) -> Made:

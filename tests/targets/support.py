@@ -17,6 +17,7 @@ from torchstone.conductor import CaseResult, CaseSpec, Settings, run_case
 from torchstone.records import ArmSpec, Measurement
 
 HERE = Path(__file__).parent
+ROOT = HERE.parent.parent
 HONEST = f"{HERE / 'honest.py'}:make"
 MARK = "TORCHSTONE_TEST_MARK"
 QUICK: dict[str, Any] = {"budget_s": 0.2, "replicates": 2, "turn_ns": 2_000_000}
@@ -102,5 +103,5 @@ def torchstone(
         text=True,
         cwd=cwd,
         timeout=timeout,
-        env={**os.environ, "PYTHONPATH": str(HERE.parent.parent / "src"), **env},
+        env={**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}", **env},
     )

@@ -27,6 +27,7 @@ from torchstone.records import ArmSpec, Outcome, OutcomeDetail, UsageError, from
 TAG = "TORCHSTONE_WORKER"
 STOP_GRACE_S = 3.0
 STDERR_KEPT = 64 * 1024
+MESSAGE_KEPT = 2000
 _LENGTH = struct.Struct("!I")
 
 
@@ -198,7 +199,7 @@ class WorkerProcess:
         raise ArmEnded(
             outcome,
             OutcomeDetail(
-                message=redact_text(failure.message, self._env),
+                message=redact_text(failure.message, self._env)[:MESSAGE_KEPT],
                 phase=failure.phase,
                 remedy=failure.remedy,
                 stderr=(*self._stderr_tail, *text.splitlines())[-20:],
@@ -212,7 +213,7 @@ class WorkerProcess:
         raise ArmEnded(
             Outcome.CRASH,
             OutcomeDetail(
-                message=f"wrote into the pipe to the conductor ({self.phase})",
+                message="wrote into the pipe to the conductor",
                 phase=self.phase,
                 remedy="Write only to file descriptors that the code has opened itself.",
                 signal="SIGKILL (ours)",

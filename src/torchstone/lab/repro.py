@@ -11,6 +11,8 @@ from torchstone.lab.identical import aa_floor
 from torchstone.lab.keeping import Keeper
 from torchstone.lab.request import check_arm
 from torchstone.lab.secrets import restore_env
+from torchstone.machine.environment import machine_id
+from torchstone.machine.hardware import cache_sizes, describe_cpu, memory_bytes
 from torchstone.records import Comparison, Measurement, Result, UsageError
 
 STORED = " (stored)"
@@ -43,9 +45,10 @@ def repro(
     budget_s: float | None = None,
 ) -> Reproduction:
     """Run the stored arms again. A record from elsewhere names code to run, so it needs `trust`."""
-    if stored.origin != "here" and not trust:
+    elsewhere = where_from(stored)
+    if elsewhere and not trust:
         raise UsageError(
-            f"{stored.id} was imported from {stored.origin} and names code that would be run.",
+            f"{stored.id} {elsewhere} and names code that would be run.",
             "Look at it with `torchstone show`, then add --trust.",
         )
     arms = [restore_env(arm.arm) for arm in stored.arms]
@@ -57,6 +60,18 @@ def repro(
     command = ("torchstone", "repro", stored.id)
     new = measure(arms, settings, keeper, events, command, stored.kind, f"repro of {stored.id}")
     return Reproduction(stored, new, against(stored, new, aa_floor(keeper, new.arms[0])))
+
+
+def where_from(stored: Result) -> str:
+    """Words for a result that was not made on this machine; empty for our own.
+
+    A database from elsewhere calls its rows its own, so the machine is compared as well.
+    """
+    if stored.origin != "here":
+        return f"was imported from {stored.origin}"
+    known = {arm.environment.machine_id for arm in stored.arms if arm.environment}
+    here = machine_id(describe_cpu(), cache_sizes(), memory_bytes())
+    return "was made on another machine" if known - {here} else ""
 
 
 def settings_of(stored: Result) -> Settings:

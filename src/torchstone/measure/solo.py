@@ -31,6 +31,9 @@ SAMPLE_NS = 500_000
 (some 50 ns), short enough to fall between two disturbances."""
 MOST_LOOPS = 10_000_000
 SAME_INPUT_CALLS = 12
+SAME_INPUT_ROUNDS = 5
+SAME_INPUT_DOUBT = 1.1
+"""MLPerf's compliance test 04 allows 10 % between a repeated and varied inputs."""
 SAME_INPUT_NS = 2_000_000_000
 
 
@@ -204,18 +207,24 @@ def _step_peak(built: Built, ring: list[Any]) -> int | None:
 
 
 def _same_and_fresh(built: Built, ring: list[Any], beat: Callable[[], None]) -> tuple[int, int]:
-    """Floors of a call with an input seen before and with a new one, taken in alternation (R11)."""
+    """Floors of a call with an input seen before and with a new one, in alternation (R11).
+
+    A difference may be noise, so it is looked at again before it is reported.
+    """
     seen = ring[0]
     built.call(seen)
     same: list[int] = []
     fresh: list[int] = []
-    # All alive at once: a cache by identity must not take a new input for an old one's place.
-    for new in built.ring(built.arm.seed + 5000, SAME_INPUT_CALLS):
+    for i in range(SAME_INPUT_CALLS * SAME_INPUT_ROUNDS):
+        new = built.inputs(built.arm.seed + 5000 + i)
         for inputs, times in ((seen, same), (new, fresh)):
             started = wall_clock()
             built.call(inputs)
             times.append(wall_clock() - started)
-        if sum(same) + sum(fresh) > SAME_INPUT_NS and len(same) > 1:
+        alike = min(fresh) <= SAME_INPUT_DOUBT * min(same)
+        if alike and (i + 1) % SAME_INPUT_CALLS == 0:
+            break
+        if sum(same) + sum(fresh) > SAME_INPUT_NS and i:
             break
         if same[-1] + fresh[-1] > BEAT_NS:
             beat()

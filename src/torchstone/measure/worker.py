@@ -112,15 +112,22 @@ def _failure(error: BaseException, phase: str) -> Failure:
         return Failure("usage", error.message, error.remedy, phase)
     if isinstance(error, NotSupported):
         return Failure("not_supported", str(error), "", phase)
-    message = f"{type(error).__name__}: {error}".strip().rstrip(":")
+    message = f"{type(error).__name__}: {_said(error)}".strip().rstrip(":")
     kind = "oom" if _is_out_of_memory(error) else "error"
     return Failure(kind, message, "", phase, tail)
+
+
+def _said(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # an error that cannot even be written must not hide itself
+        return ""
 
 
 def _is_out_of_memory(error: BaseException) -> bool:
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return True
-    text = str(error)
+    text = _said(error)
     return isinstance(error, RuntimeError) and (
         "can't allocate memory" in text or "out of memory" in text.lower()
     )
