@@ -7,9 +7,9 @@ and the same file can stand in a worker, which has no `lab`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 __version__ = "0.1.0"
+
+TYPE_CHECKING = False  # type checkers take it for True; importing `typing` would double start-up
 
 if TYPE_CHECKING:
     from torchstone.lab.api import bench, compare, timeit
@@ -25,9 +25,10 @@ _HOME = {
 }
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name not in _HOME:
         raise AttributeError(f"module 'torchstone' has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(_HOME[name]), name)
+    found: object = getattr(import_module(_HOME[name]), name)
+    return found

@@ -1,9 +1,9 @@
 """The pages, and what in them can be run.
 
 In a ```console block a line that starts with `$ ` is a command, and the lines below it are what it
-prints. A line `...` stands for lines left out. A ```python block whose first line is `# name.py` is a
-file of that name. `<!-- not run -->` above a block exempts it; `<!-- slow -->` above one makes its
-whole page a slow test.
+prints. A line `...` stands for lines left out. A ```python block whose first line is `# name.py`
+is a file of that name. `<!-- not run -->` above a block exempts it; `<!-- slow -->` above one makes
+its whole page a slow test.
 """
 
 from __future__ import annotations

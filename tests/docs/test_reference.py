@@ -40,7 +40,7 @@ def commands(group: click.Group, name: str) -> Iterator[tuple[str, click.Command
 
 
 def all_commands() -> list[tuple[str, click.Command]]:
-    from torchstone.cli.main import cli
+    from torchstone.cli.app import cli
 
     return list(commands(cli, "torchstone"))
 
@@ -51,7 +51,7 @@ def options(command: click.Command) -> Iterator[click.Option]:
             yield parameter
 
 
-@pytest.mark.parametrize(("name", "command"), all_commands(), ids=lambda value: str(value))
+@pytest.mark.parametrize(("name", "command"), all_commands(), ids=str)
 def test_every_option_of_a_command_is_documented(name: str, command: click.Command) -> None:
     body = sections(text_of("cli.md"))[name]
     rows = [line for line in body.splitlines() if line.startswith("| `")]
@@ -81,7 +81,7 @@ def test_every_parameter_of_the_api_is_documented(name: str) -> None:
     for parameter in inspect.signature(getattr(torchstone, name)).parameters.values():
         assert f"`{parameter.name}`" in body or f"`**{parameter.name}`" in body, parameter.name
         if parameter.default not in (parameter.empty, None, ()):
-            row = next(r for r in body.splitlines() if f"`{parameter.name}`" in r.split("|")[1:2][0])
+            row = next(r for r in body.splitlines() if r.startswith(f"| `{parameter.name}` |"))
             assert f"`{parameter.default!r}`" in row.replace('"', "'"), row
 
 

@@ -1,0 +1,5 @@
+"""`python -m torchstone`."""
+
+from torchstone.cli import main
+
+main()

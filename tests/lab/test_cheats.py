@@ -1,0 +1,96 @@
+"""An arm that does not do its work, in its time, by itself, is caught and never called faster."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.targets.support import ROOT, settings, target
+from torchstone.lab.bench import measure
+from torchstone.records import ArmSpec, Level, Outcome, Result, Verdict
+
+# name, how it is caught: an outcome or the rule of a failed check
+CHEATS = [
+    ("by_attribute", "fresh-inputs"),
+    ("by_id", "fresh-inputs"),
+    ("by_value", "fresh-inputs"),
+    ("skips_after_first_calls", "wrong_answer"),
+    ("mostly_stale", "wrong_answer"),
+    ("constant", "wrong_answer"),
+    ("patches_perf_counter_ns", "timer"),
+    ("patches_perf_counter", "timer"),
+    ("thread_works_later", "wrong_answer"),
+    ("thread_works_on_the_last_only", "wrong_answer"),
+]
+ALONE = [
+    ("by_id", "fresh-inputs"),
+    ("by_value", "fresh-inputs"),
+    ("patches_perf_counter_ns", "timer"),
+    ("skips_after_first_calls", "nondeterministic"),
+    ("thread_works_on_the_last_only", "wrong_answer"),
+]
+
+
+def bench(*arms: ArmSpec) -> Result:
+    return measure(arms, settings(), None, None, (), "bench")
+
+
+def arm(name: str) -> ArmSpec:
+    return ArmSpec(name, target("cheats", name))
+
+
+@pytest.fixture(scope="module")
+def together() -> Result:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(ROOT))
+        return bench(arm("honest"), *(arm(name) for name, _ in CHEATS))
+
+
+def caught_by(result: Result, name: str) -> set[str]:
+    found = next(m for m in result.arms if m.arm.name == name)
+    failed = {c.rule for c in result.checks if c.level is Level.FAIL and name in c.arms}
+    return failed | ({found.outcome.value} - {"ok"})
+
+
+@pytest.mark.parametrize(("name", "how"), CHEATS)
+def test_a_cheat_beside_an_honest_arm_is_caught(together: Result, name: str, how: str) -> None:
+    assert how in caught_by(together, name)
+    comparison = next(c for c in together.comparisons if c.new == name)
+    assert comparison.verdict is Verdict.CANNOT_TELL
+    assert comparison.time_ratio is None
+    assert comparison.reason
+
+
+def test_the_honest_arm_is_not_blamed(together: Result) -> None:
+    assert not caught_by(together, "honest")
+    assert together.arms[0].outcome is Outcome.OK
+    assert together.arms[0].turns
+
+
+@pytest.mark.parametrize(("name", "how"), ALONE)
+def test_a_cheat_is_caught_without_anything_to_compare_it_with(
+    name: str, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    assert how in caught_by(bench(arm(name)), name)
+
+
+def test_a_baseline_whose_output_does_not_depend_on_its_input_proves_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    result = bench(arm("constant_and_slow"), arm("constant"))
+    assert result.comparisons[0].verdict is not Verdict.FASTER
+    rules = {c.rule: c.level for c in result.checks if "constant" in c.arms}
+    assert rules["constant-output"] in (Level.WARN, Level.FAIL)
+
+
+def test_a_lazy_tensor_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    result = bench(arm("torch_honest"), arm("torch_lazy"))
+    honest, lazy = result.arms
+    assert honest.outcome is Outcome.OK, honest.detail
+    assert lazy.outcome is Outcome.WRONG_ANSWER
+    assert "expected a plain tensor, got tests.targets.cheats" in lazy.detail.message or (
+        "expected a plain tensor, got cheats" in lazy.detail.message
+    )
+    assert result.comparisons[0].verdict is Verdict.CANNOT_TELL
