@@ -27,7 +27,7 @@ from aa_journal import Journal, Row, read_rows
 from aa_load import Size, busy_core, calibrate, fits
 from aa_ours import run_ours
 from aa_peers import run_pyperf, run_torch
-from aa_pools import NAMES, Design, Rules, evaluate, load_pools, pools_table
+from aa_pools import NAMES, Design, Rules, as_data, evaluate, load_pools, pools_table
 from aa_record import Session, Sessions, open_session
 from aa_report import TOOLS, report
 from aa_targets import EFFECTS
@@ -167,17 +167,17 @@ def pools(args: argparse.Namespace) -> None:
         for turn_ms in args.turn_ms
     ]
     rules = [Rules(args.alpha, margin, args.aa_floor) for margin in args.margins]
-    outcomes = []
+    cells = []
     for condition in sorted(loaded, key=str):
         pool = loaded[condition]
         turns = sorted(len(pair.turns) for pair in pool)
         say(f"{condition}: {len(pool)} replicates of {turns[0]} to {turns[-1]} turns")
         found = evaluate(condition, pool, designs, args.estimators, rules, args.resamples)
-        outcomes += list(found)
+        cells += list(found)
     if args.json:
-        print(json.dumps([asdict(one) for one in outcomes], indent=1))
+        print(json.dumps([as_data(cell) for cell in cells], indent=1))
     else:
-        print(pools_table(outcomes, args.markdown))
+        print(pools_table(cells, args.markdown))
 
 
 def show_report(args: argparse.Namespace) -> None:

@@ -15,11 +15,11 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import numpy as np
 import numpy.typing as npt
-from aa_journal import Row
+from aa_journal import Row, number
 from aa_ours import decode
 from aa_report import percent, table
 
@@ -110,7 +110,7 @@ class Rate:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Cell:
     """One estimator under one design, in one condition."""
 
     condition: Condition
@@ -119,7 +119,7 @@ class Outcome:
     rules: Rules
     different: Rate
     wrong_way: float
-    covered: Rate
+    covered: Rate | None
     half_width: float
     error: float
     seconds: float
@@ -157,7 +157,7 @@ def evaluate(
     rules: Sequence[Rules] = (Rules(),),
     resamples: int = 500,
     seed: int = 0,
-) -> Iterator[Outcome]:
+) -> Iterator[Cell]:
     """Every estimator under every design; designs that the pool cannot fill are left out."""
     chance = random.Random(seed)
     for turns, turn_ms in dict.fromkeys((d.turns, d.turn_ms) for d in designs):
@@ -186,7 +186,7 @@ def judge(
     groups: int,
     seconds: float,
     usable: float,
-) -> Outcome:
+) -> Cell:
     """The rates over all made-up trials."""
     sides = [side(fit, rules) for fit in fits]
     wanted = (1,) if condition.effect else (1, -1)
@@ -195,14 +195,14 @@ def judge(
     halves = [0.5 * math.log(high / low) for low, high in intervals if 0.0 < low < high < math.inf]
     covered = [low <= math.exp(condition.truth) <= high for low, high in intervals]
     errors = [abs(fit.centre - condition.truth) for fit in known]
-    return Outcome(
+    return Cell(
         condition=condition,
         estimator=estimator,
         design=design,
         rules=rules,
         different=Rate(float(np.mean([s in wanted for s in sides])), groups),
         wrong_way=sides.count(-1) / len(sides) if condition.effect else 0.0,
-        covered=Rate(float(np.mean(covered)) if covered else 0.0, groups),
+        covered=Rate(float(np.mean(covered)), groups) if covered else None,
         half_width=float(np.median(halves)) if halves else math.nan,
         error=float(np.median(errors)) if errors else math.nan,
         seconds=seconds,
@@ -273,10 +273,22 @@ def cost(pair: Pair) -> float:
     return pair.start_s + samples + 2 * HANDOVER_S * len(pair.turns)
 
 
-def pools_table(outcomes: Iterable[Outcome], markdown: bool = False) -> str:
-    """One row an outcome."""
+def as_data(cell: Cell) -> Row:
+    """The cell for JSON, with the intervals of its rates."""
+    data = asdict(cell)
+    for name in ("different", "covered"):
+        rate = getattr(cell, name)
+        if rate is not None:
+            data[name]["interval"] = rate.interval
+    for name in ("half_width", "error"):
+        data[name] = number(data[name])
+    return data
+
+
+def pools_table(cells: Iterable[Cell], markdown: bool = False) -> str:
+    """One row a cell."""
     head = ["condition", "estimator", "processes", "turns", "turn", "margin", "different"]
-    head += ["wrong way", "covered", "half-width", "median |error|", "usable", "about"]
+    head += ["wrong way", "covered", "half-width", "median error", "usable", "about"]
     body = [
         (
             str(one.condition),
@@ -287,12 +299,12 @@ def pools_table(outcomes: Iterable[Outcome], markdown: bool = False) -> str:
             f"{one.rules.margin:.1%}",
             str(one.different),
             f"{one.wrong_way:.0%}",
-            str(one.covered),
+            str(one.covered or "–"),
             percent(None if math.isnan(one.half_width) else one.half_width),
             percent(None if math.isnan(one.error) else one.error),
             f"{one.usable:.0%}",
             f"{one.seconds:.0f} s",
         )
-        for one in outcomes
+        for one in cells
     ]
     return table(head, body, markdown) if body else "No pool is large enough for any design."

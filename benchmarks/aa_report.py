@@ -139,7 +139,7 @@ def report(rows: Sequence[Row], markdown: bool = False) -> str:
     """Both tables."""
     lines = summarise(rows)
     head = ["machine", "true effect", "tool", "n", "different", "wrong way", "covered"]
-    head += ["median |error|", "half-width", "wall time"]
+    head += ["median error", "half-width", "wall time"]
     body = [_cells(line) for line in lines]
     text = [table(head, body, markdown), ""]
     text.append(

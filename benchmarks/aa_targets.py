@@ -77,8 +77,8 @@ def torch_step(units: int, size: int) -> Callable[..., Any]:
             chance = torch.Generator().manual_seed(0)
             weight = torch.randn(size, size, generator=chance) / size**0.5
             self.register_buffer("weight", weight)
-            self.register_buffer("product", torch.empty(size, size))
-            self.register_buffer("answer", torch.empty(size, size))
+            self.register_buffer("product", torch.zeros(size, size))
+            self.register_buffer("answer", torch.zeros(size, size))
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             mm, tanh = torch.mm, torch.tanh

@@ -1,4 +1,4 @@
-"""One sum over a 2-D array, five ways: pure Python, numba, C, NumPy and torch.
+r"""One sum over a 2-D array, five ways: pure Python, numba, C, NumPy and torch.
 
     torchstone bench examples/sum2d.py:make_python examples/sum2d.py:make_numba \
         examples/sum2d.py:make_c examples/sum2d.py:make_numpy examples/sum2d.py:make_torch

@@ -1,7 +1,9 @@
 """The two-layer ReLU network: N=64, D_in=1000, H=100, D_out=10.
 
-torchstone bench examples/two_layer.py:make --vs inductor
-torchstone bench examples/two_layer.py:make --mode training
+Eager against compiled, and a training step:
+
+    torchstone bench examples/two_layer.py:make --vs inductor
+    torchstone bench examples/two_layer.py:make --mode training
 """
 
 import torch

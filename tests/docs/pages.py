@@ -2,8 +2,8 @@
 
 In a ```console block a line that starts with `$ ` is a command, and the lines below it are what it
 prints. A line `...` stands for lines left out. A ```python block whose first line is `# name.py`
-is a file of that name. `<!-- not run -->` above a block exempts it; `<!-- slow -->` above one makes
-its whole page a slow test.
+is a file of that name. `<!-- not run -->` above a block exempts it. A page that compiles with
+inductor is a slow test.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-NOT_RUN, SLOW = "<!-- not run -->", "<!-- slow -->"
+NOT_RUN = "<!-- not run -->"
 
 _BLOCK = re.compile(r"(?P<above>[^\n]*)\n```(?P<kind>console|python)\n(?P<body>.*?)\n```", re.S)
 _FILE = re.compile(r"# (\w+\.py)\n")
@@ -60,7 +60,6 @@ def read_page(path: Path) -> Page:
     text = path.read_text(encoding="utf-8")
     commands: list[Command] = []
     files: dict[str, str] = {}
-    slow = False
     for block in _BLOCK.finditer("\n" + text):
         body = block["body"] + "\n"
         if block["kind"] == "python":
@@ -68,8 +67,8 @@ def read_page(path: Path) -> Page:
             if named:
                 files[named[1]] = body
         elif block["above"].strip() != NOT_RUN:
-            slow |= block["above"].strip() == SLOW
             commands += read_commands(body)
+    slow = any("inductor" in command.line for command in commands)
     return Page(path, tuple(commands), files, slow)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs.pages import ROOT, read_page
-from tests.examples.running import bench, environment, torchstone
+from tests.examples.running import bench, environment
 
 PAGE = ROOT / "docs" / "reference" / "plugins.md"
 _TABLE = re.compile(r'^\[project\.entry-points\."([\w.]+)"\]\n((?:[\w-]+ = "[^"]+"\n)+)', re.M)
@@ -55,14 +55,7 @@ def test_the_target_and_the_rule_work(installed: dict[str, str], tmp_path: Path)
 
 def test_the_variant_works(installed: dict[str, str], tmp_path: Path) -> None:
     target = str(ROOT / "examples" / "two_layer.py:make")
-    document = bench(target, "--vs", "one-thread", cwd=tmp_path, env=installed)
+    document = bench(target, "--vs", "one-thread", "--replicates", "1", cwd=tmp_path, env=installed)
     assert [arm["name"] for arm in document["arms"]] == ["eager", "one-thread"]
     assert [arm["outcome"] for arm in document["arms"]] == ["ok", "ok"]
     assert document["arms"][1]["environment"]["threads"]["torch"] == 1
-
-
-def test_without_the_plug_ins_the_names_are_unknown(tmp_path: Path) -> None:
-    target = str(ROOT / "examples" / "two_layer.py:make")
-    done = torchstone("bench", target, "--vs", "one-thread", "--no-save", cwd=tmp_path)
-    assert done.returncode == 2
-    assert "There is no variant 'one-thread'." in done.stderr

@@ -121,7 +121,7 @@ def _solo_step(
     seed_everything(check_seed)
     started = wall_clock()
     output = built.call(inputs)
-    first_call_ns = wall_clock() - started
+    first_call_ns = wall_clock() - started + prepared.apply_ns
     phase("contract")
     evidence = prepared.evidence(output)
     contract = describe_contract(built.arm, prepared, inputs, evidence)

@@ -46,7 +46,7 @@ class Turns:
         phase("first call")
         ring = [] if built.is_statement else built.ring(seed, 16)
         single = built.block(ring, 1)
-        first = single()
+        first = single() + (built.prepared.apply_ns if built.prepared else 0)
         phase("warm-up")
         block = built.block(ring, self.loops)
         warm = warm_up(block, first, lambda: phase("warm-up"), int(limit_s * 1e9))

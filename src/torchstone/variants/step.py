@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -26,6 +27,7 @@ class Prepared:
 
     `evidence` turns a step's return value into what is compared with the reference; `keep_start`
     remembers the state, and the function it returns brings it back (training only).
+    `apply_ns` is what the variant cost before the first call, which is when captures compile.
     """
 
     step: Callable[..., Any]
@@ -36,6 +38,7 @@ class Prepared:
     changes: frozenset[str] = frozenset()
     training: bool = False
     autocast: str | None = None
+    apply_ns: int = 0
     notes: tuple[str, ...] = field(default=())
 
 
@@ -89,8 +92,10 @@ def _prepare_torch(workload: Workload, example: Inputs, arm: ArmSpec) -> Prepare
     variant = resolve_variant(arm.variant)
     cast_example = cast_inputs(example, arm.precision, arm.device)
     context = autocast(arm.precision, arm.device)
+    started = time.perf_counter_ns()
     with context():
         applied = variant.apply(call, cast_example, arm)
+    apply_ns = time.perf_counter_ns() - started
     forward = _in_context(applied.call, context) if arm.precision == "amp" else applied.call
     prepared = Prepared(
         step=forward,
@@ -99,6 +104,7 @@ def _prepare_torch(workload: Workload, example: Inputs, arm: ArmSpec) -> Prepare
         changes=variant.changes,
         training=training,
         autocast="amp" if arm.precision == "amp" else None,
+        apply_ns=apply_ns,
         notes=workload.notes,
     )
     if not training:
