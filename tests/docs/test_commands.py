@@ -14,7 +14,10 @@ from tests.docs.pages import NOT_RUN, ROOT, Page, all_pages, read_commands, read
 from tests.examples.running import TIMEOUT_S, environment
 
 PAGES = [page for page in all_pages() if page.commands]
-_PROGRAM = "#!{python}\nfrom torchstone.cli import main\nmain()\n"
+PROGRAMS = {
+    "torchstone": '#!/bin/sh\nexec "{python}" -m torchstone "$@"\n',
+    "python": '#!/bin/sh\nexec "{python}" "$@"\n',
+}
 MOST_NOT_RUN = 6
 """Blocks that need what a test machine may not have. Think twice before raising it."""
 
@@ -24,17 +27,17 @@ def name_of(page: Page) -> str:
 
 
 def workshop(page: Page, folder: Path) -> dict[str, str]:
-    """A folder with the examples and the page's own files; `torchstone` is this checkout's."""
+    """A folder with the examples and the page's files; the programs are those under test."""
     shutil.copytree(ROOT / "examples", folder / "examples")
     for name, text in page.files.items():
         (folder / name).write_text(text, encoding="utf-8")
     programs = folder / "bin"
     programs.mkdir()
-    command = programs / "torchstone"
-    command.write_text(_PROGRAM.format(python=sys.executable), encoding="utf-8")
-    command.chmod(0o755)
-    (programs / "python").symlink_to(sys.executable)
-    path = os.pathsep.join((str(programs), str(Path(sys.executable).parent), os.environ["PATH"]))
+    for name, text in PROGRAMS.items():
+        program = programs / name
+        program.write_text(text.format(python=sys.executable), encoding="utf-8")
+        program.chmod(0o755)
+    path = os.pathsep.join((str(programs), os.environ["PATH"]))
     return environment(PATH=path, TORCHSTONE_DB=str(folder / "results.db"))
 
 

@@ -28,6 +28,25 @@ WARM_UP_SLACK_S = 5.0
 """Slow calls report back at least every second; this is for the rest."""
 
 
+class Budget:
+    """Wall time, counted from when the first replicate is steady."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self.started: float | None = None
+
+    def start(self) -> None:
+        """Begin, once."""
+        if self.started is None:
+            self.started = time.monotonic()
+
+    def left(self) -> float:
+        """Seconds that remain; all of them before the start."""
+        if self.started is None:
+            return self.seconds
+        return self.seconds - (time.monotonic() - self.started)
+
+
 @dataclass
 class Seat:
     """An arm with its process in this replicate."""
@@ -48,6 +67,7 @@ class Rounds:
     references: dict[str, References]
     base: ArmState
     events: Events
+    budget: Budget
     turn_number: int = 0
 
     def replicate(
@@ -135,7 +155,8 @@ class Rounds:
 
     def _tell_progress(self, index: int, plan: Plan, turn: int) -> None:
         done = (index * plan.turns + turn + 1) / (plan.replicates * plan.turns)
-        self.events.update(done, f"process {index + 1} of {plan.replicates}", None)
+        left = max(0.0, self.budget.left())
+        self.events.update(done, f"process {index + 1} of {plan.replicates}", left)
 
     def _turn(self, seat: Seat, index: int, turn: int, checked: bool) -> None:
         state, worker = seat.state, seat.worker
@@ -210,22 +231,3 @@ def _turn_record(
         noise=noise,
         checked=checked,
     )
-
-
-class Budget:
-    """Wall time, counted from when the first replicate is steady."""
-
-    def __init__(self, seconds: float) -> None:
-        self.seconds = seconds
-        self.started: float | None = None
-
-    def start(self) -> None:
-        """Begin, once."""
-        if self.started is None:
-            self.started = time.monotonic()
-
-    def left(self) -> float:
-        """Seconds that remain; all of them before the start."""
-        if self.started is None:
-            return self.seconds
-        return self.seconds - (time.monotonic() - self.started)

@@ -82,18 +82,34 @@ def doubt_text(comparison: Comparison) -> str:
 
 
 def checks(result: Result, width: int, style: Style) -> list[str]:
-    """Fails and warnings in full, notes dim, those that passed only counted."""
+    """Fails in full, warnings and notes once a rule, those that passed only counted."""
     marks = {Level.FAIL: style.glyphs.cross, Level.WARN: "!", Level.NOTE: "-"}
     lines: list[str] = []
     for level, mark in marks.items():
-        for check in result.checks:
-            if check.level is level:
-                found = hang(f"  {mark} ", check_text(check, result, style), width, style)
-                lines += [style.paint(line, level.value) for line in found]
+        for alike in _by_rule([c for c in result.checks if c.level is level]):
+            text = check_text(alike[0], result, style) + _others(alike[1:], style)
+            found = hang(f"  {mark} ", text, width, style)
+            lines += [style.paint(line, level.value) for line in found]
     passed = sum(check.level is Level.OK for check in result.checks)
     if passed:
         lines.append(style.paint(f"  {passed} check{'' if passed == 1 else 's'} ok", "dim"))
     return lines
+
+
+def _by_rule(found: list[Check]) -> list[list[Check]]:
+    """Checks that one line can speak for: fails each alone, others by rule."""
+    groups: dict[str, list[Check]] = {}
+    for i, check in enumerate(found):
+        key = f"{check.rule} {i}" if check.level is Level.FAIL or not check.arms else check.rule
+        groups.setdefault(key, []).append(check)
+    return list(groups.values())
+
+
+def _others(alike: list[Check], style: Style) -> str:
+    """Four arms on a noisy machine need not be told four times; the JSON has every figure."""
+    names = dict.fromkeys(name for check in alike for name in check.arms)
+    shown = [shorten(style.safe(name), 30, style.glyphs.ellipsis) for name in names]
+    return f" Likewise {', '.join(shown)}." if shown else ""
 
 
 def check_text(check: Check, result: Result, style: Style) -> str:
