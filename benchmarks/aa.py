@@ -53,7 +53,8 @@ class Trial:
 def live(args: argparse.Namespace) -> None:
     """Trials until all are done or the time is over; a restart goes on where it stopped."""
     with Journal(args.out) as journal:
-        journal.must_match("live", {"budget": args.budget, "work": args.work})
+        names = ("budget", "replicates", "work")
+        journal.must_match("live", {name: getattr(args, name) for name in names})
         size = pinned_size(journal, LIVE_STEP, LIVE_THREADS, args.work)
         say(f"{size.units} units of {1e6 * size.unit_s:.2f} us a step; one thread; {args.out}")
         plan = schedule(args.tools, args.effects, args.load, args.trials, args.peer_trials)
@@ -66,7 +67,7 @@ def live(args: argparse.Namespace) -> None:
         failures = 0
         for count, trial in within_minutes(waiting, args.max_minutes):
             with busy_core(trial.load):
-                found = attempt(trial, size, args.budget, journal.rows)
+                found = attempt(trial, size, args, journal.rows)
             if found is None:
                 raise KeyboardInterrupt
             journal.append({**about(trial, size), **found})
@@ -76,13 +77,13 @@ def live(args: argparse.Namespace) -> None:
                 raise SystemExit(f"{failures} trials in a row failed; see {args.out}.")
 
 
-def attempt(trial: Trial, size: Size, budget: float, rows: Sequence[Row]) -> Row | None:
+def attempt(trial: Trial, size: Size, args: argparse.Namespace, rows: Sequence[Row]) -> Row | None:
     """The trial's figures, or its error; None when interrupted."""
     same = [row for row in rows if row["kind"] == "trial" and row["load"] == trial.load]
     try:
         if trial.tool == "ours":
-            return run_ours(size, trial.effect, trial.trial, budget)
-        wall = wall_of_ours(same, budget)
+            return run_ours(size, trial.effect, trial.trial, args.budget, args.replicates)
+        wall = wall_of_ours(same, args.budget)
         if trial.tool == "torch":
             return run_torch(size, trial.effect, wall)
         return run_pyperf(size, trial.effect, wall, [r for r in same if r["tool"] == "pyperf"])
@@ -259,6 +260,7 @@ def live_options(one: argparse.ArgumentParser) -> None:
     one.add_argument("--peer-trials", type=int, default=20, help="of each other tool, per effect")
     one.add_argument("--effects", type=effects_of, default=(0, 2, 5), help="0,2,5 (per cent)")
     one.add_argument("--budget", type=float, default=30.0, help="seconds, ours")
+    one.add_argument("--replicates", type=int, help="processes an arm, ours; else as planned")
     one.add_argument("--tools", type=tools_of, default=TOOLS, help="ours,torch,pyperf")
     one.add_argument("--retry-failed", action="store_true", help="try failed trials again")
     one.add_argument("--out", type=Path, default=Path("build/aa.jsonl"))

@@ -19,10 +19,9 @@ UNIT_STEP = 100
 """Units come in hundreds, so that every whole per cent of them is a whole number."""
 LONGEST = 1.75
 """A hundred units may be longer than the step asked for, but not by more than this."""
-_SPIN = """
-import os
-parent = os.getppid()
-while os.getppid() == parent:
+SPIN = """
+import os, sys
+while os.getppid() == int(sys.argv[1]):
     for _ in range(1_000_000):
         pass
 """
@@ -117,7 +116,7 @@ def busy_core(wanted: bool) -> Iterator[None]:
     if not wanted:
         yield
         return
-    spinner = subprocess.Popen([sys.executable, "-S", "-c", _SPIN])
+    spinner = subprocess.Popen([sys.executable, "-S", "-c", SPIN, str(os.getpid())])
     try:
         yield
     finally:

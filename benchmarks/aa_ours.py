@@ -27,7 +27,9 @@ _COLUMNS = 8
 """Arrays before the samples: one number a turn each, see `encode`."""
 
 
-def run_ours(size: Size, effect: int, trial: int, budget: float) -> Row | None:
+def run_ours(
+    size: Size, effect: int, trial: int, budget: float, replicates: int | None
+) -> Row | None:
     """One whole call of `torchstone.bench`; None when it was interrupted."""
     started = time.monotonic()
     result = torchstone.bench(
@@ -36,6 +38,7 @@ def run_ours(size: Size, effect: int, trial: int, budget: float) -> Row | None:
         threads=size.threads,
         env=size.environment,
         budget=budget,
+        replicates=replicates,
         seed=1000 * trial + effect,
     )
     wall = time.monotonic() - started

@@ -19,7 +19,7 @@ from torchstone.conductor import Settings
 from torchstone.conductor.case import Silent
 from torchstone.conductor.launch import Launcher
 from torchstone.conductor.plan import LEAST_TURNS, Plan, cycle_seconds
-from torchstone.conductor.rounds import Rounds
+from torchstone.conductor.rounds import Budget, Rounds
 from torchstone.conductor.run import Course, case_folder, prepare_arms
 from torchstone.conductor.state import ArmState
 from torchstone.records import ArmSpec
@@ -65,7 +65,15 @@ def open_session(
     loops = max(state.loops for state in states)
     for state in states:
         state.loops = loops
-    rounds = Rounds(launcher, settings, random.Random(seed), {}, states[0], Silent())
+    rounds = Rounds(
+        launcher=launcher,
+        settings=settings,
+        chance=random.Random(seed),
+        references={},
+        base=states[0],
+        events=Silent(),
+        budget=Budget(seconds),
+    )
     return Session(states, rounds, settings, seconds)
 
 

@@ -89,8 +89,6 @@ class WorkerProcess:
     def tell(self, command: dict[str, Any]) -> None:
         """Send a command without waiting."""
         if self._closed:
-            return
-        if self._commands is None:
             return  # ended already, and its end has been told
         with contextlib.suppress(ChannelClosed):  # the death is found, with its cause, by `wait`
             send(self._commands, to_data(command))
@@ -120,8 +118,6 @@ class WorkerProcess:
     def kill(self) -> int:
         """Kill the worker and everything it has started; once is enough."""
         if self._closed:
-            return 0
-        if self._commands is None:
             return 0
         # Also when the worker itself is gone: a child that dropped our tag may still be there.
         strays = kill_tree(self._process.pid, TAG, self.tag)

@@ -150,7 +150,7 @@ def main() -> None:
         with contextlib.suppress(Exception):
             traceback.print_exc(file=sys.__stderr__)
     # Not sys.exit: threads and atexit hooks of user code must not keep the conductor waiting.
-    for stream in (sys.stdout, sys.stderr, sys.__stderr__):
+    for stream in filter(None, (sys.stdout, sys.stderr, sys.__stderr__)):
         with contextlib.suppress(Exception):  # user code may have put anything in their place
             stream.flush()
     os._exit(code)

@@ -1,0 +1,1 @@
+"""The benchmarks themselves: do they count right, and do they survive a kill?"""
