@@ -35,7 +35,9 @@ bench: $(READY) ## how precise and how costly measuring is; results in build/
 	@echo "== overhead"
 	@env -u PYTHONDONTWRITEBYTECODE $(PY) benchmarks/overhead.py --out build/overhead.json
 	@echo "== identical arms and known slow-downs"
-	@env -u PYTHONDONTWRITEBYTECODE $(PY) benchmarks/aa.py --out build/aa.json
+	@env -u PYTHONDONTWRITEBYTECODE $(PY) benchmarks/aa.py live --out build/aa.jsonl
+	@env -u PYTHONDONTWRITEBYTECODE $(PY) benchmarks/aa.py live --load --out build/aa.jsonl
+	@$(PY) benchmarks/aa.py report build/aa.jsonl
 
 lint: $(READY) ## ruff, mypy and the import contracts
 	@echo "== ruff check"

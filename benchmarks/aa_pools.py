@@ -26,7 +26,7 @@ from aa_report import percent, table
 from torchstone.conductor.plan import HANDOVER_S, LEAST_SAMPLES
 from torchstone.records import Measurement
 from torchstone.stats import ESTIMATORS, LogFit, ProcessData, beta_quantile, process_data
-from torchstone.stats.ratio import _leave_one_out, _log_ratio_at_equal_n, _with_jackknife, combine
+from torchstone.stats.ratio import combine, process_ratio
 
 ALIASES = ("floor", "typical")
 NAMES = tuple(name for name in ESTIMATORS if name not in ALIASES)
@@ -262,9 +262,7 @@ def _beginnings(data: ProcessData, loops: int, turn_ms: float) -> Mask:
 
 def log_ratio(pair: Pair, estimator: str) -> tuple[float, float]:
     """One replicate's log ratio and its variance over turns, as `stats.fit_ratio` takes them."""
-    both = pair.base, pair.new
-    statistic = _log_ratio_at_equal_n(ESTIMATORS[estimator], both)
-    return _with_jackknife(statistic, both, _leave_one_out(both))
+    return process_ratio(estimator, pair.base, pair.new)
 
 
 def cost(pair: Pair) -> float:

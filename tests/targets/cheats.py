@@ -18,7 +18,7 @@ def draw(seed: int) -> tuple[list[int]]:
 
 
 def work(values: list[int]) -> list[int]:
-    return [value * value for value in values]
+    return [sum(value * value for value in values), max(values)]
 
 
 def honest() -> Made:
@@ -128,7 +128,7 @@ def thread_works_later() -> Made:
     threading.Thread(target=worker, daemon=True).start()
 
     def call(values: list[int]) -> list[int]:
-        answer = [0] * SIZE
+        answer = [0, 0]
         jobs.put((values, answer))
         return answer
 
@@ -151,7 +151,7 @@ def thread_works_on_the_last_only() -> Made:
     threading.Thread(target=worker, daemon=True).start()
 
     def call(values: list[int]) -> list[int]:
-        answer = [0] * SIZE
+        answer = [0, 0]
         latest[:] = [(values, answer)]
         ready.set()
         return answer

@@ -60,8 +60,9 @@ def _read_leaf(head: dict[str, object], body: bytes) -> Output:
 def compare_leaves(expected: Sequence[Leaf], found: Sequence[Leaf], changes: frozenset[str]) -> str:
     """The first undeclared difference in structure, in words; empty if there is none."""
     if "container" not in changes:
-        missing = [leaf.path for leaf in expected if leaf.path not in {f.path for f in found}]
-        extra = [leaf.path for leaf in found if leaf.path not in {e.path for e in expected}]
+        known, given = {leaf.path for leaf in expected}, {leaf.path for leaf in found}
+        missing = [leaf.path for leaf in expected if leaf.path not in given]
+        extra = [leaf.path for leaf in found if leaf.path not in known]
         if missing:
             return f"{missing[0]}: missing" + (f", got {extra[0]} instead" if extra else "")
         if extra:
@@ -176,10 +177,9 @@ def _judge_floats(
     if true.shape != found.shape:
         true = base
     finite = np.isfinite(base)
-    if not np.array_equal(np.isfinite(found), finite) or not np.array_equal(
-        np.isnan(found), np.isnan(base)
-    ):
-        bad = int((np.isfinite(found) != finite).sum())
+    odd = ~(finite & np.isfinite(found))
+    bad = int((odd & ~((found == base) | (np.isnan(found) & np.isnan(base)))).sum())
+    if bad:
         return Agreement(
             "fp64", mismatch=f"{path}: {bad} values are NaN or infinite here but not there"
         )

@@ -6,11 +6,11 @@ import ctypes
 import hashlib
 import struct
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from torchstone.records import Leaf
-from torchstone.workloads import walk
+from torchstone.workloads import is_number_list, walk
 
 SAMPLE_ELEMENTS = 1 << 16
 """Fingerprints look at this many evenly spaced elements: enough to tell weights apart."""
@@ -47,6 +47,9 @@ def leaf_of(path: str, value: Any) -> Leaf:
             type(value), "str"
         )
         return Leaf(path, "python", dtype, type_name=exact)
+    if is_number_list(value):
+        dtype = "float64" if float in {*map(type, value)} else "int64"
+        return Leaf(path, "python", dtype, (len(value),), type_name=exact)
     return Leaf(path, "object", exact, type_name=exact)
 
 
@@ -76,6 +79,8 @@ def raw_bytes(value: Any, limit: int) -> tuple[str, bytes]:
     numpy = sys.modules.get("numpy")
     if numpy is not None and isinstance(value, (numpy.ndarray, numpy.generic)):
         return _array_bytes(numpy, numpy.asarray(value), limit)
+    if is_number_list(value):
+        return _list_bytes(value, limit)
     if isinstance(value, complex):
         return "f8", struct.pack("<2d", value.real, value.imag)
     if isinstance(value, float):
@@ -87,6 +92,16 @@ def raw_bytes(value: Any, limit: int) -> tuple[str, bytes]:
     if isinstance(value, (bytes, bytearray)):
         return "text", bytes(value[: 8 * limit])
     return "object", type(value).__qualname__.encode()
+
+
+def _list_bytes(values: Sequence[float], limit: int) -> tuple[str, bytes]:
+    sampled = values[:: -(-len(values) // limit)]
+    try:
+        if float in {*map(type, values)}:
+            return "f8", struct.pack(f"<{len(sampled)}d", *sampled)
+        return "i8", struct.pack(f"<{len(sampled)}q", *sampled)
+    except (OverflowError, struct.error):  # integers without bounds
+        return "text", repr(list(sampled)).encode()
 
 
 def _tensor_bytes(torch: Any, tensor: Any, limit: int) -> tuple[str, bytes]:

@@ -131,6 +131,13 @@ def fit_ratios(base: Measurement, new: Measurement, estimators: Sequence[str]) -
     return {name: combine(of_name) for name, of_name in values.items()}
 
 
+def process_ratio(estimator: str, base: ProcessData, new: ProcessData) -> tuple[float, float]:
+    """One process's log ratio and its variance over turns: what `combine` makes a fit of."""
+    pair = base, new
+    statistic = _log_ratio_at_equal_n(find_estimator(estimator), pair)
+    return _with_jackknife(statistic, pair, _leave_one_out(pair))
+
+
 def combine(values: Sequence[tuple[float, float]]) -> LogFit:
     """Processes' (log value, variance over turns) to one fit; processes without a value drop out.
 

@@ -7,7 +7,7 @@ target has imported it, so a target without torch needs no torch. These files tr
 
 from torchstone.workloads.draw import draw
 from torchstone.workloads.load import TargetError, load_workload
-from torchstone.workloads.nest import map_nest, walk
+from torchstone.workloads.nest import is_number_list, map_nest, walk
 from torchstone.workloads.target import Target, check_target, parse_target
 from torchstone.workloads.workload import Inputs, Workload, normalise_inputs
 
@@ -18,6 +18,7 @@ __all__ = [
     "Workload",
     "check_target",
     "draw",
+    "is_number_list",
     "load_workload",
     "map_nest",
     "normalise_inputs",

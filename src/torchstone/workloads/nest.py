@@ -1,10 +1,23 @@
-"""Nests: tensors and scalars inside tuples, lists, dicts and dataclasses."""
+"""Nests: tensors and scalars inside tuples, lists, dicts and dataclasses.
+
+A long list of plain numbers is one leaf: a contract with a million entries helps nobody.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
+
+LONG_LIST = 32
+_NUMBERS = frozenset({bool, int, float})
+
+
+def is_number_list(value: Any) -> bool:
+    """A list or tuple of plain numbers that is too long to be looked at one by one."""
+    return (
+        type(value) in (list, tuple) and len(value) > LONG_LIST and {*map(type, value)} <= _NUMBERS
+    )
 
 
 def _children(value: Any) -> list[tuple[str, Any]] | None:
@@ -13,6 +26,8 @@ def _children(value: Any) -> list[tuple[str, Any]] | None:
         return [(f".{key}", item) for key, item in value.items()]
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return [(f".{key}", getattr(value, key)) for key in value._fields]
+    if is_number_list(value):
+        return None
     if isinstance(value, (tuple, list)):
         return [(f"[{i}]", item) for i, item in enumerate(value)]
     if dataclasses.is_dataclass(value) and not isinstance(value, type):

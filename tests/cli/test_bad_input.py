@@ -1,0 +1,191 @@
+"""A mistake in what was typed: one sentence, a remedy, exit code 2, nothing written."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from tests.targets.support import HONEST, target, torchstone
+from torchstone.cli.bench import bench
+from torchstone.machine.allocator import allocator_environment
+from torchstone.records import UsageError
+from torchstone.store import open_store
+
+BAD = [
+    (["nowhere.py:make"], "There is no file nowhere.py.", "Check the path"),
+    (["honst.py:make"], "There is no file honst.py.", "Did you mean honest.py?"),
+    (["honest.py:mak"], "honest.py has no 'mak'.", "Did you mean honest.py:make"),
+    ([".:make"], "'.:make' is not a target.", ""),
+    (["./:make"], "is a folder", "Name a file in it."),
+    (["honest.py:make", "--vs", "inductr"], "There is no variant 'inductr'.", "inductor?"),
+    (["honest.py:make", "--vs", "inductor+dynamik"], "no modifier 'dynamik'", "+dynamic?"),
+    (["honest.py:make", "--vs", "eager+dynamic"], "eager has no modifier", ""),
+    (["honest.py:make", "--budget", "-3s"], "-3s is not more than zero", ""),
+    (["honest.py:make", "--budget", "0"], "0 is not more than zero", ""),
+    (["honest.py:make", "--budget", "soon"], "'soon' is not a duration", "30s"),
+    (["honest.py:make", "--within", "200%"], "not between 0 and 100", ""),
+    (["honest.py:make", "--margin", "x"], "'x' is not a share", "1%"),
+    (["honest.py:make", "--replicates", "0"], "must be at least 1", ""),
+    (["honest.py:make", "--threads", "0"], "0 threads cannot do anything", "1 or more"),
+    (["honest.py:make", "--mode", "sideways"], "There is no mode 'sideways'", "training"),
+    (["honest.py:make", "--precision", "fp13"], "There is no precision 'fp13'", "bf16"),
+    (["honest.py:make", "--allocator", "mine"], "There is no allocator 'mine'", "keep"),
+    (["honest.py:make", "--python", "python9.9"], "'python9.9' was not found", "3.10"),
+    (["honest.py:make", "--env", "NOTHING"], "write NAME=VALUE", ""),
+    (["honest.py:make", "--arm", "speed=high"], "--arm does not know 'speed=high'", "key=value"),
+    (["honest.py:make", "--arm", "name='x"], "cannot be read", "quotes"),
+    (["honest.py:make", "--arm", " "], "--arm is empty", "name="),
+    (["honest.py:make", "--arm", "threads=many"], "threads=many is not a number", ""),
+    (["honest.py:make", "--json", "no/such/out.json"], "There is no folder", "Make it first"),
+    (["honest.py:make", "--json", "."], "cannot be written", ""),
+    ([], "Missing argument", ""),
+]
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    shutil.copy(HONEST.split(":")[0], tmp_path)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(("words", "message", "remedy"), BAD, ids=lambda v: str(v)[:40])
+def test_a_mistake_costs_nothing(
+    here: Path, words: list[str], message: str, remedy: str
+) -> None:
+    before = sorted(here.iterdir())
+    done = CliRunner().invoke(bench, [*words, "--db", "kept.db"])
+    if isinstance(done.exception, UsageError):
+        said, code = f"{done.exception.message}\n{done.exception.remedy}", 2
+    else:
+        said, code = done.output, done.exit_code
+    assert code == 2
+    assert message in said
+    assert remedy in said
+    assert sorted(here.iterdir()) == before
+
+
+def test_the_process_itself_says_sentence_and_remedy_and_exits_with_2(here: Path) -> None:
+    done = torchstone("bench", "honest.py:mak", "--db", "kept.db", cwd=here)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.splitlines() == [
+        "torchstone: honest.py has no 'mak'.",
+        "  Did you mean honest.py:make or honest.py:make_slow?",
+    ]
+    assert not (here / "kept.db").exists()
+
+
+FACTORIES = """
+import functools
+def wrong(): return 42
+def needs(a, b): return None
+def odd(): return (1, 2)
+def local():
+    def hidden(): pass
+    return hidden
+value = 7
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "message", "remedy"),
+    [
+        ("wrong", "returned a int; expected a Workload or (callable, inputs)", "wrong()"),
+        ("needs", "needs arguments (a, b)", "without required arguments"),
+        ("odd", "returned a tuple", ""),
+        ("value", "is a int, not a factory", "Write a function"),
+        ("hidden", "has no 'hidden'", "Did you mean"),
+    ],
+)
+def test_a_factory_that_is_none(here: Path, name: str, message: str, remedy: str) -> None:
+    (here / "factories.py").write_text(FACTORIES)
+    done = torchstone("bench", f"factories.py:{name}", "--db", "kept.db", cwd=here)
+    assert done.returncode == 2, done.stderr
+    assert "Traceback" not in done.stderr
+    assert message in done.stderr
+    assert remedy in done.stderr
+    assert not (here / "kept.db").exists()
+
+
+def test_a_missing_module_is_named(here: Path) -> None:
+    done = torchstone("bench", "no_such_package.mod:make", "--db", "kept.db", cwd=here)
+    assert done.returncode == 2
+    assert "There is no module no_such_package." in done.stderr
+    assert not (here / "kept.db").exists()
+
+
+def test_a_file_that_is_no_database_is_refused_untouched(here: Path) -> None:
+    (here / "notes.txt").write_text("these are my notes, not a database\n" * 100)
+    before = (here / "notes.txt").read_bytes()
+    done = torchstone("bench", "honest.py:make", "--db", "notes.txt", cwd=here)
+    assert done.returncode == 2, done.stderr
+    assert "Traceback" not in done.stderr
+    assert (here / "notes.txt").read_bytes() == before
+    assert sorted(p.name for p in here.iterdir()) == ["honest.py", "notes.txt"]
+
+
+def test_a_newer_database_is_refused_untouched(here: Path) -> None:
+    with open_store(str(here / "kept.db")):
+        pass
+    connection = sqlite3.connect(here / "kept.db")
+    (version,) = connection.execute("pragma user_version").fetchone()
+    connection.execute(f"pragma user_version = {version + 1000}")
+    connection.execute("pragma journal_mode = delete")
+    connection.close()
+    before = (here / "kept.db").read_bytes()
+    done = torchstone("bench", "honest.py:make", "--db", "kept.db", cwd=here)
+    assert done.returncode == 2, done.stderr
+    assert "newer" in done.stderr
+    assert (here / "kept.db").read_bytes() == before
+
+
+def test_a_database_in_a_missing_folder(here: Path) -> None:
+    done = torchstone("bench", "honest.py:make", "--db", "no/such/kept.db", cwd=here)
+    assert done.returncode in (0, 2), done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("name", ["jemalloc", "tcmalloc"])
+def test_an_allocator_is_used_or_its_absence_is_told(here: Path, name: str) -> None:
+    try:
+        allocator_environment(name)
+    except UsageError:
+        done = torchstone("bench", "honest.py:make", "--allocator", name, "--no-save", cwd=here)
+        assert done.returncode == 2
+        assert f"The allocator {name} is not installed" in done.stderr
+        assert "--allocator default" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["show", "last", "--db", "absent.db"],
+        ["list", "--db", "absent.db"],
+        ["repro", "last", "--db", "absent.db"],
+        ["contract", "check", "honest.py:make", "absent.json"],
+        ["contract", "check", "honest.py:make", "honest.py"],
+        ["contract", "write", "honest.py:make", "no/such/folder.json"],
+        ["timeit", "1 +"],
+        ["timeit", "-s", "def", "pass"],
+        ["timeit", "return 1"],
+        ["timeit", "-n", "0", "pass"],
+        ["timeit", "-u", "hours", "pass"],
+    ],
+    ids=" ".join,
+)
+def test_other_commands_refuse_as_clearly(here: Path, words: list[str]) -> None:
+    done = torchstone(*words, cwd=here)
+    assert done.returncode == 2, done.stderr
+    assert done.stdout == ""
+    assert done.stderr
+    assert "Traceback" not in done.stderr
+    assert sorted(p.name for p in here.iterdir()) == ["honest.py"]
+
+
+def test_targets_in_other_folders_keep_their_names_apart() -> None:
+    assert target("honest").endswith("honest.py:make")

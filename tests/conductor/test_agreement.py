@@ -1,0 +1,154 @@
+"""An arm must compute what the baseline computes; a mismatch names the leaf."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.targets.support import ROOT, run_arms, target
+from torchstone.conductor import CaseResult
+from torchstone.conductor.judge import compare_leaves, judge, read_evidence
+from torchstone.measure.evidence import write_evidence
+from torchstone.records import ArmSpec, Leaf, Measurement, Outcome
+
+ARM = ArmSpec("arm", "x.py:make")
+WRONG = {
+    "wrong_dtype": "output.logits: expected float32[8,128], got float16[8,128]",
+    "wrong_shape": "output.logits: expected float32[8,128], got float32[8,127]",
+    "extra_key": "output.hidden: not in the baseline's output",
+    "missing_key": "output.best: missing",
+    "nan": "output.logits: ",
+    "wrong_values": "output.logits: error ",
+    "wrong_integers": "output.best: ",
+    "wrong_text": "output.note: 'poor' is not 'fine'",
+}
+RIGHT = ["other_order", "nearly_the_same"]
+
+
+@pytest.fixture(scope="module")
+def case() -> CaseResult:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(ROOT))
+        names = ["base", *RIGHT, *WRONG]
+        return run_arms(*(ArmSpec(name, target("outputs", name)) for name in names))
+
+
+def arm_of(case: CaseResult, name: str) -> Measurement:
+    return next(arm for arm in case.arms if arm.arm.name == name)
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_answer_names_the_leaf(case: CaseResult, name: str) -> None:
+    arm = arm_of(case, name)
+    assert arm.outcome is Outcome.WRONG_ANSWER
+    assert arm.detail.message.startswith(WRONG[name])
+    assert arm.detail.phase == "contract"
+    assert not arm.turns
+
+
+@pytest.mark.parametrize("name", ["base", *RIGHT])
+def test_what_agrees_is_measured(case: CaseResult, name: str) -> None:
+    arm = arm_of(case, name)
+    assert arm.outcome is Outcome.OK, arm.detail
+    assert arm.turns
+    assert arm.agreement is not None
+    assert arm.agreement.method == "fp64"
+    assert (arm.agreement.checked, arm.agreement.timed, arm.agreement.mismatch) == (3, 2, "")
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("random_output", "two runs from one seed differ: output"),
+        ("random_weights", "two processes with one seed differ: output"),
+        ("counts_its_calls", "two runs from one seed differ: output"),
+    ],
+)
+def test_a_baseline_without_a_fixed_answer_is_nondeterministic(
+    name: str, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    arms = [ArmSpec(name, target("outputs", name)), ArmSpec("again", target("outputs", name))]
+    first, second = run_arms(*arms, replicates=1).arms
+    assert first.outcome is Outcome.NONDETERMINISTIC
+    assert first.detail.message.startswith(words)
+    assert first.turns  # its time can still be known
+    assert second.outcome is Outcome.NONDETERMINISTIC
+
+
+def test_seeded_randomness_is_a_fixed_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    (arm,) = run_arms(ArmSpec("seeded", target("outputs", "seeded_randomness"))).arms
+    assert arm.outcome is Outcome.OK, arm.detail
+    assert arm.agreement is not None
+    assert arm.agreement.timed == 2
+
+
+def test_independent_arms_are_each_checked_against_themselves(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    names = ("base", "wrong_shape", "random_output")
+    arms = [ArmSpec(name, target("outputs", name)) for name in names]
+    base, other, unsteady = run_arms(*arms, independent=True, replicates=1).arms
+    assert (base.outcome, other.outcome) == (Outcome.OK, Outcome.OK)
+    assert other.agreement is not None
+    assert other.agreement.checked == 2
+    assert unsteady.outcome is Outcome.NONDETERMINISTIC
+
+
+def test_an_output_that_cannot_be_compared_is_not_called_checked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    (arm,) = run_arms(ArmSpec("nothing", target("outputs", "nothing")), replicates=1).arms
+    assert arm.outcome is Outcome.OK
+    assert arm.agreement is not None
+    assert (arm.agreement.method, arm.agreement.checked) == ("none", 0)
+    assert "nothing that can be compared" in arm.agreement.reason
+
+
+def _leaf(dtype: str, path: str = "output.logits", shape: tuple[int, ...] = (8, 128)) -> Leaf:
+    return Leaf(path, "torch", dtype, shape, type_name="torch.Tensor")
+
+
+def test_the_form_of_a_mismatch() -> None:
+    found = compare_leaves([_leaf("float32")], [_leaf("bfloat16")], frozenset())
+    assert found == "output.logits: expected float32[8,128], got bfloat16[8,128]"
+    assert not compare_leaves([_leaf("float32")], [_leaf("bfloat16")], frozenset({"dtype"}))
+
+
+def test_a_container_may_change_only_where_declared() -> None:
+    want, got = [_leaf("float32", "output.a")], [_leaf("float32", "output[0]")]
+    assert compare_leaves(want, got, frozenset()) == "output.a: missing, got output[0] instead"
+    assert not compare_leaves(want, got, frozenset({"container"}))
+    assert compare_leaves(want, [], frozenset({"container"})) == (
+        "output: expected 1 tensors, got 0"
+    )
+
+
+def test_many_leaves_take_no_square_of_their_number() -> None:
+    leaves = [_leaf("float32", f"output[{i}]") for i in range(20_000)]
+    assert not compare_leaves(leaves, list(leaves), frozenset())  # minutes, were it quadratic
+
+
+@pytest.mark.parametrize(
+    ("base", "new", "agrees"),
+    [
+        ([1.0, 2.0], [1.0, 2.0], True),
+        ([1.0, float("nan")], [1.0, float("nan")], True),
+        ([1.0, float("inf")], [1.0, float("-inf")], False),
+        ([1.0, float("nan")], [1.0, 2.0], False),
+        ([0.0, 0.0], [0.0, 1e-3], False),
+        ([1e30, 1e30], [1e30, 1e30], True),
+        ([], [], True),
+    ],
+)
+def test_special_values(tmp_path: Path, base: list[float], new: list[float], agrees: bool) -> None:
+    for name, values in (("base", base), ("new", new)):
+        write_evidence(str(tmp_path / name), np.array(values))
+    eager, found = read_evidence(tmp_path / "base"), read_evidence(tmp_path / "new")
+    for fp64 in (None, eager):
+        assert (not judge(ARM, found, eager, fp64, frozenset()).mismatch) == agrees
