@@ -20,7 +20,7 @@ help: ## show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: $(READY) ## measure an example: eager against inductor, printed and stored
-	@$(BIN)/torchstone bench examples/two_layer.py:make --vs inductor --budget 10s
+	@$(BIN)/torchstone bench examples/two_layer.py:make --vs inductor --budget 15s --threads 1
 
 test: lint ## lint, then every test that is not slow
 	@echo "== pytest"

@@ -16,7 +16,7 @@ from torchstone.records import UsageError
 from torchstone.store import open_store
 
 BAD = [
-    (["nowhere.py:make"], "There is no file nowhere.py.", "Check the path"),
+    (["zzzzzzzz.py:make"], "There is no file zzzzzzzz.py.", "Check the path"),
     (["honst.py:make"], "There is no file honst.py.", "Did you mean honest.py?"),
     (["honest.py:mak"], "honest.py has no 'mak'.", "Did you mean honest.py:make"),
     ([".:make"], "'.:make' is not a target.", ""),

@@ -13,12 +13,14 @@ from torchstone.cli.options import progress
 def _options(function: Any) -> Any:
     for option in (
         click.option("--json", "as_json", is_flag=True, help="Print JSON."),
-        click.option("--seed", type=int, default=0, show_default=True),
+        click.option("--seed", type=int, help="Default: 0, or what the contract says."),
         click.option("--threads", type=int),
         click.option("--device", default="cpu", show_default=True, metavar="cpu|cuda|..."),
-        click.option("--precision", default="fp32", show_default=True),
+        click.option("--precision", help="Default: fp32, or what the contract says."),
         click.option(
-            "--mode", default="inference", show_default=True, metavar="inference|training"
+            "--mode",
+            metavar="inference|training",
+            help="Default: inference, or what the contract says.",
         ),
         click.option("--vs", multiple=True, metavar="VARIANT", help="Also under this variant."),
     ):
@@ -44,7 +46,9 @@ def _request(target: str, asked: dict[str, Any]) -> Any:
     from torchstone.conductor import Settings
     from torchstone.lab.request import BenchRequest
 
-    settings = Settings(seed=asked.pop("seed"))
+    settings = Settings(seed=asked.pop("seed") or 0)
+    asked["mode"] = asked["mode"] or "inference"
+    asked["precision"] = asked["precision"] or "fp32"
     return BenchRequest(targets=(target,), settings=settings, **asked)
 
 
@@ -81,7 +85,10 @@ def check(target: str, file: str, as_json: bool, **asked: Any) -> int:
     from torchstone.lab.contracts import check_contract, read_contract
     from torchstone.show import sanitise
 
-    read_contract(file)  # before time is spent
+    written = read_contract(file)  # before time is spent
+    for name in ("mode", "precision", "seed"):
+        if asked[name] is None:
+            asked[name] = written[name]
     device = asked["device"]
     if device != "cpu":
         # The promise is the CPU's; the accelerator is held to it as one more arm.

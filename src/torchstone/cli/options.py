@@ -167,7 +167,8 @@ def deliver(
 
 
 def exit_code(result: Result) -> int:
-    """0: every arm did its work. 1: one did not. 130: interrupted."""
+    """0: every arm did its work. 1: one did not, or none could. 130: interrupted."""
     if result.method.stopped_by == "interrupt":
         return 130
-    return int(any(arm.outcome.value in _BAD_OUTCOMES for arm in result.arms))
+    failed = any(arm.outcome.value in _BAD_OUTCOMES for arm in result.arms)
+    return int(failed or not any(arm.turns for arm in result.arms))

@@ -190,7 +190,7 @@ def _stopped_by(
     """Why to stop now, or nothing. Precision is looked at only at the preset looks."""
     if index >= plan.replicates:
         course.alpha = stats.alpha_at(len(course.looks) - 1, course.looks, settings.alpha)
-        return "budget"
+        return "replicates" if settings.replicates is not None else "budget"
     if index in course.looks and settings.replicates is None:
         alpha = stats.alpha_at(course.looks.index(index), course.looks, settings.alpha)
         arms = [state.measurement() for state in states if state.alive and state.turns]

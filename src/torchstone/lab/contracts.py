@@ -87,6 +87,9 @@ def read_contract(path: str) -> dict[str, Any]:
         if written["schema"] > FILE_SCHEMA:
             raise UsageError(f"{path} was written by a newer torchstone.", "Upgrade torchstone.")
         from_data(Contract, written["contract"])
+        if not (isinstance(written["seed"], int) and isinstance(written["mode"], str)):
+            raise RecordError("mode or seed")
+        str(written["precision"])
         boundary = written["boundary"]
         if not all(isinstance(v, str) for cases in boundary.values() for v in cases.values()):
             raise RecordError("boundary")

@@ -25,13 +25,20 @@ def describe_contract(arm: ArmSpec, prepared: Prepared, inputs: Inputs, output: 
         grad_enabled=bool(torch.is_grad_enabled()) if torch is not None else False,
         autocast=prepared.autocast,
         parameters=sum(p.numel() for _, p in named),
-        parameter_dtypes=dict(Counter(str(p.dtype).removeprefix("torch.") for _, p in named)),
+        parameter_dtypes=_by_dtype(named),
         weights_hash="",
         inputs_hash=fingerprint(walk(nest, "input")),
         seed=arm.seed,
         determinism=_determinism(torch),
         notes=prepared.notes,
     )
+
+
+def _by_dtype(named: list[tuple[str, Any]]) -> dict[str, int]:
+    counts: Counter[str] = Counter()
+    for _, parameter in named:
+        counts[str(parameter.dtype).removeprefix("torch.")] += parameter.numel()
+    return dict(counts)
 
 
 def weights_fingerprint(module: Any) -> str:

@@ -49,7 +49,8 @@ def warm_up(
             spread = abs(floors[-1] - floors[-2]) / max(min(floors[-2:]), 1)
             if spread < AGREEMENT:
                 return WarmUp(first_call_ns, tuple(times), True)
-            reason = f"the last two windows' floors differ by {spread:.1%}"
+            size = f"{spread:.1%}" if spread < 1 else "more than 100%"
+            reason = f"the last two windows' floors differ by {size}"
     return WarmUp(first_call_ns, tuple(times), False, reason)
 
 

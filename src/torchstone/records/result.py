@@ -25,7 +25,7 @@ class Method:
     replicates: int = 0
     looks: tuple[int, ...] = ()
     stopped_by: str = ""
-    """`precision`, `budget`, `interrupt`, or `no arm left`."""
+    """`precision`, `budget`, `replicates`, `interrupt`, or `no arm left`."""
     elapsed_s: float = 0.0
     estimator: str = ""
     definition: int = 1

@@ -15,6 +15,7 @@ _STDERR_ROWS = 3
 _STOPPED = {
     "precision": "precise enough",
     "budget": "budget spent",
+    "replicates": "as many processes as asked",
     "interrupt": "interrupted",
     "no arm left": "no arm left",
 }
@@ -77,7 +78,8 @@ def doubt_text(comparison: Comparison) -> str:
     said = [comparison.reason.rstrip(".") + "."] if comparison.reason else []
     least = comparison.smallest_detectable
     if comparison.verdict is Verdict.CANNOT_TELL and least is not None and math.isfinite(least):
-        said.append(f"The smallest change this data could have shown is {format_percent(least)}.")
+        shown = format_percent(least) if least <= 1 else "more than 100 %"
+        said.append(f"The smallest change this data could have shown is {shown}.")
     return " ".join(said)
 
 

@@ -24,6 +24,8 @@ VERDICT_ROLES = {
     Verdict.CANNOT_TELL: "doubt",
 }
 
+LEAST_COMPILE_NS = 100_000_000
+"""A first call that costs less above a steady one has compiled nothing worth a column."""
 _TYPICAL_TYPE = {TYPICAL, "median", "mean"}
 """Estimators of the ordinary call; every other one speaks of the fastest."""
 
@@ -100,8 +102,13 @@ def against_first(result: Result, name: str) -> Comparison | None:
 
 def _timed(figure: Figure, ascii_only: bool, plus_minus: str) -> tuple[str, str]:
     share = half_width(figure.value, figure.interval) if figure.interval else None
-    spread = "" if share is None else f"{plus_minus}{format_percent(share)}"
+    spread = "" if share is None else f"{plus_minus}{_capped(share)}"
     return format_seconds(figure.value, ascii_only=ascii_only), spread
+
+
+def _capped(share: float) -> str:
+    """Beyond 100 % the number says no more than that nothing is known."""
+    return format_percent(share) if share <= 1 else ">100 %"
 
 
 def speedup_interval(comparison: Comparison) -> tuple[float, float] | None:
@@ -150,7 +157,7 @@ def _memory(measurement: Measurement) -> str:
 
 def _compile(measurement: Measurement, ascii_only: bool) -> str:
     cost = measurement.compile
-    if cost is None:
+    if cost is None or cost.cold_ns < LEAST_COMPILE_NS:
         return ""
     cold = format_seconds(cost.cold_ns / 1e9, 3, ascii_only=ascii_only)
     if cost.warm_ns is None:

@@ -13,6 +13,7 @@ from torchstone.variants.base import Variant
 from torchstone.variants.compiled import Compiled
 
 ENTRY_POINTS = "torchstone.variants"
+_NOT_FOR_USERS = ("_TESTING_ONLY", "minifier_backend", "_crossref")
 
 
 @cache
@@ -33,8 +34,14 @@ def check_variant(text: str, backends: Callable[[], Sequence[str]]) -> None:
     """Refuse an unknown name. `backends` lists torch's own; it is slow, so asked only if needed."""
     head = text.split("+")[0]
     known = sorted(known_variants())
+    if not known:
+        raise UsageError(
+            "Torchstone's own plug-ins are not to be found.",
+            "Install the package (`pip install .`); a folder on PYTHONPATH is not enough.",
+        )
     if head not in known:
-        names = sorted({*known, *backends()})
+        usual = [name for name in backends() if not name.endswith(_NOT_FOR_USERS)]
+        names = sorted({*known, *usual})
         if head not in names:
             near = difflib.get_close_matches(head, names, n=2, cutoff=0.4)
             hint = f"Did you mean {' or '.join(near)}? " if near else ""

@@ -107,9 +107,10 @@ def _import_module(target: Target) -> ModuleType:
     except ModuleNotFoundError as error:
         missing = error.name or ""
         if target.place == missing or target.place.startswith(missing + "."):
+            known = f" Suites known here: {', '.join(sorted(suites()))}." if suites() else ""
             raise TargetError(
                 f"There is no module {missing}.",
-                "Install it in the arm's interpreter, or name a file: path.py:make.",
+                f"Install it in the arm's interpreter, or name a file: path.py:make.{known}",
             ) from None
         raise
 
@@ -134,4 +135,6 @@ def _is_module(value: Any) -> bool:
 
 
 def _kind(value: Any) -> str:
-    return "None" if value is None else f"a {type(value).__name__}"
+    name = type(value).__name__
+    article = "an" if name[:1].lower() in "aeiou" else "a"
+    return "None" if value is None else f"{article} {name}"

@@ -36,7 +36,7 @@ def _judge(result: Result) -> Iterator[Check]:
         NAME,
         Level.WARN,
         f"The interval rests on {count(least, *_P)} only, too few to know how much processes "
-        "differ. Give a longer --budget.",
+        "differ. Give a longer --budget, or more --replicates.",
         figures,
         tuple(name for name, found in counts.items() if found < FEWEST),
     )

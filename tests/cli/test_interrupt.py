@@ -1,0 +1,72 @@
+"""Ctrl-C keeps what was measured; `kill -9` leaves nobody behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.targets import support
+from tests.targets.support import HONEST, ROOT, eventually, marked, target
+from torchstone.store import open_store
+
+SLOW_TURNS = ("--budget", "120s", "--replicates", "3")
+
+
+def start(*words: str) -> subprocess.Popen[str]:
+    """The command line, with Ctrl-C as a terminal would leave it."""
+    return subprocess.Popen(
+        [sys.executable, "-c", "from torchstone.cli import main; main()", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"},
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+
+
+def workers(mark: str, parent: int) -> list[int]:
+    return [pid for pid in marked(mark) if pid != parent]
+
+
+def begin_turns(process: subprocess.Popen[str], mark: str) -> None:
+    """Wait until both arms' measuring processes are there together."""
+    assert eventually(lambda: len(workers(mark, process.pid)) >= 2, 60)
+
+
+def test_an_interrupt_stores_what_there_is(tmp_path: Path, no_survivors: str) -> None:
+    db = tmp_path / "kept.db"
+    process = start(
+        "bench", HONEST, target("honest", "make_slow"), *SLOW_TURNS, "--db", str(db)
+    )
+    begin_turns(process, no_survivors)
+    assert not eventually(lambda: process.poll() is not None, 2.0)  # some turns go by
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert "Traceback" not in err
+    assert "make" in out
+    with open_store(str(db)) as store:
+        result = store.load("last")
+    assert result.method.stopped_by == "interrupt"
+    assert all(arm.outcome.value == "ok" for arm in result.arms)
+    assert all(arm.turns for arm in result.arms)
+
+
+def test_an_interrupt_while_nothing_is_measured_yet(tmp_path: Path, no_survivors: str) -> None:
+    process = start("bench", HONEST, "--db", str(tmp_path / "kept.db"))
+    assert eventually(lambda: bool(workers(no_survivors, process.pid)), 60)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert "Traceback" not in err
+
+
+def test_workers_die_with_a_conductor_that_is_killed(no_survivors: str) -> None:
+    process = start("bench", HONEST, target("honest", "make_slow"), *SLOW_TURNS, "--no-save")
+    begin_turns(process, no_survivors)
+    process.kill()
+    process.communicate(timeout=30)
+    assert eventually(lambda: not support.marked(no_survivors), 10)

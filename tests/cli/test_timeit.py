@@ -1,0 +1,70 @@
+"""`torchstone timeit` takes what `python -m timeit` takes."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.targets.support import torchstone
+
+QUICK = ("--budget", "0.2s")
+
+
+def measured(*words: str) -> Any:
+    done = torchstone("timeit", *words, *QUICK, "--json", "-")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return json.loads(done.stdout)
+
+
+def test_number_and_repeat_are_kept_to() -> None:
+    document = measured("-n", "7", "-r", "3", "sum(range(50))")
+    time = document["arms"][0]["time"]
+    assert time["calls_per_sample"] == 7
+    assert {turn["samples"] for turn in time["turns"]} == {3}
+    assert document["kind"] == "timeit"
+    assert document["arms"][0]["outcome"] == "ok"
+
+
+def test_setup_is_run_anew_for_every_sample() -> None:
+    document = measured("-n", "5", "-r", "4", "-s", "stack = list(range(6))", "stack.pop()")
+    assert document["arms"][0]["outcome"] == "ok"
+
+
+def test_a_setup_that_does_not_last_is_an_error_with_its_reason() -> None:
+    done = torchstone(
+        "timeit", "-n", "9", "-s", "stack = list(range(6))", "stack.pop()", *QUICK, "--json", "-"
+    )
+    assert done.returncode == 1
+    (arm,) = json.loads(done.stdout)["arms"]
+    assert arm["outcome"] == "error"
+    assert "IndexError: pop from empty list" in arm["outcome_detail"]["message"]
+
+
+def test_several_lines_and_several_setups() -> None:
+    words = ("-s", "a = 1", "-s", "b = 2", "c = a", "for i in range(3):", "    c += b")
+    statement = measured("-n", "10", "-r", "2", *words)["arms"][0]["spec"]["statement"]
+    assert statement["setup"] == "a = 1\nb = 2"
+    assert statement["stmt"] == "c = a\nfor i in range(3):\n    c += b"
+
+
+def test_process_time_does_not_count_sleep() -> None:
+    sleep = ("-n", "1", "-r", "2", "-s", "import time", "time.sleep(0.02)")
+    wall = measured(*sleep)["arms"][0]["time"]["floor"]
+    cpu = measured("-p", *sleep)["arms"][0]["time"]["floor"]
+    assert cpu < wall / 4
+
+
+@pytest.mark.parametrize(("unit", "shown"), [("nsec", "nsec"), ("msec", "msec")])
+def test_the_answer_is_in_the_unit_asked_for(unit: str, shown: str) -> None:
+    done = torchstone("timeit", "-u", unit, "-v", "-n", "10", "-r", "2", "sum(range(99))", *QUICK)
+    assert done.returncode == 0, done.stderr
+    assert shown in done.stdout or shown.replace("ec", "") in done.stdout
+
+
+def test_statements_are_compared() -> None:
+    document = measured("sum(range(200))", "--vs", "sum(range(4000))")
+    (comparison,) = document["comparisons"]
+    assert comparison["time_ratio"] > 1
+    assert comparison["verdict"] in ("slower", "cannot tell")
