@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from tests.targets.support import HONEST, target, torchstone
+from tests.targets.support import HONEST, torchstone
 from torchstone.cli.bench import bench
 from torchstone.machine.allocator import allocator_environment
 from torchstone.records import UsageError
@@ -54,9 +54,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize(("words", "message", "remedy"), BAD, ids=lambda v: str(v)[:40])
-def test_a_mistake_costs_nothing(
-    here: Path, words: list[str], message: str, remedy: str
-) -> None:
+def test_a_mistake_costs_nothing(here: Path, words: list[str], message: str, remedy: str) -> None:
     before = sorted(here.iterdir())
     done = CliRunner().invoke(bench, [*words, "--db", "kept.db"])
     if isinstance(done.exception, UsageError):
@@ -185,7 +183,3 @@ def test_other_commands_refuse_as_clearly(here: Path, words: list[str]) -> None:
     assert done.stderr
     assert "Traceback" not in done.stderr
     assert sorted(p.name for p in here.iterdir()) == ["honest.py"]
-
-
-def test_targets_in_other_folders_keep_their_names_apart() -> None:
-    assert target("honest").endswith("honest.py:make")

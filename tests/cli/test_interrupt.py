@@ -38,9 +38,7 @@ def begin_turns(process: subprocess.Popen[str], mark: str) -> None:
 
 def test_an_interrupt_stores_what_there_is(tmp_path: Path, no_survivors: str) -> None:
     db = tmp_path / "kept.db"
-    process = start(
-        "bench", HONEST, target("honest", "make_slow"), *SLOW_TURNS, "--db", str(db)
-    )
+    process = start("bench", HONEST, target("honest", "make_slow"), *SLOW_TURNS, "--db", str(db))
     begin_turns(process, no_survivors)
     assert not eventually(lambda: process.poll() is not None, 2.0)  # some turns go by
     process.send_signal(signal.SIGINT)

@@ -54,9 +54,7 @@ def test_bad_manners_do_not_spoil_the_measurement(case: CaseResult, name: str) -
 
 
 @pytest.mark.parametrize("name", FATAL)
-def test_user_code_that_breaks_our_pipes_ends_its_own_arm_only(
-    case: CaseResult, name: str
-) -> None:
+def test_user_code_that_breaks_our_pipes_ends_its_own_arm_only(case: CaseResult, name: str) -> None:
     arm = arm_of(case, name)
     assert arm.outcome is Outcome.CRASH
     assert arm.detail.message.startswith(FATAL[name])

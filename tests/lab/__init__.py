@@ -1,0 +1,1 @@
+"""Tests of the use cases: cheats, secrets, contracts, interpreters, the pytest plugin."""

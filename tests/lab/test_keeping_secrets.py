@@ -53,9 +53,7 @@ def test_a_secret_is_nowhere_in_what_is_stored_or_shown(
 
 
 def test_an_arm_without_a_name_is_not_named_by_its_secrets() -> None:
-    request = BenchRequest(
-        targets=(target("honest"),), arms=(f"env.MY_TOKEN={SECRET} threads=2",)
-    )
+    request = BenchRequest(targets=(target("honest"),), arms=(f"env.MY_TOKEN={SECRET} threads=2",))
     arm = make_arms(request)[1]
     assert arm.env == (("MY_TOKEN", SECRET),)  # the arm itself still gets it
     assert SECRET not in arm.name

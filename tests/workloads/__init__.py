@@ -1,0 +1,1 @@
+"""Tests of targets, fresh inputs and nests."""

@@ -16,6 +16,8 @@ faster than more turns do, until nothing is left for turns (benchmarks/aa.py).""
 LEAST_TURNS = 4
 MOST_TURNS = 400
 LEAST_SAMPLES = 4
+MOST_SAMPLES = 4000
+"""Samples of less than 15 µs come only from a small `timeit -n`; more of them say nothing new."""
 LENGTH_SPREAD = 0.5
 """A turn has up to this share more samples than needed, at random: an arm cannot know the last."""
 HANDOVER_S = 0.003
@@ -47,14 +49,19 @@ def samples_per_turn(settings: Settings, sample_ns: int, chance: random.Random) 
     """Enough for the turn's shortest length, and a random few more."""
     if settings.samples is not None:
         return settings.samples
-    least = max(LEAST_SAMPLES, math.ceil(settings.turn_ns / max(sample_ns, 1)))
+    least = _least_samples(settings, sample_ns)
     return least + chance.randint(0, max(1, int(least * LENGTH_SPREAD)))
+
+
+def _least_samples(settings: Settings, sample_ns: int) -> int:
+    needed = math.ceil(settings.turn_ns / max(sample_ns, 1))
+    return min(MOST_SAMPLES, max(LEAST_SAMPLES, needed))
 
 
 def cycle_seconds(settings: Settings, sample_ns: list[int]) -> float:
     """One turn of every arm, with hand-over, first and final call."""
     total = 0.0
     for ns in sample_ns:
-        least = max(LEAST_SAMPLES, math.ceil(settings.turn_ns / max(ns, 1)))
+        least = _least_samples(settings, ns)
         total += (least * (1 + LENGTH_SPREAD / 2) + 2) * ns / 1e9 * 1.05 + HANDOVER_S
     return total

@@ -186,6 +186,10 @@ def warm_toolchain(launcher: Launcher, spec: ArmSpec, settings: Settings) -> int
 
 def _headers_exist() -> bool:
     """Inductor keeps precompiled headers outside its cache folder, by user name."""
-    user = "".join(c if c not in r'\/:*?"<>|' else "_" for c in getpass.getuser())
+    try:
+        name = getpass.getuser()
+    except (KeyError, OSError):  # a container's user may have no name
+        return False
+    user = "".join(c if c not in r'\/:*?"<>|' else "_" for c in name)
     folder = Path(tempfile.gettempdir()) / f"torchinductor_{user}" / "precompiled_headers"
-    return folder.is_dir() and any(os.scandir(folder))
+    return folder.is_dir() and bool(os.listdir(folder))

@@ -12,7 +12,7 @@ from torchstone.measure.built import Built, Phase, build
 from torchstone.measure.clock import cpu_clock, patched_timers, python_threads, wall_clock
 from torchstone.measure.evidence import encode_evidence
 from torchstone.measure.graphs import compile_count
-from torchstone.measure.loops import Samples, fill, fill_without_gc
+from torchstone.measure.loops import Samples, TimeBlock, fill, fill_without_gc
 from torchstone.measure.reports import StartReport, TurnReport
 from torchstone.measure.warmup import warm_up
 from torchstone.records import ArmSpec, Integrity
@@ -21,6 +21,7 @@ from torchstone.workloads.draw import seed_everything
 PROBE_SHARE = 0.10
 """Probes take at most this share of a turn (the design)."""
 PROBE_NS = 100_000
+WHOLE_SAMPLES = 3
 
 
 class Turns:
@@ -52,6 +53,8 @@ class Turns:
         warm = warm_up(block, first, lambda: phase("warm-up"), int(limit_s * 1e9))
         self.compiled = compile_count()
         sample_ns = sorted(warm.wall_ns[-10:])[len(warm.wall_ns[-10:]) // 2]
+        if built.is_statement:
+            sample_ns = max(sample_ns, _whole_sample_ns(block))
         return StartReport(self.start_ns, warm, _hash_seed(), sample_ns)
 
     def turn(
@@ -106,6 +109,14 @@ class Turns:
         with open(path, "wb") as file:
             file.write(self.evidence)
         self.evidence = b""
+
+
+def _whole_sample_ns(block: TimeBlock) -> int:
+    """Wall time of a sample with its setup, which the block itself does not count."""
+    started = wall_clock()
+    for _ in range(WHOLE_SAMPLES):
+        block()
+    return (wall_clock() - started) // WHOLE_SAMPLES
 
 
 def _probe_every(sample_ns: int) -> int:

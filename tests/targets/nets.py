@@ -1,0 +1,55 @@
+"""Small torch modules."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(32, 64), nn.Linear(64, 8)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
+        return {"logits": self.second(self.dropout(torch.tanh(self.first(x))))}
+
+
+def _inputs(seed: int) -> tuple[torch.Tensor]:
+    return (torch.randn(4, 32, generator=torch.Generator().manual_seed(seed)),)
+
+
+def make() -> Any:
+    return Net(), _inputs
+
+
+def make_dropout() -> Any:
+    return Net(0.5), _inputs
+
+
+class Fragile(Net):
+    """Dies of an empty batch, by the operating system's hand."""
+
+    def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
+        if not len(x):
+            import ctypes
+
+            ctypes.string_at(0)
+        return super().forward(x)
+
+
+def make_fragile() -> Any:
+    return Fragile(), (torch.ones(4, 32),)
+
+
+def make_half() -> Any:
+    net = Net()
+    return (lambda x: {"logits": net(x)["logits"].bfloat16()}), _inputs
+
+
+def make_unseeded() -> Any:
+    torch.manual_seed(int.from_bytes(__import__("os").urandom(4), "little"))
+    return Net(), _inputs

@@ -1,0 +1,165 @@
+"""Variant names, their switches, and the steps they make, in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from torchstone.records import ArmSpec, UsageError
+from torchstone.variants import (
+    NotSupported,
+    check_variant,
+    known_variants,
+    prepare,
+    reference_step,
+    resolve_variant,
+)
+from torchstone.workloads import Workload, draw
+
+ARM = ArmSpec("arm", "nets.py:make")
+
+
+def test_the_built_in_variants_come_by_entry_point() -> None:
+    names = {"eager", "inductor", "aot_eager", "cudagraphs", "jit-trace", "export", "aoti"}
+    assert names <= set(known_variants())
+    for name in names:
+        assert resolve_variant(name).name == name
+
+
+def test_switches_are_kept_in_order_and_once() -> None:
+    assert resolve_variant("inductor+dynamic+freezing+dynamic").name == "inductor+dynamic+freezing"
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "remedy"),
+    [
+        ("inductor+dynamc", "no modifier 'dynamc'", r"\+dynamic"),
+        ("eager+dynamic", "eager has no modifier", "eager alone"),
+        ("export+dynamic", "export has no modifier", ""),
+        ("indutcor", "There is no variant 'indutcor'", "inductor"),
+        ("", "There is no variant ''", "Known here"),
+    ],
+)
+def test_an_unknown_name_is_refused_with_the_nearest(text: str, message: str, remedy: str) -> None:
+    with pytest.raises(UsageError, match=message) as caught:
+        check_variant(text, lambda: ["tvm"])
+    assert remedy.replace("\\", "") in caught.value.remedy
+
+
+def test_a_backend_of_torch_is_a_variant_and_asked_for_only_if_needed() -> None:
+    check_variant("tvm", lambda: ["tvm"])
+    check_variant("inductor", lambda: pytest.fail("asked in vain"))
+
+
+@pytest.mark.parametrize(
+    ("variant", "mode", "reason"),
+    [
+        ("cudagraphs", "inference", "CUDA"),
+        ("inductor+cudagraphs", "inference", "CUDA"),
+        ("inductor+freezing", "training", "inference only"),
+        ("aot_eager+max-autotune", "inference", "switch of inductor"),
+        ("jit-trace", "training", "inference only"),
+    ],
+)
+def test_what_cannot_be_done_is_said_before_it_is_tried(
+    variant: str, mode: str, reason: str
+) -> None:
+    found = resolve_variant(variant).unsupported(replace(ARM, mode=mode))
+    assert found is not None
+    assert reason in found
+
+
+@pytest.fixture
+def torch() -> Iterator[Any]:
+    torch = pytest.importorskip("torch")
+    grad = torch.is_grad_enabled()
+    yield torch
+    torch.set_grad_enabled(grad)
+
+
+@pytest.fixture
+def workload(torch: Any) -> Workload:
+    from tests.targets.nets import make
+
+    torch.manual_seed(0)
+    return Workload(*make())
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("variant", ["aot_eager", "jit-trace", "export"])
+def test_a_variant_computes_what_eager_computes(
+    torch: Any, workload: Workload, variant: str
+) -> None:
+    example = draw(workload, 0)
+    eager = prepare(workload, example, ARM)
+    wanted = [eager.step(*draw(workload, seed).args)["logits"] for seed in (1, 2)]
+    if variant == "jit-trace":  # traces plain tensors only
+
+        class Plain(torch.nn.Module):  # type: ignore[misc,name-defined]
+            def __init__(self, net: Any) -> None:
+                super().__init__()
+                self.net = net
+
+            def forward(self, x: Any) -> Any:
+                return self.net(x)["logits"]
+
+        workload = replace(workload, call=Plain(workload.call))
+    made = prepare(workload, example, replace(ARM, variant=variant))
+    for seed, want in zip((1, 2), wanted, strict=True):
+        got = made.step(*draw(workload, seed).args)
+        got = got["logits"] if isinstance(got, dict) else got
+        torch.testing.assert_close(got, want)
+
+
+def test_precisions_change_weights_and_inputs(torch: Any, workload: Workload) -> None:
+    made = prepare(workload, draw(workload, 0), replace(ARM, precision="bf16"))
+    inputs = made.cast(draw(workload, 1))
+    assert inputs.args[0].dtype == torch.bfloat16
+    assert made.step(*inputs.args)["logits"].dtype == torch.bfloat16
+
+
+def test_the_reference_is_float64_and_eager(torch: Any, workload: Workload) -> None:
+    made = reference_step(workload, draw(workload, 0), replace(ARM, variant="aot_eager"))
+    out = made.step(*made.cast(draw(workload, 1)).args)
+    assert out["logits"].dtype == torch.float64
+
+
+def test_tf32_needs_cuda(torch: Any, workload: Workload) -> None:
+    with pytest.raises(NotSupported, match="CUDA"):
+        prepare(workload, draw(workload, 0), replace(ARM, precision="tf32"))
+
+
+def test_a_training_step_learns_and_can_be_taken_back(torch: Any, workload: Workload) -> None:
+    made = prepare(workload, draw(workload, 0), replace(ARM, mode="training"))
+    assert made.keep_start is not None
+    restore = made.keep_start()
+    weights = made.module.first.weight.detach().clone()
+    inputs = made.cast(draw(workload, 1)).args
+    first = made.evidence(made.step(*inputs))
+    grad = first["grad"]["first.weight"].clone()
+    made.step(*inputs)
+    assert not torch.equal(made.module.first.weight, weights)
+    restore()
+    assert torch.equal(made.module.first.weight, weights)
+    again = made.evidence(made.step(*inputs))
+    assert torch.equal(again["loss"], first["loss"])
+    assert torch.equal(again["grad"]["first.weight"], grad)
+
+
+def test_training_needs_a_module_with_parameters(torch: Any) -> None:
+    function = Workload(lambda x: x * 2, (torch.ones(3),))
+    with pytest.raises(UsageError, match="plain function"):
+        prepare(function, draw(function, 0), replace(ARM, mode="training"))
+    empty = Workload(torch.nn.ReLU(), (torch.ones(3),))
+    with pytest.raises(UsageError, match="no trainable parameters"):
+        prepare(empty, draw(empty, 0), replace(ARM, mode="training"))
+
+
+def test_torch_settings_mean_nothing_without_torch_in_the_target() -> None:
+    plain = Workload(sum, ([1, 2, 3],))
+    assert prepare(plain, draw(plain, 0), ARM).step([1, 2]) == 3
+    with pytest.raises(NotSupported, match="does not use torch"):
+        prepare(plain, draw(plain, 0), replace(ARM, variant="inductor"))
