@@ -93,10 +93,10 @@ value = 7
 @pytest.mark.parametrize(
     ("name", "message", "remedy"),
     [
-        ("wrong", "returned a int; expected a Workload or (callable, inputs)", "wrong()"),
+        ("wrong", "returned an int; expected a Workload or (callable, inputs)", "wrong()"),
         ("needs", "needs arguments (a, b)", "without required arguments"),
         ("odd", "returned a tuple", ""),
-        ("value", "is a int, not a factory", "Write a function"),
+        ("value", "is an int, not a factory", "Write a function"),
         ("hidden", "has no 'hidden'", "Did you mean"),
     ],
 )

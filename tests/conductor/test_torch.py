@@ -1,4 +1,4 @@
-"""Torch end to end: variants, precisions, training, contracts. Slow, because torch starts slowly."""
+"""Torch end to end: variants, precisions, training, contracts. Torch starts slowly."""
 
 from __future__ import annotations
 

@@ -11,9 +11,8 @@ from tests.targets.support import HONEST, run_arms
 from torchstone.machine.interpreters import known_interpreters
 from torchstone.records import ArmSpec, Outcome
 
-OTHERS = [
-    name for name in ("python3.10", "python3.12", "python3.13") if name[6:] not in sys.version
-]
+OURS = f"python3.{sys.version_info.minor}"
+OTHERS = [name for name in ("python3.10", "python3.12", "python3.13") if name != OURS]
 
 
 def test_arms_in_other_interpreters_take_turns_with_ours(tmp_path: Path) -> None:

@@ -52,6 +52,21 @@ def test_a_secret_is_nowhere_in_what_is_stored_or_shown(
         assert AWS_KEY.encode() not in text
 
 
+def test_a_sentence_that_quotes_an_output_hides_the_secret_in_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    names = ("answers_plainly", "answers_with_it")
+    request = BenchRequest(
+        targets=tuple(target("talkative", name) for name in names),
+        env=(("MY_TOKEN", SECRET),),
+        settings=Settings(**{**QUICK, "replicates": 1}),
+    )
+    result = bench(request)
+    assert "is not 'nothing to see'" in result.arms[1].detail.message
+    assert SECRET not in dumps(result)
+
+
 def test_an_arm_without_a_name_is_not_named_by_its_secrets() -> None:
     request = BenchRequest(targets=(target("honest"),), arms=(f"env.MY_TOKEN={SECRET} threads=2",))
     arm = make_arms(request)[1]

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.targets.support import ROOT
 
 SPEED = """
@@ -41,6 +43,7 @@ def test_lambda(torchstone):
 """
 
 
+@pytest.mark.slow
 def test_the_fixture_passes_fails_and_explains(tmp_path: Path) -> None:
     (tmp_path / "test_speed.py").write_text(SPEED)
     done = subprocess.run(

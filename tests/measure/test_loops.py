@@ -1,4 +1,4 @@
-"""The timed loops: what is called with what, when the clock runs, and when devices are waited for."""
+"""The timed loops: what is called with what, when the clock runs, when devices are waited for."""
 
 from __future__ import annotations
 

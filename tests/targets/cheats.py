@@ -42,15 +42,15 @@ def by_attribute() -> Made:
     return Remembering(), draw
 
 
-ANSWERS: dict[Any, list[int]] = {}
+ANSWERS: dict[Any, tuple[int, ...]] = {}
 
 
 def _cached(key: Callable[[list[int]], Any]) -> Made:
     def call(values: list[int]) -> list[int]:
         known = key(values)
         if known not in ANSWERS:
-            ANSWERS[known] = work(values)
-        return ANSWERS[known]
+            ANSWERS[known] = tuple(work(values))
+        return list(ANSWERS[known])
 
     return call, draw
 

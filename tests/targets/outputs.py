@@ -1,4 +1,4 @@
-"""Targets whose outputs agree or disagree with `base`, in numpy; and ones that give no fixed one."""
+"""Targets whose outputs agree or disagree with `base`, in numpy, or are never the same."""
 
 from __future__ import annotations
 

@@ -78,6 +78,8 @@ def leaves_children() -> Made:
 
 
 def closes_descriptors() -> Made:
+    """And leaves a thread behind that would keep the interpreter from ending."""
+    threading.Thread(target=lambda: time.sleep(600)).start()
     os.closerange(3, 257)
     return squares, draw
 

@@ -33,5 +33,9 @@ def answers_with_it() -> Made:
     return call, draw
 
 
+def answers_plainly() -> Made:
+    return (lambda values: "nothing to see"), draw
+
+
 def honest() -> Made:
     return squares, draw

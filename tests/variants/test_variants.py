@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -17,6 +18,7 @@ from torchstone.variants import (
     reference_step,
     resolve_variant,
 )
+from torchstone.variants.eager import EAGER
 from torchstone.workloads import Workload, draw
 
 ARM = ArmSpec("arm", "nets.py:make")
@@ -31,6 +33,14 @@ def test_the_built_in_variants_come_by_entry_point() -> None:
 
 def test_switches_are_kept_in_order_and_once() -> None:
     assert resolve_variant("inductor+dynamic+freezing+dynamic").name == "inductor+dynamic+freezing"
+
+
+def test_a_target_that_empties_the_path_does_not_change_what_eager_means(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert resolve_variant("eager") is EAGER
+    monkeypatch.setattr(sys, "path", [])
+    assert resolve_variant("eager") is EAGER  # else it would be torch.compile's backend "eager"
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,14 @@ from typing import Any
 
 from torchstone.machine import memory as memory_signals
 from torchstone.machine.environment import describe_environment
-from torchstone.measure.built import Built, Phase, build, thread_counts
+from torchstone.measure.built import (
+    RING_BYTES,
+    Built,
+    Phase,
+    build,
+    inputs_bytes,
+    thread_counts,
+)
 from torchstone.measure.clock import patched_timers, python_threads, wall_clock
 from torchstone.measure.contract import describe_contract, weights_fingerprint
 from torchstone.measure.evidence import write_evidence
@@ -207,28 +214,34 @@ def _step_peak(built: Built, ring: list[Any]) -> int | None:
 
 
 def _same_and_fresh(built: Built, ring: list[Any], beat: Callable[[], None]) -> tuple[int, int]:
-    """Floors of a call with an input seen before and with a new one, in alternation (R11).
+    """Times of a call with the input it has just seen and with a new one, in turn (R11).
 
-    A difference may be noise, so it is looked at again before it is reported.
+    A difference may be noise, so it is looked at again before it is reported. Lower quartiles, not
+    floors: a cache by identity may take one new input for an old one that is gone.
     """
-    seen = ring[0]
-    built.call(seen)
     same: list[int] = []
     fresh: list[int] = []
-    for i in range(SAME_INPUT_CALLS * SAME_INPUT_ROUNDS):
+    alive = []  # a cache by identity must not find an old input's place taken by a new one
+    most = max(2, RING_BYTES // max(1, inputs_bytes(ring[0])))
+    for i in range(min(most, SAME_INPUT_CALLS * SAME_INPUT_ROUNDS)):
         new = built.inputs(built.arm.seed + 5000 + i)
-        for inputs, times in ((seen, same), (new, fresh)):
+        alive.append(new)
+        for times in (fresh, same):
             started = wall_clock()
-            built.call(inputs)
+            built.call(new)
             times.append(wall_clock() - started)
-        alike = min(fresh) <= SAME_INPUT_DOUBT * min(same)
+        alike = _lower_quartile(fresh) <= SAME_INPUT_DOUBT * _lower_quartile(same)
         if alike and (i + 1) % SAME_INPUT_CALLS == 0:
             break
         if sum(same) + sum(fresh) > SAME_INPUT_NS and i:
             break
         if same[-1] + fresh[-1] > BEAT_NS:
             beat()
-    return min(same), min(fresh)
+    return _lower_quartile(same), _lower_quartile(fresh)
+
+
+def _lower_quartile(times: list[int]) -> int:
+    return sorted(times)[len(times) // 4]
 
 
 def _target_dir(arm: ArmSpec) -> str | None:
