@@ -8,7 +8,16 @@ import pytest
 
 from tests.show import synthetic_result
 from tests.validate.cases import arm, checks, environment, levels, one, pair, result, with_noise
-from torchstone.records import Agreement, Graphs, Integrity, Level, Measurement, Outcome
+from torchstone.records import (
+    Agreement,
+    Contract,
+    Graphs,
+    Integrity,
+    Leaf,
+    Level,
+    Measurement,
+    Outcome,
+)
 from torchstone.validate import CONSTANT_OUTPUT_NOTE
 
 MS = 1_000_000
@@ -117,6 +126,24 @@ def test_fresh_inputs(same_us: int, fresh_us: int, level: Level) -> None:
     assert ("remembers its last input" in check.message) is (level is Level.FAIL)
 
 
+def test_a_memory_of_the_last_input_alone_is_caught() -> None:
+    facts = Integrity(same_input_ns=400_000, fresh_input_ns=400_000, again_ns=1_000)
+    check = one("fresh-inputs", result(replace(arm(), integrity=facts)), "eager")
+    assert check.level is Level.FAIL
+    warm = replace(facts, again_ns=60_000)  # what the processor's caches can do
+    assert levels("fresh-inputs", result(replace(arm(), integrity=warm))) == [Level.OK]
+
+
+def test_a_tensor_class_of_ones_own_is_caught() -> None:
+    lazy = Leaf("output", "torch", "float32", (8,), type_name="mine.Lazy")
+    made = replace(arm(), contract=Contract((), (lazy,)))
+    check = one("plain-output", result(made), "eager")
+    assert check.level is Level.FAIL
+    assert "mine.Lazy" in check.message
+    plain = replace(made, contract=Contract((), (replace(lazy, type_name="torch.Tensor"),)))
+    assert levels("plain-output", result(plain)) == [Level.OK]
+
+
 def test_fresh_inputs_says_nothing_where_it_was_not_tried() -> None:
     assert checks("fresh-inputs", result(arm(integrity=Integrity()))) == []
 
@@ -170,6 +197,9 @@ def test_a_constant_output_is_told() -> None:
     made = arm(notes=("seen in the solo pass", f"{CONSTANT_OUTPUT_NOTE} (3 inputs)"))
     check = one("constant-output", result(made), "eager")
     assert check.level is Level.WARN
+    logits = Leaf("output", "torch", "float32", (8, 128), type_name="torch.Tensor")
+    made = replace(made, contract=Contract((), (logits,)))
+    assert one("constant-output", result(made), "eager").level is Level.FAIL
     assert levels("constant-output", result(arm(notes=("other",)))) == [Level.OK]
     assert checks("constant-output", result(arm(agreement=None))) == []
 

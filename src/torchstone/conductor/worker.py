@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from torchstone.machine.processes import kill_tree, oom_kills
-from torchstone.machine.redact import redact_text, tail
+from torchstone.machine.redact import redact_text, tail, visible_variables
 from torchstone.measure.channel import MESSAGE_LIMIT, ChannelClosed, send
 from torchstone.measure.reports import Failure
 from torchstone.records import ArmSpec, Outcome, OutcomeDetail, UsageError, from_data, to_data
@@ -28,6 +28,7 @@ TAG = "TORCHSTONE_WORKER"
 STOP_GRACE_S = 3.0
 STDERR_KEPT = 64 * 1024
 MESSAGE_KEPT = 2000
+SHORTEST_SECRET = 6
 _LENGTH = struct.Struct("!I")
 
 
@@ -191,11 +192,11 @@ class WorkerProcess:
         outcome = {"not_supported": Outcome.NOT_SUPPORTED, "oom": Outcome.OOM}.get(
             failure.kind, Outcome.ERROR
         )
-        text = redact_text("\n".join(failure.traceback), self._env)
+        text = self._clean("\n".join(failure.traceback))
         raise ArmEnded(
             outcome,
             OutcomeDetail(
-                message=redact_text(failure.message, self._env)[:MESSAGE_KEPT],
+                message=self._clean(failure.message)[:MESSAGE_KEPT],
                 phase=failure.phase,
                 remedy=failure.remedy,
                 stderr=(*self._stderr_tail, *text.splitlines())[-20:],
@@ -251,8 +252,17 @@ class WorkerProcess:
         size = self._stderr.seek(0, os.SEEK_END)
         self._stderr.seek(max(0, size - STDERR_KEPT))
         text = self._stderr.read().decode(errors="replace")
-        self._stderr_tail = tuple(tail(redact_text(text, self._env)))
+        self._stderr_tail = tuple(tail(self._clean(text)))
         return self.kill()
+
+    def _clean(self, text: str) -> str:
+        """Without secrets, and without any value the arm was given off the allow-list."""
+        given = dict(self.arm.env)
+        hidden = {value for name, value in given.items() if name not in visible_variables(given)}
+        for value in sorted(hidden, key=len, reverse=True):
+            if len(value) >= SHORTEST_SECRET:
+                text = text.replace(value, "***")
+        return redact_text(text, self._env)
 
     def trim_stderr(self) -> None:
         """Keep a chatty worker from filling the disk."""

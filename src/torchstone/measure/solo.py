@@ -14,11 +14,9 @@ from typing import Any
 from torchstone.machine import memory as memory_signals
 from torchstone.machine.environment import describe_environment
 from torchstone.measure.built import (
-    RING_BYTES,
     Built,
     Phase,
     build,
-    inputs_bytes,
     thread_counts,
 )
 from torchstone.measure.clock import patched_timers, python_threads, wall_clock
@@ -26,8 +24,9 @@ from torchstone.measure.contract import describe_contract, weights_fingerprint
 from torchstone.measure.evidence import write_evidence
 from torchstone.measure.graphs import describe_graphs
 from torchstone.measure.loops import TimeBlock
+from torchstone.measure.repeats import look_for_memory
 from torchstone.measure.reports import SoloReport
-from torchstone.measure.warmup import BEAT_NS, warm_up
+from torchstone.measure.warmup import warm_up
 from torchstone.records import ArmSpec, Integrity, Memory
 from torchstone.workloads.draw import seed_everything
 from torchstone.workloads.target import parse_target
@@ -37,11 +36,6 @@ SAMPLE_NS = 500_000
 """Steps shorter than 0.25 ms are timed in blocks of about 0.5 ms: long against the clock's own cost
 (some 50 ns), short enough to fall between two disturbances."""
 MOST_LOOPS = 10_000_000
-SAME_INPUT_CALLS = 12
-SAME_INPUT_ROUNDS = 5
-SAME_INPUT_DOUBT = 1.1
-"""MLPerf's compliance test 04 allows 10 % between a repeated and varied inputs."""
-SAME_INPUT_NS = 2_000_000_000
 
 
 class MemoryWatch:
@@ -149,7 +143,7 @@ def _solo_step(
     phase("warm-up")
     warm = warm_up(built.block(ring, loops), first_call_ns, lambda: phase("warm-up"))
     phase("step")
-    same, fresh = _same_and_fresh(built, ring, lambda: phase("step"))
+    memory_of_inputs = look_for_memory(built, lambda: phase("step"))
     return {
         "first_call_ns": first_call_ns,
         "warm_up": warm,
@@ -158,7 +152,7 @@ def _solo_step(
         "contract": contract,
         "memory": memory,
         "graphs": describe_graphs(),
-        "integrity": Integrity(same_input_ns=same, fresh_input_ns=fresh, output_types=types),
+        "integrity": replace(memory_of_inputs, output_types=types),
         "changes": tuple(sorted(prepared.changes)),
     }
 
@@ -211,37 +205,6 @@ def _step_peak(built: Built, ring: list[Any]) -> int | None:
     before = device.held_bytes()
     built.call(ring[0])
     return device.peak_bytes() - before
-
-
-def _same_and_fresh(built: Built, ring: list[Any], beat: Callable[[], None]) -> tuple[int, int]:
-    """Times of a call with the input it has just seen and with a new one, in turn (R11).
-
-    A difference may be noise, so it is looked at again before it is reported. Lower quartiles, not
-    floors: a cache by identity may take one new input for an old one that is gone.
-    """
-    same: list[int] = []
-    fresh: list[int] = []
-    alive = []  # a cache by identity must not find an old input's place taken by a new one
-    most = max(2, RING_BYTES // max(1, inputs_bytes(ring[0])))
-    for i in range(min(most, SAME_INPUT_CALLS * SAME_INPUT_ROUNDS)):
-        new = built.inputs(built.arm.seed + 5000 + i)
-        alive.append(new)
-        for times in (fresh, same):
-            started = wall_clock()
-            built.call(new)
-            times.append(wall_clock() - started)
-        alike = _lower_quartile(fresh) <= SAME_INPUT_DOUBT * _lower_quartile(same)
-        if alike and (i + 1) % SAME_INPUT_CALLS == 0:
-            break
-        if sum(same) + sum(fresh) > SAME_INPUT_NS and i:
-            break
-        if same[-1] + fresh[-1] > BEAT_NS:
-            beat()
-    return _lower_quartile(same), _lower_quartile(fresh)
-
-
-def _lower_quartile(times: list[int]) -> int:
-    return sorted(times)[len(times) // 4]
 
 
 def _target_dir(arm: ArmSpec) -> str | None:

@@ -150,6 +150,8 @@ class Integrity:
     new_threads: int = 0
     same_input_ns: int = 0
     fresh_input_ns: int = 0
+    again_ns: int = 0
+    """A call repeated at once with the same input, caches warm."""
     output_types: tuple[str, ...] = ()
 
 

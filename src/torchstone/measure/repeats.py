@@ -1,0 +1,66 @@
+"""Does the arm remember inputs? Calls with new inputs, with the same ones again, and at once again.
+
+New inputs are made beforehand and all kept: making one in between would move the heap and cost
+page faults, and a cache by identity would take a new input for an old one that is gone. Walking the
+whole row a second time puts as much other memory between the two visits as before the first, so
+the processor's own caches treat both alike. Only a call repeated at once finds them warm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from torchstone.measure.built import RING_BYTES, Built, inputs_bytes
+from torchstone.measure.clock import wall_clock
+from torchstone.measure.warmup import BEAT_NS
+from torchstone.records import Integrity
+from torchstone.workloads import Inputs
+
+ROW = 12
+ROUNDS = 4
+DOUBT = 1.1
+"""MLPerf's compliance test 04 allows 10 % between repeated and varied inputs."""
+LIMIT_NS = 2_000_000_000
+FIRST_SEED = 5000
+
+
+def look_for_memory(built: Built, beat: Callable[[], None]) -> Integrity:
+    """Lower quartiles of the three kinds of call; a difference is looked at again (R11)."""
+    fresh: list[int] = []
+    same: list[int] = []
+    again: list[int] = []
+
+    def call(inputs: Inputs) -> int:
+        started = wall_clock()
+        built.call(inputs)
+        took = wall_clock() - started
+        if took > BEAT_NS:
+            beat()
+        return took
+
+    kept = []  # ids of inputs that are gone would be given to new ones
+    for number in range(ROUNDS):
+        row = _row(built, number)
+        kept.append(row)
+        fresh += [call(inputs) for inputs in row]
+        same += [call(inputs) for inputs in row]
+        again += [call(row[-1]) for _ in range(len(row) // 2)]
+        alike = _lower_quartile(fresh) <= DOUBT * _lower_quartile(same)
+        if alike or sum(fresh) + sum(same) > LIMIT_NS:
+            break
+    return Integrity(
+        same_input_ns=_lower_quartile(same),
+        fresh_input_ns=_lower_quartile(fresh),
+        again_ns=_lower_quartile(again),
+    )
+
+
+def _row(built: Built, number: int) -> list[Inputs]:
+    seed = built.arm.seed + FIRST_SEED + number * ROW
+    first = built.inputs(seed)
+    length = max(2, min(ROW, RING_BYTES // ROUNDS // max(1, inputs_bytes(first))))
+    return [first, *(built.inputs(seed + i) for i in range(1, length))]
+
+
+def _lower_quartile(times: list[int]) -> int:
+    return sorted(times)[len(times) // 4]
