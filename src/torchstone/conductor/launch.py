@@ -13,8 +13,11 @@ from torchstone.conductor.payload import make_payload
 from torchstone.conductor.worker import WorkerProcess
 from torchstone.machine.allocator import allocator_environment
 from torchstone.machine.interpreters import resolve_interpreter
+from torchstone.measure.bootstrap import VARIABLE as LAYOUT_VARIABLE
 from torchstone.records import ArmSpec
 
+LAYOUT_PAGES = 65_536
+"""Reserved pages that move a layout: up to 256 MiB of addresses, and no memory."""
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
@@ -32,9 +35,17 @@ class Launcher:
         self._script = make_payload(self.folder / "payload")
         (self.folder / "scratch").mkdir()
 
-    def start(self, arm: ArmSpec, cache: str | None = None) -> WorkerProcess:
-        """A new process for the arm. `cache` names its compile cache, by default its own."""
+    def start(
+        self, arm: ArmSpec, cache: str | None = None, layout: int | None = None
+    ) -> WorkerProcess:
+        """A new process for the arm. `cache` names its compile cache, by default its own.
+
+        Processes with the same `layout` have their memory laid out alike and hash alike.
+        """
         env = self.environment(arm, cache or f"cache-{arm.name}")
+        if layout is not None:
+            env[LAYOUT_VARIABLE] = str(1 + layout % LAYOUT_PAGES)
+            env.setdefault("PYTHONHASHSEED", str(layout % 2**32))
         python = self.interpreter(arm)
         return WorkerProcess(arm, [python, str(self._script)], env, self.folder / "scratch")
 

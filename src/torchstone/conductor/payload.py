@@ -7,11 +7,11 @@ built-in plug-ins, so that they come through the same door as everybody's.
 from __future__ import annotations
 
 import os
+import shutil
 from importlib import metadata
 from pathlib import Path
 
 ROOMS = ("records", "machine", "workloads", "variants", "measure")
-_SCRIPT = "from torchstone.measure.worker import main\n\nmain()\n"
 
 
 def make_payload(folder: Path) -> Path:
@@ -26,9 +26,8 @@ def make_payload(folder: Path) -> Path:
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: torchstone\nVersion: 0\n")
     (info / "entry_points.txt").write_text(_entry_points())
-    script = folder / "worker.py"
-    script.write_text(_SCRIPT)
-    return script
+    # A copy: Python would take the folder behind a link for the script's own.
+    return Path(shutil.copy(package / "measure" / "bootstrap.py", folder / "worker.py"))
 
 
 def _link_room(source: Path, link: Path) -> None:

@@ -96,9 +96,10 @@ class Rounds:
     def _start(self, states: Sequence[ArmState], index: int, alone: bool) -> list[Seat]:
         """Import and build side by side (nothing is timed yet), warm up one after the other."""
         seats: list[Seat] = []
+        layout = self._layout(index)
         try:
             for state in states:
-                seats.append(Seat(state, self.launcher.start(state.spec)))
+                seats.append(Seat(state, self.launcher.start(state.spec, layout=layout)))
                 command = {"do": "start", "arm": state.spec, "loops": state.loops}
                 seats[-1].worker.tell(command)
             built = [s for s in seats if self._alive(s, self._built)]
@@ -120,6 +121,10 @@ class Rounds:
             return False
         return True
 
+    def _layout(self, index: int) -> int:
+        """The same for all arms of a replicate, also where they run one after the other."""
+        return random.Random(f"{self.settings.seed} layout {index}").randrange(2**32)
+
     def _built(self, seat: Seat) -> None:
         seat.worker.wait(patience(self.settings))
 
@@ -132,7 +137,7 @@ class Rounds:
         start = from_data(StartReport, reply)
         seat.sample_ns = start.sample_ns
         seat.state.replicates.append(
-            Replicate(index, start.start_ns, start.warm_up, start.hash_seed, alone)
+            Replicate(index, start.start_ns, start.warm_up, start.layout, alone)
         )
         wait_until_quiet(seat.worker.pid, QUIET_LIMIT_S)
 

@@ -58,7 +58,7 @@ class StartReport:
 
     start_ns: int
     warm_up: WarmUp
-    hash_seed: str
+    layout: str
     sample_ns: int
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import resource
-import sys
 from collections.abc import Callable
 from typing import Any
 
 from torchstone.machine.probe import make_probe
+from torchstone.measure.bootstrap import SETTLED, VARIABLE
 from torchstone.measure.built import Built, Phase, build
 from torchstone.measure.clock import cpu_clock, patched_timers, python_threads, wall_clock
 from torchstone.measure.evidence import encode_evidence
@@ -55,7 +56,7 @@ class Turns:
         sample_ns = sorted(warm.wall_ns[-10:])[len(warm.wall_ns[-10:]) // 2]
         if built.is_statement:
             sample_ns = max(sample_ns, _whole_sample_ns(block))
-        return StartReport(self.start_ns, warm, _hash_seed(), sample_ns)
+        return StartReport(self.start_ns, warm, _layout(), sample_ns)
 
     def turn(
         self, samples: int, sample_ns: int, seed: int, check_seed: int, keep: bool
@@ -124,5 +125,6 @@ def _probe_every(sample_ns: int) -> int:
     return max(1, round(PROBE_NS / PROBE_SHARE / max(sample_ns, 1)))
 
 
-def _hash_seed() -> str:
-    return "random" if sys.flags.hash_randomization else "fixed"
+def _layout() -> str:
+    """`shared` where this process lies in memory like the other arms' of its replicate."""
+    return "shared" if os.environ.get(VARIABLE, "").startswith(SETTLED) else "random"

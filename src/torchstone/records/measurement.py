@@ -97,7 +97,8 @@ class Replicate:
     start_ns: int
     """Import and build, not counting the first call."""
     warm_up: WarmUp
-    hash_seed: str = ""
+    layout: str = "random"
+    """`shared`: the same memory layout and hash seed as the other arms of this replicate."""
     alone: bool = False
     """True when no other arm was resident, because the arms do not fit in memory together."""
 
