@@ -26,7 +26,7 @@ from torchstone.conductor.solo import (
 from torchstone.conductor.state import ArmState
 from torchstone.conductor.worker import ArmEnded
 from torchstone.machine.processes import memory_available
-from torchstone.records import Outcome
+from torchstone.records import Outcome, OutcomeDetail
 
 MEMORY_SHARE = 0.8
 """Arms are resident together when their solo peaks take at most this share of free memory."""
@@ -193,19 +193,24 @@ def _stopped_by(
         return "replicates" if settings.replicates is not None else "budget"
     if index in course.looks and settings.replicates is None:
         alpha = stats.alpha_at(course.looks.index(index), course.looks, settings.alpha)
-        arms = [state.measurement() for state in states if state.alive and state.turns]
-        if len(arms) > 1:
-            estimates = [
-                stats.ratio(arms[0], arm, stats.DECIDING_ESTIMATOR, 1 - alpha) for arm in arms[1:]
-            ]
-            if stats.stop(estimates, settings.within):
-                course.alpha = alpha
-                return "precision"
+        if _is_precise(states, alpha, settings.within):
+            course.alpha = alpha
+            return "precision"
     # Slower starts than planned must not run far past the budget; three processes are the least.
     if index >= 3 and budget.left() < start_s:
         course.alpha = stats.alpha_at(len(course.looks) - 1, course.looks, settings.alpha)
         return "budget"
     return ""
+
+
+def _is_precise(states: Sequence[ArmState], alpha: float, within: float) -> bool:
+    """Every ratio to the baseline is known well enough; of a single arm, its time."""
+    arms = [state.measurement() for state in states if state.alive and state.turns]
+    name = stats.DECIDING_ESTIMATOR
+    if len(arms) == 1:
+        found = stats.absolute(arms[0], name, 1 - alpha)
+        return stats.is_precise((found.lo, found.hi), within)
+    return stats.stop([stats.ratio(arms[0], arm, name, 1 - alpha) for arm in arms[1:]], within)
 
 
 def _retry_alone(states: Sequence[ArmState], alone: bool) -> bool:
@@ -215,7 +220,7 @@ def _retry_alone(states: Sequence[ArmState], alone: bool) -> bool:
     killed = [state for state in states if state.outcome is Outcome.OOM and state.solo is not None]
     for state in killed:
         state.notes.append("killed for want of memory beside the other arms; tried again alone")
-        state.outcome = Outcome.OK
+        state.outcome, state.detail = Outcome.OK, OutcomeDetail()
     return bool(killed)
 
 
