@@ -136,15 +136,8 @@ def measure_arms(
     _pin_loops(states)
     alone = not _fit_together(states)
     budget = Budget(settings.budget_s)
-    rounds = Rounds(
-        launcher,
-        settings,
-        random.Random(settings.seed),
-        references,
-        states[0],
-        events,
-        budget,
-    )
+    chance = random.Random(settings.seed)
+    rounds = Rounds(launcher, settings, chance, references, states[0], events, budget)
     plan: Plan | None = None
     start_s = 0.0
 

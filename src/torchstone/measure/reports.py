@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from torchstone.records import Contract, Environment, Graphs, Integrity, Memory, WarmUp
@@ -37,7 +36,6 @@ class SoloReport:
     integrity: Integrity = field(default_factory=Integrity)
     fault_cost_ns: float | None = None
     changes: tuple[str, ...] = ()
-    library_paths: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
