@@ -19,8 +19,8 @@ PIP ?= $(PY) -m pip install --disable-pip-version-check --no-input -qq -c constr
 help: ## show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-run: $(READY) ## measure an example: eager against inductor, printed and stored
-	@$(BIN)/torchstone bench examples/two_layer.py:make --vs inductor --budget 15s --threads 1
+run: $(READY) ## the quick suite: six models, eager against inductor, printed and stored
+	@$(BIN)/torchstone run --budget-per-case 10s
 
 test: lint ## lint, then every test that is not slow
 	@echo "== pytest"
@@ -80,6 +80,6 @@ $(READY): pyproject.toml constraints.txt
 	@echo "Installing torch (large, once) ..."
 	@$(PIP) torch
 	@echo "Installing torchstone and its tools ..."
-	@$(PIP) -e '.[dev,torch]'
+	@$(PIP) -e '.[dev,torch,suites]'
 	@touch $@
 	@echo "Ready."

@@ -24,7 +24,7 @@ from statistics import fmean
 from typing import TypeVar
 
 from aa_journal import Journal, Row, read_rows
-from aa_load import Size, busy_core, calibrate, fits
+from aa_load import OthersCpu, Size, busy_core, calibrate, fits
 from aa_ours import run_ours
 from aa_peers import run_pyperf, run_torch
 from aa_pools import NAMES, Design, Rules, as_data, evaluate, load_pools, pools_table
@@ -37,6 +37,9 @@ T = TypeVar("T")
 INTERRUPTED = 130
 MOST_FAILURES = 3
 """In a row: something is wrong that more trials will not mend."""
+MOST_OTHERS = 0.15
+"""Cores that other processes may use during a trial; beyond it the trial is set aside, whatever
+it found, and made again. An idle system uses 0.01 to 0.03."""
 LIVE_STEP, LIVE_THREADS = "5ms", 1
 
 
@@ -66,11 +69,18 @@ def live(args: argparse.Namespace) -> None:
         waiting = [trial for trial in plan if trial not in done]
         failures = 0
         for count, trial in within_minutes(waiting, args.max_minutes):
+            others = OthersCpu()
             with busy_core(trial.load):
                 found = attempt(trial, size, args, journal.rows)
             if found is None:
                 raise KeyboardInterrupt
-            journal.append({**about(trial, size), **found})
+            cores = others.cores()
+            row = {**about(trial, size), "others_cpu": cores, **found}
+            if cores is not None and cores > args.most_others:
+                journal.append({**row, "kind": "disturbed"})
+                say(f"{count}/{len(waiting)} {trial}: set aside, others used {cores:.2f} cores")
+                continue
+            journal.append(row)
             failures = failures + 1 if "error" in found else 0
             say(f"{count}/{len(waiting)} {trial}: {found.get('verdict') or found['error']}")
             if failures == MOST_FAILURES:
@@ -121,7 +131,7 @@ def schedule(
 
 
 def record(args: argparse.Namespace) -> None:
-    """Replicates of every condition and effect in turn, until each has its number."""
+    """Replicates of every condition in turn, until each has its number."""
     with Journal(args.out) as journal, ExitStack() as stack:
         settings = {"seconds": args.seconds, "turn_ms": args.turn_ms, "work": args.work}
         journal.must_match("record", settings)
@@ -133,29 +143,33 @@ def record(args: argparse.Namespace) -> None:
         for size in sizes:
             if not fits(size):
                 say(f"left out: {size.step} with {size.threads} threads; a step would be too long")
-        kept = [(size, effect) for size in sizes if fits(size) for effect in args.effects]
+        kept = [size for size in sizes if fits(size)]
         done = {condition_of(row) for row in journal.rows if row["kind"] == "replicate"}
         waiting = []
         for index in range(args.replicates):
             random.Random(index).shuffle(kept)
-            waiting += [(s, e, index) for s, e in kept]
-        waiting = [one for one in waiting if (*key_of(*one[:2], args.load), one[2]) not in done]
+            waiting += [(size, index) for size in kept]
+        waiting = [
+            (size, index)
+            for size, index in waiting
+            if any((*key_of(size, e, args.load), index) not in done for e in args.effects)
+        ]
 
-        def make(stack: ExitStack, size: Size, effect: int) -> Session:
+        def make(stack: ExitStack, size: Size) -> Session:
             # A seed of its own for every start, or a resumed run would repeat its turns' order.
             seed = random.SystemRandom().randrange(2**31)
-            return open_session(stack, size, effect, seed, args.seconds, args.turn_ms)
+            return open_session(stack, size, args.effects, seed, args.seconds, args.turn_ms)
 
         sessions = Sessions(stack, make)
-        for count, (size, effect, index) in within_minutes(waiting, args.max_minutes):
-            session = sessions.get(size, effect)
+        for count, (size, index) in within_minutes(waiting, args.max_minutes):
+            session = sessions.get(size)
             with busy_core(args.load):
                 found = session.replicate(index)
-            if "error" in found:
-                raise SystemExit(f"{size.step}, {effect} %: {found['error']}")
-            trial = Trial("ours", effect, args.load, index)
-            journal.append({**about(trial, size), "kind": "replicate", **found})
-            say(f"{count}/{len(waiting)} {size.step} x{size.threads} {effect} % #{index}")
+            for effect, row in found.items():
+                if (*key_of(size, effect, args.load), index) not in done:
+                    trial = Trial("ours", effect, args.load, index)
+                    journal.append({**about(trial, size), "kind": "replicate", **row})
+            say(f"{count}/{len(waiting)} {size.step} x{size.threads} #{index}")
 
 
 def pools(args: argparse.Namespace) -> None:
@@ -264,6 +278,8 @@ def live_options(one: argparse.ArgumentParser) -> None:
     one.add_argument("--tools", type=tools_of, default=TOOLS, help="ours,torch,pyperf")
     one.add_argument("--retry-failed", action="store_true", help="try failed trials again")
     one.add_argument("--out", type=Path, default=Path("build/aa.jsonl"))
+    text = "cores that other programs may use during a trial; inf: any"
+    one.add_argument("--most-others", type=float, default=MOST_OTHERS, help=text)
     common_options(one)
 
 
@@ -271,7 +287,7 @@ def record_options(one: argparse.ArgumentParser) -> None:
     one.add_argument("--steps", type=words_of, default=("0.2ms", "5ms", "100ms"))
     one.add_argument("--threads", type=ints_of, default=(1, 2))
     one.add_argument("--effects", type=effects_of, default=EFFECTS)
-    one.add_argument("--replicates", type=int, default=60, help="per condition and effect")
+    one.add_argument("--replicates", type=int, default=24, help="per condition")
     one.add_argument("--seconds", type=float, default=4.0, help="turns of one replicate take")
     one.add_argument("--turn-ms", type=float, default=60.0, help="the shortest turn")
     one.add_argument("--out", type=Path, default=Path("build/aa-pools.jsonl"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import subprocess
 import sys
 import time
@@ -105,6 +106,37 @@ def seconds(text: str) -> float:
         if text.endswith(unit):
             return float(text[: -len(unit)]) * scale
     raise SystemExit(f"{text!r} is not a time; write 0.2ms, 5ms or 1s.")
+
+
+class OthersCpu:
+    """Cores that processes other than our own and our children used since this was made."""
+
+    def __init__(self) -> None:
+        self._at, self._busy, self._own = time.monotonic(), _busy_seconds(), _own_seconds()
+
+    def cores(self) -> float | None:
+        """None where the system does not tell."""
+        busy = _busy_seconds()
+        if busy is None or self._busy is None:
+            return None
+        others = (busy - self._busy) - (_own_seconds() - self._own)
+        return max(0.0, others / (time.monotonic() - self._at))
+
+
+def _busy_seconds() -> float | None:
+    """Time in user, nice, system and interrupts of all processors; not idle, not stolen."""
+    try:
+        words = Path("/proc/stat").read_text().split("\n", 1)[0].split()
+    except OSError:
+        return None
+    user, nice, system, _idle, _wait, hard, soft = map(int, words[1:8])
+    return (user + nice + system + hard + soft) / os.sysconf("SC_CLK_TCK")
+
+
+def _own_seconds() -> float:
+    """Children count once they have ended and been waited for."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in used)
 
 
 @contextmanager

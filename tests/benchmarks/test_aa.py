@@ -23,6 +23,7 @@ from aa_targets import python_step, units_of
 from tests.benchmarks.support import alive, children, command, environment, run, trial
 
 QUICK = ("--work", "python")
+ANY_LOAD = ("--most-others", "inf")
 RECORD = ("record", *QUICK, "--steps", "2ms", "--threads", "1", "--effects", "0")
 RECORD += ("--replicates", "3", "--seconds", "0.05", "--turn-ms", "5")
 
@@ -69,7 +70,7 @@ def test_finished_trials_are_skipped(tmp_path: Path) -> None:
     out.write_text("".join(json.dumps(row) + "\n" for row in planted))
     flags = ("--tools", "ours", "--trials", "2", "--effects", "0,5", "--budget", "0.2")
     flags += ("--replicates", "1", "--out", str(out))
-    done = run("aa.py", "live", *QUICK, *flags)
+    done = run("aa.py", "live", *QUICK, *ANY_LOAD, *flags)
     assert done.returncode == 0, done.stderr
     rows = list(read_rows([out]))
     assert rows[: len(planted)] == planted
@@ -77,7 +78,7 @@ def test_finished_trials_are_skipped(tmp_path: Path) -> None:
     assert (new["tool"], new["effect"], new["trial"], new["load"]) == ("ours", 5, 0, False)
     assert "error" not in new, new
     assert len(new["raw"]) == 2
-    again = run("aa.py", "live", *QUICK, *flags)
+    again = run("aa.py", "live", *QUICK, *ANY_LOAD, *flags)
     assert (again.returncode, len(list(read_rows([out])))) == (0, len(rows))
 
 
@@ -89,7 +90,7 @@ def test_other_settings_need_another_file(tmp_path: Path) -> None:
         "value": {"budget": 30.0, "replicates": None, "work": "python"},
     }
     out.write_text(json.dumps(pin) + "\n")
-    done = run("aa.py", "live", *QUICK, "--budget", "5", "--out", str(out))
+    done = run("aa.py", "live", *QUICK, *ANY_LOAD, "--budget", "5", "--out", str(out))
     assert done.returncode == 1
     assert "another --out" in done.stderr
 
@@ -182,7 +183,9 @@ def test_the_busy_process_is_there_while_it_is_wanted() -> None:
 def test_the_other_tools_answer(tmp_path: Path) -> None:
     out = tmp_path / "aa.jsonl"
     flags = ("--trials", "1", "--peer-trials", "1", "--effects", "5", "--budget", "1")
-    done = run("aa.py", "live", *QUICK, *flags, "--tools", "torch,pyperf", "--out", str(out))
+    done = run(
+        "aa.py", "live", *QUICK, *ANY_LOAD, *flags, "--tools", "torch,pyperf", "--out", str(out)
+    )
     assert done.returncode == 0, done.stderr
     for row in trials(out, "trial"):
         assert "error" not in row, row
@@ -205,3 +208,17 @@ def test_torch_arms_give_the_same_answer(monkeypatch: pytest.MonkeyPatch) -> Non
         answers.append(step(*inputs(3)))
         assert not torch.equal(answers[-1], step(*inputs(4)))
     assert all(torch.equal(answer, answers[0]) for answer in answers)
+
+
+def test_a_disturbed_trial_is_set_aside_and_made_again(tmp_path: Path) -> None:
+    out = tmp_path / "aa.jsonl"
+    flags = ("--tools", "ours", "--trials", "1", "--effects", "0", "--budget", "0.2")
+    flags += ("--replicates", "1", "--out", str(out))
+    # Nothing can use less than no core at all, so every trial counts as disturbed.
+    done = run("aa.py", "live", *QUICK, *flags, "--most-others", "-1")
+    assert done.returncode == 0, done.stderr
+    assert "set aside" in done.stderr
+    assert [row["kind"] for row in read_rows([out]) if row["kind"] != "pin"] == ["disturbed"]
+    assert run("aa.py", "live", *QUICK, *ANY_LOAD, *flags).returncode == 0
+    kinds = [row["kind"] for row in read_rows([out]) if row["kind"] != "pin"]
+    assert kinds == ["disturbed", "trial"]

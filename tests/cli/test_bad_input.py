@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
-from tests.targets.support import HONEST, torchstone
+from tests.targets.support import HONEST, ROOT, torchstone
 from torchstone.cli.bench import bench
 from torchstone.machine.allocator import allocator_environment
 from torchstone.records import UsageError
 from torchstone.store import open_store
+
+NOBODY = 65534
+MAIN = "from torchstone.cli import main; main()"
 
 BAD = [
     (["zzzzzzzz.py:make"], "There is no file zzzzzzzz.py.", "Check the path"),
@@ -142,10 +149,43 @@ def test_a_newer_database_is_refused_untouched(here: Path) -> None:
     assert (here / "kept.db").read_bytes() == before
 
 
-def test_a_database_in_a_missing_folder(here: Path) -> None:
+def test_a_database_in_a_missing_folder_is_refused(here: Path) -> None:
     done = torchstone("bench", "honest.py:make", "--db", "no/such/kept.db", cwd=here)
-    assert done.returncode in (0, 2), done.stderr
+    assert done.returncode == 2, done.stderr
+    assert "The directory no/such for the database does not exist." in done.stderr
+    assert not (here / "no").exists()
+
+
+def _others_may_run(program: str) -> bool:
+    """Whether every folder on the way to the program, through links, is open to all."""
+    real = Path(os.path.realpath(program))
+    places = {*Path(program).absolute().parents, *real.parents, ROOT, *ROOT.parents}
+    return all(place.stat().st_mode & 0o001 for place in places) and bool(real.stat().st_mode & 1)
+
+
+def test_an_unreadable_database_is_refused_before_anything_runs(here: Path) -> None:
+    with open_store(str(here / "kept.db")):
+        pass
+    (here / "kept.db").chmod(0)
+    for folder in (here, *here.parents[:2]):
+        folder.chmod(0o755)
+    if os.geteuid() == 0 and not _others_may_run(sys.executable):
+        pytest.skip("another user may not run this interpreter")
+    as_other = {"user": NOBODY} if os.geteuid() == 0 else {}  # root may read everything
+    before = (here / "kept.db").stat()
+    done = subprocess.run(
+        [sys.executable, "-c", MAIN, "bench", "honest.py:make", "--db", str(here / "kept.db")],
+        capture_output=True,
+        text=True,
+        cwd=here,
+        env={**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}", "HOME": str(here)},
+        **as_other,  # type: ignore[call-overload]
+    )
+    assert done.returncode == 2, done.stderr
     assert "Traceback" not in done.stderr
+    assert "kept.db" in done.stderr
+    assert len(done.stderr.splitlines()) == 2  # sentence and remedy
+    assert (here / "kept.db").stat() == before
 
 
 @pytest.mark.parametrize("name", ["jemalloc", "tcmalloc"])
@@ -157,6 +197,13 @@ def test_an_allocator_is_used_or_its_absence_is_told(here: Path, name: str) -> N
         assert done.returncode == 2
         assert f"The allocator {name} is not installed" in done.stderr
         assert "--allocator default" in done.stderr
+        return
+    words = ["bench", "honest.py:make", "--allocator", name, "--no-save", "--budget", "1s"]
+    done = torchstone(*words, "--replicates", "2", "--json", "-", cwd=here)
+    assert done.returncode == 0, done.stderr
+    environment = json.loads(done.stdout)["arms"][0]["environment"]
+    assert environment["allocator"] == name
+    assert environment["os"]["malloc"] == name
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.targets import support
+from tests.targets.memory_group import memory_group  # noqa: F401
 from tests.targets.support import HONEST, eventually, run_arms, target
 from torchstone.conductor import CaseResult
 from torchstone.records import ArmSpec, Measurement, Outcome
@@ -124,38 +124,19 @@ def test_an_arm_that_dies_in_a_turn_has_its_solo_figures(case: CaseResult) -> No
     assert arm.compile is not None
 
 
-def _memory_group() -> Path | None:
-    """A new memory group with a limit of 300 MB, version 1 or 2, where we may make one."""
-    name = f"torchstone-test-{os.getpid()}"
-    for parent, limit in (
-        (Path("/sys/fs/cgroup/memory"), "memory.limit_in_bytes"),
-        (Path("/sys/fs/cgroup"), "memory.max"),
-    ):
-        folder = parent / name
-        try:
-            folder.mkdir()
-            (folder / limit).write_text(str(300 << 20))
-        except OSError:
-            if folder.is_dir():
-                folder.rmdir()
-            continue
-        return folder
-    return None
+def test_the_thousandth_call_may_be_the_last() -> None:
+    late = ArmSpec("late", target("deaths", "raises_in_the_thousandth_call"))
+    honest, dead = run_arms(ArmSpec("honest", HONEST), late).arms
+    assert honest.outcome is Outcome.OK, honest.detail
+    assert honest.turns
+    assert dead.outcome is Outcome.ERROR
+    assert dead.detail.message == "RuntimeError: broken in the thousandth call"
+    assert dead.detail.phase in ("step", "warm-up", "turn")  # and not the first call
 
 
-@pytest.fixture
-def memory_group(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    folder = _memory_group()
-    if folder is None:
-        pytest.skip("no writable memory controller: needs root and cgroup v1 or v2")
-    monkeypatch.setenv("TEST_CGROUP", str(folder))
-    monkeypatch.setenv("PYTHONPATH", str(support.ROOT))
-    yield folder
-    assert eventually(lambda: not (folder / "cgroup.procs").read_text())
-    folder.rmdir()
-
-
-def test_a_kill_for_want_of_memory_is_told_from_any_other(memory_group: Path) -> None:
+def test_a_kill_for_want_of_memory_is_told_from_any_other(
+    memory_group: Path,  # noqa: F811
+) -> None:
     case = run_arms(
         ArmSpec("honest", HONEST), ArmSpec("hungry", target("deaths", "cgroup_oom")), replicates=1
     )

@@ -60,3 +60,41 @@ def test_weights_that_no_seed_governs_are_found() -> None:
     (arm,) = by_name(ArmSpec("net", target("nets", "make_unseeded"))).values()
     assert arm.outcome is Outcome.NONDETERMINISTIC
     assert "not seeded" in arm.detail.message
+
+
+def test_a_trace_is_compiled_apart_from_its_steady_cost() -> None:
+    plain = target("nets", "make_plain")
+    found = by_name(ArmSpec("eager", plain), ArmSpec("traced", plain, variant="jit-trace"))
+    traced, eager = found["traced"], found["eager"]
+    assert traced.outcome is Outcome.OK, traced.detail
+    assert traced.agreement is not None
+    assert traced.agreement.timed
+    assert traced.compile is not None
+    assert eager.compile is not None
+    # Tracing alone runs the module more than once; the steady step is one call.
+    assert traced.compile.cold_ns > 10 * traced.compile.steady_ns
+    assert traced.compile.cold_ns > eager.compile.cold_ns
+    assert traced.compile.warm_ns is not None
+
+
+def test_training_in_mixed_precision_is_checked_by_its_true_gradients() -> None:
+    """The loud net's gradients overflow the first loss scales, in every process anew."""
+    loud = target("nets", "make_loud")
+    found = by_name(
+        ArmSpec("fp16", loud, mode="training", precision="amp-fp16", threads=1),
+        ArmSpec("aot", loud, mode="training", precision="amp-fp16", variant="aot_eager", threads=1),
+        ArmSpec("bf16", loud, mode="training", precision="amp-bf16", threads=1),
+    )
+    said = {}
+    for name, arm in found.items():
+        assert arm.outcome is Outcome.OK, arm.detail
+        assert arm.agreement is not None
+        assert (arm.agreement.method, arm.agreement.timed) == ("fp64", 1)
+        assert 0 < arm.agreement.rmse < (0.1 if name == "bf16" else 0.01)
+        assert arm.contract is not None
+        said[name] = arm.contract.autocast
+    assert said == {
+        "fp16": "amp-fp16 (float16, GradScaler)",
+        "aot": "amp-fp16 (float16, GradScaler)",
+        "bf16": "amp-bf16 (bfloat16)",
+    }

@@ -14,6 +14,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 NOT_RUN = "<!-- not run -->"
+SLOW = ("inductor", "torchstone run")
 
 _BLOCK = re.compile(r"(?P<above>[^\n]*)\n```(?P<kind>console|python)\n(?P<body>.*?)\n```", re.S)
 _FILE = re.compile(r"# (\w+\.py)\n")
@@ -68,7 +69,7 @@ def read_page(path: Path) -> Page:
                 files[named[1]] = body
         elif block["above"].strip() != NOT_RUN:
             commands += read_commands(body)
-    slow = any("inductor" in command.line for command in commands)
+    slow = any(word in command.line for command in commands for word in SLOW)
     return Page(path, tuple(commands), files, slow)
 
 

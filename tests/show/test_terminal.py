@@ -171,6 +171,13 @@ def test_where_it_came_from_and_its_revision() -> None:
     assert "git 0123456789 (changed)" in text
 
 
+def test_changing_shapes_are_in_the_heading() -> None:
+    arms = tuple(replace(a, arm=replace(a.arm, shapes=4)) for a in made.two_faster().arms)
+    lines = report(replace(made.two_faster(), arms=arms), width=100).splitlines()
+    assert "4 input shapes" in lines[0]
+    assert "shapes" not in report(made.two_faster(), width=100)
+
+
 def test_the_figure_that_decided_leads() -> None:
     by_typical = replace(made.two_faster().comparisons[0], decided_by="median")
     text = report(replace(made.two_faster(), comparisons=(by_typical,)), width=160)

@@ -7,7 +7,7 @@ import unicodedata
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchstone.show.text import cells, pad, sanitise, shorten, wrap
+from torchstone.show.text import cells, clip, pad, sanitise, shorten, wrap
 
 anything = st.text(st.characters(), max_size=60)
 
@@ -60,3 +60,14 @@ def test_wrap_loses_no_letter(words: list[str], width: int) -> None:
 
 def test_a_cut_paragraph_says_so() -> None:
     assert wrap("one two three four", 5, rows=2) == ["one", "two…"]
+
+
+def test_sentences_lose_their_end() -> None:
+    assert clip("the worker died of SIGSEGV", 12) == "the worker…"
+    assert clip("the worker died", 12, "...") == "the worke..."
+    assert clip("short", 5) == "short"
+
+
+@given(anything, st.integers(0, 30))
+def test_what_is_clipped_fits(text: str, width: int) -> None:
+    assert cells(clip(sanitise(text), width)) <= width

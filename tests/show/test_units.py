@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from torchstone.show.units import (
     format_bytes,
+    format_change,
     format_interval,
     format_percent,
     format_ratio,
@@ -151,3 +152,33 @@ def test_percents_keep_the_order(a: float, b: float) -> None:
     texts = format_percent(low), format_percent(high)
     assert all(len(text) <= 9 for text in texts)
     assert float(texts[0][:-2]) <= float(texts[1][:-2])
+
+
+@pytest.mark.parametrize(
+    ("base", "new", "text"),
+    [
+        (12.3e-3, 9.318e-3, "12.3 → 9.32 ms"),
+        (999.9e-6, 2e-3, "1.00 → 2.00 ms"),
+        (1.2, 0.95, "1.20 → 0.950 s"),
+        (12.3e-3, 397e-6, "12.3 ms → 397 µs"),
+        (None, 2e-3, "- → 2.00 ms"),
+        (2e-3, math.inf, "2.00 ms → -"),
+        (0.0, 1e-3, "0 s → 1.00 ms"),
+        (None, None, ""),
+        (math.nan, None, ""),
+    ],
+)
+def test_two_times_share_a_unit_where_they_can(
+    base: float | None, new: float | None, text: str
+) -> None:
+    assert format_change(base, new) == text
+
+
+@given(positive, positive)
+def test_two_times_are_short_and_true(base: float, new: float) -> None:
+    text = format_change(base, new, "->", ascii_only=True)
+    assert len(text) <= 26
+    first, second = text.split(" -> ")
+    unit = f" {second.split()[1]}"
+    assert read_seconds(first if " " in first else first + unit) == pytest.approx(base, rel=0.06)
+    assert read_seconds(second) == pytest.approx(new, rel=0.06)

@@ -30,7 +30,8 @@ def close(ours: float, theirs: float, absolute: float = 1e-290) -> bool:
     return math.isclose(ours, theirs, rel_tol=RELATIVE, abs_tol=absolute)
 
 
-@given(shapes, shapes, st.floats(0.0, 1.0))
+# Subnormal numbers have few digits, and so has what is made from them.
+@given(shapes, shapes, st.floats(0.0, 1.0, allow_subnormal=False))
 @example(1.0, 1.0, 0.5)
 @example(10000.0, 10000.0, 0.5)
 @settings(max_examples=100, deadline=None)

@@ -6,13 +6,14 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 HERE = Path(__file__).parent
 SOURCES = HERE.parent.parent / "src"
-sys.path.insert(0, str(HERE))  # for `store_cases`
+sys.path.insert(0, str(HERE))  # for `store_cases` and `store_runs`
 
 
 @pytest.fixture
@@ -31,23 +32,35 @@ Writer = Callable[..., "subprocess.Popen[str]"]
 
 
 @pytest.fixture
-def writer(python_env: dict[str, str]) -> Iterator[Writer]:
-    """Start a process that saves results; it says `ready` and waits for a line on stdin."""
+def started(python_env: dict[str, str]) -> Iterator[Writer]:
+    """Start one of the scripts here; it says `ready` and waits for a line on stdin."""
 
-    started: list[subprocess.Popen[str]] = []
+    processes: list[subprocess.Popen[str]] = []
 
-    def start(db: Path, name: str, count: int, samples: int) -> subprocess.Popen[str]:
+    def start(script: str, *words: object) -> subprocess.Popen[str]:
         process = subprocess.Popen(
-            [sys.executable, str(HERE / "store_cases.py"), str(db), name, str(count), str(samples)],
+            [sys.executable, str(HERE / script), *map(str, words)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
             env=python_env,
         )
-        started.append(process)
+        processes.append(process)
         return process
 
     yield start
-    for process in started:
+    for process in processes:
         process.kill()  # does nothing to one that has ended
         process.communicate()
+
+
+@pytest.fixture
+def writer(started: Writer) -> Writer:
+    """Start a process that saves results: database, name, count, samples."""
+    return partial(started, "store_cases.py")
+
+
+@pytest.fixture
+def run_writer(started: Writer) -> Writer:
+    """Start a process that stores cases of a run: database, run, cases, first, step."""
+    return partial(started, "store_runs.py")

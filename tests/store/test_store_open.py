@@ -13,7 +13,7 @@ import pytest
 from store_cases import make_result
 
 from torchstone.records import UsageError
-from torchstone.store import StoreBusyError, check_store, engine, open_store
+from torchstone.store import StoreBusyError, check_store, engine, open_store, schema
 
 ROOT = os.geteuid() == 0
 NOBODY = 65534
@@ -129,9 +129,10 @@ def test_a_newer_database_is_left_alone(db: Path, pragma: bool) -> None:
     with open_store(str(db)) as store:
         store.save(make_result("aa11"))
     raw = sqlite3.connect(db)
-    raw.execute("UPDATE meta SET value = '2' WHERE key = 'torchstone_schema'")
+    newer = schema.SCHEMA + 1
+    raw.execute(f"UPDATE meta SET value = '{newer}' WHERE key = 'torchstone_schema'")
     if pragma:
-        raw.execute("PRAGMA user_version = 2")
+        raw.execute(f"PRAGMA user_version = {newer}")
     raw.commit()
     raw.close()
     before = _snapshot(db.parent)

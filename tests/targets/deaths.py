@@ -158,6 +158,19 @@ def _hangs_late(hang: Callable[[], Any]) -> Made:
     return call, draw
 
 
+def raises_in_the_thousandth_call() -> Made:
+    calls = 0
+
+    def call(values: list[int]) -> int:
+        nonlocal calls
+        calls += 1
+        if calls == 1000:
+            raise RuntimeError("broken in the thousandth call")
+        return squares(values)
+
+    return call, draw
+
+
 def endless_with_family() -> Made:
     """Leaves a child, and a grandchild in a session of its own, then never returns."""
 

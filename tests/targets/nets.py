@@ -53,3 +53,32 @@ def make_half() -> Any:
 def make_unseeded() -> Any:
     torch.manual_seed(int.from_bytes(__import__("os").urandom(4), "little"))
     return Net(), _inputs
+
+
+def make_plain() -> Any:
+    """A tensor in, a tensor out: what `torch.jit.trace` can take."""
+    return nn.Sequential(nn.Linear(32, 64), nn.Tanh(), nn.Linear(64, 8)), _inputs
+
+
+class Uncountable(Net):
+    """Cannot run under a dispatch mode, as some extensions cannot."""
+
+    def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
+        if torch._C._len_torch_dispatch_stack():
+            raise RuntimeError("not under a mode, please")
+        return super().forward(x)
+
+
+def make_uncountable() -> Any:
+    return Uncountable(), _inputs
+
+
+class Loud(Net):
+    """Gradients that a float16 overflows at the first loss scales."""
+
+    def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
+        return {"logits": 30.0 * super().forward(x)["logits"]}
+
+
+def make_loud() -> Any:
+    return Loud(), _inputs

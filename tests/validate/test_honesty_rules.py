@@ -211,3 +211,12 @@ def test_late_recompiles_are_told() -> None:
     early = arm("inductor", graphs=Graphs(graphs=2, recompiles=2))
     assert levels("recompiles", result(early)) == [Level.OK]
     assert checks("recompiles", result(arm(graphs=None))) == []
+
+
+def test_late_recompiles_under_changing_shapes_say_where_their_cost_went() -> None:
+    made = arm("inductor", graphs=Graphs(late_recompiles=4))
+    check = one("recompiles", pair(replace(made, arm=replace(made.arm, shapes=4))), "inductor")
+    assert check.level is Level.WARN
+    assert "4 new input shapes" in check.message
+    assert "kept apart" in check.message
+    assert "+dynamic" not in check.message

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-from torchstone.records import ArmSpec, UsageError
+from torchstone.conductor.judge import TOLERANCES
+from torchstone.measure.evidence import checked_call
+from torchstone.records import PRECISIONS, ArmSpec, UsageError
 from torchstone.variants import (
     NotSupported,
     check_variant,
@@ -19,6 +21,7 @@ from torchstone.variants import (
     resolve_variant,
 )
 from torchstone.variants.eager import EAGER
+from torchstone.variants.precision import autocast_type
 from torchstone.workloads import Workload, draw
 
 ARM = ArmSpec("arm", "nets.py:make")
@@ -61,6 +64,7 @@ def test_an_unknown_name_is_refused_with_the_nearest(text: str, message: str, re
 
 def test_a_backend_of_torch_is_a_variant_and_asked_for_only_if_needed() -> None:
     check_variant("tvm", lambda: ["tvm"])
+    check_variant("relu_compile_error_TESTING_ONLY", lambda: ["relu_compile_error_TESTING_ONLY"])
     check_variant("inductor", lambda: pytest.fail("asked in vain"))
 
 
@@ -72,14 +76,17 @@ def test_a_backend_of_torch_is_a_variant_and_asked_for_only_if_needed() -> None:
         ("inductor+freezing", "training", "inference only"),
         ("aot_eager+max-autotune", "inference", "switch of inductor"),
         ("jit-trace", "training", "inference only"),
+        ("export", "inference", "one input shape"),
+        ("aoti", "inference", "one input shape"),
     ],
 )
 def test_what_cannot_be_done_is_said_before_it_is_tried(
     variant: str, mode: str, reason: str
 ) -> None:
-    found = resolve_variant(variant).unsupported(replace(ARM, mode=mode))
+    found = resolve_variant(variant).unsupported(replace(ARM, mode=mode, shapes=4))
     assert found is not None
     assert reason in found
+    assert resolve_variant("export").unsupported(ARM) is None
 
 
 @pytest.fixture
@@ -140,6 +147,94 @@ def test_the_reference_is_float64_and_eager(torch: Any, workload: Workload) -> N
 def test_tf32_needs_cuda(torch: Any, workload: Workload) -> None:
     with pytest.raises(NotSupported, match="CUDA"):
         prepare(workload, draw(workload, 0), replace(ARM, precision="tf32"))
+
+
+@pytest.mark.parametrize(
+    ("precision", "mode", "said", "dtype"),
+    [
+        ("amp", "inference", "amp (bfloat16)", "bfloat16"),
+        ("amp-bf16", "inference", "amp-bf16 (bfloat16)", "bfloat16"),
+        ("amp-fp16", "inference", "amp-fp16 (float16)", "float16"),
+        ("amp-bf16", "training", "amp-bf16 (bfloat16)", ""),
+        ("amp-fp16", "training", "amp-fp16 (float16, GradScaler)", ""),
+    ],
+)
+def test_mixed_precisions_cast_what_runs_and_not_what_is_kept(
+    torch: Any, workload: Workload, precision: str, mode: str, said: str, dtype: str
+) -> None:
+    made = prepare(workload, draw(workload, 0), replace(ARM, precision=precision, mode=mode))
+    inputs = made.cast(draw(workload, 1)).args
+    output = made.step(*inputs)
+    assert made.autocast == said
+    assert inputs[0].dtype == made.module.first.weight.dtype == torch.float32
+    if dtype:
+        assert output["logits"].dtype == getattr(torch, dtype)
+    else:
+        assert output.dtype == torch.float32
+
+
+def test_amp_on_cuda_means_float16() -> None:
+    assert [autocast_type("amp", device) for device in ("cpu", "cuda:1", "xpu")] == [
+        "bfloat16",
+        "float16",
+        "bfloat16",
+    ]
+    assert autocast_type("fp16", "cuda") is None
+
+
+def test_every_precision_has_a_tolerance() -> None:
+    assert set(TOLERANCES) == set(PRECISIONS)
+
+
+def _gradients(workload: Workload, precision: str) -> tuple[Any, int]:
+    """Evidence of one checked training step, and how many steps it took."""
+    arm = replace(ARM, mode="training", precision=precision)
+    if precision == "fp64":
+        made = reference_step(workload, draw(workload, 0), replace(arm, precision="amp-fp16"))
+    else:
+        made = prepare(workload, draw(workload, 0), arm)
+    steps = 0
+
+    def call(inputs: Any) -> Any:
+        nonlocal steps
+        steps += 1
+        return made.step(*inputs.args, **inputs.kwargs)
+
+    return checked_call(made, call, made.cast(draw(workload, 1)), 5), steps
+
+
+@pytest.mark.parametrize("factory", ["make", "make_loud"])
+def test_gradients_that_are_checked_are_the_true_ones(torch: Any, factory: str) -> None:
+    """Scaled by 65536 for float16, and overflowing at first where the output is loud."""
+    from tests.targets import nets
+
+    def fresh() -> Workload:
+        torch.manual_seed(0)
+        return Workload(*getattr(nets, factory)())
+
+    true, _ = _gradients(fresh(), "fp64")
+    found, steps = _gradients(fresh(), "amp-fp16")
+    assert (steps > 1) == (factory == "make_loud")
+    assert true["grad"]["first.weight"].dtype == torch.float64
+    for name, grad in true["grad"].items():
+        scale = grad.square().mean().sqrt()
+        error = (found["grad"][name].double() - grad).square().mean().sqrt() / scale
+        assert error < 3e-3, name  # about three units in the last place of float16
+    torch.testing.assert_close(found["loss"].double(), true["loss"], rtol=3e-3, atol=0)
+
+
+def test_a_gradient_that_is_never_finite_ends_the_repeats(torch: Any) -> None:
+    class Broken(torch.nn.Module):  # type: ignore[misc,name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.ones(3))
+
+        def forward(self, x: Any) -> Any:
+            return self.weight * x * float("nan")
+
+    found, steps = _gradients(Workload(Broken(), (torch.ones(3),)), "amp-fp16")
+    assert bool(found["grad"]["weight"].isnan().all())
+    assert 16 <= steps <= 20  # until the loss is scaled up no more
 
 
 def test_a_training_step_learns_and_can_be_taken_back(torch: Any, workload: Workload) -> None:

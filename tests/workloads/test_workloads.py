@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from torchstone.measure.leaves import fingerprint, leaf_of, raw_bytes
-from torchstone.records import UsageError
+from torchstone.records import ArmSpec, UsageError
 from torchstone.workloads import (
     Inputs,
     Workload,
@@ -42,7 +42,7 @@ def test_the_parts_of_a_target(text: str, kind: str, place: str, name: str, dire
     assert (found.kind, found.place, found.name, found.direct) == (kind, place, name, direct)
 
 
-@pytest.mark.parametrize("text", ["", ":", "x.py:", "x.py:1a", "hf:BERT model", "x.py:a()()"])
+@pytest.mark.parametrize("text", ["", ":", "x.py:", "x.py:1a", "nowhere:BERT model", "x.py:a()()"])
 def test_what_is_no_target(text: str) -> None:
     with pytest.raises(UsageError):
         parse_target(text)
@@ -83,7 +83,9 @@ def test_names_are_looked_up_without_importing(
 def test_a_factory_may_ask_for_the_seed(tmp_path: Path) -> None:
     (tmp_path / "seeded_target.py").write_text("def make(seed): return (abs, (seed,))\n")
     phases: list[str] = []
-    made = load_workload(f"{tmp_path / 'seeded_target.py'}:make", 42, phases.append)
+    made = load_workload(
+        ArmSpec("a", f"{tmp_path / 'seeded_target.py'}:make", seed=42), phases.append
+    )
     assert made.inputs == (42,)
     assert phases == ["import", "build"]
 

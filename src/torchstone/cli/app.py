@@ -10,8 +10,10 @@ import click
 from torchstone import __version__
 from torchstone.cli.bench import bench
 from torchstone.cli.contract import contract
+from torchstone.cli.exchange import export, import_
 from torchstone.cli.main import help_text
 from torchstone.cli.repro import repro
+from torchstone.cli.run import run as run_suites
 from torchstone.cli.stored import list_results, show
 from torchstone.cli.timeit import timeit
 
@@ -32,7 +34,17 @@ def cli() -> None:
     """Torchstone tells true PyTorch performance from false."""
 
 
-for _command in (bench, timeit, contract, repro, show, list_results):
+for _command in (
+    bench,
+    timeit,
+    run_suites,
+    contract,
+    repro,
+    show,
+    list_results,
+    export,
+    import_,
+):
     cli.add_command(_command)
 
 

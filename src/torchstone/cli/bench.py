@@ -37,7 +37,12 @@ from torchstone.cli.options import (
     "python, allocator, env.NAME).",
 )
 @click.option("--mode", default="inference", show_default=True, metavar="inference|training")
-@click.option("--precision", default="fp32", show_default=True, metavar="fp32|tf32|bf16|fp16|amp")
+@click.option(
+    "--precision",
+    default="fp32",
+    show_default=True,
+    metavar="fp32|tf32|bf16|fp16|amp|amp-bf16|amp-fp16",
+)
 @click.option("--device", default="cpu", show_default=True, metavar="cpu|cuda|...")
 @click.option("--threads", type=int, help="Threads of torch and OpenMP (default: theirs).")
 @click.option("--python", metavar="PYTHON", help="Interpreter of all arms, e.g. python3.13.")

@@ -10,14 +10,17 @@ SECTIONS = {
     "Measure": {
         "bench": "Measure targets, compare variants.",
         "timeit": "Time a statement, as `python -m timeit` does.",
+        "run": "Run suites of models: eager against compiled.",
     },
     "Judge": {
         "contract": "Write down what a target promises; check it later.",
         "repro": "Measure a stored result again; compare with the old.",
     },
     "Track and show": {
-        "show": "Show a stored result.",
-        "list": "List stored results, newest first.",
+        "show": "Show a stored result or run.",
+        "list": "List results, runs, suites, models, variants.",
+        "export": "Write a run as the PyTorch project's own files.",
+        "import": "Read other tools' files; join shards.",
     },
 }
 
@@ -29,6 +32,7 @@ Usage: torchstone COMMAND [OPTIONS] [ARGUMENTS]
   Examples:
     torchstone bench model.py:make --vs inductor
     torchstone bench old.py:make new.py:make --budget 60s
+    torchstone run timm --variants inductor,aot_eager
     torchstone timeit -s "x = list(range(1000))" "sorted(x)"
     torchstone show last
 """

@@ -1,9 +1,10 @@
-"""`torchstone show` and `torchstone list`: what is kept."""
+"""`torchstone show` and `torchstone list`: what is kept, and what there is to run."""
 
 from __future__ import annotations
 
 import json
 import sys
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,58 +16,158 @@ from torchstone.cli.options import (
     use_color,
     width,
 )
+from torchstone.cli.run_output import deliver_run
+
+if TYPE_CHECKING:
+    from torchstone.workloads.suites import Suite
+
+WHAT = ("results", "runs", "suites", "models", "variants")
 
 
 @click.command()
 @click.argument("id")
+@click.option("--csv", is_flag=True, help="Print a run's cases as CSV.")
+@click.option("--commands", is_flag=True, help="Show the command that re-runs each case of a run.")
 @database_option
 @output_options
-def show(id: str, db: str | None, json_path: str | None, markdown: bool) -> int:
-    """Show a stored result.
+def show(
+    id: str, csv: bool, commands: bool, db: str | None, json_path: str | None, markdown: bool
+) -> int:
+    """Show a stored result or run.
 
-    ID may be shortened as long as it is unique; `last` is the newest.
+    ID may be shortened as long as it is unique; a run may also be named by its label; `last` is
+    the newest of all.
 
     \b
     Examples:
       torchstone show last
       torchstone show 1jz3k --markdown
+      torchstone show nightly-0412 --csv > nightly.csv
       torchstone show last --json -
     """
+    from torchstone.records import RunView, UsageError
     from torchstone.store import open_store
 
     check_json_path(json_path)
     with open_store(db, create=False, read_only=True) as store:
-        result = store.load(id)
-    deliver(result, json_path, markdown, saved=True)
+        found = store.find(id)
+    if isinstance(found, RunView):
+        deliver_run(found, json_path, markdown=markdown, csv=csv, commands=commands)
+    elif csv:
+        raise UsageError(
+            f"{id} is a single result; --csv is for runs.", "Use --json or --markdown."
+        )
+    else:
+        deliver(found, json_path, markdown, saved=True)
     return 0
 
 
 @click.command("list")
+@click.argument("what", type=click.Choice(WHAT), default="results", metavar="[WHAT]")
+@click.argument("suite", required=False)
 @click.option("-n", "--limit", type=click.IntRange(1), default=20, show_default=True)
 @click.option("--arm", help="Only results with an arm of this name.")
 @click.option("--since", metavar="DATE", help="Only results made at or after this (ISO 8601).")
 @database_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def list_results(
-    limit: int, arm: str | None, since: str | None, db: str | None, as_json: bool
+    what: str,
+    suite: str | None,
+    limit: int,
+    arm: str | None,
+    since: str | None,
+    db: str | None,
+    as_json: bool,
 ) -> None:
-    """List stored results, newest first.
+    """List stored results or runs, newest first; or suites, models and variants.
+
+    WHAT is results (the default), runs, suites, models or variants. `list models SUITE` lists
+    one suite.
 
     \b
     Examples:
       torchstone list
       torchstone list --arm inductor --since 2026-01-01
+      torchstone list runs
+      torchstone list suites
+      torchstone list models timm
     """
     from torchstone import show as shown
-    from torchstone.records import to_data
+
+    if what in ("results", "runs"):
+        rows, draw = _stored(what, limit, arm, since, db)
+    elif what == "suites":
+        rows, draw = [_suite_row(one) for one in _suites(suite)], shown.suites_listing
+    elif what == "models":
+        rows, draw = _model_rows(suite), shown.models_listing
+    else:
+        rows, draw = _variant_rows(), shown.variants_listing
+    if as_json:
+        from torchstone.records import to_data
+
+        click.echo(json.dumps({"schema": 1, what: [to_data(row) for row in rows]}, indent=2))
+        return
+    unicode = shown.can_unicode(sys.stdout)
+    click.echo(draw(rows, color=use_color(), width=width(), unicode=unicode), nl=False, color=True)
+
+
+def _stored(
+    what: str, limit: int, arm: str | None, since: str | None, db: str | None
+) -> tuple[list[Any], Any]:
+    from torchstone import show as shown
     from torchstone.store import open_store
 
     with open_store(db, create=False, read_only=True) as store:
-        rows = store.list(limit=limit, arm=arm, since=since)
-    if as_json:
-        click.echo(json.dumps({"schema": 1, "results": [to_data(row) for row in rows]}, indent=2))
-        return
-    unicode = shown.can_unicode(sys.stdout)
-    click.echo(
-        shown.listing(rows, color=use_color(), width=width(), unicode=unicode), nl=False, color=True
+        if what == "runs":
+            return store.list_runs(limit), shown.runs_listing
+        return store.list(limit=limit, arm=arm, since=since), shown.listing
+
+
+def _suites(name: str | None) -> list[Suite]:
+    from torchstone.lab.run_plan import find_any_suite
+    from torchstone.workloads.suites import known_suites, load_suite
+
+    return [find_any_suite(name)] if name else [load_suite(one) for one in sorted(known_suites())]
+
+
+def _suite_row(suite: Suite) -> Any:
+    from torchstone import show as shown
+
+    models = list(suite.models())
+    reasons = {info.missing for info in models if info.missing}
+    return shown.SuiteRow(
+        name=suite.name,
+        prefix=suite.prefix,
+        models=len(models),
+        runnable=sum(not info.missing for info in models),
+        scales=suite.scales,
+        reason=reasons.pop() if len(reasons) == 1 else f"{len(reasons)} reasons" * bool(reasons),
     )
+
+
+def _model_rows(suite: str | None) -> list[Any]:
+    from torchstone import show as shown
+
+    return [
+        shown.ModelRow(
+            suite=one.name,
+            name=info.name,
+            family=info.family,
+            tier=info.tier,
+            modes=info.modes,
+            missing=info.missing,
+        )
+        for one in _suites(suite)
+        for info in one.models()
+    ]
+
+
+def _variant_rows() -> list[Any]:
+    from torchstone import show as shown
+    from torchstone.lab.request import torch_backends
+    from torchstone.variants import known_variants
+
+    known = sorted(known_variants())
+    backends = [name for name in torch_backends(None) if name not in known]
+    rows = [shown.VariantRow(name, "torchstone") for name in known]
+    return [*rows, *(shown.VariantRow(name, "torch.compile") for name in backends)]

@@ -27,16 +27,22 @@ class Settings:
     independent: bool = False
     """Arms compute different things: each is checked against its own reference."""
     check_outputs: bool = True
+    count_flops: bool = False
+    """Count the baseline's floating-point operations, in one more process."""
     turn_ns: int = 60_000_000
     alpha: float = 0.05
 
 
 @dataclass(frozen=True)
 class CaseSpec:
-    """A baseline arm (the first) and the arms compared with it."""
+    """A baseline arm (the first) and the arms compared with it, all at the same shapes."""
 
     arms: tuple[ArmSpec, ...]
     settings: Settings = field(default_factory=Settings)
+
+    def __post_init__(self) -> None:
+        if len({arm.shapes for arm in self.arms}) > 1:
+            raise ValueError("the arms of a case must go through the same number of shapes")
 
 
 @dataclass(frozen=True)

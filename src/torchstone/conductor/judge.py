@@ -19,7 +19,15 @@ from torchstone.records import Agreement, ArmSpec, Leaf, describe_leaf, from_dat
 MULTIPLIER = 3.0
 """An arm may be this many times further from float64 than the baseline is; the allowance that
 PyTorch's own accuracy check gives small differences in the order of operations."""
-TOLERANCES = {"fp32": 1e-4, "tf32": 1e-2, "bf16": 1e-1, "fp16": 3e-2, "amp": 1e-1}
+TOLERANCES = {
+    "fp32": 1e-4,
+    "tf32": 1e-2,
+    "bf16": 1e-1,
+    "fp16": 3e-2,
+    "amp": 1e-1,
+    "amp-bf16": 1e-1,
+    "amp-fp16": 3e-2,
+}
 """Relative to the reference's own size; a tenth of it is added to the baseline's error. fp32 is
 PyTorch's default; the others are about ten units in the last place of the narrowest type used."""
 MINIMUM_COSINE = 0.999

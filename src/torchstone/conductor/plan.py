@@ -16,6 +16,8 @@ faster than more turns do, until nothing is left for turns (benchmarks/aa.py).""
 LEAST_TURNS = 4
 MOST_TURNS = 400
 LEAST_SAMPLES = 4
+LEAST_PASSES = 2
+"""A sample that goes through several shapes is several calls, so fewer of them make a turn."""
 MOST_SAMPLES = 4000
 """Samples of less than 15 µs come only from a small `timeit -n`; more of them say nothing new."""
 LENGTH_SPREAD = 0.5
@@ -45,23 +47,26 @@ def make_plan(settings: Settings, start_s: float, cycle_s: float) -> Plan:
     return Plan(replicates, min(MOST_TURNS, max(LEAST_TURNS, turns)))
 
 
-def samples_per_turn(settings: Settings, sample_ns: int, chance: random.Random) -> int:
+def samples_per_turn(
+    settings: Settings, sample_ns: int, chance: random.Random, shapes: int = 1
+) -> int:
     """Enough for the turn's shortest length, and a random few more."""
     if settings.samples is not None:
         return settings.samples
-    least = _least_samples(settings, sample_ns)
+    least = _least_samples(settings, sample_ns, shapes)
     return least + chance.randint(0, max(1, int(least * LENGTH_SPREAD)))
 
 
-def _least_samples(settings: Settings, sample_ns: int) -> int:
+def _least_samples(settings: Settings, sample_ns: int, shapes: int) -> int:
     needed = math.ceil(settings.turn_ns / max(sample_ns, 1))
-    return min(MOST_SAMPLES, max(LEAST_SAMPLES, needed))
+    least = max(LEAST_PASSES, math.ceil(LEAST_SAMPLES / shapes))
+    return min(MOST_SAMPLES, max(least, needed))
 
 
-def cycle_seconds(settings: Settings, sample_ns: list[int]) -> float:
+def cycle_seconds(settings: Settings, sample_ns: list[int], shapes: int = 1) -> float:
     """One turn of every arm, with hand-over, first and final call."""
     total = 0.0
     for ns in sample_ns:
-        least = _least_samples(settings, ns)
+        least = _least_samples(settings, ns, shapes)
         total += (least * (1 + LENGTH_SPREAD / 2) + 2) * ns / 1e9 * 1.05 + HANDOVER_S
     return total

@@ -13,12 +13,12 @@ from torchstone.conductor.case import Events, Settings
 from torchstone.conductor.judge import combine
 from torchstone.conductor.launch import Launcher
 from torchstone.conductor.plan import Plan, samples_per_turn
-from torchstone.conductor.solo import References, declared_changes, patience
+from torchstone.conductor.solo import References, declared_changes, patience, timed_shape
 from torchstone.conductor.state import ArmState
 from torchstone.conductor.worker import ArmEnded, WorkerProcess
 from torchstone.machine.noise import difference, snapshot
 from torchstone.machine.processes import wait_until_quiet
-from torchstone.measure.reports import StartReport, TurnReport
+from torchstone.measure.reports import CheckedCall, StartReport, TurnReport
 from torchstone.records import Noise, Outcome, Replicate, Turn, from_data
 
 QUIET_LIMIT_S = 0.25
@@ -168,11 +168,14 @@ class Rounds:
         references = self.references.get(state.spec.name)
         checked = checked and references is not None
         seed = self.chance.randrange(2**31)
-        check_seed = seed + 1_000_000
+        last = CheckedCall(seed + 1_000_000, timed_shape(state.spec, seed))
         if checked and references is not None:
-            check_seed = references.seeds[1 + index % (len(references.seeds) - 1)]
-        samples = samples_per_turn(self.settings, seat.sample_ns, self.chance)
+            last = references.calls[1 + index % (len(references.calls) - 1)]
+        shapes = state.spec.shapes
+        samples = samples_per_turn(self.settings, seat.sample_ns, self.chance, shapes)
         slack = 10.0 * samples * seat.sample_ns / 1e9
+        if shapes > 1 and turn == 0:
+            slack += self.settings.build_timeout_s  # new shapes may have to be compiled
         before = snapshot(worker.pid)
         worker.phase = "turn"
         reply = worker.ask(
@@ -181,7 +184,8 @@ class Rounds:
                 "samples": samples,
                 "sample_ns": seat.sample_ns,
                 "seed": seed,
-                "check_seed": check_seed,
+                "check_seed": last.seed,
+                "check_shape": last.shape,
                 "keep": checked,
             },
             lambda _: self.settings.step_timeout_s + slack,
@@ -198,7 +202,7 @@ class Rounds:
         if checked:
             path = self.launcher.folder / f"timed-{self.turn_number}"
             worker.ask({"do": "evidence", "path": str(path)}, patience(self.settings, 60.0))
-            seat.evidence.append((path, check_seed))
+            seat.evidence.append((path, last.seed))
 
     def _judge(self, seat: Seat) -> None:
         """Outputs of timed turns, against the reference of their seeds."""

@@ -16,8 +16,8 @@ from torchstone.conductor.launch import Launcher
 from torchstone.conductor.plan import Plan, cycle_seconds, make_plan
 from torchstone.conductor.rounds import Budget, Rounds
 from torchstone.conductor.solo import (
-    CHECKED_SEEDS,
     References,
+    count_flops,
     judge_solo,
     make_references,
     solo_pass,
@@ -43,6 +43,8 @@ def run_case(case: CaseSpec, events: Events | None = None) -> CaseResult:
         launcher = Launcher(folder)
         try:
             references = prepare_arms(launcher, states, case.settings, events, course)
+            if case.settings.count_flops and states[0].alive:
+                count_flops(launcher, states[0], case.settings, events)
             measure_arms(launcher, states, case.settings, references, events, course)
         except KeyboardInterrupt:
             course.stopped_by = "interrupt"
@@ -90,16 +92,15 @@ def prepare_arms(
 ) -> dict[str, References]:
     """References and solo passes. Returns, by arm, the references that judge it."""
     base = states[0]
-    seeds = [settings.seed + 101 * (i + 1) for i in range(CHECKED_SEEDS)]
     made: dict[str, References | ArmEnded] = {}
     judged_by: dict[str, References] = {}
     for state in states:
         state.toolchain_ns = warm_toolchain(launcher, state.spec, settings)
-        evidence = solo_pass(launcher, state, settings, seeds[0], events)
+        evidence = solo_pass(launcher, state, settings, events)
         if evidence is None or not settings.check_outputs:
             continue
         judge_by = state if settings.independent else base
-        reference = _references_of(launcher, judge_by, settings, seeds, events, made)
+        reference = _references_of(launcher, judge_by, settings, events, made)
         if isinstance(reference, ArmEnded):
             state.notes.append(f"no reference: {reference.detail.message}")
             continue
@@ -113,14 +114,13 @@ def _references_of(
     launcher: Launcher,
     state: ArmState,
     settings: Settings,
-    seeds: list[int],
     events: Events,
     made: dict[str, References | ArmEnded],
 ) -> References | ArmEnded:
     name = state.spec.name
     if name not in made:
         events.phase(f"{name}: reference in float64")
-        made[name] = make_references(launcher, state.spec, settings, seeds, len(made))
+        made[name] = make_references(launcher, state.spec, settings, len(made))
     return made[name]
 
 
@@ -148,9 +148,8 @@ def measure_arms(
         if plan is None:
             arms = len([state for state in states if state.alive])
             every = sample_ns * (arms if alone else 1)
-            plan = make_plan(
-                settings, start_s * (arms if alone else 1), cycle_seconds(settings, every)
-            )
+            cycle_s = cycle_seconds(settings, every, states[0].spec.shapes)
+            plan = make_plan(settings, start_s * (arms if alone else 1), cycle_s)
             course.looks = stats.looks(plan.replicates)
         return plan
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import getpass
 import os
 import tempfile
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from torchstone.conductor.case import Events, Settings
@@ -14,13 +14,16 @@ from torchstone.conductor.judge import Output, combine, compare_leaves, judge, r
 from torchstone.conductor.launch import Launcher, arm_environment
 from torchstone.conductor.state import ArmState
 from torchstone.conductor.worker import ArmEnded
-from torchstone.measure.reports import ReferenceReport, SoloReport
-from torchstone.records import Agreement, ArmSpec, Outcome, from_data
+from torchstone.measure.reports import CheckedCall, ReferenceReport, SoloReport
+from torchstone.records import Agreement, ArmSpec, Flops, Outcome, UsageError, from_data
 
-CHECKED_SEEDS = 4
+CHECKED_CALLS = 4
 """References per case: one for the solo pass, the others for outputs of timed turns."""
+SEED_STEP = 101
 SOLO_SLACK_S = 10.0
 """For what the solo pass does besides steps: evidence, environment, page faults."""
+COUNT_SLOWDOWN = 4.0
+"""A step under the counting mode: two runs, and some microseconds more for every op."""
 _BUILDING = ("start", "import", "build", "first call", "reference", "contract")
 _TOOLCHAIN_VARIANTS = ("inductor", "aoti")
 
@@ -36,12 +39,26 @@ def patience(settings: Settings, slack_s: float = 0.0) -> Callable[[str], float]
     return of_phase
 
 
+def checked_calls(spec: ArmSpec, settings: Settings) -> tuple[CheckedCall, ...]:
+    """The solo pass's at the base shape, then those of timed turns, at every shape timed."""
+    count = CHECKED_CALLS if spec.shapes == 1 else max(CHECKED_CALLS, 1 + spec.shapes)
+    shapes = [0, *(timed_shape(spec, i) for i in range(count - 1))]
+    return tuple(
+        CheckedCall(settings.seed + SEED_STEP * (i + 1), shape) for i, shape in enumerate(shapes)
+    )
+
+
+def timed_shape(spec: ArmSpec, number: int) -> int:
+    """One of the shapes that timed turns use."""
+    return 1 + number % spec.shapes if spec.shapes > 1 else 0
+
+
 @dataclass(frozen=True)
 class References:
-    """The baseline's outputs for the checked seeds, on disk."""
+    """The baseline's outputs for the checked calls, on disk."""
 
     folder: Path
-    seeds: tuple[int, ...]
+    calls: tuple[CheckedCall, ...]
     report: ReferenceReport
 
     def judge(
@@ -57,34 +74,37 @@ class References:
 
     def repeats_itself(self, spec: ArmSpec) -> Agreement:
         """The baseline's first seed, run twice from the same state."""
-        first, again = self._read("eager", self.seeds[0]), self._read("again", self.seeds[0])
+        seed = self.calls[0].seed
+        first, again = self._read("eager", seed), self._read("again", seed)
         return judge(spec, again, first, None, frozenset())
 
 
 def make_references(
-    launcher: Launcher, spec: ArmSpec, settings: Settings, seeds: Sequence[int], number: int
+    launcher: Launcher, spec: ArmSpec, settings: Settings, number: int
 ) -> References | ArmEnded:
     """Run the baseline as plain eager code, and in float64, in a process of its own."""
     folder = launcher.folder / f"references-{number}"
     folder.mkdir()
+    calls = checked_calls(spec, settings)
     worker = launcher.start(spec, cache="reference")
     try:
         reply = worker.ask(
-            {"do": "reference", "arm": spec, "seeds": list(seeds), "folder": str(folder)},
+            {"do": "reference", "arm": spec, "calls": calls, "folder": str(folder)},
             patience(settings, slack_s=settings.build_timeout_s),
         )
     except ArmEnded as ended:
         return ended
     finally:
         worker.kill()
-    return References(folder, tuple(seeds), from_data(ReferenceReport, reply))
+    return References(folder, calls, from_data(ReferenceReport, reply))
 
 
 def solo_pass(
-    launcher: Launcher, state: ArmState, settings: Settings, seed: int, events: Events
+    launcher: Launcher, state: ArmState, settings: Settings, events: Events
 ) -> Path | None:
     """Run one arm alone; returns its evidence file, or None if it did not get that far."""
     spec = state.spec
+    seed = checked_calls(spec, settings)[0].seed
     events.phase(f"{spec.name}: alone (build, contract, memory)")
     evidence = launcher.folder / f"solo-{seed}-{len(list(launcher.folder.glob('solo-*')))}"
     worker = launcher.start(spec)
@@ -119,7 +139,7 @@ def judge_solo(
 ) -> None:
     """Set the arm's outcome by its first output."""
     changes = declared_changes(state, base)
-    found = references.judge(state, evidence, references.seeds[0], changes)
+    found = references.judge(state, evidence, references.calls[0].seed, changes)
     state.agreement = combine(None, found, timed=False)
     if state is base:
         problem = _nondeterminism(state, references, found)
@@ -169,6 +189,25 @@ def _compare_inputs(state: ArmState, base: ArmState) -> None:
     difference = compare_leaves(other.inputs, mine.inputs, declared_changes(state, base))
     if difference and len(mine.inputs) == len(other.inputs):
         state.notes.append(f"inputs differ in form from the baseline's: {difference}")
+
+
+def count_flops(launcher: Launcher, state: ArmState, settings: Settings, events: Events) -> None:
+    """Count in a process of its own, apart from all timing; a failure is a note, no outcome."""
+    spec = replace(state.spec, variant="eager")
+    events.phase(f"{state.spec.name}: counting operations")
+    worker = launcher.start(spec, cache="count")
+    try:
+        reply = worker.ask(
+            {"do": "count", "arm": spec},
+            patience(settings, slack_s=COUNT_SLOWDOWN * settings.step_timeout_s),
+        )
+        state.flops = None if reply is None else from_data(Flops, reply)
+    except ArmEnded as ended:
+        state.notes.append(f"FLOPs not counted: {ended.detail.message}")
+    except UsageError as error:
+        state.notes.append(f"FLOPs not counted: {error.message}")
+    finally:
+        worker.kill()
 
 
 def warm_toolchain(launcher: Launcher, spec: ArmSpec, settings: Settings) -> int | None:

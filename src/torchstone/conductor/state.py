@@ -10,6 +10,7 @@ from torchstone.records import (
     Agreement,
     ArmSpec,
     CompileCost,
+    Flops,
     Integrity,
     Measurement,
     Outcome,
@@ -34,6 +35,7 @@ class ArmState:
     late_recompiles: int = 0
     integrity: Integrity | None = None
     toolchain_ns: int | None = None
+    flops: Flops | None = None
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -84,6 +86,7 @@ class ArmState:
             memory=solo.memory if solo else None,
             graphs=graphs,
             integrity=self.integrity,
+            flops=self.flops,
             fault_cost_ns=solo.fault_cost_ns if solo else None,
             notes=tuple(self.notes),
         )

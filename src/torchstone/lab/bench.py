@@ -13,7 +13,7 @@ from torchstone import stats, validate
 from torchstone.conductor import CaseResult, CaseSpec, Events, Settings, run_case
 from torchstone.lab import identical
 from torchstone.lab.keeping import Keeper
-from torchstone.lab.request import BenchRequest, check_settings, command_of, make_arms
+from torchstone.lab.request import BenchRequest, check_settings, command_of, make_arms, vary_shapes
 from torchstone.lab.secrets import public_measurement, public_words
 from torchstone.records import ArmSpec, Measurement, Method, Result
 
@@ -25,7 +25,7 @@ def bench(
 ) -> Result:
     """Check the request, measure, compare, judge, save."""
     check_settings(request.settings)
-    arms = make_arms(request)
+    arms = vary_shapes(make_arms(request))
     command = public_words(command_of(request))
     return measure(arms, request.settings, keeper, events, command, "bench", request.label)
 
@@ -39,18 +39,31 @@ def measure(
     kind: str,
     label: str = "",
 ) -> Result:
-    """Measure arms that are known to be sound; the way of every command that measures."""
+    """Measure arms that are known to be sound, and keep the result."""
     if keeper is not None:
         keeper.check()
+    result = measure_unkept(arms, settings, keeper, events, command, kind, label)
+    if keeper is not None:
+        keeper.save(result)
+    return result
+
+
+def measure_unkept(
+    arms: Sequence[ArmSpec],
+    settings: Settings,
+    keeper: Keeper | None,
+    events: Events | None,
+    command: tuple[str, ...],
+    kind: str,
+    label: str = "",
+) -> Result:
+    """Measure and judge; the way of every command that measures. `keeper` knows the A/A floor."""
     watched = identical.is_due(keeper, arms)
     specs = identical.with_duplicate(arms) if watched else tuple(arms)
     case = run_case(CaseSpec(specs, settings), events)
     if keeper is not None and watched:
         case = identical.observe(keeper, case)
-    result = judge(case, settings, keeper, command, kind, label)
-    if keeper is not None:
-        keeper.save(result)
-    return result
+    return judge(case, settings, keeper, command, kind, label)
 
 
 def judge(

@@ -13,7 +13,14 @@ from torchstone.conductor import Settings
 from torchstone.lab.secrets import public_env, public_words
 from torchstone.machine.allocator import allocator_environment
 from torchstone.machine.interpreters import resolve_interpreter
-from torchstone.records import ALLOCATORS, MODES, PRECISIONS, ArmSpec, UsageError
+from torchstone.records import (
+    ALLOCATORS,
+    DYNAMIC_SHAPES,
+    MODES,
+    PRECISIONS,
+    ArmSpec,
+    UsageError,
+)
 from torchstone.variants import check_variant
 from torchstone.workloads import check_target
 
@@ -78,6 +85,12 @@ def make_arms(request: BenchRequest) -> tuple[ArmSpec, ...]:
     for arm in arms:
         check_arm(arm)
     return tuple(arms)
+
+
+def vary_shapes(arms: Sequence[ArmSpec]) -> tuple[ArmSpec, ...]:
+    """Where one arm is compiled for dynamic shapes, all of them are given several."""
+    dynamic = any("dynamic" in arm.variant.split("+")[1:] for arm in arms)
+    return tuple(replace(arm, shapes=DYNAMIC_SHAPES) if dynamic else arm for arm in arms)
 
 
 def _short_names(targets: Sequence[str]) -> dict[str, str]:

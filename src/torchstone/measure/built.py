@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from torchstone.measure.device import CPU, Device, find_device
@@ -13,7 +13,15 @@ from torchstone.measure.loops import TimeBlock, statement_block, step_block
 from torchstone.measure.statement import compile_statement
 from torchstone.records import ArmSpec
 from torchstone.variants import Prepared, prepare, resolve_variant
-from torchstone.workloads import Inputs, Workload, draw, load_workload, walk
+from torchstone.workloads import (
+    Inputs,
+    Workload,
+    describe_shapes,
+    draw,
+    draw_at,
+    load_workload,
+    walk,
+)
 
 RING_SLOTS = 64
 RING_BYTES = 64 * 1024 * 1024
@@ -37,11 +45,11 @@ class Built:
         """Timed in `timeit` blocks, without inputs or outputs."""
         return self.inner is not None
 
-    def inputs(self, seed: int) -> Inputs:
+    def inputs(self, seed: int, shape: int = 0) -> Inputs:
         """Inputs for one call, in the arm's precision and on its device."""
         assert self.workload is not None
         assert self.prepared is not None
-        return self.prepared.cast(draw(self.workload, seed))
+        return self.prepared.cast(draw_for(self.arm, self.workload, seed, shape))
 
     def call(self, inputs: Inputs) -> Any:
         """One step, waited for."""
@@ -51,12 +59,28 @@ class Built:
             self.device.synchronize()
         return output
 
-    def ring(self, seed: int, slots: int) -> list[Inputs]:
-        """`slots` fresh inputs, fewer where they would take too much memory."""
-        first = self.inputs(seed)
-        size = max(1, inputs_bytes(first))
-        slots = max(2, min(slots, RING_SLOTS, RING_BYTES // size))
-        return [first, *(self.inputs(seed + i) for i in range(1, slots))]
+    def ring(self, seed: int, slots: int, timed: bool = False) -> list[Inputs]:
+        """`slots` fresh inputs, fewer where they would take too much memory.
+
+        All of the base shape; in `timed` turns of an arm whose shapes vary, whole passes through
+        the others.
+        """
+        shapes = self.timed_shapes if timed else (0,)
+        once = [self.inputs(seed + i, shape) for i, shape in enumerate(shapes)]
+        size = max(1, sum(map(inputs_bytes, once)))
+        passes = min(min(slots, RING_SLOTS) // len(shapes), RING_BYTES // size)
+        passes = max(2 if len(shapes) == 1 else 1, passes)
+        more = range(len(shapes), passes * len(shapes))
+        return once + [self.inputs(seed + i, shapes[i % len(shapes)]) for i in more]
+
+    @property
+    def timed_shapes(self) -> tuple[int, ...]:
+        """The shapes that a sample goes through, in order."""
+        return tuple(range(1, self.arm.shapes + 1)) if self.arm.shapes > 1 else (0,)
+
+    def whole_passes(self, loops: int) -> int:
+        """At least `loops` calls, every shape equally often: no sample is of small ones alone."""
+        return -(-loops // self.arm.shapes) * self.arm.shapes
 
     def block(self, ring: list[Inputs], loops: int) -> TimeBlock:
         """The function that times one sample."""
@@ -76,11 +100,19 @@ def build(arm: ArmSpec, phase: Phase) -> Built:
     resolve_variant(arm.variant)  # found while the path is still as we made it
     if _wants_torch(arm):
         _import_torch(arm)
-    workload = load_workload(arm.target, arm.seed, phase)
+    workload = load_workload(arm, phase)
     set_threads(arm)
     device = find_device(arm.device)
-    prepared = prepare(workload, draw(workload, arm.seed), arm)
+    prepared = prepare(workload, draw_for(arm, workload, arm.seed), arm)
+    if arm.shapes > 1:
+        varied = f"shapes varied: {describe_shapes(workload, arm.seed, arm.shapes)}"
+        prepared = replace(prepared, notes=(*prepared.notes, varied))
     return Built(arm, device, workload, prepared)
+
+
+def draw_for(arm: ArmSpec, workload: Workload, seed: int, shape: int = 0) -> Inputs:
+    """Inputs as the arm wants them: of the one shape, or of one of its shapes."""
+    return draw_at(workload, seed, shape) if arm.shapes > 1 else draw(workload, seed)
 
 
 def _wants_torch(arm: ArmSpec) -> bool:

@@ -12,15 +12,15 @@ from dataclasses import replace
 from typing import Any
 
 from torchstone.machine.processes import memory_available
-from torchstone.measure.built import Phase, set_threads
+from torchstone.measure.built import Phase, draw_for, set_threads
 from torchstone.measure.clock import wall_clock
 from torchstone.measure.contract import weights_fingerprint
-from torchstone.measure.evidence import write_evidence
+from torchstone.measure.evidence import true_evidence, write_evidence
 from torchstone.measure.leaves import fingerprint
-from torchstone.measure.reports import ReferenceReport
+from torchstone.measure.reports import CheckedCall, ReferenceReport
 from torchstone.records import ArmSpec
 from torchstone.variants import Prepared, prepare, reference_step
-from torchstone.workloads import Workload, draw, load_workload, walk
+from torchstone.workloads import Inputs, Workload, draw, load_workload, walk
 from torchstone.workloads.draw import seed_everything
 
 FP64_SECONDS = 60.0
@@ -30,49 +30,61 @@ is taken to cost four float32 ones (twice the bytes, half the vector width)."""
 
 
 def make_references(
-    arm: ArmSpec, phase: Phase, seeds: Sequence[int], folder: str
+    arm: ArmSpec, phase: Phase, calls: Sequence[CheckedCall], folder: str
 ) -> ReferenceReport:
-    """Write `eager-SEED`, `again-SEED` (the first seed a second time) and `fp64-SEED` files."""
+    """Write `eager-SEED`, `again-SEED` (the first call a second time) and `fp64-SEED` files."""
     plain = replace(arm, variant="eager")
-    workload = load_workload(plain.target, plain.seed, phase)
+    workload = load_workload(plain, phase)
     set_threads(plain)
     pristine = _copy(workload)
     phase("reference")
-    prepared = prepare(workload, draw(workload, plain.seed), plain)
+    prepared = prepare(workload, draw_for(plain, workload, plain.seed), plain)
     weights = weights_fingerprint(prepared.module)
     prints, step_ns = [], 0
-    for i, seed in enumerate([*seeds, seeds[0]]):
+    named = [*(("eager", call) for call in calls), ("again", calls[0])]
+    if arm.shapes > 1:
+        # Outputs of several shapes differ whatever they hold; constancy shows at one shape only.
+        named += [("", CheckedCall(call.seed)) for call in calls[1:2]]
+    for i, (name, call) in enumerate(named):
         if i and pristine is not None:
-            # Each seed starts from an untouched copy: state left by the last call must not help.
+            # Each call starts from an untouched copy: state left by the last one must not help.
             workload = _copy(pristine) or workload
-            prepared = prepare(workload, draw(workload, plain.seed), plain)
-        name = "again" if i == len(seeds) else "eager"
-        evidence, step_ns = _evidence(workload, prepared, seed)
-        write_evidence(os.path.join(folder, f"{name}-{seed}"), evidence)
-        prints.append(fingerprint(walk(evidence, "output")))
+            prepared = prepare(workload, draw_for(plain, workload, plain.seed), plain)
+        evidence, step_ns = _evidence(plain, workload, prepared, call)
+        if name:
+            write_evidence(os.path.join(folder, f"{name}-{call.seed}"), evidence)
+        if call.shape == 0:
+            prints.append(fingerprint(walk(evidence, "output")))
         phase("reference")
-    constant = len(seeds) > 1 and len(set(prints)) == 1 and _inputs_differ(workload, seeds)
-    reason = _write_fp64(plain, pristine, seeds, folder, step_ns, phase)
+    constant = len(calls) > 1 and len(set(prints)) == 1 and _inputs_differ(workload, calls)
+    reason = _write_fp64(plain, pristine, calls, folder, step_ns, phase)
     return ReferenceReport("eager" if reason else "fp64", reason, weights, constant, step_ns)
 
 
-def _evidence(workload: Workload, prepared: Prepared, seed: int) -> tuple[Any, int]:
-    inputs = prepared.cast(draw(workload, seed))
-    seed_everything(seed)
+def _evidence(
+    arm: ArmSpec, workload: Workload, prepared: Prepared, checked: CheckedCall
+) -> tuple[Any, int]:
+    inputs = prepared.cast(draw_for(arm, workload, checked.seed, checked.shape))
+    seed_everything(checked.seed)
+
+    def call(inputs: Inputs) -> Any:
+        return prepared.step(*inputs.args, **inputs.kwargs)
+
     started = wall_clock()
-    output = prepared.step(*inputs.args, **inputs.kwargs)
-    return prepared.evidence(output), wall_clock() - started
+    output = call(inputs)
+    step_ns = wall_clock() - started
+    return true_evidence(prepared, call, inputs, checked.seed, output), step_ns
 
 
-def _inputs_differ(workload: Workload, seeds: Sequence[int]) -> bool:
-    drawn = (draw(workload, seed) for seed in seeds)
+def _inputs_differ(workload: Workload, calls: Sequence[CheckedCall]) -> bool:
+    drawn = (draw(workload, call.seed) for call in calls)
     return len({fingerprint(walk((d.args, d.kwargs), "input")) for d in drawn}) > 1
 
 
 def _write_fp64(
     arm: ArmSpec,
     pristine: Workload | None,
-    seeds: Sequence[int],
+    calls: Sequence[CheckedCall],
     folder: str,
     step_ns: int,
     phase: Phase,
@@ -80,18 +92,18 @@ def _write_fp64(
     """Empty when done, else why float64 cannot serve."""
     if pristine is None:
         return "the module cannot be copied"
-    seconds = step_ns / 1e9 * FP64_SLOWDOWN * len(seeds)
+    seconds = step_ns / 1e9 * FP64_SLOWDOWN * len(calls)
     if seconds > FP64_SECONDS:
         return f"float64 would take about {seconds:.0f} s"
     needed = _weights_bytes(pristine) * 6
     if needed > memory_available():
         return f"float64 would need about {needed / 2**30:.1f} GiB"
     try:
-        for seed in seeds:
+        for call in calls:
             workload = _copy(pristine) or pristine
-            prepared = reference_step(workload, draw(workload, arm.seed), arm)
-            evidence, _ = _evidence(workload, prepared, seed)
-            write_evidence(os.path.join(folder, f"fp64-{seed}"), evidence)
+            prepared = reference_step(workload, draw_for(arm, workload, arm.seed), arm)
+            evidence, _ = _evidence(arm, workload, prepared, call)
+            write_evidence(os.path.join(folder, f"fp64-{call.seed}"), evidence)
             phase("reference")
     except Exception as error:  # any op may lack float64; the record says which
         return f"float64 failed: {type(error).__name__}: {str(error).splitlines()[0][:120]}"

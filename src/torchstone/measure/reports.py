@@ -1,4 +1,4 @@
-"""What a worker reports to the conductor. Frozen records, sent as JSON."""
+"""What conductor and worker tell each other. Frozen records, sent as JSON."""
 
 from __future__ import annotations
 
@@ -39,8 +39,16 @@ class SoloReport:
 
 
 @dataclass(frozen=True)
+class CheckedCall:
+    """A call whose output is compared with the reference's: its seed, and which shape."""
+
+    seed: int
+    shape: int = 0
+
+
+@dataclass(frozen=True)
 class ReferenceReport:
-    """References made for some seeds: `method` is `fp64`, or `eager` with a reason."""
+    """References made for some calls: `method` is `fp64`, or `eager` with a reason."""
 
     method: str
     reason: str

@@ -21,7 +21,7 @@ from torchstone.measure.built import (
 )
 from torchstone.measure.clock import patched_timers, python_threads, wall_clock
 from torchstone.measure.contract import describe_contract, weights_fingerprint
-from torchstone.measure.evidence import write_evidence
+from torchstone.measure.evidence import true_evidence, write_evidence
 from torchstone.measure.graphs import describe_graphs
 from torchstone.measure.loops import TimeBlock
 from torchstone.measure.repeats import look_for_memory
@@ -124,7 +124,7 @@ def _solo_step(
     output = built.call(inputs)
     first_call_ns = wall_clock() - started + prepared.apply_ns
     phase("contract")
-    evidence = prepared.evidence(output)
+    evidence = true_evidence(prepared, built.call, inputs, check_seed, output)
     contract = describe_contract(built.arm, prepared, inputs, evidence)
     contract = replace(contract, weights_hash=weights)
     types = tuple(sorted({leaf.type_name for leaf in contract.outputs}))
@@ -139,7 +139,7 @@ def _solo_step(
     step_peak = _step_peak(built, ring)
     memory = watch.read(built, step_peak)
     phase("step")
-    loops = loops or _choose_loops(lambda n: built.block(ring, n))
+    loops = built.whole_passes(loops or _choose_loops(lambda n: built.block(ring, n)))
     phase("warm-up")
     warm = warm_up(built.block(ring, loops), first_call_ns, lambda: phase("warm-up"))
     phase("step")

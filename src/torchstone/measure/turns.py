@@ -9,15 +9,15 @@ from typing import Any
 
 from torchstone.machine.probe import make_probe
 from torchstone.measure.bootstrap import SETTLED, VARIABLE
-from torchstone.measure.built import Built, Phase, build
+from torchstone.measure.built import Built, Phase, build, inputs_bytes
 from torchstone.measure.clock import cpu_clock, patched_timers, python_threads, wall_clock
-from torchstone.measure.evidence import encode_evidence
+from torchstone.measure.evidence import checked_call, encode_evidence
 from torchstone.measure.graphs import compile_count
 from torchstone.measure.loops import Samples, TimeBlock, fill, fill_without_gc
 from torchstone.measure.reports import StartReport, TurnReport
 from torchstone.measure.warmup import warm_up
 from torchstone.records import ArmSpec, Integrity
-from torchstone.workloads.draw import seed_everything
+from torchstone.workloads import Inputs
 
 PROBE_SHARE = 0.10
 """Probes take at most this share of a turn (the design)."""
@@ -54,17 +54,26 @@ class Turns:
         warm = warm_up(block, first, lambda: phase("warm-up"), int(limit_s * 1e9))
         self.compiled = compile_count()
         sample_ns = sorted(warm.wall_ns[-10:])[len(warm.wall_ns[-10:]) // 2]
+        if self.arm.shapes > 1:
+            sample_ns = int(sample_ns * _growth(built, ring[0], seed))
         if built.is_statement:
             sample_ns = max(sample_ns, _whole_sample_ns(block))
         return StartReport(self.start_ns, warm, _layout(), sample_ns)
 
     def turn(
-        self, samples: int, sample_ns: int, seed: int, check_seed: int, keep: bool
+        self,
+        samples: int,
+        sample_ns: int,
+        seed: int,
+        check_seed: int,
+        check_shape: int,
+        keep: bool,
     ) -> TurnReport:
         """One turn: a first sample apart, `samples` kept ones, then a call that may be checked."""
         built = self.built
-        ring = [] if built.is_statement else built.ring(seed, (samples + 1) * self.loops)
-        checked = None if built.is_statement else built.inputs(check_seed)
+        slots = (samples + 1) * self.loops
+        ring = [] if built.is_statement else built.ring(seed, slots, timed=True)
+        checked = None if built.is_statement else built.inputs(check_seed, check_shape)
         block = built.block(ring, self.loops)
         buffers = Samples(samples, _probe_every(sample_ns))
         run = fill_without_gc if built.is_statement else fill
@@ -93,16 +102,18 @@ class Turns:
     def _final_call(self, inputs: Any, seed: int, keep: bool) -> None:
         """The same call once more, its output kept; in training from the start state.
 
-        The output is read at once: a thread that fills it in later comes too late.
+        The output is read at once: a thread that fills it in later comes too late. The state goes
+        back after every turn, not only where the output is kept: a faster arm takes more steps in
+        a turn and would train further away, to weights (denormal, saturated) that have times of
+        their own; and an arm must not be able to tell a turn that is checked from one that is not.
         """
         if inputs is None:
             return
         if self.restore is not None:
             self.restore()
-        seed_everything(seed)
         prepared = self.built.prepared
         assert prepared is not None
-        output = prepared.evidence(self.built.call(inputs))
+        output = checked_call(prepared, self.built.call, inputs, seed)
         self.evidence = encode_evidence(output) if keep else b""
 
     def write_evidence(self, path: str) -> None:
@@ -110,6 +121,12 @@ class Turns:
         with open(path, "wb") as file:
             file.write(self.evidence)
         self.evidence = b""
+
+
+def _growth(built: Built, base: Inputs, seed: int) -> float:
+    """How much longer samples are expected to take than in warm-up, by the size of their inputs."""
+    timed = [inputs_bytes(built.inputs(seed, shape)) for shape in built.timed_shapes]
+    return max(1.0, sum(timed) / len(timed) / max(1, inputs_bytes(base)))
 
 
 def _whole_sample_ns(block: TimeBlock) -> int:

@@ -12,9 +12,9 @@ from typing import Any
 from torchstone.machine.processes import die_with_parent
 from torchstone.measure import clock  # bound before user code is imported
 from torchstone.measure.channel import ChannelClosed, receive, send
-from torchstone.measure.reports import Failure
+from torchstone.measure.reports import CheckedCall, Failure
 from torchstone.records import ArmSpec, UsageError, from_data, to_data
-from torchstone.variants import NotSupported
+from torchstone.variants import NotSupported, unsupported_backend
 
 TRACEBACK_LINES = 12
 
@@ -38,6 +38,7 @@ class Worker:
         handlers: dict[str, Callable[[dict[str, Any]], Any]] = {
             "solo": self._solo,
             "reference": self._reference,
+            "count": self._count,
             "boundary": self._boundary,
             "toolchain": self._toolchain,
             "start": self._start,
@@ -75,7 +76,13 @@ class Worker:
         from torchstone.measure.reference import make_references
 
         arm = from_data(ArmSpec, command["arm"])
-        return make_references(arm, self.phase, command["seeds"], command["folder"])
+        calls = [from_data(CheckedCall, call) for call in command["calls"]]
+        return make_references(arm, self.phase, calls, command["folder"])
+
+    def _count(self, command: dict[str, Any]) -> Any:
+        from torchstone.measure.flops import count_flops
+
+        return count_flops(from_data(ArmSpec, command["arm"]), self.phase)
 
     def _boundary(self, command: dict[str, Any]) -> Any:
         from torchstone.measure.boundary import boundary_behaviour
@@ -112,6 +119,9 @@ def _failure(error: BaseException, phase: str) -> Failure:
         return Failure("usage", error.message, error.remedy, phase)
     if isinstance(error, NotSupported):
         return Failure("not_supported", str(error), "", phase)
+    reason = unsupported_backend(error)
+    if reason is not None:
+        return Failure("not_supported", reason, "", phase, tail)
     message = f"{type(error).__name__}: {_said(error)}".strip().rstrip(":")
     kind = "oom" if _is_out_of_memory(error) else "error"
     return Failure(kind, message, "", phase, tail)

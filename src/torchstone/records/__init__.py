@@ -7,6 +7,7 @@ files travel to the worker, which may live in another interpreter.
 
 from torchstone.records.arm import (
     ALLOCATORS,
+    DYNAMIC_SHAPES,
     MODES,
     PRECISIONS,
     ArmSpec,
@@ -17,10 +18,12 @@ from torchstone.records.codec import RecordError, from_data, to_data
 from torchstone.records.comparison import Comparison, Estimate, Verdict
 from torchstone.records.contract import Agreement, Contract, Leaf, describe_leaf
 from torchstone.records.environment import Environment, GitState
-from torchstone.records.errors import TorchstoneError, UsageError
+from torchstone.records.errors import NotSupported, TorchstoneError, UsageError
+from torchstone.records.foreign import FOREIGN_DEFINITION, ForeignFigures
 from torchstone.records.measurement import (
     MEASUREMENT_SCHEMA,
     CompileCost,
+    Flops,
     Graphs,
     Integrity,
     Measurement,
@@ -33,36 +36,69 @@ from torchstone.records.measurement import (
     WarmUp,
 )
 from torchstone.records.result import RESULT_SCHEMA, Method, Result
+from torchstone.records.run import (
+    CASE_KIND,
+    FIGURES_DEFINITION,
+    RUN_SCHEMA,
+    SCALES,
+    SUITE_DEFINITION,
+    CaseFigures,
+    CaseKey,
+    Mean,
+    PassRate,
+    PlannedCase,
+    Run,
+    RunView,
+    SuiteSummary,
+)
 
 __all__ = [
+    "CASE_KIND",
     "ALLOCATORS",
+    "DYNAMIC_SHAPES",
+    "FIGURES_DEFINITION",
+    "FOREIGN_DEFINITION",
     "MEASUREMENT_SCHEMA",
     "MODES",
     "PRECISIONS",
     "RESULT_SCHEMA",
+    "RUN_SCHEMA",
+    "SCALES",
+    "SUITE_DEFINITION",
     "Agreement",
     "ArmSpec",
+    "CaseFigures",
+    "CaseKey",
     "Check",
     "Comparison",
     "CompileCost",
     "Contract",
     "Environment",
     "Estimate",
+    "Flops",
+    "ForeignFigures",
     "GitState",
     "Graphs",
     "Integrity",
     "Leaf",
     "Level",
+    "Mean",
     "Measurement",
     "Memory",
     "Method",
     "Noise",
+    "NotSupported",
     "Outcome",
     "OutcomeDetail",
+    "PassRate",
+    "PlannedCase",
     "RecordError",
     "Replicate",
     "Result",
+    "Run",
+    "RunView",
     "Statement",
+    "SuiteSummary",
     "TorchstoneError",
     "Turn",
     "UsageError",

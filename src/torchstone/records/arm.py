@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 MODES = ("inference", "training")
-PRECISIONS = ("fp32", "tf32", "bf16", "fp16", "amp")
+PRECISIONS = ("fp32", "tf32", "bf16", "fp16", "amp", "amp-bf16", "amp-fp16")
 ALLOCATORS = ("default", "keep", "jemalloc", "tcmalloc")
+DYNAMIC_SHAPES = 4
+"""Input shapes of all arms of a case in which one is compiled for dynamic shapes."""
 
 
 @dataclass(frozen=True)
@@ -39,3 +41,6 @@ class ArmSpec:
     allocator: str = "default"
     seed: int = 0
     statement: Statement | None = None
+    shapes: int = 1
+    """Input shapes that a sample goes through in turn, none of them seen in warm-up; 1: one shape,
+    always the same."""

@@ -18,3 +18,7 @@ class UsageError(TorchstoneError):
     """The request itself cannot be carried out; nothing was measured and nothing written."""
 
     exit_code = 2
+
+
+class NotSupported(Exception):
+    """This arm cannot run here, for a reason that is not its fault; becomes `not_supported`."""

@@ -144,6 +144,22 @@ class Graphs:
 
 
 @dataclass(frozen=True)
+class Flops:
+    """Floating-point operations of one step of the plain eager workload, counted by formulas.
+
+    Only ops with a formula count. `time_covered` is the share of the step's op time (in the
+    counting pass) that was spent in ops with one; `uncovered` names the dearest ops without.
+    """
+
+    total: int
+    by_op: Mapping[str, int] = field(default_factory=dict)
+    ops: int = 0
+    ops_covered: int = 0
+    time_covered: float = 0.0
+    uncovered: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Integrity:
     """Facts that rules R11 and R13 judge: did the arm do its work, in its time, by itself?"""
 
@@ -173,6 +189,7 @@ class Measurement:
     memory: Memory | None = None
     graphs: Graphs | None = None
     integrity: Integrity | None = None
+    flops: Flops | None = None
     fault_cost_ns: float | None = None
     """What one minor page fault costs on this machine, measured in the arm's solo process."""
     notes: tuple[str, ...] = ()

@@ -1,15 +1,29 @@
 """Records for people and for other programs: terminal text, Markdown and the public JSON.
 
-Holds: the reports, the listing, the progress line and the number formats. Touches: the stream
-it is given for progress, nothing else. Imports `records` and, only when a figure is wanted,
-`stats`; every statistic shown is recomputed there from the raw samples.
+Holds: the reports of a result and of a run, the listings, the progress lines, the CSV and the
+number formats. Touches: the stream it is given for progress, nothing else. Imports `records` and,
+only when a figure is wanted, `stats`; every statistic shown is computed there.
 """
 
 from torchstone.show.document import DOCUMENT_SCHEMA, document, dumps
 from torchstone.show.listing import listing
 from torchstone.show.markdown import markdown
 from torchstone.show.progress import Progress, make_progress
+from torchstone.show.run_csv import run_csv
+from torchstone.show.run_document import run_document, run_dumps
+from torchstone.show.run_markdown import run_markdown
+from torchstone.show.run_progress import RunProgress, make_run_progress
+from torchstone.show.run_report import run_report
+from torchstone.show.runs_listing import runs_listing
 from torchstone.show.style import can_unicode
+from torchstone.show.suites_listing import (
+    ModelRow,
+    SuiteRow,
+    VariantRow,
+    models_listing,
+    suites_listing,
+    variants_listing,
+)
 from torchstone.show.terminal import report
 from torchstone.show.text import sanitise
 from torchstone.show.timeit import timeit_report
@@ -17,7 +31,11 @@ from torchstone.show.units import format_bytes, format_percent, format_ratio, fo
 
 __all__ = [
     "DOCUMENT_SCHEMA",
+    "ModelRow",
     "Progress",
+    "RunProgress",
+    "SuiteRow",
+    "VariantRow",
     "can_unicode",
     "document",
     "dumps",
@@ -27,8 +45,18 @@ __all__ = [
     "format_seconds",
     "listing",
     "make_progress",
+    "make_run_progress",
     "markdown",
+    "models_listing",
     "report",
+    "run_csv",
+    "run_document",
+    "run_dumps",
+    "run_markdown",
+    "run_report",
+    "runs_listing",
     "sanitise",
+    "suites_listing",
     "timeit_report",
+    "variants_listing",
 ]

@@ -39,7 +39,11 @@ def document(result: Result) -> dict[str, Any]:
 
 def dumps(result: Result, indent: int | None = 2) -> str:
     """The document as ASCII text. Lists of numbers stay on one line, so that it can be read."""
-    data = document(result)
+    return to_text(document(result), indent)
+
+
+def to_text(data: Any, indent: int | None = 2) -> str:
+    """Plain data as JSON text."""
     if indent is None:
         return json.dumps(data, allow_nan=False)
     return _write(data, " " * indent, "")

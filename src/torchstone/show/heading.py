@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from torchstone.records import ArmSpec, Environment, Result
+from torchstone.records import ArmSpec, Environment, GitState, Result
 from torchstone.show.style import Style
 from torchstone.show.text import cells, shorten
 from torchstone.show.units import format_bytes
@@ -27,6 +27,7 @@ def what(result: Result) -> list[str]:
         _shared(spec.precision for spec in specs if spec.statement is None),
         _shared(spec.device for spec in specs),
         _threads(result),
+        _shared(f"{spec.shapes} input shapes" for spec in specs if spec.shapes > 1),
         _allocator(specs),
         "" if result.origin == "here" else f"from {result.origin}",
     ]
@@ -90,8 +91,13 @@ def _allocator(specs: list[ArmSpec]) -> str:
     return "" if found in ([], ["default"]) else f"allocator {' / '.join(found)}"
 
 
+def processor_name(model: str) -> str:
+    """The processor's name without what only its maker needs."""
+    return " ".join(_MARKETING.sub(" ", model).split()).rstrip(" ,")
+
+
 def _processor(environment: Environment) -> str:
-    model = " ".join(_MARKETING.sub(" ", environment.cpu.get("model", "")).split()).rstrip(" ,")
+    model = processor_name(environment.cpu.get("model", ""))
     count = environment.cpu.get("affinity") or environment.cpu.get("logical_cores")
     return ", ".join(part for part in (model, f"{count} CPUs" if count else "") if part)
 
@@ -103,5 +109,9 @@ def _python(environment: Environment) -> str:
 
 
 def _revision(environment: Environment) -> str:
-    git = environment.git
+    return revision(environment.git)
+
+
+def revision(git: GitState | None) -> str:
+    """`git 0123456789`, and whether files differ from it."""
     return f"git {git.commit[:10]}{' (changed)' if git.dirty else ''}" if git else ""

@@ -10,7 +10,7 @@ from torchstone.show.table import Cell, Column, pack
 from torchstone.show.text import cells, shorten, wrap
 
 LABEL_WIDTH = 24
-HEADLINE_LEAST = 24
+TAIL_LEAST = 24
 _OK = "ok"
 
 
@@ -42,14 +42,14 @@ def listing(
         return "nothing stored yet; `torchstone bench TARGET` makes a first result\n"
     ids = Column("id", tuple(Cell(style.safe(row.id), "title") for row in found))
     facts = [
-        _column("when", [_when(row.created) for row in found], style),
+        _column("when", [when(row.created) for row in found], style),
         _column("kind", [row.kind for row in found], style),
         _column("arms", [str(_count(row.arms)) for row in found], style, right=True),
         Column("outcome", tuple(_outcome(row.outcomes, style) for row in found)),
     ]
     words = [
         _column("label", [row.label for row in found], style, LABEL_WIDTH),
-        _headlines([style.safe(row.headline or "") for row in found], style),
+        tail("result", [row.headline or "" for row in found], style),
     ]
     tables = pack(ids, [facts, words], width, style)
     return "\n\n".join("\n".join(table) for table in tables) + "\n"
@@ -62,22 +62,23 @@ def _column(
     return Column(title, tuple(Cell(text) for text in short), right)
 
 
-def _headlines(texts: Sequence[str], style: Style) -> Column:
-    """The last column takes the room that is left; what does not fit loses its end."""
+def tail(title: str, texts: Sequence[str], style: Style, least: int = TAIL_LEAST) -> Column:
+    """A last column that takes the room that is left; what does not fit loses its end."""
+    safe = [style.safe(text) for text in texts]
 
     def draw(width: int) -> tuple[str, tuple[Cell, ...]]:
-        return "result", tuple(Cell(_clip(text, width, style)) for text in texts)
+        return title, tuple(Cell(_clip(text, width, style)) for text in safe)
 
-    longest = max(len("result"), *(cells(text) for text in texts))
-    blank = tuple(Cell() for _ in texts)
-    return Column("", blank, least=min(longest, HEADLINE_LEAST), most=longest, grow=draw)
+    longest = max(len(title), *(cells(text) for text in safe))
+    blank = tuple(Cell() for _ in safe)
+    return Column("", blank, least=min(longest, least), most=longest, grow=draw)
 
 
 def _clip(text: str, width: int, style: Style) -> str:
     return wrap(text, width, rows=1, ellipsis=style.glyphs.ellipsis)[0]
 
 
-def _when(created: str) -> str:
+def when(created: str) -> str:
     """`2026-11-15 20:30` of an ISO time."""
     return created[:16].replace("T", " ")
 

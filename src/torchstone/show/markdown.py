@@ -17,7 +17,7 @@ from torchstone.show.units import format_percent
 STRIP_WIDTH = 24
 NAME_WIDTH = 60
 _LEVEL_WORDS = {Level.FAIL: "**fail**", Level.WARN: "**warn**", Level.NOTE: "note"}
-_TAME = re.compile(r"[\w .,()=+:%'-]*\Z")
+_TAME = re.compile(r"[\w .,()=+:%'@/-]*\Z")
 _SPECIAL = re.compile(
     r"""[]!"#$&*<>?@\\^`{|}~[]|(?<![^\W_])_|_(?![^\W_])|(?<=:)//|(?<=www)\.""", re.IGNORECASE
 )

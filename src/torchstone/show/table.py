@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from torchstone.show.style import Style
@@ -54,20 +54,27 @@ class Column:
 
 
 def pack(
-    names: Column, groups: Sequence[Sequence[Column]], width: int, style: Style
+    names: Column,
+    groups: Sequence[Sequence[Column]],
+    width: int,
+    style: Style,
+    sections: Mapping[int, tuple[str, str]] | None = None,
 ) -> list[list[str]]:
     """Tables, each led by the names, that hold the groups in order within `width`.
 
     A group stays together where it can; one that is wider than the terminal is split. The names
-    are shortened to leave room for the first group; where that would leave too little of them,
-    each stands on a line of its own above its row.
+    are shortened to leave room for the first group, and for all of them where that costs little;
+    where it would leave too little of them, or make two of them alike, each stands on a line of
+    its own above its row. `sections` are headings, each with an aside, to stand before the row of
+    that number in every table.
     """
     room = width - INDENT
     wanted = [[column for column in group if not column.empty] for group in groups]
     wanted = [group for group in wanted if group]
     spare = room - (_span(wanted[0]) if wanted else 0)
-    stacked = spare < min(names.width, LEAST_NAME)
-    names = _narrow(names, room if stacked else min(max(room // 3, LEAST_NAME), spare), style)
+    narrow = _narrow(names, _name_room(names, wanted, room), style)
+    stacked = spare < min(names.width, LEAST_NAME) or _distinct(narrow) < _distinct(names)
+    names = _narrow(names, room, style) if stacked else narrow
     lead = Column("", tuple(Cell() for _ in names.cells)) if stacked else names
     tables: list[list[Column]] = [[]]
     for group in wanted:
@@ -76,12 +83,43 @@ def pack(
                 tables.append([])
             tables[-1].extend(part)
     drawn = [_render(_stretch([lead, *table], room), room, style) for table in tables]
-    return [_stack(names, table, style) for table in drawn] if stacked else drawn
+    heads = {row: _head(*words, room, style) for row, words in (sections or {}).items()}
+    return [_stack(names if stacked else None, heads, table, style) for table in drawn]
 
 
-def _stack(names: Column, table: list[str], style: Style) -> list[str]:
+def _distinct(names: Column) -> int:
+    return len({cell.text for cell in names.cells})
+
+
+def _head(text: str, aside: str, room: int, style: Style) -> str:
+    shown = shorten(text, room, style.glyphs.ellipsis)
+    fits = aside and cells(shown) + GAP + cells(aside) <= room
+    said = " " * GAP + style.paint(aside, "dim") if fits else ""
+    return " " * INDENT + style.paint(shown, "title") + said
+
+
+def _name_room(names: Column, groups: Sequence[Sequence[Column]], room: int) -> int:
+    """A third of the room; more where nothing else wants it, less where all then stays together."""
+    first, everything = _span(groups[0]) if groups else 0, sum(_span(group) for group in groups)
+    usual = min(max(room // 3, LEAST_NAME), room - first)
+    beside = room - everything
+    elastic = any(column.grow for group in groups for column in group)
+    if beside >= usual:
+        return usual if elastic else beside
+    return beside if beside >= min(names.width, LEAST_NAME) else usual
+
+
+def _stack(
+    names: Column | None, heads: Mapping[int, str], table: list[str], style: Style
+) -> list[str]:
+    """The table's lines with the headings and, where they stand apart, the names between them."""
     lines = table[:1]
-    for name, row in zip(names.cells, table[1:], strict=True):
+    for number, row in enumerate(table[1:]):
+        lines += [heads[number]] if number in heads else []
+        if names is None:
+            lines.append(row.rstrip())
+            continue
+        name = names.cells[number]
         lines += [" " * INDENT + style.paint(name.text, name.role), *([row] if row.strip() else [])]
     return lines
 

@@ -79,6 +79,13 @@ def shorten(text: str, width: int, ellipsis: str = "…") -> str:
     return head + ellipsis + tail
 
 
+def clip(text: str, width: int, ellipsis: str = "…") -> str:
+    """`text` in at most `width` cells; the end goes, because sentences begin with what matters."""
+    if cells(text) <= width:
+        return text
+    return _take(text, max(0, width - len(ellipsis))).rstrip() + _take(ellipsis, max(0, width))
+
+
 def wrap(text: str, width: int, *, rows: int = MAX_ROWS, ellipsis: str = "…") -> list[str]:
     """Rows of at most `width` cells; words longer than a row are broken; no more than `rows`."""
     lines: list[str] = []

@@ -14,6 +14,10 @@ _MOST_TIME = 1e6
 _LEAST_RATIO = 1e-3
 _MOST_RATIO = 1e5
 _MOST_PERCENT = 1e5
+COARSE, FINE = 2, 3
+"""Decimals of a ratio near 1."""
+_NEAR = (0.05, 20.0)
+"""Two times whose ratio lies within this read well in one unit."""
 
 
 def _significant(value: float, digits: int) -> float:
@@ -61,15 +65,38 @@ def format_seconds(seconds: float | None, digits: int = 4, *, ascii_only: bool =
     return f"{sign}{_digits(shown, digits)} {'us' if ascii_only and unit == 'µs' else unit}"
 
 
+def format_change(
+    base: float | None, new: float | None, arrow: str = "→", *, ascii_only: bool = False
+) -> str:
+    """`12.3 → 9.34 ms`: two times in the unit of the first; each with its own where they are far
+    apart or one is missing."""
+    if base is None or new is None or not (_usable(base) and _usable(new)):
+        known = any(value is not None and _usable(value) for value in (base, new))
+        pair = (format_seconds(value, 3, ascii_only=ascii_only) for value in (base, new))
+        return f" {arrow} ".join(pair) if known else ""
+    near = base > 0 and _NEAR[0] <= new / base <= _NEAR[1] and _LEAST_TIME <= base < _MOST_TIME
+    if not near:
+        pair = (format_seconds(value, 3, ascii_only=ascii_only) for value in (base, new))
+        return f" {arrow} ".join(pair)
+    scale, unit = time_unit(base, 3)
+    shown = (_digits(_significant(value / scale, 3), 3) for value in (base, new))
+    return f" {arrow} ".join(shown) + f" {'us' if ascii_only and unit == 'µs' else unit}"
+
+
 def ratio_decimals(value: float, interval: tuple[float, float] | None) -> int:
     """Decimals worth showing: one digit of the interval's half-width, between two and three.
 
     Large ratios get fewer, so that about four significant digits are never exceeded.
     """
-    wanted = 2
+    wanted = COARSE
     if interval is not None and all(math.isfinite(end) for end in interval):
         half = abs(interval[1] - interval[0]) / 2
-        wanted = 3 if half < 10**-2 else 2
+        wanted = FINE if half < 10**-2 else COARSE
+    return fewer_decimals(value, wanted)
+
+
+def fewer_decimals(value: float, wanted: int) -> int:
+    """So many decimals for a ratio near 1, fewer for a large one."""
     return max(0, wanted - (max(0, _exponent(value)) if value and _usable(value) else 0))
 
 

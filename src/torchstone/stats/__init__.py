@@ -1,8 +1,8 @@
 """Pure maths on numpy: from raw samples to ratios, intervals, stopping and verdicts.
 
 Holds: distributions, estimators of one process, ratio intervals over processes, preset looks,
-verdicts with their corrections, and figures over many comparisons. Touches: nothing; every
-function depends on its arguments alone. Imports only `records` and numpy.
+verdicts with their corrections, and figures over many comparisons and over a suite's cases.
+Touches: nothing; every function depends on its arguments alone. Imports only `records` and numpy.
 """
 
 from torchstone.stats.compare import COMPARABLE, DECIDING_ESTIMATOR, compare, compare_all
@@ -34,6 +34,19 @@ from torchstone.stats.ratio import (
     ratio,
 )
 from torchstone.stats.sequential import alpha_at, is_precise, looks, stop
+from torchstone.stats.suite import (
+    FALSE_DISCOVERY_RATE,
+    geometric_mean_speedup,
+    mean_compile_cold,
+    mean_compile_warm,
+    mean_memory_ratio,
+    mean_step_memory_ratio,
+    p_value,
+    pass_rate,
+    passing,
+    summarise,
+    verdicts,
+)
 from torchstone.stats.summary import (
     Interval,
     RankTest,
@@ -51,6 +64,7 @@ __all__ = [
     "DECIDING_ESTIMATOR",
     "DEFINITION",
     "ESTIMATORS",
+    "FALSE_DISCOVERY_RATE",
     "FLOOR_ESTIMATOR",
     "TYPICAL_ESTIMATOR",
     "Absolute",
@@ -74,12 +88,20 @@ __all__ = [
     "fit_ratio",
     "fit_ratios",
     "geometric_mean",
+    "geometric_mean_speedup",
     "holm",
     "is_precise",
     "looks",
     "mann_whitney",
+    "mean_compile_cold",
+    "mean_compile_warm",
+    "mean_memory_ratio",
+    "mean_step_memory_ratio",
     "normal_cdf",
     "normal_quantile",
+    "p_value",
+    "pass_rate",
+    "passing",
     "process_data",
     "ratio",
     "regularised_beta",
@@ -87,4 +109,6 @@ __all__ = [
     "stop",
     "student_t_cdf",
     "student_t_quantile",
+    "summarise",
+    "verdicts",
 ]

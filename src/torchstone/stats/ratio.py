@@ -60,15 +60,11 @@ class LogFit:
         if self.replicates < 2:
             return 0.0, math.inf
         half = student_t_quantile(0.5 + 0.5 * level, self.df) * self.std_error
-        return _exp(self.centre - half), _exp(self.centre + half)
+        return exp_or_inf(self.centre - half), exp_or_inf(self.centre + half)
 
     def p_value(self) -> float:
         """Two-sided p-value of "the ratio is 1"; 1 with fewer than two processes."""
-        if self.replicates < 2 or self.centre == 0.0:
-            return 1.0
-        if self.std_error == 0.0:
-            return 0.0
-        return 2.0 * student_t_cdf(-abs(self.centre) / self.std_error, self.df)
+        return 1.0 if self.replicates < 2 else two_sided(self.centre, self.std_error, self.df)
 
     def detectable(self, alpha: float, power: float = POWER) -> float | None:
         """The relative effect found with that power; None when no effect could be."""
@@ -77,8 +73,17 @@ class LogFit:
         quantiles = student_t_quantile(1.0 - 0.5 * alpha, self.df) + student_t_quantile(
             power, self.df
         )
-        effect = _exp(quantiles * self.std_error) - 1.0
+        effect = exp_or_inf(quantiles * self.std_error) - 1.0
         return effect if math.isfinite(effect) else None
+
+
+def two_sided(centre: float, std_error: float, df: float) -> float:
+    """The two-sided p-value of "the log ratio is 0" by Student's t."""
+    if centre == 0.0:
+        return 1.0
+    if std_error == 0.0:
+        return 0.0
+    return 2.0 * student_t_cdf(-abs(centre) / std_error, df)
 
 
 def ratio(base: Measurement, new: Measurement, estimator: str, level: float = 0.95) -> Estimate:
@@ -94,7 +99,7 @@ def as_estimate(fit: LogFit, estimator: str, level: float) -> Estimate:
     """A fit as the record that others read."""
     return Estimate(
         estimator=estimator,
-        time_ratio=_exp(fit.centre),
+        time_ratio=exp_or_inf(fit.centre),
         interval=fit.interval(level),
         level=level,
         replicates=fit.replicates,
@@ -109,7 +114,7 @@ def absolute(measurement: Measurement, estimator: str, level: float = 0.95) -> A
         arms = (process_data(measurement, replicate),)
         values.append(_with_jackknife(lambda a: _log(function(a[0])), arms, _leave_one_out(arms)))
     fit = combine(values)
-    return Absolute(_exp(fit.centre), *fit.interval(level))
+    return Absolute(exp_or_inf(fit.centre), *fit.interval(level))
 
 
 def fit_ratio(base: Measurement, new: Measurement, estimator: str) -> LogFit:
@@ -198,7 +203,8 @@ def _log(value: float) -> float:
     return math.log(value) if value > 0.0 else math.nan
 
 
-def _exp(value: float) -> float:
+def exp_or_inf(value: float) -> float:
+    """exp(value); infinity where that is too large for a float."""
     try:
         return math.exp(value)
     except OverflowError:

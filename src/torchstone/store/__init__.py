@@ -1,24 +1,45 @@
 """The store: the only SQL of the house.
 
-Holds: results with their raw samples, and what is remembered about each machine's noise, in an
-append-only SQLite file. Touches: that file, `records`, the standard library and SQLAlchemy. The
-latter and `sqlite3` are imported when a store is opened, not before, because they cost a third
-of a second.
+Holds: results with their raw samples, runs with the figures of their cases, and what is remembered
+about each machine's noise, in an append-only SQLite file. Touches: that file, `records`, the
+standard library and SQLAlchemy. The latter and `sqlite3` are imported when a store is opened, not
+before, because they cost a third of a second.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from torchstone.store.summary import Summary
+from torchstone.store.summary import RunSummary, Summary
 
 if TYPE_CHECKING:
     from torchstone.store.database import Store
-    from torchstone.store.errors import CorruptResultError, StoreBusyError
+    from torchstone.store.errors import (
+        AlreadyStored,
+        CorruptResultError,
+        CorruptRunError,
+        StoreBusyError,
+    )
 
-__all__ = ["CorruptResultError", "Store", "StoreBusyError", "Summary", "check_store", "open_store"]
+__all__ = [
+    "AlreadyStored",
+    "CorruptResultError",
+    "CorruptRunError",
+    "RunSummary",
+    "Store",
+    "StoreBusyError",
+    "Summary",
+    "check_store",
+    "open_store",
+]
 
-_HOME = {"Store": "database", "CorruptResultError": "errors", "StoreBusyError": "errors"}
+_HOME = {
+    "AlreadyStored": "errors",
+    "CorruptResultError": "errors",
+    "CorruptRunError": "errors",
+    "Store": "database",
+    "StoreBusyError": "errors",
+}
 
 
 def open_store(url: str | None = None, *, create: bool = True, read_only: bool = False) -> Store:

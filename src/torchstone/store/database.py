@@ -1,12 +1,10 @@
-"""The store itself: results go in whole, and come out as they went in."""
+"""The store itself: results and runs go in whole, and come out as they went in."""
 
 from __future__ import annotations
 
 import builtins
-import hashlib
-import json
-from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -14,21 +12,38 @@ from types import TracebackType
 from typing import Any
 
 from sqlalchemy import Connection, Engine, func, select
-from sqlalchemy.exc import DBAPIError
 
-from torchstone.records import RecordError, Result, TorchstoneError, UsageError, from_data
-from torchstone.store import floors, limits, lookup, schema
-from torchstone.store.blobs import BlobError
-from torchstone.store.dates import seconds_of
-from torchstone.store.document import Parcel, join, split
+from torchstone.records import (
+    CaseFigures,
+    RecordError,
+    Result,
+    Run,
+    RunView,
+    UsageError,
+    from_data,
+)
+from torchstone.store import (
+    case_rows,
+    figures,
+    floors,
+    limits,
+    listing,
+    lookup,
+    merge,
+    results,
+    runs,
+    schema,
+)
+from torchstone.store.dates import now
 from torchstone.store.engine import open_engine, writing
 from torchstone.store.errors import CorruptResultError, translated
+from torchstone.store.figures import Derive
 from torchstone.store.location import locate
-from torchstone.store.summary import Summary, headline
+from torchstone.store.summary import RunSummary, Summary
 
 
 class Store:
-    """Results on disk, append-only. Made by `open_store`; a context manager."""
+    """Results and runs on disk, append-only. Made by `open_store`; a context manager."""
 
     def __init__(self, engine: Engine, path: Path, *, read_only: bool) -> None:
         self._engine = engine
@@ -55,30 +70,30 @@ class Store:
 
         The figure is that of the rows' content; SQLite rounds what it takes up to pages.
         """
-        limits.check_id(result.id)
-        try:
-            parcel = split(result)
-        except BlobError as error:
-            raise TorchstoneError(
-                f"The result {result.id} cannot be stored: {error}.",
-                "This is a fault of Torchstone; please report it.",
-            ) from None
-        with translated(self.path), self._writing() as connection:
-            _refuse_known(connection, result.id)
-            return _insert(connection, result, parcel)
+        parcel = results.parcel_of(result)
+        with self._writing() as connection:
+            results.refuse_known(connection, result.id)
+            return results.insert(connection, result, parcel)[1]
 
     def load(self, id_or_prefix: str) -> Result:
         """The result of that id, of the only id that begins so, or the newest one (`last`)."""
-        with translated(self.path), self._engine.connect() as connection:
-            seq, result_id = lookup.resolve(connection, id_or_prefix)
-            return _read(connection, seq, result_id)
+        with self._reading() as connection:
+            return results.read(connection, *lookup.resolve(connection, id_or_prefix))
+
+    def find(self, wanted: str) -> Result | RunView:
+        """The result or the run of that id, beginning of an id, or (a run) label.
+
+        `last` is what was stored last; a case's result stands for its run.
+        """
+        with self._reading() as connection:
+            found = lookup.resolve_any(connection, wanted)
+            if isinstance(found, lookup.RunRow):
+                return figures.view(connection, found)
+            return results.read(connection, *found)
 
     def import_document(self, data: dict[str, Any], origin: str) -> Result:
         """Store a result from elsewhere, marked with its origin so that it is not run unasked."""
-        if not origin or origin == "here" or not origin.isprintable():
-            raise UsageError(
-                f"{origin!r} cannot be an origin.", "Name the file or address it came from."
-            )
+        limits.check_origin(origin)
         if not isinstance(data, dict):
             raise UsageError("The document is not a JSON object.", "Give an exported result.")
         limits.check_bounds(data)
@@ -98,28 +113,151 @@ class Store:
     def rebuild_summaries(self) -> int:
         """Derive all summaries anew from the results; how many. Damaged results keep theirs."""
         rebuilt = 0
-        with translated(self.path), self._writing() as connection:
+        with self._writing() as connection:
             rows = connection.execute(select(schema.result.c.seq, schema.result.c.id)).all()
             for seq, result_id in rows:
                 try:
-                    result = _read(connection, seq, result_id)
+                    result = results.read(connection, seq, result_id)
                 except CorruptResultError:
                     continue
                 connection.execute(schema.summary.delete().where(schema.summary.c.result == seq))
-                _insert_summary(connection, seq, result)
+                results.insert_summary(connection, seq, result)
                 rebuilt += 1
+        return rebuilt
+
+    def begin_run(self, run: Run) -> None:
+        """Store what is planned. The same id and plan again is fine: shards and resumed runs join.
+
+        The same id with another plan is a `UsageError`.
+        """
+        limits.check_run(run)
+        with self._writing() as connection:
+            runs.begin(connection, run)
+
+    def load_run(self, wanted: str) -> Run:
+        """The run of that id or label, of the only id that begins so, or the newest one (`last`).
+
+        Of several runs with one label it is the newest.
+        """
+        with self._reading() as connection:
+            found = lookup.resolve_run(connection, wanted)
+            return runs.read(connection, found.seq, found.id)
+
+    def add_cases(
+        self, run_id: str, result: Result | None, cases: Sequence[tuple[int, CaseFigures]]
+    ) -> int:
+        """Store a result, if there is one, and the cases it gave, by their place in the plan.
+
+        All in one transaction; the bytes that the data take. A case that is stored already raises
+        `AlreadyStored`, and then nothing is written. A case that was not run is not to be stored:
+        it would never be run.
+        """
+        self._refuse_reading_only()
+        rows = [case_rows.row_of(result, position, one, now()) for position, one in cases]
+        parcel = None if result is None else results.parcel_of(result)
+        with self._reading() as connection:
+            seq = runs.find(connection, run_id)
+            run = runs.read(connection, seq, run_id)
+        case_rows.check(run, rows)
+        with self._writing() as connection:
+            case_rows.refuse_present(connection, run_id, seq, rows)
+            result_seq, size = None, 0
+            if result is not None and parcel is not None:
+                results.refuse_known(connection, result.id)
+                result_seq, size = results.insert(connection, result, parcel)
+            return size + case_rows.insert(connection, seq, run.plan, result_seq, rows)
+
+    def done_positions(self, wanted: str) -> set[int]:
+        """The places in the run's plan whose cases are stored."""
+        with self._reading() as connection:
+            return runs.positions(connection, lookup.resolve_run(connection, wanted).seq)
+
+    def run_view(self, wanted: str) -> RunView:
+        """The run with the figures of its stored cases; no samples are read.
+
+        Where `wanted` is the label of several runs, a note of the run says so.
+        """
+        with self._reading() as connection:
+            return figures.view(connection, lookup.resolve_run(connection, wanted))
+
+    def list_runs(self, limit: int = 20) -> builtins.list[RunSummary]:
+        """The newest runs first (in order of storing), without decoding anything."""
+        with self._reading() as connection:
+            return listing.list_runs(connection, limit)
+
+    def import_run(self, run: Run, cases: Sequence[CaseFigures], origin: str) -> Run:
+        """Store a run from elsewhere with its figures, marked with its origin; one transaction."""
+        limits.check_origin(origin)
+        run = replace(run, origin=origin)
+        limits.check_run(run)
+        place = {planned.key: position for position, planned in enumerate(run.plan)}
+        rows = [case_rows.row_of(None, place.get(case.key, -1), case, now()) for case in cases]
+        case_rows.check(run, rows)
+        with self._writing() as connection:
+            runs.refuse_known(connection, run.id)
+            case_rows.insert(connection, runs.begin(connection, run), run.plan, None, rows)
+        return run
+
+    def merge_run(self, other: Store, wanted: str) -> int:
+        """Copy the cases of a run, with their results, that are missing here; how many.
+
+        This joins shards that were measured into several databases. Doing it again adds nothing.
+        A run of the same id with another plan is a `UsageError`.
+        """
+        with other._reading() as source:
+            found = lookup.resolve_run(source, wanted)
+            run = runs.read(source, found.seq, found.id)
+            shelves = merge.shelves(source, found.seq, run)
+        origin = merge.origin_of(other.path)
+        run = merge.marked(run, origin)
+        limits.check_run(run)
+        with self._writing() as connection:
+            seq = runs.begin(connection, run)
+        with self._reading() as connection:
+            done = runs.positions(connection, seq)
+        added = 0
+        for shelf in shelves:
+            if all(row.position in done for row in shelf.rows):
+                continue
+            result = None
+            if shelf.result is not None:
+                with other._reading() as source:
+                    result = merge.marked(results.read(source, *shelf.result), origin)
+            parcel = None if result is None else results.parcel_of(result)
+            with self._writing() as connection:
+                added += merge.put(connection, seq, run, result, parcel, shelf.rows)
+        return added
+
+    def rebuild_figures(self, derive: Derive, wanted: str | None = None) -> int:
+        """Derive the figures of all cases (or of one run's) anew from their results; how many.
+
+        For a new definition. Cases without a result, or with a damaged one, keep theirs. A kill
+        on the way leaves some cases with the old figures; doing it again mends that.
+        """
+        self._refuse_reading_only()
+        with self._reading() as connection:
+            found = None if wanted is None else lookup.resolve_run(connection, wanted).seq
+            due = figures.due(connection, found)
+        rebuilt = 0
+        for item in due:
+            with self._reading() as connection:
+                derived = figures.derived(connection, item, derive)
+            with self._writing() as connection:  # not held while the figures are worked out
+                for case, new in derived:
+                    figures.insert(connection, case, new)
+            rebuilt += len(derived)
         return rebuilt
 
     def remember_aa_floor(
         self, machine_id: str, threads: int, step_class: str, value: float, evidence: Any
     ) -> None:
         """Add what two identical arms differed by (relative); `evidence` is JSON-ready data."""
-        with translated(self.path), self._writing() as connection:
+        with self._writing() as connection:
             floors.remember(connection, machine_id, threads, step_class, value, evidence)
 
     def aa_floor(self, machine_id: str, threads: int, step_class: str) -> float | None:
         """The difference that identical arms seldom exceed here; None if never observed."""
-        with translated(self.path), self._engine.connect() as connection:
+        with self._reading() as connection:
             return floors.floor(connection, machine_id, threads, step_class)
 
     def list(
@@ -130,22 +268,32 @@ class Store:
         `arm` keeps those with an arm of that name, `since` those created at or after that time
         (ISO 8601; without a zone, UTC).
         """
-        with translated(self.path), self._engine.connect() as connection:
-            return lookup.listing(connection, limit, arm, since)
+        with self._reading() as connection:
+            return listing.list_results(connection, limit, arm, since)
 
     def count(self) -> int:
         """How many results there are."""
-        with translated(self.path), self._engine.connect() as connection:
+        with self._reading() as connection:
             found = connection.execute(select(func.count()).select_from(schema.result))
             return int(found.scalar_one())
 
-    def _writing(self) -> AbstractContextManager[Connection]:
+    @contextmanager
+    def _reading(self) -> Iterator[Connection]:
+        with translated(self.path), self._engine.connect() as connection:
+            yield connection
+
+    def _refuse_reading_only(self) -> None:
         if self._read_only:
             raise UsageError(
                 f"The database {self.path} was opened for reading only.",
                 "Open it for writing, or name another database with --db.",
             )
-        return writing(self._engine)
+
+    @contextmanager
+    def _writing(self) -> Iterator[Connection]:
+        self._refuse_reading_only()
+        with translated(self.path), writing(self._engine) as connection:
+            yield connection
 
 
 def open_sqlite(url: str | None, *, create: bool, read_only: bool) -> Store:
@@ -153,91 +301,3 @@ def open_sqlite(url: str | None, *, create: bool, read_only: bool) -> Store:
     location = locate(url)
     engine = open_engine(location, create=create, read_only=read_only)
     return Store(engine, location.path, read_only=read_only)
-
-
-def _refuse_known(connection: Connection, result_id: str) -> None:
-    table = schema.result
-    if connection.scalar(select(table.c.seq).where(table.c.id == result_id)) is not None:
-        raise UsageError(
-            f"A result {result_id} is already stored; results never change.",
-            f"See it with `torchstone show {result_id}`.",
-        )
-
-
-def _insert(connection: Connection, result: Result, parcel: Parcel) -> int:
-    columns = {
-        "id": result.id,
-        "created": _storable(result.created),
-        "kind": _storable(result.kind),
-        "label": _storable(result.label),
-        "origin": _storable(result.origin),
-        "digest": _digest(parcel.document, parcel.samples),
-    }
-    arms = [(_storable(arm.arm.name), arm.outcome.value) for arm in result.arms]
-    size = len(parcel.document) + sum(map(len, parcel.samples))
-    size += sum(len(text.encode()) for text in columns.values())
-    size += sum(len(text.encode()) for row in arms for text in row)
-    done = connection.execute(
-        schema.result.insert().values(
-            **columns,
-            bytes=size,
-            created_s=seconds_of(result.created),
-            document=parcel.document,
-        )
-    )
-    (seq,) = done.inserted_primary_key or (0,)
-    rows = [
-        {"result": seq, "position": i, "arm": name, "outcome": outcome, "samples": samples}
-        for i, ((name, outcome), samples) in enumerate(zip(arms, parcel.samples, strict=True))
-    ]
-    if rows:
-        connection.execute(schema.measurement.insert(), rows)
-    _insert_summary(connection, seq, result)
-    return size
-
-
-def _insert_summary(connection: Connection, seq: int, result: Result) -> None:
-    connection.execute(
-        schema.summary.insert().values(
-            result=seq,
-            definition=result.method.definition,
-            headline=_storable(headline(result)),
-            verdicts=json.dumps([c.verdict.value for c in result.comparisons]),
-        )
-    )
-
-
-def _read(connection: Connection, seq: int, result_id: str) -> Result:
-    results, arms = schema.result, schema.measurement
-    try:
-        document, digest = connection.execute(
-            select(results.c.document, results.c.digest).where(results.c.seq == seq)
-        ).one()
-        samples: Sequence[bytes] = connection.scalars(
-            select(arms.c.samples).where(arms.c.result == seq).order_by(arms.c.position)
-        ).all()
-        if _digest(document, samples) != digest:
-            raise BlobError("its bytes are not those that were saved")
-        result = join(document, samples)
-        if result.id != result_id:
-            raise BlobError(f"it says that its id is {result.id[:40]!r}")
-        return result
-    except (BlobError, TypeError) as error:  # TypeError: a number or text where bytes belong
-        raise CorruptResultError(result_id, str(error)) from None
-    except DBAPIError as error:
-        if "malformed" in str(error.orig):
-            raise CorruptResultError(result_id, str(error.orig)) from None
-        raise
-
-
-def _digest(document: bytes, samples: Iterable[bytes]) -> str:
-    """Over everything stored of a result: also a missing or swapped arm shows."""
-    total = hashlib.sha256(document)
-    for blob in samples:
-        total.update(hashlib.sha256(blob).digest())
-    return total.hexdigest()
-
-
-def _storable(text: str) -> str:
-    """File names may hold bytes that are no text; a column must be text."""
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")

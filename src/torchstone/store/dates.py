@@ -1,4 +1,4 @@
-"""ISO 8601 times as seconds, so that they can be compared across zones."""
+"""ISO 8601 times: as seconds, so that they can be compared across zones, and of this moment."""
 
 from __future__ import annotations
 
@@ -21,3 +21,8 @@ def seconds_of(moment: datetime | str) -> float | None:
         return moment.timestamp()
     except (OverflowError, ValueError):
         return None
+
+
+def now() -> str:
+    """This moment, to the second, in UTC."""
+    return datetime.now(timezone.utc).isoformat(timespec="seconds")

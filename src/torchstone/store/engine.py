@@ -19,7 +19,7 @@ from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import DBAPIError
 
 from torchstone.records import UsageError
-from torchstone.store import schema
+from torchstone.store import migrations, schema
 from torchstone.store.errors import not_a_database, translated
 from torchstone.store.location import Location, cannot_open, check_file
 
@@ -37,8 +37,8 @@ def open_engine(location: Location, *, create: bool, read_only: bool) -> Engine:
     path = location.path
     exists = check_file(location, create=create and not read_only, read_only=read_only)
     with translated(path):
-        blank = not exists or not _has_tables(path, read_only=read_only)
-        if read_only and blank:
+        version = _version(path, read_only=read_only) if exists else 0
+        if read_only and not version:
             raise UsageError(f"The database {path} is empty.", "Run `torchstone bench` first.")
         if read_only:
             return _engine(path, _readable_mode(path))
@@ -47,10 +47,9 @@ def open_engine(location: Location, *, create: bool, read_only: bool) -> Engine:
         engine = _engine(path, "rw" if exists else "rwc")
         try:
             _use_wal(engine)
-            if blank:
-                with writing(engine) as connection:  # another program may have been quicker
-                    if not schema.check_version(connection):
-                        schema.create(connection)
+            if version < schema.SCHEMA:
+                with writing(engine) as connection:
+                    migrations.bring_up_to_date(connection)
         except BaseException:
             engine.dispose()
             raise
@@ -62,7 +61,7 @@ def check(location: Location) -> bool:
     exists = check_file(location, create=True, read_only=False)
     if exists:
         with translated(location.path):
-            _has_tables(location.path, read_only=False)
+            _version(location.path, read_only=False)
     return exists
 
 
@@ -96,8 +95,8 @@ def _finishing() -> Iterator[None]:
             signal.raise_signal(signal.SIGINT)
 
 
-def _has_tables(path: Path, *, read_only: bool) -> bool:
-    """Look, without writing, whether the file is ours (True) or still empty (False)."""
+def _version(path: Path, *, read_only: bool) -> int:
+    """Look, without writing, which version the file's tables have; 0 if it is still empty."""
     # Asked before the header is read: another program may just now be emptying its log into it.
     logged = _side_file(path, "-wal").exists()
     try:
@@ -107,7 +106,7 @@ def _has_tables(path: Path, *, read_only: bool) -> bool:
     except OSError as error:
         raise cannot_open(path, error.strerror or str(error)) from None
     if not header:
-        return False
+        return 0
     if not header.startswith(_MAGIC) or len(header) < _HEADER_BYTES:
         raise not_a_database(path)
     _check_header(path, header, size, logged=logged)
@@ -133,7 +132,7 @@ def _check_header(path: Path, header: bytes, size: int, *, logged: bool) -> None
         raise schema.not_ours(str(path))
 
 
-def _probe(path: Path, mode: str) -> bool:
+def _probe(path: Path, mode: str) -> int:
     engine = _engine(path, mode)
     try:
         with engine.connect() as connection:

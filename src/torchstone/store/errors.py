@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -11,6 +11,9 @@ from sqlalchemy.exc import DBAPIError
 
 from torchstone.records import TorchstoneError, UsageError
 from torchstone.store.location import cannot_open
+
+MAX_NAMED = 8
+"""Ids or cases named in an error; more would bury the sentence."""
 
 
 class StoreBusyError(TorchstoneError):
@@ -26,6 +29,31 @@ class CorruptResultError(UsageError):
             "Other results are not affected (`torchstone list`); restore this one from a backup.",
         )
         self.result_id = result_id
+
+
+class CorruptRunError(UsageError):
+    """A stored run, or the figures of one of its cases, can no longer be read."""
+
+    def __init__(self, run_id: str, reason: str) -> None:
+        super().__init__(
+            f"The stored run {run_id} is damaged and cannot be read: {reason}.",
+            "Other runs are not affected (`torchstone list runs`); restore this one from a backup.",
+        )
+        self.run_id = run_id
+
+
+class AlreadyStored(TorchstoneError):
+    """Another process was quicker with these cases of the run; nothing of the second is kept."""
+
+    def __init__(self, run_id: str, positions: Sequence[int]) -> None:
+        cases = ", ".join(str(position) for position in positions[:MAX_NAMED])
+        more = ", ..." if len(positions) > MAX_NAMED else ""
+        super().__init__(
+            f"Already stored in run {run_id}: case {cases}{more} (counted from 0).",
+            "A case is stored once; see it with `torchstone show`.",
+        )
+        self.run_id = run_id
+        self.positions = tuple(positions)
 
 
 @contextmanager

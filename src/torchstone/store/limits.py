@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from torchstone.records import MEASUREMENT_SCHEMA, RESULT_SCHEMA, Result, UsageError
+from torchstone.records import MEASUREMENT_SCHEMA, RESULT_SCHEMA, Result, Run, UsageError
 
 MAX_DEPTH = 16
 """Nesting. A result's own is 8 (result, arms, arm, turns, turn, noise, ...)."""
@@ -17,6 +18,12 @@ MAX_ARMS = 1_000
 MAX_NAME = 500
 """Characters in a name that lists and headlines repeat."""
 MAX_ID = 100
+MAX_CASES = 100_000
+"""Cases of one run: every model of the four suites under a hundred settings."""
+LAST = "last"
+"""The word that means the newest; nothing may be called so."""
+HERE = "here"
+"""The origin of what this database's own programs measured."""
 
 _MAX_INT = 1 << 64  # seeds are unsigned 64-bit numbers; nothing in a record is larger
 
@@ -100,12 +107,50 @@ def check_sense(result: Result) -> None:
             raise _refused(f"arm {arm.arm.name!r} has {arm.loops} loops a sample")
 
 
+def check_origin(origin: str) -> None:
+    """What comes from elsewhere must say from where, so that it is not run unasked."""
+    if not origin or origin == HERE or len(origin) > MAX_NAME or not origin.isprintable():
+        raise UsageError(
+            f"{origin[:40]!r} cannot be an origin.", "Name the file or address it came from."
+        )
+
+
 def check_id(result_id: str) -> None:
     """Refuse an id that could not be typed or would be mistaken for a word of the commands."""
-    if not result_id or len(result_id) > MAX_ID or result_id == "last":
+    if not _is_id(result_id):
         raise _refused(f"{result_id[:40]!r} cannot be the id of a result")
-    if not result_id.isprintable() or any(c.isspace() for c in result_id):
-        raise _refused(f"{result_id[:40]!r} cannot be the id of a result")
+
+
+def _is_id(text: str) -> bool:
+    if not text or len(text) > MAX_ID or text == LAST:
+        return False
+    return text.isprintable() and not any(c.isspace() for c in text)
+
+
+def check_run(run: Run) -> None:
+    """Refuse a run that could not be found again, shown safely, or told apart case by case."""
+    if not _is_id(run.id):
+        raise UsageError(f"{run.id[:40]!r} cannot be the id of a run.", "Leave it to Torchstone.")
+    if run.label == LAST:
+        raise UsageError(f"A run cannot be labelled {LAST!r}.", "It means the newest run.")
+    if not 1 <= len(run.plan) <= MAX_CASES:
+        raise UsageError(
+            f"A run of {len(run.plan)} cases cannot be stored.", f"1 to {MAX_CASES} can be."
+        )
+    keys = [case.key for case in run.plan]
+    names = (part for key in keys for part in (key.suite, key.model, key.variant, key.device))
+    for text in (run.label, run.created, run.origin, *names):
+        if len(text) > MAX_NAME or not text.isprintable():
+            raise UsageError(
+                f"The name {text[:40]!r} is too long or not printable.",
+                f"Use at most {MAX_NAME} printable characters.",
+            )
+    twice = [key for key, count in Counter(keys).items() if count > 1]
+    if twice:
+        raise UsageError(
+            f"The case {twice[0].name} is in the plan {keys.count(twice[0])} times.",
+            "Name each model once.",
+        )
 
 
 def _refused(reason: str) -> UsageError:

@@ -1,7 +1,8 @@
 """The tables, and the triggers that make them append-only.
 
-`result` and `measurement` hold what was measured, `aa_floor` what a machine's noise was; these
-are only ever added to. `summary` is derived from them and may be rebuilt at any time.
+`result` and `measurement` hold what was measured, `run` and `run_case` what was planned and what
+became of it, `aa_floor` what a machine's noise was; these are only ever added to. `summary` and
+`case_figure` are derived from them and may be rebuilt at any time.
 """
 
 from __future__ import annotations
@@ -27,8 +28,9 @@ from sqlalchemy import (
 from torchstone.records import UsageError
 from torchstone.store.location import FILE_NAME
 
-SCHEMA = 1
-"""Version of the tables. A database with a higher one was made by a newer program."""
+SCHEMA = 2
+"""Version of the tables. A database with a higher one was made by a newer program; one with a
+lower one is brought up to date by `migrations` when it is opened for writing."""
 
 APPLICATION_ID = 0x54535431
 """In the header of the SQLite file ("TST1"), so that it is known before it is opened."""
@@ -96,6 +98,51 @@ aa_floor = Table(
     sqlite_autoincrement=True,
 )
 
+run = Table(
+    "run",
+    metadata,
+    Column("seq", Integer, primary_key=True, autoincrement=True),
+    Column("id", Text, nullable=False, unique=True),
+    Column("created", Text, nullable=False),
+    Column("created_s", Float),  # UTC seconds, None if `created` is not a date
+    Column("label", Text, nullable=False),
+    Column("origin", Text, nullable=False),
+    Column("plan_digest", Text, nullable=False),
+    Column("planned", Integer, nullable=False),
+    Column("suites", Text, nullable=False),  # a JSON list
+    Column("bytes", Integer, nullable=False),
+    Column("digest", Text, nullable=False),
+    Column("document", LargeBinary, nullable=False),  # last: a listing stops reading before it
+    Index("run_label", "label"),
+    sqlite_autoincrement=True,
+)
+
+run_case = Table(
+    "run_case",
+    metadata,
+    Column("seq", Integer, primary_key=True, autoincrement=True),
+    Column("run", ForeignKey(run.c.seq), nullable=False),
+    Column("position", Integer, nullable=False),  # in the run's plan
+    Column("key", Text, nullable=False),  # digest of the case's key: the same case in other runs
+    Column("result", ForeignKey(result.c.seq)),  # None: it ended before anything was measured
+    Column("arm", Text, nullable=False),  # the new arm's name in that result
+    Column("outcome", Text, nullable=False),
+    Column("created", Text, nullable=False),
+    UniqueConstraint("run", "position"),
+    Index("run_case_key", "key"),
+    sqlite_autoincrement=True,
+)
+
+case_figure = Table(
+    "case_figure",
+    metadata,
+    Column("run_case", ForeignKey(run_case.c.seq), primary_key=True),
+    Column("definition", Integer, primary_key=True),
+    Column("document", Text, nullable=False),
+)
+
+RUN_TABLES = (run, run_case, case_figure)
+
 
 def _append_only(table: Table, same_row: str) -> None:
     """Let SQLite refuse changes, whoever makes them.
@@ -119,6 +166,8 @@ def _append_only(table: Table, same_row: str) -> None:
 _append_only(result, "seq = NEW.seq OR id = NEW.id")
 _append_only(measurement, "seq = NEW.seq OR (result = NEW.result AND position = NEW.position)")
 _append_only(aa_floor, "seq = NEW.seq")
+_append_only(run, "seq = NEW.seq OR id = NEW.id")
+_append_only(run_case, "seq = NEW.seq OR (run = NEW.run AND position = NEW.position)")
 
 
 def stored_version(connection: Connection) -> int | None:
@@ -135,23 +184,34 @@ def stored_version(connection: Connection) -> int | None:
     raise not_ours(_file_of(connection))
 
 
-def check_version(connection: Connection) -> bool:
-    """True if the tables are there and of a version that this program reads."""
-    version = stored_version(connection)
-    if version is None:
-        return False
+def check_version(connection: Connection) -> int:
+    """The version of the tables, 0 if there are none; a newer one than ours is an error."""
+    version = stored_version(connection) or 0
     if version > SCHEMA:
         raise newer(_file_of(connection), version)
-    return True
+    return version
+
+
+def has_runs(connection: Connection) -> bool:
+    """False for a database of version 1, which is opened as it is for reading only."""
+    return inspect(connection).has_table(run.name)
 
 
 def create(connection: Connection) -> None:
     """Make the tables in an empty database; the caller holds the write lock."""
     metadata.create_all(connection, checkfirst=False)
     connection.execute(meta.insert().values(key=_VERSION_KEY, value=str(SCHEMA)))
+    set_version(connection, SCHEMA)
     if connection.dialect.name == "sqlite":
         connection.exec_driver_sql(f"PRAGMA application_id = {APPLICATION_ID}")
-        connection.exec_driver_sql(f"PRAGMA user_version = {SCHEMA}")
+
+
+def set_version(connection: Connection, version: int) -> None:
+    """Write the version where every program looks for it; part of the transaction."""
+    values = {meta.c.value: str(version)}
+    connection.execute(meta.update().where(meta.c.key == _VERSION_KEY).values(values))
+    if connection.dialect.name == "sqlite":
+        connection.exec_driver_sql(f"PRAGMA user_version = {version}")
 
 
 def newer(name: str, version: int) -> UsageError:

@@ -1,8 +1,9 @@
-"""A stored result in one line: what `list` shows without decoding any samples."""
+"""A stored result or run in one line: what `list` shows without decoding anything."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from torchstone.records import Comparison, Level, Measurement, Outcome, Result, Verdict
 
@@ -25,6 +26,20 @@ class Summary:
     outcomes: tuple[str, ...]
     headline: str
     bytes: int
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """One line of a list of runs. `outcomes` counts the `done` cases; the rest was not run yet."""
+
+    id: str
+    created: str
+    label: str
+    origin: str
+    planned: int
+    done: int
+    outcomes: Mapping[str, int] = field(default_factory=dict)
+    suites: tuple[str, ...] = ()
 
 
 def headline(result: Result) -> str:

@@ -6,12 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from torchstone.records import ArmSpec
+from torchstone.records import ArmSpec, NotSupported
 from torchstone.workloads import Inputs
 
-
-class NotSupported(Exception):
-    """This arm cannot run here, for a reason that is not its fault; becomes `not_supported`."""
+__all__ = ["Applied", "NotSupported", "Variant"]
 
 
 def _nothing() -> None:

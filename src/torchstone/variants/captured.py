@@ -19,6 +19,8 @@ class Captured:
 
     name: str
     capture: Callable[[Any, Inputs], Callable[..., Any]]
+    one_shape: bool = False
+    """It holds for the example's shapes alone."""
     changes: frozenset[str] = frozenset({"memory_format", "container"})
 
     def with_modifiers(self, modifiers: tuple[str, ...]) -> Captured:
@@ -28,8 +30,12 @@ class Captured:
         return self
 
     def unsupported(self, arm: ArmSpec) -> str | None:
-        """A captured inference graph cannot be trained."""
-        return f"{self.name} captures inference only" if arm.mode == "training" else None
+        """A captured inference graph cannot be trained, nor one of fixed shapes be given others."""
+        if arm.mode == "training":
+            return f"{self.name} captures inference only"
+        if self.one_shape and arm.shapes > 1:
+            return f"{self.name} captures one input shape, and {arm.shapes} are measured"
+        return None
 
     def apply(self, call: Callable[..., Any], example: Inputs, arm: ArmSpec) -> Applied:
         """Capture now: unlike torch.compile, the cost lies in the build."""
@@ -72,5 +78,5 @@ def _aot_inductor(call: Any, example: Inputs) -> Callable[..., Any]:
 
 
 JIT_TRACE = Captured("jit-trace", _trace)
-EXPORT = Captured("export", _export)
-AOTI = Captured("aoti", _aot_inductor)
+EXPORT = Captured("export", _export, one_shape=True)
+AOTI = Captured("aoti", _aot_inductor, one_shape=True)

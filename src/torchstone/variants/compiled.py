@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from torchstone.records import ArmSpec, UsageError
-from torchstone.variants.base import Applied
+from torchstone.variants.backends import missing_package
+from torchstone.variants.base import Applied, NotSupported
 from torchstone.workloads import Inputs
 
 MODIFIERS = ("dynamic", "fullgraph", "cudagraphs", "max-autotune", "freezing")
@@ -68,7 +69,14 @@ class Compiled:
             import torch._inductor.config
 
             torch._inductor.config.freezing = True
-        return Applied(torch.compile(call, **options), _forget)
+        try:
+            compiled = torch.compile(call, **options)
+        except ImportError as error:  # a plug-in's backend is imported by now
+            reason = missing_package(self.backend, [error])
+            if reason is None:
+                raise
+            raise NotSupported(reason) from error
+        return Applied(compiled, _forget)
 
 
 def _forget() -> None:

@@ -11,6 +11,7 @@ from torchstone.variants.base import NotSupported
 from torchstone.workloads import Inputs, map_nest
 
 _CAST = {"bf16": "bfloat16", "fp16": "float16", "fp64": "float64"}
+_AUTOCAST = {"amp-bf16": "bfloat16", "amp-fp16": "float16"}
 
 
 def cast_module(module: Any, precision: str, device: str) -> Any:
@@ -48,12 +49,39 @@ def cast_inputs(inputs: Inputs, precision: str, device: str) -> Inputs:
     return Inputs(map_nest(inputs.args, cast), map_nest(dict(inputs.kwargs), cast))
 
 
+def autocast_type(precision: str, device: str) -> str | None:
+    """The narrow type of a mixed precision; None for the others."""
+    if precision == "amp":
+        return "float16" if device.startswith("cuda") else "bfloat16"
+    return _AUTOCAST.get(precision)
+
+
 def autocast(precision: str, device: str) -> Callable[[], AbstractContextManager[Any]]:
     """What to enter around a forward pass."""
-    if precision != "amp":
+    narrow = autocast_type(precision, device)
+    if narrow is None:
         return nullcontext
     import torch
 
-    kind = device.split(":")[0]
-    dtype = torch.float16 if kind == "cuda" else torch.bfloat16
+    kind, dtype = device.split(":")[0], getattr(torch, narrow)
     return lambda: torch.autocast(kind, dtype=dtype)
+
+
+def loss_scaler(precision: str, device: str) -> Any:
+    """A gradient scaler where training mixes in float16, whose gradients underflow; else None."""
+    if autocast_type(precision, device) != "float16":
+        return None
+    import torch
+
+    scaler = getattr(torch.amp, "GradScaler", None)
+    if scaler is None:
+        raise NotSupported(f"{precision} training needs torch.amp.GradScaler (torch 2.3 or newer)")
+    return scaler(device.split(":")[0])
+
+
+def describe_autocast(precision: str, device: str, training: bool) -> str | None:
+    """For the contract: `amp-fp16 (float16, GradScaler)`; None where nothing is cast."""
+    narrow = autocast_type(precision, device)
+    if narrow is None:
+        return None
+    return f"{precision} ({narrow}{', GradScaler' if training and narrow == 'float16' else ''})"

@@ -14,6 +14,7 @@ from torchstone.variants.compiled import Compiled
 
 ENTRY_POINTS = "torchstone.variants"
 _NOT_FOR_USERS = ("_TESTING_ONLY", "minifier_backend", "_crossref")
+"""Endings of backends that torch keeps for itself: they can be named, and are not recommended."""
 
 
 @cache
@@ -40,9 +41,10 @@ def check_variant(text: str, backends: Callable[[], Sequence[str]]) -> None:
             "Install the package (`pip install .`); a folder on PYTHONPATH is not enough.",
         )
     if head not in known:
-        usual = [name for name in backends() if not name.endswith(_NOT_FOR_USERS)]
-        names = sorted({*known, *usual})
-        if head not in names:
+        registered = backends()
+        if head not in registered:
+            usual = [name for name in registered if not name.endswith(_NOT_FOR_USERS)]
+            names = sorted({*known, *usual})
             near = difflib.get_close_matches(head, names, n=2, cutoff=0.4)
             hint = f"Did you mean {' or '.join(near)}? " if near else ""
             raise UsageError(

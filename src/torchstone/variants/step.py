@@ -10,7 +10,13 @@ from typing import Any
 
 from torchstone.records import ArmSpec, UsageError
 from torchstone.variants.base import NotSupported
-from torchstone.variants.precision import autocast, cast_inputs, cast_module
+from torchstone.variants.precision import (
+    autocast,
+    cast_inputs,
+    cast_module,
+    describe_autocast,
+    loss_scaler,
+)
 from torchstone.variants.registry import resolve_variant
 from torchstone.workloads import Inputs, Workload, walk
 
@@ -21,12 +27,18 @@ def _identity(output: Any) -> Any:
     return output
 
 
+def _never() -> bool:
+    return False
+
+
 @dataclass(frozen=True)
 class Prepared:
     """A workload made ready to run as its arm says.
 
     `evidence` turns a step's return value into what is compared with the reference; `keep_start`
-    remembers the state, and the function it returns brings it back (training only).
+    remembers the state, and the function it returns brings it back (training only). `overflowed`
+    says whether the last step's gradients were too large for the loss scale, so that it updated
+    nothing; the scale is smaller now, and the step can be made again.
     `apply_ns` is what the variant cost before the first call, which is when captures compile.
     """
 
@@ -34,6 +46,7 @@ class Prepared:
     cast: Callable[[Inputs], Inputs]
     module: Any = None
     evidence: Callable[[Any], Any] = _identity
+    overflowed: Callable[[], bool] = _never
     keep_start: Callable[[], Callable[[], None]] | None = None
     changes: frozenset[str] = frozenset()
     training: bool = False
@@ -96,14 +109,15 @@ def _prepare_torch(workload: Workload, example: Inputs, arm: ArmSpec) -> Prepare
     with context():
         applied = variant.apply(call, cast_example, arm)
     apply_ns = time.perf_counter_ns() - started
-    forward = _in_context(applied.call, context) if arm.precision == "amp" else applied.call
+    mixed = describe_autocast(arm.precision, arm.device, training)
+    forward = _in_context(applied.call, context) if mixed else applied.call
     prepared = Prepared(
         step=forward,
         cast=lambda inputs: cast_inputs(inputs, arm.precision, arm.device),
         module=module,
         changes=variant.changes,
         training=training,
-        autocast="amp" if arm.precision == "amp" else None,
+        autocast=mixed,
         apply_ns=apply_ns,
         notes=workload.notes,
     )
@@ -114,7 +128,13 @@ def _prepare_torch(workload: Workload, example: Inputs, arm: ArmSpec) -> Prepare
             f"{arm.target} is a plain function, and training needs a module with parameters.",
             "Let the factory return (module, inputs), or use --mode inference.",
         )
-    return _training(prepared, workload, module, arm)
+    loss_of = workload.loss or _default_loss
+
+    def loss(*args: Any, **kwargs: Any) -> Any:
+        return loss_of(applied.call(*args, **kwargs))
+
+    forward = _in_context(loss, context) if mixed else loss
+    return _training(replace(prepared, step=forward), workload, arm)
 
 
 def _in_context(call: Callable[..., Any], context: Callable[[], Any]) -> Callable[..., Any]:
@@ -125,30 +145,25 @@ def _in_context(call: Callable[..., Any], context: Callable[[], Any]) -> Callabl
     return inside
 
 
-def _training(prepared: Prepared, workload: Workload, module: Any, arm: ArmSpec) -> Prepared:
-    import torch
-
+def _training(prepared: Prepared, workload: Workload, arm: ArmSpec) -> Prepared:
+    """From a step that computes the loss (under autocast, as is usual) to one that learns."""
+    module, forward = prepared.module, prepared.step
     parameters = [p for p in module.parameters() if p.requires_grad]
     if not parameters:
         raise UsageError(f"{arm.target} has no trainable parameters.", "Use --mode inference.")
     make_optimizer = workload.optimizer or _plain_sgd
     optimizer = make_optimizer(parameters)
-    loss_of = workload.loss or _default_loss
-    forward = prepared.step
-    scaler = (
-        torch.amp.GradScaler(arm.device.split(":")[0])
-        if arm.precision in ("fp16", "amp") and arm.device.startswith("cuda")
-        else None
-    )
+    scaler = loss_scaler(arm.precision, arm.device)
 
     def step(*args: Any, **kwargs: Any) -> Any:
         optimizer.zero_grad(set_to_none=True)
-        loss = loss_of(forward(*args, **kwargs))
+        loss = forward(*args, **kwargs)
         if scaler is None:
             loss.backward()
             optimizer.step()
         else:
             scaler.scale(loss).backward()
+            scaler.unscale_(optimizer)  # as before clipping: what is checked are true gradients
             scaler.step(optimizer)
             scaler.update()
         return loss
@@ -158,8 +173,18 @@ def _training(prepared: Prepared, workload: Workload, module: Any, arm: ArmSpec)
         return {"loss": loss, "grad": grads}
 
     return replace(
-        prepared, step=step, evidence=evidence, keep_start=lambda: _keep_start(module, optimizer)
+        prepared,
+        step=step,
+        evidence=evidence,
+        overflowed=_never if scaler is None else lambda: _overflowed(parameters, scaler),
+        keep_start=lambda: _keep_start(module, optimizer),
     )
+
+
+def _overflowed(parameters: Any, scaler: Any) -> bool:
+    """Not finite, and the loss was still scaled up: below that it is not the scale's fault."""
+    grads = [p.grad for p in parameters if p.grad is not None]
+    return scaler.get_scale() >= 1 and not all(bool(grad.isfinite().all()) for grad in grads)
 
 
 def _keep_start(module: Any, optimizer: Any) -> Callable[[], None]:

@@ -8,6 +8,7 @@ target has imported it, so a target without torch needs no torch. These files tr
 from torchstone.workloads.draw import draw
 from torchstone.workloads.load import TargetError, load_workload
 from torchstone.workloads.nest import is_number_list, map_nest, walk
+from torchstone.workloads.shapes import describe_shapes, draw_at
 from torchstone.workloads.target import Target, check_target, parse_target
 from torchstone.workloads.workload import Inputs, Workload, normalise_inputs
 
@@ -17,7 +18,9 @@ __all__ = [
     "TargetError",
     "Workload",
     "check_target",
+    "describe_shapes",
     "draw",
+    "draw_at",
     "is_number_list",
     "load_workload",
     "map_nest",

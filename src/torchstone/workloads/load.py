@@ -11,9 +11,11 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from torchstone.records import UsageError
+from torchstone.records import ArmSpec, UsageError
 from torchstone.workloads.draw import seed_everything
-from torchstone.workloads.target import Target, parse_target, suggest, suites
+from torchstone.workloads.suites.base import BuildSetting
+from torchstone.workloads.suites.registry import known_suites, load_suite
+from torchstone.workloads.target import Target, parse_target, suggest
 from torchstone.workloads.workload import Workload
 
 FORMS = "a Workload or (callable, inputs)"
@@ -23,15 +25,12 @@ class TargetError(UsageError):
     """The target exists but cannot be used as one."""
 
 
-def load_workload(text: str, seed: int, phase: Callable[[str], None]) -> Workload:
+def load_workload(arm: ArmSpec, phase: Callable[[str], None]) -> Workload:
     """Import the target and call its factory; `phase` is told where we are, for the evidence."""
-    target = parse_target(text)
+    target, seed = parse_target(arm.target), arm.seed
     phase("import")
     if target.kind == "suite":
-        suite = suites()[target.place].load()
-        phase("build")
-        seed_everything(seed)
-        return _as_workload(suite(target.name), target)
+        return _build_model(target, arm, phase)
     module = _import_file(target) if target.kind == "file" else _import_module(target)
     made = _find(module, target)
     phase("build")
@@ -48,6 +47,15 @@ def load_workload(text: str, seed: int, phase: Callable[[str], None]) -> Workloa
             f"Write a function without required arguments that returns {FORMS}.",
         )
     return _as_workload(_call_factory(made, target, seed), target)
+
+
+def _build_model(target: Target, arm: ArmSpec, phase: Callable[[str], None]) -> Workload:
+    suite = load_suite(target.place)
+    getattr(suite, "import_for", lambda _: suite.import_library())(target.name)
+    phase("build")
+    seed_everything(arm.seed)
+    setting = BuildSetting(target.scale or "full", arm.mode, arm.precision, arm.device, arm.seed)
+    return _as_workload(suite.build(target.name, setting), target)
 
 
 def _call_factory(factory: Callable[..., Any], target: Target, seed: int) -> Any:
@@ -107,7 +115,8 @@ def _import_module(target: Target) -> ModuleType:
     except ModuleNotFoundError as error:
         missing = error.name or ""
         if target.place == missing or target.place.startswith(missing + "."):
-            known = f" Suites known here: {', '.join(sorted(suites()))}." if suites() else ""
+            names = ", ".join(sorted(known_suites()))
+            known = f" Suites known here: {names}." if names else ""
             raise TargetError(
                 f"There is no module {missing}.",
                 f"Install it in the arm's interpreter, or name a file: path.py:make.{known}",

@@ -1,4 +1,4 @@
-"""Target names: `file.py:make`, `file.py:fn()`, `pkg.mod:make`, `suite:Model`.
+"""Target names: `file.py:make`, `file.py:fn()`, `pkg.mod:make`, `suite:Model@scale`.
 
 Read and checked without importing anything of the user's, so that a mistake costs nothing.
 """
@@ -10,11 +10,10 @@ import difflib
 import os
 import re
 from dataclasses import dataclass
-from importlib import metadata
 
 from torchstone.records import UsageError
+from torchstone.workloads.suites.registry import known_suites, load_suite
 
-ENTRY_POINTS = "torchstone.targets"
 DEFAULT_FACTORY = "make"
 
 _NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
@@ -22,28 +21,35 @@ _NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
 @dataclass(frozen=True)
 class Target:
-    """A parsed target. `kind` is `file`, `module` or `suite`; `direct`: `name()` is timed."""
+    """A parsed target. `kind` is `file`, `module` or `suite`; `direct`: `name()` is timed.
+
+    A suite's model without a scale is the model as it is: `full`.
+    """
 
     kind: str
     place: str
     name: str
     direct: bool = False
+    scale: str = ""
 
     @property
     def text(self) -> str:
         """The target as a person would type it."""
-        return f"{self.place}:{self.name}{'()' if self.direct else ''}"
+        scale = f"@{self.scale}" if self.scale else ""
+        return f"{self.place}:{self.name}{'()' if self.direct else ''}{scale}"
 
 
 def parse_target(text: str) -> Target:
     """The parts of a target name, or a `UsageError` that shows the form."""
+    prefix, colon, name = text.partition(":")
+    if colon and prefix in known_suites():
+        model, _, scale = name.partition("@")
+        return Target("suite", prefix, model, scale=scale)
     place, colon, name = text.rpartition(":")
     if not colon:
         place, name = text, DEFAULT_FACTORY
     direct = name.endswith("()")
     name = name[:-2] if direct else name
-    if colon and place in suites():
-        return Target("suite", place, name)
     if not place or not _NAME.fullmatch(name):
         raise UsageError(
             f"{text!r} is not a target.",
@@ -56,19 +62,16 @@ def parse_target(text: str) -> Target:
     return Target("module", place, name, direct)
 
 
-def suites() -> dict[str, metadata.EntryPoint]:
-    """The suites that plug-ins offer, by prefix."""
-    return {point.name: point for point in metadata.entry_points(group=ENTRY_POINTS)}
-
-
 def _known_suites() -> str:
-    known = ", ".join(sorted(suites()))
+    known = ", ".join(sorted(known_suites()))
     return f"Known suites: {known}." if known else "Write path.py:make or pkg.module:make."
 
 
 def check_target(text: str) -> Target:
-    """Parse, and for files make sure that the file and the name in it exist."""
+    """Parse, and make sure that the file and the name in it, or the suite's model, exist."""
     target = parse_target(text)
+    if target.kind == "suite":
+        _check_model(target)
     if target.kind != "file":
         return target
     if os.path.isdir(target.place):
@@ -88,6 +91,25 @@ def check_target(text: str) -> Target:
             suggest(target.name, names.defined, target.place),
         )
     return target
+
+
+def _check_model(target: Target) -> None:
+    suite = load_suite(target.place)
+    scales = suite.scales
+    if target.scale and target.scale not in scales:
+        known = " or ".join(f"{target.place}:{target.name}@{scale}" for scale in scales)
+        raise UsageError(
+            f"{suite.name} has no scale {target.scale!r}.",
+            f"Write {known}." if known else f"Write {target.place}:{target.name}.",
+        )
+    names = [model.name for model in suite.models()]
+    if target.name not in names:
+        near = difflib.get_close_matches(target.name, names, n=3, cutoff=0.4)
+        hint = f"Did you mean {' or '.join(f'{target.place}:{n}' for n in near)}? " if near else ""
+        raise UsageError(
+            f"{suite.name} has no model {target.name!r}.",
+            f"{hint}`torchstone list models {suite.name}` lists them.",
+        )
 
 
 def suggest(wanted: str, names: set[str], place: str) -> str:

@@ -24,6 +24,10 @@ class Workload:
     ones; give a function where the order of the values matters. `loss` maps the output to a
     scalar for training (default: the output's own `.loss`, else its mean square) and
     `optimizer` maps parameters to an optimizer (default: plain SGD).
+
+    `at_shape` maps a seed and a number from 1 on to inputs of another shape than `inputs` has,
+    each number another one. It is asked only where shapes are varied (`ArmSpec.shapes`), and
+    needed only where varying the batch is not the right thing.
     """
 
     call: Callable[..., Any]
@@ -31,6 +35,7 @@ class Workload:
     loss: Callable[[Any], Any] | None = None
     optimizer: Callable[[Any], Any] | None = None
     notes: tuple[str, ...] = ()
+    at_shape: Callable[[int, int], Any] | None = None
 
 
 def normalise_inputs(inputs: Any) -> Inputs:

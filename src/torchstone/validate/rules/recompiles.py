@@ -19,14 +19,18 @@ def _look(arm: Measurement) -> Iterator[Check]:
     if not late:
         yield Check(NAME, Level.OK, f"{name_of(arm)} compiled nothing late.", figures, who)
         return
-    yield Check(
-        NAME,
-        Level.WARN,
-        f"{name_of(arm)} was compiled again {count(late, 'time')} inside timed turns. "
-        "Keep shapes and Python values fixed from call to call, or try the variant with +dynamic.",
-        figures,
-        who,
-    )
+    again = f"{name_of(arm)} was compiled again {count(late, 'time')} inside timed turns"
+    if arm.arm.shapes > 1:
+        message = (
+            f"{again}, where every process meets {arm.arm.shapes} new input shapes. The first "
+            "pass through them is a turn's first sample, which is kept apart."
+        )
+    else:
+        message = (
+            f"{again}. Keep shapes and Python values fixed from call to call, or try the variant "
+            "with +dynamic."
+        )
+    yield Check(NAME, Level.WARN, message, figures, who)
 
 
 RECOMPILES = FunctionRule(NAME, "the design: nothing recompiles once steady", each_arm(_look))

@@ -1,0 +1,229 @@
+"""`torchstone run`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from torchstone.cli.options import (
+    Duration,
+    Share,
+    check_json_path,
+    database_option,
+    output_options,
+)
+from torchstone.cli.run_output import deliver_run
+
+if TYPE_CHECKING:
+    from torchstone.lab.run import RunEnd
+
+INTERRUPTED = 130
+_PLANNING = (
+    "variants",
+    "modes",
+    "precisions",
+    "only",
+    "exclude",
+    "pattern",
+    "tier",
+    "scale",
+    "device",
+    "threads",
+    "label",
+    "budget",
+    "replicates",
+    "within",
+    "margin",
+    "seed",
+    "timeout",
+    "build_timeout",
+)
+
+
+class Words(click.ParamType):  # type: ignore[type-arg]
+    """`inductor,aot_eager`."""
+
+    name = "a,b,..."
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, ...]:
+        """The words, in order, each once."""
+        if isinstance(value, tuple):
+            return value
+        words = [word.strip() for word in str(value).split(",")]
+        if not all(words):
+            self.fail(f"{value!r} has an empty part; write a,b,c", param, ctx)
+        return tuple(dict.fromkeys(words))
+
+
+@click.command()
+@click.argument("suites", nargs=-1, metavar="[SUITE]...")
+@click.option(
+    "--variants",
+    type=Words(),
+    default="inductor",
+    show_default=True,
+    help="Each is compared with eager: inductor, inductor+dynamic, inductor+cudagraphs, "
+    "inductor+max-autotune, inductor+freezing, aot_eager, jit-trace, export, aoti, any backend.",
+)
+@click.option("--modes", type=Words(), help="inference,training (default: inference).")
+@click.option(
+    "--precisions", type=Words(), default="fp32", show_default=True, help="fp32,bf16,fp16,amp,..."
+)
+@click.option("--only", multiple=True, metavar="NAME", help="Only this model (repeatable; * ?).")
+@click.option("--exclude", multiple=True, metavar="NAME", help="Not this model (repeatable; * ?).")
+@click.option("-k", "pattern", default="", metavar="PATTERN", help="Only models that match.")
+@click.option(
+    "--tier",
+    type=click.Choice(("quick", "standard", "full")),
+    help="How many models (default: quick without a suite, else standard).",
+)
+@click.option(
+    "--scale",
+    type=click.Choice(("small", "full")),
+    default="small",
+    show_default=True,
+    help="Small: the same blocks, fewer and narrower.",
+)
+@click.option("--shard", metavar="I/N", help="Only the I-th of N parts; parts of a --label join.")
+@click.option("--resume", metavar="RUN", help="Go on with a stored run; nothing is repeated.")
+@click.option(
+    "--budget-per-case",
+    "budget",
+    type=Duration(),
+    default="20s",
+    show_default=True,
+    help="Time for turns, once the first processes are steady.",
+)
+@click.option("--total-budget", type=Duration(), help="Start no case after this long.")
+@click.option("--replicates", type=int, default=4, show_default=True, help="Processes per arm.")
+@click.option("--device", default="cpu", show_default=True, metavar="cpu|cuda|...")
+@click.option("--threads", type=int, help="Threads (default: 1 on two cores or fewer).")
+@click.option("--within", type=Share(), default="1%", show_default=True)
+@click.option("--margin", type=Share(), default="2%", show_default=True)
+@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--timeout", type=Duration(), default="60s", show_default=True, help="For a step.")
+@click.option(
+    "--build-timeout",
+    type=Duration(),
+    default="600s",
+    show_default=True,
+    help="For building and compiling.",
+)
+@click.option(
+    "--torchbench",
+    metavar="PATH",
+    help="A checkout of pytorch/benchmark (or TORCHSTONE_TORCHBENCH).",
+)
+@click.option("--label", default="", help="A name to find the run by, such as the commit.")
+@click.option("--commands", is_flag=True, help="Show the command that re-runs each case.")
+@database_option
+@output_options
+@click.pass_context
+def run(
+    ctx: click.Context,
+    /,
+    suites: tuple[str, ...],
+    shard: str | None,
+    resume: str | None,
+    total_budget: float | None,
+    torchbench: str | None,
+    db: str | None,
+    json_path: str | None,
+    markdown: bool,
+    commands: bool,
+    **asked: Any,
+) -> int:
+    """Run suites of models: eager against compiled, stored case by case.
+
+    SUITE is huggingface, timm, torchvision, torchbench, or a file (suite.toml, suite.py) that
+    lists targets. Without one: the quick tier, six models of three suites.
+
+    \b
+    Examples:
+      torchstone run
+      torchstone run timm --variants inductor,aot_eager --modes inference,training
+      torchstone run huggingface --only BertForMaskedLM --precisions fp32,amp
+      torchstone run my_suite.toml --label $(git rev-parse --short HEAD)
+      torchstone run timm --tier full --shard 3/12 --label nightly-0412
+      torchstone run --resume last
+    """
+    from torchstone.lab.run import resume_run, start_run
+    from torchstone.lab.run_plan import TORCHBENCH_VARIABLE, parse_shard
+    from torchstone.show import make_run_progress
+
+    check_json_path(json_path)
+    if torchbench is not None:
+        os.environ[TORCHBENCH_VARIABLE] = _checkout(torchbench)
+    part = parse_shard(shard) if shard is not None else None
+    if resume is not None:
+        _refuse_planning(ctx, suites)
+    with make_run_progress(sys.stderr) as events:
+        if resume is not None:
+            end = resume_run(resume, db, events, part, total_budget)
+        else:
+            command = ("torchstone", *sys.argv[1:])
+            end = start_run(_request(suites, asked), command, db, events, part, total_budget)
+    deliver_run(end.view, json_path, markdown=markdown, commands=commands)
+    return _exit_code(end)
+
+
+def _request(suites: tuple[str, ...], asked: dict[str, Any]) -> Any:
+    from torchstone.conductor import Settings
+    from torchstone.lab.run_plan import RunRequest
+
+    settings = Settings(
+        budget_s=asked.pop("budget"),
+        within=asked.pop("within"),
+        margin=asked.pop("margin"),
+        seed=asked.pop("seed"),
+        step_timeout_s=asked.pop("timeout"),
+        build_timeout_s=asked.pop("build_timeout"),
+        replicates=asked.pop("replicates"),
+    )
+    asked["modes"] = asked["modes"] or ()
+    asked["tier"] = asked["tier"] or ""
+    return RunRequest(suites=suites, settings=settings, **asked)
+
+
+def _checkout(path: str) -> str:
+    from torchstone.records import UsageError
+
+    if not os.path.isdir(os.path.join(path, "torchbenchmark", "models")):
+        raise UsageError(
+            f"{path} is not a checkout of pytorch/benchmark.",
+            "Name the folder that has torchbenchmark/models in it.",
+        )
+    return os.path.abspath(path)
+
+
+def _refuse_planning(ctx: click.Context, suites: tuple[str, ...]) -> None:
+    """A resumed run keeps its plan; an option that would change it is a misunderstanding."""
+    from torchstone.records import UsageError
+
+    given = [
+        name
+        for name in _PLANNING
+        if ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
+    ]
+    if suites or given:
+        what = f"--{given[0].replace('_', '-')}" if given else suites[0]
+        raise UsageError(
+            f"{what} cannot be changed by --resume: the stored run has its plan.",
+            "Leave it out, or begin a new run.",
+        )
+
+
+def _exit_code(end: RunEnd) -> int:
+    """0: every case that was to run passed. 1: one failed or was not run. 130: interrupted."""
+    from torchstone.records import Outcome
+
+    if end.stopped_by == "interrupt":
+        return INTERRUPTED
+    good = (Outcome.OK, Outcome.NOT_SUPPORTED, Outcome.NOT_RUN)
+    failed = any(case.outcome not in good for case in end.view.cases)
+    return int(failed or end.stopped_by == "total budget")

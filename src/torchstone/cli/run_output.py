@@ -1,0 +1,47 @@
+"""A run, printed in the form that was asked for."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from torchstone.cli.options import use_color, width
+
+if TYPE_CHECKING:
+    from torchstone.records import RunView
+
+
+def deliver_run(
+    view: RunView,
+    json_path: str | None,
+    *,
+    markdown: bool = False,
+    csv: bool = False,
+    commands: bool = False,
+) -> None:
+    """The report, Markdown, CSV or JSON of a run."""
+    from torchstone import show, stats
+
+    summaries = stats.summarise(view.complete)
+    if json_path == "-":
+        click.echo(show.run_dumps(view, summaries))
+        return
+    if json_path is not None:
+        with open(json_path, "w", encoding="utf-8") as file:
+            file.write(show.run_dumps(view, summaries) + "\n")
+    if csv:
+        click.echo(show.run_csv(view), nl=False)
+    elif markdown:
+        click.echo(show.run_markdown(view, summaries), nl=False)
+    else:
+        text = show.run_report(
+            view,
+            summaries,
+            color=use_color(),
+            width=width(),
+            unicode=show.can_unicode(sys.stdout),
+            commands=commands,
+        )
+        click.echo(text, nl=False, color=True)

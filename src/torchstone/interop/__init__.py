@@ -1,0 +1,24 @@
+"""Other tools' files, in and out.
+
+Holds: what a format is, how one is found (entry points of the group `torchstone.formats`), and
+the PyTorch project's own two: `dynamo-csv`, the tables of its benchmark runner, and `hud-v3`, the
+records of its benchmark database. Touches: the files it is given, for reading; `records`. Their
+figures keep their definitions and their names: none is ever put into a field of ours.
+"""
+
+from torchstone.interop.base import Format, Imported, Medians
+from torchstone.interop.dashboard import DashboardRow, dashboard
+from torchstone.interop.own import medians_of
+from torchstone.interop.registry import ENTRY_POINTS, find_format, known_formats
+
+__all__ = [
+    "ENTRY_POINTS",
+    "DashboardRow",
+    "Format",
+    "Imported",
+    "Medians",
+    "dashboard",
+    "find_format",
+    "known_formats",
+    "medians_of",
+]

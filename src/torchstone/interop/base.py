@@ -1,0 +1,58 @@
+"""The shape of a format: another tool's files, in and out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from torchstone.records import CaseFigures, ForeignFigures, Run, RunView
+
+Medians = Callable[[CaseFigures], "tuple[float, float] | None"]
+"""From a case to the medians of the baseline's and the new arm's samples, in nanoseconds a call;
+None where the samples are not at hand. See `medians_of`."""
+
+
+@dataclass(frozen=True)
+class Imported:
+    """What files of another tool held, as one run.
+
+    The cases carry an outcome and the files' own figures (`CaseFigures.foreign`), never a figure
+    of ours. `notes` is what a reader of them must know; the run carries the same.
+    """
+
+    run: Run
+    cases: tuple[CaseFigures, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def foreign(self) -> tuple[ForeignFigures, ...]:
+        """Every row that was read and counts, in the order of the cases."""
+        return tuple(one for case in self.cases for one in case.foreign)
+
+    @property
+    def view(self) -> RunView:
+        """The run with its cases, as a table is made from it."""
+        return RunView(self.run, self.cases)
+
+
+class Format(Protocol):
+    """One kind of file. Found by entry point; the entry point's name is the format's name."""
+
+    @property
+    def name(self) -> str:
+        """How it is named on the command line: `dynamo-csv`."""
+
+    def read(self, paths: Sequence[Path], /) -> Imported:
+        """The run that the files, or the folders with such files, hold.
+
+        The files are not to be trusted. Whatever is wrong with them is a `UsageError` that names
+        file and line; no other exception leaves here.
+        """
+
+    def write(self, view: RunView, medians: Medians | None = None) -> dict[str, bytes]:
+        """The run as files, by name (a plain name, no folder)."""
+
+    def remarks(self, view: RunView, medians: Medians | None = None) -> tuple[str, ...]:
+        """What those files leave out or say otherwise than the run does, a sentence each."""

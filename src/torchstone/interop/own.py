@@ -1,0 +1,157 @@
+"""A case of ours as rows of the runner's two tables, by the runner's definitions.
+
+What its columns cannot say stands in columns of our own behind them, so that nothing is lost on
+the way out and back in.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Mapping
+
+from torchstone.interop.base import Medians
+from torchstone.interop.files import MAX_NAME, is_text
+from torchstone.interop.names import ACCURACY, PERFORMANCE, Naming, naming_of, their_model
+from torchstone.interop.rows import Row
+from torchstone.interop.status import Ending, status_of
+from torchstone.records import (
+    CaseFigures,
+    CaseKey,
+    Level,
+    Measurement,
+    Outcome,
+    RecordError,
+    Result,
+    from_data,
+    to_data,
+)
+
+FIRST_COLUMNS = ("dev", "name", "batch_size")
+SPEED_COLUMNS = ("speedup", "abs_latency")
+COST_COLUMNS = (
+    "compilation_latency",
+    "compression_ratio",
+    "eager_peak_mem",
+    "dynamo_peak_mem",
+    "unique_graphs",
+    "graph_breaks",
+)
+CASE, OUTCOME = "torchstone_case", "torchstone_outcome"
+FAILED_ARM, REASON = "torchstone_failed_arm", "torchstone_reason"
+OWN_COLUMNS = (CASE, OUTCOME, FAILED_ARM, REASON)
+
+WARM_UP_CALLS = 5
+"""The runner's compile time is five compiled calls, the first one included, less five eager ones
+(`warmup` in its `common.py`)."""
+_GIGABYTE = 1e9
+_MOST_THREADS = 1_000_000
+
+
+def medians_of(result: Result, case: CaseFigures) -> tuple[float, float] | None:
+    """The medians of all samples of the baseline and of the case's arm, in nanoseconds a call."""
+    wanted = (case.key.variant, case.key.mode, case.key.precision)
+    others = result.arms[1:]
+    named = [m for m in others if (m.arm.variant, m.arm.mode, m.arm.precision) == wanted]
+    found = named or others
+    if not result.arms or len(found) != 1:
+        return None
+    base, new = _median(result.arms[0]), _median(found[0])
+    return None if base is None or new is None else (base, new)
+
+
+def _median(measurement: Measurement) -> float | None:
+    samples = [wall for turn in measurement.turns for wall in turn.wall_ns]
+    return statistics.median(samples) / measurement.loops if samples else None
+
+
+def own_rows(case: CaseFigures, medians: Medians | None) -> tuple[Row, Row]:
+    """The performance row and the accuracy row; every case has both, however it ended."""
+    cells = {**performance_cells(case, medians), **_own_cells(case)}
+    answer = {**_first_cells(case), ACCURACY: status_of(case), **_own_cells(case)}
+    return (
+        _row(naming_of(case.key, PERFORMANCE), cells),
+        _row(naming_of(case.key, ACCURACY), answer),
+    )
+
+
+def _row(named: Naming, cells: Mapping[str, str]) -> Row:
+    return Row(named.stem, named, tuple(cells), tuple(cells.values()))
+
+
+def _first_cells(case: CaseFigures) -> dict[str, str]:
+    """The runner writes 0 for the batch size of a failure. That of a success is not ours to say."""
+    batch = "" if case.outcome is Outcome.OK else "0"
+    return dict(zip(FIRST_COLUMNS, (case.key.device, their_model(case.key), batch), strict=True))
+
+
+def performance_cells(case: CaseFigures, medians: Medians | None) -> dict[str, str]:
+    """What the runner would write; empty where it cannot be told, 0 for a failure."""
+    cells = _first_cells(case)
+    if case.outcome is not Outcome.OK:
+        return {
+            **cells,
+            **dict.fromkeys(SPEED_COLUMNS, "0.0"),
+            **dict.fromkeys(COST_COLUMNS, "0"),
+        }
+    middle = believed_medians(case, medians)
+    if middle is None:
+        cells.update(dict.fromkeys(SPEED_COLUMNS, ""))
+    else:
+        base, new = middle
+        cells.update(speedup=repr(base / new), abs_latency=repr(new / 1e6))
+    costs = (
+        _compile_seconds(case.compile_cold_ns, middle),
+        case.memory_ratio,
+        _gigabytes(case.base_peak_bytes),
+        _gigabytes(case.new_peak_bytes),
+        case.graphs,
+        case.graph_breaks,
+    )
+    texts = ("" if cost is None else repr(cost) for cost in costs)
+    return {**cells, **dict(zip(COST_COLUMNS, texts, strict=True))}
+
+
+def believed_medians(case: CaseFigures, medians: Medians | None) -> tuple[float, float] | None:
+    """The medians of a case whose number stands; a check that fails withholds it here too."""
+    if case.worst_check is Level.FAIL or medians is None:
+        return None
+    middle = medians(case)
+    return middle if middle is not None and min(middle) > 0 else None
+
+
+def _compile_seconds(cold_ns: int | None, middle: tuple[float, float] | None) -> float | None:
+    if cold_ns is None or middle is None:
+        return None
+    base, new = middle
+    return (cold_ns + WARM_UP_CALLS * (new - base)) / 1e9
+
+
+def _gigabytes(size: int | None) -> float | None:
+    return None if size is None else size / _GIGABYTE
+
+
+def _own_cells(case: CaseFigures) -> dict[str, str]:
+    key = json.dumps(to_data(case.key), separators=(",", ":"))
+    values = (key, case.outcome.value, case.failed_arm, case.reason)
+    return dict(zip(OWN_COLUMNS, values, strict=True))
+
+
+def read_own_key(cells: Mapping[str, str]) -> CaseKey | None:
+    """The case that a row of ours speaks of; None where it is not of ours."""
+    try:
+        key = from_data(CaseKey, json.loads(cells[CASE]))
+    except (KeyError, ValueError, RecursionError, RecordError):
+        return None
+    names = (key.suite, key.model, key.scale, key.mode, key.precision, key.variant, key.device)
+    sound = all(len(name) <= MAX_NAME and is_text(name) for name in names)
+    return key if sound and key.model and 0 <= key.threads <= _MOST_THREADS else None
+
+
+def read_own_ending(cells: Mapping[str, str]) -> Ending | None:
+    """How it ended, in our own words; None where the row is not of ours."""
+    try:
+        outcome = Outcome(cells[OUTCOME])
+    except (KeyError, ValueError):
+        return None
+    return Ending(outcome, cells.get(REASON, ""), cells.get(FAILED_ARM, ""))

@@ -1,0 +1,142 @@
+"""From a stored result to the figures of one case: one definition each (`records.CaseFigures`)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+from torchstone import stats
+from torchstone.records import (
+    CaseFigures,
+    Check,
+    Comparison,
+    Level,
+    Measurement,
+    Outcome,
+    PlannedCase,
+    Result,
+)
+from torchstone.validate.facts import faults_per_call, seconds_per_call
+
+_ORDER = tuple(Level)
+
+
+def figures_of(
+    result: Result, planned: PlannedCase, arm: str, command: tuple[str, ...]
+) -> CaseFigures:
+    """The figures of the case whose new arm in `result` is called `arm`."""
+    base = result.arms[0]
+    new = next(one for one in result.arms if one.arm.name == arm)
+    failed = base if base.outcome is not Outcome.OK else new
+    comparison = next((c for c in result.comparisons if c.new == arm), None)
+    checks = _checks_of(result.checks, (base.arm.name, arm))
+    worse = tuple(dict.fromkeys(c.rule for c in checks if c.level in (Level.WARN, Level.FAIL)))
+    figures = CaseFigures(
+        key=planned.key,
+        outcome=failed.outcome,
+        reason=_reason(failed),
+        failed_arm="" if failed.outcome is Outcome.OK else failed.arm.name,
+        result_id=result.id,
+        allocator_share=_allocator_share(checks, arm),
+        worst_check=max((c.level for c in checks), key=_ORDER.index, default=Level.OK),
+        checks=worse,
+        replicates=len(new.replicates),
+        elapsed_s=result.method.elapsed_s,
+        command=command,
+    )
+    return _with_answer(_with_costs(_with_speed(figures, base, new, comparison), base, new), new)
+
+
+def unmeasured(planned: PlannedCase, outcome: Outcome, reason: str) -> CaseFigures:
+    """A case that ended before anything could be measured."""
+    return CaseFigures(planned.key, outcome, reason)
+
+
+def _reason(arm: Measurement) -> str:
+    if arm.outcome is Outcome.OK:
+        return ""
+    detail = arm.detail
+    where = f"{detail.phase}: " if detail.phase else ""
+    return where + (detail.message or arm.outcome.value)
+
+
+def _with_speed(
+    figures: CaseFigures, base: Measurement, new: Measurement, comparison: Comparison | None
+) -> CaseFigures:
+    name = stats.DECIDING_ESTIMATOR
+    figures = replace(
+        figures,
+        base_ns=_nanoseconds(seconds_per_call(base, name)),
+        new_ns=_nanoseconds(seconds_per_call(new, name)),
+    )
+    if comparison is None or not comparison.time_ratio:
+        return figures
+    fit = stats.fit_ratio(base, new, name)
+    low, high = comparison.interval or (0.0, math.inf)
+    return replace(
+        figures,
+        speedup=comparison.speedup,
+        interval=(1 / high if high else math.inf, 1 / low if low else math.inf),
+        level=comparison.floor.level if comparison.floor else 0.95,
+        verdict=comparison.verdict,
+        log_error=_finite(fit.std_error),
+        log_freedom=float(fit.df) if fit.replicates > 1 else None,
+    )
+
+
+def _with_costs(figures: CaseFigures, base: Measurement, new: Measurement) -> CaseFigures:
+    compiled, graphs = new.compile, new.graphs
+    base_memory, memory = base.memory, new.memory
+    flops = base.flops or new.flops
+    return replace(
+        figures,
+        compile_cold_ns=compiled.cold_ns if compiled else None,
+        compile_warm_ns=compiled.warm_ns if compiled else None,
+        base_peak_bytes=base_memory.peak_bytes if base_memory else None,
+        new_peak_bytes=memory.peak_bytes if memory else None,
+        base_step_peak_bytes=base_memory.step_peak_bytes if base_memory else None,
+        new_step_peak_bytes=memory.step_peak_bytes if memory else None,
+        base_faults=faults_per_call(base),
+        new_faults=faults_per_call(new),
+        graphs=graphs.graphs if graphs else None,
+        graph_breaks=graphs.breaks if graphs else None,
+        break_reasons=graphs.break_reasons if graphs else (),
+        recompiles=graphs.recompiles if graphs else None,
+        late_recompiles=graphs.late_recompiles if graphs else None,
+        flops=flops.total if flops else None,
+        flops_covered=flops.time_covered if flops else None,
+    )
+
+
+def _with_answer(figures: CaseFigures, new: Measurement) -> CaseFigures:
+    agreement = new.agreement
+    if agreement is None:
+        return figures
+    own = agreement.rmse_baseline
+    return replace(
+        figures,
+        agreement=agreement.method,
+        error_ratio=_finite(agreement.rmse / own) if own > 0 else None,
+        outputs_checked=agreement.timed,
+    )
+
+
+def _checks_of(checks: Sequence[Check], arms: tuple[str, ...]) -> list[Check]:
+    """Those that speak of the case's arms, or of the whole result."""
+    return [check for check in checks if not check.arms or set(check.arms) <= set(arms)]
+
+
+def _allocator_share(checks: Sequence[Check], arm: str) -> float | None:
+    for check in checks:
+        if check.rule == "allocator" and arm in check.arms:
+            return check.figures.get("explained_share")
+    return None
+
+
+def _nanoseconds(seconds: float | None) -> float | None:
+    return None if seconds is None else seconds * 1e9
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

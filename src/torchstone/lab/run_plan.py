@@ -1,0 +1,289 @@
+"""What `torchstone run` will do: every case of the matrix, before anything is started."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+
+from torchstone.conductor import Settings
+from torchstone.lab.request import BenchRequest, check_settings, command_of, torch_backends
+from torchstone.lab.secrets import public_words
+from torchstone.records import (
+    DYNAMIC_SHAPES,
+    MODES,
+    PRECISIONS,
+    SCALES,
+    ArmSpec,
+    CaseKey,
+    PlannedCase,
+    UsageError,
+)
+from torchstone.variants import check_variant, resolve_variant
+from torchstone.workloads.suites import ModelInfo, Suite, find_suite
+from torchstone.workloads.suites.base import TIERS
+from torchstone.workloads.suites.files import read_suite_file
+
+QUICK_SUITES = ("huggingface", "timm", "torchbench")
+"""The three suites of the PyTorch dashboard."""
+FEW_CORES = 2
+"""On so few cores a second compute thread shares its core with everything else that runs, and a
+contended OpenMP barrier was seen to turn one speed-up into 10.5, 9.2 and 0.41 (the field notes)."""
+MOST_TOGETHER = 3
+"""Variants measured beside one baseline: more, and turns of one replicate lie far apart."""
+TORCHBENCH_VARIABLE = "TORCHSTONE_TORCHBENCH"
+
+
+@dataclass(frozen=True)
+class RunRequest:
+    """`torchstone run`, as asked. An empty `tier` or `modes` leaves the choice to us."""
+
+    suites: tuple[str, ...] = ()
+    variants: tuple[str, ...] = ("inductor",)
+    modes: tuple[str, ...] = ()
+    precisions: tuple[str, ...] = ("fp32",)
+    only: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    pattern: str = ""
+    tier: str = ""
+    scale: str = "small"
+    device: str = "cpu"
+    threads: int | None = None
+    label: str = ""
+    settings: Settings = field(default_factory=Settings)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All cases in order, and what a reader must know about how they were chosen."""
+
+    cases: tuple[PlannedCase, ...]
+    tier: str
+    notes: tuple[str, ...]
+
+
+def make_plan(request: RunRequest, cores: int) -> Plan:
+    """Every model of the tier × precision × mode × variant; what cannot run says why."""
+    _check(request)
+    tier = _tier(request)
+    threads, notes = _threads(request, cores)
+    suites = [find_any_suite(name) for name in request.suites or QUICK_SUITES]
+    chosen = [
+        (suite, info)
+        for suite in suites
+        for info in suite.models()
+        if _is_chosen(info, request, tier)
+    ]
+    _check_names(request, suites, chosen)
+    cases: list[PlannedCase] = []
+    for suite, info in chosen:
+        for precision in request.precisions:
+            for mode in request.modes or _modes(info, tier):
+                for variant in request.variants:
+                    scale = request.scale if request.scale in suite.scales else ""
+                    key = CaseKey(
+                        suite=suite.name,
+                        model=info.name,
+                        scale=scale,
+                        mode=mode,
+                        precision=precision,
+                        variant=variant,
+                        device=request.device,
+                        threads=threads or 0,
+                    )
+                    cases.append(_planned(suite, info, key))
+    if not cases:
+        raise UsageError("No model is left to run.", "Widen --only, -k, --tier or --exclude.")
+    return Plan(tuple(cases), tier, (*notes, *_tier_note(suites, chosen, tier)))
+
+
+def _check(request: RunRequest) -> None:
+    check_settings(request.settings)
+    for what, values, known in (
+        ("mode", request.modes, MODES),
+        ("precision", request.precisions, PRECISIONS),
+        ("scale", (request.scale,), SCALES),
+        ("tier", (request.tier,) if request.tier else (), TIERS),
+    ):
+        for value in values:
+            if value not in known:
+                names = ", ".join(known)
+                raise UsageError(f"There is no {what} {value!r}.", f"Choose from {names}.")
+    if request.threads is not None and request.threads < 1:
+        raise UsageError(f"{request.threads} threads cannot do anything.", "Give 1 or more.")
+    if not request.variants:
+        raise UsageError("There is no variant to run.", "Give --variants inductor.")
+    for variant in request.variants:
+        check_variant(variant, lambda: torch_backends(None))
+
+
+def _tier(request: RunRequest) -> str:
+    if request.tier:
+        return request.tier
+    if request.only or request.pattern:
+        return "full"
+    return "standard" if request.suites else "quick"
+
+
+def _threads(request: RunRequest, cores: int) -> tuple[int | None, tuple[str, ...]]:
+    if request.threads is not None or cores > FEW_CORES or not request.device.startswith("cpu"):
+        return request.threads, ()
+    return 1, (f"one thread, because this machine has {cores} cores (--threads changes it)",)
+
+
+def find_any_suite(name: str) -> Suite:
+    """A suite by name, by prefix, or from a file."""
+    if name.endswith((".toml", ".py")) or os.sep in name:
+        return read_suite_file(name)
+    return find_suite(name)
+
+
+def _is_chosen(info: ModelInfo, request: RunRequest, tier: str) -> bool:
+    if request.only and not any(_matches(info.name, name) for name in request.only):
+        return False
+    if any(_matches(info.name, name) for name in request.exclude):
+        return False
+    if request.pattern and not re.search(request.pattern, info.name, re.IGNORECASE):
+        return False
+    return TIERS.index(info.tier) <= TIERS.index(tier)
+
+
+def _matches(name: str, wanted: str) -> bool:
+    """The name itself, or a shell pattern for it."""
+    return name == wanted or fnmatchcase(name, wanted)
+
+
+def _modes(info: ModelInfo, tier: str) -> tuple[str, ...]:
+    return info.quick_modes if tier == "quick" and info.quick_modes else ("inference",)
+
+
+def _check_names(
+    request: RunRequest, suites: Sequence[Suite], chosen: Sequence[tuple[Suite, ModelInfo]]
+) -> None:
+    """A name that fits nothing is a slip, and silence would look like success."""
+    known = [info.name for suite in suites for info in suite.models()]
+    for wanted in (*request.only, *request.exclude):
+        if not any(_matches(name, wanted) for name in known):
+            near = difflib.get_close_matches(wanted, known, n=3, cutoff=0.4)
+            hint = f"Did you mean {' or '.join(near)}? " if near else ""
+            where = ", ".join(suite.name for suite in suites)
+            raise UsageError(
+                f"No model of {where} is called {wanted!r}.",
+                f"{hint}`torchstone list models` lists them.",
+            )
+    if request.pattern and not chosen:
+        raise UsageError(f"No model matches -k {request.pattern!r}.", "Try a shorter pattern.")
+
+
+def _tier_note(
+    suites: Sequence[Suite], chosen: Sequence[tuple[Suite, ModelInfo]], tier: str
+) -> tuple[str, ...]:
+    models = sum(len(suite.models()) for suite in suites)
+    if tier == "full" or len(chosen) == models:
+        return ()
+    return (f"{tier} tier: {len(chosen)} of {models} models (--tier full runs every model)",)
+
+
+def _planned(suite: Suite, info: ModelInfo, key: CaseKey) -> PlannedCase:
+    scale = f"@{key.scale}" if key.scale else ""
+    target = info.target or f"{suite.prefix}:{info.name}{scale}"
+    return PlannedCase(key, target, _why_not(info, key, target))
+
+
+def _why_not(info: ModelInfo, key: CaseKey, target: str) -> str:
+    if info.missing:
+        return info.missing
+    if key.mode not in info.modes:
+        return f"{info.name} has no {key.mode} mode"
+    variant = resolve_variant(key.variant)
+    return variant.unsupported(arm_of(PlannedCase(key, target))) or ""
+
+
+def arm_of(case: PlannedCase, variant: str | None = None, seed: int = 0) -> ArmSpec:
+    """The case's arm, or its baseline's where `variant` is `eager`."""
+    key = case.key
+    name = key.variant if variant is None else variant
+    return ArmSpec(
+        name=name,
+        target=case.target,
+        variant=name,
+        mode=key.mode,
+        precision=key.precision,
+        device=key.device,
+        threads=key.threads or None,
+        seed=seed,
+        shapes=shapes_of(key),
+    )
+
+
+def shapes_of(key: CaseKey) -> int:
+    """Dynamic variants go through several shapes, and so does their baseline."""
+    return DYNAMIC_SHAPES if "dynamic" in key.variant.split("+")[1:] else 1
+
+
+@dataclass(frozen=True)
+class Group:
+    """Cases that share a baseline and are measured together: positions in the plan, and cases."""
+
+    cases: tuple[tuple[int, PlannedCase], ...]
+
+
+def groups(plan: Sequence[PlannedCase]) -> list[Group]:
+    """The plan cut into groups, in its order. Depends on the plan alone, so shards agree."""
+    open_groups: dict[object, list[tuple[int, PlannedCase]]] = {}
+    found: list[list[tuple[int, PlannedCase]]] = []
+    for position, case in enumerate(plan):
+        same = (replace(case.key, variant=""), shapes_of(case.key), case.target)
+        group = open_groups.get(same)
+        if group is None or len(group) == MOST_TOGETHER:
+            group = open_groups[same] = []
+            found.append(group)
+        group.append((position, case))
+    return [Group(tuple(group)) for group in found]
+
+
+def shard_of(all_groups: Sequence[Group], shard: tuple[int, int] | None) -> list[Group]:
+    """Every n-th group from the i-th on: the same split on every machine, and none left out."""
+    if shard is None:
+        return list(all_groups)
+    index, count = shard
+    return [group for i, group in enumerate(all_groups) if i % count == index - 1]
+
+
+def parse_shard(text: str) -> tuple[int, int]:
+    """`3/12`."""
+    match = re.fullmatch(r"(\d+)/(\d+)", text.strip())
+    if match is None or not 1 <= int(match[1]) <= int(match[2]):
+        raise UsageError(f"{text!r} is not a shard.", "Write 3/12 for the third of twelve.")
+    return int(match[1]), int(match[2])
+
+
+def command_of_case(case: PlannedCase, settings: Settings) -> tuple[str, ...]:
+    """The command that measures this case again."""
+    key = case.key
+    request = BenchRequest(
+        targets=(case.target,),
+        vs=(key.variant,),
+        mode=key.mode,
+        precision=key.precision,
+        device=key.device,
+        threads=key.threads or None,
+        settings=settings,
+    )
+    words = public_words(command_of(request))
+    checkout = os.environ.get(TORCHBENCH_VARIABLE)
+    if checkout and key.suite == "torchbench":
+        return ("env", f"{TORCHBENCH_VARIABLE}={checkout}", *words)
+    return words
+
+
+def matrix(cases: Iterable[PlannedCase]) -> str:
+    """`6 cases: 6 models × 1 variant`, for people."""
+    cases = list(cases)
+    models = {(case.key.suite, case.key.model) for case in cases}
+    variants = {case.key.variant for case in cases}
+    plural = "" if len(variants) == 1 else "s"
+    return f"{len(cases)} cases: {len(models)} models, {len(variants)} variant{plural}"

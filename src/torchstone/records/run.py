@@ -1,0 +1,238 @@
+"""A suite at a commit on a machine: what was planned, and the figures of each case."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from torchstone.records.check import Level
+from torchstone.records.comparison import Verdict
+from torchstone.records.environment import GitState
+from torchstone.records.foreign import ForeignFigures
+from torchstone.records.measurement import Outcome
+from torchstone.records.result import Method
+
+RUN_SCHEMA = 1
+FIGURES_DEFINITION = 1
+"""Version of what the fields of `CaseFigures` mean; figures of two versions are never mixed."""
+SUITE_DEFINITION = 1
+"""Version of what the fields of `SuiteSummary` mean (docs/reference/figures.md)."""
+SCALES = ("small", "full")
+CASE_KIND = "case"
+"""`Result.kind` of results that belong to a run."""
+
+
+@dataclass(frozen=True, order=True)
+class CaseKey:
+    """One cell of a suite's matrix. Cases of two runs are the same only if all of it is equal.
+
+    `scale` is `small`, `full`, or empty for suites that have none. `threads` 0: the library's
+    own choice.
+    """
+
+    suite: str
+    model: str
+    scale: str
+    mode: str
+    precision: str
+    variant: str
+    device: str = "cpu"
+    threads: int = 0
+
+    @property
+    def name(self) -> str:
+        """`huggingface/BertForMaskedLM@small inference fp32 inductor`, and what is unusual."""
+        scale = f"@{self.scale}" if self.scale else ""
+        device = "" if self.device == "cpu" else f" {self.device}"
+        return (
+            f"{self.suite}/{self.model}{scale} {self.mode} {self.precision} {self.variant}" + device
+        )
+
+
+@dataclass(frozen=True)
+class PlannedCase:
+    """A case before it has run. `not_supported` says why it cannot, where that is known already."""
+
+    key: CaseKey
+    target: str
+    not_supported: str = ""
+
+
+@dataclass(frozen=True)
+class Run:
+    """What was planned: every case, in order. Made before the first case is measured."""
+
+    id: str
+    created: str
+    command: tuple[str, ...]
+    plan: tuple[PlannedCase, ...]
+    label: str = ""
+    machine_id: str = ""
+    machine: str = ""
+    torch: str = ""
+    git: GitState | None = None
+    tier: str = ""
+    method: Method | None = None
+    """The settings of every case, so that `--resume` goes on with the same."""
+    notes: tuple[str, ...] = ()
+    """What a reader of the table must know, such as the thread count chosen for this machine."""
+    version: str = ""
+    origin: str = "here"
+    schema: int = RUN_SCHEMA
+
+
+@dataclass(frozen=True)
+class CaseFigures:
+    """The figures of one case, derived from its stored `Result`; by one definition each.
+
+    `outcome` is the new arm's, or the baseline's where that is not ok (`failed_arm` names it).
+    Times are nanoseconds a step by the deciding estimator; compile times are first-call cost above
+    steady cost; peaks are bytes above interpreter and torch. None: not measured or not measurable.
+    """
+
+    key: CaseKey
+    outcome: Outcome
+    reason: str = ""
+    failed_arm: str = ""
+    result_id: str = ""
+    speedup: float | None = None
+    interval: tuple[float, float] | None = None
+    """Of the speed-up, at `level`."""
+    level: float = 0.95
+    log_error: float | None = None
+    """Standard error of log(speed-up), and its degrees of freedom: for means over cases."""
+    log_freedom: float | None = None
+    verdict: Verdict | None = None
+    base_ns: float | None = None
+    new_ns: float | None = None
+    compile_cold_ns: int | None = None
+    compile_warm_ns: int | None = None
+    base_peak_bytes: int | None = None
+    new_peak_bytes: int | None = None
+    base_step_peak_bytes: int | None = None
+    new_step_peak_bytes: int | None = None
+    base_faults: float | None = None
+    new_faults: float | None = None
+    """Minor page faults a call."""
+    allocator_share: float | None = None
+    """Share of the difference in time that page faults explain."""
+    graphs: int | None = None
+    graph_breaks: int | None = None
+    break_reasons: tuple[str, ...] = ()
+    recompiles: int | None = None
+    late_recompiles: int | None = None
+    flops: int | None = None
+    flops_covered: float | None = None
+    agreement: str = ""
+    """How the answer was checked on the timed configuration: `fp64`, `eager`, `exact`, `none`."""
+    error_ratio: float | None = None
+    """The arm's error against float64 over the baseline's own."""
+    outputs_checked: int = 0
+    worst_check: Level = Level.OK
+    checks: tuple[str, ...] = ()
+    """Names of the rules that found something worse than a note."""
+    replicates: int = 0
+    elapsed_s: float = 0.0
+    command: tuple[str, ...] = ()
+    foreign: tuple[ForeignFigures, ...] = ()
+    """What another tool's files say, under that tool's names; `definition` is then negative."""
+    definition: int = FIGURES_DEFINITION
+
+    @property
+    def memory_ratio(self) -> float | None:
+        """Baseline peak over the arm's: above 1, the arm needs less."""
+        return _ratio(self.base_peak_bytes, self.new_peak_bytes)
+
+    @property
+    def step_memory_ratio(self) -> float | None:
+        """The same of the step's own peak, where both are at least 16 MiB."""
+        peaks = (self.base_step_peak_bytes, self.new_step_peak_bytes)
+        if any(peak is None or peak < LEAST_STEP_PEAK for peak in peaks):
+            return None
+        return _ratio(*peaks)
+
+
+LEAST_STEP_PEAK = 16 * 2**20
+"""Below this a step's peak is the noise of the allocator (the design)."""
+
+
+def _ratio(base: int | None, new: int | None) -> float | None:
+    return base / new if base and new else None
+
+
+@dataclass(frozen=True)
+class RunView:
+    """A run with the figures of its cases, in the plan's order: what every table is made from.
+
+    Cases without figures were not run (yet); they are in the denominator.
+    """
+
+    run: Run
+    cases: tuple[CaseFigures, ...] = field(default=())
+
+    @property
+    def complete(self) -> tuple[CaseFigures, ...]:
+        """One entry for every planned case; those that never ran as `not_run`."""
+        known = {case.key: case for case in self.cases}
+        return tuple(
+            known.get(one.key, CaseFigures(one.key, Outcome.NOT_RUN, "not started"))
+            for one in self.run.plan
+        )
+
+
+@dataclass(frozen=True)
+class PassRate:
+    """Passing cases out of those that count: all that were planned but the not supported ones."""
+
+    passed: int
+    counted: int
+    planned: int
+    outcomes: Mapping[str, int] = field(default_factory=dict)
+    """How many cases ended in each way; every outcome has its entry, 0 where there was none."""
+
+    @property
+    def rate(self) -> float | None:
+        """None where no case counts."""
+        return self.passed / self.counted if self.counted else None
+
+
+@dataclass(frozen=True)
+class Mean:
+    """A mean over the `n` passing cases that have the figure, out of `of` passing cases."""
+
+    value: float | None
+    n: int
+    of: int
+    interval: tuple[float, float] | None = None
+    """None where there is no measuring error to make it from, or one of the `n` has none."""
+    level: float = 0.95
+
+
+@dataclass(frozen=True)
+class SuiteSummary:
+    """The figures over all cases of a run that differ in their model alone.
+
+    `speedup`, `memory_ratio` and `step_memory_ratio` are geometric means, compile times (in
+    nanoseconds) arithmetic ones. `verdicts` counts the passing cases by verdict after
+    Benjamini and Hochberg's correction at `false_discovery_rate`; `no_verdict` has none.
+    """
+
+    suite: str
+    scale: str
+    mode: str
+    precision: str
+    variant: str
+    device: str
+    threads: int
+    passes: PassRate
+    speedup: Mean
+    compile_cold_ns: Mean
+    compile_warm_ns: Mean
+    memory_ratio: Mean
+    step_memory_ratio: Mean
+    verdicts: Mapping[str, int] = field(default_factory=dict)
+    """Every verdict has its entry, 0 where there was none."""
+    no_verdict: int = 0
+    false_discovery_rate: float = 0.05
+    figures_definition: int = FIGURES_DEFINITION
+    definition: int = SUITE_DEFINITION

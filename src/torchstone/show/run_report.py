@@ -1,0 +1,77 @@
+"""The terminal report of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torchstone.records import Outcome, RunView, SuiteSummary
+from torchstone.show import run_evidence as evidence
+from torchstone.show.heading import flow
+from torchstone.show.run_table import case_table, suite_table
+from torchstone.show.run_words import Tally, circumstances, resume_command, subject
+from torchstone.show.style import Style
+from torchstone.show.terminal import LEAST_WIDTH
+from torchstone.show.text import wrap
+
+
+def run_report(
+    view: RunView,
+    summaries: Sequence[SuiteSummary],
+    *,
+    color: bool = False,
+    width: int = 100,
+    unicode: bool = True,
+    commands: bool = False,
+) -> str:
+    """Heading, suites, cases, failures, what did not run; no line wider than `width` (or 40).
+
+    `commands` adds the command that repeats each case; failures always have theirs.
+    """
+    width, style = max(width, LEAST_WIDTH), Style(color, unicode)
+    cases = case_table(view, width, style)
+    sections = [
+        _heading(view, width, style),
+        suite_table(view, summaries, width, style) + _legend(summaries, width, style),
+        cases + evidence.checks(view, width, style),
+        evidence.failed(view, width, style),
+        evidence.not_supported(view, width, style),
+        evidence.not_run(view, width, style),
+        evidence.commands(view, width, style) if commands else [],
+        _closing(view, commands, width, style),
+    ]
+    return "\n\n".join("\n".join(lines) for lines in sections if lines) + "\n"
+
+
+def _heading(view: RunView, width: int, style: Style) -> list[str]:
+    first, *rest = flow(subject(view), width, style)
+    lines = [style.paint(first, "title"), *rest]
+    lines += [style.paint(line, "dim") for line in flow(circumstances(view.run), width, style)]
+    for note in filter(str.strip, view.run.notes):
+        lines += wrap(style.safe(note), width, ellipsis=style.glyphs.ellipsis)
+    lines += flow(Tally.of(view).parts, width, style)
+    command = resume_command(view)
+    return lines + flow([f"{style.glyphs.arrow} {command}"] if command else [], width, style)
+
+
+def _legend(summaries: Sequence[SuiteSummary], width: int, style: Style) -> list[str]:
+    """What the columns mean, and that every mean says over how many cases it is."""
+    if not summaries:
+        return []
+    text = "passed: of all planned cases but those not supported"
+    if any(summary.speedup.value is not None for summary in summaries):
+        text += (
+            "; of 5: a mean over five passing cases (geometric for ratios); memory above 1: the "
+            "arm needs less than the baseline"
+        )
+    rows = wrap(text, width - 2, ellipsis=style.glyphs.ellipsis)
+    return [style.paint(f"  {row}", "dim") for row in rows]
+
+
+def _closing(view: RunView, commands: bool, width: int, style: Style) -> list[str]:
+    if not view.run.id:
+        return []
+    show = f"torchstone show {view.run.id}"
+    parts = [f"id {view.run.id}", show, f"{show} --csv"]
+    if not commands and any(c.command and c.outcome is Outcome.OK for c in view.cases):
+        parts.append(f"{show} --commands")
+    return [style.paint(line, "dim") for line in flow(parts, width, style)]

@@ -1,0 +1,90 @@
+"""The cases of a run as rows: added as they end, each of them once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import Connection
+
+from torchstone.records import CaseFigures, CaseKey, PlannedCase, Result, Run
+from torchstone.store import figures, schema
+from torchstone.store.errors import AlreadyStored
+from torchstone.store.results import storable
+from torchstone.store.runs import key_digest, positions
+
+
+@dataclass(frozen=True)
+class CaseRow:
+    """One case as it is stored; `figures` by each definition that there is."""
+
+    position: int
+    arm: str
+    outcome: str
+    created: str
+    figures: tuple[CaseFigures, ...]
+
+
+def row_of(result: Result | None, position: int, case: CaseFigures, created: str) -> CaseRow:
+    """A case that has just ended; its arm is the one of that variant in the result."""
+    arm = "" if result is None else _arm_of(result, case.key)
+    return CaseRow(position, arm, case.outcome.value, created, (case,))
+
+
+def _arm_of(result: Result, key: CaseKey) -> str:
+    others = [arm.arm for arm in result.arms[1:]]
+    fitting = [arm.name for arm in others if arm.variant == key.variant]
+    if len(fitting) == 1:
+        return fitting[0]
+    if len(others) == 1:
+        return others[0].name
+    raise ValueError(f"no single arm of the result {result.id} is that of {key.name}")
+
+
+def check(run: Run, rows: Iterable[CaseRow]) -> None:
+    """Refuse, before anything is written, what does not fit the plan."""
+    seen: set[int] = set()
+    for row in rows:
+        if not 0 <= row.position < len(run.plan) or row.position in seen:
+            raise ValueError(f"case {row.position} is given twice or is not in the plan")
+        seen.add(row.position)
+        planned = run.plan[row.position].key
+        for one in row.figures:
+            if one.key != planned:
+                raise ValueError(
+                    f"case {row.position} of the plan is {planned.name}, not {one.key.name}"
+                )
+
+
+def refuse_present(connection: Connection, run_id: str, seq: int, rows: Sequence[CaseRow]) -> None:
+    """A case is stored once, whoever comes second."""
+    there = sorted({row.position for row in rows} & positions(connection, seq))
+    if there:
+        raise AlreadyStored(run_id, there)
+
+
+def insert(
+    connection: Connection,
+    run: int,
+    plan: Sequence[PlannedCase],
+    result: int | None,
+    rows: Sequence[CaseRow],
+) -> int:
+    """Add cases with their figures; the bytes that they take."""
+    size = 0
+    for row in rows:
+        columns = {
+            "key": key_digest(plan[row.position].key),
+            "arm": storable(row.arm),
+            "outcome": row.outcome,
+            "created": storable(row.created),
+        }
+        done = connection.execute(
+            schema.run_case.insert().values(
+                **columns, run=run, position=row.position, result=result
+            )
+        )
+        (seq,) = done.inserted_primary_key or (0,)
+        size += sum(len(text.encode()) for text in columns.values())
+        size += sum(figures.insert(connection, seq, one) for one in row.figures)
+    return size

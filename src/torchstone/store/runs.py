@@ -1,0 +1,147 @@
+"""A run's row: its plan, stored before anything is measured."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Connection, select
+
+from torchstone.records import (
+    RUN_SCHEMA,
+    CaseKey,
+    PlannedCase,
+    RecordError,
+    Run,
+    UsageError,
+    from_data,
+    to_data,
+)
+from torchstone.store import schema
+from torchstone.store.blobs import BlobError, seal, unseal
+from torchstone.store.dates import seconds_of
+from torchstone.store.document import MAX_DOCUMENT
+from torchstone.store.errors import CorruptRunError
+from torchstone.store.results import storable
+
+_KEY_DIGITS = 32  # 128 bits tell apart all cases that will ever be
+
+
+def begin(connection: Connection, run: Run) -> int:
+    """The row of the run, added if it is not there. The same id with another plan is refused.
+
+    Shards and a resumed run join by this: the first one's record stays.
+    """
+    table = schema.run
+    digest = plan_digest(run.plan)
+    known = connection.execute(
+        select(table.c.seq, table.c.plan_digest).where(table.c.id == run.id)
+    ).first()
+    if known is None:
+        return _insert(connection, run, digest)
+    if known.plan_digest != digest:
+        raise UsageError(
+            f"The run {run.id} is stored with another plan: other cases, or in another order.",
+            "Ask for the same suites, models and settings, or give the run another --label.",
+        )
+    return int(known.seq)
+
+
+def _insert(connection: Connection, run: Run, digest: str) -> int:
+    data = to_data(run)
+    document = seal(to_json(data).encode("ascii"))
+    from_data(Run, data)  # stored for good, so it must be readable
+    columns = {
+        "id": run.id,
+        "created": storable(run.created),
+        "label": storable(run.label),
+        "origin": storable(run.origin),
+        "plan_digest": digest,
+        "suites": json.dumps(list(dict.fromkeys(case.key.suite for case in run.plan))),
+        "digest": hashlib.sha256(document).hexdigest(),
+    }
+    done = connection.execute(
+        schema.run.insert().values(
+            **columns,
+            planned=len(run.plan),
+            created_s=seconds_of(run.created),
+            bytes=len(document) + sum(len(text.encode()) for text in columns.values()),
+            document=document,
+        )
+    )
+    (seq,) = done.inserted_primary_key or (0,)
+    return int(seq)
+
+
+def plan_digest(plan: Sequence[PlannedCase]) -> str:
+    """Of the cases and their order.
+
+    Not of the reasons why some cannot run: those belong to a machine, and shards may be made on
+    several.
+    """
+    return hashlib.sha256(to_json([(to_data(c.key), c.target) for c in plan]).encode()).hexdigest()
+
+
+def key_digest(key: CaseKey) -> str:
+    """The same for the same case in every run."""
+    return hashlib.sha256(to_json(to_data(key)).encode()).hexdigest()[:_KEY_DIGITS]
+
+
+def read(connection: Connection, seq: int, run_id: str) -> Run:
+    """The run of that row; `CorruptRunError` if it is not what was stored."""
+    table = schema.run
+    document, digest = connection.execute(
+        select(table.c.document, table.c.digest).where(table.c.seq == seq)
+    ).one()
+    try:
+        if hashlib.sha256(document).hexdigest() != digest:
+            raise BlobError("its bytes are not those that were saved")
+        data = json.loads(unseal(document, MAX_DOCUMENT))
+        if isinstance(data, dict) and data.get("schema", 0) > RUN_SCHEMA:
+            raise newer(run_id, f"schema {data['schema']}", RUN_SCHEMA)
+        run = from_data(Run, data)
+    except (BlobError, RecordError, TypeError, ValueError, RecursionError) as error:
+        raise CorruptRunError(run_id, str(error)) from None
+    if run.id != run_id:
+        raise CorruptRunError(run_id, f"it says that its id is {run.id[:40]!r}")
+    return run
+
+
+def find(connection: Connection, run_id: str) -> int:
+    """The row of the run with exactly that id."""
+    table = schema.run
+    seq = connection.scalar(select(table.c.seq).where(table.c.id == run_id))
+    if seq is None:
+        raise UsageError(f"There is no run {run_id[:60]!r}.", "Begin it before its cases.")
+    return int(seq)
+
+
+def refuse_known(connection: Connection, run_id: str) -> None:
+    """An imported run is never joined with another."""
+    table = schema.run
+    if connection.scalar(select(table.c.seq).where(table.c.id == run_id)) is not None:
+        raise UsageError(
+            f"A run {run_id} is already stored; what is stored never changes.",
+            f"See it with `torchstone show {run_id}`.",
+        )
+
+
+def positions(connection: Connection, seq: int) -> set[int]:
+    """The places in the plan whose cases are stored."""
+    table = schema.run_case
+    return set(connection.scalars(select(table.c.position).where(table.c.run == seq)))
+
+
+def newer(run_id: str, what: str, known: int) -> UsageError:
+    """The error for what only a newer program can read."""
+    return UsageError(
+        f"The run {run_id} was stored by a newer Torchstone ({what}; this program knows {known}).",
+        "Upgrade: pip install --upgrade torchstone.",
+    )
+
+
+def to_json(data: Any) -> str:
+    """Compact and strict, in ASCII."""
+    return json.dumps(data, separators=(",", ":"), allow_nan=False)

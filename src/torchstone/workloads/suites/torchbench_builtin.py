@@ -1,0 +1,282 @@
+"""TorchBench's models without a checkout: those that installed libraries or this project can make.
+
+Names, architectures, batch sizes and sequence lengths are TorchBench's; the weights are random.
+"""
+
+from __future__ import annotations
+
+import importlib
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from torchstone.records import MODES, NotSupported
+from torchstone.workloads.suites.base import BuildSetting, ModelInfo, Suite
+from torchstone.workloads.suites.dropout import dropout_notes, zero_config, zero_modules
+from torchstone.workloads.suites.huggingface import HUGGINGFACE
+from torchstone.workloads.suites.huggingface_entry import BOTH_SIDES, HfModel
+from torchstone.workloads.suites.huggingface_inputs import make_inputs
+from torchstone.workloads.suites.timm_models import TIMM
+from torchstone.workloads.suites.torchvision_models import TORCHVISION
+from torchstone.workloads.suites.vision import make_images, missing_library
+from torchstone.workloads.workload import Workload
+
+QUICK: Mapping[str, tuple[str, ...]] = {}
+"""Models of the quick tier, and the modes that they run in there."""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Full scale: a batch for inference and one for training."""
+
+    inference: int
+    training: int
+
+    def of(self, mode: str) -> int:
+        """The one for a mode."""
+        return self.inference if mode == "inference" else self.training
+
+
+@dataclass(frozen=True)
+class Own:
+    """A model written here; `torchbench_own` has its sizes."""
+
+    name: str
+    family: str
+    tier: str = "standard"
+
+    def missing(self) -> str:
+        """Why it cannot run here."""
+        return missing_library("torch")
+
+    def import_library(self) -> None:
+        """Torch, and nothing else."""
+        if reason := self.missing():
+            raise NotSupported(reason)
+        importlib.import_module("torchstone.workloads.suites.torchbench_own")
+
+    def build(self, setting: BuildSetting) -> Workload:
+        """Its workload."""
+        from torchstone.workloads.suites.torchbench_own import build_own
+
+        return build_own(self.name, setting)
+
+
+@dataclass(frozen=True)
+class Vision:
+    """An image model that another suite builds; `known_as` there."""
+
+    name: str
+    suite: Suite
+    batch: Sizes
+    known_as: str = ""
+    side: int = 224
+    """Of TorchBench's images, in both modes."""
+    tier: str = "standard"
+    family: str = "vision"
+
+    def missing(self) -> str:
+        """Why it cannot run here."""
+        return _missing_there(self.suite, self.known_as or self.name)
+
+    def import_library(self) -> None:
+        """What the other suite needs."""
+        self.suite.import_library()
+
+    def build(self, setting: BuildSetting) -> Workload:
+        """Theirs, at full scale with TorchBench's batch."""
+        known_as = self.known_as or self.name
+        workload = self.suite.build(known_as, setting)
+        made = f"made by {self.suite.prefix}:{known_as}@{setting.scale}"
+        if setting.scale == "small":
+            return replace(workload, notes=(made, *workload.notes))
+        batch = self.batch.of(setting.mode)
+        kept = [note for note in workload.notes if not note.startswith("full scale")]
+        notes = (made, f"full scale: {batch} images of {self.side} x {self.side}", *kept)
+        return replace(workload, inputs=make_images(batch, self.side), notes=notes)
+
+
+@dataclass(frozen=True)
+class Text:
+    """A language model of transformers, from its configuration."""
+
+    entry: HfModel
+    listed_as: str
+    """A model of the HuggingFace suite that needs the same of transformers."""
+    batch: Sizes
+    length: Sizes
+    cpu_part: int = 1
+    """TorchBench divides the length by this for inference on a CPU."""
+    tier: str = "standard"
+    family: str = "text"
+
+    @property
+    def name(self) -> str:
+        """TorchBench's name."""
+        return self.entry.name
+
+    def missing(self) -> str:
+        """Why it cannot run here."""
+        return _missing_there(HUGGINGFACE, self.listed_as)
+
+    def import_library(self) -> None:
+        """Transformers."""
+        HUGGINGFACE.import_library()
+
+    def sizes(self, setting: BuildSetting) -> tuple[int, int]:
+        """Batch and sequence length."""
+        if setting.scale == "small":
+            return self.entry.sizes("small")
+        length = self.length.of(setting.mode)
+        if setting.mode == "inference" and setting.device.startswith("cpu"):
+            length //= self.cpu_part
+        return self.batch.of(setting.mode), length
+
+    def build(self, setting: BuildSetting) -> Workload:
+        """The model with random weights, and tokens with labels."""
+        self.import_library()
+        entry = self.entry
+        module = f"transformers.models.{entry.module}.modeling_{entry.module}"
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                made_by: Any = getattr(importlib.import_module(module), entry.model_class)
+            except (ImportError, AttributeError) as error:
+                raise NotSupported(f"transformers has no {entry.model_class}: {error}") from error
+            config = made_by.config_class(**entry.settings(setting.scale))
+            config.use_cache = False
+            zeroed = zero_config(config)
+            model = made_by(config)
+        batch, length = self.sizes(setting)
+        notes = (
+            f"made by transformers: {entry.model_class}",
+            f"{setting.scale} scale: {batch} sequences of {length} tokens",
+            *dropout_notes(zeroed, zero_modules(model)),
+        )
+        return Workload(model, make_inputs(entry, config, batch, length), notes=notes)
+
+
+def _missing_there(suite: Suite, name: str) -> str:
+    found = [model.missing for model in suite.models() if model.name == name]
+    return found[0] if found else ""
+
+
+_BERT = {
+    "vocab_size": 8192,
+    "hidden_size": 256,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 1024,
+}
+_ALBERT_BASE = {
+    "hidden_size": 768,
+    "num_attention_heads": 12,
+    "intermediate_size": 3072,
+}
+"""The published albert-base-v2; the class's own defaults are those of the largest."""
+
+MODELS: tuple[Own | Vision | Text, ...] = (
+    Vision("alexnet", TORCHVISION, Sizes(128, 128)),
+    Own("dcgan", "vision"),
+    Vision("densenet121", TORCHVISION, Sizes(64, 256), tier="full"),
+    Own("dlrm", "recommendation"),
+    Text(
+        HfModel("hf_Albert", "albert", 0, 0, _BERT, _ALBERT_BASE, class_name="AlbertForMaskedLM"),
+        "AlbertForMaskedLM",
+        batch=Sizes(1, 8),
+        length=Sizes(512, 512),
+    ),
+    Text(
+        HfModel("hf_Bert", "bert", 0, 0, _BERT, class_name="BertForMaskedLM"),
+        "BertForMaskedLM",
+        batch=Sizes(1, 4),
+        length=Sizes(512, 512),
+    ),
+    Text(
+        HfModel(
+            "hf_DistilBert",
+            "distilbert",
+            0,
+            0,
+            {"vocab_size": 8192, "dim": 256, "n_layers": 2, "n_heads": 4, "hidden_dim": 1024},
+            class_name="DistilBertForMaskedLM",
+        ),
+        "DistilBertForMaskedLM",
+        batch=Sizes(1, 8),
+        length=Sizes(512, 512),
+    ),
+    Text(
+        HfModel(
+            "hf_GPT2",
+            "gpt2",
+            0,
+            0,
+            {
+                "vocab_size": 8192,
+                "bos_token_id": 1,
+                "eos_token_id": 2,
+                "n_embd": 256,
+                "n_layer": 2,
+                "n_head": 4,
+            },
+            class_name="GPT2LMHeadModel",
+        ),
+        "DistillGPT2",
+        batch=Sizes(1, 4),
+        length=Sizes(1024, 512),
+        cpu_part=4,
+    ),
+    Text(
+        HfModel(
+            "hf_T5",
+            "t5",
+            0,
+            0,
+            {"vocab_size": 8192, "d_model": 256, "d_ff": 1024, "num_layers": 2, "num_heads": 4},
+            task=BOTH_SIDES,
+            class_name="T5ForConditionalGeneration",
+        ),
+        "T5Small",
+        batch=Sizes(1, 8),
+        length=Sizes(2048, 1024),
+        cpu_part=4,
+    ),
+    Own("lennard_jones", "physics"),
+    Vision("mnasnet1_0", TORCHVISION, Sizes(32, 32)),
+    Vision("mobilenet_v2", TORCHVISION, Sizes(16, 96)),
+    Vision("mobilenet_v3_large", TORCHVISION, Sizes(32, 32)),
+    Own("nanogpt", "text"),
+    Vision("resnet18", TORCHVISION, Sizes(16, 16)),
+    Vision("resnet50", TORCHVISION, Sizes(32, 32)),
+    Vision("shufflenet_v2_x1_0", TORCHVISION, Sizes(64, 128)),
+    Own("speech_lstm", "audio"),
+    Vision("squeezenet1_1", TORCHVISION, Sizes(16, 32)),
+    Vision("timm_efficientnet", TIMM, Sizes(64, 32), "efficientnet_b0", tier="full"),
+    Vision("timm_nfnet", TIMM, Sizes(128, 128), "dm_nfnet_f0", side=192, tier="full"),
+    Vision("timm_regnet", TIMM, Sizes(32, 32), "regnety_120", tier="full"),
+    Vision("timm_resnest", TIMM, Sizes(32, 32), "resnest14d", tier="full"),
+    Vision("timm_vision_transformer", TIMM, Sizes(32, 32), "vit_small_patch16_224"),
+    Vision("timm_vovnet", TIMM, Sizes(32, 32), "vovnet39a", tier="full"),
+    Vision("vgg16", TORCHVISION, Sizes(4, 64), tier="full"),
+)
+
+
+def list_builtin() -> tuple[ModelInfo, ...]:
+    """Every model that needs no checkout, in the order of their names."""
+    return tuple(
+        ModelInfo(
+            name=model.name,
+            family=model.family,
+            tier="quick" if model.name in QUICK else model.tier,
+            quick_modes=QUICK.get(model.name, ()),
+            modes=MODES,
+            missing=model.missing(),
+        )
+        for model in MODELS
+    )
+
+
+def find_builtin(name: str) -> Own | Vision | Text | None:
+    """The model of that name."""
+    return next((model for model in MODELS if model.name == name), None)

@@ -1,0 +1,36 @@
+"""The counting pass of a case: a process of its own, whose failure costs nothing else."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.targets.support import HONEST, run_arms, target
+from torchstone.records import ArmSpec, Outcome
+
+
+def test_a_target_without_torch_has_no_count_and_no_note() -> None:
+    (arm,) = run_arms(ArmSpec("honest", HONEST), replicates=1, count_flops=True).arms
+    assert (arm.outcome, arm.flops, arm.notes) == (Outcome.OK, None, ())
+
+
+@pytest.mark.slow
+def test_the_baseline_is_counted_and_the_others_are_not() -> None:
+    net = target("nets")
+    arms = ArmSpec("eager", net), ArmSpec("aot", net, variant="aot_eager")
+    base, other = run_arms(*arms, replicates=1, count_flops=True).arms
+    assert base.flops is not None
+    assert base.flops.total == 2 * 4 * 32 * 64 + 2 * 4 * 64 * 8
+    assert "aten.tanh" in base.flops.uncovered
+    assert other.flops is None
+    (plain,) = run_arms(arms[0], replicates=1).arms
+    assert plain.flops is None
+
+
+@pytest.mark.slow
+def test_a_count_that_fails_is_a_note_and_no_outcome() -> None:
+    refuses = ArmSpec("refuses", target("nets", "make_uncountable"))
+    (arm,) = run_arms(refuses, replicates=1, count_flops=True).arms
+    assert arm.outcome is Outcome.OK, arm.detail
+    assert arm.turns
+    assert arm.flops is None
+    assert arm.notes == ("FLOPs not counted: RuntimeError: not under a mode, please",)

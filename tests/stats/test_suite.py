@@ -1,0 +1,186 @@
+"""Figures over a suite: their denominators, and what is counted."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.stats.suite_cases import anything, case
+from torchstone.records import (
+    SUITE_DEFINITION,
+    CaseFigures,
+    Mean,
+    Outcome,
+    SuiteSummary,
+    UsageError,
+    Verdict,
+    from_data,
+    to_data,
+)
+from torchstone.stats import (
+    geometric_mean_speedup,
+    mean_compile_cold,
+    mean_compile_warm,
+    mean_memory_ratio,
+    mean_step_memory_ratio,
+    pass_rate,
+    summarise,
+    verdicts,
+)
+
+MIB = 2**20
+
+
+def test_a_crash_and_a_case_not_run_count_against_the_pass_rate() -> None:
+    cases = [
+        *[case(outcome=Outcome.OK)] * 5,
+        case(outcome=Outcome.CRASH),
+        case(outcome=Outcome.WRONG_ANSWER),
+        *[case(outcome=Outcome.NOT_RUN)] * 2,
+        *[case(outcome=Outcome.NOT_SUPPORTED)] * 4,
+    ]
+    rate = pass_rate(cases)
+    assert (rate.passed, rate.counted, rate.planned) == (5, 9, 13)
+    assert rate.rate == pytest.approx(5 / 9)
+    assert rate.outcomes == {
+        "ok": 5,
+        "wrong_answer": 1,
+        "nondeterministic": 0,
+        "error": 0,
+        "crash": 1,
+        "oom": 0,
+        "timeout": 0,
+        "not_supported": 4,
+        "not_run": 2,
+    }
+    assert pass_rate([]).rate is None
+    assert pass_rate(cases[-4:]).rate is None
+
+
+@given(st.lists(anything, max_size=12))
+def test_outcomes_add_up(cases: list[CaseFigures]) -> None:
+    rate = pass_rate(cases)
+    assert sum(rate.outcomes.values()) == rate.planned == len(cases)
+    assert rate.counted + rate.outcomes["not_supported"] == rate.planned
+    assert rate.rate is None or 0.0 <= rate.rate <= 1.0
+
+
+def test_compile_times_are_arithmetic_means_of_those_that_have_one() -> None:
+    cases = [
+        case(compile_cold_ns=10, compile_warm_ns=4),
+        case(compile_cold_ns=30),
+        case(),
+        case(compile_cold_ns=10**9, compile_warm_ns=10**9, outcome=Outcome.CRASH),
+    ]
+    assert mean_compile_cold(cases) == Mean(20.0, 2, 3)
+    assert mean_compile_warm(cases) == Mean(4.0, 1, 3)
+    assert mean_compile_cold([]) == Mean(None, 0, 0)
+
+
+def test_memory_ratios_are_geometric_means_where_both_peaks_are_known() -> None:
+    cases = [
+        case(base_peak_bytes=400, new_peak_bytes=100),
+        case(base_peak_bytes=100, new_peak_bytes=100),
+        case(base_peak_bytes=400),
+        case(base_peak_bytes=0, new_peak_bytes=100),
+        case(base_peak_bytes=900, new_peak_bytes=1, outcome=Outcome.OOM),
+    ]
+    assert mean_memory_ratio(cases) == Mean(pytest.approx(2.0), 2, 4)  # type: ignore[arg-type]
+    steps = [
+        case(base_step_peak_bytes=64 * MIB, new_step_peak_bytes=16 * MIB),
+        case(base_step_peak_bytes=64 * MIB, new_step_peak_bytes=16 * MIB - 1),
+        case(base_step_peak_bytes=8 * MIB, new_step_peak_bytes=64 * MIB),
+    ]
+    assert mean_step_memory_ratio(steps) == Mean(pytest.approx(4.0), 1, 3)  # type: ignore[arg-type]
+
+
+def test_groups_are_those_that_differ_in_their_model_alone() -> None:
+    cases = [
+        case("a"),
+        case("a", mode="training"),
+        case("b", outcome=Outcome.OOM),
+        case("b", mode="training"),
+        case("c", suite="huggingface", scale="", threads=1),
+        case("a", device="cuda"),
+        case("a", variant="aot_eager", outcome=Outcome.NOT_SUPPORTED),
+        case("a", precision="amp"),
+    ]
+    found = summarise(cases)
+    rows = [
+        (s.suite, s.scale, s.mode, s.precision, s.variant, s.device, s.threads, s.passes.planned)
+        for s in found
+    ]
+    assert rows == [
+        ("timm", "small", "inference", "fp32", "inductor", "cpu", 0, 2),
+        ("timm", "small", "training", "fp32", "inductor", "cpu", 0, 2),
+        ("huggingface", "", "inference", "fp32", "inductor", "cpu", 1, 1),
+        ("timm", "small", "inference", "fp32", "inductor", "cuda", 0, 1),
+        ("timm", "small", "inference", "fp32", "aot_eager", "cpu", 0, 1),
+        ("timm", "small", "inference", "amp", "inductor", "cpu", 0, 1),
+    ]
+    assert summarise([]) == []
+    assert (found[0].passes.passed, found[0].passes.counted) == (1, 2)
+    assert (found[4].passes.counted, found[4].speedup.value) == (0, None)
+
+
+def test_a_summary_holds_every_figure_and_says_its_version() -> None:
+    cases = [
+        case("a", math.log(2), compile_cold_ns=10, base_peak_bytes=4, new_peak_bytes=2),
+        case("b", 0.0, compile_warm_ns=3, verdict=Verdict.SAME),
+        case("c", None, verdict=None),
+        case("d", outcome=Outcome.TIMEOUT),
+    ]
+    (summary,) = summarise(cases, level=0.9, q=0.1)
+    assert summary.speedup == geometric_mean_speedup(cases, 0.9)
+    assert summary.compile_cold_ns == Mean(10.0, 1, 3)
+    assert summary.compile_warm_ns == Mean(3.0, 1, 3)
+    assert summary.memory_ratio == Mean(pytest.approx(2.0), 1, 3)  # type: ignore[arg-type]
+    assert summary.verdicts == {"faster": 1, "slower": 0, "same": 1, "cannot tell": 0}
+    assert summary.no_verdict == 1
+    assert (summary.false_discovery_rate, summary.definition) == (0.1, SUITE_DEFINITION)
+
+
+@given(st.lists(anything, max_size=10))
+def test_counts_add_up_and_agree_with_the_table_of_cases(cases: list[CaseFigures]) -> None:
+    found = summarise(cases)
+    told = Counter(
+        v for c, v in zip(cases, verdicts(cases), strict=True) if c.outcome is Outcome.OK
+    )
+    for verdict in Verdict:
+        assert sum(s.verdicts[verdict.value] for s in found) == told[verdict]
+    for s in found:
+        assert sum(s.verdicts.values()) + s.no_verdict == s.passes.passed
+        for mean in (s.speedup, s.compile_cold_ns, s.compile_warm_ns, s.memory_ratio):
+            assert mean.n <= mean.of == s.passes.passed
+            assert (mean.value is None) == (mean.n == 0)
+        assert from_data(SuiteSummary, json.loads(json.dumps(to_data(s), allow_nan=False))) == s
+
+
+def test_figures_of_two_definitions_are_not_mixed() -> None:
+    old, new = case("a", definition=1), case("b", definition=2)
+    for figure in (
+        geometric_mean_speedup,
+        mean_compile_cold,
+        mean_memory_ratio,
+        verdicts,
+        summarise,
+    ):
+        with pytest.raises(UsageError, match="definitions 1 and 2"):
+            figure([old, new])
+    never_run = case("c", outcome=Outcome.NOT_RUN, definition=1)
+    (summary,) = summarise([new, never_run])
+    assert summary.figures_definition == 2
+
+
+def test_every_field_is_documented() -> None:
+    page = Path(__file__).parents[2] / "docs" / "reference" / "figures.md"
+    text = page.read_text(encoding="utf-8")
+    fields = [f.name for record in (CaseFigures, SuiteSummary) for f in dataclasses.fields(record)]
+    assert [name for name in fields if f"`{name}`" not in text] == []

@@ -1,0 +1,192 @@
+"""A database of version 1, as its program left it: read as it is, or brought up to date."""
+
+from __future__ import annotations
+
+import signal
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy
+from sqlalchemy import event
+from store_cases import failed_result, make_result
+from store_runs import fill, make_run, make_version_1, wanted
+
+from torchstone.records import UsageError, to_data
+from torchstone.store import check_store, open_store, schema
+
+OPEN = """
+import os, signal, sys
+import sqlalchemy
+from torchstone.store import Store, open_store
+steps = int(sys.argv[2])
+def step(*_):
+    global steps
+    steps -= 1
+    if steps == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+sqlalchemy.event.listen(sqlalchemy.Engine, "after_cursor_execute", step)
+print("ready", flush=True)
+sys.stdin.readline()
+with open_store(sys.argv[1]) as store:
+    print(len(store.list_runs()), store.count())
+"""
+
+
+def tables(db: Path) -> list[tuple[str, str, str]]:
+    """Everything that the file's own catalogue says, in one order."""
+    with closing(sqlite3.connect(db)) as raw:
+        return raw.execute("SELECT type, name, sql FROM sqlite_master ORDER BY 1, 2").fetchall()
+
+
+def versions(db: Path) -> tuple[str, int]:
+    with closing(sqlite3.connect(db)) as raw:
+        (text,) = raw.execute("SELECT value FROM meta").fetchone()
+        return text, raw.execute("PRAGMA user_version").fetchone()[0]
+
+
+def check_old_content(db: Path) -> None:
+    with open_store(str(db), read_only=True) as store:
+        assert [s.id for s in store.list()] == ["bb22", "aa11"]
+        # What that program measured, read by this one; records may have gained fields.
+        assert to_data(store.load("aa11")) == to_data(make_result("aa11", turns=2, samples=2))
+        assert to_data(store.load("bb22")) == to_data(failed_result("bb22"))
+        assert store.aa_floor("m", 1, "ms") == 0.01
+
+
+def test_the_fixture_is_of_version_1(db: Path) -> None:
+    make_version_1(db)
+    assert versions(db) == ("1", 1)
+    assert "run" not in {name for _, name, _ in tables(db)}
+
+
+@pytest.mark.parametrize("wal", [True, False])
+def test_opening_for_writing_adds_the_tables(db: Path, wal: bool) -> None:
+    make_version_1(db, wal=wal)
+    run = make_run(cases=4)
+    with open_store(str(db)) as store:
+        assert store.list_runs() == []
+        fill(store, run, range(4))
+    assert versions(db) == (str(schema.SCHEMA), schema.SCHEMA)
+    fresh = db.with_name("fresh.db")
+    open_store(str(fresh)).close()
+    assert tables(db) == tables(fresh)
+    with open_store(str(db)) as store:
+        assert store.run_view(run.id).cases == wanted(run, range(4))
+        assert store.count() == 5
+    with closing(sqlite3.connect(db)) as raw:
+        assert raw.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+
+
+def test_the_old_content_stays(db: Path) -> None:
+    make_version_1(db)
+    open_store(str(db)).close()
+    check_old_content(db)
+
+
+def test_reading_only_leaves_it_as_it_is_and_shows_no_runs(db: Path) -> None:
+    make_version_1(db)
+    before = db.read_bytes()
+    assert check_store(str(db)) is True
+    check_old_content(db)
+    with open_store(str(db), read_only=True) as store:
+        assert store.list_runs() == []
+        assert store.find("last") == store.load("bb22")
+        for ask in (store.load_run, store.run_view, store.done_positions):
+            with pytest.raises(UsageError, match="No run is stored yet"):
+                ask("last")
+    assert db.read_bytes() == before
+
+
+def test_a_reader_sees_the_runs_once_another_program_has_brought_it_up_to_date(db: Path) -> None:
+    make_version_1(db)
+    with open_store(str(db), read_only=True) as reader:
+        assert reader.list_runs() == []
+        with open_store(str(db)) as store:
+            store.begin_run(make_run())
+        assert [run.id for run in reader.list_runs()] == ["run-1"]
+        assert reader.load_run("last") == make_run()
+
+
+def test_a_fault_at_any_statement_leaves_version_1(db: Path) -> None:
+    make_version_1(db)
+    counted = 0
+
+    def count(*_: Any) -> None:
+        nonlocal counted
+        counted += 1
+
+    def opened_while(listener: Any) -> None:
+        event.listen(sqlalchemy.Engine, "after_cursor_execute", listener)
+        try:
+            open_store(str(db)).close()
+        finally:
+            event.remove(sqlalchemy.Engine, "after_cursor_execute", listener)
+
+    spare = db.read_bytes()
+    opened_while(count)
+    assert counted > 15
+    assert versions(db) == ("2", 2)
+    db.write_bytes(spare)
+    for at in range(counted):
+        left = at
+
+        def fail(*_: Any) -> None:
+            nonlocal left
+            left -= 1
+            if left < 0:
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            opened_while(fail)
+        assert versions(db) == ("1", 1)
+    opened_while(count)
+    assert versions(db) == ("2", 2)
+    check_old_content(db)
+
+
+def _start(db: Path, env: dict[str, str], step: int) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", OPEN, str(db), str(step)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=env,
+    )
+
+
+def test_kill_dash_nine_on_the_way(tmp_path: Path, python_env: dict[str, str]) -> None:
+    for step in (6, 12, 20):
+        db = tmp_path / f"step{step}.db"
+        make_version_1(db)
+        process = _start(db, python_env, step)
+        process.communicate("go\n", timeout=60)
+        assert process.returncode == -signal.SIGKILL
+        assert versions(db) == ("1", 1)
+        check_old_content(db)
+        open_store(str(db)).close()
+        assert versions(db) == ("2", 2)
+        check_old_content(db)
+
+
+def test_several_programs_bring_it_up_to_date_at_once(db: Path, python_env: dict[str, str]) -> None:
+    make_version_1(db)
+    processes = [_start(db, python_env, 0) for _ in range(3)]
+    for process in processes:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    outputs = [process.communicate(timeout=60)[0] for process in processes]
+    assert outputs == ["0 2\n"] * 3
+    assert versions(db) == ("2", 2)
+    check_old_content(db)
+    fresh = db.with_name("fresh.db")
+    open_store(str(fresh)).close()
+    assert tables(db) == tables(fresh)
