@@ -124,7 +124,8 @@ def test_an_arm_that_dies_in_a_turn_has_its_solo_figures(case: CaseResult) -> No
     assert arm.compile is not None
 
 
-def test_the_thousandth_call_may_be_the_last() -> None:
+def test_the_thousandth_call_may_be_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(support.ROOT))
     late = ArmSpec("late", target("deaths", "raises_in_the_thousandth_call"))
     honest, dead = run_arms(ArmSpec("honest", HONEST), late).arms
     assert honest.outcome is Outcome.OK, honest.detail

@@ -44,7 +44,7 @@ class Toys:
             ModelInfo("drone", missing="needs the package rotor"),
         )
 
-    def import_library(self) -> None:
+    def import_library(self, model: str) -> None:
         return
 
     def build(self, model: str, setting: BuildSetting) -> Workload:
@@ -95,6 +95,10 @@ def test_which_models(asked: dict[str, Any], models: list[str]) -> None:
 
 def test_the_quick_tier_runs_each_model_in_its_mode() -> None:
     assert names(RunRequest(("toys",), tier="quick")) == ["toys/ball@small training fp32 inductor"]
+
+
+def test_a_model_that_only_trains_is_trained() -> None:
+    assert run_plan._modes(ModelInfo("press", modes=("training",)), "full") == ("training",)
 
 
 def test_what_cannot_run_is_planned_with_its_reason() -> None:

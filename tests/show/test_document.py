@@ -46,6 +46,7 @@ ARM = [
     "agreement",
     "environment",
     "graphs",
+    "flops",
     "faults",
     "noise",
     "spec",

@@ -157,7 +157,10 @@ def _matches(name: str, wanted: str) -> bool:
 
 
 def _modes(info: ModelInfo, tier: str) -> tuple[str, ...]:
-    return info.quick_modes if tier == "quick" and info.quick_modes else ("inference",)
+    """The quick tier has its own; else inference, or what the model has."""
+    if tier == "quick" and info.quick_modes:
+        return info.quick_modes
+    return ("inference",) if "inference" in info.modes else info.modes[:1]
 
 
 def _check_names(

@@ -53,8 +53,8 @@ from torchstone.records.run import (
 )
 
 __all__ = [
-    "CASE_KIND",
     "ALLOCATORS",
+    "CASE_KIND",
     "DYNAMIC_SHAPES",
     "FIGURES_DEFINITION",
     "FOREIGN_DEFINITION",

@@ -86,6 +86,7 @@ def _arm(measurement: Measurement) -> dict[str, Any]:
         "agreement": plain(measurement.agreement),
         "environment": plain(measurement.environment),
         "graphs": plain(measurement.graphs),
+        "flops": plain(measurement.flops),
         "faults": {"minor_per_call": _minor_per_call(measurement)},
         "noise": plain(summary(measurement)),
         "spec": plain(measurement.arm),

@@ -51,7 +51,7 @@ def load_workload(arm: ArmSpec, phase: Callable[[str], None]) -> Workload:
 
 def _build_model(target: Target, arm: ArmSpec, phase: Callable[[str], None]) -> Workload:
     suite = load_suite(target.place)
-    getattr(suite, "import_for", lambda _: suite.import_library())(target.name)
+    suite.import_library(target.name)
     phase("build")
     seed_everything(arm.seed)
     setting = BuildSetting(target.scale or "full", arm.mode, arm.precision, arm.device, arm.seed)

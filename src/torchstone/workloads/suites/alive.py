@@ -17,8 +17,8 @@ ASLEEP = 1e-3
 """A weight none of whose values is larger hides what it multiplies; libraries start such scales at
 0, 1e-6, 1e-5 or 1e-4."""
 AWAKE = 0.2
-"""What such a scale is set to: enough to show, and low enough that fifty residual branches one after
-another do not drown the first."""
+"""What such a scale is set to: enough to show, and low enough that fifty residual branches one
+after another do not drown the first."""
 SPREAD = 0.02
 """Of the values drawn for a matrix, as vision transformers draw theirs."""
 MULTIPLIERS = ("weight", "gamma", "gain", "scale")

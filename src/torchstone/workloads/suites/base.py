@@ -61,8 +61,8 @@ class Suite(Protocol):
     def models(self) -> Sequence[ModelInfo]:
         """Every model, in a fixed order, without importing torch."""
 
-    def import_library(self) -> None:
-        """Import what the models need, in the worker, before the memory baseline is taken.
+    def import_library(self, model: str) -> None:
+        """Import what the model needs, in the worker, before the memory baseline is taken.
 
         Raises `NotSupported` where it is not installed or does not work.
         """

@@ -46,7 +46,7 @@ class FileSuite:
         """As the file lists them."""
         return self.listed
 
-    def import_library(self) -> None:
+    def import_library(self, model: str = "") -> None:
         """Each target imports what it needs."""
 
     def build(self, model: str, setting: BuildSetting) -> Workload:

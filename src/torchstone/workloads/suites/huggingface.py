@@ -61,7 +61,7 @@ class HuggingFaceSuite:
             for model in HF_MODELS
         )
 
-    def import_library(self) -> None:
+    def import_library(self, model: str = "") -> None:
         """Import torch and what all models share; a model's own module is small."""
         if reason := _missing_library(_package_folder(LIBRARY)):
             raise NotSupported(reason)

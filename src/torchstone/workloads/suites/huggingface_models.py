@@ -20,7 +20,10 @@ from torchstone.workloads.suites.huggingface_entry import (
     HfModel,
 )
 
-QUICK: Mapping[str, tuple[str, ...]] = {}
+QUICK: Mapping[str, tuple[str, ...]] = {
+    "BertForMaskedLM": ("inference",),
+    "DistilBertForMaskedLM": ("inference",),
+}
 """Models of the quick tier, and the modes that they run in there."""
 
 STANDARD = frozenset(

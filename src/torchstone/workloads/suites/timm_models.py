@@ -64,7 +64,7 @@ class TimmSuite:
         listed = any(one.name == model for one in TIMM_MODELS)
         return listed or model.partition(".")[0] in _registered(package_folder("timm"))
 
-    def import_library(self) -> None:
+    def import_library(self, model: str = "") -> None:
         """Import timm, and torchvision, on which it stands."""
         import_vision("timm", "torchvision")
 

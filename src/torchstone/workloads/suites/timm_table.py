@@ -82,7 +82,10 @@ WELL_KNOWN: tuple[TimmModel, ...] = (
 
 TIMM_MODELS: tuple[TimmModel, ...] = (*DASHBOARD, *WELL_KNOWN)
 
-QUICK: dict[str, tuple[str, ...]] = {}
+QUICK: dict[str, tuple[str, ...]] = {
+    "beit_base_patch16_224": ("inference",),
+    "vit_base_patch16_224": ("inference",),
+}
 """Models of the quick tier and the modes they run in there."""
 
 STANDARD = frozenset(

@@ -39,16 +39,12 @@ class TorchBenchSuite:
         checkout = find_checkout()
         return list_builtin() if checkout is None else list_models(checkout)
 
-    def import_library(self) -> None:
-        """Import torch, which is all that these models have in common."""
+    def import_library(self, model: str) -> None:
+        """Import torch, which is all that these models have in common, and what this one needs."""
         try:
             importlib.import_module("torch")
         except ImportError as error:
             raise NotSupported(f"torch cannot be imported: {error}") from error
-
-    def import_for(self, model: str) -> None:
-        """Import what one model needs, so that no library counts as the model's memory."""
-        self.import_library()
         checkout = find_checkout()
         if checkout is None:
             _find(model).import_library()

@@ -22,7 +22,10 @@ from torchstone.workloads.suites.torchvision_models import TORCHVISION
 from torchstone.workloads.suites.vision import make_images, missing_library
 from torchstone.workloads.workload import Workload
 
-QUICK: Mapping[str, tuple[str, ...]] = {}
+QUICK: Mapping[str, tuple[str, ...]] = {
+    "dcgan": ("training",),
+    "nanogpt": ("inference",),
+}
 """Models of the quick tier, and the modes that they run in there."""
 
 
@@ -82,7 +85,7 @@ class Vision:
 
     def import_library(self) -> None:
         """What the other suite needs."""
-        self.suite.import_library()
+        self.suite.import_library(self.name)
 
     def build(self, setting: BuildSetting) -> Workload:
         """Theirs, at full scale with TorchBench's batch."""

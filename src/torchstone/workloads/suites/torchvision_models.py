@@ -53,7 +53,7 @@ class TorchvisionSuite:
             for model in TORCHVISION_MODELS
         )
 
-    def import_library(self) -> None:
+    def import_library(self, model: str = "") -> None:
         """Import torchvision, repaired where it needs it."""
         import_vision("torchvision")
 
