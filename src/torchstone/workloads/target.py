@@ -103,7 +103,8 @@ def _check_model(target: Target) -> None:
             f"Write {known}." if known else f"Write {target.place}:{target.name}.",
         )
     names = [model.name for model in suite.models()]
-    if target.name not in names:
+    accepts = getattr(suite, "accepts", None)  # a library may have more models than are listed
+    if target.name not in names and not (accepts is not None and accepts(target.name)):
         near = difflib.get_close_matches(target.name, names, n=3, cutoff=0.4)
         hint = f"Did you mean {' or '.join(f'{target.place}:{n}' for n in near)}? " if near else ""
         raise UsageError(

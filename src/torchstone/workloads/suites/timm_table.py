@@ -44,7 +44,7 @@ DASHBOARD: tuple[TimmModel, ...] = (
     TimmModel("convnextv2_nano.fcmae_ft_in22k_in1k"),
     _patches("deit_base_distilled_patch16_224", batch=64, depth=4),
     _patches("deit_tiny_patch16_224.fb_in1k", image=224, depth=4),
-    TimmModel("dm_nfnet_f0", image=96, small={"depths": (1, 2, 2, 2)}),
+    TimmModel("dm_nfnet_f0", image=64, small={"depths": (1, 2, 2, 2)}),
     TimmModel("ghostnet_100", batch=512),
     TimmModel("inception_v3"),
     TimmModel("mobilenetv2_100"),

@@ -169,7 +169,7 @@ TORCHVISION_MODELS: tuple[TorchvisionModel, ...] = (
     _resnet("resnext101_32x8d", 96, 4, groups=32, width_per_group=8),
     _resnet("resnext101_64x4d", 96, 4, groups=64, width_per_group=4),
     *_plain(wide_resnet50_2=96),
-    _resnet("wide_resnet101_2", 96, 4, width_per_group=128),
+    _resnet("wide_resnet101_2", 96, 2, width_per_group=128),
     *_plain(
         shufflenet_v2_x0_5=128,
         shufflenet_v2_x1_0=128,
