@@ -128,6 +128,7 @@ def test_one_thread_on_few_cores_and_it_says_so(cores: int) -> None:
         ({"only": ("balls",)}, "called 'balls'", "Did you mean ball"),
         ({"exclude": ("kart",)}, "called 'kart'", "car"),
         ({"pattern": "zzz"}, "No model matches", "shorter"),
+        ({"pattern": "["}, "not a regular expression", "backslash"),
         ({"modes": ("test",)}, "no mode 'test'", "inference, training"),
         ({"precisions": ("fp8",)}, "no precision 'fp8'", "bf16"),
         ({"variants": ("induktor",)}, "no variant 'induktor'", "inductor"),

@@ -9,12 +9,13 @@ import click
 from torchstone.cli.options import (
     Assignment,
     Duration,
-    Share,
     check_json_path,
     database_option,
     deliver,
     output_options,
     progress,
+    settings_options,
+    take_settings,
 )
 
 
@@ -61,29 +62,7 @@ from torchstone.cli.options import (
     show_default=True,
     help="Time for turns, once the first processes are steady.",
 )
-@click.option(
-    "--within",
-    type=Share(),
-    default="1%",
-    show_default=True,
-    help="Stop when the ratio is known this well.",
-)
-@click.option(
-    "--margin",
-    type=Share(),
-    default="2%",
-    show_default=True,
-    help="Differences within this are called the same.",
-)
-@click.option("--seed", type=int, default=0, show_default=True)
-@click.option("--timeout", type=Duration(), default="60s", show_default=True, help="For a step.")
-@click.option(
-    "--build-timeout",
-    type=Duration(),
-    default="600s",
-    show_default=True,
-    help="For building and compiling.",
-)
+@settings_options
 @click.option("--replicates", type=int, help="Processes per arm (default: as the budget allows).")
 @click.option(
     "--independent",
@@ -109,22 +88,12 @@ def bench(json_path: str | None, markdown: bool, save: bool, db: str | None, **a
       torchstone bench sort.py:run() --arm "name=py313 python=python3.13"
       torchstone bench model.py:make --arm "name=two threads=2" --threads 1
     """
-    from torchstone.conductor import Settings
     from torchstone.lab import bench as lab
     from torchstone.lab.keeping import Keeper
     from torchstone.lab.request import BenchRequest
 
     check_json_path(json_path)
-    settings = Settings(
-        budget_s=asked.pop("budget"),
-        within=asked.pop("within"),
-        margin=asked.pop("margin"),
-        seed=asked.pop("seed"),
-        step_timeout_s=asked.pop("timeout"),
-        build_timeout_s=asked.pop("build_timeout"),
-        replicates=asked.pop("replicates"),
-        independent=asked.pop("independent"),
-    )
+    settings = take_settings(asked)
     request = BenchRequest(settings=settings, **asked)
     with progress() as events:
         result = lab.bench(request, Keeper(db) if save else None, events)

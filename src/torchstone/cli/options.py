@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 if TYPE_CHECKING:
+    from torchstone.conductor import Settings
     from torchstone.records import Result
     from torchstone.show import Progress
 
@@ -78,6 +79,55 @@ class Assignment(click.ParamType):  # type: ignore[type-arg]
         if not equals or not name:
             self.fail("write NAME=VALUE", param, ctx)
         return name, text
+
+
+def settings_options(function: F) -> F:
+    """How exactly and how long a case is measured: `bench` and `run` alike."""
+    for option in (
+        click.option(
+            "--build-timeout",
+            type=Duration(),
+            default="600s",
+            show_default=True,
+            help="For building and compiling.",
+        ),
+        click.option(
+            "--timeout", type=Duration(), default="60s", show_default=True, help="For a step."
+        ),
+        click.option("--seed", type=int, default=0, show_default=True),
+        click.option(
+            "--margin",
+            type=Share(),
+            default="2%",
+            show_default=True,
+            help="Differences within this are called the same.",
+        ),
+        click.option(
+            "--within",
+            type=Share(),
+            default="1%",
+            show_default=True,
+            help="Stop when the ratio is known this well.",
+        ),
+    ):
+        function = option(function)
+    return function
+
+
+def take_settings(asked: dict[str, Any]) -> Settings:
+    """The settings among what was asked, taken out of it."""
+    from torchstone.conductor import Settings
+
+    return Settings(
+        budget_s=asked.pop("budget"),
+        within=asked.pop("within"),
+        margin=asked.pop("margin"),
+        seed=asked.pop("seed"),
+        step_timeout_s=asked.pop("timeout"),
+        build_timeout_s=asked.pop("build_timeout"),
+        replicates=asked.pop("replicates"),
+        independent=asked.pop("independent", False),
+    )
 
 
 def database_option(function: F) -> F:

@@ -10,10 +10,11 @@ import click
 
 from torchstone.cli.options import (
     Duration,
-    Share,
     check_json_path,
     database_option,
     output_options,
+    settings_options,
+    take_settings,
 )
 from torchstone.cli.run_output import deliver_run
 
@@ -103,17 +104,7 @@ class Words(click.ParamType):  # type: ignore[type-arg]
 @click.option("--replicates", type=int, default=4, show_default=True, help="Processes per arm.")
 @click.option("--device", default="cpu", show_default=True, metavar="cpu|cuda|...")
 @click.option("--threads", type=int, help="Threads (default: 1 on two cores or fewer).")
-@click.option("--within", type=Share(), default="1%", show_default=True)
-@click.option("--margin", type=Share(), default="2%", show_default=True)
-@click.option("--seed", type=int, default=0, show_default=True)
-@click.option("--timeout", type=Duration(), default="60s", show_default=True, help="For a step.")
-@click.option(
-    "--build-timeout",
-    type=Duration(),
-    default="600s",
-    show_default=True,
-    help="For building and compiling.",
-)
+@settings_options
 @click.option(
     "--torchbench",
     metavar="PATH",
@@ -173,18 +164,9 @@ def run(
 
 
 def _request(suites: tuple[str, ...], asked: dict[str, Any]) -> Any:
-    from torchstone.conductor import Settings
     from torchstone.lab.run_plan import RunRequest
 
-    settings = Settings(
-        budget_s=asked.pop("budget"),
-        within=asked.pop("within"),
-        margin=asked.pop("margin"),
-        seed=asked.pop("seed"),
-        step_timeout_s=asked.pop("timeout"),
-        build_timeout_s=asked.pop("build_timeout"),
-        replicates=asked.pop("replicates"),
-    )
+    settings = take_settings(asked)
     asked["modes"] = asked["modes"] or ()
     asked["tier"] = asked["tier"] or ""
     return RunRequest(suites=suites, settings=settings, **asked)

@@ -13,7 +13,14 @@ from torchstone import stats, validate
 from torchstone.conductor import CaseResult, CaseSpec, Events, Settings, run_case
 from torchstone.lab import identical
 from torchstone.lab.keeping import Keeper
-from torchstone.lab.request import BenchRequest, check_settings, command_of, make_arms, vary_shapes
+from torchstone.lab.request import (
+    BenchRequest,
+    check_settings,
+    command_of,
+    make_arms,
+    method_of,
+    vary_shapes,
+)
 from torchstone.lab.secrets import public_measurement, public_words
 from torchstone.records import ArmSpec, Measurement, Method, Result
 
@@ -101,20 +108,12 @@ def _public(arm: Measurement, constant_output: bool) -> Measurement:
 
 
 def _method(case: CaseResult, settings: Settings) -> Method:
-    return Method(
-        budget_s=settings.budget_s,
-        within=settings.within,
-        margin=settings.margin,
-        seed=settings.seed,
-        step_timeout_s=settings.step_timeout_s,
-        build_timeout_s=settings.build_timeout_s,
-        independent=settings.independent,
+    return replace(
+        method_of(settings),
         replicates=case.replicates,
         looks=case.looks,
         stopped_by=case.stopped_by,
         elapsed_s=case.elapsed_s,
-        estimator=stats.DECIDING_ESTIMATOR,
-        definition=stats.DEFINITION,
     )
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from torchstone.interop import Imported, find_format, medians_of
 from torchstone.lab.bench import new_id
-from torchstone.records import CaseFigures, Result, UsageError
+from torchstone.records import CaseFigures, UsageError
 from torchstone.store import open_store
 
 
@@ -28,12 +28,9 @@ def export_run(wanted: str, format_name: str, db: str | None) -> Exported:
     with open_store(db, create=False, read_only=True) as store:
         view = store.run_view(wanted)
 
-        @cache
-        def result(result_id: str) -> Result:
-            return store.load(result_id)
-
+        @cache  # asked for twice; the samples themselves need not stay in memory
         def medians(case: CaseFigures) -> tuple[float, float] | None:
-            return medians_of(result(case.result_id), case) if case.result_id else None
+            return medians_of(store.load(case.result_id), case) if case.result_id else None
 
         return Exported(wanted_format.write(view, medians), wanted_format.remarks(view, medians))
 

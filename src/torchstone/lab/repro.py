@@ -9,7 +9,7 @@ from torchstone.conductor import Events, Settings
 from torchstone.lab.bench import measure
 from torchstone.lab.identical import aa_floor
 from torchstone.lab.keeping import Keeper
-from torchstone.lab.request import check_arm
+from torchstone.lab.request import check_arm, settings_from
 from torchstone.lab.secrets import restore_env
 from torchstone.machine.environment import machine_id
 from torchstone.machine.hardware import cache_sizes, describe_cpu, memory_bytes
@@ -79,16 +79,7 @@ def settings_of(stored: Result) -> Settings:
     method = stored.method
     # A statement's setup may be good for so many executions only.
     loops = {arm.loops for arm in stored.arms if arm.arm.statement is not None and arm.turns}
-    return Settings(
-        loops=loops.pop() if len(loops) == 1 else None,
-        budget_s=method.budget_s,
-        within=method.within,
-        margin=method.margin,
-        seed=method.seed,
-        step_timeout_s=method.step_timeout_s,
-        build_timeout_s=method.build_timeout_s,
-        independent=method.independent,
-    )
+    return replace(settings_from(method), loops=loops.pop() if len(loops) == 1 else None)
 
 
 def against(stored: Result, new: Result, floor: float) -> tuple[Comparison, ...]:

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 
+from torchstone import stats
 from torchstone.conductor import Settings
 from torchstone.lab.secrets import public_env, public_words
 from torchstone.machine.allocator import allocator_environment
@@ -19,6 +20,7 @@ from torchstone.records import (
     MODES,
     PRECISIONS,
     ArmSpec,
+    Method,
     UsageError,
 )
 from torchstone.variants import check_variant
@@ -192,6 +194,35 @@ def check_settings(settings: Settings) -> None:
         value = getattr(settings, name)
         if value is not None and value < 1:
             raise UsageError(f"The number of {name} must be at least 1, not {value}.")
+
+
+def method_of(settings: Settings) -> Method:
+    """The settings as they are kept with a result or a run."""
+    return Method(
+        budget_s=settings.budget_s,
+        within=settings.within,
+        margin=settings.margin,
+        seed=settings.seed,
+        step_timeout_s=settings.step_timeout_s,
+        build_timeout_s=settings.build_timeout_s,
+        independent=settings.independent,
+        replicates=settings.replicates or 0,
+        estimator=stats.DECIDING_ESTIMATOR,
+        definition=stats.DEFINITION,
+    )
+
+
+def settings_from(method: Method) -> Settings:
+    """The settings that were kept. How many processes there were is not what was asked for."""
+    return Settings(
+        budget_s=method.budget_s,
+        within=method.within,
+        margin=method.margin,
+        seed=method.seed,
+        step_timeout_s=method.step_timeout_s,
+        build_timeout_s=method.build_timeout_s,
+        independent=method.independent,
+    )
 
 
 def command_of(request: BenchRequest) -> tuple[str, ...]:

@@ -13,12 +13,11 @@ from importlib import metadata
 from typing import Protocol
 
 import torchstone
-from torchstone import stats
 from torchstone.conductor import Events, Settings
 from torchstone.lab.bench import measure_unkept, new_id
 from torchstone.lab.figures import figures_of, unmeasured
 from torchstone.lab.keeping import Keeper
-from torchstone.lab.request import distinct
+from torchstone.lab.request import distinct, method_of, settings_from
 from torchstone.lab.run_plan import (
     Group,
     Plan,
@@ -37,12 +36,10 @@ from torchstone.records import (
     CASE_KIND,
     CaseFigures,
     CaseKey,
-    Method,
     Outcome,
     Result,
     Run,
     RunView,
-    TorchstoneError,
     UsageError,
     to_data,
 )
@@ -206,7 +203,7 @@ def measure_group(
     label = able[0][1].key.name
     try:
         result = measure_unkept(arms, settings, keeper, events, commands[0], CASE_KIND, label)
-    except TorchstoneError as error:  # the target itself cannot be used: an outcome like others
+    except UsageError as error:  # the target itself cannot be used: an outcome like others
         words = f"{error.message} {error.remedy}".strip()
         return found + [(p, unmeasured(case, Outcome.ERROR, words)) for p, case in able], None
     if result.method.stopped_by == "interrupt":
@@ -271,36 +268,12 @@ def _shared_id(run: Run) -> str:
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:12]
 
 
-def method_of(settings: Settings) -> Method:
-    """Settings as they are stored with a run."""
-    return Method(
-        budget_s=settings.budget_s,
-        within=settings.within,
-        margin=settings.margin,
-        seed=settings.seed,
-        step_timeout_s=settings.step_timeout_s,
-        build_timeout_s=settings.build_timeout_s,
-        replicates=settings.replicates or 0,
-        estimator=stats.DECIDING_ESTIMATOR,
-        definition=stats.DEFINITION,
-    )
-
-
 def settings_of(run: Run) -> Settings:
-    """The other way round."""
-    method = run.method
-    if method is None:
+    """The settings of every case of a run."""
+    if run.method is None:
         return Settings(count_flops=True)
-    return Settings(
-        budget_s=method.budget_s,
-        within=method.within,
-        margin=method.margin,
-        seed=method.seed,
-        step_timeout_s=method.step_timeout_s,
-        build_timeout_s=method.build_timeout_s,
-        replicates=method.replicates or None,
-        count_flops=True,
-    )
+    replicates = run.method.replicates or None
+    return replace(settings_from(run.method), replicates=replicates, count_flops=True)
 
 
 def _version_of(package: str) -> str:

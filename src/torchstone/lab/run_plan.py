@@ -114,6 +114,13 @@ def _check(request: RunRequest) -> None:
                 raise UsageError(f"There is no {what} {value!r}.", f"Choose from {names}.")
     if request.threads is not None and request.threads < 1:
         raise UsageError(f"{request.threads} threads cannot do anything.", "Give 1 or more.")
+    try:
+        re.compile(request.pattern)
+    except re.error as error:
+        raise UsageError(
+            f"-k {request.pattern!r} is not a regular expression: {error}.",
+            "Put a backslash before signs that are meant as such.",
+        ) from None
     if not request.variants:
         raise UsageError("There is no variant to run.", "Give --variants inductor.")
     for variant in request.variants:

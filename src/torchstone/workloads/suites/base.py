@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from torchstone.records import MODES
+from torchstone.records import MODES, UsageError
 from torchstone.workloads.workload import Workload
 
 TIERS = ("quick", "standard", "full")
@@ -73,3 +73,18 @@ class Suite(Protocol):
         Every dropout and drop-path is set to 0 before construction, and the workload's `notes`
         say so: two processes, or eager and compiled code, never draw the same random masks.
         """
+
+
+def tier_of(name: str, quick: Container[str], standard: Container[str]) -> str:
+    """The smallest tier that holds a model, by a suite's two short lists."""
+    if name in quick:
+        return "quick"
+    return "standard" if name in standard else "full"
+
+
+def check_scale(suite: Suite, scale: str) -> None:
+    """Refuse a scale that the suite cannot build."""
+    if scale not in suite.scales:
+        raise UsageError(
+            f"{suite.name} has no scale {scale!r}.", f"Use {' or '.join(suite.scales)}."
+        )

@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from torchstone.records import SCALES, NotSupported, UsageError
-from torchstone.workloads.suites.base import BuildSetting, ModelInfo
+from torchstone.workloads.suites.base import BuildSetting, ModelInfo, check_scale, tier_of
 from torchstone.workloads.suites.compat import repair_torchvision
 from torchstone.workloads.suites.dropout import dropout_notes, zero_config, zero_modules
 from torchstone.workloads.suites.huggingface_entry import CLASSES, SPEECH, HfModel
@@ -54,7 +54,7 @@ class HuggingFaceSuite:
             ModelInfo(
                 name=model.name,
                 family="audio" if model.task == SPEECH else "text",
-                tier=_tier(model.name),
+                tier=tier_of(model.name, QUICK, STANDARD),
                 quick_modes=QUICK.get(model.name, ()),
                 missing=reason or _missing_model(model, folder),
             )
@@ -78,10 +78,7 @@ class HuggingFaceSuite:
     def build(self, model: str, setting: BuildSetting) -> Workload:
         """The model in 32-bit floats on the CPU, with random weights, and its inputs."""
         entry = _find(model)
-        if setting.scale not in self.scales:
-            raise UsageError(
-                f"{self.name} has no scale {setting.scale!r}.", f"Use {' or '.join(self.scales)}."
-            )
+        check_scale(self, setting.scale)
         model_class = _model_class(entry)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -100,12 +97,6 @@ class HuggingFaceSuite:
 
 
 HUGGINGFACE = HuggingFaceSuite()
-
-
-def _tier(name: str) -> str:
-    if name in QUICK:
-        return "quick"
-    return "standard" if name in STANDARD else "full"
 
 
 def _find(name: str) -> HfModel:

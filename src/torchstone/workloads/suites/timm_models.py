@@ -12,7 +12,7 @@ from typing import Any
 
 from torchstone.records import SCALES, NotSupported, UsageError
 from torchstone.workloads.draw import seed_everything
-from torchstone.workloads.suites.base import BuildSetting, ModelInfo
+from torchstone.workloads.suites.base import BuildSetting, ModelInfo, check_scale, tier_of
 from torchstone.workloads.suites.compat import package_folder
 from torchstone.workloads.suites.timm_table import (
     PATCH_IMAGE,
@@ -52,7 +52,7 @@ class TimmSuite:
             ModelInfo(
                 name=model.name,
                 family="vision",
-                tier=_tier(model.name),
+                tier=tier_of(model.name, QUICK, STANDARD),
                 quick_modes=QUICK.get(model.name, ()),
                 missing=missing,
             )
@@ -70,10 +70,7 @@ class TimmSuite:
 
     def build(self, model: str, setting: BuildSetting) -> Workload:
         """The model in 32-bit floats on the CPU, with random weights, and its images."""
-        if setting.scale not in self.scales:
-            raise UsageError(
-                f"{self.name} has no scale {setting.scale!r}.", f"Use {' or '.join(self.scales)}."
-            )
+        check_scale(self, setting.scale)
         timm = import_vision("timm", "torchvision")
         entry = _find(timm, model)
         small = setting.scale == "small"
@@ -90,12 +87,6 @@ class TimmSuite:
 
 
 TIMM = TimmSuite()
-
-
-def _tier(name: str) -> str:
-    if name in QUICK:
-        return "quick"
-    return "standard" if name in STANDARD else "full"
 
 
 def _find(timm: Any, name: str) -> TimmModel:

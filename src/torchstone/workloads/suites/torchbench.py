@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from torchstone.records import SCALES, NotSupported, UsageError
-from torchstone.workloads.suites.base import BuildSetting, ModelInfo
+from torchstone.workloads.suites.base import BuildSetting, ModelInfo, check_scale
 from torchstone.workloads.suites.torchbench_adapter import build_model, import_model
 from torchstone.workloads.suites.torchbench_builtin import (
     Own,
@@ -53,10 +53,7 @@ class TorchBenchSuite:
 
     def build(self, model: str, setting: BuildSetting) -> Workload:
         """The model with random weights, or as the checkout makes it."""
-        if setting.scale not in self.scales:
-            raise UsageError(
-                f"{self.name} has no scale {setting.scale!r}.", f"Use {' or '.join(self.scales)}."
-            )
+        check_scale(self, setting.scale)
         checkout = find_checkout()
         if checkout is None:
             return _find(model).build(setting)

@@ -9,7 +9,7 @@ from typing import Any
 
 from torchstone.records import SCALES, NotSupported, UsageError
 from torchstone.workloads.draw import seed_everything
-from torchstone.workloads.suites.base import BuildSetting, ModelInfo
+from torchstone.workloads.suites.base import BuildSetting, ModelInfo, check_scale, tier_of
 from torchstone.workloads.suites.torchvision_table import (
     FULL_BATCH,
     QUICK,
@@ -46,7 +46,7 @@ class TorchvisionSuite:
             ModelInfo(
                 name=model.name,
                 family="vision",
-                tier=_tier(model.name),
+                tier=tier_of(model.name, QUICK, STANDARD),
                 quick_modes=QUICK.get(model.name, ()),
                 missing=missing,
             )
@@ -59,10 +59,7 @@ class TorchvisionSuite:
 
     def build(self, model: str, setting: BuildSetting) -> Workload:
         """The model in 32-bit floats on the CPU, with random weights, and its images."""
-        if setting.scale not in self.scales:
-            raise UsageError(
-                f"{self.name} has no scale {setting.scale!r}.", f"Use {' or '.join(self.scales)}."
-            )
+        check_scale(self, setting.scale)
         entry = _find(model)
         models = import_vision("torchvision").models
         if not hasattr(models, entry.name):
@@ -82,12 +79,6 @@ class TorchvisionSuite:
 
 
 TORCHVISION = TorchvisionSuite()
-
-
-def _tier(name: str) -> str:
-    if name in QUICK:
-        return "quick"
-    return "standard" if name in STANDARD else "full"
 
 
 def _find(name: str) -> TorchvisionModel:
