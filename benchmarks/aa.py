@@ -70,13 +70,13 @@ def live(args: argparse.Namespace) -> None:
         failures = 0
         for count, trial in within_minutes(waiting, args.max_minutes):
             others = OthersCpu()
-            with busy_core(trial.load):
+            with busy_core(trial.load and not args.load_outside):
                 found = attempt(trial, size, args, journal.rows)
             if found is None:
                 raise KeyboardInterrupt
             cores = others.cores()
             row = {**about(trial, size), "others_cpu": cores, **found}
-            if cores is not None and cores > args.most_others:
+            if is_disturbed(cores, args):
                 journal.append({**row, "kind": "disturbed"})
                 say(f"{count}/{len(waiting)} {trial}: set aside, others used {cores:.2f} cores")
                 continue
@@ -85,6 +85,16 @@ def live(args: argparse.Namespace) -> None:
             say(f"{count}/{len(waiting)} {trial}: {found.get('verdict') or found['error']}")
             if failures == MOST_FAILURES:
                 raise SystemExit(f"{failures} trials in a row failed; see {args.out}.")
+
+
+def is_disturbed(cores: float | None, args: argparse.Namespace) -> bool:
+    """Whether other programs used more, or with `--load-outside` less, than they should."""
+    if cores is None:
+        return False
+    least, most = 0.0, args.most_others
+    if args.load_outside:
+        least, most = 1.0 - most, 1.0 + most
+    return not least <= cores <= most
 
 
 def attempt(trial: Trial, size: Size, args: argparse.Namespace, rows: Sequence[Row]) -> Row | None:
@@ -280,6 +290,9 @@ def live_options(one: argparse.ArgumentParser) -> None:
     one.add_argument("--out", type=Path, default=Path("build/aa.jsonl"))
     text = "cores that other programs may use during a trial; inf: any"
     one.add_argument("--most-others", type=float, default=MOST_OTHERS, help=text)
+    text = "with --load: other programs keep one core busy already; a trial in which they used"
+    text += " more or less than one core, beyond --most-others, is set aside"
+    one.add_argument("--load-outside", action="store_true", help=text)
     common_options(one)
 
 

@@ -152,3 +152,25 @@ def test_special_values(tmp_path: Path, base: list[float], new: list[float], agr
     eager, found = read_evidence(tmp_path / "base"), read_evidence(tmp_path / "new")
     for fp64 in (None, eager):
         assert (not judge(ARM, found, eager, fp64, frozenset()).mismatch) == agrees
+
+
+def test_what_a_rounding_moves_is_no_wrong_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A switch at its edge goes the other way for a last bit: eager itself would, so may an arm."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    names = ("switch", "switch_rounded_up", "switch_wrong")
+    arms = [ArmSpec(name, target("kinks", name)) for name in names]
+    base, rounded, wrong = run_arms(*arms, replicates=1).arms
+    assert base.outcome is Outcome.OK, base.detail
+    assert rounded.outcome is Outcome.OK, rounded.detail
+    assert rounded.agreement is not None
+    assert rounded.agreement.rmse > 0.5  # half of all values are another
+    assert wrong.outcome is Outcome.WRONG_ANSWER
+
+
+def test_where_a_rounding_moves_little_little_is_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    arms = [ArmSpec(name, target("kinks", name)) for name in ("smooth", "smooth_wrong")]
+    base, wrong = run_arms(*arms, replicates=1).arms
+    assert base.outcome is Outcome.OK, base.detail
+    assert wrong.outcome is Outcome.WRONG_ANSWER
+    assert "error 2.0" in wrong.detail.message

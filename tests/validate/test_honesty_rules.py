@@ -187,6 +187,15 @@ def test_checked_outputs_are_counted() -> None:
     assert check.figures == {"checked": 5.0, "timed": 4.0}
 
 
+def test_a_blunt_check_says_so() -> None:
+    blunt = Agreement("fp64", multiplier=3.0, rmse_baseline=0.35, checked=5, timed=4)
+    check = one("output-check", result(arm(agreement=blunt)), "eager")
+    assert check.level is Level.WARN
+    assert "an error of 105 % would pass" in check.message
+    sharp = Agreement("fp64", multiplier=3.0, rmse_baseline=0.01, checked=5, timed=4)
+    assert levels("output-check", result(arm(agreement=sharp))) == [Level.OK]
+
+
 def test_statements_and_failed_arms_need_no_output_check() -> None:
     assert checks("output-check", synthetic_result.statement()) == []
     broken = arm(agreement=None, outcome=Outcome.CRASH)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import json
 import os
 import tempfile
 from collections.abc import Callable
@@ -66,8 +67,10 @@ class References:
     ) -> Agreement:
         """One output of an arm against the reference of its seed."""
         fp64 = self._read("fp64", seed) if self.report.method == "fp64" else None
-        eager = read_evidence(self.folder / f"eager-{seed}")
-        return judge(state.spec, read_evidence(evidence), eager, fp64, changes, self.report.reason)
+        eager = self._read("eager", seed)
+        moved = json.loads((self.folder / f"moved-{seed}").read_text())
+        found = read_evidence(evidence)
+        return judge(state.spec, found, eager, fp64, changes, self.report.reason, moved)
 
     def _read(self, kind: str, seed: int) -> list[Output]:
         return read_evidence(self.folder / f"{kind}-{seed}")

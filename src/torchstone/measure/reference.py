@@ -7,13 +7,23 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from torchstone.machine.processes import memory_available
 from torchstone.measure.built import Phase, draw_for, set_threads
 from torchstone.measure.clock import wall_clock
+from torchstone.measure.conditioning import (
+    distances,
+    furthest,
+    nudge_inputs,
+    nudge_weights,
+    nudges_within,
+    write_distances,
+)
 from torchstone.measure.contract import weights_fingerprint
 from torchstone.measure.evidence import true_evidence, write_evidence
 from torchstone.measure.leaves import fingerprint
@@ -32,7 +42,8 @@ is taken to cost four float32 ones (twice the bytes, half the vector width)."""
 def make_references(
     arm: ArmSpec, phase: Phase, calls: Sequence[CheckedCall], folder: str
 ) -> ReferenceReport:
-    """Write `eager-SEED`, `again-SEED` (the first call a second time) and `fp64-SEED` files."""
+    """Write `eager-SEED`, `again-SEED` (the first call a second time), `moved-SEED` (how far each
+    leaf moves when the numbers move by a rounding) and `fp64-SEED` files."""
     plain = replace(arm, variant="eager")
     workload = load_workload(plain, phase)
     set_threads(plain)
@@ -53,6 +64,10 @@ def make_references(
         evidence, step_ns = _evidence(plain, workload, prepared, call)
         if name:
             write_evidence(os.path.join(folder, f"{name}-{call.seed}"), evidence)
+        if name == "eager":
+            count = nudges_within(step_ns, len(calls))
+            moved = _moved(plain, pristine, call, evidence, count)
+            write_distances(os.path.join(folder, f"moved-{call.seed}"), moved)
         if call.shape == 0:
             prints.append(fingerprint(walk(evidence, "output")))
         phase("reference")
@@ -61,10 +76,34 @@ def make_references(
     return ReferenceReport("eager" if reason else "fp64", reason, weights, constant, step_ns)
 
 
+def _moved(
+    arm: ArmSpec, pristine: Workload | None, call: CheckedCall, evidence: Any, count: int
+) -> dict[str, float]:
+    """How far each leaf moves at most in `count` runs with nudged weights and inputs."""
+    moved: dict[str, float] = {}
+    if pristine is None or "torch" not in sys.modules:
+        return moved
+    for seed in range(count):
+        workload = _copy(pristine)
+        if workload is None:
+            return moved
+        prepared = prepare(workload, draw_for(arm, workload, arm.seed), arm)
+        nudge_weights(prepared.module, seed)
+        other, _ = _evidence(arm, workload, prepared, call, partial(nudge_inputs, seed=seed))
+        moved = furthest(moved, distances(evidence, other))
+    return moved
+
+
 def _evidence(
-    arm: ArmSpec, workload: Workload, prepared: Prepared, checked: CheckedCall
+    arm: ArmSpec,
+    workload: Workload,
+    prepared: Prepared,
+    checked: CheckedCall,
+    change: Callable[[Inputs], Inputs] | None = None,
 ) -> tuple[Any, int]:
     inputs = prepared.cast(draw_for(arm, workload, checked.seed, checked.shape))
+    if change is not None:
+        inputs = change(inputs)
     seed_everything(checked.seed)
 
     def call(inputs: Inputs) -> Any:
