@@ -1,0 +1,71 @@
+"""Models whose answer jumps when a number moves by its last bit, and one whose answer does not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from tests.targets.honest import Made
+
+ULP = torch.finfo(torch.float32).eps
+
+
+class Switch(torch.nn.Module):
+    """One where the product of weight and input is over 1, else 0."""
+
+    def __init__(self, after: Callable[[Any], Any]) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(4096))
+        self.after = after
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return (self.after(self.weight * x) > 1).to(x.dtype)
+
+
+class Times(torch.nn.Module):
+    def __init__(self, factor: float) -> None:
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.factor
+
+
+class Smooth(torch.nn.Module):
+    """No kink anywhere."""
+
+    def __init__(self, factor: float) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.linspace(0.1, 1, 4096))
+        self.factor = factor
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.tanh(self.weight * x) * self.factor
+
+
+def _ones(seed: int) -> tuple[torch.Tensor]:
+    torch.manual_seed(seed)
+    return (torch.where(torch.rand(4096) < 0.5, 1.0, 0.5),)
+
+
+def switch() -> Made:
+    return Switch(lambda product: product), _ones
+
+
+def switch_rounded_up() -> Made:
+    return Switch(lambda product: product * (1 + ULP)), _ones
+
+
+def switch_wrong() -> Made:
+    """Says 4, which no rounding explains."""
+    return torch.nn.Sequential(Switch(lambda product: product * 4), Times(4)), _ones
+
+
+def smooth() -> Made:
+    return Smooth(1.0), _ones
+
+
+def smooth_wrong() -> Made:
+    return Smooth(1.0002), _ones
