@@ -13,10 +13,12 @@ from torchstone.records.arm import (
     ArmSpec,
     Statement,
 )
+from torchstone.records.calibration import CALIBRATION_SCHEMA, DRAM, Calibration, Peak
 from torchstone.records.check import Check, Level
 from torchstone.records.codec import RecordError, from_data, to_data
 from torchstone.records.comparison import Comparison, Estimate, Verdict
 from torchstone.records.contract import Agreement, Contract, Leaf, describe_leaf
+from torchstone.records.doctor import DOCTOR_SCHEMA, DoctorReport, Finding
 from torchstone.records.environment import Environment, GitState
 from torchstone.records.errors import NotSupported, TorchstoneError, UsageError
 from torchstone.records.foreign import FOREIGN_DEFINITION, ForeignFigures
@@ -29,13 +31,14 @@ from torchstone.records.measurement import (
     Measurement,
     Memory,
     Noise,
+    OpWork,
     Outcome,
     OutcomeDetail,
     Replicate,
     Turn,
     WarmUp,
 )
-from torchstone.records.result import RESULT_SCHEMA, Method, Result
+from torchstone.records.result import RESULT_SCHEMA, Method, Result, SecondLook
 from torchstone.records.run import (
     CASE_KIND,
     FIGURES_DEFINITION,
@@ -54,7 +57,10 @@ from torchstone.records.run import (
 
 __all__ = [
     "ALLOCATORS",
+    "CALIBRATION_SCHEMA",
     "CASE_KIND",
+    "DOCTOR_SCHEMA",
+    "DRAM",
     "DYNAMIC_SHAPES",
     "FIGURES_DEFINITION",
     "FOREIGN_DEFINITION",
@@ -67,14 +73,17 @@ __all__ = [
     "SUITE_DEFINITION",
     "Agreement",
     "ArmSpec",
+    "Calibration",
     "CaseFigures",
     "CaseKey",
     "Check",
     "Comparison",
     "CompileCost",
     "Contract",
+    "DoctorReport",
     "Environment",
     "Estimate",
+    "Finding",
     "Flops",
     "ForeignFigures",
     "GitState",
@@ -88,15 +97,18 @@ __all__ = [
     "Method",
     "Noise",
     "NotSupported",
+    "OpWork",
     "Outcome",
     "OutcomeDetail",
     "PassRate",
+    "Peak",
     "PlannedCase",
     "RecordError",
     "Replicate",
     "Result",
     "Run",
     "RunView",
+    "SecondLook",
     "Statement",
     "SuiteSummary",
     "TorchstoneError",

@@ -144,11 +144,27 @@ class Graphs:
 
 
 @dataclass(frozen=True)
+class OpWork:
+    """All calls of one op in a step: operations by its formula, bytes of its operands and results,
+    time in the counting pass. `flops` is None where no formula is known."""
+
+    op: str
+    calls: int
+    flops: int | None
+    bytes: int
+    time_ns: int
+
+
+@dataclass(frozen=True)
 class Flops:
     """Floating-point operations of one step of the plain eager workload, counted by formulas.
 
     Only ops with a formula count. `time_covered` is the share of the step's op time (in the
     counting pass) that was spent in ops with one; `uncovered` names the dearest ops without.
+    A multiplication and an addition are two operations. `bytes` is what all ops together read and
+    write, views apart; `least_bytes` is what no implementation can avoid: weights, inputs and
+    outputs, each touched once (in training also the gradients, the optimizer's state and the
+    weights written back).
     """
 
     total: int
@@ -157,6 +173,10 @@ class Flops:
     ops_covered: int = 0
     time_covered: float = 0.0
     uncovered: tuple[str, ...] = ()
+    bytes: int = 0
+    least_bytes: int = 0
+    heaviest: tuple[OpWork, ...] = ()
+    """The ops that took most time in the counting pass."""
 
 
 @dataclass(frozen=True)

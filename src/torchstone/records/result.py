@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from torchstone.records.calibration import Calibration
 from torchstone.records.check import Check
 from torchstone.records.comparison import Comparison
 from torchstone.records.measurement import Measurement
@@ -33,6 +34,21 @@ class Method:
 
 
 @dataclass(frozen=True)
+class SecondLook:
+    """A comparison that looked too good, measured once more: new processes, other inputs."""
+
+    base: str
+    new: str
+    seed: int
+    first_speedup: float
+    speedup: float | None
+    interval: tuple[float, float] | None = None
+    """Of the time ratio, as in a comparison."""
+    outcome: str = "ok"
+    reason: str = ""
+
+
+@dataclass(frozen=True)
 class Result:
     """One case: the baseline is the first arm. `origin` is `here` or where it was imported from."""
 
@@ -47,4 +63,9 @@ class Result:
     origin: str = "here"
     label: str = ""
     version: str = ""
+    calibration: Calibration | None = None
+    """The roofs in force when it was judged."""
+    clocks_hz: tuple[float, ...] = ()
+    """The processor's real clock before and after; empty where it cannot be measured."""
+    second_looks: tuple[SecondLook, ...] = ()
     schema: int = RESULT_SCHEMA
