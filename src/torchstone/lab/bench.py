@@ -114,6 +114,7 @@ def _method(case: CaseResult, settings: Settings) -> Method:
         looks=case.looks,
         stopped_by=case.stopped_by,
         elapsed_s=case.elapsed_s,
+        alpha=case.alpha,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torchstone.records import Estimate, Result, to_data
+from torchstone.records import Calibration, DoctorReport, Estimate, Result, to_data
 from torchstone.store import check_store, open_store
 
 
@@ -30,6 +30,23 @@ class Keeper:
         """Keep what two identical arms differed by."""
         with open_store(self.url) as store:
             store.remember_aa_floor(machine_id, threads, step_class, value, to_data(evidence))
+
+    def calibration(self, machine_id: str, device: str = "cpu") -> Calibration | None:
+        """The newest calibration of that device of that machine, if there ever was one."""
+        if not self.check():
+            return None
+        with open_store(self.url, read_only=True) as store:
+            return store.calibration(machine_id, device)
+
+    def save_calibration(self, calibration: Calibration) -> None:
+        """Keep a calibration."""
+        with open_store(self.url) as store:
+            store.save_calibration(calibration)
+
+    def save_doctor(self, report: DoctorReport) -> None:
+        """Keep a report of the doctor's."""
+        with open_store(self.url) as store:
+            store.save_doctor(report)
 
     def count(self) -> int:
         """How many results are kept."""

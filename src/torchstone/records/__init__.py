@@ -38,7 +38,7 @@ from torchstone.records.measurement import (
     Turn,
     WarmUp,
 )
-from torchstone.records.result import RESULT_SCHEMA, Method, Result, SecondLook
+from torchstone.records.result import RESULT_SCHEMA, Judgement, Method, Result, SecondLook
 from torchstone.records.run import (
     CASE_KIND,
     FIGURES_DEFINITION,
@@ -89,6 +89,7 @@ __all__ = [
     "GitState",
     "Graphs",
     "Integrity",
+    "Judgement",
     "Leaf",
     "Level",
     "Mean",

@@ -177,6 +177,11 @@ class Flops:
     least_bytes: int = 0
     heaviest: tuple[OpWork, ...] = ()
     """The ops that took most time in the counting pass."""
+    time_understood: float = 0.0
+    """The share of op time in ops with a formula, and in those known to do no more than a few
+    operations for each byte they touch: pointwise, reductions, copies."""
+    largest_bytes: int = 0
+    """The most that one call of one op touches."""
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,8 @@ class Method:
     """`precision`, `budget`, `replicates`, `interrupt`, or `no arm left`."""
     elapsed_s: float = 0.0
     estimator: str = ""
+    alpha: float = 0.05
+    """What is left of the chance of error after the looks: intervals hold with 1 - alpha."""
     definition: int = 1
     """Version of the statistics' definition; figures of two versions are never mixed."""
 
@@ -46,6 +48,16 @@ class SecondLook:
     """Of the time ratio, as in a comparison."""
     outcome: str = "ok"
     reason: str = ""
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What rules said of a result at a later time; the samples it speaks of never change."""
+
+    created: str
+    version: str
+    checks: tuple[Check, ...]
+    comparisons: tuple[Comparison, ...]
 
 
 @dataclass(frozen=True)

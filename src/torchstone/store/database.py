@@ -14,7 +14,10 @@ from typing import Any
 from sqlalchemy import Connection, Engine, func, select
 
 from torchstone.records import (
+    Calibration,
     CaseFigures,
+    DoctorReport,
+    Judgement,
     RecordError,
     Result,
     Run,
@@ -26,9 +29,11 @@ from torchstone.store import (
     case_rows,
     figures,
     floors,
+    judgements,
     limits,
     listing,
     lookup,
+    machines,
     merge,
     results,
     runs,
@@ -259,6 +264,48 @@ class Store:
         """The difference that identical arms seldom exceed here; None if never observed."""
         with self._reading() as connection:
             return floors.floor(connection, machine_id, threads, step_class)
+
+    def save_calibration(self, calibration: Calibration) -> None:
+        """Add a calibration."""
+        with self._writing() as connection:
+            machines.save_calibration(connection, calibration)
+
+    def calibration(self, machine_id: str, device: str = "cpu") -> Calibration | None:
+        """The newest one of that device of that machine; None if there is none."""
+        with self._reading() as connection:
+            return machines.newest_calibration(connection, machine_id, device)
+
+    def calibrations(
+        self, machine_id: str | None = None, limit: int = 20
+    ) -> builtins.list[Calibration]:
+        """The newest first."""
+        with self._reading() as connection:
+            return machines.calibrations(connection, machine_id, limit)
+
+    def save_doctor(self, report: DoctorReport) -> None:
+        """Add a report of the doctor's."""
+        with self._writing() as connection:
+            machines.save_doctor(connection, report)
+
+    def doctor_reports(
+        self, machine_id: str | None = None, limit: int = 20
+    ) -> builtins.list[DoctorReport]:
+        """The newest first."""
+        with self._reading() as connection:
+            return machines.doctor_reports(connection, machine_id, limit)
+
+    def add_judgement(self, result: Result, judgement: Judgement, derive: Derive) -> None:
+        """Add what rules say of a stored result now; what is derived from it follows."""
+        with self._writing() as connection:
+            seq = results.find(connection, result.id)
+            if seq is None:
+                raise UsageError(f"There is no result {result.id}.", "See `torchstone list`.")
+            judgements.insert(connection, seq, judgement)
+            judged = results.read(connection, seq, result.id)
+            results.insert_summary(connection, seq, judged)
+            for item in figures.due_of_result(connection, seq):
+                for case, new in figures.derived(connection, item, derive):
+                    figures.insert(connection, case, new)
 
     def list(
         self, limit: int = 20, arm: str | None = None, since: datetime | str | None = None

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from sqlalchemy import Connection, and_, select
+from sqlalchemy import ColumnElement, Connection, and_, select, true
 
 from torchstone.records import (
     FIGURES_DEFINITION,
@@ -90,16 +90,24 @@ def _figures(run: Run, position: int, document: str) -> CaseFigures:
     return figures
 
 
+def due_of_result(connection: Connection, seq: int) -> list[Due]:
+    """What one result says of cases."""
+    return _due(connection, schema.run_case.c.result == seq)
+
+
 def due(connection: Connection, run: int | None) -> list[Due]:
     """What can be derived anew, in one run or in all."""
+    return _due(connection, true() if run is None else schema.run_case.c.run == run)
+
+
+def _due(connection: Connection, which: ColumnElement[bool]) -> list[Due]:
     cases, table = schema.run_case, schema.result
     query = (
         select(cases.c.seq, cases.c.run, cases.c.position, cases.c.arm, table.c.seq, table.c.id)
         .join(table, cases.c.result == table.c.seq)
+        .where(which)
         .order_by(cases.c.seq)
     )
-    if run is not None:
-        query = query.where(cases.c.run == run)
     plans: dict[int, tuple[PlannedCase, ...]] = {}
     found: dict[Row, list[tuple[int, PlannedCase, str]]] = {}
     for case, of_run, position, arm, seq, result_id in connection.execute(query).all():

@@ -31,5 +31,9 @@ def _add_runs(connection: Connection) -> None:
     schema.metadata.create_all(connection, tables=schema.RUN_TABLES, checkfirst=False)
 
 
-_STEPS: Mapping[int, Callable[[Connection], None]] = {2: _add_runs}
+def _add_judging(connection: Connection) -> None:
+    schema.metadata.create_all(connection, tables=schema.JUDGING_TABLES, checkfirst=False)
+
+
+_STEPS: Mapping[int, Callable[[Connection], None]] = {2: _add_runs, 3: _add_judging}
 """By the version that a step leads to. A table changed later needs its older form kept here."""

@@ -6,11 +6,11 @@ import hashlib
 import json
 from collections.abc import Iterable, Sequence
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, and_, select
 from sqlalchemy.exc import DBAPIError
 
 from torchstone.records import Result, TorchstoneError, UsageError
-from torchstone.store import limits, schema
+from torchstone.store import judgements, limits, schema
 from torchstone.store.blobs import BlobError
 from torchstone.store.dates import seconds_of
 from torchstone.store.document import Parcel, join, split
@@ -79,7 +79,13 @@ def insert(connection: Connection, result: Result, parcel: Parcel) -> tuple[int,
 
 
 def insert_summary(connection: Connection, seq: int, result: Result) -> None:
-    """Add what `list` shows of a result."""
+    """Add what `list` shows of a result, in the place of an older one of the same definition."""
+    table = schema.summary
+    connection.execute(
+        table.delete().where(
+            and_(table.c.result == seq, table.c.definition == result.method.definition)
+        )
+    )
     connection.execute(
         schema.summary.insert().values(
             result=seq,
@@ -105,7 +111,7 @@ def read(connection: Connection, seq: int, result_id: str) -> Result:
         result = join(document, samples)
         if result.id != result_id:
             raise BlobError(f"it says that its id is {result.id[:40]!r}")
-        return result
+        return judgements.judged(connection, seq, result)
     except (BlobError, TypeError) as error:  # TypeError: a number or text where bytes belong
         raise CorruptResultError(result_id, str(error)) from None
     except DBAPIError as error:

@@ -1,8 +1,9 @@
 """The tables, and the triggers that make them append-only.
 
 `result` and `measurement` hold what was measured, `run` and `run_case` what was planned and what
-became of it, `aa_floor` what a machine's noise was; these are only ever added to. `summary` and
-`case_figure` are derived from them and may be rebuilt at any time.
+became of it, `aa_floor`, `calibration` and `doctor` what a machine was like, `judgement` what later
+rules said of a result; these are only ever added to. `summary` and `case_figure` are derived from
+them and may be rebuilt at any time.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from sqlalchemy import (
 from torchstone.records import UsageError
 from torchstone.store.location import FILE_NAME
 
-SCHEMA = 2
+SCHEMA = 3
 """Version of the tables. A database with a higher one was made by a newer program; one with a
 lower one is brought up to date by `migrations` when it is opened for writing."""
 
@@ -143,6 +144,45 @@ case_figure = Table(
 
 RUN_TABLES = (run, run_case, case_figure)
 
+calibration = Table(
+    "calibration",
+    metadata,
+    Column("seq", Integer, primary_key=True, autoincrement=True),
+    Column("id", Text, nullable=False, unique=True),
+    Column("machine_id", Text, nullable=False),
+    Column("device", Text, nullable=False),
+    Column("created", Text, nullable=False),
+    Column("document", Text, nullable=False),
+    Index("calibration_key", "machine_id", "device", "seq"),
+    sqlite_autoincrement=True,
+)
+
+doctor = Table(
+    "doctor",
+    metadata,
+    Column("seq", Integer, primary_key=True, autoincrement=True),
+    Column("id", Text, nullable=False, unique=True),
+    Column("machine_id", Text, nullable=False),
+    Column("created", Text, nullable=False),
+    Column("document", Text, nullable=False),
+    Index("doctor_key", "machine_id", "seq"),
+    sqlite_autoincrement=True,
+)
+
+judgement = Table(
+    "judgement",
+    metadata,
+    Column("seq", Integer, primary_key=True, autoincrement=True),
+    Column("result", ForeignKey(result.c.seq), nullable=False),
+    Column("created", Text, nullable=False),
+    Column("version", Text, nullable=False),  # of the program whose rules spoke
+    Column("document", Text, nullable=False),
+    Index("judgement_key", "result", "seq"),
+    sqlite_autoincrement=True,
+)
+
+JUDGING_TABLES = (calibration, doctor, judgement)
+
 
 def _append_only(table: Table, same_row: str) -> None:
     """Let SQLite refuse changes, whoever makes them.
@@ -168,6 +208,9 @@ _append_only(measurement, "seq = NEW.seq OR (result = NEW.result AND position = 
 _append_only(aa_floor, "seq = NEW.seq")
 _append_only(run, "seq = NEW.seq OR id = NEW.id")
 _append_only(run_case, "seq = NEW.seq OR (run = NEW.run AND position = NEW.position)")
+_append_only(calibration, "seq = NEW.seq OR id = NEW.id")
+_append_only(doctor, "seq = NEW.seq OR id = NEW.id")
+_append_only(judgement, "seq = NEW.seq")
 
 
 def stored_version(connection: Connection) -> int | None:
@@ -195,6 +238,11 @@ def check_version(connection: Connection) -> int:
 def has_runs(connection: Connection) -> bool:
     """False for a database of version 1, which is opened as it is for reading only."""
     return inspect(connection).has_table(run.name)
+
+
+def has_judging(connection: Connection) -> bool:
+    """False for a database of version 2 or less that is open for reading only."""
+    return inspect(connection).has_table(judgement.name)
 
 
 def create(connection: Connection) -> None:
