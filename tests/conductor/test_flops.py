@@ -14,16 +14,30 @@ def test_a_target_without_torch_has_no_count_and_no_note() -> None:
 
 
 @pytest.mark.slow
-def test_the_baseline_is_counted_and_the_others_are_not() -> None:
+def test_the_baseline_is_counted_and_arms_that_compute_the_same_share_it() -> None:
     net = target("nets")
-    arms = ArmSpec("eager", net), ArmSpec("aot", net, variant="aot_eager")
-    base, other = run_arms(*arms, replicates=1, count_flops=True).arms
+    arms = (
+        ArmSpec("eager", net),
+        ArmSpec("aot", net, variant="aot_eager"),
+        ArmSpec("bf16", net, precision="bf16"),
+    )
+    base, other, narrow = run_arms(*arms, replicates=1, count_flops=True).arms
     assert base.flops is not None
     assert base.flops.total == 2 * 4 * 32 * 64 + 2 * 4 * 64 * 8
     assert "aten.tanh" in base.flops.uncovered
-    assert other.flops is None
+    assert other.flops == base.flops
+    assert narrow.flops is None  # other bytes, other peaks
     (plain,) = run_arms(arms[0], replicates=1).arms
     assert plain.flops is None
+
+
+@pytest.mark.slow
+def test_unchecked_arms_are_counted_by_themselves() -> None:
+    (arm,) = run_arms(
+        ArmSpec("eager", target("nets")), replicates=1, count_flops=True, check_outputs=False
+    ).arms
+    assert arm.flops is not None
+    assert arm.flops.total == 2 * 4 * 32 * 64 + 2 * 4 * 64 * 8
 
 
 @pytest.mark.slow

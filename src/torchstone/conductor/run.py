@@ -17,6 +17,7 @@ from torchstone.conductor.plan import Plan, cycle_seconds, make_plan
 from torchstone.conductor.rounds import Budget, Rounds
 from torchstone.conductor.solo import (
     References,
+    Work,
     count_flops,
     judge_solo,
     make_references,
@@ -44,7 +45,7 @@ def run_case(case: CaseSpec, events: Events | None = None) -> CaseResult:
         try:
             references = prepare_arms(launcher, states, case.settings, events, course)
             if case.settings.count_flops and states[0].alive:
-                count_flops(launcher, states[0], case.settings, events)
+                set_work(states, work_of(launcher, states[0], case.settings, references, events))
             measure_arms(launcher, states, case.settings, references, events, course)
         except KeyboardInterrupt:
             course.stopped_by = "interrupt"
@@ -108,6 +109,33 @@ def prepare_arms(
         judge_solo(state, judge_by, reference, evidence, settings.independent)
         judged_by[state.spec.name] = reference
     return judged_by
+
+
+def work_of(
+    launcher: Launcher,
+    base: ArmState,
+    settings: Settings,
+    references: dict[str, References],
+    events: Events,
+) -> Work:
+    """What a step of the baseline does, as counted beside its reference or by itself."""
+    reference = references.get(base.spec.name)
+    if reference is not None and reference.work is not None:
+        return reference.work
+    return count_flops(launcher, base.spec, settings, events)
+
+
+def set_work(states: Sequence[ArmState], work: Work) -> None:
+    """The baseline's count holds for every arm that computes the same in the same precision."""
+    base = states[0].spec
+    if work.note:
+        states[0].notes.append(work.note)
+    for state in states:
+        same = all(
+            getattr(state.spec, name) == getattr(base, name)
+            for name in ("target", "statement", "mode", "precision", "shapes")
+        )
+        state.flops = work.flops if same else None
 
 
 def _references_of(

@@ -14,7 +14,7 @@ from torchstone.conductor.case import Events, Settings
 from torchstone.conductor.judge import Output, combine, compare_leaves, judge, read_evidence
 from torchstone.conductor.launch import Launcher, arm_environment
 from torchstone.conductor.state import ArmState
-from torchstone.conductor.worker import ArmEnded
+from torchstone.conductor.worker import ArmEnded, WorkerProcess
 from torchstone.measure.reports import CheckedCall, ReferenceReport, SoloReport
 from torchstone.records import Agreement, ArmSpec, Flops, Outcome, UsageError, from_data
 
@@ -55,12 +55,21 @@ def timed_shape(spec: ArmSpec, number: int) -> int:
 
 
 @dataclass(frozen=True)
+class Work:
+    """What counting found: operations and bytes of a step, or why there is no figure."""
+
+    flops: Flops | None
+    note: str = ""
+
+
+@dataclass(frozen=True)
 class References:
     """The baseline's outputs for the checked calls, on disk."""
 
     folder: Path
     calls: tuple[CheckedCall, ...]
     report: ReferenceReport
+    work: Work | None = None
 
     def judge(
         self, state: ArmState, evidence: Path, seed: int, changes: frozenset[str]
@@ -85,7 +94,10 @@ class References:
 def make_references(
     launcher: Launcher, spec: ArmSpec, settings: Settings, number: int
 ) -> References | ArmEnded:
-    """Run the baseline as plain eager code, and in float64, in a process of its own."""
+    """Run the baseline as plain eager code, and in float64, in a process of its own.
+
+    It is there and built, and nothing is ever timed in it, so operations are counted in it too.
+    """
     folder = launcher.folder / f"references-{number}"
     folder.mkdir()
     calls = checked_calls(spec, settings)
@@ -95,11 +107,12 @@ def make_references(
             {"do": "reference", "arm": spec, "calls": calls, "folder": str(folder)},
             patience(settings, slack_s=settings.build_timeout_s),
         )
+        work = _count_in(worker, spec, settings) if settings.count_flops else None
     except ArmEnded as ended:
         return ended
     finally:
         worker.kill()
-    return References(folder, calls, from_data(ReferenceReport, reply))
+    return References(folder, calls, from_data(ReferenceReport, reply), work)
 
 
 def solo_pass(
@@ -194,23 +207,29 @@ def _compare_inputs(state: ArmState, base: ArmState) -> None:
         state.notes.append(f"inputs differ in form from the baseline's: {difference}")
 
 
-def count_flops(launcher: Launcher, state: ArmState, settings: Settings, events: Events) -> None:
-    """Count in a process of its own, apart from all timing; a failure is a note, no outcome."""
-    spec = replace(state.spec, variant="eager")
-    events.phase(f"{state.spec.name}: counting operations")
+def count_flops(launcher: Launcher, spec: ArmSpec, settings: Settings, events: Events) -> Work:
+    """Count in a process of its own, where no reference was made."""
+    spec = replace(spec, variant="eager")
+    events.phase(f"{spec.name}: counting operations")
     worker = launcher.start(spec, cache="count")
     try:
-        reply = worker.ask(
-            {"do": "count", "arm": spec},
-            patience(settings, slack_s=COUNT_SLOWDOWN * settings.step_timeout_s),
-        )
-        state.flops = None if reply is None else from_data(Flops, reply)
-    except ArmEnded as ended:
-        state.notes.append(f"FLOPs not counted: {ended.detail.message}")
-    except UsageError as error:
-        state.notes.append(f"FLOPs not counted: {error.message}")
+        return _count_in(worker, spec, settings)
     finally:
         worker.kill()
+
+
+def _count_in(worker: WorkerProcess, spec: ArmSpec, settings: Settings) -> Work:
+    """A failure is a note, no outcome."""
+    try:
+        reply = worker.ask(
+            {"do": "count", "arm": replace(spec, variant="eager")},
+            patience(settings, slack_s=COUNT_SLOWDOWN * settings.step_timeout_s),
+        )
+        return Work(None if reply is None else from_data(Flops, reply))
+    except ArmEnded as ended:
+        return Work(None, f"FLOPs not counted: {ended.detail.message}")
+    except UsageError as error:
+        return Work(None, f"FLOPs not counted: {error.message}")
 
 
 def warm_toolchain(launcher: Launcher, spec: ArmSpec, settings: Settings) -> int | None:

@@ -34,7 +34,8 @@ def bench(
     check_settings(request.settings)
     arms = vary_shapes(make_arms(request))
     command = public_words(command_of(request))
-    return measure(arms, request.settings, keeper, events, command, "bench", request.label)
+    settings = replace(request.settings, count_flops=True)
+    return measure(arms, settings, keeper, events, command, "bench", request.label)
 
 
 def measure(
