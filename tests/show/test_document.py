@@ -13,7 +13,18 @@ from typing import Any
 import pytest
 
 from torchstone import stats
-from torchstone.records import Check, CompileCost, Environment, GitState, Level, Memory, Verdict
+from torchstone.records import (
+    Calibration,
+    Check,
+    CompileCost,
+    Environment,
+    GitState,
+    Level,
+    Memory,
+    Peak,
+    SecondLook,
+    Verdict,
+)
 from torchstone.show import document, dumps
 
 from . import synthetic_result as made
@@ -21,7 +32,7 @@ from . import synthetic_result as made
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "json.md"
 OPEN = {
     "cpu", "caches", "os", "python", "torch", "packages", "threads", "variables",
-    "hidden_variables", "figures", "parameter_dtypes", "determinism",
+    "hidden_variables", "figures", "parameter_dtypes", "determinism", "costs",
 }  # fmt: skip
 TOP = [
     "schema",
@@ -34,6 +45,9 @@ TOP = [
     "comparisons",
     "checks",
     "method",
+    "calibration",
+    "clocks_hz",
+    "second_looks",
 ]
 ARM = [
     "name",
@@ -218,7 +232,12 @@ def test_every_key_is_documented() -> None:
         compile=CompileCost(1),
         memory=Memory("VmHWM"),
     )
-    results = [build() for build in made.ALL.values()] + [made.result((full,))]
+    judged = replace(
+        made.result((full,)),
+        calibration=Calibration("c", "m", "f", "2026", compute=(Peak(1.0),), clock=Peak(1.0)),
+        second_looks=(SecondLook("eager", "inductor", 1, 3.0, 3.1),),
+    )
+    results = [*(build() for build in made.ALL.values()), judged]
     emitted = {key for result in results for key in keys(document(result))}
     assert len(emitted) > 90
     assert emitted - known == set()

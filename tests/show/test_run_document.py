@@ -13,6 +13,7 @@ import pytest
 
 from torchstone.records import GitState, Mean, RunView
 from torchstone.show import run_document, run_dumps
+from torchstone.show.run_foreign import foreign_cell
 
 from . import synthetic_run as made
 from .test_document import keys, reject
@@ -111,3 +112,14 @@ def _without_counts(data: Any) -> Any:
 def test_lone_surrogates_do_not_make_bad_json() -> None:
     view = made.view([made.ok(made.key("a\udc80b"))], label="\udcff")
     assert read(view)["cases"][0]["model"] == "a\\udc80b"
+
+
+def test_a_time_of_the_accuracy_table_is_not_shown_as_performance() -> None:
+    case = made.imported().cases[0]
+    (row,) = case.foreign
+    other = replace(
+        row, table="accuracy", cells=tuple(c.replace("84.5", "99.9") for c in row.cells)
+    )
+    both = replace(case, foreign=(row, other))
+    assert foreign_cell(both, "abs_latency") == "84.5"
+    assert foreign_cell(replace(case, foreign=(other,)), "abs_latency") == ""

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from tests.stats.suite_cases import anything, case
 from torchstone.records import (
+    FOREIGN_DEFINITION,
     SUITE_DEFINITION,
     CaseFigures,
     Mean,
@@ -174,6 +175,8 @@ def test_figures_of_two_definitions_are_not_mixed() -> None:
     ):
         with pytest.raises(UsageError, match="definitions 1 and 2"):
             figure([old, new])
+        with pytest.raises(UsageError, match="measured by another tool"):
+            figure([case("a", definition=FOREIGN_DEFINITION), new])
     never_run = case("c", outcome=Outcome.NOT_RUN, definition=1)
     (summary,) = summarise([new, never_run])
     assert summary.figures_definition == 2

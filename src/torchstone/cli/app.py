@@ -10,12 +10,14 @@ import click
 from torchstone import __version__
 from torchstone.cli.bench import bench
 from torchstone.cli.contract import contract
+from torchstone.cli.doctor import doctor
 from torchstone.cli.exchange import export, import_
 from torchstone.cli.main import help_text
 from torchstone.cli.repro import repro
 from torchstone.cli.run import run as run_suites
 from torchstone.cli.stored import list_results, show
 from torchstone.cli.timeit import timeit
+from torchstone.cli.validate import validate
 
 INTERRUPTED = 130
 
@@ -38,6 +40,8 @@ for _command in (
     bench,
     timeit,
     run_suites,
+    doctor,
+    validate,
     contract,
     repro,
     show,

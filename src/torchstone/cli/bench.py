@@ -15,6 +15,7 @@ from torchstone.cli.options import (
     output_options,
     progress,
     settings_options,
+    strict_option,
     take_settings,
 )
 
@@ -73,7 +74,10 @@ from torchstone.cli.options import (
 @database_option
 @output_options
 @click.option("--save/--no-save", default=True, show_default=True, help="Keep the result.")
-def bench(json_path: str | None, markdown: bool, save: bool, db: str | None, **asked: Any) -> int:
+@strict_option
+def bench(
+    json_path: str | None, markdown: bool, save: bool, strict: bool, db: str | None, **asked: Any
+) -> int:
     """Measure targets, compare variants.
 
     TARGET is path.py:make (a factory that returns (module_or_callable, inputs) or a Workload),
@@ -97,4 +101,4 @@ def bench(json_path: str | None, markdown: bool, save: bool, db: str | None, **a
     request = BenchRequest(settings=settings, **asked)
     with progress() as events:
         result = lab.bench(request, Keeper(db) if save else None, events)
-    return deliver(result, json_path, markdown, saved=save)
+    return deliver(result, json_path, markdown, saved=save, strict=strict)

@@ -11,8 +11,10 @@ SECTIONS = {
         "bench": "Measure targets, compare variants.",
         "timeit": "Time a statement, as `python -m timeit` does.",
         "run": "Run suites of models: eager against compiled.",
+        "doctor": "Say whether this machine is fit to measure on.",
     },
     "Judge": {
+        "validate": "Judge stored results by the rules of today.",
         "contract": "Write down what a target promises; check it later.",
         "repro": "Measure a stored result again; compare with the old.",
     },

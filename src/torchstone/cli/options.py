@@ -130,6 +130,15 @@ def take_settings(asked: dict[str, Any]) -> Settings:
     )
 
 
+def strict_option(function: F) -> F:
+    """`--strict`."""
+    return click.option(
+        "--strict",
+        is_flag=True,
+        help="Exit code 1 if a check says that a number is not to be believed.",
+    )(function)
+
+
 def database_option(function: F) -> F:
     """`--db`."""
     return click.option(
@@ -191,6 +200,7 @@ def deliver(
     markdown: bool,
     saved: bool,
     report: Callable[..., str] | None = None,
+    strict: bool = False,
 ) -> int:
     """Print what was asked for; the exit code says whether every arm did its work."""
     from torchstone import show
@@ -213,12 +223,14 @@ def deliver(
                 saved=saved,
             )
             click.echo(text, nl=False, color=True)
-    return exit_code(result)
+    return exit_code(result, strict)
 
 
-def exit_code(result: Result) -> int:
-    """0: every arm did its work. 1: one did not, or none could. 130: interrupted."""
+def exit_code(result: Result, strict: bool = False) -> int:
+    """0: every arm did its work. 1: one did not, or none could; when strict, also where a check
+    fails. 130: interrupted."""
     if result.method.stopped_by == "interrupt":
         return 130
     failed = any(arm.outcome.value in _BAD_OUTCOMES for arm in result.arms)
+    failed |= strict and any(check.level.value == "fail" for check in result.checks)
     return int(failed or not any(arm.turns for arm in result.arms))

@@ -14,6 +14,7 @@ from torchstone.cli.options import (
     database_option,
     output_options,
     settings_options,
+    strict_option,
     take_settings,
 )
 from torchstone.cli.run_output import deliver_run
@@ -114,6 +115,7 @@ class Words(click.ParamType):  # type: ignore[type-arg]
 @click.option("--commands", is_flag=True, help="Show the command that re-runs each case.")
 @database_option
 @output_options
+@strict_option
 @click.pass_context
 def run(
     ctx: click.Context,
@@ -127,6 +129,7 @@ def run(
     json_path: str | None,
     markdown: bool,
     commands: bool,
+    strict: bool,
     **asked: Any,
 ) -> int:
     """Run suites of models: eager against compiled, stored case by case.
@@ -160,7 +163,7 @@ def run(
             command = ("torchstone", *sys.argv[1:])
             end = start_run(_request(suites, asked), command, db, events, part, total_budget)
     deliver_run(end.view, json_path, markdown=markdown, commands=commands)
-    return _exit_code(end)
+    return _exit_code(end, strict)
 
 
 def _request(suites: tuple[str, ...], asked: dict[str, Any]) -> Any:
@@ -200,12 +203,14 @@ def _refuse_planning(ctx: click.Context, suites: tuple[str, ...]) -> None:
         )
 
 
-def _exit_code(end: RunEnd) -> int:
-    """0: every case that was to run passed. 1: one failed or was not run. 130: interrupted."""
-    from torchstone.records import Outcome
+def _exit_code(end: RunEnd, strict: bool) -> int:
+    """0: every case that was to run passed. 1: one failed or was not run; when strict, also where
+    a check fails. 130: interrupted."""
+    from torchstone.records import Level, Outcome
 
     if end.stopped_by == "interrupt":
         return INTERRUPTED
     good = (Outcome.OK, Outcome.NOT_SUPPORTED, Outcome.NOT_RUN)
     failed = any(case.outcome not in good for case in end.view.cases)
+    failed |= strict and any(case.worst_check is Level.FAIL for case in end.view.cases)
     return int(failed or end.stopped_by == "total budget")

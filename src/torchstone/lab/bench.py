@@ -9,9 +9,10 @@ from dataclasses import replace
 from datetime import datetime, timezone
 
 import torchstone
-from torchstone import stats, validate
+from torchstone import validate
 from torchstone.conductor import CaseResult, CaseSpec, Events, Settings, run_case
 from torchstone.lab import identical
+from torchstone.lab.judging import judge
 from torchstone.lab.keeping import Keeper
 from torchstone.lab.request import (
     BenchRequest,
@@ -21,6 +22,8 @@ from torchstone.lab.request import (
     method_of,
     vary_shapes,
 )
+from torchstone.lab.roofs import read_clock, recalibrated, with_roofs
+from torchstone.lab.second_look import with_second_looks
 from torchstone.lab.secrets import public_measurement, public_words
 from torchstone.records import ArmSpec, Measurement, Method, Result
 
@@ -65,41 +68,30 @@ def measure_unkept(
     kind: str,
     label: str = "",
 ) -> Result:
-    """Measure and judge; the way of every command that measures. `keeper` knows the A/A floor."""
+    """Measure and judge; the way of every command that measures. `keeper` knows the machine."""
     watched = identical.is_due(keeper, arms)
     specs = identical.with_duplicate(arms) if watched else tuple(arms)
+    clock = read_clock()
     case = run_case(CaseSpec(specs, settings), events)
+    clocks = (*clock, *read_clock())
     if keeper is not None and watched:
         case = identical.observe(keeper, case)
-    return judge(case, settings, keeper, command, kind, label)
-
-
-def judge(
-    case: CaseResult,
-    settings: Settings,
-    keeper: Keeper | None,
-    command: tuple[str, ...],
-    kind: str,
-    label: str,
-) -> Result:
-    """From raw measurements to comparisons and checks."""
-    arms = tuple(_public(arm, case.constant_output) for arm in case.arms)
-    floor = identical.aa_floor(keeper, arms[0])
-    comparisons = stats.compare_all(arms, settings.margin, case.alpha, floor)
-    result = Result(
+    made = Result(
         id=new_id(),
         created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
         command=command,
-        arms=arms,
-        comparisons=comparisons,
+        arms=tuple(_public(arm, case.constant_output) for arm in case.arms),
+        comparisons=(),
         checks=(),
         method=_method(case, settings),
         kind=kind,
         label=label,
         version=torchstone.__version__,
+        clocks_hz=clocks,
     )
-    checks = validate.judge(result)
-    return replace(result, checks=checks, comparisons=validate.withhold(comparisons, checks))
+    result = judge(with_roofs(made, keeper), identical.aa_floor(keeper, made.arms[0]))
+    result = recalibrated(result, keeper, events)
+    return with_second_looks(result, arms, settings, events)
 
 
 def _public(arm: Measurement, constant_output: bool) -> Measurement:

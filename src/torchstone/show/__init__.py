@@ -6,6 +6,7 @@ only when a figure is wanted, `stats`; every statistic shown is computed there.
 """
 
 from torchstone.show.document import DOCUMENT_SCHEMA, document, dumps
+from torchstone.show.judgement import judgement_report
 from torchstone.show.listing import listing
 from torchstone.show.markdown import markdown
 from torchstone.show.progress import Progress, make_progress
@@ -43,6 +44,7 @@ __all__ = [
     "format_percent",
     "format_ratio",
     "format_seconds",
+    "judgement_report",
     "listing",
     "make_progress",
     "make_run_progress",

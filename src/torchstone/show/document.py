@@ -34,6 +34,9 @@ def document(result: Result) -> dict[str, Any]:
         "comparisons": [_comparison(comparison) for comparison in result.comparisons],
         "checks": [_check(check) for check in result.checks],
         "method": plain(result.method),
+        "calibration": plain(result.calibration),
+        "clocks_hz": plain(result.clocks_hz),
+        "second_looks": plain(result.second_looks),
     }
 
 

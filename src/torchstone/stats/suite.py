@@ -32,6 +32,7 @@ from dataclasses import replace
 
 from torchstone.records import (
     FIGURES_DEFINITION,
+    FOREIGN_DEFINITION,
     CaseFigures,
     CaseKey,
     Mean,
@@ -58,6 +59,12 @@ def passing(cases: Iterable[CaseFigures]) -> tuple[CaseFigures, ...]:
     versions = sorted({case.definition for case in found})
     if len(versions) > 1:
         named = " and ".join(map(str, versions))
+        if FOREIGN_DEFINITION in versions:
+            raise UsageError(
+                "Some of these cases were measured by another tool, whose figures follow its own "
+                "definitions and do not mix with ours.",
+                "Look at them as a run of their own.",
+            )
         raise UsageError(
             f"These cases' figures were derived by the definitions {named}, which do not mix.",
             "Derive the older ones anew from their results (`Store.rebuild_figures`).",

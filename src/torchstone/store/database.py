@@ -305,7 +305,14 @@ class Store:
             results.insert_summary(connection, seq, judged)
             for item in figures.due_of_result(connection, seq):
                 for case, new in figures.derived(connection, item, derive):
-                    figures.insert(connection, case, new)
+                    kept = figures.command_of(connection, case)
+                    figures.insert(connection, case, replace(new, command=kept))
+
+    def result_ids(self, run: str) -> builtins.list[str]:
+        """The results that a run's cases came from, in order of saving."""
+        with self._reading() as connection:
+            row = lookup.resolve_run(connection, run)
+            return [item.result.id for item in figures.due(connection, row.seq)]
 
     def list(
         self, limit: int = 20, arm: str | None = None, since: datetime | str | None = None

@@ -90,6 +90,14 @@ def _figures(run: Run, position: int, document: str) -> CaseFigures:
     return figures
 
 
+def command_of(connection: Connection, case: int) -> tuple[str, ...]:
+    """The command that re-runs a case, which is known only when it is measured."""
+    table = schema.case_figure
+    query = select(table.c.document).where(table.c.run_case == case)
+    document = connection.scalar(query.order_by(table.c.definition.desc()).limit(1))
+    return from_data(CaseFigures, json.loads(document)).command if document else ()
+
+
 def due_of_result(connection: Connection, seq: int) -> list[Due]:
     """What one result says of cases."""
     return _due(connection, schema.run_case.c.result == seq)

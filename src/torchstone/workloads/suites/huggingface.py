@@ -79,13 +79,8 @@ class HuggingFaceSuite:
         """The model in 32-bit floats on the CPU, with random weights, and its inputs."""
         entry = _find(model)
         check_scale(self, setting.scale)
-        model_class = _model_class(entry)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            config = _config(entry, model_class, setting.scale)
-            in_config = zero_config(config)
-            made = model_class(config)
-        notes = list(dropout_notes(in_config, zero_modules(made)))
+        config, made, dropouts = build_entry(entry, setting.scale)
+        notes = list(dropouts)
         if entry.note:
             notes.append(entry.note)
         if setting.scale == "full":
@@ -97,6 +92,17 @@ class HuggingFaceSuite:
 
 
 HUGGINGFACE = HuggingFaceSuite()
+
+
+def build_entry(entry: HfModel, scale: str) -> tuple[Any, Any, tuple[str, ...]]:
+    """Configuration and model with random weights and no dropout, and what was set to 0."""
+    model_class = _model_class(entry)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        config = _config(entry, model_class, scale)
+        in_config = zero_config(config)
+        made = model_class(config)
+    return config, made, tuple(dropout_notes(in_config, zero_modules(made)))
 
 
 def _find(name: str) -> HfModel:

@@ -6,15 +6,12 @@ Names, architectures, batch sizes and sequence lengths are TorchBench's; the wei
 from __future__ import annotations
 
 import importlib
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from torchstone.records import MODES, NotSupported
 from torchstone.workloads.suites.base import BuildSetting, ModelInfo, Suite
-from torchstone.workloads.suites.dropout import dropout_notes, zero_config, zero_modules
-from torchstone.workloads.suites.huggingface import HUGGINGFACE
+from torchstone.workloads.suites.huggingface import HUGGINGFACE, build_entry
 from torchstone.workloads.suites.huggingface_entry import BOTH_SIDES, HfModel
 from torchstone.workloads.suites.huggingface_inputs import make_inputs
 from torchstone.workloads.suites.timm_models import TIMM
@@ -139,25 +136,14 @@ class Text:
     def build(self, setting: BuildSetting) -> Workload:
         """The model with random weights, and tokens with labels."""
         self.import_library()
-        entry = self.entry
-        module = f"transformers.models.{entry.module}.modeling_{entry.module}"
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            try:
-                made_by: Any = getattr(importlib.import_module(module), entry.model_class)
-            except (ImportError, AttributeError) as error:
-                raise NotSupported(f"transformers has no {entry.model_class}: {error}") from error
-            config = made_by.config_class(**entry.settings(setting.scale))
-            config.use_cache = False
-            zeroed = zero_config(config)
-            model = made_by(config)
+        config, model, dropouts = build_entry(self.entry, setting.scale)
         batch, length = self.sizes(setting)
         notes = (
-            f"made by transformers: {entry.model_class}",
+            f"made by transformers: {self.entry.model_class}",
             f"{setting.scale} scale: {batch} sequences of {length} tokens",
-            *dropout_notes(zeroed, zero_modules(model)),
+            *dropouts,
         )
-        return Workload(model, make_inputs(entry, config, batch, length), notes=notes)
+        return Workload(model, make_inputs(self.entry, config, batch, length), notes=notes)
 
 
 def _missing_there(suite: Suite, name: str) -> str:

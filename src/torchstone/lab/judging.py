@@ -1,0 +1,22 @@
+"""Judging: from what was measured to comparisons and checks. Samples in, words out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from torchstone import stats, validate
+from torchstone.records import Result
+
+
+def judge(result: Result, aa_floor: float) -> Result:
+    """The result with its comparisons and checks made anew; an arm that fails has no verdict."""
+    method = result.method
+    comparisons = stats.compare_all(result.arms, method.margin, method.alpha, aa_floor)
+    bare = replace(result, comparisons=comparisons, checks=())
+    checks = validate.judge(bare)
+    return replace(bare, checks=checks, comparisons=validate.withhold(comparisons, checks))
+
+
+def judge_again(result: Result) -> Result:
+    """The same with the A/A floor that was in force."""
+    return judge(result, max((c.aa_floor for c in result.comparisons), default=0.0))

@@ -1,0 +1,86 @@
+"""The machine's roofs beside a result: the calibration in force, a new one where it is beaten."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from torchstone import validate
+from torchstone.conductor import Events
+from torchstone.lab.judging import judge_again
+from torchstone.lab.keeping import Keeper
+from torchstone.machine.clock import measure_clock
+from torchstone.records import Calibration, Peak, Result, TorchstoneError
+
+
+def read_clock() -> tuple[float, ...]:
+    """The processor's real clock now, if it can be measured here; a few milliseconds."""
+    found = measure_clock().peak
+    return () if found is None else (found.value,)
+
+
+def with_roofs(result: Result, keeper: Keeper | None) -> Result:
+    """The result with the newest calibration of its machine, as far as its arms need it."""
+    base = result.arms[0]
+    if keeper is None or base.environment is None:
+        return result
+    device = base.arm.device.split(":")[0]
+    found = keeper.calibration(base.environment.machine_id, device)
+    return replace(result, calibration=found and _needed(found, result))
+
+
+def _needed(calibration: Calibration, result: Result) -> Calibration:
+    """Without the roofs of thread counts that no arm used: every result carries a copy."""
+    used = {0}
+    for arm in result.arms:
+        used.add(arm.arm.threads or 0)
+        used.add(arm.environment.threads.get("torch", 0) if arm.environment else 0)
+    return replace(
+        calibration,
+        compute=tuple(peak for peak in calibration.compute if peak.threads in used),
+        bandwidth=tuple(peak for peak in calibration.bandwidth if peak.threads in used),
+    )
+
+
+def recalibrated(result: Result, keeper: Keeper | None, events: Events | None) -> Result:
+    """Where a roof was beaten: measure that roof again beside the figure, and judge by the higher.
+
+    A peak is the best of many short samples, so on a noisy machine it may have been missed.
+    """
+    wanted = getattr(validate, "needs_recalibration", lambda _: [])(result)  # INTERIM
+    calibration = result.calibration
+    if not wanted or calibration is None or keeper is None:
+        return result
+    if events is not None:
+        events.phase("a roof was beaten: measuring it again")
+    from torchstone.machine.calibrate import run_calibration
+
+    try:
+        fresh = run_calibration(device=calibration.device, only=wanted)
+    except TorchstoneError as error:
+        note = f"a roof could not be measured again: {error.message}"
+        return replace(result, calibration=replace(calibration, notes=(*calibration.notes, note)))
+    whole = keeper.calibration(calibration.machine_id, calibration.device) or calibration
+    raised = raise_roofs(whole, fresh)
+    keeper.save_calibration(raised)
+    return judge_again(replace(result, calibration=_needed(raised, result)))
+
+
+def raise_roofs(old: Calibration, fresh: Calibration) -> Calibration:
+    """The old calibration with every roof at the higher of its two figures."""
+    return replace(
+        old,
+        id=fresh.id,
+        compute=_higher(old.compute, fresh.compute),
+        bandwidth=_higher(old.bandwidth, fresh.bandwidth),
+        notes=(*old.notes, f"roofs measured again after a figure above them ({fresh.created})"),
+    )
+
+
+def _higher(old: Sequence[Peak], fresh: Sequence[Peak]) -> tuple[Peak, ...]:
+    best: dict[tuple[str, int, str, bool], Peak] = {}
+    for peak in (*old, *fresh):
+        key = (peak.dtype, peak.threads, peak.level, peak.sparse)
+        if key not in best or peak.value > best[key].value:
+            best[key] = peak
+    return tuple(best.values())

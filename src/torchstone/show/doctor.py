@@ -1,0 +1,224 @@
+"""The doctor's report: what may disturb a measurement here, and whether the machine is fit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torchstone.machine.doctor.base import split_fix
+from torchstone.records import DoctorReport, Finding, Level
+from torchstone.show.document import plain, to_text
+from torchstone.show.evidence import hang
+from torchstone.show.heading import flow, processor_name
+from torchstone.show.markdown import code, escape
+from torchstone.show.style import Style
+from torchstone.show.text import cells, pad
+from torchstone.show.units import format_bytes, format_percent
+
+SECTIONS = {
+    "Other work": (
+        *("processes", "load", "core", "core-speed", "steal"),
+        *("pressure-cpu", "pressure-io", "pressure-memory", "accelerator"),
+    ),
+    "Processor": ("governor", "boost", "smt", "heat", "power", "clock", "virtual"),
+    "Limits": ("affinity", "cpu-quota", "throttling", "memory", "swap"),
+    "Settings": (
+        *("threads", "variables", "allocator", "huge-pages", "address-layout", "perf-events"),
+    ),
+    "Proof": ("identical", "calibration"),
+}
+"""What stands where; what a plug-in adds comes after these, under `More`."""
+_MORE = "More"
+_PROOF = "Proof"
+_ROLES = {Level.OK: "good", Level.NOTE: "note", Level.WARN: "warn", Level.FAIL: "fail"}
+_LEVEL_WIDTH = 4
+_UNSEEN = "cannot be seen here"
+
+
+def doctor_report(
+    report: DoctorReport,
+    *,
+    color: bool = False,
+    width: int = 100,
+    unicode: bool = True,
+    fixes: bool = False,
+) -> str:
+    """Findings by subject, the commands that would help if asked for, and one last sentence."""
+    style = Style(color, unicode)
+    head = flow(["doctor", *_machine(report)], width, style)
+    lines = [style.paint(head[0], "title"), *(style.paint(f"  {line}", "dim") for line in head[1:])]
+    names = max((cells(style.safe(f.name)) for f in report.findings), default=0)
+    for title, findings in by_section(report.findings):
+        lines += ["", style.paint(f"  {title}", "title")]
+        for finding in findings:
+            lines += _finding(finding, names, width, style)
+    if fixes:
+        lines += ["", *_fixes(report, width, style)]
+    level = _worst(report.findings)
+    lines += ["", *_last(verdict(report), _ROLES[level], width, style)]
+    count = sum(len(finding.fixes) for finding in report.findings)
+    if count and not fixes:
+        said = f"torchstone doctor --fix shows {_count(count, 'command')} that would help"
+        lines.append(style.paint(f"  {said}", "dim"))
+    return "\n".join(lines) + "\n"
+
+
+def by_section(findings: Sequence[Finding]) -> list[tuple[str, list[Finding]]]:
+    """Sections that have findings, each in its own order; unknown names stand before the proof."""
+    place = {name: title for title, names in SECTIONS.items() for name in names}
+    order = {name: i for names in SECTIONS.values() for i, name in enumerate(names)}
+    found: dict[str, list[Finding]] = {title: [] for title in SECTIONS if title != _PROOF}
+    found |= {_MORE: [], _PROOF: []}
+    for finding in findings:
+        found[place.get(finding.name, _MORE)].append(finding)
+    return [
+        (title, sorted(held, key=lambda f: order.get(f.name, 0)))
+        for title, held in found.items()
+        if held
+    ]
+
+
+def verdict(report: DoctorReport) -> str:
+    """One sentence: fit, fit with care, or not fit, and why."""
+    failed = [f for f in report.findings if f.level is Level.FAIL]
+    warned = _names([f for f in report.findings if f.level is Level.WARN])
+    if failed:
+        more = _names(failed)[1:]
+        rest = f" (and {_listed(more)})" if more else ""
+        return f"Not fit to measure on: {failed[0].message}{rest}."
+    if warned:
+        return f"Fit with care: {_listed(warned)} may disturb what is measured.{_smallest(report)}"
+    return f"Fit to measure on.{_smallest(report)}"
+
+
+def doctor_document(report: DoctorReport) -> dict[str, Any]:
+    """The report as plain data, with what follows from it."""
+    return {**plain(report), "fit": report.fit, "verdict": verdict(report)}
+
+
+def doctor_dumps(report: DoctorReport) -> str:
+    """The document as JSON text."""
+    return to_text(doctor_document(report))
+
+
+def doctor_markdown(report: DoctorReport, *, fixes: bool = False) -> str:
+    """The report as a GitHub table."""
+    where = " · ".join(escape(part) for part in _machine(report))
+    lines = [f"**doctor** · {where}" if where else "**doctor**", ""]
+    lines += ["| | | finding | remedy |", "|---|---|---|---|"]
+    for _, findings in by_section(report.findings):
+        for f in findings:
+            level = f"**{f.level.value}**" if f.level in (Level.WARN, Level.FAIL) else f.level.value
+            lines.append(f"| {level} | {code(f.name)} | {escape(f.message)} | {escape(f.remedy)} |")
+    if fixes:
+        held = _by_name(report)
+        lines += ["", "Commands that would help (none has been run):" if held else _NO_FIXES]
+        for name, commands in held.items():
+            for command, does, undo in commands:
+                said = f"{escape(does)}; undo: {code(undo)}" if undo else escape(does)
+                lines.append(f"- {code(name)}: {code(command)}{f': {said}' if said else ''}")
+    lines += ["", f"**{escape(verdict(report))}**"]
+    return "\n".join(lines) + "\n"
+
+
+_NO_FIXES = "No command is known that would help."
+
+
+def _machine(report: DoctorReport) -> list[str]:
+    known = report.machine
+    cores, allowed = known.get("cores", ""), known.get("allowed_cores", "")
+    of = f"{allowed} of {cores} cores" if allowed != cores else f"{cores} cores"
+    memory = known.get("memory_bytes", "")
+    parts = [
+        ", ".join(
+            part for part in (processor_name(known.get("cpu", "")), of if cores else "") if part
+        ),
+        format_bytes(int(memory)) if memory.isdigit() and int(memory) else "",
+        known.get("system", ""),
+        f"Python {known['python']}" if "python" in known else "",
+        f"torch {known['torch']}" if "torch" in known else "no torch" if known else "",
+    ]
+    return [part for part in parts if part]
+
+
+def _finding(finding: Finding, names: int, width: int, style: Style) -> list[str]:
+    role = _ROLES[finding.level]
+    level = pad(finding.level.value, _LEVEL_WIDTH)
+    lead = f"    {level}  {pad(style.safe(finding.name), names)}  "
+    lines = hang(lead, style.safe(finding.message), width, style)
+    quiet = finding.level is Level.NOTE and finding.message.startswith(_UNSEEN)
+    if quiet:
+        lines = [style.paint(line, "dim") for line in lines]
+    else:
+        lines[0] = lines[0].replace(level, style.paint(level, role), 1)
+    if finding.remedy:
+        arrow = f"{' ' * cells(lead)}{style.glyphs.arrow} "
+        found = hang(arrow, style.safe(finding.remedy), width, style)
+        lines += [style.paint(line, "dim") for line in found]
+    return lines
+
+
+def _fixes(report: DoctorReport, width: int, style: Style) -> list[str]:
+    held = _by_name(report)
+    if not held:
+        return [style.paint(f"  {_NO_FIXES}", "title")]
+    lines = [style.paint("  Commands that would help (none has been run)", "title")]
+    for name, commands in held.items():
+        lines.append(f"    {style.safe(name)}")
+        for command, does, undo in commands:
+            # A command is never wrapped: it is there to be copied.
+            lines.append(f"      {style.paint(style.safe(command), 'even')}")
+            if does:
+                lines += _dim(hang("        ", style.safe(does), width, style), style)
+            if undo:
+                lines.append(style.paint(f"        undo: {style.safe(undo)}", "dim"))
+    return lines
+
+
+def _dim(lines: list[str], style: Style) -> list[str]:
+    return [style.paint(line, "dim") for line in lines]
+
+
+def _by_name(report: DoctorReport) -> dict[str, list[tuple[str, str, str]]]:
+    """The commands of each finding, each once."""
+    held: dict[str, list[tuple[str, str, str]]] = {}
+    told: set[str] = set()
+    for _, findings in by_section(report.findings):
+        for finding in findings:
+            for line in finding.fixes:
+                command = split_fix(line)
+                if command[0] not in told:
+                    told.add(command[0])
+                    held.setdefault(finding.name, []).append(command)
+    return held
+
+
+def _last(sentence: str, role: str, width: int, style: Style) -> list[str]:
+    first, stop, rest = sentence.partition(":") if ":" in sentence else sentence.partition(".")
+    lines = hang("  ", style.safe(first + stop + rest), width, style)
+    lines[0] = lines[0].replace(first, style.paint(first, role), 1)
+    return lines
+
+
+def _smallest(report: DoctorReport) -> str:
+    if report.smallest_detectable is None:
+        return ""
+    least = format_percent(report.smallest_detectable)
+    return f" Differences under {least} cannot be seen here today."
+
+
+def _worst(findings: Sequence[Finding]) -> Level:
+    levels = {finding.level for finding in findings}
+    return next((level for level in (Level.FAIL, Level.WARN) if level in levels), Level.OK)
+
+
+def _names(findings: Sequence[Finding]) -> list[str]:
+    return list(dict.fromkeys(finding.name for finding in findings))
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)
+
+
+def _count(amount: int, one: str) -> str:
+    return f"{amount} {one}{'' if amount == 1 else 's'}"

@@ -1,0 +1,171 @@
+"""Stored results judged anew; second looks; roofs that were beaten."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.targets.support import ROOT, settings, target, torchstone
+from tests.validate.cases import pair
+from torchstone import validate
+from torchstone.conductor import Settings
+from torchstone.lab.judging import judge_again
+from torchstone.lab.roofs import raise_roofs
+from torchstone.lab.second_look import look_again, with_second_looks
+from torchstone.lab.validate import validate_stored
+from torchstone.records import (
+    ArmSpec,
+    Calibration,
+    Check,
+    Comparison,
+    Level,
+    Peak,
+    Result,
+    Verdict,
+)
+from torchstone.store import open_store
+
+EAGER, FAST = "eager", "inductor"
+
+
+def stored(db: Path) -> Result:
+    result = judge_again(pair())
+    with open_store(str(db)) as store:
+        store.save(result)
+    return result
+
+
+@pytest.fixture
+def stricter(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rule that appeared after the results were stored."""
+
+    def judge(result: Result) -> Iterator[Check]:
+        yield Check("brand-new", Level.FAIL, "It is not to be believed.", {}, (FAST,))
+
+    rule = validate.FunctionRule("brand-new", "a test", judge)
+    was = validate.judge
+    monkeypatch.setattr(
+        validate, "judge", lambda result: (*was(result), *validate.run_rules([rule], result))
+    )
+
+
+def test_the_same_rules_say_the_same(tmp_path: Path) -> None:
+    result = stored(tmp_path / "a.db")
+    assert result.comparisons[0].verdict is Verdict.FASTER
+    (one,) = validate_stored("last", str(tmp_path / "a.db"), save=True)
+    assert one.after == one.before == result
+    assert one.changes == ()
+    assert not one.failed
+
+
+@pytest.mark.usefixtures("stricter")
+def test_a_new_rule_is_heard_and_kept_beside_the_samples(tmp_path: Path) -> None:
+    db = str(tmp_path / "a.db")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(validate, "judge", lambda result: ())
+        result = stored(tmp_path / "a.db")
+    (one,) = validate_stored(result.id, db, save=False)
+    assert one.failed
+    assert "brand-new (inductor): not said → fail" in one.changes
+    assert "inductor against eager: faster → cannot tell" in one.changes
+    with open_store(db, read_only=True) as store:
+        assert store.load(result.id) == result  # not saved
+    validate_stored(result.id, db, save=True)
+    with open_store(db, read_only=True) as store:
+        shown = store.load(result.id)
+    assert shown.arms == result.arms
+    assert shown.comparisons[0].verdict is Verdict.CANNOT_TELL
+    assert shown.comparisons[0].time_ratio is None
+    assert any(check.rule == "brand-new" for check in shown.checks)
+
+
+def test_a_verdict_that_was_withheld_comes_back_when_the_rule_is_gone(tmp_path: Path) -> None:
+    fine = judge_again(pair())
+    withheld = replace(
+        fine,
+        checks=(Check("old-rule", Level.FAIL, "No.", {}, (FAST,)),),
+        comparisons=tuple(
+            replace(c, verdict=Verdict.CANNOT_TELL, time_ratio=None, interval=None, floor=None,
+                    typical=None, smallest_detectable=None, reason="Withheld.")
+            for c in fine.comparisons
+        ),
+    )  # fmt: skip
+    assert judge_again(withheld).comparisons == fine.comparisons
+
+
+def test_the_command_says_what_changed_and_strict_sets_the_exit_code(tmp_path: Path) -> None:
+    db = tmp_path / "a.db"
+    result = judge_again(pair())
+    bad = replace(
+        result,
+        arms=(result.arms[0], replace(result.arms[1], agreement=replace(
+            result.arms[1].agreement, mismatch="output: error 1.0"))),  # type: ignore[type-var]
+    )  # fmt: skip
+    with open_store(str(db)) as store:
+        store.save(bad)
+    done = torchstone("validate", "last", "--db", str(db), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "output-check (inductor): ok → fail" in done.stdout
+    assert "1 result judged by the rules of today: 1 changed, 1 not to be believed." in done.stdout
+    strict = torchstone(
+        "validate", "last", "--db", str(db), "--strict", "--json", "-", cwd=tmp_path
+    )
+    assert strict.returncode == 1
+    (entry,) = json.loads(strict.stdout)["results"]
+    assert entry["failed"] is True
+    assert entry["changes"] == []  # kept the first time
+    assert entry["result"]["comparisons"][0]["verdict"] == "cannot tell"
+    nothing = torchstone("validate", "nobody", "--db", str(db), cwd=tmp_path)
+    assert nothing.returncode == 2
+    assert "Traceback" not in nothing.stderr
+
+
+def first_look(speedup: float) -> Comparison:
+    return Comparison("slow", "fast", Verdict.FASTER, "floor", 1 / speedup, (0.1, 0.9))
+
+
+def test_a_second_look_has_other_inputs_and_its_own_figures(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    slow, fast = ArmSpec("slow", target("honest", "make_slow")), ArmSpec("fast", target("honest"))
+    look = look_again(slow, fast, first_look(2.0), settings(), None)
+    assert look.seed != settings().seed
+    assert look.outcome == "ok"
+    assert look.first_speedup == 2.0
+    assert look.speedup is not None
+    assert look.speedup > 1.2
+
+
+def test_an_arm_that_knows_only_the_first_inputs_fails_the_second_look(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    honest, knows = ArmSpec("slow", target("honest")), ArmSpec("fast", target("cheats", "constant"))
+    look = look_again(honest, knows, first_look(50.0), settings(), None)
+    assert look.outcome == "wrong_answer"
+    assert look.speedup is None
+    assert look.reason
+
+
+def test_no_second_look_where_nothing_is_too_good() -> None:
+    result = judge_again(pair())
+    arms = [arm.arm for arm in result.arms]
+    assert with_second_looks(result, arms, Settings(), None) is result
+
+
+def test_a_roof_measured_again_only_rises() -> None:
+    fp32, fp64 = Peak(9e10, dtype="fp32", threads=1), Peak(4e10, dtype="fp64", threads=1)
+    dram = Peak(2e10, level="DRAM", threads=1)
+    old = Calibration("a", "m", "f", "2026-01-01", compute=(fp32, fp64), bandwidth=(dram,))
+    better, worse = replace(fp32, value=9.5e10), replace(fp64, value=1e10)
+    fresh = Calibration("b", "m", "f", "2026-02-02", compute=(better, worse))
+    raised = raise_roofs(old, fresh)
+    assert raised.id == "b"
+    assert [peak.value for peak in raised.compute] == [9.5e10, 4e10]
+    assert raised.bandwidth == old.bandwidth
+    assert "2026-02-02" in raised.notes[-1]
