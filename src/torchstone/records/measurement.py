@@ -195,6 +195,8 @@ class Integrity:
     again_ns: int = 0
     """A call repeated at once with the same input, caches warm."""
     output_types: tuple[str, ...] = ()
+    profilers: tuple[str, ...] = ()
+    """What watched the process when it was looked at: tracers, profilers, modes that see each op."""
 
 
 @dataclass(frozen=True)
