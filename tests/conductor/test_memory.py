@@ -13,6 +13,7 @@ from torchstone.conductor.solo import solo_pass
 from torchstone.conductor.state import ArmState
 from torchstone.records import ArmSpec, Memory
 
+pytestmark = pytest.mark.slow
 MIB = 2**20
 
 
@@ -24,7 +25,7 @@ def measured(launcher: Launcher, factory: str) -> Memory:
     return state.solo.memory
 
 
-@pytest.mark.parametrize("library", ["numpy", pytest.param("torch", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("library", ["numpy", "torch"])
 def test_peaks_are_what_is_known_to_be_needed(tmp_path: Path, library: str) -> None:
     pytest.importorskip(library)
     launcher = Launcher(tmp_path)

@@ -98,3 +98,13 @@ def test_training_in_mixed_precision_is_checked_by_its_true_gradients() -> None:
         "aot": "amp-fp16 (float16, GradScaler)",
         "bf16": "amp-bf16 (bfloat16)",
     }
+
+
+def test_a_cold_compilation_finds_nothing_of_the_last_one() -> None:
+    """Warm means: the second process of the same case. Another case starts from nothing."""
+    for _ in range(2):
+        compiled = by_name(ArmSpec("eager", NET), ArmSpec("new", NET, variant="inductor"))["new"]
+        assert compiled.outcome is Outcome.OK, compiled.detail
+        assert compiled.compile is not None
+        assert compiled.compile.warm_ns is not None
+        assert compiled.compile.cold_ns > 1.5 * compiled.compile.warm_ns
