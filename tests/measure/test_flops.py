@@ -8,8 +8,11 @@ from typing import Any
 import pytest
 
 from tests.targets.support import target
-from torchstone.measure.flops import MOST_UNCOVERED, count_flops, count_ops, torch_formulas
-from torchstone.records import ArmSpec, Flops
+from torchstone.measure import flops
+from torchstone.measure.counting import count_ops
+from torchstone.measure.flops import count_flops
+from torchstone.measure.formula_door import torch_formulas
+from torchstone.records import ArmSpec, Flops, UsageError
 
 torch: Any = pytest.importorskip("torch")
 
@@ -68,22 +71,13 @@ def test_training_is_forward_and_backward() -> None:
     assert count(step).total == (first + second) + (first + second) + second
 
 
-def test_attention_on_the_cpu_is_named_as_uncovered() -> None:
-    q, k, v = (torch.ones(2, 4, 16, 8) for _ in range(3))
-    found = count(lambda: torch.nn.functional.scaled_dot_product_attention(q, k, v))
-    assert found.total == 0
-    assert found.time_covered == 0
-    assert "aten._scaled_dot_product_flash_attention_for_cpu" in found.uncovered
-    assert len(found.uncovered) <= MOST_UNCOVERED
-
-
 def test_more_formulas_can_be_given() -> None:
     x = torch.ones(10)
 
     def one_each(*_: Any, out_val: Any, **__: Any) -> int:
         return int(out_val.numel())
 
-    formulas = {**torch_formulas(), torch.ops.aten.exp: one_each}
+    formulas = {**torch_formulas(), "aten.exp": one_each}
     found = count_ops(lambda: (x.exp(), x.sin()), formulas)
     assert found.by_op == {"aten.exp": 10}
     assert found.uncovered == ("aten.sin",)
@@ -115,3 +109,22 @@ def test_an_arm_is_counted_in_its_mode_and_precision(
 
 def test_without_torch_ops_there_is_nothing_to_count(gradients: None) -> None:
     assert count_flops(ArmSpec("a", target("honest")), lambda name: None) is None
+
+
+def test_formulas_that_fail_their_test_give_no_figure(
+    gradients: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    halved = {**torch_formulas(), "aten.mm": lambda *a, **k: 1}
+    monkeypatch.setattr(flops, "load_formulas", lambda points: halved)
+    with pytest.raises(UsageError, match=r"aten\.mm gives 1 operations"):
+        count_flops(ArmSpec("a", target("nets")), lambda name: None)
+
+
+def test_an_arm_has_bytes_and_heaviest_ops(gradients: None) -> None:
+    found = count_flops(ArmSpec("a", target("nets")), lambda name: None)
+    assert found is not None
+    weights = D_IN * H + H + H * D_OUT + D_OUT
+    assert found.least_bytes == 4 * (weights + N * D_IN + N * D_OUT)
+    assert found.bytes == found.least_bytes + 4 * (4 * N * H)
+    assert found.heaviest[0].time_ns >= found.heaviest[-1].time_ns > 0
+    assert found.time_understood == 1.0

@@ -10,29 +10,48 @@ from tests.show.synthetic_result import method
 from tests.stats import synthetic
 from torchstone import stats
 from torchstone.records import (
+    DRAM,
     Agreement,
+    Calibration,
     Check,
+    Contract,
     Environment,
+    Flops,
     Graphs,
     Integrity,
+    Leaf,
     Level,
     Measurement,
     Noise,
+    OpWork,
+    Peak,
     Result,
     Turn,
 )
 from torchstone.validate import Rule, known_rules
 
 FAULT_NS = 250.0
+MIB = 1 << 20
+GIGA = 1e9
+PEAK = 100 * GIGA
+"""FLOP/s of the made-up machine in fp32."""
+
+
+CONTRACT = Contract(
+    inputs=(Leaf("x", "torch", "float32", (64, 1000), type_name="torch.Tensor"),),
+    outputs=(Leaf("output", "torch", "float32", (64, 1000), type_name="torch.Tensor"),),
+    parameter_dtypes={"float32": 2_000_000},
+)
 
 
 def environment(**changes: Any) -> Environment:
     made = Environment(
         machine_id="m-1",
         cpu={"logical_cores": "2"},
+        caches={"L1d": 32 << 10, "L2": 512 << 10, "L3": 32 * MIB},
         os={"malloc": "system"},
         python={"version": "3.11.7"},
-        torch={"version": "2.13.0"},
+        torch={"version": "2.13.0", "git": "a"},
         threads={"torch": 2},
     )
     return replace(made, **changes)
@@ -43,6 +62,9 @@ def arm(name: str = "eager", step: float = 5e-3, seed: int = 1, **changes: Any) 
     made = synthetic.measurement(name, step=step, seed=seed, replicates=4, turns=6)
     made = replace(
         made,
+        arm=replace(made.arm, **_spec(name)),
+        contract=CONTRACT,
+        flops=flops(),
         agreement=Agreement("fp64", checked=5, timed=4),
         environment=environment(),
         graphs=Graphs(graphs=1),
@@ -63,6 +85,59 @@ def arm(name: str = "eager", step: float = 5e-3, seed: int = 1, **changes: Any) 
     return replace(made, **changes)
 
 
+def _spec(name: str) -> dict[str, str]:
+    """A variant of one target, its twin, or a target of its own."""
+    if name in ("eager", "twin"):
+        return {}
+    return {"variant": name} if name == "inductor" else {"target": f"model.py:{name}"}
+
+
+def flops(total: int = 200_000_000, **changes: Any) -> Flops:
+    """A step of two matrix products and a ReLU: 40 to 50 % of the peak at 5 to 4 ms."""
+    made = Flops(
+        total=total,
+        by_op={"aten.addmm": total},
+        ops=3,
+        ops_covered=2,
+        time_covered=0.9,
+        uncovered=("aten.relu",),
+        bytes=12 * MIB,
+        least_bytes=8 * MIB,
+        heaviest=(
+            OpWork("aten.addmm", 2, total, 8 * MIB, 4_300_000),
+            OpWork("aten.relu", 1, None, 4 * MIB, 500_000),
+        ),
+        time_understood=1.0,
+        largest_bytes=4 * MIB,
+    )
+    return replace(made, **changes)
+
+
+def calibration(**changes: Any) -> Calibration:
+    """The roofs of the made-up machine, as they would be measured on it."""
+    made = Calibration(
+        id="c1",
+        machine_id="m-1",
+        fingerprint="f",
+        created="2026-11-15T20:00:00Z",
+        compute=(
+            Peak(PEAK / 2, 0.1, 50, dtype="fp32", threads=1),
+            Peak(PEAK, 0.1, 50, dtype="fp32", threads=2),
+            Peak(PEAK / 50, 0.1, 50, dtype="bf16", threads=2),
+        ),
+        bandwidth=(
+            Peak(200 * GIGA, threads=2, level="L2", array_bytes=128 << 10),
+            Peak(100 * GIGA, threads=2, level="L3", array_bytes=8 * MIB),
+            Peak(20 * GIGA, threads=2, level=DRAM, array_bytes=128 * MIB),
+        ),
+        clock=Peak(3.2e9, samples=9),
+        nominal_clock_hz=2.4e9,
+        costs={"timer": Peak(5e-8), "python-call": Peak(5e-8), "dispatch": Peak(1e-6)},
+        last_level_bytes=32 * MIB,
+    )
+    return replace(made, **changes)
+
+
 def pair(new: Measurement | None = None, base: Measurement | None = None, **changes: Any) -> Result:
     """A baseline and one arm, compared; nothing wrong unless planted."""
     return result(base or arm(), new or arm("inductor", 4e-3, seed=2), **changes)
@@ -77,6 +152,8 @@ def result(*arms: Measurement, **changes: Any) -> Result:
         comparisons=stats.compare_all(arms, 0.02, 0.05, 0.0),
         checks=(),
         method=method(),
+        calibration=calibration(),
+        clocks_hz=(3.2e9, 3.21e9),
     )
     return replace(made, **changes)
 

@@ -144,6 +144,41 @@ def test_a_tensor_class_of_ones_own_is_caught() -> None:
     assert levels("plain-output", result(plain)) == [Level.OK]
 
 
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"device": "meta"}, "device meta"),
+        ({"device": "lazy:0"}, "device lazy:0"),
+        ({"type_name": "torch._subclasses.fake_tensor.FakeTensor"}, "a tensor class of its own"),
+    ],
+)
+def test_an_output_without_values_is_caught(changes: dict[str, str], words: str) -> None:
+    leaf = Leaf("output", "torch", "float32", (8,), type_name="torch.Tensor")
+    made = replace(arm(), contract=Contract((), (replace(leaf, **changes),)))
+    check = one("plain-output", result(made), "eager")
+    assert check.level is Level.FAIL
+    assert words in check.message
+    parameter = replace(leaf, type_name="torch.nn.parameter.Parameter")
+    made = replace(arm(), contract=Contract((), (parameter,)))
+    assert levels("plain-output", result(made)) == [Level.OK]
+
+
+def test_a_profiler_that_was_left_on_fails() -> None:
+    for seen in ("torch.profiler", "sys.settrace", "dispatch mode FlopCounterMode"):
+        watched = arm("watched", integrity=Integrity(profilers=(seen,)))
+        check = one("profiler", pair(watched), "watched")
+        assert check.level is Level.FAIL
+        assert seen in check.message
+    assert checks("profiler", result(arm(integrity=None))) == []
+
+
+def test_a_mode_that_computes_is_a_part_of_the_arm() -> None:
+    made = arm("mine", integrity=Integrity(profilers=("dispatch mode Quantised",)))
+    check = one("profiler", pair(made), "mine")
+    assert check.level is Level.WARN
+    assert "Quantised" in check.message
+
+
 def test_fresh_inputs_says_nothing_where_it_was_not_tried() -> None:
     assert checks("fresh-inputs", result(arm(integrity=Integrity()))) == []
 
@@ -203,7 +238,8 @@ def test_statements_and_failed_arms_need_no_output_check() -> None:
 
 
 def test_a_constant_output_is_told() -> None:
-    made = arm(notes=("seen in the solo pass", f"{CONSTANT_OUTPUT_NOTE} (3 inputs)"))
+    notes = ("seen in the solo pass", f"{CONSTANT_OUTPUT_NOTE} (3 inputs)")
+    made = arm(notes=notes, contract=None)
     check = one("constant-output", result(made), "eager")
     assert check.level is Level.WARN
     logits = Leaf("output", "torch", "float32", (8, 128), type_name="torch.Tensor")

@@ -32,6 +32,34 @@ def test_steady_names_the_reason() -> None:
     assert levels("steady", pair()) == [Level.OK] * 2
 
 
+def test_steady_wants_calls_before_timing() -> None:
+    made = arm("inductor", 4e-3, seed=2)
+    cold = tuple(replace(r, warm_up=WarmUp(1, (), True)) for r in made.replicates)
+    check = one("steady", pair(replace(made, replicates=cold)), "inductor")
+    assert check.level is Level.WARN
+    assert "it made no call to warm up" in check.message
+
+
+def first_slow(made: Measurement, times: float, processes: int) -> Measurement:
+    """The arm with the very first sample of some processes slower."""
+    turns = [
+        replace(t, wall_ns=(round(times * t.wall_ns[0]), *t.wall_ns[1:]))
+        if t.index == 0 and t.replicate < processes
+        else t
+        for t in made.turns
+    ]
+    return replace(made, turns=tuple(turns))
+
+
+def test_a_first_call_among_the_samples_is_told() -> None:
+    made = arm("inductor", 4e-3, seed=2)
+    check = one("steady", pair(first_slow(made, 200, 4)), "inductor")
+    assert check.level is Level.WARN
+    assert "a first call is timed with the rest" in check.message
+    assert levels("steady", pair(first_slow(made, 200, 3))) == [Level.OK] * 2
+    assert levels("steady", pair(first_slow(made, 3, 4))) == [Level.OK] * 2
+
+
 @pytest.mark.parametrize(
     ("counters", "words"),
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 import subprocess
 import sys
@@ -20,18 +21,31 @@ from torchstone.validate import FunctionRule, judge, known_rules, run_rules
 RULES = {
     "alike",
     "allocator",
+    "clock",
     "constant-output",
+    "coverage",
+    "definition",
+    "flops",
     "fresh-inputs",
+    "identical",
     "late-work",
     "noise",
     "output-check",
+    "peak",
+    "plain-output",
     "probe",
+    "profiler",
+    "pruned",
     "recompiles",
     "replicates",
+    "roofline",
     "same-time",
     "steady",
+    "time-floor",
     "timer",
     "too-good",
+    "utilisation",
+    "working-set",
 }
 
 
@@ -144,6 +158,37 @@ def test_every_rule_is_documented_and_no_other() -> None:
     assert len(documented) == len(set(documented))
     built_in = [p.name for p in known_rules() if p.value.startswith("torchstone.")]
     assert sorted(documented) == sorted(built_in)
+
+
+def test_the_table_of_rules_tells_where_each_comes_from() -> None:
+    page = (ROOT / "docs" / "reference" / "checks.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| \[`([a-z-]+)`\]\(#[a-z-]+\) \| ([^|]+) \|", page, re.MULTILINE))
+    built_in = [p for p in known_rules() if p.value.startswith("torchstone.")]
+    assert sorted(rows) == sorted(point.name for point in built_in)
+    for point in built_in:
+        numbers = re.findall(r"\bR\d+\b", point.load().source)
+        assert rows[point.name].strip() == (", ".join(numbers) or "ours"), point.name
+    numbered = {number for row in rows.values() for number in re.findall(r"R\d+", row)}
+    assert numbered == {f"R{i}" for i in range(1, 18)}
+
+
+def test_judging_loads_neither_pandas_nor_scipy() -> None:
+    code = (
+        "import sys\n"
+        "from torchstone.validate import judge\n"
+        "from tests.validate.cases import pair\n"
+        "assert len(judge(pair())) > 30\n"
+        "print([m for m in ('pandas', 'scipy', 'torch') if m in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert done.stdout.strip() == "[]"
 
 
 def test_the_room_loads_neither_torch_nor_the_conductor() -> None:

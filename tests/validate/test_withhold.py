@@ -12,7 +12,7 @@ from torchstone.validate import judge, withhold
 
 
 def test_a_cheat_loses_its_verdict_and_its_figures() -> None:
-    cheat = arm("cheat", 1e-3, seed=2, integrity=Integrity(patched_timers=("time.perf_counter",)))
+    cheat = arm("cheat", 3e-3, seed=2, integrity=Integrity(patched_timers=("time.perf_counter",)))
     made = pair(cheat)
     assert made.comparisons[0].verdict is Verdict.FASTER
     (found,) = withhold(made.comparisons, judge(made))
@@ -24,7 +24,7 @@ def test_a_cheat_loses_its_verdict_and_its_figures() -> None:
 
 
 def test_other_arms_keep_theirs() -> None:
-    cheat = arm("cheat", 1e-3, seed=2, integrity=Integrity(patched_timers=("time.time",)))
+    cheat = arm("cheat", 3e-3, seed=2, integrity=Integrity(patched_timers=("time.time",)))
     made = result(arm(), cheat, arm("honest", 4e-3, seed=3))
     first, second = withhold(made.comparisons, judge(made))
     assert first.verdict is Verdict.CANNOT_TELL

@@ -12,6 +12,7 @@ from torchstone.cli.bench import bench
 from torchstone.cli.contract import contract
 from torchstone.cli.doctor import doctor
 from torchstone.cli.exchange import export, import_
+from torchstone.cli.explain import explain
 from torchstone.cli.main import help_text
 from torchstone.cli.repro import repro
 from torchstone.cli.run import run as run_suites
@@ -44,6 +45,7 @@ for _command in (
     validate,
     contract,
     repro,
+    explain,
     show,
     list_results,
     export,

@@ -18,6 +18,9 @@ SECTIONS = {
         "contract": "Write down what a target promises; check it later.",
         "repro": "Measure a stored result again; compare with the old.",
     },
+    "Explain": {
+        "explain": "Say what limits a workload: compute or memory.",
+    },
     "Track and show": {
         "show": "Show a stored result or run.",
         "list": "List results, runs, suites, models, variants.",

@@ -64,6 +64,7 @@ class ArmState:
             old,
             patched_timers=tuple(sorted({*old.patched_timers, *seen.patched_timers})),
             new_threads=max(old.new_threads, seen.new_threads),
+            profilers=tuple(sorted({*old.profilers, *seen.profilers})),
         )
 
     def measurement(self) -> Measurement:

@@ -7,7 +7,7 @@ import platform
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from importlib import metadata, util
@@ -62,8 +62,12 @@ def doctor(
     keeper: Keeper,
     events: Events | None = None,
     run_calibration: Callable[..., Calibration] | None = None,
+    torch: Mapping[str, str] | None = None,
 ) -> Visit:
-    """Look at the machine, measure two identical arms, see to the calibration, keep the report."""
+    """Look at the machine, measure two identical arms, see to the calibration, keep the report.
+
+    `torch` is its version and threads, where they are known already.
+    """
     if not _DEVICE.fullmatch(request.device):
         raise UsageError(f"There is no device {request.device!r}.", "Write cpu, cuda or cuda:1.")
     keeper.check()
@@ -71,7 +75,7 @@ def doctor(
     chart = _Chart()
     cpu, memory = hardware.describe_cpu(), hardware.memory_bytes()
     machine = machine_id(cpu, hardware.cache_sizes(), memory)
-    torch = _ask_torch(events)
+    torch = _ask_torch(events) if torch is None else torch
     events.phase("watching the machine for a second")
     chart.findings += examine(_view(request, torch))
     interrupted = False
@@ -134,7 +138,7 @@ def _torch_version() -> dict[str, str]:
         return {"version": "unknown"}
 
 
-def _view(request: DoctorRequest, torch: dict[str, str]) -> View:
+def _view(request: DoctorRequest, torch: Mapping[str, str]) -> View:
     return View(
         root=request.root,
         env=dict(os.environ),
@@ -147,7 +151,7 @@ def _view(request: DoctorRequest, torch: dict[str, str]) -> View:
     )
 
 
-def _describe(cpu: dict[str, str], memory: int, torch: dict[str, str]) -> dict[str, str]:
+def _describe(cpu: Mapping[str, str], memory: int, torch: Mapping[str, str]) -> dict[str, str]:
     described = {
         "cpu": cpu.get("model", ""),
         "cores": cpu.get("logical_cores", ""),

@@ -23,9 +23,7 @@ def calibrate(
     """Measure the roofs anew and keep them."""
     events.phase("calibrating")
     try:
-        if run_calibration is None:
-            from torchstone.machine.calibrate import run_calibration
-        made = run_calibration(device=device, say=events.phase)
+        made = (run_calibration or _runner())(device=device, say=events.phase)
     except (TorchstoneError, ImportError) as error:
         return None, Finding(
             NAME,
@@ -37,6 +35,12 @@ def calibrate(
     return made, Finding(NAME, Level.OK, f"measured just now: {_roofs(made)}", _figures(made))
 
 
+def _runner() -> Callable[..., Calibration]:
+    from torchstone.machine.calibrate import run_calibration
+
+    return run_calibration
+
+
 def in_force(machine_id: str, device: str, keeper: Keeper) -> tuple[Calibration | None, Finding]:
     """The newest of this machine and device."""
     known = keeper.calibration(machine_id, device.split(":")[0])
@@ -45,9 +49,9 @@ def in_force(machine_id: str, device: str, keeper: Keeper) -> tuple[Calibration 
             NAME,
             Level.NOTE,
             "none yet, so no figure can be held against what this machine can do",
-            remedy=f"Run `{_command(device)}`; it takes about a minute.",
+            remedy=f"Run `{_command(device)}`; it takes about half a minute.",
         )
-    said = f"of {_age(known.created)}: {_roofs(known)}"
+    said = f"made {_age(known.created)}: {_roofs(known)}"
     if _is_stale(known, device):
         return known, Finding(
             NAME,

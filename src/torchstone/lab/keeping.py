@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from torchstone.records import Calibration, DoctorReport, Estimate, Result, to_data
 from torchstone.store import check_store, open_store
 
@@ -39,9 +41,10 @@ class Keeper:
             return store.calibration(machine_id, device)
 
     def save_calibration(self, calibration: Calibration) -> None:
-        """Keep a calibration."""
+        """Keep a calibration, under the kind of its device (`cuda`, not `cuda:1`)."""
+        kind = calibration.device.split(":")[0]
         with open_store(self.url) as store:
-            store.save_calibration(calibration)
+            store.save_calibration(replace(calibration, device=kind))
 
     def save_doctor(self, report: DoctorReport) -> None:
         """Keep a report of the doctor's."""

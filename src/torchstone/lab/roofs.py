@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import datetime, timezone
 
 from torchstone import validate
 from torchstone.conductor import Events
 from torchstone.lab.judging import judge_again
 from torchstone.lab.keeping import Keeper
+from torchstone.machine.calibrate import fingerprint, is_stale, run_calibration
 from torchstone.machine.clock import measure_clock
 from torchstone.records import Calibration, Peak, Result, TorchstoneError
 
@@ -20,13 +22,21 @@ def read_clock() -> tuple[float, ...]:
 
 
 def with_roofs(result: Result, keeper: Keeper | None) -> Result:
-    """The result with the newest calibration of its machine, as far as its arms need it."""
+    """The result with the newest calibration of its machine, as far as its arms need it.
+
+    A stale one is left out: no roof is better than one of another torch or another year.
+    """
     base = result.arms[0]
     if keeper is None or base.environment is None:
         return result
     device = base.arm.device.split(":")[0]
     found = keeper.calibration(base.environment.machine_id, device)
-    return replace(result, calibration=found and _needed(found, result))
+    if found is None:
+        return result
+    now = datetime.now(timezone.utc)
+    if is_stale(found, now, fingerprint(device, found.device_name)):
+        return result
+    return replace(result, calibration=_needed(found, result))
 
 
 def _needed(calibration: Calibration, result: Result) -> Calibration:
@@ -47,14 +57,12 @@ def recalibrated(result: Result, keeper: Keeper | None, events: Events | None) -
 
     A peak is the best of many short samples, so on a noisy machine it may have been missed.
     """
-    wanted = getattr(validate, "needs_recalibration", lambda _: [])(result)  # INTERIM
+    wanted = validate.needs_recalibration(result)
     calibration = result.calibration
     if not wanted or calibration is None or keeper is None:
         return result
     if events is not None:
         events.phase("a roof was beaten: measuring it again")
-    from torchstone.machine.calibrate import run_calibration
-
     try:
         fresh = run_calibration(device=calibration.device, only=wanted)
     except TorchstoneError as error:

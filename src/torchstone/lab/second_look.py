@@ -24,7 +24,7 @@ def with_second_looks(
     """Measure each suspicious comparison again and judge the result by both looks."""
     if result.method.stopped_by == "interrupt":
         return result
-    wanted = getattr(validate, "wants_second_look", lambda _: [])(result)  # INTERIM
+    wanted = validate.wants_second_look(result)
     if not wanted:
         return result
     by_name = {arm.name: arm for arm in arms}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from functools import cache
 
 from torchstone.machine.files import read_field, read_int, read_text
@@ -12,41 +13,42 @@ NO_LIMIT = 1 << 60
 
 
 @cache
-def folders(controller: str) -> tuple[str, ...]:
+def folders(controller: str, root: str = "") -> tuple[str, ...]:
     """This process's folder for one controller and all its ancestors, both versions together.
 
-    An ancestor's limit or quota binds as much as one's own.
+    An ancestor's limit or quota binds as much as one's own. `root` is where another system's
+    files lie.
     """
     found: list[str] = []
-    for version, kinds, path in _memberships():
+    for version, kinds, path in _memberships(root):
         if version == 1 and controller not in kinds:
             continue
-        mount = _mount(version, controller)
+        mount = _mount(version, controller, root)
         if mount is not None:
             found.extend(_with_ancestors(mount, path))
     return tuple(found)
 
 
-def _memberships() -> list[tuple[int, list[str], str]]:
+def _memberships(root: str) -> list[tuple[int, list[str], str]]:
     found = []
-    for line in (read_text("/proc/self/cgroup") or "").splitlines():
+    for line in (read_text(f"{root}/proc/self/cgroup") or "").splitlines():
         number, _, rest = line.partition(":")
         kinds, _, path = rest.partition(":")
         found.append((2 if number == "0" and not kinds else 1, kinds.split(","), path))
     return found
 
 
-def _mount(version: int, controller: str) -> tuple[str, str] | None:
+def _mount(version: int, controller: str, root: str) -> tuple[str, str] | None:
     """Mount point, and the group that is its root (not `/` inside some containers)."""
-    for line in (read_text("/proc/self/mountinfo") or "").splitlines():
+    for line in (read_text(f"{root}/proc/self/mountinfo") or "").splitlines():
         left, _, right = line.partition(" - ")
         place, kind = left.split(), right.split()
         if len(place) < 5 or len(kind) < 3:
             continue
         if version == 2 and kind[0] == "cgroup2":
-            return place[4], place[3]
+            return root + place[4], place[3]
         if version == 1 and kind[0] == "cgroup" and controller in kind[2].split(","):
-            return place[4], place[3]
+            return root + place[4], place[3]
     return None
 
 
@@ -78,8 +80,8 @@ def throttled_ns() -> int | None:
     return sum((read_field(path, name) or 0) * to_ns for path, name, to_ns in files)
 
 
-def memory_headroom() -> int | None:
-    """Bytes left under the tightest memory limit; None without one.
+def memory_headroom(places: Sequence[str] | None = None) -> int | None:
+    """Bytes left under the tightest memory limit (of these folders); None without one.
 
     File cache that has not been used of late is counted as free, as MemAvailable does.
     """
@@ -88,7 +90,7 @@ def memory_headroom() -> int | None:
         ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
         ("memory.max", "memory.current", "inactive_file"),
     )
-    for folder in folders("memory"):
+    for folder in folders("memory") if places is None else places:
         for limit_name, usage_name, cache_name in names:
             limit = read_int(os.path.join(folder, limit_name))
             usage = read_int(os.path.join(folder, usage_name))
@@ -109,10 +111,10 @@ def oom_kills() -> int:
     )
 
 
-def cpu_quota() -> float | None:
-    """How many cores' worth of time the tightest quota grants; None without a quota."""
+def cpu_quota(places: Sequence[str] | None = None) -> float | None:
+    """How many cores' worth of time the tightest quota (of these folders) grants, or None."""
     granted: list[float] = []
-    for folder in folders("cpu"):
+    for folder in folders("cpu") if places is None else places:
         quota = read_int(os.path.join(folder, "cpu.cfs_quota_us"))
         period = read_int(os.path.join(folder, "cpu.cfs_period_us"))
         words = (read_text(os.path.join(folder, "cpu.max")) or "").split()

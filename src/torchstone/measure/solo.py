@@ -24,6 +24,7 @@ from torchstone.measure.contract import describe_contract, weights_fingerprint
 from torchstone.measure.evidence import true_evidence, write_evidence
 from torchstone.measure.graphs import describe_graphs
 from torchstone.measure.loops import TimeBlock
+from torchstone.measure.profilers import active_profilers
 from torchstone.measure.repeats import look_for_memory
 from torchstone.measure.reports import SoloReport
 from torchstone.measure.warmup import warm_up
@@ -97,6 +98,7 @@ def solo(
         report["integrity"],
         patched_timers=patched_timers(),
         new_threads=max(0, python_threads() - threads_before),
+        profilers=active_profilers(),
     )
     report.update(
         environment=environment,

@@ -14,6 +14,7 @@ from torchstone.measure.clock import cpu_clock, patched_timers, python_threads, 
 from torchstone.measure.evidence import checked_call, encode_evidence
 from torchstone.measure.graphs import compile_count
 from torchstone.measure.loops import Samples, TimeBlock, fill, fill_without_gc
+from torchstone.measure.profilers import active_profilers
 from torchstone.measure.reports import StartReport, TurnReport
 from torchstone.measure.warmup import warm_up
 from torchstone.records import ArmSpec, Integrity
@@ -96,7 +97,11 @@ class Turns:
             turn_wall_ns=wall,
             turn_cpu_ns=cpu,
             compiles=self.compiled - compiled,
-            integrity=Integrity(patched_timers(), max(0, python_threads() - self.threads)),
+            integrity=Integrity(
+                patched_timers(),
+                max(0, python_threads() - self.threads),
+                profilers=active_profilers(),
+            ),
         )
 
     def _final_call(self, inputs: Any, seed: int, keep: bool) -> None:

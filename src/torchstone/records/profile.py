@@ -176,7 +176,7 @@ class Sampling:
 @dataclass(frozen=True)
 class Cost:
     """What profiling did to what it looked at: profiled ÷ unprofiled wall time in interleaved
-    turns, and the same for unprofiled ÷ unprofiled, which shows what the machine makes of nothing."""
+    turns, and the same for unprofiled ÷ unprofiled: what the machine makes of nothing."""
 
     ratio: Estimate
     control: Estimate

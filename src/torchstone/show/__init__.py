@@ -10,6 +10,9 @@ from torchstone.show.judgement import judgement_report
 from torchstone.show.listing import listing
 from torchstone.show.markdown import markdown
 from torchstone.show.progress import Progress, make_progress
+from torchstone.show.roofline import roofline_report
+from torchstone.show.roofline_document import roofline_document, roofline_dumps
+from torchstone.show.roofline_svg import roofline_svg
 from torchstone.show.run_csv import run_csv
 from torchstone.show.run_document import run_document, run_dumps
 from torchstone.show.run_markdown import run_markdown
@@ -51,6 +54,10 @@ __all__ = [
     "markdown",
     "models_listing",
     "report",
+    "roofline_document",
+    "roofline_dumps",
+    "roofline_report",
+    "roofline_svg",
     "run_csv",
     "run_document",
     "run_dumps",

@@ -14,8 +14,13 @@ JSON and in an export."""
 
 
 def foreign_cell(case: CaseFigures, column: str) -> str:
-    """The last text that stands under a column; a number to four digits."""
-    found = [text for one in case.foreign if (text := one.cell(column))]
+    """The last text that stands under a column; a number to four digits.
+
+    Other tables than that of performance measure under other settings, so they give no times.
+    """
+    tables = ("accuracy", "performance") if column == "accuracy" else ("performance",)
+    rows = [one for one in case.foreign if one.table in tables]
+    found = [text for one in rows if (text := one.cell(column))]
     if not found:
         return ""
     try:

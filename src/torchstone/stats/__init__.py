@@ -1,7 +1,8 @@
 """Pure maths on numpy: from raw samples to ratios, intervals, stopping and verdicts.
 
 Holds: distributions, estimators of one process, ratio intervals over processes, preset looks,
-verdicts with their corrections, and figures over many comparisons and over a suite's cases.
+verdicts with their corrections, figures over many comparisons and over a suite's cases, and
+shares of calibrated roofs.
 Touches: nothing; every function depends on its arguments alone. Imports only `records` and numpy.
 """
 
@@ -33,6 +34,17 @@ from torchstone.stats.ratio import (
     fit_ratios,
     ratio,
 )
+from torchstone.stats.roofline import (
+    COVERAGE_NEEDED,
+    Utilisation,
+    achieved,
+    compute_roof,
+    dtype_of,
+    floor_seconds,
+    least_roof,
+    threads_of,
+    utilisation,
+)
 from torchstone.stats.sequential import alpha_at, is_precise, looks, stop
 from torchstone.stats.suite import (
     FALSE_DISCOVERY_RATE,
@@ -61,6 +73,7 @@ DEFINITION = 1
 
 __all__ = [
     "COMPARABLE",
+    "COVERAGE_NEEDED",
     "DECIDING_ESTIMATOR",
     "DEFINITION",
     "ESTIMATORS",
@@ -73,7 +86,9 @@ __all__ = [
     "LogFit",
     "ProcessData",
     "RankTest",
+    "Utilisation",
     "absolute",
+    "achieved",
     "alpha_at",
     "as_estimate",
     "benjamini_hochberg",
@@ -81,16 +96,20 @@ __all__ = [
     "clopper_pearson",
     "compare",
     "compare_all",
+    "compute_roof",
+    "dtype_of",
     "expected_low_mean",
     "expected_minimum",
     "expected_order_statistic",
     "find_estimator",
     "fit_ratio",
     "fit_ratios",
+    "floor_seconds",
     "geometric_mean",
     "geometric_mean_speedup",
     "holm",
     "is_precise",
+    "least_roof",
     "looks",
     "mann_whitney",
     "mean_compile_cold",
@@ -110,5 +129,7 @@ __all__ = [
     "student_t_cdf",
     "student_t_quantile",
     "summarise",
+    "threads_of",
+    "utilisation",
     "verdicts",
 ]

@@ -1,12 +1,14 @@
 """Rules: records in, checks out. Whether a number may be believed, and why not.
 
-Holds: the shape of a rule, the registry that finds and runs them, and one small file per rule in
-`rules/`. Touches: nothing; a rule reads records and never alters one. Imports only `records` and
-`stats`.
+Holds: the shape of a rule, the registry that finds and runs them, one small file per rule in
+`rules/`, which roofs are sound, and what asks to be measured again. Touches: nothing; a rule reads
+records and never alters one. Imports only `records` and `stats`.
 """
 
+from torchstone.validate.again import needs_recalibration, wants_second_look
 from torchstone.validate.base import CONSTANT_OUTPUT_NOTE, FunctionRule, Rule
 from torchstone.validate.registry import ENTRY_POINTS, judge, known_rules, run_rules
+from torchstone.validate.roofs import sound
 from torchstone.validate.withhold import withhold
 
 __all__ = [
@@ -16,6 +18,9 @@ __all__ = [
     "Rule",
     "judge",
     "known_rules",
+    "needs_recalibration",
     "run_rules",
+    "sound",
+    "wants_second_look",
     "withhold",
 ]

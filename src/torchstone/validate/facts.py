@@ -10,6 +10,8 @@ from torchstone.stats import (
     DECIDING_ESTIMATOR,
     ESTIMATORS,
     absolute,
+    find_estimator,
+    process_data,
     replicates_with_samples,
 )
 
@@ -58,9 +60,31 @@ def estimator(result: Result) -> str:
 
 
 def seconds_per_call(arm: Measurement, estimator_name: str) -> float | None:
-    """Time of one call by that estimator; None without enough samples."""
-    value = absolute(arm, estimator_name).value if replicates_with_samples(arm) else math.nan
-    return value if math.isfinite(value) and value > 0 else None
+    """Time of one call by that estimator, as `stats.absolute` has it; None without samples.
+
+    Without the interval, whose jackknife would cost more than all the rules together.
+    """
+    function = find_estimator(estimator_name)
+    values = [function(process_data(arm, r)) for r in replicates_with_samples(arm)]
+    logs = [math.log(value) for value in values if value > 0 and math.isfinite(value)]
+    return math.exp(math.fsum(logs) / len(logs)) if logs else None
+
+
+def arm_named(name: str, result: Result) -> Measurement | None:
+    """The arm of that name."""
+    return next((arm for arm in result.arms if arm.arm.name == name), None)
+
+
+def cpu_per_wall(arm: Measurement) -> float | None:
+    """CPU time over wall time of all turns; None without turns."""
+    wall = sum(turn.noise.wall_ns for turn in arm.turns)
+    return sum(turn.noise.cpu_ns for turn in arm.turns) / wall if wall > 0 else None
+
+
+def wait_share(arm: Measurement) -> float:
+    """Time that threads were ready but without a core, of the wall time; 0 where not known."""
+    wall = sum(turn.noise.wall_ns for turn in arm.turns)
+    return sum(turn.noise.wait_ns or 0 for turn in arm.turns) / wall if wall > 0 else 0.0
 
 
 def comparisons_of(arm: Measurement, result: Result) -> list[Comparison]:

@@ -8,6 +8,7 @@ from torchstone.records import Measurement
 
 LONGEST_NAME = 60
 _UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
+_PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
 def name_of(arm: Measurement | str) -> str:
@@ -32,6 +33,22 @@ def duration(seconds: float) -> str:
         if abs(seconds) >= scale:
             return f"{_three_digits(seconds / scale)} {unit}"
     return f"{_three_digits(seconds / 1e-9)} ns"
+
+
+def rate(value: float, unit: str) -> str:
+    """`93.3 GFLOP/s`: three digits under the prefix that fits."""
+    for scale, prefix in _PREFIXES:
+        if abs(value) >= scale:
+            return f"{_three_digits(value / scale)} {prefix}{unit}"
+    return f"{_three_digits(value)} {unit}"
+
+
+def size(amount: int) -> str:
+    """`4.00 MiB`."""
+    for scale, unit in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
+        if amount >= scale:
+            return f"{_three_digits(amount / scale)} {unit}"
+    return f"{amount} B"
 
 
 def number(value: float) -> str:

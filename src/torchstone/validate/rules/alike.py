@@ -34,21 +34,21 @@ def _judge(result: Result) -> Iterator[Check]:
 def _compare(base: Measurement, arm: Measurement) -> Iterator[Check]:
     who = (base.arm.name, arm.arm.name)
     clean = True
-    if _machine(base) != _machine(arm):
+    if _machine(base) and _machine(arm) and _machine(base) != _machine(arm):
         clean = False
         yield Check(
             NAME,
-            Level.WARN,
+            Level.FAIL,
             f"{name_of(arm)} ran on another machine ({_machine(arm)}) than {name_of(base)} "
-            f"({_machine(base)}). Measure both on one machine.",
-            arms=who,
+            f"({_machine(base)}), so nothing is said of the two. Measure both on one machine.",
+            arms=(arm.arm.name,),
         )
     differences = list(_unasked(base, arm))
     if differences:
         clean = False
         yield Check(
             NAME,
-            Level.NOTE,
+            Level.WARN,
             f"{name_of(arm)} differs from {name_of(base)} in more than was asked for: "
             f"{'; '.join(differences)}. Set it alike for both arms, or name it in --arm if it is "
             "what you compare.",
@@ -83,6 +83,7 @@ def _traits(arm: Measurement) -> tuple[_Trait, ...]:
     # may change any of these.
     return (
         _Trait("torch", environment.torch.get("version", ""), ("python", "env")),
+        _Trait("torch's build", environment.torch.get("git", ""), ("python", "env")),
         _Trait("Python", environment.python.get("version", ""), ("python", "env")),
         _Trait("threads", "" if found is None else str(found), ("threads", "env")),
         _Trait("allocator", _allocator(environment), ("allocator", "env")),
@@ -97,4 +98,4 @@ def _allocator(environment: Environment) -> str:
     return f"{environment.allocator} ({loaded} is loaded)"
 
 
-ALIKE = FunctionRule(NAME, "ours: one difference at a time", _judge)
+ALIKE = FunctionRule(NAME, "the design: one difference at a time, on one machine", _judge)

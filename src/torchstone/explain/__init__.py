@@ -1,0 +1,10 @@
+"""Where the time goes: from a stored measurement to what limits it.
+
+Holds: the roofline (what a step and its heaviest ops reach of the machine's calibrated roofs).
+Touches: nothing; records in, records out. Imports `records`, `stats` and, from `validate`, which
+roofs are sound.
+"""
+
+from torchstone.explain.roofline import Point, Roof, Roofline, roofline
+
+__all__ = ["Point", "Roof", "Roofline", "roofline"]

@@ -1,0 +1,230 @@
+"""The roofline of an arm: what it reaches, under which roof it stands, and which one is nearer.
+
+The step stands at its measured time. Its heaviest ops stand at their times in the counting pass,
+which ran apart from all timing; they are marked as estimated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from torchstone.explain.bound import Bound, bound_of
+from torchstone.records import Calibration, Flops, Measurement, Result, UsageError
+from torchstone.stats.roofline import (
+    LEVELS,
+    Utilisation,
+    achieved,
+    applies,
+    compute_roof,
+    dtype_of,
+    is_eager,
+    threads_of,
+    utilisation,
+)
+from torchstone.validate.facts import estimator, seconds_per_call
+from torchstone.validate.roofs import caches_of, sound
+from torchstone.validate.words import name_of
+
+CALIBRATE = "Measure the machine with `torchstone doctor --calibrate`."
+
+
+@dataclass(frozen=True)
+class Roof:
+    """A limit: FLOP per second under a dtype, or bytes per second from a level of memory."""
+
+    kind: str
+    """`compute` or `memory`."""
+    name: str
+    value: float
+    threads: int
+    spread: float = 0.0
+    nearer: bool = False
+    """The step is held against it."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """The step or one of its ops. `rate` (FLOP/s) and `intensity` (FLOP per byte) are None without
+    a formula or without bytes: then it has no place in the picture."""
+
+    name: str
+    kind: str
+    """`step` or `op`."""
+    seconds: float
+    flops: int | None
+    bytes: int
+    calls: int = 1
+    estimated: bool = False
+    """Its time is of the counting pass, or its bytes are a lower bound."""
+
+    @property
+    def rate(self) -> float | None:
+        """Operations per second."""
+        return achieved(self.flops or 0, self.seconds)
+
+    @property
+    def bandwidth(self) -> float | None:
+        """Bytes per second."""
+        return achieved(self.bytes, self.seconds)
+
+    @property
+    def intensity(self) -> float | None:
+        """Operations for each byte."""
+        return self.flops / self.bytes if self.flops and self.bytes else None
+
+
+@dataclass(frozen=True)
+class Roofline:
+    """One arm under the roofs of its machine, with what may be said of it in words."""
+
+    target: str
+    arm: str
+    result_id: str
+    dtype: str
+    threads: int
+    device: str
+    roofs: tuple[Roof, ...]
+    points: tuple[Point, ...]
+    ridges: Mapping[str, float] = field(default_factory=dict)
+    """By level of memory: the intensity above which compute is the lower roof."""
+    bound: str = ""
+    """`compute`, `memory (DRAM)` and the like, `neither: overhead`; empty where it is not known."""
+    utilisation: Utilisation | None = None
+    sentence: str = ""
+    notes: tuple[str, ...] = ()
+    calibrated: str = ""
+    """When the roofs were measured."""
+
+    @property
+    def step(self) -> Point:
+        """The workload itself."""
+        return self.points[0]
+
+
+def roofline(result: Result, calibration: Calibration | None, arm_name: str = "") -> Roofline:
+    """Of one arm (the first, or the one named). A `UsageError` says what is missing."""
+    arm = _find_arm(result, arm_name)
+    flops = _counted(arm)
+    seconds = seconds_per_call(arm, estimator(result))
+    if seconds is None:
+        raise UsageError(
+            f"{name_of(arm)} has no measured time ({arm.outcome.value}).",
+            "See why with `torchstone show`.",
+        )
+    if calibration is None or not applies(calibration, arm):
+        raise UsageError("There is no calibration of the machine that measured this.", CALIBRATE)
+    roofs_of = sound(calibration, caches_of(result))
+    threads = threads_of(arm) or 0
+    used = utilisation(arm, roofs_of, seconds)
+    roofs = _roofs(roofs_of, dtype_of(arm), threads, used)
+    if not roofs:
+        raise UsageError(
+            f"The calibration knows no roof for {dtype_of(arm)} at {threads} threads.", CALIBRATE
+        )
+    points = (_step(arm, flops, seconds), *_ops(arm, flops, seconds))
+    found: Bound = bound_of(arm, flops, used, roofs_of, seconds)
+    return Roofline(
+        target=arm.arm.target,
+        arm=arm.arm.name,
+        result_id=result.id,
+        dtype=used.dtype if used else dtype_of(arm),
+        threads=threads,
+        device=arm.arm.device,
+        roofs=roofs,
+        points=points,
+        ridges=_ridges(roofs),
+        bound=found.bound,
+        utilisation=used,
+        sentence=found.sentence,
+        notes=(*found.notes, *_notes(arm, flops, points)),
+        calibrated=calibration.created,
+    )
+
+
+def _find_arm(result: Result, name: str) -> Measurement:
+    for arm in result.arms:
+        if not name or arm.arm.name == name:
+            return arm
+    names = ", ".join(name_of(arm) for arm in result.arms)
+    raise UsageError(f"The result has no arm {name!r}.", f"It has {names}." if names else "")
+
+
+def _counted(arm: Measurement) -> Flops:
+    flops = arm.flops
+    if flops is not None and flops.bytes and arm.arm.shapes == 1:
+        return flops
+    why = next((note for note in arm.notes if note.startswith("FLOPs not counted")), "")
+    if arm.arm.shapes > 1:
+        why = "its input shapes vary, and a count is of one shape"
+    raise UsageError(
+        f"There is no count of what a step of {name_of(arm)} does{f': {why}' if why else ''}.",
+        "Measure it as it is now: `torchstone explain TARGET --roofline`.",
+    )
+
+
+def _roofs(
+    calibration: Calibration, dtype: str, threads: int, used: Utilisation | None
+) -> tuple[Roof, ...]:
+    """Compute first, then memory from the fastest level to the slowest."""
+    peak = compute_roof(calibration, dtype, threads)
+    found = []
+    if peak is not None:
+        nearer = used is not None and used.nearer == "compute"
+        found.append(Roof("compute", peak.dtype, peak.value, threads, peak.spread, nearer))
+    for level in LEVELS:
+        band = calibration.bandwidth_of(level, threads)
+        if band is not None:
+            nearer = used is not None and used.nearer == "memory" and used.level == level
+            found.append(Roof("memory", level, band.value, threads, band.spread, nearer))
+    return tuple(found)
+
+
+def _ridges(roofs: tuple[Roof, ...]) -> dict[str, float]:
+    peaks = [roof.value for roof in roofs if roof.kind == "compute"]
+    return {roof.name: peaks[0] / roof.value for roof in roofs if peaks and roof.kind == "memory"}
+
+
+def _step(arm: Measurement, flops: Flops, seconds: float) -> Point:
+    eager = is_eager(arm)
+    moved = flops.bytes if eager else flops.least_bytes
+    return Point(arm.arm.name, "step", seconds, flops.total, moved, estimated=not eager)
+
+
+def _ops(arm: Measurement, flops: Flops, seconds: float) -> tuple[Point, ...]:
+    """The heaviest ops of an eager step; a compiled one has others, which nobody has counted.
+
+    Where the counting pass ran slower than the step, its times are scaled down together: the ops
+    cannot take longer than the step that they make up.
+    """
+    if not is_eager(arm):
+        return ()
+    spent = sum(work.time_ns for work in flops.heaviest) / 1e9
+    scale = min(1.0, seconds / spent) if spent else 1.0
+    return tuple(
+        Point(
+            name=work.op,
+            kind="op",
+            seconds=work.time_ns / 1e9 * scale,
+            flops=work.flops,
+            bytes=work.bytes,
+            calls=work.calls,
+            estimated=True,
+        )
+        for work in flops.heaviest
+        if work.bytes or work.flops
+    )
+
+
+def _notes(arm: Measurement, flops: Flops, points: tuple[Point, ...]) -> list[str]:
+    notes = []
+    if len(points) > 1:
+        notes.append("the ops' times are of the counting pass: estimates, one pass, op by op")
+    if not is_eager(arm):
+        notes.append(
+            f"the operations are those of the plain eager step; {name_of(arm)} may fuse its ops, "
+            "so of its traffic only the least is known, and its ops are not shown"
+        )
+    if flops.uncovered and flops.time_understood < 1:
+        notes.append(f"ops without a formula, dearest first: {', '.join(flops.uncovered)}")
+    return notes

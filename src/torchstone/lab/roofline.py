@@ -1,0 +1,55 @@
+"""`torchstone explain --roofline`: a stored result, or a target measured now, under its roofs."""
+
+from __future__ import annotations
+
+from torchstone.conductor import Events
+from torchstone.explain import Roofline, roofline
+from torchstone.explain.roofline import CALIBRATE
+from torchstone.lab.bench import bench
+from torchstone.lab.keeping import Keeper
+from torchstone.lab.request import BenchRequest
+from torchstone.machine.environment import machine_id
+from torchstone.machine.hardware import cache_sizes, describe_cpu, memory_bytes
+from torchstone.records import Calibration, Result, RunView, UsageError
+from torchstone.store import open_store
+
+
+def is_target(text: str) -> bool:
+    """Whether it names code (`path.py:make`, `timm:resnet18`) and not a stored result."""
+    return ":" in text or text.endswith(".py")
+
+
+def roofline_of_stored(name: str, arm: str = "", db: str | None = None) -> Roofline:
+    """From the record alone; nothing is measured."""
+    with open_store(db, create=False, read_only=True) as store:
+        found = store.find(name)
+    if isinstance(found, RunView):
+        raise UsageError(
+            f"{name} is a run of many results.",
+            "Name one of them: `torchstone show` lists them with `--csv`, in `result_id`.",
+        )
+    return roofline(found, _calibration(found, Keeper(db)), arm)
+
+
+def roofline_of_target(
+    request: BenchRequest, db: str | None, save: bool, events: Events | None = None
+) -> tuple[Result, Roofline]:
+    """Measure the target as `bench` does, then look at it."""
+    keeper = Keeper(db)
+    here = machine_id(describe_cpu(), cache_sizes(), memory_bytes())
+    if keeper.calibration(here, request.device.split(":")[0]) is None:
+        raise UsageError(
+            "This machine has not been calibrated, so its roofs are not known.", CALIBRATE
+        )
+    result = bench(request, keeper if save else None, events)
+    return result, roofline(result, _calibration(result, keeper))
+
+
+def _calibration(result: Result, keeper: Keeper) -> Calibration | None:
+    """The roofs in force when the result was judged, else the newest of its machine."""
+    if result.calibration is not None or not result.arms:
+        return result.calibration
+    base = result.arms[0]
+    if base.environment is None:
+        return None
+    return keeper.calibration(base.environment.machine_id, base.arm.device.split(":")[0])

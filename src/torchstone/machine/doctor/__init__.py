@@ -1,0 +1,44 @@
+"""What may disturb a measurement on this machine: one small checkup each, found by entry point.
+
+Holds: the view that checkups look at, the second in which the machine is watched, the registry,
+and the checkups. Touches: the system's own files under a root, `nvidia-smi` where there is one;
+it changes nothing. Imports the standard library, `records` and its own room; never torch.
+"""
+
+from torchstone.machine.doctor.base import (
+    Checkup,
+    FunctionCheckup,
+    fail,
+    fix,
+    note,
+    ok,
+    split_fix,
+    unseen,
+    warn,
+)
+from torchstone.machine.doctor.registry import ENTRY_POINTS, examine, known_checkups, run_checkups
+from torchstone.machine.doctor.view import View, allowed_cores
+from torchstone.machine.doctor.window import WINDOW_S, Moment, Window, moment, watch
+
+__all__ = [
+    "ENTRY_POINTS",
+    "WINDOW_S",
+    "Checkup",
+    "FunctionCheckup",
+    "Moment",
+    "View",
+    "Window",
+    "allowed_cores",
+    "examine",
+    "fail",
+    "fix",
+    "known_checkups",
+    "moment",
+    "note",
+    "ok",
+    "run_checkups",
+    "split_fix",
+    "unseen",
+    "warn",
+    "watch",
+]

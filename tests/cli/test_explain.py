@@ -1,0 +1,92 @@
+"""`torchstone explain`: from the store, from a target, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.explain.synthetic import MIB, arm, calibration, flops, result
+from tests.targets.support import target, torchstone
+from torchstone.cli.app import cli
+from torchstone.machine.environment import machine_id
+from torchstone.machine.hardware import cache_sizes, describe_cpu, memory_bytes
+from torchstone.records import UsageError
+from torchstone.store import open_store
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> tuple[str, str]:
+    """A database with a counted result and, apart from it, the roofs of its machine."""
+    db = str(tmp_path / "kept.db")
+    counted = arm(flops(60_000_000, 20 * MIB, 4 * MIB))
+    stored = replace(
+        result(counted, replace(counted, arm=replace(counted.arm, name="b"))), calibration=None
+    )
+    with open_store(db) as store:
+        store.save(stored)
+        store.save_calibration(calibration())
+    return db, stored.id
+
+
+def test_a_stored_result_is_drawn_from_its_record(kept: tuple[str, str], tmp_path: Path) -> None:
+    db, name = kept
+    picture = tmp_path / "x.svg"
+    done = torchstone("explain", name, "--roofline", "--out", str(picture), "--db", db)
+    assert done.returncode == 0, done.stderr
+    assert "Bound by compute" in done.stdout
+    assert "DRAM 20.0 GB/s" in done.stdout
+    assert str(picture) in done.stdout
+    assert "\x1b" not in done.stdout
+    ET.fromstring(picture.read_text(encoding="utf-8"))
+
+
+def test_json_alone_and_another_arm(kept: tuple[str, str]) -> None:
+    done = torchstone("explain", "last", "--arm", "b", "--json", "-", "--db", kept[0])
+    assert done.returncode == 0, done.stderr
+    data = json.loads(done.stdout)
+    assert (data["kind"], data["arm"], data["bound"]) == ("roofline", "b", "compute")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("last", "--out", "x.png"), "does not end in .svg"),
+        (("last", "--out", "/no/such/folder/x.svg"), "cannot be written"),
+        (("last", "--threads", "1"), "--threads is for a target"),
+        (("last", "--arm", "third"), "no arm 'third'"),
+        (("nosuch",), "no result"),
+        ((f"{target('nets')}", "--arm", "b"), "--arm is for a stored result"),
+        ((f"{target('nets')}",), "doctor --calibrate"),
+    ],
+)
+def test_a_request_that_cannot_be_met(
+    kept: tuple[str, str], words: tuple[str, ...], said: str
+) -> None:
+    """The last: the database knows the roofs of another machine only."""
+    with pytest.raises(UsageError) as error:
+        cli.main(["explain", *words, "--db", kept[0]], standalone_mode=False)
+    assert said in f"{error.value.message} {error.value.remedy}"
+
+
+@pytest.mark.slow
+def test_a_target_is_measured_and_kept(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    db = str(tmp_path / "kept.db")
+    here = machine_id(describe_cpu(), cache_sizes(), memory_bytes())
+    roofs = calibration(machine_id=here)
+    one = tuple(replace(peak, threads=1, value=peak.value * 1000) for peak in roofs.compute)
+    bands = tuple(replace(peak, threads=1, value=peak.value * 1000) for peak in roofs.bandwidth)
+    with open_store(db) as store:
+        store.save_calibration(replace(roofs, compute=one, bandwidth=bands))
+    words = ("--threads", "1", "--budget", "0.2s", "--json", "-", "--db", db)
+    done = torchstone("explain", target("nets"), "--roofline", *words)
+    assert done.returncode == 0, done.stderr
+    data = json.loads(done.stdout)
+    assert data["points"][0]["flops"] == 2 * 4 * 32 * 64 + 2 * 4 * 64 * 8
+    assert data["bound"] == "neither: overhead"  # a tiny net under roofs a thousand times too high
+    again = torchstone("explain", data["result_id"], "--json", "-", "--db", db)
+    assert json.loads(again.stdout)["points"] == data["points"]

@@ -1,0 +1,70 @@
+"""The maker of SVG and the logarithmic axes."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from torchstone.show.axis import LogAxis, axis_around, format_si, format_tick
+from torchstone.show.svg import Svg, spread_labels
+
+
+@given(st.text())
+def test_any_text_makes_a_sound_file(text: str) -> None:
+    svg = Svg(100, 50, text, text)
+    svg.text((1, 2), text, turn=3)
+    root = ET.fromstring(svg.render())
+    assert [element.tag.rpartition("}")[2] for element in root][-1] == "text"
+
+
+def test_only_known_colours_and_anchors() -> None:
+    svg = Svg(10, 10, "t")
+    with pytest.raises(ValueError, match="colour"):
+        svg.line((0, 0), (1, 1), 'ink" onload="x')
+    with pytest.raises(ValueError, match="anchored"):
+        svg.text((0, 0), "x", anchor='"')
+
+
+@given(st.lists(st.floats(0, 100), max_size=8))
+def test_labels_keep_their_distance(wanted: list[float]) -> None:
+    placed = spread_labels(wanted, 5, 0, 100)
+    ordered = sorted(placed)
+    assert all(b - a >= 5 - 1e-9 for a, b in pairwise(ordered))
+    assert all(-1e-9 <= place <= 100 + 1e-9 for place in placed)
+
+
+def test_labels_that_are_apart_stay() -> None:
+    assert spread_labels([50, 10, 90], 5, 0, 100) == [50, 10, 90]
+
+
+def test_an_axis_and_its_marks() -> None:
+    axis = LogAxis(1, 10_000)
+    assert axis.share(100) == pytest.approx(0.5)
+    assert axis.at(0.25) == pytest.approx(10)
+    assert axis.ticks() == [1, 10, 100, 1000, 10_000]
+    assert LogAxis(3, 30).ticks() == [5, 10, 20]
+    around = axis_around([2, 8, 0], 2)
+    assert (around.low, around.high) == (1, 16)
+    assert axis_around([], 2).low > 0
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (93.34e9, "93.3 GFLOP/s"),
+        (999.99e6, "1.00 GFLOP/s"),
+        (0.5, "0.50 FLOP/s"),
+        (1e-4, "1.0e-04 FLOP/s"),
+    ],
+)
+def test_rates_for_people(value: float, text: str) -> None:
+    assert format_si(value, "FLOP/s") == text
+
+
+@pytest.mark.parametrize(("value", "text"), [(1e10, "10 G"), (0.1, "0.1"), (1e15, "1 P")])
+def test_marks_for_people(value: float, text: str) -> None:
+    assert format_tick(value) == text
