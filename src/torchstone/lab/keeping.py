@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from torchstone.records import Calibration, DoctorReport, Estimate, Result, to_data
+from torchstone.records import (
+    Calibration,
+    DoctorReport,
+    Estimate,
+    Profile,
+    Result,
+    to_data,
+)
 from torchstone.store import check_store, open_store
 
 
@@ -50,6 +57,11 @@ class Keeper:
         """Keep a report of the doctor's."""
         with open_store(self.url) as store:
             store.save_doctor(report)
+
+    def save_profile(self, profile: Profile, result: str = "") -> int:
+        """Keep a profile; the bytes that it takes."""
+        with open_store(self.url) as store:
+            return store.save_profile(profile, result)
 
     def count(self) -> int:
         """How many results are kept."""

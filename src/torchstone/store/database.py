@@ -18,6 +18,7 @@ from torchstone.records import (
     CaseFigures,
     DoctorReport,
     Judgement,
+    Profile,
     RecordError,
     Result,
     Run,
@@ -26,6 +27,7 @@ from torchstone.records import (
     from_data,
 )
 from torchstone.store import (
+    artefacts,
     case_rows,
     figures,
     floors,
@@ -35,6 +37,7 @@ from torchstone.store import (
     lookup,
     machines,
     merge,
+    profiles,
     results,
     runs,
     schema,
@@ -44,6 +47,7 @@ from torchstone.store.engine import open_engine, writing
 from torchstone.store.errors import CorruptResultError, translated
 from torchstone.store.figures import Derive
 from torchstone.store.location import locate
+from torchstone.store.profiles import ProfileSummary
 from torchstone.store.summary import RunSummary, Summary
 
 
@@ -313,6 +317,27 @@ class Store:
         with self._reading() as connection:
             row = lookup.resolve_run(connection, run)
             return [item.result.id for item in figures.due(connection, row.seq)]
+
+    def save_profile(self, profile: Profile, result: str = "") -> int:
+        """Keep a profile, by itself or beside a result; the bytes that its file takes."""
+        self._refuse_reading_only()
+        packed = profiles.pack(profile)
+        digest = artefacts.put(artefacts.folder_of(self.path), packed)
+        with self._writing() as connection:
+            profiles.insert(connection, profile, digest, len(packed), result)
+        return len(packed)
+
+    def load_profile(self, wanted: str) -> Profile:
+        """The profile of that id, of the only id that begins so, or the newest one (`last`)."""
+        with self._reading() as connection:
+            return profiles.load(connection, artefacts.folder_of(self.path), wanted)
+
+    def list_profiles(
+        self, limit: int = 20, result: str | None = None
+    ) -> builtins.list[ProfileSummary]:
+        """The newest first; those of one result where it is given."""
+        with self._reading() as connection:
+            return profiles.summaries(connection, limit, result)
 
     def list(
         self, limit: int = 20, arm: str | None = None, since: datetime | str | None = None

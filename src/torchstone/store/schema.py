@@ -2,8 +2,8 @@
 
 `result` and `measurement` hold what was measured, `run` and `run_case` what was planned and what
 became of it, `aa_floor`, `calibration` and `doctor` what a machine was like, `judgement` what later
-rules said of a result; these are only ever added to. `summary` and `case_figure` are derived from
-them and may be rebuilt at any time.
+rules said of a result, `profile` which file holds one; these are only ever added to. `summary` and
+`case_figure` are derived from them and may be rebuilt at any time.
 """
 
 from __future__ import annotations
@@ -181,7 +181,24 @@ judgement = Table(
     sqlite_autoincrement=True,
 )
 
-JUDGING_TABLES = (calibration, doctor, judgement)
+profile = Table(
+    "profile",
+    metadata,
+    Column("seq", Integer, primary_key=True, autoincrement=True),
+    Column("id", Text, nullable=False, unique=True),
+    Column("created", Text, nullable=False),
+    Column("how", Text, nullable=False),
+    Column("tool", Text, nullable=False),
+    Column("label", Text, nullable=False),
+    Column("machine_id", Text, nullable=False),
+    Column("result", Text, nullable=False),  # an id, or empty
+    Column("bytes", Integer, nullable=False),
+    Column("digest", Text, nullable=False),  # of the file beside the database
+    Index("profile_result", "result"),
+    sqlite_autoincrement=True,
+)
+
+JUDGING_TABLES = (calibration, doctor, judgement, profile)
 
 
 def _append_only(table: Table, same_row: str) -> None:
@@ -211,6 +228,7 @@ _append_only(run_case, "seq = NEW.seq OR (run = NEW.run AND position = NEW.posit
 _append_only(calibration, "seq = NEW.seq OR id = NEW.id")
 _append_only(doctor, "seq = NEW.seq OR id = NEW.id")
 _append_only(judgement, "seq = NEW.seq")
+_append_only(profile, "seq = NEW.seq OR id = NEW.id")
 
 
 def stored_version(connection: Connection) -> int | None:
