@@ -1,0 +1,6 @@
+"""Other tools' profiles, in and out, each format in a file of its own behind one door.
+
+Holds: `pstats`, `chrome`, `speedscope`, `folded` and our own `torchstone`. Touches: the files it
+is given. Every reader is bounded in memory and time and gives a `Profile` that keeps the promises
+of the record, or one sentence on why it cannot.
+"""

@@ -1,0 +1,316 @@
+"""Events of a Chrome trace, sorted into spans, threads, memory and counters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from torchstone.profile.formats.faults import Faults, brief
+from torchstone.profile.formats.frames import (
+    MAX_NAME,
+    FrameTable,
+    clean,
+    guess_kind,
+    line_of,
+    split_place,
+    without_address,
+)
+from torchstone.profile.formats.nesting import Columns
+from torchstone.records import Thread, UsageError
+
+MAX_EVENTS = 6_000_000
+"""Of every kind. Behind them nothing is read: the profile says so."""
+MAX_SPANS = 2_000_000
+"""A trace of 100 MB has about 350,000."""
+MAX_COUNTERS = 1_000
+MAX_THREADS = 100_000
+MAX_POINTS = 1_000_000
+"""Of memory over time."""
+MAX_TIME_US = 3e15
+"""Microseconds either side of zero: 95 years. Differences and sums stay within 63 bits as
+nanoseconds."""
+STEP = "ProfilerStep#"
+
+KINDS = {
+    "cpu_op": "op",
+    "kernel": "kernel",
+    "gpu_memcpy": "kernel",
+    "gpu_memset": "kernel",
+    "user_annotation": "annotation",
+    "gpu_user_annotation": "annotation",
+    "python_function": "python",
+    "cuda_runtime": "native",
+    "cuda_driver": "native",
+    "overhead": "native",
+    "native": "native",
+    "gc": "gc",
+    "wait": "wait",
+    "root": "root",
+}
+"""Kinds of frames by an event's category; the last four are our own words."""
+CATEGORIES = {
+    "python": "python_function",
+    "op": "cpu_op",
+    "kernel": "kernel",
+    "annotation": "user_annotation",
+    "native": "native",
+    "gc": "gc",
+    "wait": "wait",
+    "root": "root",
+}
+"""The other way round."""
+_WINDOW = "Trace"
+"""Category of torch's span over its whole recording; it says no more than the others together."""
+_MEMORY = "[memory]"
+_CPU = 0
+"""torch's number for the device of an allocation."""
+
+
+def to_ns(microseconds: Any) -> int | None:
+    """Nanoseconds; None for what is no time."""
+    if type(microseconds) not in (int, float) or not -MAX_TIME_US < microseconds < MAX_TIME_US:
+        return None
+    time: int = round(microseconds * 1000)
+    return time
+
+
+@dataclass
+class Memory:
+    """Points of memory over time, in nanoseconds and bytes."""
+
+    times: list[int] = field(default_factory=list)
+    resident: list[int] = field(default_factory=list)
+    heap: list[int] = field(default_factory=list)
+
+
+@dataclass
+class _Open:
+    """What has begun on a thread and has not ended."""
+
+    stack: list[tuple[int, int, str]] = field(default_factory=list)
+    last: int = 0
+
+
+class TraceReading:
+    """Takes events one by one."""
+
+    def __init__(self) -> None:
+        self.table = FrameTable()
+        self.columns = Columns()
+        self.faults = Faults()
+        self.memory = Memory()
+        self.counters: dict[str, float] = {}
+        self.categories: set[str] = set()
+        self.steps: dict[int, set[str]] = {}
+        self.events = 0
+        self.others = 0
+        self._frames: dict[tuple[Any, ...], int] = {}
+        self._threads: dict[tuple[Any, Any], int] = {}
+        self._names: dict[tuple[Any, Any], str] = {}
+        self._processes: dict[Any, str] = {}
+        self._open: dict[int, _Open] = {}
+        self._indexes = [0, -1, 0]  # lowest, highest, how many of torch's event numbers
+        self._take: dict[Any, Callable[[dict[str, Any]], None]] = {
+            "X": self._whole,
+            "B": self._begin,
+            "E": self._end,
+            "M": self._metadata,
+            "C": self._counter,
+            "i": self._instant,
+            "I": self._instant,
+        }
+
+    @property
+    def full(self) -> bool:
+        """Whether no more is to be read."""
+        return self.events >= MAX_EVENTS or len(self.columns) >= MAX_SPANS
+
+    def add(self, event: Any) -> None:
+        """One event, whatever it is."""
+        self.events += 1
+        if type(event) is not dict:
+            self.faults.add("no_event", f"event {self.events}")
+            return
+        phase = event.get("ph")
+        take = self._take.get(phase) if type(phase) is str else None
+        if take is None:
+            self.others += 1
+        else:
+            take(event)
+
+    def finish(self) -> None:
+        """End what has begun and never ended; look for numbers that are missing."""
+        for thread, one in self._open.items():
+            for frame, start, name in one.stack:
+                self.faults.add("no_end", brief(name))
+                self.columns.add(frame, thread, start, max(0, one.last - start))
+            one.stack.clear()
+        low, high, count = self._indexes
+        if count and high - low + 1 > count:
+            missing = high - low + 1 - count
+            self.faults.say(
+                f"{missing:,} events are missing: the events' own numbers have gaps "
+                f"({count:,} of {high - low + 1:,} are there)."
+            )
+
+    def threads(self, critical: int) -> tuple[Thread, ...]:
+        """The threads, by index."""
+        several = len({process for process, _ in self._threads}) > 1
+        found = []
+        for index, (process, thread) in enumerate(self._threads):
+            name = self._names.get((process, thread))
+            name = name or (thread if isinstance(thread, str) else f"thread {thread}")
+            if several:
+                name = f"{name} ({self._processes.get(process) or process})"
+            found.append(Thread(clean(name), _number(thread), _number(process), index == critical))
+        return tuple(found)
+
+    def _thread(self, event: dict[str, Any]) -> int | None:
+        key = (event.get("pid", 0), event.get("tid", 0))
+        found = self._threads.get(key) if _is_mark(key[0]) and _is_mark(key[1]) else -1
+        if found is None:
+            found = self._threads[key] = len(self._threads)
+            if found >= MAX_THREADS:
+                raise UsageError(
+                    f"The trace has more than {MAX_THREADS:,} threads.",
+                    "Record less: fewer steps, or a shorter time.",
+                )
+        return found if found >= 0 else None
+
+    def _place(self, event: dict[str, Any]) -> tuple[int, int] | None:
+        """Frame and thread; None, and a word about it, where the event does not say them."""
+        name, category, args = event.get("name"), event.get("cat", ""), event.get("args")
+        thread = self._thread(event)
+        if thread is None or type(name) is not str or type(category) is not str:
+            self.faults.add("no_event", f"event {self.events}")
+            return None
+        name, file, line = name[: MAX_NAME + 1], "", 0
+        if type(args) is dict:
+            self._number_event(args.get("Ev Idx"))
+            place = args.get("filename") or args.get("file")
+            if type(place) is str:
+                file, line = place[: MAX_NAME + 1], line_of(args.get("line"))
+        if name.startswith(STEP) and category == "user_annotation":
+            self.steps.setdefault(thread, set()).add(name)
+            name = STEP[:-1]
+        key = (category, name, file, line)
+        frame = self._frames.get(key)
+        if frame is None:
+            frame = self._frames[key] = self._add_frame(category, name, file, line)
+        return frame, thread
+
+    def _add_frame(self, category: str, name: str, file: str, line: int) -> int:
+        self.categories.add(category)
+        if not file:
+            name, file, line = split_place(without_address(clean(name)))
+        kind = KINDS.get(category, "python")
+        if kind == "python":
+            kind = guess_kind(name, file)
+        return self.table.add(name, file, line, kind)
+
+    def _number_event(self, number: Any) -> None:
+        if type(number) is int and 0 <= number < MAX_TIME_US:
+            low, high, count = self._indexes
+            self._indexes = [min(low, number) if count else number, max(high, number), count + 1]
+
+    def _whole(self, event: dict[str, Any]) -> None:
+        if event.get("cat") == _WINDOW:
+            return
+        place = self._place(event)
+        if place is None:
+            return
+        start, duration = to_ns(event.get("ts")), to_ns(event.get("dur"))
+        if start is None or duration is None:
+            self.faults.add("no_time", brief(event["name"]))
+        elif duration < 0:
+            self.faults.add("negative", brief(event["name"]))
+        else:
+            self.columns.add(*place, start, duration)
+
+    def _begin(self, event: dict[str, Any]) -> None:
+        place, start = self._place(event), to_ns(event.get("ts"))
+        if place is None or start is None:
+            if place:
+                self.faults.add("no_time", brief(event["name"]))
+            return
+        frame, thread = place
+        one = self._open.setdefault(thread, _Open())
+        one.stack.append((frame, start, event["name"]))
+        one.last = max(one.last, start) if len(one.stack) > 1 else start
+
+    def _end(self, event: dict[str, Any]) -> None:
+        thread, end = self._thread(event), to_ns(event.get("ts"))
+        if thread is None or end is None:
+            self.faults.add("no_time", f"event {self.events}")
+            return
+        one = self._open.setdefault(thread, _Open())
+        if not one.stack:
+            self.faults.add("end_alone", f"event {self.events}")
+            return
+        frame, start, name = one.stack.pop()
+        one.last = max(one.last, end)
+        if event.get("name", name) != name:
+            self.faults.add("unnamed_end", brief(name))
+        if end < start:
+            self.faults.add("negative", brief(name))
+        else:
+            self.columns.add(frame, thread, start, end - start)
+
+    def _metadata(self, event: dict[str, Any]) -> None:
+        args = event.get("args")
+        name = args.get("name") if type(args) is dict else None
+        process, thread = event.get("pid", 0), event.get("tid", 0)
+        if type(name) is not str or not (_is_mark(process) and _is_mark(thread)):
+            return
+        if len(self._names) + len(self._processes) > MAX_THREADS:
+            return
+        name = name[: MAX_NAME + 1]
+        if event.get("name") == "thread_name":
+            self._names[process, thread] = name
+        elif event.get("name") == "process_name":
+            self._processes[process] = name
+
+    def _counter(self, event: dict[str, Any]) -> None:
+        name, args, time = event.get("name"), event.get("args"), to_ns(event.get("ts"))
+        if type(name) is not str or type(args) is not dict or time is None:
+            self.faults.add("no_event", f"event {self.events}")
+            return
+        if name == "memory" and set(args) & {"resident", "heap"}:
+            self._memory_point(time, args.get("resident"), args.get("heap"))
+            return
+        for part, value in args.items():
+            if type(value) in (int, float) and -MAX_TIME_US < value < MAX_TIME_US:
+                label = clean(name if len(args) == 1 else f"{name}: {part}")
+                if label in self.counters or len(self.counters) < MAX_COUNTERS:
+                    self.counters[label] = float(value)
+
+    def _instant(self, event: dict[str, Any]) -> None:
+        args, time = event.get("args"), to_ns(event.get("ts"))
+        if event.get("name") != _MEMORY or type(args) is not dict or time is None:
+            self.others += 1
+        elif args.get("Device Type") == _CPU:
+            self._memory_point(time, None, args.get("Total Allocated"))
+        else:
+            self.others += 1
+
+    def _memory_point(self, time: int, resident: Any, heap: Any) -> None:
+        if len(self.memory.times) >= MAX_POINTS:
+            self.others += 1
+            return
+        values = [v if type(v) is int and 0 <= v < 2**63 else 0 for v in (resident, heap)]
+        self.memory.times.append(time)
+        self.memory.resident.append(values[0])
+        self.memory.heap.append(values[1])
+
+
+def _is_mark(value: Any) -> bool:
+    """Whether it can name a process or a thread: most tools give numbers, some give names."""
+    return type(value) is int or (type(value) is str and len(value) <= MAX_NAME)
+
+
+def _number(value: Any) -> int:
+    """A thread's or process's number; 0 for a name."""
+    if isinstance(value, str):
+        return int(value) if value.isascii() and value.isdigit() and len(value) < 19 else 0
+    return value if -(2**63) <= value < 2**63 else 0

@@ -1,0 +1,211 @@
+"""Folded stacks, one a line: `outermost;…;innermost 12`.
+
+What stack-collapsing scripts, `py-spy record -f raw`, `torch.profiler.export_stacks` and CPython's
+own sampler write. Frames may carry a place: `name (file:line)`. py-spy puts the line that was
+running there, so a function that was seen on two lines is two frames.
+"""
+
+from __future__ import annotations
+
+import codecs
+import math
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from torchstone import __version__
+from torchstone.profile import trees
+from torchstone.profile.formats.files import MAX_DOCUMENT_BYTES, Input, bad
+from torchstone.profile.formats.frames import MAX_NAME, FrameTable, clean
+from torchstone.profile.formats.speedscope_write import path_of
+from torchstone.records import Frame, LineTable, Profile, Sampling, Thread, UsageError
+
+MAX_LINE = 2**20
+"""Characters of one line."""
+MAX_DEPTH = 10_000
+"""Frames of one stack."""
+MAX_THREADS = 100_000
+MAX_WEIGHT = 2**53
+"""Whole numbers up to here are exact as floats."""
+
+_THREAD = re.compile(r"thread \((0x[0-9A-Fa-f]{1,16}|[0-9]{1,18})\)(?:: (.*))?")
+_HEAD_LINE = re.compile(rb"[^\n]*\S [0-9]+(\.[0-9]+)?\r?")
+_SCALES = {"seconds": 1e9}
+"""What we write is whole numbers: seconds become nanoseconds."""
+
+
+class FoldedFormat:
+    """See the module."""
+
+    name = "folded"
+    endings = (".folded", ".collapsed", ".raw", ".txt")
+
+    def accepts(self, head: bytes, path: Path) -> bool:
+        """Text whose first line ends in a number."""
+        lines = [line for line in head.split(b"\n", 4)[:4] if line.strip()]
+        return b"\0" not in head and bool(lines) and _HEAD_LINE.fullmatch(lines[0]) is not None
+
+    def read(self, path: Path) -> Profile:
+        """Call paths; lines too where frames have them."""
+        file = Input(path, MAX_DOCUMENT_BYTES)
+        reading = _Reading(file)
+        problems = () if reading.ended else ("The last line has no end: the file may be cut off.",)
+        return Profile(
+            id=file.id,
+            created=file.created,
+            how="sample",
+            tool="folded stacks",
+            frames=reading.table.frames,
+            threads=tuple(reading.threads),
+            tree=reading.builder.tree("samples"),
+            lines=reading.lines(),
+            sampling=Sampling(round(reading.weight), 0.0, "unknown"),
+            problems=problems,
+            label=file.name,
+            origin=self.name,
+            notes=(
+                "Folded stacks do not say what they count: samples, microseconds or bytes. It is "
+                "taken for samples.",
+            ),
+            version=__version__,
+        )
+
+    def write(self, profile: Profile) -> bytes:
+        """A line for each call path that took something by itself."""
+        tree = profile.tree
+        if tree is None or not any(own > 0 for own in tree.own):
+            raise UsageError(
+                "The profile has no call paths, so it cannot be written as folded stacks.",
+                "Write it as pstats or torchstone.",
+            )
+        names = [_frame_text(frame) for frame in profile.frames]
+        several = len(set(tree.threads)) > 1
+        scale = _SCALES.get(tree.unit, 1.0)
+        lines = []
+        for node, own in enumerate(tree.own):
+            weight = round(own * scale)
+            if weight > 0:
+                words = [names[frame] for frame in path_of(tree, node)]
+                if several:
+                    words.insert(0, _thread_text(profile.threads[tree.threads[node]]))
+                lines.append(f"{';'.join(words)} {weight}\n")
+        return "".join(lines).encode()
+
+    def remarks(self, profile: Profile) -> tuple[str, ...]:
+        """No unit, no time axis."""
+        unit = profile.tree.unit if profile.tree else ""
+        said = (
+            "Folded stacks hold call paths and whole numbers; kinds, tables and times are left out."
+        )
+        if unit == "seconds":
+            return (said, "The numbers are nanoseconds; the file cannot say so.")
+        return (said,)
+
+
+class _Reading:
+    """The lines of a file, added up."""
+
+    def __init__(self, file: Input) -> None:
+        self.table = FrameTable()
+        self.builder = trees.TreeBuilder()
+        self.threads: list[Thread] = []
+        self.weight = 0.0
+        self.ended = True
+        self._thread_index: dict[str, int] = {}
+        self._frames: dict[str, int] = {}
+        self._innermost: dict[int, float] = {}
+        self._name = file.name
+        for number, line in enumerate(self._lines(file.chunks()), 1):
+            if line.strip() and not line.startswith("#"):
+                self._add(number, line)
+        if not self.builder.parents:
+            raise bad(self._name, "there is no stack in it", "Record something, or give another.")
+
+    def lines(self) -> tuple[LineTable, ...]:
+        """Samples by the line of the innermost frame, where frames carry the running line."""
+        frames = self.table.frames
+        places = {(f.name, f.file) for f in frames if f.line}
+        if len(places) == sum(1 for f in frames if f.line):
+            return ()  # each function has one line: its first, or too little was seen to tell
+        by_file: dict[str, dict[int, float]] = {}
+        for frame, weight in self._innermost.items():
+            if frames[frame].line:
+                lines = by_file.setdefault(frames[frame].file, {})
+                lines[frames[frame].line] = lines.get(frames[frame].line, 0.0) + weight
+        return tuple(
+            LineTable(file, tuple(sorted(of)), hits=tuple(round(of[line]) for line in sorted(of)))
+            for file, of in by_file.items()
+        )
+
+    def _lines(self, chunks: Iterable[bytes]) -> Iterator[str]:
+        decoder = codecs.getincrementaldecoder("utf-8-sig")()
+        rest = ""
+        try:
+            for chunk in chunks:
+                *whole, rest = (rest + decoder.decode(chunk)).split("\n")
+                if max(map(len, (rest, *whole))) > MAX_LINE:
+                    raise bad(self._name, f"a line is longer than {MAX_LINE:,} characters")
+                yield from whole
+            rest += decoder.decode(b"", final=True)
+        except UnicodeDecodeError:
+            raise bad(self._name, "this is not text in UTF-8") from None
+        if rest:
+            self.ended = False
+            yield rest
+
+    def _add(self, number: int, line: str) -> None:
+        stack, _, said = line.rstrip().rpartition(" ")
+        weight = _weight(said)
+        if weight is None or not stack.strip():
+            raise bad(self._name, f"line {number} is not a stack and a number")
+        words = stack.split(";")
+        if len(words) > MAX_DEPTH:
+            raise bad(self._name, f"line {number} has more than {MAX_DEPTH:,} frames")
+        thread = self._thread(words)
+        frames = [self._frame(word) for word in words if word]
+        if not frames:
+            return
+        self.builder.add_stack(frames, weight, thread)
+        self._innermost[frames[-1]] = self._innermost.get(frames[-1], 0.0) + weight
+        self.weight += weight
+
+    def _frame(self, word: str) -> int:
+        word = word[: MAX_NAME + 1]
+        found = self._frames.get(word)
+        if found is None:
+            found = self._frames[word] = self.table.add_place(clean(word))
+        return found
+
+    def _thread(self, words: list[str]) -> int:
+        """The thread that a stack begins with; it is taken off the stack."""
+        found = _THREAD.fullmatch(words[0]) if words[0].startswith("thread (") else None
+        key = words.pop(0)[:MAX_NAME] if found and len(words) > 1 else ""
+        if key not in self._thread_index:
+            if len(self.threads) >= MAX_THREADS:
+                raise bad(self._name, f"it has more than {MAX_THREADS:,} threads")
+            number = int(found[1], 0 if found[1].startswith("0x") else 10) if found and key else 0
+            name = found[2] if found and key and found[2] else key or "all threads"
+            self._thread_index[key] = len(self.threads)
+            self.threads.append(Thread(clean(name), number))
+        return self._thread_index[key]
+
+
+def _weight(text: str) -> float | None:
+    if not text.isascii() or not text.replace(".", "", 1).isdigit() or len(text) > 30:
+        return None
+    value = float(text)
+    return value if math.isfinite(value) and value <= MAX_WEIGHT else None
+
+
+def _frame_text(frame: Frame) -> str:
+    text = frame.name
+    if frame.file:
+        text += f" ({frame.file}:{frame.line})" if frame.line else f" ({frame.file})"
+    return clean(text).replace(";", ":")
+
+
+def _thread_text(thread: Thread) -> str:
+    return clean(f"thread ({thread.id}): {thread.name}").replace(";", ":")
+
+
+FOLDED = FoldedFormat()

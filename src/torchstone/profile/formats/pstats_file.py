@@ -1,0 +1,192 @@
+"""What `cProfile` writes and `pstats`, SnakeViz and others read: functions and their callers.
+
+A function is `(file, line, name)`; its figures are `(primitive calls, calls, own, total,
+callers)`; a caller's are `(calls, primitive calls, own, total)`: the first two change places. The
+older `profile` module counts calls by caller and nothing else. Built-ins have the file `~`.
+"""
+
+from __future__ import annotations
+
+import marshal
+from pathlib import Path
+from typing import Any
+
+from torchstone import __version__
+from torchstone.profile import trees
+from torchstone.profile.formats.faults import brief, number
+from torchstone.profile.formats.files import Input, bad, first_byte
+from torchstone.profile.formats.frames import FrameTable, line_of
+from torchstone.profile.formats.marshal_read import Malformed, read_marshal
+from torchstone.records import Calls, Frame, FunctionCalls, Profile, Thread, UsageError
+
+MAX_BYTES = 64 * 2**20
+MAX_CALLERS = 1_000_000
+"""Of all functions together, when the shared ones are written out."""
+MAX_CALLS = 2**63 - 1
+MAX_SECONDS = 1e12
+"""30,000 years: no sum of these overflows."""
+BUILT_IN = "~"
+REST = "(other call paths)"
+
+_NOTE = (
+    "Call paths are estimated: the file holds each function's callers, not the paths that led to "
+    "them. The figures by function are exact."
+)
+_OLD_NOTE = "The times by caller are not in the file; they are shared out by calls."
+
+_Key = tuple[str, int, str]
+
+
+class PstatsFormat:
+    """See the module."""
+
+    name = "pstats"
+    endings = (".prof", ".pstats", ".cprof")
+
+    def accepts(self, head: bytes, path: Path) -> bool:
+        """A marshalled dict whose first key is a tuple; JSON goes on with a quote or a space."""
+        if len(head) < 2 or head[0] & 0x7F != ord("{") or first_byte(head) != head[:1]:
+            return False
+        return chr(head[1] & 0x7F) in "()r" or head[:2] in (b"{0", b"\xfb0")
+
+    def read(self, path: Path) -> Profile:
+        """Exact figures by function, and estimated call paths."""
+        file = Input(path, MAX_BYTES)
+        data = file.whole()
+        try:
+            reading = _Reading(read_marshal(data))
+        except Malformed as error:
+            raise bad(file.name, f"this is not what cProfile writes; {error}") from None
+        functions = tuple(reading.functions)
+        rest = reading.frames.add(REST, kind="root")
+        wall = 0.0
+        for one in functions:  # in the order and by the addition of `pstats.Stats`
+            wall += one.of.own_s
+        return Profile(
+            id=file.id,
+            created=file.created,
+            how="count",
+            tool="cProfile",
+            frames=reading.frames.frames,
+            threads=(Thread("profiled thread", critical=True),),
+            tree=trees.from_callers(functions, rest),
+            functions=functions,
+            wall_s=max(0.0, wall),
+            estimated=True,
+            problems=reading.problems(),
+            label=file.name,
+            origin=self.name,
+            notes=(_NOTE, _OLD_NOTE) if reading.counts_only else (_NOTE,),
+            version=__version__,
+        )
+
+    def write(self, profile: Profile) -> bytes:
+        """The figures by function as `pstats.Stats` loads them."""
+        table: dict[_Key, list[Any]] = {}
+        keys = [_key(frame) for frame in profile.frames]
+        for one in functions_of(profile):
+            row = table.setdefault(keys[one.of.frame], [0, 0, 0.0, 0.0, {}])
+            _put(row, (one.of.primitive, one.of.calls, one.of.own_s, one.of.total_s))
+            for caller in one.callers:
+                theirs = row[4].setdefault(keys[caller.frame], [0, 0, 0.0, 0.0])
+                _put(theirs, (caller.calls, caller.primitive, caller.own_s, caller.total_s))
+        stats = {
+            key: (*row[:4], {caller: tuple(theirs) for caller, theirs in row[4].items()})
+            for key, row in table.items()
+        }
+        return marshal.dumps(stats)
+
+    def remarks(self, profile: Profile) -> tuple[str, ...]:
+        """Paths, threads and time are not in such a file."""
+        said = ["pstats holds figures by function and caller: no call paths, threads or times."]
+        if not profile.functions and profile.tree and not profile.tree.calls:
+            said.append("Calls were not counted; they are written as 0.")
+        return tuple(said)
+
+
+def functions_of(profile: Profile) -> tuple[FunctionCalls, ...]:
+    """Figures by function in seconds: the exact ones, or those that the tree gives."""
+    if profile.functions:
+        return profile.functions
+    if profile.tree is None or profile.tree.unit != "seconds":
+        raise UsageError(
+            "The profile has no times by function, so it cannot be written as pstats.",
+            "Write it as speedscope or folded.",
+        )
+    return trees.functions(profile.tree)
+
+
+def _put(row: list[Any], more: tuple[float, ...]) -> None:
+    for place, value in enumerate(more):
+        row[place] += value
+
+
+def _key(frame: Frame) -> _Key:
+    built_in = frame.kind == "native" and not frame.file and not frame.line
+    return (BUILT_IN if built_in else frame.file, frame.line, frame.name)
+
+
+class _Reading:
+    """A table of figures, checked and turned into records."""
+
+    def __init__(self, table: Any) -> None:
+        if not isinstance(table, dict) or not table:
+            raise Malformed("it holds no function")
+        self.frames = FrameTable()
+        self.functions: list[FunctionCalls] = []
+        self.counts_only = False
+        self._negative: list[str] = []
+        self._callers = 0
+        self._index: dict[_Key, int] = {}
+        for key, figures in table.items():
+            self.functions.append(self._function(key, figures))
+
+    def problems(self) -> tuple[str, ...]:
+        """What is wrong with the figures."""
+        if not self._negative:
+            return ()
+        count = number(len(self._negative), "functions")
+        return (f"{count} with a time below zero (such as {self._negative[0]}).",)
+
+    def _function(self, key: _Key, figures: Any) -> FunctionCalls:
+        if not (isinstance(figures, tuple) and len(figures) == 5 and isinstance(figures[4], dict)):
+            raise Malformed(f"{brief(key[2])} has no figures")
+        primitive, calls, own, total, callers = figures
+        self._callers += len(callers)
+        if self._callers > MAX_CALLERS:
+            raise Malformed(f"it names more than {MAX_CALLERS:,} callers")
+        return FunctionCalls(
+            self._calls(key, calls, primitive, own, total),
+            tuple(self._caller(key, caller, value) for caller, value in callers.items()),
+        )
+
+    def _caller(self, key: _Key, caller: _Key, value: Any) -> Calls:
+        if type(value) is int:
+            self.counts_only = True
+            value = (value, value, 0.0, 0.0)
+        if not isinstance(value, tuple) or len(value) != 4:
+            raise Malformed(f"{brief(key[2])} has no figures for a caller")
+        return self._calls(caller, *value)
+
+    def _calls(self, key: _Key, calls: Any, primitive: Any, own: Any, total: Any) -> Calls:
+        for count in (calls, primitive):
+            if type(count) is not int or not 0 <= count <= MAX_CALLS:
+                raise Malformed(f"{brief(key[2])} was called {brief(count)} times")
+        for seconds in (own, total):
+            if type(seconds) not in (int, float) or not abs(seconds) < MAX_SECONDS:
+                raise Malformed(f"{brief(key[2])} took {brief(seconds)} seconds")
+        if own < 0 or total < 0:
+            self._negative.append(brief(key[2]))
+        return Calls(self._frame(key), calls, primitive, float(own), float(total))
+
+    def _frame(self, key: _Key) -> int:
+        found = self._index.get(key)
+        if found is None:
+            file, line, name = key
+            built_in = file == BUILT_IN and line == 0
+            place = ("", 0, "native") if built_in else (file, line_of(line), "python")
+            found = self._index[key] = self.frames.add(name, *place)
+        return found
+
+
+PSTATS = PstatsFormat()

@@ -1,0 +1,20 @@
+"""Probes: what takes a profile of the process that it runs in.
+
+Holds: the shape of a probe (`base`), one file for each of ours, and the door through which they and
+everybody's are found (`registry`, entry points of the group `torchstone.probes`). Touches: the
+process it runs in, which it slows down; so a probe never runs in a process that is timed. torch is
+imported only by a probe that is started.
+"""
+
+from torchstone.profile.probes.base import CLOCKS, RATE_HZ, Probe, ProbeOptions
+from torchstone.profile.probes.registry import ENTRY_POINTS, choose_probe, known_probes
+
+__all__ = [
+    "CLOCKS",
+    "ENTRY_POINTS",
+    "RATE_HZ",
+    "Probe",
+    "ProbeOptions",
+    "choose_probe",
+    "known_probes",
+]

@@ -1,0 +1,221 @@
+"""Counting: every call by `cProfile`, and what the system counted meanwhile."""
+
+from __future__ import annotations
+
+import cProfile
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from types import CodeType
+from typing import Any
+
+from torchstone.profile import trees
+from torchstone.profile.formats.frames import FrameTable, line_of
+from torchstone.profile.formats.pstats_file import BUILT_IN, REST
+from torchstone.profile.probes.base import ProbeOptions, Step, new_profile
+from torchstone.profile.probes.counters import Readings
+from torchstone.profile.probes.hardware import HardwareCounters
+from torchstone.profile.probes.repeated import repeated_counts
+from torchstone.profile.probes.source import hottest, text_of
+from torchstone.records import Calls, CallTree, FunctionCalls, LineTable, Profile, Thread
+
+SHARED = sys.version_info >= (3, 12)
+"""`cProfile` listens to all threads at once, but keeps one stack for all of them."""
+_MOST_FILES = 4
+
+_NOTE = "Call paths are estimated: cProfile knows callers, not the paths that led to them."
+_EARLIER = "Threads that were there before are not counted: cProfile begins with a thread."
+_MIXED = (
+    "Several threads ran: from Python 3.12 on, cProfile keeps one stack for all of them, so times "
+    "and callers are mixed up. Calls are right."
+)
+
+_Key = tuple[str, int, str]
+_Stats = Mapping[_Key, tuple[int, int, float, float, Mapping[_Key, Any]]]
+
+
+class CountProbe:
+    """See the module. Threads that are started while it runs are counted too."""
+
+    name = "cprofile"
+    how = "count"
+
+    def __init__(self, options: ProbeOptions | None = None) -> None:
+        self._options = options or ProbeOptions()
+        self._threads: list[tuple[tuple[str, int], cProfile.Profile]] = []
+        self._others = 0
+        self._earlier = False
+
+    def unavailable(self) -> str:
+        """Another profiler in the same place."""
+        if sys.getprofile() is not None:
+            return "another profiler is on in this process (sys.setprofile)"
+        return ""
+
+    def start(self) -> None:
+        """Count calls of this thread and of those that it will start."""
+        self._earlier = threading.active_count() > 1
+        self._hardware = HardwareCounters()
+        self._readings = Readings()
+        self._main = cProfile.Profile()
+        threading.setprofile(self._in_new_thread)
+        self._hardware.start()
+        self._started = time.perf_counter()
+        self._main.enable()
+
+    def stop(self) -> Profile:
+        """Exact figures by function, an estimated tree, counters."""
+        wall = self._end()
+        counters = (*self._readings.counters(), *self._hardware.stop())
+        table = FrameTable()
+        here = Thread(threading.current_thread().name, threading.get_native_id(), critical=True)
+        stacks = [(here, self._main), *((Thread(*who), one) for who, one in self._threads)]
+        by_thread = [_functions(table, _stats(profiler)) for _, profiler in stacks]
+        functions = _summed(by_thread)
+        weights = {one.of.frame: one.of.own_s for one in functions}
+        codes = _codes(table, [profiler for _, profiler in stacks])
+        tree = _joined(by_thread, table.add(REST, kind="root"))
+        return new_profile(
+            self.how,
+            "cProfile",
+            frames=table.frames,
+            threads=tuple(thread for thread, _ in stacks),
+            tree=tree,
+            functions=functions,
+            lines=_lines(table, functions),
+            bytecode=hottest(weights, codes),
+            counters=counters,
+            wall_s=wall,
+            estimated=True,
+            problems=(_MIXED,) if SHARED and self._others else (),
+            notes=(_NOTE, _EARLIER) if self._earlier and not SHARED else (_NOTE,),
+        )
+
+    def discard(self) -> None:
+        """Count no more."""
+        self._end()
+        self._hardware.close()
+
+    def again(self, profile: Profile, step: Step) -> Profile:
+        """Ops by kind and allocations, each in a pass of its own: they cost too much otherwise."""
+        more = repeated_counts(step, self._options.eager)
+        return replace(profile, counters=(*profile.counters, *more))
+
+    def _end(self) -> float:
+        self._main.disable()
+        wall = time.perf_counter() - self._started
+        threading.setprofile(None)  # type: ignore[arg-type]
+        return wall
+
+    def _in_new_thread(self, *_: object) -> None:
+        """The first event of a thread: from here on it has a profiler of its own."""
+        sys.setprofile(None)
+        self._others += 1
+        if SHARED:
+            return
+        thread = threading.current_thread()
+        profiler = cProfile.Profile()
+        self._threads.append(((thread.name, threading.get_native_id()), profiler))
+        profiler.enable()
+
+
+def _stats(profiler: cProfile.Profile) -> _Stats:
+    """What `pstats` would be given. A running thread's profiler is not stopped by it."""
+    profiler.snapshot_stats()  # type: ignore[attr-defined]
+    stats: _Stats = profiler.stats  # type: ignore[attr-defined]
+    return stats
+
+
+def _functions(table: FrameTable, stats: _Stats) -> list[FunctionCalls]:
+    """As `pstats` has it: of a function primitive calls come first, of a caller all calls."""
+    return [
+        FunctionCalls(
+            Calls(_frame(table, key), calls, primitive, own, total),
+            tuple(
+                Calls(_frame(table, caller), *figures) for caller, figures in callers.items()
+            ),
+        )
+        for key, (primitive, calls, own, total, callers) in stats.items()
+    ]
+
+
+def _frame(table: FrameTable, key: _Key) -> int:
+    file, line, name = key
+    if file == BUILT_IN and not line:
+        return table.add(name, kind="native")
+    return table.add(name, file, line_of(line))
+
+
+def _summed(by_thread: Sequence[Sequence[FunctionCalls]]) -> tuple[FunctionCalls, ...]:
+    """Figures of all threads together."""
+    if len(by_thread) == 1:
+        return tuple(by_thread[0])
+    of: dict[int, Calls] = {}
+    callers: dict[int, dict[int, Calls]] = {}
+    for functions in by_thread:
+        for one in functions:
+            of[one.of.frame] = _plus(of.get(one.of.frame), one.of)
+            theirs = callers.setdefault(one.of.frame, {})
+            for caller in one.callers:
+                theirs[caller.frame] = _plus(theirs.get(caller.frame), caller)
+    return tuple(FunctionCalls(calls, tuple(callers[f].values())) for f, calls in of.items())
+
+
+def _plus(one: Calls | None, other: Calls) -> Calls:
+    if one is None:
+        return other
+    return Calls(
+        one.frame,
+        one.calls + other.calls,
+        one.primitive + other.primitive,
+        one.own_s + other.own_s,
+        one.total_s + other.total_s,
+    )
+
+
+def _joined(by_thread: Sequence[Sequence[FunctionCalls]], rest: int) -> CallTree:
+    """The estimated trees of all threads, one after the other."""
+    parents: list[int] = []
+    frames: list[int] = []
+    own: list[float] = []
+    threads: list[int] = []
+    for thread, functions in enumerate(by_thread):
+        tree, offset = trees.from_callers(functions, rest), len(parents)
+        parents += [parent + offset if parent >= 0 else -1 for parent in tree.parents]
+        frames += tree.frames
+        own += tree.own
+        threads += [thread] * len(tree.parents)
+    return CallTree("seconds", tuple(parents), tuple(frames), tuple(own), tuple(threads))
+
+
+def _codes(table: FrameTable, profilers: Sequence[cProfile.Profile]) -> dict[int, CodeType]:
+    found = {}
+    for profiler in profilers:
+        for entry in profiler.getstats():
+            code = entry.code
+            if isinstance(code, CodeType):
+                key = (code.co_filename, code.co_firstlineno, code.co_name)
+                found[_frame(table, key)] = code
+    return found
+
+
+def _lines(table: FrameTable, functions: Sequence[FunctionCalls]) -> tuple[LineTable, ...]:
+    """The files that took most, with calls and own time where each function begins."""
+    frames = table.frames
+    by_file: dict[str, dict[int, tuple[int, float]]] = {}
+    for one in functions:
+        frame = frames[one.of.frame]
+        if frame.kind == "python" and frame.line:
+            of = by_file.setdefault(frame.file, {})
+            calls, own = of.get(frame.line, (0, 0.0))
+            of[frame.line] = (calls + one.of.calls, own + one.of.own_s)
+    hot = sorted(by_file, key=lambda file: -sum(own for _, own in by_file[file].values()))
+    found = []
+    for file in hot[:_MOST_FILES]:
+        lines = sorted(by_file[file])
+        rows = [by_file[file][line] for line in lines]
+        hits, seconds = tuple(row[0] for row in rows), tuple(row[1] for row in rows)
+        found.append(LineTable(file, tuple(lines), hits, seconds, text=text_of(file)))
+    return tuple(found)

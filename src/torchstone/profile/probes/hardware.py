@@ -1,0 +1,131 @@
+"""Counters of the processor, by the kernel's `perf_event_open`, where machine and system let us."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import os
+import platform
+import struct
+import sys
+
+from torchstone.machine.files import list_numbers, read_text
+from torchstone.records import Counter
+
+_CALLS = {"x86_64": 298, "aarch64": 241}
+"""Numbers of the system call, from the kernel's tables."""
+_ATTRIBUTE_BYTES = 128
+_HARDWARE = 0
+_DISABLED, _INHERIT, _NO_KERNEL, _NO_HYPERVISOR = 1 << 0, 1 << 1, 1 << 5, 1 << 6
+_ENABLE, _DISABLE = 0x2400, 0x2401
+"""ioctls; all of these are from <linux/perf_event.h>."""
+EVENTS = (
+    ("cycles", 0),
+    ("instructions", 1),
+    ("cache misses", 3),
+    ("branch misses", 5),
+)
+_ABSENT = (errno.ENOENT, errno.EOPNOTSUPP, errno.ENODEV, errno.EINVAL)
+_FORBIDDEN = (errno.EACCES, errno.EPERM)
+_MOST_THREADS = 64
+_NOTE = "in user code, of all threads"
+
+
+class HardwareCounters:
+    """One counter a thread and event, between `start` and `stop`."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, list[int]] = {}
+        self.reason = ""
+        for name, event in EVENTS:
+            descriptors = self._open_all(event)
+            if not descriptors:
+                break
+            self._open[name] = descriptors
+
+    def start(self) -> None:
+        """Begin to count."""
+        self._each(_ENABLE)
+
+    def stop(self) -> tuple[Counter, ...]:
+        """End; what was counted, or why nothing could be."""
+        self._each(_DISABLE)
+        found = []
+        for name, _ in EVENTS:
+            if name in self._open:
+                found.append(Counter(name, float(sum(map(_read, self._open[name]))), "", _NOTE))
+            else:
+                found.append(Counter(name, None, "", f"not measurable here: {self.reason}"))
+        self.close()
+        return tuple(found)
+
+    def close(self) -> None:
+        """Give the descriptors back."""
+        for descriptors in self._open.values():
+            for descriptor in descriptors:
+                with contextlib.suppress(OSError):
+                    os.close(descriptor)
+        self._open.clear()
+
+    def _open_all(self, event: int) -> list[int]:
+        found: list[int] = []
+        threads = list_numbers("/proc/self/task")[:_MOST_THREADS] or [0]
+        for thread in threads:
+            descriptor = _open_event(event, thread)
+            if descriptor < 0:
+                if -descriptor == errno.ESRCH:
+                    continue  # the thread has ended since
+                self.reason = _why(-descriptor)
+                for one in found:
+                    os.close(one)
+                return []
+            found.append(descriptor)
+        return found
+
+    def _each(self, request: int) -> None:
+        if not self._open:
+            return
+        import fcntl
+
+        for descriptors in self._open.values():
+            for descriptor in descriptors:
+                with contextlib.suppress(OSError):
+                    fcntl.ioctl(descriptor, request, 0)
+
+
+def _open_event(event: int, thread: int) -> int:
+    """A descriptor, or an error number below zero."""
+    number = _CALLS.get(platform.machine())
+    if number is None or not sys.platform.startswith("linux"):
+        return -errno.ENODEV
+    attribute = bytearray(_ATTRIBUTE_BYTES)
+    flags = _DISABLED | _INHERIT | _NO_KERNEL | _NO_HYPERVISOR
+    struct.pack_into("=IIQQQQQ", attribute, 0, _HARDWARE, _ATTRIBUTE_BYTES, event, 0, 0, 0, flags)
+    libc = ctypes.CDLL(None, use_errno=True)
+    buffer = (ctypes.c_char * _ATTRIBUTE_BYTES).from_buffer(attribute)
+    made = libc.syscall(
+        ctypes.c_long(number),
+        buffer,
+        ctypes.c_int(thread),
+        ctypes.c_int(-1),
+        ctypes.c_int(-1),
+        ctypes.c_ulong(0),
+    )
+    return int(made) if made >= 0 else -ctypes.get_errno()
+
+
+def _why(number: int) -> str:
+    if number in _FORBIDDEN:
+        level = (read_text("/proc/sys/kernel/perf_event_paranoid") or "?").strip()
+        return f"the system forbids it (kernel.perf_event_paranoid is {level})"
+    if number in _ABSENT:
+        return "this machine shows no counters of the processor (usual for virtual machines)"
+    return os.strerror(number)
+
+
+def _read(descriptor: int) -> int:
+    try:
+        return int.from_bytes(os.read(descriptor, 8), sys.byteorder)
+    except OSError:
+        return 0

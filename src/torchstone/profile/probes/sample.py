@@ -1,0 +1,207 @@
+"""Sampling from inside: where each Python thread is, looked at again and again.
+
+The looks are made by a signal handler that a timer of the kernel sets off, in the main thread. A
+thread that looks would need the GIL for it and so would get its turn just where the work gives the
+GIL away: it would see torch's ops and hardly any of the Python between them. Where signals cannot be
+used (another thread, another system, a handler that is there already), such a thread is what is left,
+and the profile says so.
+"""
+
+from __future__ import annotations
+
+import random
+import signal
+import sys
+import threading
+import time
+from types import FrameType
+from typing import Any
+
+from torchstone.profile.probes.base import ProbeOptions, new_profile
+from torchstone.profile.probes.stacks import StackTally, caller
+from torchstone.profile.probes.timer import NoTimer, Timer
+from torchstone.records import Counter, Profile, Sampling
+
+JITTER = (0.5, 1.5)
+"""Of the interval: a fixed one would march in step with work that is periodic."""
+_LATE = 2.0
+"""Intervals. A look that comes later than this stands for looks that could not be made."""
+
+_NATIVE = (
+    "Only Python functions are seen; time in native code is their caller's. py-spy or perf show "
+    "native frames."
+)
+_DELAYED = (
+    "While native code of the main thread runs, looks wait for its end, and then stand for all of "
+    "that time."
+)
+_BIASED = (
+    "Samples were taken by a thread, which needs the GIL: it sees the places where the work gives "
+    "the GIL away too often, and Python between them too seldom. py-spy does not have this fault."
+)
+_TAKEN_OVER = (
+    "The program took the signal SIGPROF for itself: sampling ended there. Use py-spy, or --how count."
+)
+_GIL = "who holds the GIL cannot be told from inside the process; py-spy can tell (pip install py-spy)"
+
+
+class SampleProbe:
+    """See the module."""
+
+    name = "sampler"
+    how = "sample"
+
+    def __init__(self, options: ProbeOptions | None = None) -> None:
+        self._options = options or ProbeOptions()
+        self._interval = 1.0 / self._options.rate_hz
+        self._random = random.Random()
+        self._ticker: _Signals | _Thread | None = None
+
+    def unavailable(self) -> str:
+        """Wall and CPU time only."""
+        if self._options.clock == "gil":
+            return _GIL
+        if self._options.clock == "cpu" and not hasattr(time, "pthread_getcpuclockid"):
+            return "the CPU time of a thread is not to be had on this system"
+        return ""
+
+    def start(self) -> None:
+        """Look from now on."""
+        self._tally = StackTally(caller())
+        self._lost = 0
+        self._spent = 0.0
+        self._cpu: dict[int, float] = {}
+        if self._options.clock == "cpu":
+            for thread in sys._current_frames():
+                self._cpu_since(thread)
+        self._ticker = _Signals.make(self) or _Thread(self)
+        self._started = self._last = time.perf_counter()
+        self._ticker.start()
+
+    def stop(self) -> Profile:
+        """Call paths with the time that they stand for."""
+        wall, ticker = self._end()
+        parts = self._tally.parts()
+        notes = [_NATIVE, _DELAYED if isinstance(ticker, _Signals) else _BIASED]
+        return new_profile(
+            self.how,
+            "sampler",
+            frames=parts.frames,
+            threads=parts.threads,
+            tree=parts.tree,
+            lines=parts.lines,
+            bytecode=parts.bytecode,
+            sampling=Sampling(
+                self._tally.effective, self._interval, self._options.clock, self._lost
+            ),
+            counters=(
+                Counter("stacks seen", float(self._tally.stacks)),
+                Counter("time spent looking", self._spent, "seconds"),
+            ),
+            wall_s=wall,
+            problems=(_TAKEN_OVER,) if ticker.taken_over else (),
+            notes=tuple(notes),
+        )
+
+    def discard(self) -> None:
+        """Look no more."""
+        self._end()
+
+    def _end(self) -> tuple[float, _Signals | _Thread]:
+        ticker, self._ticker = self._ticker, None
+        assert ticker is not None
+        ticker.stop()
+        return time.perf_counter() - self._started, ticker
+
+    def delay(self) -> float:
+        """Until the next look."""
+        return self._interval * self._random.uniform(*JITTER)
+
+    def look(self, frame: FrameType | None, without: int = 0) -> None:
+        """Look at every thread. `frame` is where this one was; `without` is a thread of ours."""
+        began = time.perf_counter()
+        elapsed = began - self._last
+        try:
+            here = threading.get_ident()
+            for thread, top in sys._current_frames().items():
+                if thread == without:
+                    continue
+                weight = elapsed if self._options.clock == "wall" else self._cpu_since(thread)
+                if weight > 0:
+                    self._tally.add(thread, frame if thread == here and frame else top, weight)
+            if elapsed > _LATE * self._interval:
+                self._lost += int(elapsed / self._interval) - 1
+        except (RecursionError, MemoryError):  # at the edge of its means the work has priority
+            self._lost += 1
+        self._last = time.perf_counter()
+        self._spent += self._last - began
+
+    def _cpu_since(self, thread: int) -> float:
+        """CPU time that a thread has used since the last look at it."""
+        try:
+            now = time.clock_gettime(time.pthread_getcpuclockid(thread))
+        except OSError:
+            return 0.0
+        before, self._cpu[thread] = self._cpu.get(thread, 0.0), now
+        return now - before
+
+
+class _Signals:
+    """Looks set off by a timer, in the main thread, between two of its instructions."""
+
+    def __init__(self, probe: SampleProbe) -> None:
+        self._probe = probe
+        self._timer = Timer(signal.SIGPROF)
+        self.taken_over = False
+
+    @classmethod
+    def make(cls, probe: SampleProbe) -> _Signals | None:
+        """None where signals cannot be used, or somebody uses this one."""
+        if threading.current_thread() is not threading.main_thread():
+            return None
+        if not hasattr(signal, "SIGPROF") or signal.getsignal(signal.SIGPROF) not in (
+            signal.SIG_DFL,
+            signal.SIG_IGN,
+        ):
+            return None
+        try:
+            return cls(probe)
+        except NoTimer:
+            return None
+
+    def start(self) -> None:
+        self._before: Any = signal.signal(signal.SIGPROF, self._handle)
+        self._timer.arm(self._probe.delay())
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        self._probe.look(frame)
+        self._timer.arm(self._probe.delay())
+
+    def stop(self) -> None:
+        self._timer.close()
+        self.taken_over = signal.getsignal(signal.SIGPROF) != self._handle
+        if not self.taken_over:
+            signal.signal(signal.SIGPROF, self._before)
+
+
+class _Thread:
+    """Looks made by a thread of ours."""
+
+    taken_over = False
+
+    def __init__(self, probe: SampleProbe) -> None:
+        self._probe = probe
+        self._enough = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="torchstone sampler", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def _run(self) -> None:
+        me = threading.get_ident()
+        while not self._enough.wait(self._probe.delay()):
+            self._probe.look(None, without=me)
+
+    def stop(self) -> None:
+        self._enough.set()
+        self._thread.join()

@@ -1,0 +1,72 @@
+"""A timer of the kernel that sends this thread a signal: it needs neither a thread nor the GIL."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+import threading
+from typing import Any
+
+_CLOCK_MONOTONIC = 1
+_SIGEV_THREAD_ID = 4
+"""From <time.h> and <signal.h> of Linux."""
+_SECOND_NS = 1_000_000_000
+
+
+class _Event(ctypes.Structure):
+    _fields_ = (
+        ("value", ctypes.c_void_p),
+        ("signal", ctypes.c_int),
+        ("notify", ctypes.c_int),
+        ("thread", ctypes.c_int),
+        ("rest", ctypes.c_char * 44),
+    )
+
+
+class _Setting(ctypes.Structure):
+    _fields_ = (
+        ("every_s", ctypes.c_long),
+        ("every_ns", ctypes.c_long),
+        ("in_s", ctypes.c_long),
+        ("in_ns", ctypes.c_long),
+    )
+
+
+class NoTimer(OSError):
+    """The system has no such timers, or no more of them."""
+
+
+class Timer:
+    """Goes off once each time it is armed; the signal goes to the thread that made it."""
+
+    def __init__(self, signal_number: int) -> None:
+        self._library = _library()
+        event = _Event(None, signal_number, _SIGEV_THREAD_ID, threading.get_native_id(), b"")
+        self._timer = ctypes.c_void_p()
+        if self._library.timer_create(
+            _CLOCK_MONOTONIC, ctypes.byref(event), ctypes.byref(self._timer)
+        ):
+            raise NoTimer("the system gives no timer")
+
+    def arm(self, seconds: float) -> None:
+        """Send the signal in so many seconds, instead of whenever it was to be sent."""
+        whole, rest = divmod(max(1, int(seconds * _SECOND_NS)), _SECOND_NS)
+        setting = _Setting(0, 0, whole, rest)
+        self._library.timer_settime(self._timer, 0, ctypes.byref(setting), None)
+
+    def close(self) -> None:
+        """No signal comes after this."""
+        self._library.timer_settime(self._timer, 0, ctypes.byref(_Setting(0, 0, 0, 0)), None)
+        self._library.timer_delete(self._timer)
+
+
+def _library() -> Any:
+    if sys.platform.startswith("linux"):
+        for name in (None, "librt.so.1"):  # before glibc 2.34 timers were apart
+            try:
+                library = ctypes.CDLL(name)
+                if hasattr(library, "timer_create"):
+                    return library
+            except OSError:
+                continue
+    raise NoTimer("the system has no such timers")

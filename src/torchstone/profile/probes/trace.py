@@ -1,0 +1,138 @@
+"""Tracing: every op, kernel, mark and Python function with its time, by torch.profiler."""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+import tempfile
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from torchstone.profile import trees
+from torchstone.profile.doors import read_profile
+from torchstone.profile.probes.base import ProbeOptions, Step, new_profile
+from torchstone.records import Profile, Spans
+
+STEP = "ProfilerStep#"
+"""How torch's own profiler names its marks of steps; viewers know it."""
+_UNSTABLE = {"record_python_gc_info": True, "profile_all_threads": True}
+_NO_CONFIG = "This torch cannot record garbage collections or threads that it does not know."
+
+
+class TraceProbe:
+    """See the module."""
+
+    name = "torch"
+    how = "trace"
+
+    def __init__(self, options: ProbeOptions | None = None) -> None:
+        self._options = options or ProbeOptions()
+        self.written_bytes = 0
+
+    def unavailable(self) -> str:
+        """torch is what traces."""
+        return "" if importlib.util.find_spec("torch") else "tracing needs torch"
+
+    def start(self) -> None:
+        """Record from now on."""
+        from torch.profiler import profile
+
+        config = _config()
+        self._notes = () if config is not None else (_NO_CONFIG,)
+        self._profiler = profile(
+            activities=self._activities(), with_stack=True, experimental_config=config
+        )
+        with _quiet():
+            self._profiler.start()
+
+    def stop(self) -> Profile:
+        """What was recorded: between the first mark of a step and the last, where there are some."""
+        with _quiet():
+            self._profiler.stop()
+        with tempfile.TemporaryDirectory(prefix="torchstone-") as folder:
+            path = Path(folder) / "steps.pt.trace.json"
+            with _quiet():
+                self._profiler.export_chrome_trace(str(path))
+            self.written_bytes = path.stat().st_size
+            read = _between_marks(read_profile(path, "chrome"))
+        blank = new_profile(self.how, "torch.profiler")
+        return replace(
+            read,
+            id=blank.id,
+            created=blank.created,
+            tool=blank.tool,
+            label="",
+            origin=blank.origin,
+            facts={**read.facts, **blank.facts},
+            notes=(*read.notes, *self._notes),
+        )
+
+    def discard(self) -> None:
+        """Record no more."""
+        with _quiet():
+            self._profiler.stop()
+
+    def around(self, step: Step) -> Step:
+        """The step between two marks."""
+        from torch.autograd.profiler import record_function
+
+        numbers = itertools.count()
+
+        def marked() -> None:
+            with record_function(f"{STEP}{next(numbers)}"):
+                step()
+
+        return marked
+
+    def _activities(self) -> list[Any]:
+        from torch.profiler import ProfilerActivity, supported_activities
+
+        kind = self._options.device.split(":")[0].upper()
+        wanted = ["CPU"] if kind == "CPU" else ["CPU", kind]
+        known = {activity.name: activity for activity in supported_activities()}
+        return [known.get(name, ProfilerActivity.CPU) for name in wanted]
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """torch's advice about its own profiler is not the user's concern."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def _config() -> Any:
+    """Underscored in torch: what there is of it, or None."""
+    try:
+        from torch._C._profiler import _ExperimentalConfig
+
+        return _ExperimentalConfig(**_UNSTABLE)
+    except (ImportError, TypeError, AttributeError):
+        return None
+
+
+def _between_marks(profile: Profile) -> Profile:
+    """Without the profiler's own start and end, and without the frames around the steps."""
+    spans = profile.spans
+    marks = {i for i, frame in enumerate(profile.frames) if frame.name.startswith(STEP)}
+    if spans is None or not marks:
+        return profile
+    rows = list(
+        zip(spans.frames, spans.threads, spans.start_ns, spans.duration_ns, strict=True)
+    )
+    first = min(start for frame, _, start, _ in rows if frame in marks)
+    last = max(start + duration for frame, _, start, duration in rows if frame in marks)
+    kept = [
+        (frame, thread, start - first, duration)
+        for frame, thread, start, duration in rows
+        if start >= first and start + duration <= last
+    ]
+    columns = (tuple(column) for column in zip(*kept, strict=True))
+    inside = Spans(*columns)
+    return replace(
+        profile, spans=inside, tree=trees.from_spans(inside), wall_s=(last - first) / 1e9
+    )

@@ -1,0 +1,1 @@
+"""Profiles, read and written."""

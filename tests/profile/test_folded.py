@@ -1,0 +1,96 @@
+"""Folded stacks, plain and as py-spy and torch write them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.profile.support import own_by_path, put, read, refused, traced
+from torchstone.profile import write_profile
+from torchstone.records import Frame, LineTable
+
+PYSPY = """\
+<module> (app.py:30);main (app.py:12);work (lib/work.py:7) 40
+<module> (app.py:30);main (app.py:12);work (lib/work.py:9) 15
+<module> (app.py:30);main (app.py:13) 5
+<module> (app.py:30);main (app.py:13);sgemm (libmkl.so.2) 25
+"""
+
+
+def test_plain_stacks(tmp_path: Path) -> None:
+    profile = read(put(tmp_path / "x.folded", "# made by hand\na;b;c 3\n\na;b 2\r\na;b;c 4\n"))
+    assert own_by_path(profile) == {("a", "b", "c"): 7, ("a", "b"): 2}
+    assert profile.tree is not None
+    assert profile.tree.unit == "samples"
+    assert profile.sampling is not None
+    assert profile.sampling.samples == 9
+    assert profile.problems == ()
+    assert profile.lines == ()
+
+
+def test_pyspy_gives_places_and_lines(tmp_path: Path) -> None:
+    profile = read(put(tmp_path / "spy.raw", PYSPY))
+    assert Frame("work", "lib/work.py", 7) in profile.frames
+    assert Frame("sgemm", "libmkl.so.2", 0, "native") in profile.frames
+    assert own_by_path(profile)["<module>", "main", "work"] == 55
+    assert profile.lines == (
+        LineTable("lib/work.py", (7, 9), (40, 15)),
+        LineTable("app.py", (13,), (5,)),
+    )
+
+
+def test_threads_stand_at_the_head_of_a_stack(tmp_path: Path) -> None:
+    text = "thread (0x7F00);a 1\nthread (0x7F00);b 1\nthread (12): io;a 2\na 3\nthread (9) 1\n"
+    profile = read(put(tmp_path / "x.folded", text))
+    assert [(t.name, t.id) for t in profile.threads] == [
+        ("thread (0x7F00)", 0x7F00),
+        ("io", 12),
+        ("all threads", 0),
+    ]
+    assert own_by_path(profile) == {("a",): 6, ("b",): 1, ("thread (9)",): 1}
+
+
+def test_a_name_may_hold_spaces_and_numbers(tmp_path: Path) -> None:
+    profile = read(put(tmp_path / "x.folded", "operator() (int);f 7 12\n"))
+    assert own_by_path(profile) == {("operator() (int)", "f 7"): 12}
+
+
+def test_a_last_line_without_an_end_is_said(tmp_path: Path) -> None:
+    assert "may be cut off" in read(put(tmp_path / "x.folded", "a;b 3\na;b 2")).problems[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a;b 3\na;b", "line 2 is not a stack and a number"),
+        ("a;b -3\n", "line 1 is not"),
+        ("a;b nan\n", "line 1 is not"),
+        ("a;b 1e5\n", "line 1 is not"),
+        ("a;b ٣\n", "line 1 is not"),
+        ("a;b " + "9" * 29 + "\n", "line 1 is not"),
+        ("17\n", "line 1 is not"),
+        ("\n\n# nothing\n", "no stack in it"),
+        (b"a;\xff 3\n", "not text in UTF-8"),
+        (b"a;b 3\n\xe2\x82", "not text in UTF-8"),
+        ("a;" * 20_000 + "b 1\n", "more than 10,000 frames"),
+        ("x" * (2**20 + 5) + " 1\n" + "y" * 2**20, "a line is longer"),
+    ],
+)
+def test_what_is_no_stack_is_refused(tmp_path: Path, text: str | bytes, said: str) -> None:
+    assert said in refused(put(tmp_path / "x.folded", text), "folded")
+
+
+def test_a_trace_folds_to_nanoseconds(tmp_path: Path) -> None:
+    remarks = write_profile(traced(), tmp_path / "x.folded", "folded")
+    assert any("nanoseconds" in said for said in remarks)
+    lines = (tmp_path / "x.folded").read_text(encoding="utf-8").splitlines()
+    assert "thread (71): main thread;main (app.py:3);forward;aten::mm 220007" in lines
+    again = read(tmp_path / "x.folded")
+    assert {path: own / 1e9 for path, own in own_by_path(again).items()} == pytest.approx(
+        {
+            tuple(name.replace(";", ":") for name in path): own
+            for path, own in own_by_path(traced()).items()
+        }
+    )
+    assert [thread.name for thread in again.threads] == ["main thread", "stream 7"]
