@@ -110,8 +110,10 @@ def test_a_program_in_another_process(tmp_path: Path) -> None:
     profile = assert_same_as_pstats(path)
     assert len(profile.functions) > 500
     assert profile.tree is not None
-    root = max(trees.totals(profile.tree))
-    assert root == pytest.approx(profile.wall_s, rel=0.02)  # nearly all is below one root
+    totals = trees.totals(profile.tree)
+    root = max(range(len(totals)), key=totals.__getitem__)
+    assert profile.frames[profile.tree.frames[root]].name == "<built-in method builtins.exec>"
+    assert totals[root] == pytest.approx(profile.wall_s, rel=0.15)  # small paths hang elsewhere
 
 
 @pytest.mark.slow

@@ -104,7 +104,21 @@ def test_recursion_is_folded_into_the_outermost_call() -> None:
 def test_a_ring_that_nobody_entered_keeps_its_time() -> None:
     ring = [FunctionCalls(calls(i, 1.0, 3.0), (calls((i - 1) % 3, 1.0, 3.0),)) for i in range(3)]
     tree = trees.from_callers(ring, REST)
-    assert nodes(tree) == pytest.approx({(REST,): 0.0, **{(REST, i): 1.0 for i in range(3)}})
+    assert nodes(tree) == pytest.approx({(0,): 1.0, (0, 1): 1.0, (0, 1, 2): 1.0})
+
+
+def test_a_program_that_runs_itself_begins_where_it_took_longest() -> None:
+    """`exec` runs a module, which imports another by `exec`: as every real program does."""
+    table = [
+        FunctionCalls(calls(0, 1.0, 10.0), (calls(1, 0.5, 6.0), calls(2, 0.4, 3.9))),
+        FunctionCalls(calls(1, 4.0, 9.0), (calls(0, 4.0, 9.0),)),
+        FunctionCalls(calls(2, 5.0, 5.0), (calls(0, 2.0, 2.0), calls(1, 3.0, 3.0))),
+    ]
+    tree = trees.from_callers(table, REST)
+    found = nodes(tree)
+    assert found[(0,)] == pytest.approx(1.0)
+    assert sum(found.values()) == pytest.approx(10.0)
+    assert not any(path[0] == REST for path in found)
 
 
 def test_paths_beyond_the_bound_hang_below_one_root() -> None:

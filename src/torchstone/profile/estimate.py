@@ -66,7 +66,7 @@ def from_callers(
     """
     edges = _edges(functions)
     growth = _Growth()
-    _plant(functions, growth)
+    _plant(functions, _circles([[edge.callee for edge in out] for out in edges]), growth)
     least = LEAST_SHARE * sum(max(0.0, one.of.own_s) for one in functions)
     while growth.waiting and len(growth.parents) < most:
         _, node = heapq.heappop(growth.waiting)
@@ -118,21 +118,84 @@ def _with_times(one: FunctionCalls) -> tuple[Calls, ...]:
     )
 
 
-def _plant(functions: Sequence[FunctionCalls], growth: _Growth) -> None:
-    """Roots: functions that nobody called, or not all of whose time was called by others."""
-    known = {one.of.frame for one in functions}
+def _plant(functions: Sequence[FunctionCalls], circles: Sequence[int], growth: _Growth) -> None:
+    """Roots: functions that nobody called, or not all of whose time was called by others.
+
+    Functions that call each other in a circle count a part of their time several times over as
+    called. What came into the circle from outside decides, and where nothing did, the function of
+    the circle that took longest is where it began.
+    """
+    place = {one.of.frame: position for position, one in reversed([*enumerate(functions)])}
+    entered: set[int] = set()
+    first: dict[int, int] = {}
     for position, one in enumerate(functions):
-        callers = [caller for caller in _with_times(one) if caller.frame in known]
-        others = [caller.total_s for caller in callers if caller.frame != one.of.frame]
-        total = one.of.total_s - sum(others)
-        if not others:
-            share = 1.0
-        elif one.of.total_s > 0 and total > LEAST_SHARE * one.of.total_s:
-            share = total / one.of.total_s
-        else:
+        circle = circles[position]
+        callers = [caller for caller in _with_times(one) if caller.frame in place]
+        outside = [c for c in callers if circles[place[c.frame]] != circle]
+        if outside:
+            entered.add(circle)
+        best = first.setdefault(circle, position)
+        if one.of.total_s > functions[best].of.total_s:
+            first[circle] = position
+        total = one.of.total_s - sum(caller.total_s for caller in outside)
+        circular = any(c not in outside and c.frame != one.of.frame for c in callers)
+        if outside and not circular and total > LEAST_SHARE * one.of.total_s:
+            _plant_one(one, position, callers, total, total / one.of.total_s, growth)
+    for circle, position in first.items():
+        if circle not in entered:
+            one = functions[position]
+            callers = [caller for caller in _with_times(one) if caller.frame in place]
+            _plant_one(one, position, callers, one.of.total_s, 1.0, growth)
+
+
+def _plant_one(
+    one: FunctionCalls,
+    position: int,
+    callers: Sequence[Calls],
+    total: float,
+    share: float,
+    growth: _Growth,
+) -> None:
+    own = one.of.own_s - sum(caller.own_s for caller in callers)
+    growth.add(-1, position, max(0.0, own), max(0.0, total), share)
+
+
+def _circles(out: Sequence[Sequence[int]]) -> list[int]:
+    """For each function the number of its circle: those that reach each other (Tarjan's way,
+    without recursion of our own)."""
+    number = [-1] * len(out)
+    low = [0] * len(out)
+    circle = [-1] * len(out)
+    stack: list[int] = []
+    counted = 0
+    for start in range(len(out)):
+        if number[start] >= 0:
             continue
-        own = one.of.own_s - sum(caller.own_s for caller in callers)
-        growth.add(-1, position, max(0.0, own), max(0.0, total), share)
+        work = [(start, 0)]
+        while work:
+            node, at = work.pop()
+            if at == 0:
+                number[node] = low[node] = counted
+                counted += 1
+                stack.append(node)
+            for i in range(at, len(out[node])):
+                other = out[node][i]
+                if number[other] < 0:
+                    work += [(node, i + 1), (other, 0)]
+                    break
+                if circle[other] < 0:
+                    low[node] = min(low[node], number[other])
+            else:
+                if low[node] == number[node]:
+                    while True:
+                        member = stack.pop()
+                        circle[member] = node
+                        if member == node:
+                            break
+                if work:
+                    above = work[-1][0]
+                    low[above] = min(low[above], low[node])
+    return circle
 
 
 def _finish(functions: Sequence[FunctionCalls], growth: _Growth, rest: int) -> CallTree:

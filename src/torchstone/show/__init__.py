@@ -1,14 +1,18 @@
-"""Records for people and for other programs: terminal text, Markdown and the public JSON.
+"""Records for people and for other programs: terminal text, Markdown, pages and the public JSON.
 
-Holds: the reports of a result and of a run, the listings, the progress lines, the CSV and the
-number formats. Touches: the stream it is given for progress, nothing else. Imports `records` and,
-only when a figure is wanted, `stats`; every statistic shown is computed there.
+Holds: the reports of a result and of a run, the listings, the progress lines, the CSV, the
+stand-alone page of a profile (its scripts and styles are in `assets`) and the number formats.
+Touches: the stream it is given for progress, nothing else. Imports `records`, how trees are built
+from `profile` and, only when a figure is wanted, `stats`; every statistic shown is computed there.
 """
 
 from torchstone.show.document import DOCUMENT_SCHEMA, document, dumps
 from torchstone.show.judgement import judgement_report
 from torchstone.show.listing import listing
 from torchstone.show.markdown import markdown
+from torchstone.show.profile_html import profile_html
+from torchstone.show.profile_svg import profile_svg
+from torchstone.show.profile_text import profile_text
 from torchstone.show.progress import Progress, make_progress
 from torchstone.show.roofline import roofline_report
 from torchstone.show.roofline_document import roofline_document, roofline_dumps
@@ -53,6 +57,9 @@ __all__ = [
     "make_run_progress",
     "markdown",
     "models_listing",
+    "profile_html",
+    "profile_svg",
+    "profile_text",
     "report",
     "roofline_document",
     "roofline_dumps",

@@ -1,0 +1,1 @@
+"""Pages in a real browser: Chromium, without a screen and without a network."""
