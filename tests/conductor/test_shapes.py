@@ -69,8 +69,8 @@ def test_a_constant_output_is_seen_through_its_shapes(tmp_path: Path) -> None:
         "    return (lambda x: np.ones(len(x))), (np.arange(12.0).reshape(3, 4),)\n"
     )
     case = run_arms(ArmSpec("same", f"{path}:make", shapes=4), replicates=1)
-    assert case.constant_output
-    assert not run_arms(arm("base"), replicates=1).constant_output
+    assert case.constant
+    assert not run_arms(arm("base"), replicates=1).constant
 
 
 def test_own_shapes_are_taken_and_named_in_the_contract() -> None:

@@ -96,9 +96,14 @@ def test_an_unknown_roof_leaves_its_share_open() -> None:
 
 
 def test_little_coverage_is_not_claimed() -> None:
-    found = utilisation(arm(flops(1000, MIB, MIB, time_covered=0.79)), calibration(), MS)
+    little = flops(1000, MIB, MIB, time_covered=0.5, time_understood=0.79)
+    found = utilisation(arm(little), calibration(), MS)
     assert found is not None
     assert not found.claimed
+    rest_by_bytes = replace(little, time_understood=0.8)
+    found = utilisation(arm(rest_by_bytes), calibration(), MS)
+    assert found is not None
+    assert found.claimed
 
 
 def test_a_sparse_peak_is_no_roof() -> None:

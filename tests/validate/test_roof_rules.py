@@ -269,7 +269,10 @@ def test_coverage_names_what_has_no_formula() -> None:
     assert "aten.sort, aten.topk have none" in check.message
     assert "no share of the compute roof is claimed" in check.message
     pointwise = replace(part, time_understood=0.95)
-    assert "memory roof" in said("coverage", result(arm(flops=pointwise))).message
+    (fine,) = checks("coverage", result(arm(flops=pointwise)))
+    assert fine.level is Level.OK
+    assert "95 %" in fine.message
+    assert "50 % by formulas" in fine.message
     assert levels("coverage", result(arm(flops=flops(time_covered=0.8)))) == [Level.OK]
     assert checks("coverage", result(arm(flops=None))) == []
 

@@ -55,7 +55,8 @@ class CaseResult:
     alpha: float
     stopped_by: str
     elapsed_s: float
-    constant_output: bool = False
+    constant: frozenset[str] = frozenset()
+    """Names of arms whose reference gives the same output for inputs that differ."""
 
 
 class Events(Protocol):

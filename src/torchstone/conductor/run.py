@@ -59,7 +59,7 @@ def run_case(case: CaseSpec, events: Events | None = None) -> CaseResult:
         alpha=course.alpha,
         stopped_by=course.stopped_by or "no arm left",
         elapsed_s=time.monotonic() - started,
-        constant_output=course.constant_output,
+        constant=frozenset(course.constant),
     )
 
 
@@ -71,7 +71,7 @@ class Course:
         self.looks: tuple[int, ...] = ()
         self.alpha = 0.05
         self.stopped_by = ""
-        self.constant_output = False
+        self.constant: set[str] = set()
 
 
 @contextmanager
@@ -105,7 +105,8 @@ def prepare_arms(
         if isinstance(reference, ArmEnded):
             state.notes.append(f"no reference: {reference.detail.message}")
             continue
-        course.constant_output |= reference.report.constant
+        if reference.report.constant:
+            course.constant.add(state.spec.name)
         judge_solo(state, judge_by, reference, evidence, settings.independent)
         judged_by[state.spec.name] = reference
     return judged_by

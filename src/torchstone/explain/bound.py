@@ -60,15 +60,11 @@ def _unknown(
         return f"Nothing is said of its limit: the {used.dtype} peak is not known."
     if used.memory is None:
         return "Nothing is said of its limit: no bandwidth for data of its size was measured."
-    if used.nearer == COMPUTE and used.share >= OVERHEAD_SHARE and not used.claimed:
+    if not used.claimed:
+        unknown = 1 - max(flops.time_covered, flops.time_understood)
         return (
-            f"Nothing is said of its limit: formulas cover only {percent(flops.time_covered)} of "
-            f"the time in ops, and {percent(COVERAGE_NEEDED)} are needed."
-        )
-    if max(flops.time_covered, flops.time_understood) < COVERAGE_NEEDED:
-        return (
-            "Nothing is said of its limit: "
-            f"{percent(1 - flops.time_understood)} of the time is in ops of unknown work."
+            f"Nothing is said of its limit: {percent(unknown)} of the time is in ops of unknown "
+            f"work, and at most {percent(1 - COVERAGE_NEEDED)} may be."
         )
     most = _most_memory(flops, used)
     if used.memory_at_least and used.memory < used.share < most:
@@ -96,9 +92,9 @@ def _coverage_notes(flops: Flops, used: Utilisation) -> tuple[str, ...]:
     if used.claimed or not flops.total:
         return ()
     return (
-        f"formulas cover {percent(flops.time_covered)} of the time in ops, so no share of the "
-        f"compute peak is claimed; {percent(flops.time_understood)} are understood "
-        "(pointwise ops, reductions and copies need no formula)",
+        f"formulas cover {percent(flops.time_covered)} of the time in ops, and "
+        f"{percent(flops.time_understood)} are understood (pointwise ops, reductions and copies "
+        "need no formula), so no share of the compute peak is claimed",
     )
 
 

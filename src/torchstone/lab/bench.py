@@ -80,7 +80,7 @@ def measure_unkept(
         id=new_id(),
         created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
         command=command,
-        arms=tuple(_public(arm, case.constant_output) for arm in case.arms),
+        arms=tuple(_public(arm, arm.arm.name in case.constant) for arm in case.arms),
         comparisons=(),
         checks=(),
         method=_method(case, settings),
@@ -94,9 +94,9 @@ def measure_unkept(
     return with_second_looks(result, arms, settings, events)
 
 
-def _public(arm: Measurement, constant_output: bool) -> Measurement:
+def _public(arm: Measurement, constant: bool) -> Measurement:
     arm = public_measurement(arm)
-    notes = (*arm.notes, validate.CONSTANT_OUTPUT_NOTE) if constant_output else arm.notes
+    notes = (*arm.notes, validate.CONSTANT_OUTPUT_NOTE) if constant else arm.notes
     return replace(arm, notes=notes)
 
 

@@ -73,6 +73,12 @@ def _wait_by_thread(process: str) -> Mapping[int, int] | None:
     return waits or None
 
 
+def waited_ns() -> int:
+    """How long this thread has been ready to run but without a core; 0 where nobody says."""
+    words = (read_text("/proc/thread-self/schedstat") or "").split()
+    return int(words[1]) if len(words) > 1 and words[1].isdigit() else 0
+
+
 def _involuntary(pid: int | None) -> int | None:
     if pid is None or pid == os.getpid():
         return resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw

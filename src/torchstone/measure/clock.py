@@ -7,6 +7,7 @@ import time
 
 wall_clock = time.perf_counter_ns
 cpu_clock = time.process_time_ns
+thread_clock = time.thread_time_ns
 
 _WATCHED = (
     "perf_counter",

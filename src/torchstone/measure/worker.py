@@ -35,16 +35,7 @@ class Worker:
 
     def serve(self) -> None:
         """The loop."""
-        handlers: dict[str, Callable[[dict[str, Any]], Any]] = {
-            "solo": self._solo,
-            "reference": self._reference,
-            "count": self._count,
-            "boundary": self._boundary,
-            "toolchain": self._toolchain,
-            "start": self._start,
-            "turn": self._turn,
-            "evidence": self._evidence,
-        }
+        handlers = self.handlers()
         while True:
             command = receive(self.commands)
             name = command.pop("do")
@@ -58,6 +49,19 @@ class Worker:
                 send(self.replies, {"failed": to_data(_failure(error, self.where))})
                 return
             send(self.replies, reply)
+
+    def handlers(self) -> dict[str, Callable[[dict[str, Any]], Any]]:
+        """What can be asked of it."""
+        return {
+            "solo": self._solo,
+            "reference": self._reference,
+            "count": self._count,
+            "boundary": self._boundary,
+            "toolchain": self._toolchain,
+            "start": self._start,
+            "turn": self._turn,
+            "evidence": self._evidence,
+        }
 
     def _solo(self, command: dict[str, Any]) -> Any:
         from torchstone.measure.solo import solo
@@ -143,7 +147,7 @@ def _is_out_of_memory(error: BaseException) -> bool:
     )
 
 
-def main() -> None:
+def main(kind: type[Worker] = Worker) -> None:
     """Take over the two pipes given by number, and serve."""
     assert clock.wall_clock is not None
     # Out of the way of user code that closes or counts low descriptors, and not for grandchildren.
@@ -152,7 +156,7 @@ def main() -> None:
     die_with_parent()
     code = 0
     try:
-        Worker(commands, replies).serve()
+        kind(commands, replies).serve()
     except ChannelClosed:
         pass
     except BaseException:  # user code has broken the pipes or more; leave what evidence we can

@@ -196,7 +196,7 @@ class Integrity:
     """A call repeated at once with the same input, caches warm."""
     output_types: tuple[str, ...] = ()
     profilers: tuple[str, ...] = ()
-    """What watched the process when it was looked at: tracers, profilers, modes that see each op."""
+    """What watched the process after a turn: tracers, profilers, modes that see each op."""
 
 
 @dataclass(frozen=True)

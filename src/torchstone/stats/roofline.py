@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from torchstone.records import DRAM, Calibration, Flops, Measurement, Peak
 
 COVERAGE_NEEDED = 0.80
-"""Less of the step's time in ops with a formula: no utilisation is claimed (rule R6)."""
+"""Less of the step's time in ops whose work is known (by a formula for their operations, or where
+they do few operations for each byte by their bytes): no utilisation is claimed (rule R6)."""
 DRAM_MULTIPLE = 4
 """Data of four times the last-level cache are surely not served from it (STREAM's rule, R9)."""
 COMPUTE, MEMORY = "compute", "memory"
@@ -52,11 +53,12 @@ class Utilisation:
     """Of the nearer roof."""
     time_covered: float
     memory_at_least: bool = False
+    time_understood: float = 0.0
 
     @property
     def claimed(self) -> bool:
-        """Whether enough time is covered by formulas to claim a share of the compute roof."""
-        return self.time_covered >= COVERAGE_NEEDED
+        """Whether the work of enough time is known to claim a share of the compute roof."""
+        return max(self.time_covered, self.time_understood) >= COVERAGE_NEEDED
 
 
 def achieved(amount: float, seconds: float) -> float | None:
@@ -97,6 +99,7 @@ def utilisation(
         share=max(compute or 0.0, memory or 0.0),
         time_covered=flops.time_covered,
         memory_at_least=not eager,
+        time_understood=flops.time_understood,
     )
 
 

@@ -1,0 +1,61 @@
+"""Calls with new and with known inputs: what counts as their time on a crowded machine."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from torchstone.machine.noise import waited_ns
+from torchstone.measure import repeats
+from torchstone.measure.built import build
+from torchstone.records import ArmSpec, Integrity
+
+TARGET = """
+def make():
+    return (lambda values: sum(values)), (lambda seed: (list(range(seed % 7, 400)),))
+"""
+
+
+class Clocks:
+    """Clocks that move only when they are told to: by each call, as given."""
+
+    def __init__(self, wall: int, ran: int, waited: int) -> None:
+        self.step = {"wall": wall, "ran": ran, "waited": waited}
+        self.now = dict.fromkeys(self.step, 0)
+
+    def call(self, inputs: object) -> None:
+        for name, by in self.step.items():
+            self.now[name] += by
+
+
+@pytest.mark.parametrize(
+    ("wall", "ran", "waited", "time"),
+    [
+        (3000, 3000, 0, 3000),
+        (9000, 3000, 6000, 3000),  # the core was lost for 6000
+        (9000, 3000, 0, 9000),  # asleep: a call that waits for a disk takes that long
+        (3000, 3000, 6000, 3000),  # the core was lost before or after the call
+        (9000, 9000, 6000, 9000),
+    ],
+)
+def test_time_without_a_core_is_not_the_calls(
+    wall: int, ran: int, waited: int, time: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "plain.py").write_text(TARGET)
+    built = build(ArmSpec("a", f"{tmp_path / 'plain.py'}:make"), lambda name: None)
+    clocks = Clocks(wall, ran, waited)
+    monkeypatch.setattr(type(built), "call", lambda self, inputs: clocks.call(inputs))
+    monkeypatch.setattr(repeats, "wall_clock", lambda: clocks.now["wall"])
+    monkeypatch.setattr(repeats, "thread_clock", lambda: clocks.now["ran"])
+    monkeypatch.setattr(repeats, "waited_ns", lambda: clocks.now["waited"])
+    found = repeats.look_for_memory(built, lambda: None)
+    assert found == Integrity(same_input_ns=time, fresh_input_ns=time, again_ns=time)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not say")
+def test_waiting_is_read_and_never_shrinks() -> None:
+    first = waited_ns()
+    sum(range(1_000_000))
+    assert 0 <= first <= waited_ns()
