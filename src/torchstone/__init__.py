@@ -1,7 +1,7 @@
 """Torchstone: tells true PyTorch performance from false.
 
-The Python API: `bench`, `compare`, `timeit` measure and return records; `Workload` describes what a
-target measures. Everything is imported on first use, so that `import torchstone` costs nothing
+The Python API: `bench`, `compare`, `timeit` measure and return records; `profile` looks at a stretch
+of code; `Workload` describes what a target measures. Everything is imported on first use, so that `import torchstone` costs nothing
 and the same file can stand in a worker, which has no `lab`.
 """
 
@@ -13,9 +13,10 @@ TYPE_CHECKING = False  # type checkers take it for True; importing `typing` woul
 
 if TYPE_CHECKING:
     from torchstone.lab.api import bench, compare, timeit
+    from torchstone.profile.taking import profile
     from torchstone.workloads import Workload
 
-__all__ = ["Workload", "__version__", "bench", "compare", "timeit"]
+__all__ = ["Workload", "__version__", "bench", "compare", "profile", "timeit"]
 
 _HOME = {
     "Workload": "torchstone.workloads",
@@ -26,9 +27,11 @@ _HOME = {
 
 
 def __getattr__(name: str) -> object:
-    if name not in _HOME:
-        raise AttributeError(f"module 'torchstone' has no attribute {name!r}")
     from importlib import import_module
 
+    if name == "profile":  # the room of that name, which can be called
+        return import_module("torchstone.profile")
+    if name not in _HOME:
+        raise AttributeError(f"module 'torchstone' has no attribute {name!r}")
     found: object = getattr(import_module(_HOME[name]), name)
     return found

@@ -14,6 +14,7 @@ from torchstone.cli.doctor import doctor
 from torchstone.cli.exchange import export, import_
 from torchstone.cli.explain import explain
 from torchstone.cli.main import help_text
+from torchstone.cli.profile import profile
 from torchstone.cli.repro import repro
 from torchstone.cli.run import run as run_suites
 from torchstone.cli.stored import list_results, show
@@ -45,6 +46,7 @@ for _command in (
     validate,
     contract,
     repro,
+    profile,
     explain,
     show,
     list_results,

@@ -19,6 +19,7 @@ SECTIONS = {
         "repro": "Measure a stored result again; compare with the old.",
     },
     "Explain": {
+        "profile": "Say where the time or memory of a step or program goes.",
         "explain": "Say what limits a workload: compute or memory.",
     },
     "Track and show": {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -19,24 +20,36 @@ from torchstone.cli.options import (
 from torchstone.cli.run_output import deliver_run
 
 if TYPE_CHECKING:
+    from torchstone.records import Profile, Result, RunView
+    from torchstone.store import Store
     from torchstone.workloads.suites import Suite
 
-WHAT = ("results", "runs", "suites", "models", "variants")
+WHAT = ("results", "runs", "profiles", "suites", "models", "variants")
 
 
 @click.command()
 @click.argument("id")
 @click.option("--csv", is_flag=True, help="Print a run's cases as CSV.")
 @click.option("--commands", is_flag=True, help="Show the command that re-runs each case of a run.")
+@click.option("--view", is_flag=True, help="Of a profile: write an HTML page to look at it.")
+@click.option("--out", metavar="FILE", help="Of a profile: write it; the ending says the format.")
 @database_option
 @output_options
 def show(
-    id: str, csv: bool, commands: bool, db: str | None, json_path: str | None, markdown: bool
+    id: str,
+    csv: bool,
+    commands: bool,
+    view: bool,
+    out: str | None,
+    db: str | None,
+    json_path: str | None,
+    markdown: bool,
 ) -> int:
-    """Show a stored result or run.
+    """Show a stored result, run or profile, or a profile's file.
 
     ID may be shortened as long as it is unique; a run may also be named by its label; `last` is
-    the newest of all.
+    the newest of all. The name of a file stands for the profile in it: ours, or one of cProfile,
+    py-spy, speedscope, torch.profiler and others.
 
     \b
     Examples:
@@ -44,13 +57,22 @@ def show(
       torchstone show 1jz3k --markdown
       torchstone show nightly-0412 --csv > nightly.csv
       torchstone show last --json -
+      torchstone show train.prof --view
     """
-    from torchstone.records import RunView, UsageError
+    from torchstone.records import Profile, RunView, UsageError
     from torchstone.store import open_store
 
     check_json_path(json_path)
+    if os.path.isfile(id):
+        from torchstone.cli.profile_output import show_file
+
+        return show_file(id, out, view, json_path)
     with open_store(db, create=False, read_only=True) as store:
-        found = store.find(id)
+        found = _find(store, id, profile=view or out is not None)
+    if isinstance(found, Profile):
+        from torchstone.cli.profile_output import show_profile
+
+        return show_profile(found, out, view, json_path)
     if isinstance(found, RunView):
         deliver_run(found, json_path, markdown=markdown, csv=csv, commands=commands)
     elif csv:
@@ -60,6 +82,21 @@ def show(
     else:
         deliver(found, json_path, markdown, saved=True)
     return 0
+
+
+def _find(store: Store, name: str, profile: bool) -> Result | RunView | Profile:
+    """A result or a run, else a profile; where only a profile will do, that."""
+    from torchstone.records import UsageError
+
+    if profile:
+        return store.load_profile(name)
+    try:
+        return store.find(name)
+    except UsageError as error:
+        try:
+            return store.load_profile(name)
+        except UsageError:
+            raise error from None
 
 
 @click.command("list")
@@ -79,10 +116,10 @@ def list_results(
     db: str | None,
     as_json: bool,
 ) -> None:
-    """List stored results or runs, newest first; or suites, models and variants.
+    """List stored results, runs or profiles, newest first; or suites, models and variants.
 
-    WHAT is results (the default), runs, suites, models or variants. `list models SUITE` lists
-    one suite.
+    WHAT is results (the default), runs, profiles, suites, models or variants. `list models SUITE`
+    lists one suite.
 
     \b
     Examples:
@@ -94,7 +131,7 @@ def list_results(
     """
     from torchstone import show as shown
 
-    if what in ("results", "runs"):
+    if what in ("results", "runs", "profiles"):
         rows, draw = _stored(what, limit, arm, since, db)
     elif what == "suites":
         rows, draw = [_suite_row(one) for one in _suites(suite)], shown.suites_listing
@@ -118,6 +155,8 @@ def _stored(
     from torchstone.store import open_store
 
     with open_store(db, create=False, read_only=True) as store:
+        if what == "profiles":
+            return store.list_profiles(limit), shown.profiles_listing
         if what == "runs":
             return store.list_runs(limit), shown.runs_listing
         return store.list(limit=limit, arm=arm, since=since), shown.listing

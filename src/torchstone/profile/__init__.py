@@ -1,10 +1,20 @@
 """Profiles: where time and memory went, taken here or read from another tool's file.
 
 Holds: readers and writers of other tools' profiles (`formats`, found by entry points of the group
-`torchstone.profile_formats`), and how call trees are built (`trees`). Touches: the files it is
-given; `records`. What a file says is never trusted, unpickled or unmarshalled. torch may be
-imported only in `probes`, which take profiles.
+`torchstone.profile_formats`), how call trees are built (`trees`), probes that take profiles
+(`probes`, group `torchstone.probes`), the processes in which they do it (`child`, `child_script`)
+and what that costs (`cost`). Touches: the files it is given; `records`. What a file says is never
+trusted, unpickled or unmarshalled. torch may be imported only in `probes`.
+
+The room can be called: `torchstone.profile(...)` is the room itself and `taking.profile` at once,
+because both have the name.
 """
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+from typing import Any
 
 from torchstone.profile.doors import (
     ENTRY_POINTS,
@@ -23,3 +33,14 @@ __all__ = [
     "read_profile",
     "write_profile",
 ]
+
+
+class _CallableRoom(ModuleType):
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        """What `torchstone.profile.taking.profile` does."""
+        from torchstone.profile.taking import profile
+
+        return profile(*args, **options)
+
+
+sys.modules[__name__].__class__ = _CallableRoom

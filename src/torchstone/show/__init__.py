@@ -8,11 +8,15 @@ from `profile` and, only when a figure is wanted, `stats`; every statistic shown
 
 from torchstone.show.document import DOCUMENT_SCHEMA, document, dumps
 from torchstone.show.judgement import judgement_report
+from torchstone.show.ledger import ledger_report
+from torchstone.show.ledger_difference import difference_report
+from torchstone.show.ledger_document import ledger_document, ledger_dumps, ledger_markdown
 from torchstone.show.listing import listing
 from torchstone.show.markdown import markdown
 from torchstone.show.profile_html import profile_html
 from torchstone.show.profile_svg import profile_svg
 from torchstone.show.profile_text import profile_text
+from torchstone.show.profiles_listing import profiles_listing
 from torchstone.show.progress import Progress, make_progress
 from torchstone.show.roofline import roofline_report
 from torchstone.show.roofline_document import roofline_document, roofline_dumps
@@ -45,6 +49,7 @@ __all__ = [
     "SuiteRow",
     "VariantRow",
     "can_unicode",
+    "difference_report",
     "document",
     "dumps",
     "format_bytes",
@@ -52,6 +57,10 @@ __all__ = [
     "format_ratio",
     "format_seconds",
     "judgement_report",
+    "ledger_document",
+    "ledger_dumps",
+    "ledger_markdown",
+    "ledger_report",
     "listing",
     "make_progress",
     "make_run_progress",
@@ -60,6 +69,7 @@ __all__ = [
     "profile_html",
     "profile_svg",
     "profile_text",
+    "profiles_listing",
     "report",
     "roofline_document",
     "roofline_dumps",

@@ -25,8 +25,11 @@ def ways_text(
     if found.rows:
         names = Column("function", tuple(Cell(style.safe(row.name)) for row in found.rows))
         columns = [_column(found, way, style) for way in found.ways]
+        places = tuple(Cell(style.safe(f"{row.file}:{row.line}"), "dim") for row in found.rows)
         marks = tuple(Cell("differ" if row.apart else "", "warn") for row in found.rows)
-        tables = pack(names, [columns, [Column("", marks)]], width, style)
+        tables = pack(
+            names, [columns, [Column("", marks)], [Column("where", places)]], width, style
+        )
         lines += [line for table in tables for line in table]
     for profile in profiles:
         lines += _cost(profile, width, style)

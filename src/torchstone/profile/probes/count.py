@@ -25,11 +25,15 @@ SHARED = sys.version_info >= (3, 12)
 """`cProfile` listens to all threads at once, but keeps one stack for all of them."""
 _MOST_FILES = 4
 
-_NOTE = "Call paths are estimated: cProfile knows callers, not the paths that led to them."
 _EARLIER = "Threads that were there before are not counted: cProfile begins with a thread."
 _MIXED = (
     "Several threads ran: from Python 3.12 on, cProfile keeps one stack for all of them, so times "
     "and callers are mixed up. Calls are right."
+)
+
+_SHARED_NAMES = (
+    "{count} functions have the name and place of another. cProfile would keep one of each; here "
+    "they are added up."
 )
 
 _Key = tuple[str, int, str]
@@ -72,7 +76,8 @@ class CountProbe:
         table = FrameTable()
         here = Thread(threading.current_thread().name, threading.get_native_id(), critical=True)
         stacks = [(here, self._main), *((Thread(*who), one) for who, one in self._threads)]
-        by_thread = [_functions(table, _stats(profiler)) for _, profiler in stacks]
+        stats = [_stats(profiler) for _, profiler in stacks]
+        by_thread = [_functions(table, of_thread) for of_thread, _ in stats]
         functions = _summed(by_thread)
         weights = {one.of.frame: one.of.own_s for one in functions}
         codes = _codes(table, [profiler for _, profiler in stacks])
@@ -90,7 +95,7 @@ class CountProbe:
             wall_s=wall,
             estimated=True,
             problems=(_MIXED,) if SHARED and self._others else (),
-            notes=(_NOTE, _EARLIER) if self._earlier and not SHARED else (_NOTE,),
+            notes=self._notes(sum(doubled for _, doubled in stats)),
         )
 
     def discard(self) -> None:
@@ -103,10 +108,14 @@ class CountProbe:
         more = repeated_counts(step, self._options.eager)
         return replace(profile, counters=(*profile.counters, *more))
 
+    def _notes(self, doubled: int) -> tuple[str, ...]:
+        notes = [_EARLIER] if self._earlier and not SHARED else []
+        return (*notes, _SHARED_NAMES.format(count=doubled)) if doubled else tuple(notes)
+
     def _end(self) -> float:
         self._main.disable()
         wall = time.perf_counter() - self._started
-        threading.setprofile(None)  # type: ignore[arg-type]
+        threading.setprofile(None)
         return wall
 
     def _in_new_thread(self, *_: object) -> None:
@@ -121,11 +130,28 @@ class CountProbe:
         profiler.enable()
 
 
-def _stats(profiler: cProfile.Profile) -> _Stats:
-    """What `pstats` would be given. A running thread's profiler is not stopped by it."""
-    profiler.snapshot_stats()  # type: ignore[attr-defined]
-    stats: _Stats = profiler.stats  # type: ignore[attr-defined]
-    return stats
+def _stats(profiler: cProfile.Profile) -> tuple[_Stats, int]:
+    """What `pstats` would be given, with functions that look alike added up; how many do.
+
+    The ops of torch that compiled code calls all have one name, and most of their time would be
+    lost. A running thread's profiler is not stopped by it.
+    """
+    profiler.snapshot_stats()
+    stats: dict[_Key, tuple[int, int, float, float, Mapping[_Key, Any]]] = dict(profiler.stats)
+    sums: dict[_Key, list[tuple[int, int, float, float]]] = {}
+    for entry in profiler.getstats():
+        row = (
+            entry.callcount - entry.reccallcount,
+            entry.callcount,
+            entry.inlinetime,
+            entry.totaltime,
+        )
+        sums.setdefault(cProfile.label(entry.code), []).append(row)
+    for key, rows in sums.items():
+        if len(rows) > 1:
+            primitive, calls, own, total = (sum(column) for column in zip(*rows, strict=True))
+            stats[key] = (int(primitive), int(calls), own, total, stats[key][4])
+    return stats, sum(len(rows) - 1 for rows in sums.values())
 
 
 def _functions(table: FrameTable, stats: _Stats) -> list[FunctionCalls]:
@@ -133,9 +159,7 @@ def _functions(table: FrameTable, stats: _Stats) -> list[FunctionCalls]:
     return [
         FunctionCalls(
             Calls(_frame(table, key), calls, primitive, own, total),
-            tuple(
-                Calls(_frame(table, caller), *figures) for caller, figures in callers.items()
-            ),
+            tuple(Calls(_frame(table, caller), *figures) for caller, figures in callers.items()),
         )
         for key, (primitive, calls, own, total, callers) in stats.items()
     ]

@@ -5,14 +5,10 @@ from __future__ import annotations
 import gc
 import sys
 from collections.abc import Callable
+from typing import Any
 
 from torchstone.machine.files import read_field, read_text
 from torchstone.records import Counter
-
-try:
-    import resource
-except ImportError:  # Windows
-    resource = None  # type: ignore[assignment]
 
 _IO = "/proc/self/io"
 _NET = "/proc/self/net/dev"
@@ -65,18 +61,24 @@ def _sources() -> list[_Source]:
     ]
 
 
-def _cpu_time() -> float | None:
-    if resource is None:
+def _used() -> Any:
+    """What the system says that this process has used; None where it does not say."""
+    try:
+        import resource
+    except ImportError:  # Windows
         return None
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return used.ru_utime + used.ru_stime
+    return resource.getrusage(resource.RUSAGE_SELF)
+
+
+def _cpu_time() -> float | None:
+    used = _used()
+    return None if used is None else float(used.ru_utime + used.ru_stime)
 
 
 def _usage(field: str) -> Callable[[], float | None]:
     def read() -> float | None:
-        if resource is None:
-            return None
-        return float(getattr(resource.getrusage(resource.RUSAGE_SELF), field))
+        used = _used()
+        return None if used is None else float(getattr(used, field))
 
     return read
 

@@ -35,7 +35,7 @@ class LineMemory:
     def stop(self) -> tuple[LineTable, ...]:
         """By file; only lines that ran."""
         sys.settrace(None)
-        threading.settrace(None)  # type: ignore[arg-type]
+        threading.settrace(None)
         self._reader.close()
         by_file: dict[str, list[int]] = {}
         for file, line in self._rows:
@@ -61,6 +61,9 @@ class LineMemory:
         return _Watch(self, frame).trace if chosen and event == "call" else None
 
     def _wanted(self, code: CodeType) -> bool:
+        """Lambdas and generator expressions belong to the line that they stand in."""
+        if code.co_name.startswith("<") and code.co_name != "<module>":
+            return False
         if self._functions:
             names = {code.co_name, getattr(code, "co_qualname", code.co_name)}
             self.seen |= names & self._functions
@@ -94,5 +97,5 @@ class _Watch:
             if self._line:
                 self._lines.add(self._file, self._line, now, now - self._before)
             self._line = frame.f_lineno if event == "line" else 0
-            self._before = self._lines.read()
+            self._before = now
         return self.trace

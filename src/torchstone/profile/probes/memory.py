@@ -18,7 +18,7 @@ from torchstone.profile.probes.torch_memory import (
     tensors_alive,
     timeline,
 )
-from torchstone.records import Counter, LiveTensor, MemoryUse, Profile, Thread
+from torchstone.records import CallTree, Counter, LiveTensor, MemoryUse, Profile, Thread
 
 MOST_ALIVE = 50
 """Kinds of live memory that are named, by who made it."""
@@ -31,6 +31,8 @@ _LINES = (
     "Lines show resident memory: what was allocated but never touched is not in it, and the kernel "
     "may be behind by some 256 KiB a thread."
 )
+
+_NO_LINES = "No line was looked at: no function of the file itself ran. Name some with --functions."
 
 
 class MemoryProbe:
@@ -83,8 +85,13 @@ class MemoryProbe:
             counters=(Counter("resident growth", float(points[-1][1] - points[0][1]), "bytes"),),
             wall_s=wall,
             problems=(f"Never ran: {', '.join(missing)}.",) if missing else (),
-            notes=(_LINES,) if lines else (),
+            notes=self._notes(bool(lines)),
         )
+
+    def _notes(self, lines: bool) -> tuple[str, ...]:
+        if lines:
+            return (_LINES,)
+        return (_NO_LINES,) if self._lines is not None else ()
 
     def discard(self) -> None:
         """Watch no more."""
@@ -144,7 +151,9 @@ def _with_allocations(
     return replace(
         profile,
         frames=frames,
-        memory=_merged(timeline(events), points, started_ns, peak.bytes, peak.time_ns, alive, at_peak),
+        memory=_merged(
+            timeline(events), points, started_ns, peak.bytes, peak.time_ns, alive, at_peak
+        ),
         counters=counters,
     )
 
@@ -156,7 +165,7 @@ def _merged(
     peak: int,
     when_ns: int,
     alive: list[LiveTensor],
-    at_peak: trees.CallTree,
+    at_peak: CallTree,
 ) -> MemoryUse:
     """Both on one axis: at each look at resident memory, and at the peak of the allocator."""
     heap = [(time - started_ns, held) for time, held in heap]

@@ -2,9 +2,9 @@
 
 The looks are made by a signal handler that a timer of the kernel sets off, in the main thread. A
 thread that looks would need the GIL for it and so would get its turn just where the work gives the
-GIL away: it would see torch's ops and hardly any of the Python between them. Where signals cannot be
-used (another thread, another system, a handler that is there already), such a thread is what is left,
-and the profile says so.
+GIL away: it would see torch's ops and hardly any of the Python between them. Where signals cannot
+be used (another thread, another system, a handler that is there already), such a thread is what is
+left, and the profile says so.
 """
 
 from __future__ import annotations
@@ -40,9 +40,11 @@ _BIASED = (
     "the GIL away too often, and Python between them too seldom. py-spy does not have this fault."
 )
 _TAKEN_OVER = (
-    "The program took the signal SIGPROF for itself: sampling ended there. Use py-spy, or --how count."
+    "The program took the signal SIGPROF for itself: sampling ended there. Use py-spy, or count."
 )
-_GIL = "who holds the GIL cannot be told from inside the process; py-spy can tell (pip install py-spy)"
+_GIL = (
+    "who holds the GIL cannot be told from inside the process; py-spy can tell (pip install py-spy)"
+)
 
 
 class SampleProbe:

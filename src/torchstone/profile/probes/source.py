@@ -49,7 +49,7 @@ def bytecode_of(code: CodeType, frame: int) -> Bytecode:
     adapted: dict[int, str] = {}
     if sys.version_info >= (3, 11):
         adapted = {one.offset: one.opname for one in dis.get_instructions(code, adaptive=True)}
-    starts = [(offset, line) for offset, line in dis.findlinestarts(code) if line is not None]
+    starts = [(offset, line) for offset, line in dis.findlinestarts(code) if line]
     offsets = [offset for offset, _ in starts]
     found = []
     for one in plain:

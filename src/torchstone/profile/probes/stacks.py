@@ -15,7 +15,12 @@ from torchstone.records import Bytecode, CallTree, Frame, LineTable, Thread
 
 HOUSE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 """The folder of this package: its own frames are not the user's."""
-_STARTERS = ("<frozen runpy>", runpy.__file__)
+_STARTERS = (
+    "<frozen runpy>",
+    runpy.__file__,
+    os.path.join(HOUSE, "profile", "child.py"),
+    os.path.join(HOUSE, "profile", "child_script.py"),
+)
 MOST_DEPTH = 2_000
 
 
@@ -51,7 +56,8 @@ class StackTally:
             return
         if thread not in self._names:
             self._name(thread)
-        key, codes = [], self._codes
+        key: list[int] = []
+        codes = self._codes
         line = (id(frame.f_code), frame.f_lineno or 0)
         while frame is not None and len(key) < MOST_DEPTH:
             if frame is self._outside and not self._keep_outside:
@@ -122,7 +128,7 @@ class _Parts:
 
 
 def _without_starters(codes: list[CodeType]) -> list[CodeType]:
-    """The stack, innermost first, without the functions that start a script."""
+    """The stack, innermost first, without the functions that start a script or a step."""
     end = len(codes)
     while end > 1 and codes[end - 1].co_filename in _STARTERS:
         end -= 1
@@ -139,10 +145,9 @@ def _line_tables(tally: StackTally) -> tuple[LineTable, ...]:
     weight = {}
     for file, of in by_file.items():
         lines = sorted(of)
-        hits = tuple(of[line][0] for line in lines)
-        seconds = tuple(of[line][1] for line in lines)
-        tables.append(LineTable(file, tuple(lines), hits, seconds))
-        weight[file] = sum(seconds)
+        counts, times = zip(*(of[line] for line in lines), strict=True)
+        tables.append(LineTable(file, tuple(lines), counts, times))
+        weight[file] = sum(times)
     return with_text(tables, weight)
 
 

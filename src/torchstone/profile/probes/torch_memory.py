@@ -48,7 +48,7 @@ def allocations(step: Step) -> tuple[list[Allocation], str]:
             activities=[ProfilerActivity.CPU], with_stack=True, profile_memory=True
         ) as profiler:
             step()
-        roots = profiler.profiler.kineto_results.experimental_event_tree()  # type: ignore[union-attr]
+        roots = profiler.profiler.kineto_results.experimental_event_tree()
     except (ImportError, AttributeError) as error:
         return [], f"not measurable here: this torch does not tell ({error})"
     found = sorted(_walk(roots), key=lambda event: event.time_ns)

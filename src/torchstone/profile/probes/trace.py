@@ -15,11 +15,12 @@ from typing import Any
 from torchstone.profile import trees
 from torchstone.profile.doors import read_profile
 from torchstone.profile.probes.base import ProbeOptions, Step, new_profile
-from torchstone.records import Profile, Spans
+from torchstone.records import Frame, Profile, Spans
 
-STEP = "ProfilerStep#"
-"""How torch's own profiler names its marks of steps; viewers know it."""
-_UNSTABLE = {"record_python_gc_info": True, "profile_all_threads": True}
+STEP = "ProfilerStep"
+"""How torch's own profiler names its marks of steps, with a number; viewers know it."""
+_UNSTABLE: dict[str, Any] = {"record_python_gc_info": True, "profile_all_threads": True}
+_OWN_FILE = "profile/probes/trace.py"
 _NO_CONFIG = "This torch cannot record garbage collections or threads that it does not know."
 
 
@@ -46,13 +47,11 @@ class TraceProbe:
         self._profiler = profile(
             activities=self._activities(), with_stack=True, experimental_config=config
         )
-        with _quiet():
-            self._profiler.start()
+        self._profiler.start()
 
     def stop(self) -> Profile:
-        """What was recorded: between the first mark of a step and the last, where there are some."""
-        with _quiet():
-            self._profiler.stop()
+        """What was recorded; of steps that are marked, from the first mark to the last."""
+        self._profiler.stop()
         with tempfile.TemporaryDirectory(prefix="torchstone-") as folder:
             path = Path(folder) / "steps.pt.trace.json"
             with _quiet():
@@ -73,17 +72,15 @@ class TraceProbe:
 
     def discard(self) -> None:
         """Record no more."""
-        with _quiet():
-            self._profiler.stop()
+        self._profiler.stop()
 
     def around(self, step: Step) -> Step:
         """The step between two marks."""
-        from torch.autograd.profiler import record_function
-
+        mark = _marker()
         numbers = itertools.count()
 
         def marked() -> None:
-            with record_function(f"{STEP}{next(numbers)}"):
+            with mark(f"{STEP}#{next(numbers)}"):
                 step()
 
         return marked
@@ -93,7 +90,7 @@ class TraceProbe:
 
         kind = self._options.device.split(":")[0].upper()
         wanted = ["CPU"] if kind == "CPU" else ["CPU", kind]
-        known = {activity.name: activity for activity in supported_activities()}
+        known = {one.name: one for one in supported_activities()}  # type: ignore[no-untyped-call]
         return [known.get(name, ProfilerActivity.CPU) for name in wanted]
 
 
@@ -103,6 +100,19 @@ def _quiet() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
+
+
+def _marker() -> Any:
+    """What marks a stretch. The quicker one of torch leaves no Python calls around the marks,
+    which would overlap with them; but it is underscored."""
+    try:
+        from torch._C._profiler import _RecordFunctionFast
+
+        return _RecordFunctionFast
+    except ImportError:
+        from torch.autograd.profiler import record_function
+
+        return record_function
 
 
 def _config() -> Any:
@@ -121,18 +131,26 @@ def _between_marks(profile: Profile) -> Profile:
     marks = {i for i, frame in enumerate(profile.frames) if frame.name.startswith(STEP)}
     if spans is None or not marks:
         return profile
-    rows = list(
-        zip(spans.frames, spans.threads, spans.start_ns, spans.duration_ns, strict=True)
+    frames = tuple(
+        Frame(STEP, kind="annotation") if i in marks else frame
+        for i, frame in enumerate(profile.frames)
     )
+    one = min(marks)
+    own = {i for i, frame in enumerate(frames) if frame.file.endswith(_OWN_FILE)}
+    rows = list(zip(spans.frames, spans.threads, spans.start_ns, spans.duration_ns, strict=True))
     first = min(start for frame, _, start, _ in rows if frame in marks)
     last = max(start + duration for frame, _, start, duration in rows if frame in marks)
     kept = [
-        (frame, thread, start - first, duration)
+        (one if frame in marks else frame, thread, start - first, duration)
         for frame, thread, start, duration in rows
-        if start >= first and start + duration <= last
+        if start >= first and start + duration <= last and frame not in own
     ]
     columns = (tuple(column) for column in zip(*kept, strict=True))
     inside = Spans(*columns)
     return replace(
-        profile, spans=inside, tree=trees.from_spans(inside), wall_s=(last - first) / 1e9
+        profile,
+        frames=frames,
+        spans=inside,
+        tree=trees.from_spans(inside),
+        wall_s=(last - first) / 1e9,
     )

@@ -1,0 +1,161 @@
+"""Profiles to the terminal, to files and to a page: what `profile` and `show` share."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from torchstone.cli.options import use_color, width
+
+if TYPE_CHECKING:
+    from torchstone.records import Profile
+
+PAGES = (".html", ".svg")
+_TOP = 20
+_TOP_OF_SEVERAL = 6
+
+
+def check_out(out: str | None, format: str | None) -> None:
+    """Find out before profiling whether the file can be written, and in which format."""
+    from torchstone.profile import find_format
+    from torchstone.profile.endings import format_of
+    from torchstone.records import UsageError
+
+    if out is None:
+        if format is not None:
+            raise UsageError("--format says how --out is written.", "Give --out FILE as well.")
+        return
+    folder = os.path.dirname(os.path.abspath(out))
+    if not os.path.isdir(folder) or os.path.isdir(out) or not os.access(folder, os.W_OK):
+        raise UsageError(f"{out} cannot be written.", "Name another file, or make its folder.")
+    if format is not None:
+        find_format(format)
+    elif not out.lower().endswith(PAGES):
+        format_of(Path(out), PAGES)
+
+
+def deliver_profiles(
+    profiles: Sequence[Profile],
+    out: str | None,
+    format: str | None,
+    page: str | None,
+    json_path: str | None,
+    kept: bool = False,
+) -> None:
+    """Print and write what was asked for; where things are is said last."""
+    from torchstone import show
+
+    said = []
+    if json_path == "-":
+        click.echo(_json(profiles))
+    else:
+        if json_path is not None:
+            Path(json_path).write_text(_json(profiles) + "\n", encoding="utf-8")
+        _print(profiles)
+    if out is not None:
+        for name, remarks in _write(profiles, out, format):
+            said += [f"The profile is in {name}.", *remarks]
+    if page is not None:
+        _write_page(profiles, page)
+        said.append(f"The page is {page}")
+    if kept:
+        said += [f"Kept as {one.id}: `torchstone show {one.id}`." for one in profiles]
+    for sentence in said:
+        click.echo(show.sanitise(sentence), err=json_path == "-")
+
+
+def page_of(profile: Profile) -> str:
+    """A name for its page, in the folder we are in."""
+    return f"torchstone-profile-{profile.id}.html"
+
+
+def show_file(path: str, out: str | None, view: bool, json_path: str | None) -> int:
+    """`torchstone show FILE`: the page stands beside the file."""
+    from torchstone.profile import read_profile
+
+    check_out(out, None)
+    page = f"{path}.html" if view else None
+    deliver_profiles([read_profile(path)], out, None, page, json_path)
+    return 0
+
+
+def show_profile(profile: Profile, out: str | None, view: bool, json_path: str | None) -> int:
+    """`torchstone show ID` of a profile that is stored."""
+    check_out(out, None)
+    deliver_profiles([profile], out, None, page_of(profile) if view else None, json_path)
+    return 0
+
+
+def _print(profiles: Sequence[Profile]) -> None:
+    from torchstone.show import can_unicode
+    from torchstone.show.profile_lines import lines_text
+    from torchstone.show.profile_text import profile_text
+    from torchstone.show.profile_ways import ways_text
+
+    unicode, top = can_unicode(sys.stdout), _TOP if len(profiles) == 1 else _TOP_OF_SEVERAL
+    for one in profiles:
+        text = profile_text(one, color=use_color(), width=width(), unicode=unicode, top=top)
+        click.echo(text, color=True)
+        lines = lines_text(one, color=use_color(), width=width(), unicode=unicode)
+        if lines:
+            click.echo(lines, color=True)
+    if len({one.how for one in profiles}) > 1:
+        click.echo(ways_text(profiles, color=use_color(), width=width(), unicode=unicode))
+
+
+def _json(profiles: Sequence[Profile]) -> str:
+    import json
+
+    from torchstone.records import to_data
+
+    document = {"schema": 1, "kind": "profiles", "profiles": [to_data(one) for one in profiles]}
+    return json.dumps(document, allow_nan=False)
+
+
+def _write(
+    profiles: Sequence[Profile], out: str, format: str | None
+) -> list[tuple[str, tuple[str, ...]]]:
+    """One file; of several profiles a page holds all, and other formats have a file each."""
+    from torchstone.profile import write_profile
+    from torchstone.profile.endings import format_of
+    from torchstone.show.profile_svg import profile_svg
+
+    if format is None and out.lower().endswith(".html"):
+        _write_page(profiles, out)
+        return [(out, ())]
+    found: list[tuple[str, tuple[str, ...]]] = []
+    for number, one in enumerate(profiles):
+        name = out if len(profiles) == 1 else _numbered(out, f"{number + 1}-{one.how}")
+        if format is None and out.lower().endswith(".svg"):
+            Path(name).write_text(profile_svg(one), encoding="utf-8")
+            found.append((name, ()))
+        else:
+            chosen = format or format_of(Path(out))
+            found.append((name, write_profile(one, name, chosen)))
+    return found
+
+
+def _numbered(out: str, mark: str) -> str:
+    """`x.speedscope.json` becomes `x.1-count.speedscope.json`."""
+    folder, name = os.path.split(out)
+    stem, dot, ending = name.partition(".")
+    return os.path.join(folder, f"{stem}.{mark}{dot}{ending}")
+
+
+def _write_page(profiles: Sequence[Profile], path: str) -> None:
+    """The page; opened where somebody sits before a screen."""
+    from torchstone.show.profile_html import profile_html
+
+    Path(path).write_text(profile_html(profiles, profiles[0].label), encoding="utf-8")
+    display = sys.platform == "darwin" or any(
+        os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY")
+    )
+    if display and sys.stdout.isatty():
+        import webbrowser
+
+        webbrowser.open(Path(path).resolve().as_uri())

@@ -1,0 +1,189 @@
+"""A script or a module, profiled as a whole: run as Python would run it, in the same terminal."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from torchstone.lab.profile import (
+    ProfileRequest,
+    ProfilingFailed,
+    check_request,
+    house_on_path,
+    stamp,
+)
+from torchstone.profile import read_profile
+from torchstone.profile.child_script import INTERRUPTED, ScriptRequest
+from torchstone.profile.cost import cost_of, take_turns
+from torchstone.records import Cost, Profile, UsageError, to_data
+
+CHILD = "torchstone.profile.child_script"
+SHORT_RUN_S = 5.0
+"""Programs that take longer are not run again and again to see what profiling costs."""
+PAIRS = 3
+GRACE_S = 10.0
+"""After Ctrl-C, for the program to end and its profile to be written."""
+_NOT_ASKED = (
+    "What profiling costs was not measured: the program would have to run again and again, and it "
+    "may do things. --cost allows it."
+)
+_TOO_LONG = f"What profiling costs was not measured: a run takes longer than {SHORT_RUN_S:g} s."
+
+
+@dataclass(frozen=True)
+class ScriptRun:
+    """Profiles, one a way, and the code that the program ended with."""
+
+    profiles: tuple[Profile, ...]
+    code: int
+
+
+def profile_script(request: ProfileRequest) -> ScriptRun:
+    """Run the program once for each way, under a probe; a profile is kept whatever its end."""
+    check_request(request)
+    _check_program(request)
+    found, code = [], 0
+    for way in request.ways:
+        profile, code, took = _run_once(request, way)
+        cost, note = _cost(request, way, took, profile) if not code else (None, "")
+        profile = replace(
+            profile,
+            label=f"{request.what} ({way})",
+            cost=cost,
+            notes=(*profile.notes, *((note,) if note else ())),
+        )
+        found.append(stamp(profile, request))
+        if code:
+            break
+    return ScriptRun(tuple(found), code)
+
+
+def _check_program(request: ProfileRequest) -> None:
+    if not request.module and not os.path.exists(request.what):
+        raise UsageError(
+            f"There is no file {request.what}.",
+            "Give a script, `-m MODULE`, or a target such as model.py:make.",
+        )
+    if request.steps is not None or request.vs or request.variant != "eager":
+        raise UsageError(
+            "--steps, --vs and --variant are for a target.", "Leave them away for a program."
+        )
+
+
+def _run_once(request: ProfileRequest, way: str) -> tuple[Profile, int, float]:
+    with tempfile.TemporaryDirectory(prefix="torchstone-") as folder:
+        path = Path(folder) / "program.profile.json"
+        started = time.perf_counter()
+        with _started(request, way, folder, path) as process:
+            code = _wait(process)
+        took = time.perf_counter() - started
+        if not path.exists():
+            raise ProfilingFailed(
+                f"{request.what} ended {_end(code)} before its profile could be written.",
+                "A program that ends by os._exit, exec or a signal leaves none.",
+            )
+        return read_profile(path, "torchstone"), code if code >= 0 else 128 - code, took
+
+
+def _end(code: int) -> str:
+    return f"by {signal.Signals(-code).name}" if code < 0 else f"with code {code}"
+
+
+@contextmanager
+def _started(
+    request: ProfileRequest, way: str, folder: str, path: Path, silent: bool = False
+) -> Iterator[subprocess.Popen[bytes]]:
+    asked = ScriptRequest(
+        name=request.what,
+        path=str(path),
+        parent=os.getpid(),
+        arguments=request.arguments,
+        module=request.module,
+        how=way,
+        options=replace(
+            request.options, files=() if request.module else (os.path.abspath(request.what),)
+        ),
+    )
+    note = Path(folder) / "request.json"
+    note.write_text(json.dumps(to_data(asked)), encoding="utf-8")
+    nowhere = subprocess.DEVNULL if silent else None
+    env = {**os.environ, "PYTHONPATH": house_on_path()}
+    env.setdefault("KINETO_LOG_LEVEL", "99")
+    with subprocess.Popen(
+        [sys.executable, "-m", CHILD, str(note)],
+        stdin=nowhere,
+        stdout=nowhere,
+        stderr=nowhere,
+        env=env,
+    ) as process:
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                process.kill()
+
+
+def _wait(process: subprocess.Popen[bytes]) -> int:
+    """Its exit code. Ctrl-C is the program's to answer; its profile is waited for."""
+    try:
+        return process.wait()
+    except KeyboardInterrupt:
+        if not _terminal_told():
+            with contextlib.suppress(OSError):
+                process.send_signal(signal.SIGINT)
+        try:
+            return process.wait(GRACE_S)
+        except (subprocess.TimeoutExpired, KeyboardInterrupt):
+            process.kill()
+            raise KeyboardInterrupt from None
+
+
+def _terminal_told() -> bool:
+    """Whether the terminal has sent the signal to the program as well: we share its group."""
+    try:
+        terminal = os.open("/dev/tty", os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        return os.tcgetpgrp(terminal) == os.getpgrp()
+    except OSError:
+        return False
+    finally:
+        os.close(terminal)
+
+
+def _cost(
+    request: ProfileRequest, way: str, took: float, profile: Profile
+) -> tuple[Cost | None, str]:
+    """Whole processes in turns, silent ones; only where it was asked for and a run is short."""
+    if not request.cost:
+        return None, _NOT_ASKED if request.cost is None else ""
+    if took > SHORT_RUN_S:
+        return None, _TOO_LONG
+    size = 0
+
+    def run(of_way: str) -> float:
+        nonlocal size
+        with tempfile.TemporaryDirectory(prefix="torchstone-") as folder:
+            path = Path(folder) / "again.profile.json"
+            started = time.perf_counter()
+            with _started(request, of_way, folder, path, silent=True) as process:
+                process.wait()
+            size = path.stat().st_size if path.exists() else size
+            return time.perf_counter() - started
+
+    turns = take_turns(lambda: run(""), lambda: run(way), least=PAIRS, most=PAIRS)
+    return cost_of(turns, footprint_bytes=size), ""
+
+
+__all__ = ["INTERRUPTED", "ScriptRun", "profile_script"]

@@ -1,0 +1,98 @@
+"""Profiling a stretch of code from inside: a context manager that is a decorator as well."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeVar
+
+from torchstone.profile.doors import write_profile
+from torchstone.profile.endings import format_of
+from torchstone.profile.probes.base import CLOCKS, RATE_HZ, Probe, ProbeOptions
+from torchstone.profile.probes.registry import choose_probe
+from torchstone.records import Profile, UsageError
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Profiling:
+    """What `torchstone.profile()` returns. `profile` is the last one taken, None before that."""
+
+    def __init__(self, how: str, options: ProbeOptions, out: str | Path | None, label: str) -> None:
+        self._how = how
+        self._options = options
+        self._out = Path(out) if out is not None else None
+        self._format = format_of(self._out) if self._out is not None else ""
+        self._label = label
+        self._probe: Probe | None = None
+        self.profile: Profile | None = None
+
+    def __enter__(self) -> Profiling:
+        if self._probe is not None:
+            raise UsageError(
+                "This profiler is on already.", "Make another one for what is inside or beside it."
+            )
+        self._probe = choose_probe(self._how, self._options)
+        self._probe.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        where: TracebackType | None,
+    ) -> None:
+        probe, self._probe = self._probe, None
+        assert probe is not None
+        profile = probe.stop()
+        self.profile = replace(profile, label=self._label or profile.label)
+        if self._out is not None:
+            write_profile(self.profile, self._out, self._format)
+
+    def __call__(self, function: F) -> F:
+        """Profile each call of a function; `profile` is of the last one."""
+        if not self._label:
+            self._label = getattr(function, "__qualname__", "")
+
+        @functools.wraps(function)
+        def profiled(*args: Any, **kwargs: Any) -> Any:
+            with self:
+                return function(*args, **kwargs)
+
+        return profiled  # type: ignore[return-value]
+
+
+def profile(
+    how: str = "count",
+    *,
+    out: str | Path | None = None,
+    rate: float = RATE_HZ,
+    clock: str = "wall",
+    functions: Sequence[str] = (),
+    label: str = "",
+) -> Profiling:
+    """Profile a stretch of code: `with torchstone.profile("sample") as taken:`, or as a decorator.
+
+    `how` is `count`, `sample`, `trace` or `memory`. `functions` are looked at line by line where
+    `how` is `memory`. With `out` the profile is written to that file, in the format that its name
+    ends in. The profile is in `taken.profile`.
+    """
+    check_sampling(rate, clock)
+    options = ProbeOptions(rate_hz=rate, clock=clock, functions=tuple(functions))
+    return Profiling(how, options, out, label)
+
+
+MOST_HZ = 10_000.0
+
+
+def check_sampling(rate: float, clock: str) -> None:
+    """Refuse what no sampler can do."""
+    if not 0 < rate <= MOST_HZ:
+        raise UsageError(
+            f"{rate:g} samples a second cannot be taken.", f"Give up to {MOST_HZ:g}; 200 is usual."
+        )
+    if clock not in CLOCKS:
+        raise UsageError(f"There is no clock {clock!r}.", f"Choose from {', '.join(CLOCKS)}.")

@@ -1,0 +1,87 @@
+"""`torchstone.profile()`: a context manager, a decorator, and the room of the same name."""
+
+from __future__ import annotations
+
+import pstats
+from pathlib import Path
+
+import pytest
+
+import torchstone
+import torchstone.profile
+from tests.profile.probing import names, probes  # noqa: F401
+from tests.targets import profiled
+from torchstone.records import UsageError
+
+pytestmark = pytest.mark.usefixtures("probes")
+
+
+def test_a_stretch_of_code(tmp_path: Path) -> None:
+    out = tmp_path / "x.prof"
+    with torchstone.profile("count", out=out, label="mine") as taken:
+        profiled.split()
+    assert taken.profile is not None
+    assert (taken.profile.how, taken.profile.label) == ("count", "mine")
+    assert {"heavy", "light"} <= names(taken.profile.frames)
+    stats = pstats.Stats(str(out)).stats  # type: ignore[attr-defined]
+    assert any(key[2] == "heavy" for key in stats)
+
+
+def test_the_room_is_still_a_room() -> None:
+    assert torchstone.profile.read_profile is not None
+    assert torchstone.profile.__name__ == "torchstone.profile"
+
+
+def test_a_decorator_profiles_each_call() -> None:
+    taken = torchstone.profile("count")
+
+    @taken
+    def twice(number: int) -> int:
+        return profiled.light(number) * 2
+
+    assert taken.profile is None
+    assert twice(1) == profiled.light(1) * 2
+    assert taken.profile is not None
+    assert taken.profile.label.endswith("twice")
+    first = taken.profile.id
+    twice(1)
+    assert taken.profile.id != first
+
+
+def test_an_error_inside_is_the_users_and_the_profile_is_kept() -> None:
+    taken = torchstone.profile("count")
+    with pytest.raises(ZeroDivisionError), taken:
+        profiled.light(1 // 0)
+    assert taken.profile is not None
+
+
+def test_the_users_own_frame_is_the_root_of_samples() -> None:
+    with torchstone.profile("sampler", rate=1000) as taken:
+        for _ in range(60):
+            profiled.split()
+    assert taken.profile is not None
+    tree = taken.profile.tree
+    assert tree is not None
+    roots = {taken.profile.frames[f].name for f, p in zip(tree.frames, tree.parents) if p < 0}  # noqa: B905
+    assert roots == {"test_the_users_own_frame_is_the_root_of_samples"}
+
+
+def test_one_profiler_cannot_be_on_twice() -> None:
+    taken = torchstone.profile("count")
+    with taken, pytest.raises(UsageError, match="on already"):
+        taken.__enter__()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"how": "guess"}, "no way to profile called 'guess'"),
+        ({"how": "sample", "clock": "moon"}, "no clock 'moon'"),
+        ({"how": "sample", "rate": 0}, "cannot be taken"),
+        ({"how": "count", "out": "x.unknown"}, "does not end in a way"),
+        ({"how": "sampler", "clock": "gil"}, "cannot be told from inside"),
+    ],
+)
+def test_what_cannot_be_is_refused(options: dict[str, object], said: str) -> None:
+    with pytest.raises(UsageError, match=said), torchstone.profile(**options):  # type: ignore[arg-type]
+        pass
