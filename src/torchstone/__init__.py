@@ -1,8 +1,9 @@
 """Torchstone: tells true PyTorch performance from false.
 
-The Python API: `bench`, `compare`, `timeit` measure and return records; `profile` looks at a stretch
-of code; `Workload` describes what a target measures. Everything is imported on first use, so that `import torchstone` costs nothing
-and the same file can stand in a worker, which has no `lab`.
+The Python API: `bench`, `compare`, `timeit` measure and return records; `profile` looks at a
+stretch of code; `Workload` describes what a target measures. Everything is imported on first use,
+so that `import torchstone` costs nothing and the same file can stand in a worker, which has no
+`lab`.
 """
 
 from __future__ import annotations

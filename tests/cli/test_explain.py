@@ -60,7 +60,10 @@ def test_json_alone_and_another_arm(kept: tuple[str, str]) -> None:
         (("last", "--arm", "third"), "no arm 'third'"),
         (("nosuch",), "no result"),
         ((f"{target('nets')}", "--arm", "b"), "--arm is for a stored result"),
-        ((f"{target('nets')}",), "doctor --calibrate"),
+        ((f"{target('nets')}", "--roofline"), "doctor --calibrate"),
+        ((f"{target('nets')}", "--roofline", "--verify"), "--verify is for the ledger"),
+        ((f"{target('nets')}", "--out", "x.svg"), "--out is for --roofline"),
+        (("last", "--vs", "inductor"), "--vs is for a target"),
     ],
 )
 def test_a_request_that_cannot_be_met(
@@ -90,3 +93,17 @@ def test_a_target_is_measured_and_kept(tmp_path: Path) -> None:
     assert data["bound"] == "neither: overhead"  # a tiny net under roofs a thousand times too high
     again = torchstone("explain", data["result_id"], "--json", "-", "--db", db)
     assert json.loads(again.stdout)["points"] == data["points"]
+
+
+@pytest.mark.slow
+def test_the_ledger_of_a_target(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    db, path = str(tmp_path / "kept.db"), tmp_path / "ledger.json"
+    words = ("--threads", "1", "--budget", "1s", "--json", str(path), "--db", db)
+    done = torchstone("explain", target("nets"), *words)
+    assert done.returncode == 0, done.stderr
+    assert "3 PyTorch back end" in done.stdout
+    assert "not explained" in done.stdout
+    data = json.loads(path.read_text(encoding="utf-8"))
+    shares = [line["share"] for line in data["lines"] if line["level"] <= 3]
+    assert sum(shares) == pytest.approx(1.0)

@@ -20,19 +20,26 @@ from torchstone.cli.options import (
 
 if TYPE_CHECKING:
     from torchstone.explain import Roofline
+    from torchstone.records import Difference, Ledger
 
 _MEASURING = ("mode", "precision", "device", "threads", "python", "env", "allocator", "budget")
+_OF_LEDGERS = ("vs", "verify", "markdown")
 
 
 @click.command()
 @click.argument("what", metavar="TARGET|ID")
+@click.option("--vs", default="", metavar="VARIANT", help="Also under this variant: what changes.")
+@click.option(
+    "--verify", is_flag=True, help="Apply each remedy, measure it in turns, and say if it held."
+)
 @click.option(
     "--roofline",
     is_flag=True,
-    expose_value=False,
-    help="What a step and its heaviest ops reach of this machine's calibrated roofs (the default).",
+    help="What a step and its heaviest ops reach of this machine's calibrated roofs.",
 )
-@click.option("--out", metavar="FILE.svg", help="Write the picture as a stand-alone SVG.")
+@click.option(
+    "--out", metavar="FILE.svg", help="With --roofline: write the picture as a stand-alone SVG."
+)
 @click.option(
     "--arm", default="", metavar="NAME", help="Of a stored result: this arm (else the first)."
 )
@@ -59,18 +66,20 @@ _MEASURING = ("mode", "precision", "device", "threads", "python", "env", "alloca
     type=Duration(),
     default="5s",
     show_default=True,
-    help="Time for turns, once the first processes are steady.",
+    help="Time to look at steps, and for each test of --verify.",
 )
 @database_option
 @click.option(
     "--json", "json_path", metavar="PATH|-", help="Write JSON to a file; - prints it alone."
 )
+@click.option("--markdown", is_flag=True, help="Print Markdown instead.")
 @click.option("--save/--no-save", default=True, show_default=True, help="Keep what is measured.")
 @click.pass_context
 def explain(
     ctx: click.Context,
     /,
     what: str,
+    roofline: bool,
     out: str | None,
     arm: str,
     json_path: str | None,
@@ -78,34 +87,89 @@ def explain(
     db: str | None,
     **asked: Any,
 ) -> int:
-    """Say what limits a workload: compute, memory, or neither.
+    """Say where the time of a step goes, and what would make it shorter.
 
-    TARGET is measured first, as `torchstone bench` does it; ID is a stored result (`last`: the
-    newest), and nothing is measured. The roofs come from `torchstone doctor --calibrate`. More
-    levels are to come.
+    TARGET is looked at in a process of its own: its steps plain and traced in turns, divided into
+    Python, PyTorch's front end and back end, and time off the CPU. With --roofline it is measured
+    as `torchstone bench` does it, and held against the roofs of `torchstone doctor --calibrate`.
+    ID is a stored result (`last`: the newest); of it there is only the roofline.
 
     \b
     Examples:
-      torchstone explain model.py:make --roofline
-      torchstone explain timm:resnet18@small --mode training --threads 1
-      torchstone explain last --roofline --out roofline.svg
+      torchstone explain model.py:make
+      torchstone explain model.py:make --mode training --verify
+      torchstone explain model.py:make --vs inductor
+      torchstone explain timm:resnet18@small --roofline --out roofline.svg
       torchstone explain 1jz3k --arm inductor --json -
     """
     from torchstone.lab.roofline import is_target, roofline_of_stored
 
     check_json_path(json_path)
     _check_out(out)
-    if is_target(what):
-        _refuse(bool(arm), "--arm", "a stored result")
-        found = _measured(what, db, save, asked)
-    else:
-        for name in (*_MEASURING, "save"):
-            given = ctx.get_parameter_source(name)
-            chosen = given is click.core.ParameterSource.COMMANDLINE
-            _refuse(chosen, f"--{name}", "a target, which is measured")
-        found = roofline_of_stored(what, arm, db)
-    _deliver(found, out, json_path)
+    if not is_target(what):
+        for name in (*_MEASURING, *_OF_LEDGERS, "save"):
+            _refuse(_given(ctx, name), f"--{name}", "a target, which is measured")
+        _deliver(roofline_of_stored(what, arm, db), out, json_path)
+        return 0
+    _refuse(bool(arm), "--arm", "a stored result")
+    if roofline:
+        for name in _OF_LEDGERS:
+            _refuse(_given(ctx, name), f"--{name}", "the ledger, not for --roofline")
+            asked.pop(name)
+        _deliver(_measured(what, db, save, asked), out, json_path)
+        return 0
+    _refuse(out is not None, "--out", "--roofline")
+    markdown = asked.pop("markdown")
+    _deliver_ledger(_ledger(what, db, save, asked), json_path, markdown)
     return 0
+
+
+def _given(ctx: click.Context, name: str) -> bool:
+    return ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
+
+
+def _ledger(target: str, db: str | None, save: bool, asked: dict[str, Any]) -> Ledger | Difference:
+    from torchstone.lab.explain import ExplainRequest, explain_difference, explain_target
+    from torchstone.lab.keeping import Keeper
+    from torchstone.lab.request import BenchRequest
+
+    vs, verify, budget = asked.pop("vs"), asked.pop("verify"), asked.pop("budget")
+    request = ExplainRequest(
+        bench=BenchRequest(targets=(target,), **asked),
+        vs=vs,
+        budget_s=budget,
+        verify=verify,
+        verify_budget_s=budget,
+    )
+    keeper = Keeper(db) if save else None
+    with progress() as events:
+        if vs:
+            return explain_difference(request, keeper, events)
+        return explain_target(request, keeper, events)
+
+
+def _deliver_ledger(found: Ledger | Difference, json_path: str | None, markdown: bool) -> None:
+    from torchstone import show
+    from torchstone.records import Ledger
+
+    if json_path == "-":
+        click.echo(show.ledger_dumps(found))
+        return
+    if json_path is not None:
+        with open(json_path, "w", encoding="utf-8") as file:
+            file.write(show.ledger_dumps(found) + "\n")
+    unicode, color = show.can_unicode(sys.stdout), use_color()
+    if isinstance(found, Ledger):
+        text = (
+            show.ledger_markdown(found)
+            if markdown
+            else show.ledger_report(found, color=color, width=width(), unicode=unicode)
+        )
+    elif markdown:
+        text = show.ledger_markdown(found.base) + "\n" + show.ledger_markdown(found.new)
+    else:
+        text = show.difference_report(found, color=color, width=width(), unicode=unicode)
+    click.echo(text, nl=False, color=True)
 
 
 def _measured(target: str, db: str | None, save: bool, asked: dict[str, Any]) -> Roofline:

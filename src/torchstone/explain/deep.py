@@ -1,0 +1,173 @@
+"""Levels 4 and 5: the kernels' time once more, by library, and by the roof they stand under."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import median
+
+from torchstone.explain.bound import bound_of
+from torchstone.explain.passes.report import Passes
+from torchstone.records import (
+    ArmSpec,
+    Calibration,
+    LedgerLine,
+    LedgerPart,
+    Measurement,
+    OpCost,
+    OpWork,
+    Outcome,
+)
+from torchstone.records.ledger import ABSTRACTION, HARDWARE
+from torchstone.stats.roofline import compute_roof, dtype_of, last_level, threads_of, utilisation
+
+LAYOUT_OPS = ("aten::contiguous", "aten::clone", "aten::copy_", "aten::_to_copy")
+_MATRIX = ("mm", "linear", "matmul", "dot", "mv", "baddbmm", "addbmm")
+_CONVOLUTION = ("convolution", "mkldnn_convolution", "conv")
+LIBRARIES = {
+    "generated": "code of the compiler's making",
+    "oneDNN": "oneDNN",
+    "MKL": "MKL or another BLAS",
+    "layout": "copies and layout conversions",
+    "native": "torch's own kernels",
+}
+ROOFS = {
+    "compute": "bound by compute",
+    "memory": "bound by memory",
+    "unknown": "of unknown work",
+}
+
+
+def deep_lines(
+    arm: ArmSpec,
+    passes: Passes,
+    ops: Sequence[OpCost],
+    kernels_s: float,
+    wall_s: float,
+    calibration: Calibration | None,
+) -> list[LedgerLine]:
+    """Both levels; each adds up to the kernels' time."""
+    libraries = _by(ops, lambda op: library_of(op, passes))
+    made = _divide(ABSTRACTION, LIBRARIES, libraries, kernels_s, wall_s)
+    works = {work.op.replace(".", "::", 1): work for work in _heaviest(passes)}
+    measurement = _measurement(arm, passes)
+    if calibration is not None and works:
+        roofs = _by(ops, lambda op: _roof_of(op, works, measurement, calibration))
+        made += _divide(HARDWARE, ROOFS, roofs, kernels_s, wall_s)
+    return made
+
+
+def _by(ops: Sequence[OpCost], key: object) -> dict[str, list[OpCost]]:
+    found: dict[str, list[OpCost]] = {}
+    for op in ops:
+        if op.kernel_s > 0:
+            found.setdefault(key(op), []).append(op)  # type: ignore[operator]
+    return found
+
+
+def _divide(
+    level: int,
+    titles: dict[str, str],
+    groups: dict[str, list[OpCost]],
+    kernels_s: float,
+    wall_s: float,
+) -> list[LedgerLine]:
+    total = sum(op.kernel_s for ops in groups.values() for op in ops)
+    lines = []
+    for name, title in titles.items():
+        ops = groups.get(name, [])
+        seconds = sum(op.kernel_s for op in ops) / total * kernels_s if total else 0.0
+        if seconds <= 0:
+            continue
+        parts = tuple(LedgerPart(op.name, op.kernel_s, op.calls) for op in ops[:4])
+        lines.append(
+            LedgerLine(level, name, title, seconds, seconds / wall_s, parts=parts, estimated=True)
+        )
+    return lines
+
+
+def library_of(op: OpCost, passes: Passes) -> str:
+    """Whose kernel it is, by its name and by what the libraries themselves said."""
+    if op.generated:
+        return "generated"
+    name = op.name.partition("::")[2]
+    spoke = {one.library for one in passes.libraries}
+    if "mkldnn" in name or "onednn" in name:
+        return "oneDNN"
+    if op.name in LAYOUT_OPS:
+        return "layout"
+    if any(word in name for word in _CONVOLUTION) and "oneDNN" in spoke:
+        return "oneDNN"
+    if any(name.lstrip("_").endswith(word) or f"{word}_" in name for word in _MATRIX):
+        matrix = {one.library for one in passes.libraries if one.kind in ("gemm", "matmul")}
+        return "oneDNN" if matrix == {"oneDNN"} else "MKL"
+    return "native"
+
+
+def _heaviest(passes: Passes) -> tuple[OpWork, ...]:
+    return passes.flops.heaviest if passes.flops is not None else ()
+
+
+def _measurement(arm: ArmSpec, passes: Passes) -> Measurement:
+    """As much of one as the roofs need."""
+    return Measurement(
+        arm=arm,
+        outcome=Outcome.OK,
+        flops=passes.flops,
+        environment=passes.environment,
+        contract=passes.contract,
+    )
+
+
+def _roof_of(
+    op: OpCost, works: dict[str, OpWork], measurement: Measurement, calibration: Calibration
+) -> str:
+    """The roof that allows it less: by its operations, or by the bytes it moves."""
+    work = works.get(op.name)
+    threads = threads_of(measurement) or 0
+    if work is None or not work.bytes or op.generated:
+        return "unknown"
+    peak = compute_roof(calibration, dtype_of(measurement), threads)
+    room = last_level(
+        calibration, measurement.environment.caches if measurement.environment else {}
+    )
+    per_call = work.bytes / max(1, work.calls)
+    level = "DRAM" if per_call > room else "L3" if per_call > room / 16 else "L2"
+    band = calibration.bandwidth_of(level, threads) or calibration.bandwidth_of("DRAM", threads)
+    if peak is None or band is None:
+        return "unknown"
+    return "compute" if (work.flops or 0) / peak.value > work.bytes / band.value else "memory"
+
+
+def hardware_words(
+    arm: ArmSpec,
+    passes: Passes,
+    kernels: LedgerLine | None,
+    calibration: Calibration | None,
+) -> tuple[str, ...]:
+    """Threads against cores, vector instructions, the roofs, the clock."""
+    facts = passes.facts
+    busy = median(one.plain.busy for one in passes.rounds)
+    words = [
+        f"{busy:.2f} of {facts.get('cores', '?')} cores were busy"
+        + (f", with {facts['threads']} threads for torch." if "threads" in facts else ".")
+    ]
+    if facts.get("isa"):
+        words.append(f"Vector instructions in use: {facts['isa']}.")
+    said = [f"{one.library} {one.kind} ({one.implementation})" for one in passes.libraries[:3]]
+    if said:
+        words.append(f"The libraries said: {', '.join(said)}.")
+    if kernels is not None and passes.flops is not None:
+        words.append(_roof_words(arm, passes, kernels, calibration))
+    return tuple(word for word in words if word)
+
+
+def _roof_words(
+    arm: ArmSpec, passes: Passes, kernels: LedgerLine, calibration: Calibration | None
+) -> str:
+    if calibration is None:
+        return "No roof is known: measure the machine with `torchstone doctor --calibrate`."
+    measurement = _measurement(arm, passes)
+    used = utilisation(measurement, calibration, kernels.seconds)
+    assert passes.flops is not None
+    found = bound_of(measurement, passes.flops, used, calibration, kernels.seconds)
+    return f"While in kernels: {found.sentence}"

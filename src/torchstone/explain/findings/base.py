@@ -1,0 +1,35 @@
+"""What a finding is."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from torchstone.records import Ledger, Prediction
+
+
+class FindingRule(Protocol):
+    """Looks at one ledger. Says nothing where less than its own least share is at stake."""
+
+    @property
+    def name(self) -> str:
+        """The same in every ledger."""
+
+    def look(self, ledger: Ledger) -> Prediction | None:
+        """A prediction that can be tested, or None."""
+
+
+def ratio(ledger: Ledger, most_s: float, least_s: float) -> tuple[float, float]:
+    """The time after as a share of the time before, if between `least_s` and `most_s` go."""
+    wall = ledger.wall_s
+    low = max(0.01, 1 - most_s / wall)
+    return low, min(1.02, max(low, 1 - least_s / wall))
+
+
+def percent(share: float) -> str:
+    """`42 %`."""
+    return f"{share:.0%}".replace("%", " %")
+
+
+def is_eager(ledger: Ledger) -> bool:
+    """Whether there is a compiler still to be tried."""
+    return ledger.arm.variant.split("+")[0] == "eager"

@@ -1,0 +1,41 @@
+"""An optimizer that walks its parameters one by one, in Python."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torchstone.explain.findings.base import percent, ratio
+from torchstone.records import Ledger, Prediction, Remedy
+from torchstone.records.ledger import FRONT_END
+
+LEAST_SHARE = 0.05
+SURE, MOST = 0.2, 3.0
+"""The ops that it calls one by one are dispatched too; that part is not in its line."""
+
+
+@dataclass(frozen=True)
+class DearOptimizer:
+    """For training."""
+
+    name: str = "optimizer"
+
+    def look(self, ledger: Ledger) -> Prediction | None:
+        """Its own Python."""
+        share = ledger.share("optimizer")
+        if share < LEAST_SHARE:
+            return None
+        stake = share * ledger.wall_s
+        most = min(MOST * stake, stake + ledger.share("dispatch") * ledger.wall_s)
+        return Prediction(
+            name=self.name,
+            level=FRONT_END,
+            title="Optimizer overhead",
+            evidence=f"{percent(share)} of the step is the optimizer's own Python",
+            advice="use its fused implementation (fused=True)",
+            at_stake_s=stake,
+            time_ratio=ratio(ledger, most, SURE * stake),
+            remedy=Remedy(around="fused_optimizer"),
+        )
+
+
+OPTIMIZER = DearOptimizer()

@@ -1,0 +1,70 @@
+"""Cores that stand idle while kernels run, and threads that cost more than they bring."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torchstone.explain.findings.base import percent, ratio
+from torchstone.explain.kinds import figure
+from torchstone.records import Ledger, Prediction, Remedy
+from torchstone.records.ledger import ABSTRACTION, BACK_END
+
+LEAST_KERNELS = 0.30
+LEAST_POOL = 0.10
+SURE = 0.15
+
+
+@dataclass(frozen=True)
+class IdleCores:
+    """For steps that leave cores unused."""
+
+    name: str = "idle-cores"
+
+    def look(self, ledger: Ledger) -> Prediction | None:
+        """Threads fewer than cores, and enough kernel time to share."""
+        cores, threads = int(figure(ledger, "cores")), int(figure(ledger, "threads"))
+        kernels = ledger.share("kernels")
+        if not 0 < threads < cores or kernels < LEAST_KERNELS:
+            return None
+        stake = kernels * ledger.wall_s * (1 - threads / cores)
+        return Prediction(
+            name=self.name,
+            level=ABSTRACTION,
+            title="Idle cores",
+            evidence=(
+                f"{percent(kernels)} of the step is in kernels, on {threads} of {cores} cores"
+            ),
+            advice=f"give torch {cores} threads",
+            at_stake_s=stake,
+            time_ratio=ratio(ledger, 1.05 * stake, SURE * stake),
+            remedy=Remedy(threads=cores),
+        )
+
+
+@dataclass(frozen=True)
+class DearPool:
+    """For steps whose kernels are too small to share."""
+
+    name: str = "thread-pool"
+
+    def look(self, ledger: Ledger) -> Prediction | None:
+        """Starting and joining threads takes a share of its own."""
+        share, threads = ledger.share("pool"), int(figure(ledger, "threads"))
+        if threads < 2 or share < LEAST_POOL:
+            return None
+        stake = share * ledger.wall_s
+        lost = ledger.share("kernels") * ledger.wall_s * (threads - 1)
+        return Prediction(
+            name=self.name,
+            level=BACK_END,
+            title="Threads that cost more than they bring",
+            evidence=f"{percent(share)} of the step starts and joins {threads} threads",
+            advice="give torch one thread",
+            at_stake_s=stake,
+            time_ratio=ratio(ledger, stake, stake - lost),
+            remedy=Remedy(threads=1),
+        )
+
+
+IDLE_CORES = IdleCores()
+DEAR_POOL = DearPool()

@@ -1,0 +1,198 @@
+"""From the passes to the ledger: rounds put together, shares of the wall time, and the rest."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from statistics import median
+
+from torchstone.explain.deep import deep_lines, hardware_words
+from torchstone.explain.doubts import doubts
+from torchstone.explain.lines import Split, blocked_of, split_round
+from torchstone.explain.passes.names import fused_ops
+from torchstone.explain.passes.report import Break, Passes
+from torchstone.explain.rounds import pooled
+from torchstone.records import (
+    ArmSpec,
+    Calibration,
+    Ledger,
+    LedgerLine,
+    LedgerPart,
+    OpCost,
+    SourceLine,
+)
+from torchstone.records.ledger import BACK_END, FRONT_END, OFF_CPU, PYTHON, REST
+
+TITLES: dict[str, tuple[int, str]] = {
+    "interpreter": (PYTHON, "interpreter"),
+    "collector": (PYTHON, "garbage collection"),
+    "gil": (PYTHON, "waiting for the interpreter's lock"),
+    "loading": (PYTHON, "data loading"),
+    "files": (PYTHON, "files"),
+    "network": (PYTHON, "network and pipes"),
+    "dispatch": (FRONT_END, "dispatch of ops"),
+    "autograd": (FRONT_END, "autograd bookkeeping"),
+    "guards": (FRONT_END, "Dynamo: guards and entry"),
+    "breaks": (FRONT_END, "Dynamo: graph breaks"),
+    "wrapper": (FRONT_END, "generated wrapper code"),
+    "optimizer": (FRONT_END, "optimizer, ops apart"),
+    "kernels": (BACK_END, "kernels"),
+    "allocator": (BACK_END, "allocator"),
+    "pool": (BACK_END, "thread pool: start and wait"),
+    "sleep": (OFF_CPU, "sleeping"),
+    "locks": (OFF_CPU, "locks, queues and events"),
+    "contention": (OFF_CPU, "waiting for a core"),
+}
+"""Level and title of every line, in the order in which they are shown."""
+MODELLED = ("dispatch", "allocator", "pool", "gil")
+LEAST_SHARE = 0.0005
+"""A line below a twentieth of a per cent is left out."""
+MOST_PARTS = 8
+
+
+def make_ledger(arm: ArmSpec, passes: Passes, calibration: Calibration | None = None) -> Ledger:
+    """The ledger of one arm. Without a calibration level 5 says that no roof is known."""
+    blocked = blocked_of(passes.blocks, passes.watched)
+    threads = int(passes.facts.get("threads", "1"))
+    usual = pooled(passes.rounds)
+    split = split_round(usual, passes.costs, blocked, threads)
+    splits = [split_round(one, passes.costs, blocked, threads) for one in passes.rounds]
+    wall = split.wall
+    ops = _ops(split, passes)
+    lines = _lines(split, splits, _parts(ops, passes))
+    kernels = next((line for line in lines if line.name == "kernels"), None)
+    if kernels is not None:
+        lines += deep_lines(arm, passes, ops, kernels.seconds, wall / 1e9, calibration)
+    compiled = passes.compiled
+    return Ledger(
+        arm=arm,
+        wall_s=wall / 1e9,
+        cpu_s=split.cpu / 1e9,
+        lines=tuple(lines),
+        steps=sum(one.plain.steps for one in passes.rounds),
+        rounds=len(passes.rounds),
+        ops=ops,
+        breaks=_sources(compiled.breaks) if compiled else (),
+        recompiles=_sources(compiled.recompiles) if compiled else (),
+        graphs=compiled.graphs.graphs if compiled else 0,
+        late_compiles=compiled.late if compiled else 0,
+        interpreter=interpreter_words(passes, lines),
+        hardware=hardware_words(arm, passes, kernels, calibration),
+        tracing=split.tracing,
+        checks=doubts(passes, lines),
+        notes=passes.notes,
+        facts={**passes.facts, **_figures(passes), "drift": f"{split.drift:.3f}"},
+        environment=passes.environment,
+    )
+
+
+def _figures(passes: Passes) -> dict[str, str]:
+    """What findings need to know of the passes, beside the lines."""
+    plain = [one.plain for one in passes.rounds]
+    return {
+        "faults": f"{median(one.faults for one in plain):.1f}",
+        "fault_ns": f"{passes.costs.fault:.0f}",
+        "process_cpu_ns": f"{median(one.process_cpu for one in plain):.0f}",
+        "event_ns": f"{passes.costs.event:.0f}",
+        "binding_ns": f"{passes.costs.binding:.0f}",
+        "grad": str(bool(passes.contract and passes.contract.grad_enabled)).lower(),
+    }
+
+
+def _lines(
+    split: Split, splits: Sequence[Split], parts: dict[str, tuple[LedgerPart, ...]]
+) -> list[LedgerLine]:
+    """Every line; the rest is what they leave of the wall time."""
+    made = []
+    explained = 0.0
+    wall = split.wall
+    for name, (level, title) in TITLES.items():
+        ns = split.lines.get(name, 0.0)
+        if ns < LEAST_SHARE * wall:
+            continue
+        explained += ns
+        made.append(
+            LedgerLine(
+                level=level,
+                name=name,
+                title=title,
+                seconds=ns / 1e9,
+                share=ns / wall,
+                spread=_spread([one.lines.get(name, 0.0) / one.wall for one in splits]),
+                parts=parts.get(name, ()),
+                estimated=name in MODELLED,
+            )
+        )
+    rest = wall - explained
+    made.append(LedgerLine(REST, "rest", "not explained", rest / 1e9, rest / wall))
+    return made
+
+
+def _spread(values: Sequence[float]) -> float:
+    """Half the range of the middle half."""
+    ordered = sorted(values)
+    quarter = len(ordered) // 4
+    return (ordered[len(ordered) - 1 - quarter] - ordered[quarter]) / 2
+
+
+def _ops(split: Split, passes: Passes) -> tuple[OpCost, ...]:
+    """The dearest first."""
+    known = {one.name: one.ops for one in passes.compiled.kernels} if passes.compiled else {}
+    made = [
+        OpCost(
+            name=op.name,
+            calls=op.calls,
+            kernel_s=op.kernel / 1e9,
+            front_s=max(0.0, op.front) / 1e9,
+            generated=op.generated,
+            ops=(known.get(op.name) or fused_ops(op.name)) if op.generated else (),
+        )
+        for op in split.ops
+    ]
+    return tuple(sorted(made, key=lambda op: -(op.kernel_s + op.front_s)))
+
+
+def _parts(ops: Sequence[OpCost], passes: Passes) -> dict[str, tuple[LedgerPart, ...]]:
+    """What the larger lines are made of."""
+    blocks: dict[str, list[LedgerPart]] = defaultdict(list)
+    lines = {"sleep": "sleep", "lock": "locks", "file": "files", "network": "network"}
+    for block in passes.blocks:
+        line = lines.get(block.kind, block.kind)
+        part = LedgerPart(block.function, (block.off + block.on) / 1e9, block.calls, block.place)
+        blocks[line].append(part)
+    found = {name: tuple(parts[:MOST_PARTS]) for name, parts in blocks.items()}
+    found["kernels"] = _largest([LedgerPart(op.name, op.kernel_s, op.calls) for op in ops])
+    found["dispatch"] = _largest([LedgerPart(op.name, op.front_s, op.calls) for op in ops])
+    found["interpreter"] = tuple(
+        LedgerPart(one.name, one.own / 1e9, one.calls, f"{one.file}:{one.line}")
+        for one in passes.functions[:MOST_PARTS]
+    )
+    return found
+
+
+def _largest(parts: list[LedgerPart]) -> tuple[LedgerPart, ...]:
+    worth = [part for part in parts if part.seconds > 0]
+    return tuple(sorted(worth, key=lambda part: -part.seconds)[:MOST_PARTS])
+
+
+def _sources(breaks: Sequence[Break]) -> tuple[SourceLine, ...]:
+    return tuple(SourceLine(one.reason, one.file, one.line) for one in breaks)
+
+
+def interpreter_words(passes: Passes, lines: Sequence[LedgerLine]) -> str:
+    """Whether the interpreter has a lock, and how long this thread waited for it."""
+    if passes.facts.get("gil") == "off":
+        return "This interpreter runs free-threaded: there is no lock to wait for."
+    found = next((line for line in lines if line.name == "gil"), None)
+    how = passes.watched
+    sure = (
+        f"seen in {how.gil} of {how.looks} looks from outside"
+        if how.looks
+        else f"inferred, because nobody could look: {how.reason}"
+    )
+    if found is None:
+        return f"This interpreter has a lock; the step did not wait for it ({sure})."
+    return (
+        f"This interpreter has a lock, and the step waited for it {found.share:.1%} of its time "
+        f"({sure})."
+    )

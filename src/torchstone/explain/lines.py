@@ -1,0 +1,280 @@
+"""The arithmetic of one round: from what was seen to nanoseconds by line.
+
+Two passes are put together. The plain one says how long a step takes and how long its thread ran.
+The traced one says what it did, and costs something for each event. An event is recorded on entry
+and on exit: half of its cost falls into its own span, half into that of its caller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from torchstone.explain.passes import names
+from torchstone.explain.passes.floors import floor_of
+from torchstone.explain.passes.report import Block, Costs, OpTime, Round, Traced, Watched
+
+TRUSTED = (0.5, 2.0)
+"""How far the cost of an event, as seen on the step itself, may lie from the one that was measured
+on empty ops. Beyond, the difference is not tracing, and stays unexplained."""
+MOST_DRIFT = 0.10
+"""Between two stretches of the same steps a shared core's speed differs by as much; what lies
+beyond stays unexplained."""
+MOST_FAULTS = 0.9
+"""Of the time in kernels: mapping pages cannot take all of it, whatever the count says."""
+SHARED_NS = 10_000.0
+"""A call whose kernel takes longer was worth sharing among threads."""
+MOST_POOL = 0.5
+
+
+@dataclass(frozen=True)
+class OpSplit:
+    """One op of a step: what its kernel took, and what its front end."""
+
+    name: str
+    calls: float
+    kernel: float
+    front: float
+    generated: bool = False
+
+
+@dataclass(frozen=True)
+class Split:
+    """One round, in nanoseconds of a step; `lines` by name."""
+
+    wall: float
+    cpu: float
+    lines: Mapping[str, float]
+    ops: tuple[OpSplit, ...] = ()
+    tracing: float = 1.0
+    event: float = 0.0
+    drift: float = 1.0
+
+
+@dataclass
+class _On:
+    """Time on the CPU, by line, as it is added up."""
+
+    lines: dict[str, float] = field(default_factory=dict)
+
+    def add(self, name: str, ns: float) -> None:
+        self.lines[name] = self.lines.get(name, 0.0) + ns
+
+
+@dataclass(frozen=True)
+class Blocked:
+    """Off-CPU time of a step by line, before it is fitted to what the kernel's clocks say."""
+
+    known: Mapping[str, float]
+    files_on: float = 0.0
+    torch_off: float = 0.0
+    seen: Mapping[str, float] | None = None
+    """Shares of the wall time by what the thread slept in, where somebody could look."""
+
+
+_BLOCK_LINES = {
+    "sleep": "sleep",
+    "lock": "locks",
+    "file": "files",
+    "network": "network",
+    "loading": "loading",
+}
+
+
+def blocked_of(blocks: Sequence[Block], watched: Watched) -> Blocked:
+    """What two passes said of where the thread blocks."""
+    known: dict[str, float] = {}
+    for block in blocks:
+        if block.kind in _BLOCK_LINES:
+            line = _BLOCK_LINES[block.kind]
+            known[line] = known.get(line, 0.0) + block.off
+    looked = watched.looks
+    seen = {
+        "gil": watched.gil,
+        "pool": watched.pool,
+        "locks": watched.lock,
+        "sleep": watched.sleep,
+        "network": watched.reading,
+    }
+    return Blocked(
+        known=known,
+        files_on=sum(b.on for b in blocks if b.kind in ("file", "network")),
+        torch_off=sum(b.off for b in blocks if b.kind == "torch"),
+        seen={name: times / looked for name, times in seen.items()} if looked else None,
+    )
+
+
+def split_round(found: Round, costs: Costs, blocked: Blocked, threads: int) -> Split:
+    """One round's lines. They add up to its wall time but for what cannot be explained."""
+    plain, traced = found.plain, found.traced
+    off = plain.off
+    lines = _off_lines(off, plain.wall, plain.python_threads, blocked, threads)
+    lines["contention"] = plain.wait
+    ops: tuple[OpSplit, ...] = ()
+    event, drift = 0.0, 1.0
+    if traced is None:
+        on = {"interpreter": plain.cpu - plain.collecting - blocked.files_on}
+        on["collector"] = plain.collecting
+    else:
+        event = _event_cost(found, traced, costs)
+        on, ops = _on_lines(traced, costs, event, blocked, threads)
+        drift = _drift(sum(on.values()), plain.cpu - plain.collecting)
+        on = {name: ns * drift for name, ns in on.items()}
+        ops = tuple(replace(op, kernel=op.kernel * drift, front=op.front * drift) for op in ops)
+        on["collector"] = plain.collecting
+        on["interpreter"] = on.get("interpreter", 0.0) - blocked.files_on
+        _take_from_kernels(on, ops, costs, plain.faults, threads)
+    on["files"] = blocked.files_on
+    for name, ns in on.items():
+        lines[name] = lines.get(name, 0.0) + max(0.0, ns)
+    return Split(
+        wall=plain.wall,
+        cpu=plain.cpu,
+        lines=lines,
+        ops=ops,
+        tracing=traced.wall / plain.wall if traced and plain.wall else 1.0,
+        event=event,
+        drift=drift,
+    )
+
+
+def _drift(seen: float, wanted: float) -> float:
+    """The core ran faster or slower for the traced steps than for the plain ones; within bounds
+    that is taken for granted, and the shares are theirs."""
+    return min(max(wanted / seen, 1 - MOST_DRIFT), 1 + MOST_DRIFT) if seen > 0 else 1.0
+
+
+def _event_cost(found: Round, traced: Traced, costs: Costs) -> float:
+    """By the step itself: what it ran longer when traced, for each event, within bounds."""
+    if not traced.events:
+        return costs.event
+    more = traced.on - traced.collecting - (found.plain.cpu - found.plain.collecting)
+    seen = more / traced.events
+    return min(max(seen, TRUSTED[0] * costs.event), TRUSTED[1] * costs.event)
+
+
+def _on_lines(
+    traced: Traced, costs: Costs, event: float, blocked: Blocked, threads: int
+) -> tuple[dict[str, float], tuple[OpSplit, ...]]:
+    off = traced.off
+    loading = min(off, blocked.known.get("loading", 0.0))
+    waiting = min(off - loading, blocked.torch_off) if threads > 1 else 0.0
+    away = {names.LOADING: loading, names.PYTHON: off - loading - waiting + traced.collecting}
+    half = event / 2
+    on = _On()
+    bound: dict[str, float] = {}
+    for place, seen in traced.places.items():
+        own = max(0.0, seen.own - away.get(place, 0.0))
+        entering = {entry: n * binding_of(costs, entry) for entry, n in seen.entries.items()}
+        own = max(0.0, own - (seen.events + seen.inside) * half)
+        into = sum(entering.values())
+        fit = min(1.0, own / into) if into else 0.0  # getting into ops takes no more than there is
+        on.add(_PLACE_LINES[place], own - fit * into)
+        for entry, ns in entering.items():
+            name = entry.partition(">")[0]
+            bound[name] = bound.get(name, 0.0) + ns * fit
+    ops = [_op(op, costs, half, bound.get(op.name, 0.0)) for op in traced.ops]
+    ops += [
+        OpSplit(k.name, k.calls, max(0.0, k.own - k.calls * half), 0.0, True)
+        for k in traced.kernels
+    ]
+    for op in ops:
+        allocates = names.allocates(op.name)
+        on.add("allocator" if allocates else "kernels", op.kernel)
+        on.add("allocator" if allocates else "dispatch", op.front)
+    on.add("kernels", -waiting)
+    nodes = _forward_nodes(traced.ops, costs)
+    on.add("dispatch", -nodes)
+    on.add("autograd", nodes)
+    return on.lines, tuple(ops)
+
+
+_PLACE_LINES = {
+    names.PYTHON: "interpreter",
+    names.LOADING: "loading",
+    names.AUTOGRAD: "autograd",
+    names.OPTIMIZER: "optimizer",
+    names.GUARDS: "guards",
+    names.BREAK: "breaks",
+    names.WRAPPER: "wrapper",
+}
+
+
+def binding_of(costs: Costs, entry: str) -> float:
+    """What it takes to get from Python into an op; a usual one where this one is not known."""
+    known = costs.bindings.get(entry)
+    return costs.bindings.get(entry.partition(">")[0], costs.binding) if known is None else known
+
+
+def _op(op: OpTime, costs: Costs, half: float, entering: float) -> OpSplit:
+    """What an op takes beyond the same op with nothing to do is its kernel."""
+    plain_calls = op.calls - op.with_grad
+    floor = plain_calls * floor_of(costs, op.name, False) if plain_calls else 0.0
+    floor += op.with_grad * floor_of(costs, op.name, True) if op.with_grad else 0.0
+    kernel = max(0.0, op.own - floor)
+    front = op.own - kernel - (op.calls + op.inside) * half + entering
+    return OpSplit(op.name, op.calls, kernel, front)
+
+
+def _forward_nodes(ops: Sequence[OpTime], costs: Costs) -> float:
+    """What ops of the forward pass take longer because they make autograd nodes."""
+    total = 0.0
+    for op in ops:
+        if op.with_grad and op.name in costs.grad_floors and op.name in costs.floors:
+            total += op.with_grad * max(0.0, costs.grad_floors[op.name] - costs.floors[op.name])
+    return total
+
+
+def _take_from_kernels(
+    lines: dict[str, float], ops: Sequence[OpSplit], costs: Costs, faults: float, threads: int
+) -> None:
+    """Pages are mapped when a kernel first writes to them; threads are started for it."""
+    kernels = max(0.0, lines.get("kernels", 0.0))
+    mapping = min(faults * costs.fault, MOST_FAULTS * kernels)
+    lines["allocator"] = lines.get("allocator", 0.0) + mapping
+    pool = 0.0
+    if threads > 1 and costs.pool:
+        shared = sum(op.calls for op in ops if op.calls and op.kernel / op.calls > SHARED_NS)
+        pool = min(shared * costs.pool, MOST_POOL * (kernels - mapping))
+    lines["pool"] = pool
+    lines["kernels"] = kernels - mapping - pool
+
+
+def _off_lines(
+    off: float, wall: float, python_threads: float, blocked: Blocked, threads: int
+) -> dict[str, float]:
+    """Off-CPU time, not counting the wait for a core, divided among what was seen to block."""
+    lines: dict[str, float] = {}
+    known = sum(blocked.known.values())
+    seen = blocked.seen
+    if seen is not None:
+        gil = min(off, seen["gil"] * wall) if python_threads else 0.0
+    else:
+        # Nobody could look: what no call accounts for, as long as other threads ran Python.
+        gil = min(max(0.0, off - known - blocked.torch_off), python_threads)
+    lines["gil"] = gil
+    left = off - gil
+    pool = 0.0
+    if threads > 1:
+        pool = min(left, seen["pool"] * wall if seen is not None else blocked.torch_off)
+    lines["pool"] = pool
+    left -= pool
+    fit = min(1.0, left / known) if known else 0.0
+    for name, ns in blocked.known.items():
+        lines[name] = lines.get(name, 0.0) + ns * fit
+    left -= known * fit
+    return _silent(lines, left, wall, seen) if seen is not None else lines
+
+
+def _silent(
+    lines: dict[str, float], left: float, wall: float, seen: Mapping[str, float]
+) -> dict[str, float]:
+    """What no call owns up to: `with lock:` is no call of a function to a profiler. Somebody who
+    looks from outside sees what the thread slept in all the same."""
+    loaded = lines.get("loading", 0.0)
+    for name in ("locks", "sleep", "network"):
+        more = max(0.0, seen[name] * wall - lines.get(name, 0.0) - loaded)
+        more = min(more, left)
+        lines[name] = lines.get(name, 0.0) + more
+        left -= more
+    return lines

@@ -1,0 +1,159 @@
+"""Where the thread blocks: every C function that kept it off the core, and who called it.
+
+A profile function sees each call of a C function. One that took longer than the thread ran was
+blocked, or pushed off its core; the kernel's own account of waiting for a core tells which.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+from torchstone.explain.passes.clocks import WaitClock
+from torchstone.explain.passes.report import Block
+from torchstone.measure.built import Phase
+from torchstone.measure.clock import thread_clock, wall_clock
+
+LEAST_OFF_NS = 20_000
+"""Shorter absences are the scheduler's."""
+MOST_BLOCKS = 12
+SLEEP, LOCK, FILE, NETWORK, LOADING, TORCH, OTHER = (
+    "sleep",
+    "lock",
+    "file",
+    "network",
+    "loading",
+    "torch",
+    "other",
+)
+_SLEEPS = ("sleep", "nanosleep", "pause")
+_LOCKS = ("acquire", "__enter__", "wait", "join", "get", "put", "acquire_lock", "_wait")
+_FILES = (
+    *("read", "readinto", "readline", "readlines", "write", "writelines", "flush", "open", "close"),
+    *("pread", "pwrite", "preadv", "fsync", "fdatasync", "stat", "lstat", "fstat", "listdir"),
+    *("scandir", "unlink", "rename", "mkdir", "truncate", "seek", "readall", "fromfile", "tofile"),
+)
+_NETWORK = ("recv", "recv_into", "recvfrom", "send", "sendall", "sendto", "accept", "connect")
+_POLLS = ("poll", "select", "epoll_wait")
+_SOCKETS = ("_socket", "socket", "_ssl")
+
+
+class _Watch:
+    """The profile function and what it has seen."""
+
+    def __init__(self) -> None:
+        self.found: dict[tuple[str, str, str], list[int]] = {}
+        self._wait = WaitClock()
+        self._open: tuple[int, int, int] | None = None
+
+    def __call__(self, frame: FrameType, event: str, function: Any) -> None:
+        if event == "c_call":
+            waited = self._wait()
+            self._open = (wall_clock(), thread_clock(), waited)
+        elif event in ("c_return", "c_exception"):
+            if self._open is None:  # the function called back into Python in between
+                return
+            wall, cpu, waited = self._open
+            self._open = None
+            on = thread_clock() - cpu
+            off = wall_clock() - wall - on
+            kind = kind_of(function)
+            if off < LEAST_OFF_NS and kind not in (FILE, NETWORK):
+                return
+            off -= self._wait() - waited
+            self._add(frame, function, kind, off, on)
+        else:
+            self._open = None
+
+    def _add(self, frame: FrameType, function: Any, kind: str, off: int, on: int) -> None:
+        if _loads(frame):
+            kind = LOADING
+        key = (kind, _name(function), _place(frame))
+        entry = self.found.setdefault(key, [0, 0, 0])
+        entry[0] += max(0, off)
+        entry[1] += on
+        entry[2] += 1
+
+    def close(self) -> None:
+        self._wait.close()
+
+
+def kind_of(function: Any) -> str:
+    """What a C function that blocks is waiting for."""
+    name = getattr(function, "__name__", "")
+    module = getattr(function, "__module__", None) or ""
+    owner = type(getattr(function, "__self__", None))
+    home = f"{owner.__module__}.{owner.__name__}"
+    if module.startswith("torch") or home.startswith("torch"):
+        return TORCH
+    if name in _SLEEPS:
+        return SLEEP
+    if name in _NETWORK or owner.__module__ in _SOCKETS:
+        return NETWORK
+    if name in _POLLS:
+        return NETWORK
+    if home.startswith(("_thread.", "_multiprocessing.", "_queue.", "queue.")) or name in _LOCKS:
+        return LOCK
+    if name in _FILES and (module in ("posix", "io", "_io", "os", "nt", "numpy") or "io" in home):
+        return FILE
+    return OTHER
+
+
+def _loads(frame: FrameType | None) -> bool:
+    while frame is not None:
+        path = frame.f_code.co_filename.replace("\\", "/")
+        if "torch/utils/data/" in path:
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _name(function: Any) -> str:
+    owner = getattr(function, "__self__", None)
+    name = getattr(function, "__qualname__", getattr(function, "__name__", "?"))
+    module = getattr(function, "__module__", None)
+    if module is None and owner is not None and not isinstance(owner, type):
+        module = type(owner).__module__
+    return f"{module}.{name}" if module and module != "builtins" else str(name)
+
+
+def _place(frame: FrameType) -> str:
+    """The nearest caller that is not the library's own: where a person would look."""
+    found: FrameType | None = frame
+    while found is not None and _is_plumbing(found.f_code.co_filename):
+        found = found.f_back
+    shown = found or frame
+    return f"{shown.f_code.co_filename}:{shown.f_lineno}"
+
+
+def _is_plumbing(path: str) -> bool:
+    path = path.replace("\\", "/")
+    if "/site-packages/torch/" in path or path.startswith("<"):
+        return True
+    home = sys.base_prefix.replace("\\", "/")
+    return path.startswith(home) and "/site-packages/" not in path
+
+
+def blocked_pass(
+    block: Callable[[], object], loops: int, count: int, phase: Phase
+) -> tuple[Block, ...]:
+    """Run the block `count` times under the profile function; the dearest first."""
+    phase("passes")
+    if sys.getprofile() is not None:
+        return ()
+    watch = _Watch()
+    sys.setprofile(watch)
+    try:
+        for _ in range(count):
+            block()
+    finally:
+        sys.setprofile(None)
+        watch.close()
+    steps = count * loops
+    made = [
+        Block(kind, function, place, off / steps, on / steps, calls / steps)
+        for (kind, function, place), (off, on, calls) in watch.found.items()
+    ]
+    return tuple(sorted(made, key=lambda one: -(one.off + one.on)))[:MOST_BLOCKS]

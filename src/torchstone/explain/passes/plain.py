@@ -1,0 +1,106 @@
+"""Steps with nobody looking: wall time, and where the kernel says the thread was."""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from torchstone.explain.passes.clocks import (
+    CollectionClock,
+    WaitClock,
+    other_python_threads,
+    run_by_thread,
+)
+from torchstone.explain.passes.report import Plain
+from torchstone.measure.clock import cpu_clock, thread_clock, wall_clock
+
+KEPT = 0.25
+"""Of the samples at least: those that waited least for a core. With no neighbour all are kept."""
+SLACK_NS = 20_000
+"""Waits shorter than this count as none: they are the scheduler's own."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One sample of one or more steps."""
+
+    wall: int
+    cpu: int
+    wait: int
+    collecting: int
+
+
+def take_samples(
+    block: Callable[[], object], count: int, wait: WaitClock, collecting: CollectionClock
+) -> list[Sample]:
+    """Run the block so many times; the system is asked outside the timed stretch."""
+    found = []
+    for _ in range(count):
+        waited, collected = wait(), collecting.total
+        cpu = thread_clock()
+        wall = wall_clock()
+        block()
+        wall = wall_clock() - wall
+        cpu = thread_clock() - cpu
+        found.append(Sample(wall, cpu, wait() - waited, collecting.total - collected))
+    return found
+
+
+def quiet(samples: Sequence[Sample]) -> list[int]:
+    """The samples to believe, by number: the ones that waited least for a core."""
+    limit = sorted(sample.wait for sample in samples)[max(0, round(KEPT * len(samples)) - 1)]
+    return [i for i, sample in enumerate(samples) if sample.wait <= max(limit, SLACK_NS)]
+
+
+def summary(
+    samples: Sequence[Sample], loops: int, everything: Sequence[Sample]
+) -> dict[str, float]:
+    """One step of the samples to believe. Sleeping and collecting come and go, and do not depend
+    on the neighbours, so they are averaged over everything; what it computes is the same each
+    time, so the middle half decides."""
+    steps = loops * len(samples)
+    collecting = sum(s.collecting for s in everything) / (loops * len(everything))
+    wait = sum(s.wait for s in samples) / steps
+    off = sum(max(0, s.wall - s.cpu - s.wait) for s in everything) / (loops * len(everything))
+    return {
+        "wall": sum(s.wall for s in samples) / steps,
+        "cpu": _middle([(s.cpu - s.collecting) / loops for s in samples]) + collecting,
+        "off": off,
+        "wait": wait,
+        "collecting": collecting,
+    }
+
+
+def _middle(values: Sequence[float]) -> float:
+    """The mean of the middle half."""
+    ordered = sorted(values)
+    quarter = len(ordered) // 4
+    kept = ordered[quarter : len(ordered) - quarter]
+    return sum(kept) / len(kept)
+
+
+def plain_round(block: Callable[[], object], loops: int, count: int, wait: WaitClock) -> Plain:
+    """A stretch of `count` samples of `loops` steps each."""
+    before, threads = run_by_thread(), other_python_threads()
+    faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    process, started = cpu_clock(), wall_clock()
+    with CollectionClock().watching() as collecting:
+        samples = take_samples(block, count, wait, collecting)
+    process, stretch = cpu_clock() - process, wall_clock() - started
+    faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - faults
+    after = run_by_thread()
+    threads |= other_python_threads()
+    others = sum(max(0, after.get(t, 0) - before.get(t, 0)) for t in threads)
+    kept = [samples[i] for i in quiet(samples)]
+    everything = loops * len(samples)
+    usual = summary(kept, loops, samples)
+    return Plain(
+        steps=loops * len(kept),
+        **usual,
+        process_cpu=process / everything,
+        faults=faults / everything,
+        python_threads=others / everything,
+        busy=process / max(1, stretch),
+        dropped=everything - loops * len(kept),
+    )

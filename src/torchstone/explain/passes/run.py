@@ -1,0 +1,137 @@
+"""The story of the passes: build, warm up, look in turns, then look deeper."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from torchstone.explain.passes import deeper
+from torchstone.explain.passes.blocked import blocked_pass
+from torchstone.explain.passes.clocks import WaitClock
+from torchstone.explain.passes.compiler import describe_compiled, prepare_compiler
+from torchstone.explain.passes.floors import measure_costs
+from torchstone.explain.passes.functions import functions_pass
+from torchstone.explain.passes.plain import plain_round
+from torchstone.explain.passes.report import Costs, Passes, Plan, Round
+from torchstone.explain.passes.traced import traced_round
+from torchstone.explain.passes.watch import watched_pass
+from torchstone.measure.built import Built, Phase, build, thread_counts
+from torchstone.measure.clock import wall_clock
+from torchstone.measure.graphs import compile_count
+from torchstone.measure.warmup import warm_up
+from torchstone.records import ArmSpec, UsageError
+from torchstone.workloads import Inputs
+
+SAMPLE_NS = 1_000_000
+"""Shorter steps are looked at in blocks of about a millisecond: asking the system costs some µs."""
+MOST_EVENTS = 60_000
+"""Of one traced stretch: each is read one by one in Python."""
+LEAST_SAMPLES = 3
+SLOW_STEP_NS = 1_000_000_000
+RING_SLOTS = 16
+
+
+def run_passes(arm: ArmSpec, plan: Plan, phase: Phase) -> Passes:
+    """All passes of one arm, in this process."""
+    if arm.statement is not None:
+        raise UsageError("A statement has no ledger.", "Put it into a function: path.py:fn().")
+    prepare_compiler(arm)
+    built = build(arm, phase)
+    steps = Steps(built, arm.seed)
+    phase("first call")
+    first = steps.time_one()
+    phase("warm-up")
+    warm = warm_up(steps.time_one, first, lambda: phase("warm-up"))
+    step_ns = max(1, sorted(warm.wall_ns[-10:])[len(warm.wall_ns[-10:]) // 2])
+    steps.loops = 1 if step_ns >= SAMPLE_NS else -(-SAMPLE_NS // step_ns)
+    compiled = compile_count()
+    phase("passes")
+    torch_here = hasattr(sys.modules.get("torch"), "Tensor")
+    costs = measure_costs(sys.modules["torch"].is_grad_enabled()) if torch_here else Costs()
+    rounds = _rounds(steps, plan, step_ns, phase, torch_here)
+    seconds = max(1.0, plan.budget_s / 4)
+    limited = _limit(step_ns, seconds)
+    blocks = blocked_pass(steps.block, steps.loops, limited(steps.loops), phase)
+    watched = watched_pass(steps.block, seconds, phase)
+    functions = functions_pass(steps.block, steps.loops, limited(steps.loops), phase)
+    phase("passes")
+    late = compile_count() - compiled
+    return Passes(
+        rounds=rounds,
+        costs=costs,
+        environment=deeper.environment(arm, thread_counts()),
+        contract=deeper.contract(built, steps.ring[0]),
+        blocks=blocks,
+        watched=watched,
+        functions=functions,
+        libraries=deeper.libraries(steps.block, steps.loops) if torch_here else (),
+        compiled=describe_compiled(late),
+        flops=deeper.count(arm, phase) if plan.count_flops and torch_here else None,
+        steady=warm.steady,
+        facts=deeper.facts(built),
+        notes=() if warm.steady else (f"not steady: {warm.reason}",),
+    )
+
+
+class Steps:
+    """The arm's step with inputs from a ring, in blocks."""
+
+    def __init__(self, built: Built, seed: int) -> None:
+        assert built.prepared is not None
+        self.ring: list[Inputs] = built.ring(seed, RING_SLOTS)
+        self.loops = 1
+        self._step: Callable[..., Any] = built.prepared.step
+        self._synchronize = built.device.synchronize
+        self._place = 0
+
+    def block(self) -> None:
+        """The next `loops` steps."""
+        step, ring, size = self._step, self.ring, len(self.ring)
+        for _ in range(self.loops):
+            inputs = ring[self._place]
+            self._place = (self._place + 1) % size
+            step(*inputs.args, **inputs.kwargs)
+        if self._synchronize is not None:
+            self._synchronize()
+
+    def time_one(self) -> int:
+        """Wall time of one step."""
+        inputs = self.ring[self._place]
+        self._place = (self._place + 1) % len(self.ring)
+        started = wall_clock()
+        self._step(*inputs.args, **inputs.kwargs)
+        if self._synchronize is not None:
+            self._synchronize()
+        return wall_clock() - started
+
+
+def _rounds(
+    steps: Steps, plan: Plan, step_ns: int, phase: Phase, torch_here: bool
+) -> tuple[Round, ...]:
+    """Plain and traced stretches in turns, so that a slow minute falls on both."""
+    wait = WaitClock()
+    sample_ns = step_ns * steps.loops
+    stretch_ns = plan.budget_s * 1e9 / plan.rounds / 2
+    count = max(LEAST_SAMPLES, int(stretch_ns / sample_ns))
+    traced_count = count
+    found: list[Round] = []
+    for number in range(plan.rounds):
+        phase("passes")
+        plain = plain_round(steps.block, steps.loops, count, wait)
+        traced = None
+        if torch_here:
+            traced = traced_round(steps.block, steps.loops, traced_count, wait)
+            if number == 0:  # the first tells how many events there are, and starts the tracer
+                events = max(1.0, traced.events * steps.loops)
+                traced_count = max(LEAST_SAMPLES, min(count, int(MOST_EVENTS / events)))
+                if sample_ns < SLOW_STEP_NS:
+                    continue
+        found.append(Round(plain, traced))
+    wait.close()
+    return tuple(found)
+
+
+def _limit(step_ns: int, seconds: float) -> Callable[[int], int]:
+    """So many samples that a pass ends in about `seconds`, were it not for what it costs."""
+    return lambda loops: max(LEAST_SAMPLES, int(seconds * 1e9 / (step_ns * loops)))

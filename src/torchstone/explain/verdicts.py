@@ -1,0 +1,51 @@
+"""Whether a prediction held, from the comparison that put it to the test."""
+
+from __future__ import annotations
+
+from torchstone.records import Outcome, Prediction, Result, Verification
+
+
+def verdict(prediction: Prediction, result: Result) -> Verification:
+    """The measured time ratio against the range. An interval that reaches into the range from
+    outside decides nothing."""
+    low, high = prediction.time_ratio
+    failed = [arm for arm in result.arms if arm.outcome is not Outcome.OK]
+    if failed:
+        arm = failed[-1]
+        said = f"{arm.arm.name}: {arm.outcome.value}, {arm.detail.message}"
+        return Verification(
+            prediction.name, (low, high), sentence=f"Not tested: {said}.", result_id=result.id
+        )
+    comparison = result.comparisons[0] if result.comparisons else None
+    if comparison is None or comparison.time_ratio is None:
+        return Verification(
+            prediction.name, (low, high), sentence="Not tested: no comparison came out."
+        )
+    measured, interval = comparison.time_ratio, comparison.interval
+    inside = low <= measured <= high
+    overlaps = interval is not None and interval[0] <= high and interval[1] >= low
+    held = True if inside else None if overlaps else False
+    words = {
+        True: "The prediction held",
+        None: "It cannot be told whether the prediction held",
+        False: "The prediction did not hold",
+    }
+    spread = f" ({interval[0]:.2f}–{interval[1]:.2f})" if interval else ""
+    return Verification(
+        finding=prediction.name,
+        predicted=(low, high),
+        measured=measured,
+        interval=interval,
+        held=held,
+        sentence=(
+            f"{words[held]}: predicted {low:.2f}–{high:.2f} of the time, measured "
+            f"{measured:.2f}{spread}."
+        ),
+        result_id=result.id,
+    )
+
+
+def untested(prediction: Prediction) -> Verification:
+    """One that cannot be applied by itself."""
+    why = prediction.why_not or "no remedy can be applied by itself"
+    return Verification(prediction.name, prediction.time_ratio, sentence=f"Not tested: {why}.")

@@ -1,0 +1,128 @@
+"""`torchstone explain`: a ledger of a target, its findings, and predictions put to the test."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from pathlib import Path
+
+import torchstone
+from torchstone.conductor import Events, Settings
+from torchstone.explain.differences import difference
+from torchstone.explain.findings.registry import with_findings
+from torchstone.explain.ledger import make_ledger
+from torchstone.explain.passes.report import Plan
+from torchstone.explain.remedies import apply_remedy
+from torchstone.explain.starter import run_passes_of
+from torchstone.explain.verdicts import untested, verdict
+from torchstone.lab.bench import measure
+from torchstone.lab.keeping import Keeper
+from torchstone.lab.request import BenchRequest, check_settings, make_arms
+from torchstone.lab.secrets import public_arm, public_words
+from torchstone.machine.environment import machine_id
+from torchstone.machine.hardware import cache_sizes, describe_cpu, memory_bytes
+from torchstone.records import (
+    ArmSpec,
+    Calibration,
+    Difference,
+    Ledger,
+    Prediction,
+    UsageError,
+    Verification,
+)
+
+VERIFY_BUDGET_S = 10.0
+
+
+@dataclass(frozen=True)
+class ExplainRequest:
+    """A target, and how long to look at it; `vs` asks for a second ledger beside the first."""
+
+    bench: BenchRequest
+    vs: str = ""
+    budget_s: float = 6.0
+    verify: bool = False
+    verify_budget_s: float = VERIFY_BUDGET_S
+
+
+def explain_target(
+    request: ExplainRequest, keeper: Keeper | None = None, events: Events | None = None
+) -> Ledger:
+    """The ledger of one arm, with findings; each tested if asked for."""
+    check_settings(request.bench.settings)
+    arm = make_arms(request.bench)[0]
+    ledger = _ledger(arm, request, keeper, events)
+    return _verified(ledger, request, keeper, events) if request.verify else ledger
+
+
+def explain_difference(
+    request: ExplainRequest, keeper: Keeper | None = None, events: Events | None = None
+) -> Difference:
+    """The ledgers of the target as it is and under `vs`, side by side."""
+    check_settings(request.bench.settings)
+    if not request.vs:
+        raise UsageError("There is nothing to compare with.", "Name a variant: --vs inductor.")
+    arms = make_arms(replace(request.bench, vs=(request.vs,)))
+    base, new = (_ledger(arm, request, keeper, events) for arm in arms[:2])
+    if request.verify:
+        base = _verified(base, request, keeper, events)
+    return difference(base, new)
+
+
+def _ledger(
+    arm: ArmSpec, request: ExplainRequest, keeper: Keeper | None, events: Events | None
+) -> Ledger:
+    if events is not None:
+        events.phase(f"{arm.name}: looking at its steps")
+    passes = run_passes_of(arm, Plan(budget_s=request.budget_s), request.bench.settings)
+    ledger = with_findings(make_ledger(arm, passes, _calibration(arm, keeper)))
+    return replace(
+        ledger,
+        arm=public_arm(arm),
+        created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        version=torchstone.__version__,
+    )
+
+
+def _calibration(arm: ArmSpec, keeper: Keeper | None) -> Calibration | None:
+    if keeper is None:
+        return None
+    here = machine_id(describe_cpu(), cache_sizes(), memory_bytes())
+    return keeper.calibration(here, arm.device.split(":")[0])
+
+
+def _verified(
+    ledger: Ledger, request: ExplainRequest, keeper: Keeper | None, events: Events | None
+) -> Ledger:
+    arm = make_arms(request.bench)[0]
+    settings = replace(request.bench.settings, budget_s=request.verify_budget_s)
+    found = []
+    for prediction in ledger.findings:
+        if not prediction.remedy.applicable:
+            found.append(untested(prediction))
+            continue
+        if events is not None:
+            events.phase(f"testing: {prediction.title}")
+        found.append(put_to_test(arm, prediction, settings, keeper, events))
+    return replace(ledger, verifications=tuple(found))
+
+
+def put_to_test(
+    arm: ArmSpec,
+    prediction: Prediction,
+    settings: Settings,
+    keeper: Keeper | None = None,
+    events: Events | None = None,
+) -> Verification:
+    """Apply the remedy, measure both arms in turns, and hold the result against the range."""
+    with tempfile.TemporaryDirectory(prefix="torchstone-remedy-") as folder:
+        remedied = apply_remedy(prediction.remedy, arm, Path(folder), prediction.name)
+        base = replace(arm, name="as it is")
+        command = public_words(("torchstone", "explain", arm.target, "--verify"))
+        try:
+            result = measure((base, remedied), settings, keeper, events, command, "verify")
+        except UsageError as error:
+            said = f"Not tested: {error.message}"
+            return Verification(prediction.name, prediction.time_ratio, sentence=said)
+    return verdict(prediction, result)

@@ -1,0 +1,83 @@
+"""Two ledgers side by side: which ops went where."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.explain.ledger_synthetic import ARM, ledger, op
+from torchstone.explain.differences import difference, level_totals
+from torchstone.records import OpChange, SourceLine
+
+KERNEL = "graph_0_cpp_fused_add_native_layer_norm_relu_0"
+BASE = ledger(
+    {"interpreter": 0.3, "dispatch": 0.2, "kernels": 0.5},
+    wall_s=1e-3,
+    ops=(
+        op("aten::add", 5e-5, 5e-5, calls=10),
+        op("aten::relu", 5e-5, 5e-5, calls=10),
+        op("aten::native_layer_norm", 5e-5, 1e-5),
+        op("aten::mm", 2e-4, 1e-5),
+        op("aten::clone", 5e-5, 1e-5),
+        op("aten::bmm", 5e-5, 0.0),
+    ),
+)
+NEW = ledger(
+    {"interpreter": 0.05, "guards": 0.1, "kernels": 0.85},
+    wall_s=5e-4,
+    arm=replace(ARM, name="inductor", variant="inductor"),
+    ops=(
+        op(KERNEL, 1e-4, generated=True, ops=("add", "native", "layer", "norm", "relu")),
+        op("aten::mm", 2e-4, 1e-5),
+        op("aten::bmm", 9e-5, 0.0),
+        op("aten::addmm", 3e-5, 0.0),
+    ),
+    breaks=(SourceLine("print", "model.py", 9),),
+)
+
+
+@pytest.fixture(scope="module")
+def changes() -> dict[str, OpChange]:
+    return {change.name: change for change in difference(BASE, NEW).changes}
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("aten::add", "fused"),
+        ("aten::relu", "fused"),
+        ("aten::native_layer_norm", "fused"),
+        ("aten::clone", "vanished"),
+        ("aten::bmm", "grew"),
+        ("aten::addmm", "appeared"),
+        (KERNEL, "appeared"),
+    ],
+)
+def test_what_became_of_an_op(changes: dict[str, OpChange], name: str, kind: str) -> None:
+    assert changes[name].kind == kind
+
+
+def test_a_fused_op_names_its_kernel(changes: dict[str, OpChange]) -> None:
+    assert changes["aten::add"].into == (KERNEL,)
+    assert changes["aten::clone"].into == ()
+
+
+def test_an_op_that_stayed_is_not_told_of(changes: dict[str, OpChange]) -> None:
+    assert "aten::mm" not in changes
+
+
+def test_the_story_in_words() -> None:
+    told = " ".join(difference(BASE, NEW).sentences)
+    assert "50% shorter under inductor" in told
+    assert "less in interpreter" in told
+    assert "graph breaks" in told
+    same = difference(BASE, BASE)
+    assert same.changes == ()
+    assert "the same time" in same.sentences[0]
+
+
+def test_levels_are_totalled() -> None:
+    totals = level_totals(BASE)
+    assert sum(totals.values()) == pytest.approx(BASE.wall_s)
+    assert totals["Python"] == pytest.approx(3e-4)

@@ -1,0 +1,166 @@
+"""Findings: each fires on what it is for, and keeps quiet otherwise."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from importlib import import_module
+
+import pytest
+
+from tests.docs.pages import ROOT
+from tests.explain.ledger_synthetic import ARM, ledger, op
+from torchstone.explain.findings.allocations import ALLOCATIONS
+from torchstone.explain.findings.base import FindingRule
+from torchstone.explain.findings.collector import COLLECTOR
+from torchstone.explain.findings.compiler import GRAPH_BREAKS, RECOMPILES
+from torchstone.explain.findings.device import DEVICE_COPIES, SYNCHRONISATION
+from torchstone.explain.findings.grad import GRAD_IN_INFERENCE
+from torchstone.explain.findings.layout import LAYOUT
+from torchstone.explain.findings.optimizer import OPTIMIZER
+from torchstone.explain.findings.python_between_ops import PYTHON_BETWEEN_OPS
+from torchstone.explain.findings.registry import MOST_FINDINGS, with_findings
+from torchstone.explain.findings.threads import DEAR_POOL, IDLE_CORES
+from torchstone.explain.findings.unfused import UNFUSED
+from torchstone.explain.findings.waiting import FILES, GIL, LOADING, LOCKS, NETWORK, SLEEP
+from torchstone.records import Ledger, Remedy, SourceLine
+
+MANY = tuple(op(f"aten::op{i}", kernel=1e-5, front=2e-5, calls=20) for i in range(5))
+SMALL_OPS = ledger({"interpreter": 0.3, "dispatch": 0.4, "kernels": 0.3}, wall_s=1e-3, ops=MANY)
+COMPILED = replace(ARM, variant="inductor")
+CUDA = replace(ARM, device="cuda")
+PLACE = SourceLine("print", "model.py", 9)
+
+CASES: list[tuple[FindingRule, Ledger, Remedy]] = [
+    (PYTHON_BETWEEN_OPS, SMALL_OPS, Remedy(variant="inductor")),
+    (
+        UNFUSED,
+        ledger({"kernels": 1.0}, ops=(op("aten::add", 4e-3, calls=4), op("aten::mm", 6e-3))),
+        Remedy(variant="inductor"),
+    ),
+    (
+        ALLOCATIONS,
+        ledger({"kernels": 0.7, "allocator": 0.3}, facts={"faults": "4000", "fault_ns": "500"}),
+        Remedy(allocator="keep"),
+    ),
+    (COLLECTOR, ledger({"interpreter": 0.8, "collector": 0.2}), Remedy(around="gc_freeze")),
+    (GRAD_IN_INFERENCE, ledger({"kernels": 0.9, "autograd": 0.1}), Remedy(around="no_grad")),
+    (
+        IDLE_CORES,
+        ledger({"kernels": 0.9, "interpreter": 0.1}, facts={"threads": "1", "cores": "4"}),
+        Remedy(threads=4),
+    ),
+    (
+        DEAR_POOL,
+        ledger({"kernels": 0.2, "pool": 0.8}, facts={"threads": "2", "cores": "2"}),
+        Remedy(threads=1),
+    ),
+    (
+        LAYOUT,
+        ledger(ops=(op("aten::clone", 2e-3), op("aten::mkldnn_convolution", 5e-3))),
+        Remedy(around="channels_last"),
+    ),
+    (LAYOUT, ledger(ops=(op("aten::clone", 2e-3), op("aten::mm", 5e-3))), Remedy()),
+    (OPTIMIZER, ledger({"kernels": 0.8, "optimizer": 0.2}), Remedy(around="fused_optimizer")),
+    (
+        GRAPH_BREAKS,
+        ledger({"kernels": 0.8, "breaks": 0.1, "guards": 0.1}, arm=COMPILED, breaks=(PLACE,)),
+        Remedy(),
+    ),
+    (
+        RECOMPILES,
+        ledger({"kernels": 0.5, "guards": 0.5}, arm=COMPILED, late_compiles=3),
+        Remedy(variant="inductor+dynamic"),
+    ),
+    (LOADING, ledger({"loading": 0.4, "kernels": 0.6}), Remedy()),
+    (FILES, ledger({"files": 0.4, "kernels": 0.6}), Remedy()),
+    (NETWORK, ledger({"network": 0.4, "kernels": 0.6}), Remedy()),
+    (LOCKS, ledger({"locks": 0.4, "kernels": 0.6}), Remedy()),
+    (SLEEP, ledger({"sleep": 0.4, "kernels": 0.6}), Remedy()),
+    (GIL, ledger({"gil": 0.4, "kernels": 0.6}), Remedy()),
+    (DEVICE_COPIES, ledger(arm=CUDA, ops=(op("Memcpy HtoD (Pinned)", 2e-3, calls=6),)), Remedy()),
+    (
+        SYNCHRONISATION,
+        ledger(arm=CUDA, ops=(op("aten::_local_scalar_dense", 2e-3, calls=6),)),
+        Remedy(),
+    ),
+]
+QUIET = ledger(
+    {"kernels": 0.97, "interpreter": 0.02, "dispatch": 0.01},
+    ops=(op("aten::mm", 9.7e-3, 1e-4, calls=2),),
+)
+
+
+@pytest.mark.parametrize(
+    ("rule", "seen", "remedy"), CASES, ids=lambda value: getattr(value, "name", "")
+)
+def test_it_fires_with_a_prediction_that_can_be_tested(
+    rule: FindingRule, seen: Ledger, remedy: Remedy
+) -> None:
+    found = rule.look(seen)
+    assert found is not None
+    assert found.name == rule.name
+    low, high = found.time_ratio
+    assert 0 < low < high <= 1.02
+    assert found.at_stake_s > 0
+    assert found.remedy == remedy
+    assert found.remedy.applicable or found.why_not
+    assert found.evidence
+    assert found.advice
+
+
+@pytest.mark.parametrize(
+    "rule", {case[0].name: case[0] for case in CASES}.values(), ids=lambda r: r.name
+)
+def test_it_keeps_quiet_where_nothing_is_wrong(rule: FindingRule) -> None:
+    assert rule.look(QUIET) is None
+
+
+def test_compiled_code_is_not_told_to_compile() -> None:
+    assert PYTHON_BETWEEN_OPS.look(replace(SMALL_OPS, arm=COMPILED)) is None
+
+
+def test_python_that_has_nothing_to_do_with_ops_is_not_promised_away() -> None:
+    lone = ledger({"interpreter": 0.95, "dispatch": 0.05}, ops=MANY[:1])
+    found = PYTHON_BETWEEN_OPS.look(lone)
+    assert found is None or found.time_ratio[0] > 0.8
+
+
+def test_on_the_cpu_there_is_nothing_to_synchronise() -> None:
+    seen = ledger(ops=(op("aten::_local_scalar_dense", 5e-3),))
+    assert SYNCHRONISATION.look(seen) is None
+
+
+def test_a_graph_break_keeps_its_line() -> None:
+    seen = ledger({"kernels": 0.8, "breaks": 0.2}, arm=COMPILED, breaks=(PLACE,))
+    found = GRAPH_BREAKS.look(seen)
+    assert found is not None
+    assert found.places == (PLACE,)
+
+
+def test_at_most_five_the_dearest_first_and_each_remedy_once() -> None:
+    shares = {
+        "loading": 0.11,
+        "files": 0.12,
+        "locks": 0.13,
+        "sleep": 0.14,
+        "gil": 0.15,
+        "network": 0.16,
+    }
+    rules = [LOADING, FILES, LOCKS, SLEEP, GIL, NETWORK]
+    found = with_findings(ledger(shares), rules).findings
+    assert [one.name for one in found] == ["network", "gil", "sleep", "locks", "files"]
+    assert len(found) == MOST_FINDINGS
+    both = ledger({"interpreter": 0.3, "dispatch": 0.3, "kernels": 0.4}, 1e-3, ops=MANY)
+    names = [one.name for one in with_findings(both, [PYTHON_BETWEEN_OPS, UNFUSED]).findings]
+    assert names == ["python-between-ops"]
+
+
+def test_every_finding_comes_through_the_door() -> None:
+    """By the lines of pyproject.toml, whether they are installed yet or not."""
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    block = text.partition('[project.entry-points."torchstone.findings"]\n')[2].partition("\n\n")[0]
+    doors = dict(line.replace('"', "").split(" = ") for line in block.splitlines())
+    for name, place in doors.items():
+        module, _, attribute = place.partition(":")
+        assert getattr(import_module(module), attribute).name == name
+    assert set(doors) == {case[0].name for case in CASES}

@@ -1,0 +1,182 @@
+"""Events of the tracer laid over each other: what is whose, and what a neighbour cannot spoil."""
+
+from __future__ import annotations
+
+import pytest
+
+from torchstone.explain.passes import names
+from torchstone.explain.passes.tally import Event, Tally
+from torchstone.explain.passes.traced import steps_of, with_nodes
+
+
+def event(name: str, start: int, duration: int, mark: bool = False, node: bool = False) -> Event:
+    return (name, start, duration, mark, node)
+
+
+def sums(steps: list[list[Event]], span: int = 1000, loops: int = 1) -> Tally:
+    tally = Tally()
+    for events in steps:
+        tally.add(0, span, events)
+    return tally
+
+
+NESTED = [
+    event("aten::linear", 100, 300),
+    event("aten::t", 110, 50),
+    event("aten::addmm", 200, 150),
+    event("aten::relu", 500, 100),
+]
+
+
+def test_own_time_is_what_callees_leave() -> None:
+    found = sums([NESTED] * 3).sums(1, 1000)
+    ops = {op.name: op for op in found.ops("op")}
+    assert {name: op.own for name, op in ops.items()} == {
+        "aten::linear": 100,
+        "aten::t": 50,
+        "aten::addmm": 150,
+        "aten::relu": 100,
+    }
+    assert ops["aten::linear"].inside == 2
+    python = found.places()[names.PYTHON]
+    assert python.own == 600
+    assert python.inside == 2
+    assert python.entries == {"aten::linear>aten::t": 1, "aten::relu": 1}
+
+
+def test_all_stretches_together_are_the_step() -> None:
+    found = sums([NESTED] * 4).sums(1, 1000)
+    total = sum(op.own for op in found.ops("op")) + sum(p.own for p in found.places().values())
+    assert total == 1000
+
+
+def test_a_step_out_of_several_in_a_sample() -> None:
+    found = sums([NESTED] * 3).sums(2, 1000)
+    assert found.places()[names.PYTHON].own == 300
+    assert {op.calls for op in found.ops("op")} == {0.5}
+
+
+def test_a_neighbour_that_hits_another_stretch_each_time_is_gone() -> None:
+    def pushed_off(at: int) -> list[Event]:
+        return [
+            event(n, s + (5000 if i > at else 0), d + (5000 if i == at else 0))
+            for i, (n, s, d, _, _) in enumerate(FLAT)
+        ]
+
+    FLAT = [event(f"aten::op{i}", 100 * i + 10, 50) for i in range(8)]
+    tally = Tally()
+    for at in range(5):
+        tally.add(0, 6000, pushed_off(at))
+    found = tally.sums(1, 10_000)
+    assert all(op.own == 50 for op in found.ops("op"))
+
+
+def test_long_stretches_give_back_what_the_clocks_deny() -> None:
+    tally = Tally()
+    for _ in range(3):
+        tally.add(
+            0, 10_000_000, [event("aten::mm", 1000, 8_000_000), event("aten::t", 9_000_000, 100)]
+        )
+    found = tally.sums(1, 5_000_000)
+    ops = {op.name: op.own for op in found.ops("op")}
+    assert ops["aten::t"] == 100
+    total = sum(ops.values()) + sum(place.own for place in found.places().values())
+    assert total == pytest.approx(5_000_000, rel=0.01)
+
+
+def test_steps_that_differ_are_averaged() -> None:
+    found = sums([NESTED, NESTED[:1], NESTED[3:]]).sums(1, 1000)
+    ops = {op.name: op for op in found.ops("op")}
+    assert ops["aten::relu"].calls == pytest.approx(2 / 3)
+    assert ops["aten::relu"].own == pytest.approx(200 / 3)
+
+
+def test_between_two_nodes_it_is_the_engine() -> None:
+    node = "autograd::engine::evaluate_function: MulBackward0"
+    events = [
+        event(node, 100, 100),
+        event("MulBackward0", 110, 80),
+        event("aten::mul", 120, 50),
+        event(node, 230, 100),
+    ]
+    places = sums([events] * 3).sums(1, 1000).places()
+    assert places[names.AUTOGRAD].own == (100 - 50) + 30 + 100
+    assert places[names.PYTHON].own == 100 + 670
+    assert places[names.AUTOGRAD].entries == {}
+
+
+def test_the_optimizer_the_loader_and_marks_of_others() -> None:
+    events = [
+        event("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 0, 200, True),
+        event("aten::stack", 50, 100),
+        event("my part", 250, 300, True),
+        event("aten::add", 300, 100),
+        event("Optimizer.step#SGD.step", 600, 300, True),
+        event("aten::add_", 700, 100),
+    ]
+    found = sums([events] * 3).sums(1, 1000)
+    places = found.places()
+    assert places[names.LOADING].own == 200
+    assert places[names.OPTIMIZER].own == 200
+    assert places[names.PYTHON].own == 50 + 200 + 50 + 100
+    assert {op.name for op in found.ops("op")} == {"aten::add", "aten::add_"}
+
+
+def test_python_between_two_compiled_regions_is_a_graph_break() -> None:
+    events = [
+        event("TorchDynamo Cache Lookup", 0, 50),
+        event("Torch-Compiled Region: 0/0", 60, 900),
+        event("graph_0_cpp_fused_add_0", 100, 200),
+        event("TorchDynamo Cache Lookup", 600, 50),
+        event("Torch-Compiled Region: 1/0", 660, 200),
+        event("## Call CompiledFxGraph f ##", 700, 100),
+    ]
+    found = sums([events] * 3).sums(1, 1000)
+    places = found.places()
+    assert places[names.BREAK].own + places[names.GUARDS].own == 50 + 900 - 200 - 100
+    assert places[names.BREAK].own >= 100 + 10
+    assert places[names.WRAPPER].own == 100
+    assert [kernel.name for kernel in found.ops("kernel")] == ["graph_0_cpp_fused_add_0"]
+
+
+def test_an_event_that_outlives_its_caller_is_cut() -> None:
+    events = [event("aten::a", 100, 100), event("aten::b", 150, 500)]
+    ops = {op.name: op.own for op in sums([events] * 3).sums(1, 1000).ops("op")}
+    assert ops == {"aten::a": 50, "aten::b": 50}
+
+
+def test_only_the_op_that_made_a_node_is_said_to_have_made_one() -> None:
+    raw = [
+        ("aten::linear", 0, 100, False, 4),
+        ("aten::t", 10, 10, False, 4),
+        ("aten::addmm", 30, 50, False, 5),
+        ("aten::relu", 200, 10, False, 6),
+        ("aten::sum", 300, 10, False, 6),
+        ("aten::detach", 400, 10, False, 7),
+    ]
+    made = {name: node for name, _, _, _, node in with_nodes(raw)}
+    assert made == {
+        "aten::linear": False,
+        "aten::t": True,
+        "aten::addmm": True,
+        "aten::relu": False,
+        "aten::sum": True,
+        "aten::detach": False,
+    }
+
+
+def test_without_parameters_nobody_makes_nodes() -> None:
+    raw = [("aten::mul", 10 * i, 5, False, 3) for i in range(4)]
+    assert not any(node for *_, node in with_nodes(raw))
+
+
+def test_steps_are_of_the_thread_that_marked_them() -> None:
+    rows = [
+        (1, 0, -100, names.STEP, False, -1),
+        (1, 10, -10, "aten::a", False, -1),
+        (1, 200, -100, names.STEP, False, -1),
+        (1, 210, -10, "aten::b", False, -1),
+        (2, 20, -10, "aten::other", False, -1),
+    ]
+    steps = steps_of(rows)
+    assert [[e[0] for e in events] for _, _, events in steps] == [["aten::a"], ["aten::b"]]

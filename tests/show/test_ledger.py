@@ -1,0 +1,106 @@
+"""The ledger for people: terminal, Markdown, JSON."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.explain.ledger_synthetic import ARM, ledger, op
+from torchstone.explain.differences import difference
+from torchstone.explain.findings.compiler import GRAPH_BREAKS
+from torchstone.explain.findings.registry import with_findings
+from torchstone.explain.findings.waiting import SLEEP
+from torchstone.records import Ledger, LedgerPart, SourceLine, Verification
+from torchstone.show import difference_report, ledger_dumps, ledger_markdown, ledger_report
+from torchstone.show.text import cells
+
+HOSTILE = "\x1b[31m<script>|`evil`"
+
+
+@pytest.fixture
+def found() -> Ledger:
+    made = ledger(
+        {"interpreter": 0.2, "dispatch": 0.1, "kernels": 0.3, "sleep": 0.32, "breaks": 0.05},
+        arm=replace(ARM, target=f"{HOSTILE}.py:make"),
+        breaks=(SourceLine("print " * 60, "/home/user/project/model.py", 9),),
+        checks=("The thread waited for a core.",),
+        notes=("a note",),
+        interpreter="This interpreter has a lock.",
+        hardware=("1.00 of 2 cores were busy.",),
+        ops=(op(HOSTILE, 1e-3, calls=3),),
+    )
+    lines = tuple(
+        replace(line, parts=(LedgerPart(HOSTILE, 1e-3, 3, "/a/b/c.py:1"),), spread=0.02)
+        for line in made.lines
+    )
+    return with_findings(replace(made, lines=lines), [SLEEP, GRAPH_BREAKS])
+
+
+@pytest.mark.parametrize("width", [20, 60, 80, 140])
+@pytest.mark.parametrize("unicode", [True, False])
+def test_no_line_is_too_wide_and_nothing_of_theirs_gets_through(
+    found: Ledger, width: int, unicode: bool
+) -> None:
+    both = difference(found, replace(found, arm=replace(found.arm, variant="inductor")))
+    for text in (
+        ledger_report(found, width=width, unicode=unicode),
+        difference_report(both, width=width, unicode=unicode),
+    ):
+        assert "\x1b" not in text
+        assert max(cells(line) for line in text.splitlines()) <= max(width, 60)
+        if not unicode:
+            assert text.isascii()
+
+
+def test_lines_by_level_with_the_rest_last_of_those_that_add_up(found: Ledger) -> None:
+    text = ledger_report(found)
+    places = [text.index(word) for word in ("1 Python", "2 PyTorch", "3 PyTorch", "off the CPU")]
+    assert places == sorted(places)
+    assert text.index("not explained") > places[-1]
+    assert "20.0 %" in text
+    assert "3.0 %" in text.split("not explained")[1]
+    assert "10.00 ms a step" in text or "10.0 ms a step" in text
+
+
+def test_findings_in_order_with_what_is_predicted(found: Ledger) -> None:
+    text = ledger_report(found)
+    assert text.index("1. Sleeping") < text.index("2. Graph breaks")
+    assert "Predicted: 0.65 to 0.90 of the time" in text
+    assert "By hand:" in text
+    assert "project/model.py:9" in text
+
+
+@pytest.mark.parametrize(
+    ("held", "said"), [(True, "held"), (False, "did not hold"), (None, "told")]
+)
+def test_a_test_stands_beside_its_finding(found: Ledger, held: Any, said: str) -> None:
+    test = Verification("sleep", (0.6, 0.9), 0.7, (0.6, 0.8), held, f"The prediction: {said}.")
+    text = ledger_report(replace(found, verifications=(test,)), color=True)
+    assert said in text
+    assert said in ledger_markdown(replace(found, verifications=(test,)))
+
+
+def test_nothing_to_find_is_said() -> None:
+    assert "no finding" in ledger_report(ledger())
+
+
+def test_markdown_is_harmless(found: Ledger) -> None:
+    text = ledger_markdown(found)
+    assert "<script>" not in text
+    assert "\x1b" not in text
+    assert "| PyTorch back end | kernels | 30.0 % |" in text
+
+
+def test_json_has_every_line_and_reads_back(found: Ledger) -> None:
+    data = json.loads(ledger_dumps(found))
+    assert data["kind"] == "ledger"
+    assert {line["name"]: line["share"] for line in data["lines"]}["kernels"] == 0.3
+    assert data["findings"][0]["time_ratio"] == [
+        pytest.approx(1 - 1.1 * 0.32),
+        pytest.approx(1 - 0.3 * 0.32),
+    ]
+    two = json.loads(ledger_dumps(difference(found, found)))
+    assert (two["kind"], two["base"]["kind"]) == ("ledger difference", "ledger")
