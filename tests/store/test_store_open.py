@@ -6,6 +6,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -220,19 +221,19 @@ def test_a_database_held_for_too_long_is_told(db: Path, monkeypatch: pytest.Monk
 
 
 @pytest.fixture
-def guarded(tmp_path: Path) -> Iterator[Path]:
-    """A directory with a database that may be read but not written (also not by `nobody`)."""
-    with open_store(str(tmp_path / "kept.db")) as store:
-        store.save(make_result("aa11"))
-    (tmp_path / "kept.db").chmod(0o444)
-    modes = {path: path.stat().st_mode & 0o777 for path in (tmp_path, *tmp_path.parents[:2])}
-    if ROOT:
-        for directory in modes:  # so that `nobody` gets there
-            directory.chmod(0o755)
-    tmp_path.chmod(0o555)
-    yield tmp_path
-    for directory, mode in modes.items():
-        directory.chmod(mode)
+def guarded() -> Iterator[Path]:
+    """A directory with a database that may be read but not written (also not by `nobody`).
+
+    Not below pytest's own, which only its owner may enter.
+    """
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        with open_store(str(folder / "kept.db")) as store:
+            store.save(make_result("aa11"))
+        (folder / "kept.db").chmod(0o444)
+        folder.chmod(0o555)
+        yield folder
+        folder.chmod(0o755)
 
 
 def _unprivileged(directory: Path, code: str, env: dict[str, str]) -> str:
