@@ -24,7 +24,7 @@ run: $(READY) ## the quick suite: six models, eager against inductor, printed an
 
 test: lint ## lint, then every test that is not slow
 	@echo "== pytest"
-	@$(PY) -m pytest -m "not slow" $(PYTEST_ARGS)
+	@$(PY) -m pytest -m "not slow" -n 2 --dist loadfile $(PYTEST_ARGS)
 
 test-slow: $(READY) ## the slow tests
 	@$(PY) -m pytest -m slow $(PYTEST_ARGS)

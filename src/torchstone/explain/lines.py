@@ -69,9 +69,13 @@ class Blocked:
     files_on: float = 0.0
     torch_off: float = 0.0
     seen: Mapping[str, float] | None = None
-    """Shares of the wall time by what the thread slept in, where somebody could look."""
+    """Shares of the time asleep by what the thread slept in, where somebody could look. Asleep,
+    because a look at a thread that runs cannot tell whether it has a core."""
 
 
+_SILENT = ("locks", "sleep", "network")
+LEAST_LOOKS = 20
+"""At a sleeping thread: fewer say nothing about shares."""
 _BLOCK_LINES = {
     "sleep": "sleep",
     "lock": "locks",
@@ -88,19 +92,21 @@ def blocked_of(blocks: Sequence[Block], watched: Watched) -> Blocked:
         if block.kind in _BLOCK_LINES:
             line = _BLOCK_LINES[block.kind]
             known[line] = known.get(line, 0.0) + block.off
-    looked = watched.looks
     seen = {
         "gil": watched.gil,
         "pool": watched.pool,
         "locks": watched.lock,
         "sleep": watched.sleep,
         "network": watched.reading,
+        "other": watched.other,
     }
+    asleep = sum(seen.values())
+    enough = asleep >= LEAST_LOOKS
     return Blocked(
         known=known,
         files_on=sum(b.on for b in blocks if b.kind in ("file", "network")),
         torch_off=sum(b.off for b in blocks if b.kind == "torch"),
-        seen={name: times / looked for name, times in seen.items()} if looked else None,
+        seen={name: times / asleep for name, times in seen.items()} if enough else None,
     )
 
 
@@ -108,7 +114,7 @@ def split_round(found: Round, costs: Costs, blocked: Blocked, threads: int) -> S
     """One round's lines. They add up to its wall time but for what cannot be explained."""
     plain, traced = found.plain, found.traced
     off = plain.off
-    lines = _off_lines(off, plain.wall, plain.python_threads, blocked, threads)
+    lines = _off_lines(off, plain.python_threads, blocked, threads)
     lines["contention"] = plain.wait
     ops: tuple[OpSplit, ...] = ()
     event, drift = 0.0, 1.0
@@ -241,14 +247,14 @@ def _take_from_kernels(
 
 
 def _off_lines(
-    off: float, wall: float, python_threads: float, blocked: Blocked, threads: int
+    off: float, python_threads: float, blocked: Blocked, threads: int
 ) -> dict[str, float]:
     """Off-CPU time, not counting the wait for a core, divided among what was seen to block."""
     lines: dict[str, float] = {}
     known = sum(blocked.known.values())
     seen = blocked.seen
     if seen is not None:
-        gil = min(off, seen["gil"] * wall) if python_threads else 0.0
+        gil = off * seen["gil"] if python_threads else 0.0
     else:
         # Nobody could look: what no call accounts for, as long as other threads ran Python.
         gil = min(max(0.0, off - known - blocked.torch_off), python_threads)
@@ -256,25 +262,28 @@ def _off_lines(
     left = off - gil
     pool = 0.0
     if threads > 1:
-        pool = min(left, seen["pool"] * wall if seen is not None else blocked.torch_off)
+        pool = min(left, off * seen["pool"] if seen is not None else blocked.torch_off)
     lines["pool"] = pool
     left -= pool
     fit = min(1.0, left / known) if known else 0.0
     for name, ns in blocked.known.items():
         lines[name] = lines.get(name, 0.0) + ns * fit
     left -= known * fit
-    return _silent(lines, left, wall, seen) if seen is not None else lines
+    return _silent(lines, left, off, seen) if seen is not None and left > 0 else lines
 
 
 def _silent(
-    lines: dict[str, float], left: float, wall: float, seen: Mapping[str, float]
+    lines: dict[str, float], left: float, off: float, seen: Mapping[str, float]
 ) -> dict[str, float]:
     """What no call owns up to: `with lock:` is no call of a function to a profiler. Somebody who
     looks from outside sees what the thread slept in all the same."""
-    loaded = lines.get("loading", 0.0)
-    for name in ("locks", "sleep", "network"):
-        more = max(0.0, seen[name] * wall - lines.get(name, 0.0) - loaded)
-        more = min(more, left)
-        lines[name] = lines.get(name, 0.0) + more
-        left -= more
+    loading = lines.get("loading", 0.0)
+    more = {}
+    for name in (*_SILENT, "other"):
+        told = lines.get(name, 0.0)
+        more[name] = max(0.0, off * seen[name] - told - (loading if name in _SILENT else 0.0))
+    total = sum(more.values())
+    for name in _SILENT:
+        share = more[name] / total if total else 0.0
+        lines[name] = lines.get(name, 0.0) + left * share
     return lines

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass, field
+from statistics import median
 from types import FrameType
 from typing import Any
 
@@ -40,11 +42,24 @@ _POLLS = ("poll", "select", "epoll_wait")
 _SOCKETS = ("_socket", "socket", "_ssl")
 
 
+@dataclass
+class _Entry:
+    """All calls of one function from one place. Time on the core is kept call by call: a neighbour
+    that slows it down for a while must not count."""
+
+    off: int = 0
+    on: list[int] = field(default_factory=list)
+
+    def block(self, key: tuple[str, str, str], steps: int) -> Block:
+        usual = median(self.on) * len(self.on)
+        return Block(*key, self.off / steps, usual / steps, len(self.on) / steps)
+
+
 class _Watch:
     """The profile function and what it has seen."""
 
     def __init__(self) -> None:
-        self.found: dict[tuple[str, str, str], list[int]] = {}
+        self.found: dict[tuple[str, str, str], _Entry] = {}
         self._wait = WaitClock()
         self._open: tuple[int, int, int] | None = None
 
@@ -71,10 +86,9 @@ class _Watch:
         if _loads(frame):
             kind = LOADING
         key = (kind, _name(function), _place(frame))
-        entry = self.found.setdefault(key, [0, 0, 0])
-        entry[0] += max(0, off)
-        entry[1] += on
-        entry[2] += 1
+        entry = self.found.setdefault(key, _Entry())
+        entry.off += max(0, off)
+        entry.on.append(on)
 
     def close(self) -> None:
         self._wait.close()
@@ -152,8 +166,5 @@ def blocked_pass(
         sys.setprofile(None)
         watch.close()
     steps = count * loops
-    made = [
-        Block(kind, function, place, off / steps, on / steps, calls / steps)
-        for (kind, function, place), (off, on, calls) in watch.found.items()
-    ]
+    made = [entry.block(key, steps) for key, entry in watch.found.items()]
     return tuple(sorted(made, key=lambda one: -(one.off + one.on)))[:MOST_BLOCKS]
