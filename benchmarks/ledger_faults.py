@@ -78,8 +78,9 @@ def make_litter() -> Any:
     return Litter(), (torch.randn(64),)
 
 
-_WEIGHTS = [torch.randn(8, 8, requires_grad=True) for _ in range(40)]
-_GIVEN = torch.randn(8, 8)
+_RANDOM = torch.Generator().manual_seed(0)
+_WEIGHTS = [torch.randn(8, 8, generator=_RANDOM).requires_grad_() for _ in range(40)]
+_GIVEN = torch.randn(8, 8, generator=_RANDOM)
 
 
 def grad_left_on() -> Any:
