@@ -29,7 +29,9 @@ def quiet(phase: str) -> None:
 
 
 def blocks(step: Callable[[], object], count: int = 5) -> dict[str, Block]:
-    return {one.function: one for one in blocked_pass(step, 1, count, quiet)}
+    """By function; of one that blocks in several places, the place where it blocks longest."""
+    found = blocked_pass(step, 1, count, quiet)
+    return {one.function: one for one in reversed(found)}
 
 
 def test_a_sleep_is_found_with_its_line() -> None:

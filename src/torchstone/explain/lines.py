@@ -22,6 +22,8 @@ MOST_DRIFT = 0.10
 beyond stays unexplained."""
 MOST_FAULTS = 0.9
 """Of the time in kernels: mapping pages cannot take all of it, whatever the count says."""
+MOST_NODES = 0.6
+"""Of the front end: making a node takes about as long as dispatching the op, not much longer."""
 SHARED_NS = 10_000.0
 """A call whose kernel takes longer was worth sharing among threads."""
 MOST_POOL = 0.5
@@ -189,7 +191,7 @@ def _on_lines(
         on.add("allocator" if allocates else "kernels", op.kernel)
         on.add("allocator" if allocates else "dispatch", op.front)
     on.add("kernels", -waiting)
-    nodes = _forward_nodes(traced.ops, costs)
+    nodes = min(_forward_nodes(traced.ops, costs), MOST_NODES * on.lines.get("dispatch", 0.0))
     on.add("dispatch", -nodes)
     on.add("autograd", nodes)
     return on.lines, tuple(ops)

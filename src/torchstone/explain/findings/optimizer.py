@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from torchstone.explain.findings.base import percent, ratio
+from torchstone.explain.kinds import fusable_s
 from torchstone.records import Ledger, Prediction, Remedy
 from torchstone.records.ledger import FRONT_END
 
 LEAST_SHARE = 0.05
-SURE, MOST = 0.2, 3.0
-"""The ops that it calls one by one are dispatched too; that part is not in its line."""
+SURE = 0.2
+"""The ops that it calls one by one are dispatched too, and their kernels are small; neither is in
+its line, and a fused one has them no more."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +27,7 @@ class DearOptimizer:
         if share < LEAST_SHARE:
             return None
         stake = share * ledger.wall_s
-        most = min(MOST * stake, stake + ledger.share("dispatch") * ledger.wall_s)
+        most = stake + ledger.share("dispatch") * ledger.wall_s + fusable_s(ledger) / 2
         return Prediction(
             name=self.name,
             level=FRONT_END,
