@@ -50,16 +50,30 @@ def frame_named(profile: Profile, name: str) -> int:
     return found[0]
 
 
-def own_share(profile: Profile, name: str) -> float:
-    """Of the tree's whole, by itself."""
-    assert profile.tree is not None
-    wanted = frame_named(profile, name)
-    part = sum(
-        own
-        for frame, own in zip(profile.tree.frames, profile.tree.own, strict=True)
-        if frame == wanted
+def on_critical_thread(profile: Profile) -> tuple[tuple[int, int, float], ...]:
+    """Nodes as (frame, parent, own): whoever runs the tests may have threads of its own."""
+    tree = profile.tree
+    assert tree is not None
+    return tuple(
+        (frame, parent, own)
+        for frame, parent, own, thread in zip(
+            tree.frames, tree.parents, tree.own, tree.threads, strict=True
+        )
+        if profile.threads[thread].critical
     )
-    return part / sum(profile.tree.own)
+
+
+def own_share(profile: Profile, name: str) -> float:
+    """Of the critical thread's whole, by itself."""
+    wanted = frame_named(profile, name)
+    nodes = on_critical_thread(profile)
+    return sum(own for frame, _, own in nodes if frame == wanted) / sum(own for *_, own in nodes)
+
+
+def roots(profile: Profile) -> set[str]:
+    """Of the critical thread."""
+    nodes = on_critical_thread(profile)
+    return {profile.frames[frame].name for frame, parent, _ in nodes if parent < 0}
 
 
 def names(frames: tuple[Frame, ...]) -> set[str]:

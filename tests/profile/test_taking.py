@@ -9,7 +9,7 @@ import pytest
 
 import torchstone
 import torchstone.profile
-from tests.profile.probing import names, probes  # noqa: F401
+from tests.profile.probing import names, probes, roots  # noqa: F401
 from tests.targets import profiled
 from torchstone.records import UsageError
 
@@ -60,10 +60,7 @@ def test_the_users_own_frame_is_the_root_of_samples() -> None:
         for _ in range(60):
             profiled.split()
     assert taken.profile is not None
-    tree = taken.profile.tree
-    assert tree is not None
-    roots = {taken.profile.frames[f].name for f, p in zip(tree.frames, tree.parents) if p < 0}  # noqa: B905
-    assert roots == {"test_the_users_own_frame_is_the_root_of_samples"}
+    assert roots(taken.profile) == {"test_the_users_own_frame_is_the_root_of_samples"}
 
 
 def test_one_profiler_cannot_be_on_twice() -> None:
