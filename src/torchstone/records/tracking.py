@@ -1,0 +1,199 @@
+"""Stored runs set against each other and seen over time: what pages, reports and gates read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from torchstone.records.comparison import Verdict
+from torchstone.records.run import CaseFigures, CaseKey, Mean, SuiteSummary
+
+COMPARISON_DEFINITION = 1
+"""Version of what the fields of `RunComparison` mean (docs/reference/figures.md)."""
+
+
+@dataclass(frozen=True)
+class RunHead:
+    """A run without its plan and its cases: what a list, an axis or a droplist shows of it.
+
+    `state` is `complete` (every planned case has ended), `running` (the program that measures it
+    is alive), or `interrupted`.
+    """
+
+    id: str
+    created: str
+    created_s: float | None = None
+    label: str = ""
+    commit: str = ""
+    branch: str = ""
+    dirty: bool = False
+    machine_id: str = ""
+    machine: str = ""
+    torch: str = ""
+    origin: str = "here"
+    tier: str = ""
+    suites: tuple[str, ...] = ()
+    planned: int = 0
+    outcomes: Mapping[str, int] = field(default_factory=dict)
+    """How many cases ended in each way so far; only those that occur."""
+    state: str = "complete"
+
+    @property
+    def done(self) -> int:
+        """How many cases have ended."""
+        return sum(self.outcomes.values())
+
+
+@dataclass(frozen=True)
+class Choices:
+    """Every value that occurs in stored runs, for droplists and for messages; sorted."""
+
+    suites: tuple[str, ...] = ()
+    scales: tuple[str, ...] = ()
+    modes: tuple[str, ...] = ()
+    precisions: tuple[str, ...] = ()
+    variants: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ()
+    threads: tuple[int, ...] = ()
+    branches: tuple[str, ...] = ()
+    torches: tuple[str, ...] = ()
+    machines: Mapping[str, str] = field(default_factory=dict)
+    """The machine's description by its id."""
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which cases and runs are looked at. Empty fields leave everything in.
+
+    `since_s` and `until_s` are UTC seconds; a run belongs to the range by when it was made.
+    """
+
+    suite: str = ""
+    model: str = ""
+    scale: str = ""
+    mode: str = ""
+    precision: str = ""
+    variant: str = ""
+    device: str = ""
+    threads: int | None = None
+    machine_id: str = ""
+    branch: str = ""
+    torch: str = ""
+    since_s: float | None = None
+    until_s: float | None = None
+
+
+@dataclass(frozen=True)
+class GroupPoint:
+    """The figures of a suite in one run: a point of a trend."""
+
+    run: RunHead
+    summary: SuiteSummary
+
+
+@dataclass(frozen=True)
+class CasePoint:
+    """One case in one run: a point of a model's history."""
+
+    run: RunHead
+    figures: CaseFigures
+
+
+@dataclass(frozen=True)
+class FailureSpan:
+    """A case that fails now, and since when.
+
+    `last_good` is the last run before in which it passed and `first_bad` the first one after that
+    in which it ended otherwise; None where no run shows it. Only runs of one machine and branch
+    are lined up.
+    """
+
+    figures: CaseFigures
+    first_bad: RunHead | None
+    last_good: RunHead | None
+    runs_failing: int = 1
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """New over base, with the interval at `level`; None where there is no error to make it from."""
+
+    value: float
+    interval: tuple[float, float] | None = None
+    level: float = 0.95
+
+
+@dataclass(frozen=True)
+class CaseChange:
+    """One case in two runs.
+
+    `kind` is `paired` (both pass), `newly failing`, `newly passing`, `failing` (in both),
+    `only in base` or `only in new`. `speedup` is the new run's speed-up over the base run's: above
+    1 is better. `verdict` speaks of it, after Benjamini and Hochberg over all paired cases;
+    `alone` is what it would be by itself. `baseline_time` and `arm_time` are the new run's time of
+    the baseline (eager) and of the arm (compiled) over the base run's; they carry the machine's
+    drift between the runs, and `moved` says which of the two explains the change of the speed-up:
+    `arm`, `baseline`, `both`, `neither` or `cannot tell`.
+    """
+
+    key: CaseKey
+    kind: str
+    base: CaseFigures | None = None
+    new: CaseFigures | None = None
+    speedup: Ratio | None = None
+    verdict: Verdict | None = None
+    alone: Verdict | None = None
+    moved: str = ""
+    baseline_time: float | None = None
+    arm_time: float | None = None
+    compile_cold: float | None = None
+    compile_warm: float | None = None
+    memory: float | None = None
+    """The arm's peak in the new run over that in the base run: above 1 is worse."""
+
+
+@dataclass(frozen=True)
+class GroupChange:
+    """All cases of two runs that differ in their model alone.
+
+    `base` and `new` are the figures of each run over all its cases, `base_common` and `new_common`
+    the geometric mean speed-ups over the cases that pass in both; `speedup` is the ratio of the
+    latter. `drift` is how much slower the baselines of the new run were in the middle: the
+    machine's doing, or that of a change to the baseline itself.
+    """
+
+    key: CaseKey
+    """Its `model` is empty."""
+    base: SuiteSummary | None
+    new: SuiteSummary | None
+    common: int
+    paired: int
+    base_common: Mean
+    new_common: Mean
+    speedup: Ratio | None
+    verdict: Verdict | None
+    compile_cold: Mean
+    compile_warm: Mean
+    memory: Mean
+    """Geometric means of the ratios new / base over paired cases that have the figure."""
+    drift: float | None = None
+    counts: Mapping[str, int] = field(default_factory=dict)
+    """Of `CaseChange.kind` and, for paired cases, of the verdicts."""
+
+
+@dataclass(frozen=True)
+class RunComparison:
+    """Two stored runs, case by case. `refused` says why there is no comparison, if there is none;
+    `marks` what a reader must know to judge it (another machine, another torch)."""
+
+    base: RunHead
+    new: RunHead
+    groups: tuple[GroupChange, ...] = ()
+    cases: tuple[CaseChange, ...] = ()
+    refused: str = ""
+    remedy: str = ""
+    marks: tuple[str, ...] = ()
+    margin: float = 0.02
+    """A change within this is called `same` when its whole interval is."""
+    false_discovery_rate: float = 0.05
+    definition: int = COMPARISON_DEFINITION
