@@ -26,6 +26,9 @@ FATAL = {
     "closes_descriptors": "exited with code 1",
     "writes_everywhere": "wrote into the pipe",
     "forges_an_answer": "wrote into the pipe",
+    "forges_a_list": "wrote into the pipe",
+    "forges_a_reply": "wrote into the pipe",
+    "forges_a_failure": "wrote into the pipe",
 }
 
 

@@ -94,12 +94,34 @@ def writes_everywhere() -> Made:
     return squares, draw
 
 
-def forges_an_answer() -> Made:
-    """Well-formed by length, but no message."""
+def _forge(body: bytes) -> None:
     for descriptor in range(3, 257):
         try:
-            os.write(descriptor, struct.pack("!I", 4) + b"nope")
+            os.write(descriptor, struct.pack("!I", len(body)) + body)
         except OSError:
             continue
     time.sleep(600)
+
+
+def forges_an_answer() -> Made:
+    """Well-formed by length, but no message."""
+    _forge(b"nope")
+    return squares, draw
+
+
+def forges_a_list() -> Made:
+    """A message, but none of ours."""
+    _forge(b"[1, 2, 3]")
+    return squares, draw
+
+
+def forges_a_reply() -> Made:
+    """A reply, but not of the form that was asked for."""
+    _forge(b'{"reply": {"wall_ns": "all of it"}}')
+    return squares, draw
+
+
+def forges_a_failure() -> Made:
+    """A failure, but not of our form."""
+    _forge(b'{"failed": 7}')
     return squares, draw

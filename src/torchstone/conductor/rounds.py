@@ -19,7 +19,7 @@ from torchstone.conductor.worker import ArmEnded, WorkerProcess
 from torchstone.machine.noise import difference, snapshot
 from torchstone.machine.processes import wait_until_quiet
 from torchstone.measure.reports import CheckedCall, StartReport, TurnReport
-from torchstone.records import Noise, Outcome, Replicate, Turn, from_data
+from torchstone.records import Noise, Outcome, Replicate, Turn
 
 QUIET_LIMIT_S = 0.25
 """OpenMP threads spin on for milliseconds (libgomp) or up to 200 ms (others) after a call."""
@@ -130,11 +130,11 @@ class Rounds:
 
     def _warm_up(self, seat: Seat, index: int, alone: bool) -> None:
         seed = self.chance.randrange(2**31)
-        reply = seat.worker.ask(
+        start = seat.worker.ask_for(
+            StartReport,
             {"do": "turn", "warm_up": True, "seed": seed, "limit_s": self._warm_up_limit()},
             patience(self.settings, slack_s=WARM_UP_SLACK_S),
         )
-        start = from_data(StartReport, reply)
         seat.sample_ns = start.sample_ns
         seat.state.replicates.append(
             Replicate(index, start.start_ns, start.warm_up, start.layout, alone)
@@ -178,7 +178,8 @@ class Rounds:
             slack += self.settings.build_timeout_s  # new shapes may have to be compiled
         before = snapshot(worker.pid)
         worker.phase = "turn"
-        reply = worker.ask(
+        report = worker.ask_for(
+            TurnReport,
             {
                 "do": "turn",
                 "samples": samples,
@@ -192,7 +193,6 @@ class Rounds:
         )
         after = snapshot(worker.pid)
         quiet_after, late = wait_until_quiet(worker.pid, QUIET_LIMIT_S)
-        report = from_data(TurnReport, reply)
         noise = difference(before, after, report.turn_wall_ns, report.turn_cpu_ns)
         noise = replace(noise, late_cpu_ns=late, quiet_after_ns=quiet_after)
         state.turns.append(_turn_record(report, index, turn, noise, checked))

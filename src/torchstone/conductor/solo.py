@@ -15,8 +15,8 @@ from torchstone.conductor.judge import Output, combine, compare_leaves, judge, r
 from torchstone.conductor.launch import Launcher, arm_environment
 from torchstone.conductor.state import ArmState
 from torchstone.conductor.worker import ArmEnded, WorkerProcess
-from torchstone.measure.reports import CheckedCall, ReferenceReport, SoloReport
-from torchstone.records import Agreement, ArmSpec, Flops, Outcome, UsageError, from_data
+from torchstone.measure.reports import CheckedCall, CountReport, ReferenceReport, SoloReport
+from torchstone.records import Agreement, ArmSpec, Flops, Outcome, UsageError
 
 CHECKED_CALLS = 4
 """References per case: one for the solo pass, the others for outputs of timed turns."""
@@ -103,7 +103,8 @@ def make_references(
     calls = checked_calls(spec, settings)
     worker = launcher.start(spec, cache="reference")
     try:
-        reply = worker.ask(
+        report = worker.ask_for(
+            ReferenceReport,
             {"do": "reference", "arm": spec, "calls": calls, "folder": str(folder)},
             patience(settings, slack_s=settings.build_timeout_s),
         )
@@ -112,7 +113,7 @@ def make_references(
         return ended
     finally:
         worker.kill()
-    return References(folder, calls, from_data(ReferenceReport, reply), work)
+    return References(folder, calls, report, work)
 
 
 def solo_pass(
@@ -125,7 +126,8 @@ def solo_pass(
     evidence = launcher.folder / f"solo-{seed}-{len(list(launcher.folder.glob('solo-*')))}"
     worker = launcher.start(spec)
     try:
-        reply = worker.ask(
+        state.solo = worker.ask_for(
+            SoloReport,
             {
                 "do": "solo",
                 "arm": spec,
@@ -137,7 +139,6 @@ def solo_pass(
             },
             patience(settings, slack_s=SOLO_SLACK_S),
         )
-        state.solo = from_data(SoloReport, reply)
         state.integrity = state.solo.integrity
         state.loops = state.solo.loops
     except ArmEnded as ended:
@@ -221,11 +222,12 @@ def count_flops(launcher: Launcher, spec: ArmSpec, settings: Settings, events: E
 def _count_in(worker: WorkerProcess, spec: ArmSpec, settings: Settings) -> Work:
     """A failure is a note, no outcome."""
     try:
-        reply = worker.ask(
+        counted = worker.ask_for(
+            CountReport,
             {"do": "count", "arm": replace(spec, variant="eager")},
             patience(settings, slack_s=COUNT_SLOWDOWN * settings.step_timeout_s),
         )
-        return Work(None if reply is None else from_data(Flops, reply))
+        return Work(counted.flops)
     except ArmEnded as ended:
         return Work(None, f"FLOPs not counted: {ended.detail.message}")
     except UsageError as error:

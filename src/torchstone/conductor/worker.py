@@ -16,13 +16,23 @@ import time
 import uuid
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from torchstone.machine.processes import kill_tree, oom_kills
 from torchstone.machine.redact import redact_text, tail, visible_variables
 from torchstone.measure.channel import MESSAGE_LIMIT, ChannelClosed, send
 from torchstone.measure.reports import Failure
-from torchstone.records import ArmSpec, Outcome, OutcomeDetail, UsageError, from_data, to_data
+from torchstone.records import (
+    ArmSpec,
+    Outcome,
+    OutcomeDetail,
+    RecordError,
+    UsageError,
+    from_data,
+    to_data,
+)
+
+T = TypeVar("T")
 
 TAG = "TORCHSTONE_WORKER"
 STOP_GRACE_S = 3.0
@@ -87,6 +97,10 @@ class WorkerProcess:
         self.tell(command)
         return self.wait(timeout)
 
+    def ask_for(self, kind: type[T], command: dict[str, Any], timeout: Callable[[str], float]) -> T:
+        """The same, for a reply that is a record; anything else did not come from our code."""
+        return self._record(kind, self.ask(command, timeout))
+
     def tell(self, command: dict[str, Any]) -> None:
         """Send a command without waiting."""
         if self._closed:
@@ -105,9 +119,11 @@ class WorkerProcess:
                 self.phase = str(message["phase"])
                 deadline = time.monotonic() + timeout(self.phase)
             elif "failed" in message:
-                self._failed(from_data(Failure, message["failed"]))
-            else:
+                self._failed(self._record(Failure, message["failed"]))
+            elif "reply" in message:
                 return message["reply"]
+            else:
+                self._babbled()
 
     def stop(self) -> int:
         """End the worker in good order, or without; returns how many strays had to be killed."""
@@ -166,10 +182,18 @@ class WorkerProcess:
         body = bytes(self._buffer[_LENGTH.size : _LENGTH.size + length])
         del self._buffer[: _LENGTH.size + length]
         try:
-            message: dict[str, Any] = json.loads(body)
-        except ValueError:
+            message = json.loads(body)
+        except (ValueError, RecursionError):
+            self._babbled()
+        if not isinstance(message, dict):
             self._babbled()
         return message
+
+    def _record(self, kind: type[T], data: Any) -> T:
+        try:
+            return from_data(kind, data)
+        except RecordError:
+            self._babbled()
 
     def _time_out(self, seconds: float) -> NoReturn:
         strays = self._end()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from torchstone.records import Contract, Environment, Graphs, Integrity, Memory, WarmUp
+from torchstone.records import Contract, Environment, Flops, Graphs, Integrity, Memory, WarmUp
 
 
 @dataclass(frozen=True)
@@ -56,6 +56,13 @@ class ReferenceReport:
     constant: bool
     """The output was the same for inputs that differ."""
     step_ns: int
+
+
+@dataclass(frozen=True)
+class CountReport:
+    """Operations of a step; None for a statement, which has none to count."""
+
+    flops: Flops | None
 
 
 @dataclass(frozen=True)

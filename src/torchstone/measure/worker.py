@@ -12,7 +12,7 @@ from typing import Any
 from torchstone.machine.processes import die_with_parent
 from torchstone.measure import clock  # bound before user code is imported
 from torchstone.measure.channel import ChannelClosed, receive, send
-from torchstone.measure.reports import CheckedCall, Failure
+from torchstone.measure.reports import CheckedCall, CountReport, Failure
 from torchstone.records import ArmSpec, UsageError, from_data, to_data
 from torchstone.variants import NotSupported, unsupported_backend
 
@@ -86,7 +86,7 @@ class Worker:
     def _count(self, command: dict[str, Any]) -> Any:
         from torchstone.measure.flops import count_flops
 
-        return count_flops(from_data(ArmSpec, command["arm"]), self.phase)
+        return CountReport(count_flops(from_data(ArmSpec, command["arm"]), self.phase))
 
     def _boundary(self, command: dict[str, Any]) -> Any:
         from torchstone.measure.boundary import boundary_behaviour
