@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.targets.support import ROOT, run_arms, target
-from torchstone.conductor import CaseResult
+from torchstone.conductor import CaseResult, solo
 from torchstone.conductor.judge import compare_leaves, judge, read_evidence
 from torchstone.measure.evidence import write_evidence
 from torchstone.records import ArmSpec, Leaf, Measurement, Outcome
@@ -165,6 +165,22 @@ def test_what_a_rounding_moves_is_no_wrong_answer(monkeypatch: pytest.MonkeyPatc
     assert rounded.agreement is not None
     assert rounded.agreement.rmse > 0.5  # half of all values are another
     assert wrong.outcome is Outcome.WRONG_ANSWER
+
+
+@pytest.mark.parametrize("closer", [True, False])
+def test_before_an_arm_is_called_wrong_by_a_little_the_baseline_is_looked_at_closer(
+    monkeypatch: pytest.MonkeyPatch, closer: bool
+) -> None:
+    """A jump that comes once in sixteen roundings: five of them do not show it, forty do."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    if not closer:
+        monkeypatch.setattr(solo, "MOST_JUMP", 0.0)
+    arms = [ArmSpec(name, target("kinks", name)) for name in ("rare", "rare_rounded_up")]
+    base, rounded = run_arms(*arms, replicates=1).arms
+    assert base.outcome is Outcome.OK, base.detail
+    assert rounded.agreement is not None
+    assert 0.01 < rounded.agreement.rmse < 0.1
+    assert rounded.outcome is (Outcome.OK if closer else Outcome.WRONG_ANSWER), rounded.detail
 
 
 def test_where_a_rounding_moves_little_little_is_allowed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,6 +24,20 @@ class Switch(torch.nn.Module):
         return (self.after(self.weight * x) > 1).to(x.dtype)
 
 
+class RareSwitch(torch.nn.Module):
+    """A jump in one value of 4096, where two products are both over 1: one nudge in sixteen."""
+
+    def __init__(self, factor: float) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(4096))
+        self.factor = factor
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        product = self.weight * x
+        over = (product[:2] * self.factor > 1).all().to(x.dtype)
+        return product + 2 * over * torch.nn.functional.one_hot(torch.tensor(7), 4096)
+
+
 class Times(torch.nn.Module):
     def __init__(self, factor: float) -> None:
         super().__init__()
@@ -61,6 +75,19 @@ def switch_rounded_up() -> Made:
 def switch_wrong() -> Made:
     """Says 4, which no rounding explains."""
     return torch.nn.Sequential(Switch(lambda product: product * 4), Times(4)), _ones
+
+
+def _all_ones(seed: int) -> tuple[torch.Tensor]:
+    torch.manual_seed(seed)
+    return (torch.cat([torch.ones(2), 0.5 + torch.rand(4094)]),)
+
+
+def rare() -> Made:
+    return RareSwitch(1.0), _all_ones
+
+
+def rare_rounded_up() -> Made:
+    return RareSwitch(1 + ULP), _all_ones
 
 
 def smooth() -> Made:

@@ -6,6 +6,7 @@ Its outputs go to files; neither they nor the float64 model ever enter an arm's 
 from __future__ import annotations
 
 import copy
+import math
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -17,6 +18,9 @@ from torchstone.machine.processes import memory_available
 from torchstone.measure.built import Phase, draw_for, set_threads
 from torchstone.measure.clock import wall_clock
 from torchstone.measure.conditioning import (
+    CLOSER_NUDGES,
+    CLOSER_SECONDS,
+    NUDGES,
     distances,
     furthest,
     nudge_inputs,
@@ -65,8 +69,8 @@ def make_references(
         if name:
             write_evidence(os.path.join(folder, f"{name}-{call.seed}"), evidence)
         if name == "eager":
-            count = nudges_within(step_ns, len(calls))
-            moved = _moved(plain, pristine, call, evidence, count)
+            seeds = range(nudges_within(step_ns, len(calls)))
+            moved = _moved(plain, pristine, call, evidence, seeds)
             write_distances(os.path.join(folder, f"moved-{call.seed}"), moved)
         if call.shape == 0:
             prints.append(fingerprint(walk(evidence, "output")))
@@ -76,15 +80,34 @@ def make_references(
     return ReferenceReport("eager" if reason else "fp64", reason, weights, constant, step_ns)
 
 
+def look_closer(arm: ArmSpec, phase: Phase, call: CheckedCall, path: str) -> None:
+    """Write to `path` how far the leaves of one call move in many more nudged runs."""
+    plain = replace(arm, variant="eager")
+    workload = load_workload(plain, phase)
+    set_threads(plain)
+    pristine = _copy(workload)
+    phase("reference")
+    prepared = prepare(workload, draw_for(plain, workload, plain.seed), plain)
+    evidence, _ = _evidence(plain, workload, prepared, call)
+    seeds = range(NUDGES, NUDGES + CLOSER_NUDGES)
+    write_distances(path, _moved(plain, pristine, call, evidence, seeds, CLOSER_SECONDS))
+
+
 def _moved(
-    arm: ArmSpec, pristine: Workload | None, call: CheckedCall, evidence: Any, count: int
+    arm: ArmSpec,
+    pristine: Workload | None,
+    call: CheckedCall,
+    evidence: Any,
+    seeds: Sequence[int],
+    limit_s: float = math.inf,
 ) -> dict[str, float]:
-    """How far each leaf moves at most in `count` runs with nudged weights and inputs."""
+    """How far each leaf moves at most when weights and inputs are nudged, in a run a seed."""
     moved: dict[str, float] = {}
     if pristine is None or "torch" not in sys.modules:
         return moved
-    for seed in range(count):
-        workload = _copy(pristine)
+    end = wall_clock() + limit_s * 1e9
+    for seed in seeds:
+        workload = _copy(pristine) if wall_clock() < end else None
         if workload is None:
             return moved
         prepared = prepare(workload, draw_for(arm, workload, arm.seed), arm)

@@ -55,6 +55,7 @@ class Worker:
         return {
             "solo": self._solo,
             "reference": self._reference,
+            "closer": self._closer,
             "count": self._count,
             "boundary": self._boundary,
             "toolchain": self._toolchain,
@@ -82,6 +83,12 @@ class Worker:
         arm = from_data(ArmSpec, command["arm"])
         calls = [from_data(CheckedCall, call) for call in command["calls"]]
         return make_references(arm, self.phase, calls, command["folder"])
+
+    def _closer(self, command: dict[str, Any]) -> Any:
+        from torchstone.measure.reference import look_closer
+
+        call = from_data(CheckedCall, command["call"])
+        look_closer(from_data(ArmSpec, command["arm"]), self.phase, call, command["path"])
 
     def _count(self, command: dict[str, Any]) -> Any:
         from torchstone.measure.flops import count_flops
