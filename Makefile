@@ -34,6 +34,8 @@ bench: $(READY) ## how precise and how costly measuring is; results in build/
 	@mkdir -p build
 	@echo "== overhead"
 	@env -u PYTHONDONTWRITEBYTECODE $(PY) benchmarks/overhead.py --out build/overhead.json
+	@echo "== profiling"
+	@env -u PYTHONDONTWRITEBYTECODE $(PY) benchmarks/profiling_cost.py --out build/profiling.jsonl
 	@echo "== identical arms and known slow-downs"
 	@env -u PYTHONDONTWRITEBYTECODE $(PY) benchmarks/aa.py live --out build/aa.jsonl
 	@env -u PYTHONDONTWRITEBYTECODE $(PY) benchmarks/aa.py live --load --out build/aa.jsonl

@@ -19,7 +19,7 @@ from tests.show.synthetic_profile import (
     timed,
     training,
 )
-from torchstone.records import Profile, Spans
+from torchstone.records import Calls, Frame, FunctionCalls, LineTable, Profile, Spans
 
 pytestmark = pytest.mark.slow
 
@@ -234,6 +234,36 @@ def test_lines_stand_beside_their_bytecode(open_page: OpenPage) -> None:
     page.click("#panel-lines [data-key='time'] button")
     settle(page)
     assert table.locator(".row").first.locator("> div").first.inner_text() == "7"
+
+
+def test_lines_begin_where_most_was_taken(open_page: OpenPage) -> None:
+    source = tuple(f"line_{number}()" for number in range(1, 401))
+    table = LineTable("/home/ada/long.py", (3, 250), (1, 9), (0.1, 5.0), text=source)
+    page = opened(open_page, "lines", replace(sampled(), lines=(table,)))
+    body = page.locator("#panel-lines .table").first
+    row = body.locator(".row", has_text="line_250()").bounding_box()
+    frame = body.bounding_box()
+    assert row is not None
+    assert frame["y"] < row["y"] < frame["y"] + frame["height"]
+    assert body.locator(".row", has_text="line_3()").count() == 0
+
+
+def test_built_in_functions_are_known_by_the_end_of_their_name(open_page: OpenPage) -> None:
+    names = (
+        "<built-in method torch._C._nn.linear>",
+        "<method 'add_' of 'torch._C.TensorBase' objects>",
+    )
+    frames = tuple(Frame(name, kind="native") for name in names)
+    functions = tuple(FunctionCalls(Calls(i, 2, 2, 2.0 - i, 2.0 - i)) for i in range(len(frames)))
+    page = opened(
+        open_page, "functions", replace(counted(), frames=frames, functions=functions, tree=None)
+    )
+    assert rows(page) == ["_nn.linear", "TensorBase.add_"]
+    cells = page.locator("#panel-functions .row").first.locator("> div")
+    assert cells.first.get_attribute("title") == names[0]
+    assert cells.last.inner_text() == "built-in"
+    choose(page, "_nn.linear")
+    assert text(page, "#panel-functions .side h2") == names[0]
 
 
 def test_memory_over_time_and_at_its_peak(open_page: OpenPage) -> None:

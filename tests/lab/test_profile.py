@@ -132,3 +132,10 @@ def test_ways_side_by_side_on_a_network_in_training() -> None:
     assert (counters["op aten.addmm"] or 0) >= 1
     assert {"aten::addmm", "ProfilerStep"} <= names(found[2].frames)
     assert "backward" in names(found[1].frames)
+    assert found[0].label.endswith("nets.py:make (count)")
+    assert not found[0].label.startswith("/")
+    assert found[2].problems == ()
+    for profile in (found[0], found[2]):  # what starts a step is not part of it
+        assert profile.tree is not None
+        files = {profile.frames[frame].file for frame in profile.tree.frames}
+        assert not [file for file in files if file.endswith("torchstone/profile/child.py")]

@@ -158,6 +158,37 @@ def test_a_span_that_reaches_out_is_cut_where_it_costs_least(trace: Any) -> None
     assert own_by_path(profile)["long", "inside"] == pytest.approx(5e-6)
 
 
+def test_a_mark_that_overlaps_the_calls_that_make_it_is_a_note(trace: Any) -> None:
+    """As torch writes `record_function`: the mark begins in `enter` and ends in `exit`."""
+    events = [
+        x("enter", 0, 20, cat="python_function"),
+        x("forward", 10, 100, cat="user_annotation"),
+        x("aten::mm", 30, 40, cat="cpu_op"),
+        x("exit", 100, 16, cat="python_function"),
+        x("inside exit", 102, 12, cat="python_function"),
+    ]
+    profile = trace(events)
+    assert profile.problems == ()
+    said = "3 spans cut: a mark begins and ends within the calls that make it"
+    assert any(note.startswith(said) for note in profile.notes)
+    # A call that reaches over the one that it begins in is a fault, whatever else was cut.
+    faulty = trace([*events[:-1], x("inside exit", 102, 18, cat="python_function")])
+    assert "'inside exit' in 'exit'" in " ".join(faulty.problems)
+    assert own_by_path(profile)["forward", "aten::mm"] == pytest.approx(40e-6)
+
+
+@pytest.mark.parametrize(
+    ("outer", "inner"),
+    [("user_annotation", "cpu_op"), ("python_function", "cpu_op"),
+     ("python_function", "python_function"), ("user_annotation", "user_annotation")],
+)  # fmt: skip
+def test_whatever_else_overlaps_is_a_fault(trace: Any, outer: str, inner: str) -> None:
+    profile = trace([x("outer", 0, 100, cat=outer), x("late", 90, 15, cat=inner)])
+    assert profile.problems == (
+        "1 event cut: overlapping the span that it begins in (such as 'late' in 'outer').",
+    )
+
+
 def test_an_overlap_of_rounding_is_a_note(trace: Any) -> None:
     profile = trace([x("outer", 0, 10), x("in", 5, 5.9)])
     assert profile.problems == ()
@@ -212,6 +243,9 @@ def test_lost_events_are_said(trace: Any) -> None:
     full = trace([x("a", 1, 1)], viztracer_metadata={"version": "1.1.1", "overflow": True})
     assert full.tool == "viztracer"
     assert any("buffer was full" in said for said in full.problems)
+    memory = {"ph": "i", "name": "[memory]", "pid": 1, "tid": 1, "ts": 9, "args": {"Ev Idx": 3}}
+    whole = [x("a", i, 1, args={"Ev Idx": i}) for i in (0, 1, 2, 4)]
+    assert trace([*whole, memory]).problems == ()  # an instant has a number too
     numbered = [x("a", i, 1, args={"Ev Idx": i}) for i in (0, 1, 2, 7, 8)]
     assert any("4 events are missing" in said for said in trace(numbered).problems)
     assert trace(numbered[:3]).problems == ()
@@ -331,7 +365,7 @@ def test_whatever_overlaps_is_cut_until_it_nests(rows: list[tuple[int, int, int]
     columns = Columns()
     for thread, start, duration in rows:
         columns.add(0, thread, start * 10_000, duration * 10_000)
-    settled = settle(columns, ["f"], Faults(), 0)
+    settled = settle(columns, [Frame("f")], Faults(), 0)
     profile = Profile(
         id="",
         created="",

@@ -47,6 +47,18 @@ def test_drift_hits_both_alike() -> None:
     assert low < 1.0 < high
 
 
+def test_what_a_probe_leaves_behind_does_not_move_the_control() -> None:
+    """Caches that it emptied make the next block slower, whichever that is."""
+    last = ["plain"]
+
+    def block(name: str) -> float:
+        before, last[0] = last[0], name
+        return 1.1 if (before, name) == ("profiled", "plain") else 1.0
+
+    turns = take_turns(lambda: block("plain"), lambda: block("profiled"), least=8, most=8)
+    assert cost_of(turns).control.time_ratio == pytest.approx(1.0)
+
+
 def test_a_dear_block_is_run_only_as_often_as_needed() -> None:
     turns = take_turns(lambda: 1.0, lambda: 2.0, budget_s=-1.0)
     assert len(turns.pairs) == len(turns.controls) == LEAST_PAIRS

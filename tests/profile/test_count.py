@@ -13,6 +13,7 @@ import pytest
 
 from tests.profile.probing import names
 from torchstone.profile import write_profile
+from torchstone.profile.child import take
 from torchstone.profile.formats.promises import check_profile
 from torchstone.profile.probes.count import SHARED, CountProbe
 from torchstone.records import Profile
@@ -73,6 +74,21 @@ def test_the_estimated_tree_holds_all_own_time() -> None:
     assert profile.tree is not None
     own = sum(one.of.own_s for one in profile.functions)
     assert sum(profile.tree.own) == pytest.approx(own)
+
+
+def test_functions_that_only_start_the_work_are_not_in_the_tree() -> None:
+    profile = take(CountProbe(), work, 5)
+    assert {"run_steps", "work", "fibonacci"} <= names(profile.frames)  # they are in the table
+    tree = profile.tree
+    assert tree is not None
+    roots = {
+        profile.frames[frame].name
+        for frame, parent in zip(tree.frames, tree.parents, strict=True)
+        if parent < 0
+    }
+    assert "work" in roots
+    assert "run_steps" not in {profile.frames[frame].name for frame in tree.frames}
+    assert sum(tree.own) == pytest.approx(sum(one.of.own_s for one in profile.functions))
 
 
 def test_threads_that_it_starts_are_counted() -> None:

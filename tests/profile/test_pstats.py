@@ -21,6 +21,12 @@ from torchstone.profile.formats.frames import clean
 from torchstone.records import Profile
 
 Key = tuple[str, int, str]
+SUITE = """
+import pytest
+def square(x): return x * x
+@pytest.mark.parametrize("x", [1, 2, 3])
+def test_square(x): assert square(x) == x ** 2
+"""
 
 
 def key_of(profile: Profile, frame: int) -> Key:
@@ -114,6 +120,24 @@ def test_a_program_in_another_process(tmp_path: Path) -> None:
     root = max(range(len(totals)), key=totals.__getitem__)
     assert profile.frames[profile.tree.frames[root]].name == "<built-in method builtins.exec>"
     assert totals[root] == pytest.approx(profile.wall_s, rel=0.15)  # small paths hang elsewhere
+
+
+@pytest.mark.slow
+def test_a_run_of_pytest(tmp_path: Path) -> None:
+    path, suite = tmp_path / "pytest.prof", put(tmp_path / "test_it.py", SUITE)
+    words = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path), str(suite)]
+    done = subprocess.run(
+        [sys.executable, "-m", "cProfile", "-o", str(path), *words],
+        capture_output=True,
+        check=False,
+        text=True,
+    )
+    assert "3 passed" in done.stdout, done.stdout + done.stderr
+    profile = assert_same_as_pstats(path)
+    assert len(profile.functions) > 2000
+    ran = [one for one in profile.functions if profile.frames[one.of.frame].file == str(suite)]
+    calls = {profile.frames[one.of.frame].name: one.of.calls for one in ran}
+    assert (calls["test_square"], calls["square"]) == (3, 3)
 
 
 @pytest.mark.slow

@@ -1,16 +1,23 @@
-"""py-spy, which is not installed here: a stand-in that speaks as its `record` does."""
+"""py-spy: the real one where it is installed and may attach, and a stand-in for its refusals."""
 
 from __future__ import annotations
 
+import shutil
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
 
-from tests.profile.probing import names, probes  # noqa: F401
-from torchstone.profile.probes.base import ProbeOptions
-from torchstone.profile.probes.pyspy import PySpyFailed, PySpyProbe
+from tests.profile.probing import frame_named, names, own_share, probes, roots  # noqa: F401
+from tests.targets import profiled
+from torchstone.profile.formats.promises import check_profile
+from torchstone.profile.probes.base import ProbeFailed, ProbeOptions
+from torchstone.profile.probes.pyspy import PySpyProbe
 from torchstone.profile.probes.registry import choose_probe
+from torchstone.profile.taking import profile as torchstone_profile
+from torchstone.records import Profile, UsageError
 
 STAND_IN = """#!{python}
 import signal, sys
@@ -23,11 +30,11 @@ def write(*_):
     with open(words[words.index("--output") + 1], "w") as file:
         file.write("thread (7): MainThread;main (a.py:3);left (a.py:9) 30\\n")
         file.write("thread (7): MainThread;main (a.py:3);right (a.py:20) 70\\n")
-    sys.stderr.write("2.5s behind in sampling\\n")
+    sys.stdout.write("2.5s behind in sampling\\n")
     sys.exit(0)
 signal.signal(signal.SIGINT, write)
-sys.stderr.write("py-spy> Sampling process 100 times a second. Press Control-C to exit.\\n")
-sys.stderr.flush()
+sys.stdout.write("py-spy> Sampling process 100 times a second. Press Control-C to exit.\\n")
+sys.stdout.flush()
 while True:
     signal.pause()
 """
@@ -54,18 +61,80 @@ def test_its_stacks_become_a_profile(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert any("fell behind" in problem for problem in profile.problems)
 
 
+@pytest.mark.usefixtures("probes")
 def test_a_refusal_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install(tmp_path, monkeypatch, refuses=True)
-    with pytest.raises(PySpyFailed, match="Permission Denied"):
+    with pytest.raises(ProbeFailed, match="Permission Denied"):
         PySpyProbe().start()
+    taken = torchstone_profile("py-spy")
+    with pytest.raises(ProbeFailed, match="Permission Denied"), taken:
+        raise AssertionError("nothing is run that cannot be profiled")
+    install(tmp_path, monkeypatch)
+    with taken:  # and it can be tried again
+        pass
+    assert taken.profile is not None
 
 
 @pytest.mark.usefixtures("probes")
-def test_it_is_preferred_where_it_is_installed(
+def test_it_is_used_for_what_the_sampler_cannot_tell(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert choose_probe("sample", ProbeOptions()).name == "sampler"
+    with pytest.raises(UsageError, match="py-spy: it is not installed"):
+        choose_probe("sample", ProbeOptions(clock="gil"))
     install(tmp_path, monkeypatch)
-    assert choose_probe("sample", ProbeOptions()).name == "py-spy"
-    assert choose_probe("sample", ProbeOptions(clock="cpu")).name == "sampler"
+    assert choose_probe("sample", ProbeOptions(clock="gil")).name == "py-spy"
+    assert choose_probe("py-spy", ProbeOptions()).name == "py-spy"
+    assert choose_probe("sample", ProbeOptions()).name == "sampler"
+
+
+def really_spied(clock: str, seconds: float = 1.5) -> Profile:
+    """A planted split and a thread that waits, by the real tool."""
+    if shutil.which("py-spy") is None:
+        pytest.skip("py-spy is not installed")
+    enough = threading.Event()
+    waiting = threading.Thread(target=enough.wait, name="the waiter", daemon=True)
+    waiting.start()
+    probe = PySpyProbe(ProbeOptions(clock=clock))
+    try:
+        probe.start()
+    except ProbeFailed as error:
+        pytest.skip(error.message)
+    try:
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            profiled.split()
+    finally:
+        taken = probe.stop()
+        enough.set()
+        waiting.join()
+    check_profile(taken)
+    return taken
+
+
+@pytest.mark.parametrize("clock", ["wall", "gil"])
+def test_the_real_one_sees_a_planted_split(clock: str) -> None:
+    taken = really_spied(clock)
+    assert taken.sampling is not None
+    assert taken.sampling.samples > 50
+    # Not the interval: where others use the core, several looks see the same moment of the work.
+    assert 0.45 < own_share(taken, "heavy") < 0.9
+    heavy = taken.frames[frame_named(taken, "heavy")]
+    assert (heavy.file, heavy.line) == (profiled.__file__, profiled.heavy.__code__.co_firstlineno)
+    assert roots(taken) == {"really_spied"}  # nothing of pytest, nothing of the probe
+    assert frame_named(taken, "heavy") in {code.frame for code in taken.bytecode}
+    table = next(table for table in taken.lines if table.file == profiled.__file__)
+    hottest = table.lines[max(range(len(table.lines)), key=table.seconds.__getitem__)]
+    assert "number" in table.text[hottest - 1]
+    threads = {thread.name: thread.critical for thread in taken.threads}
+    assert threads["MainThread"]
+    if clock == "wall":
+        assert threads["the waiter"] is False
+        tree = taken.tree
+        assert tree is not None
+        mine = [
+            own
+            for own, of in zip(tree.own, tree.threads, strict=True)
+            if taken.threads[of].critical
+        ]
+        assert sum(mine) == pytest.approx(taken.wall_s)

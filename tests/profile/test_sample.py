@@ -143,6 +143,22 @@ def test_other_threads_are_seen_under_their_names() -> None:
         t for f, t in zip(profile.tree.frames, profile.tree.threads, strict=True) if f == light
     }
     assert where == {by_name["side"][0]}
+    # Threads that are seen at once are one sample: else intervals would be too narrow.
+    stacks = next(one.value for one in profile.counters if one.name == "stacks seen")
+    assert profile.sampling is not None
+    assert stacks is not None
+    assert 0 < profile.sampling.samples <= stacks / 2 + 1
+
+
+def test_looks_that_interrupt_a_look_do_not_show_the_sampler() -> None:
+    probe = SampleProbe(ProbeOptions(rate_hz=10_000))
+    probe.start()
+    end = time.monotonic() + 0.5
+    while time.monotonic() < end:
+        profiled.split()
+    profile = probe.stop()
+    assert "heavy" in names(profile.frames)
+    assert not {"_handle", "look", "arm", "delay"} & names(profile.frames)
 
 
 def test_without_signals_a_thread_looks_and_says_what_it_cannot_see() -> None:

@@ -94,7 +94,8 @@ def test_python_frames(folder: Path) -> None:
     assert not any(" at 0x" in frame.name for frame in profile.frames)
     # An annotation begins inside of the built-in call that opens it, and outlives it. It has to
     # keep what happened in it, whoever gives way.
-    assert any("longer than the span that it begins in" in said for said in profile.problems)
+    assert profile.problems == ()
+    assert any("within the calls that make it" in said for said in profile.notes)
     paths = own_by_path(profile)
     assert any("forward" in way and "aten::linear" in way for way in paths)
     taken = {way: own for way, own in paths.items() if "forward" in way}

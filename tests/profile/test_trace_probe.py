@@ -28,6 +28,7 @@ def test_steps_with_their_ops_functions_and_nothing_around() -> None:
     check_profile(profile)
     assert profile.steps == 4
     assert profile.problems == ()
+    assert not [note for note in profile.notes if "cut" in note]
     assert {"aten::mm", "in_the_step", STEP} <= names(profile.frames)
     assert not {"pytest_runtest_call", "marked", "take"} & names(
         tuple(profile.frames[frame] for frame in profile.tree.frames)  # type: ignore[union-attr]

@@ -23,6 +23,7 @@ from torchstone.records import (
     Memory,
     Peak,
     SecondLook,
+    Thinning,
     Verdict,
 )
 from torchstone.show import document, dumps
@@ -48,6 +49,7 @@ TOP = [
     "calibration",
     "clocks_hz",
     "second_looks",
+    "thinned",
 ]
 ARM = [
     "name",
@@ -236,6 +238,7 @@ def test_every_key_is_documented() -> None:
         made.result((full,)),
         calibration=Calibration("c", "m", "f", "2026", compute=(Peak(1.0),), clock=Peak(1.0)),
         second_looks=(SecondLook("eager", "inductor", 1, 3.0, 3.1),),
+        thinned=Thinning("2026", ("torchstone", "db", "thin"), "0.1", 7, "ab"),
     )
     results = [*(build() for build in made.ALL.values()), judged]
     emitted = {key for result in results for key in keys(document(result))}

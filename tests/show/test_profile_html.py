@@ -183,6 +183,14 @@ def test_the_title_is_the_label_if_none_is_given() -> None:
     assert "<title>eager</title>" in profile_html([training()])
 
 
+def test_the_title_of_several_ways_is_what_they_are_of() -> None:
+    first = replace(counted(), label="net.py:make (count)", how="count")
+    second = replace(sampled(), label="net.py:make (sample)", how="sample")
+    assert Page(profile_html([first, second])).texts["title"] == ["net.py:make"]
+    other = replace(second, label="other.py:make (sample)")
+    assert Page(profile_html([first, other])).texts["title"] == ["net.py:make · other.py:make"]
+
+
 def test_no_profile_is_refused() -> None:
     with pytest.raises(UsageError, match="no profile"):
         profile_html([])

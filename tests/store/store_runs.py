@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from torchstone.store import Store
 
 VERSION_1 = Path(__file__).with_name("version_1.sql")
+VERSION_3 = Path(__file__).with_name("version_3.sql")
 SUITES = ("huggingface", "timm")
 CRASHED = 3
 """Every case whose position leaves this remainder by 5 died."""
@@ -166,12 +167,27 @@ def derive(result: Result, planned: PlannedCase, arm: str) -> CaseFigures:
 
 def make_version_1(db: Path, *, wal: bool = True) -> None:
     """A database as the program of schema 1 left it: two results and an A/A floor."""
+    _make_version(db, VERSION_1, 1, wal)
+
+
+def make_version_3(db: Path) -> None:
+    """As the program of schema 3 left it: the runs of `version_3`, and an A/A floor."""
+    _make_version(db, VERSION_3, 3, True)
+
+
+def version_3() -> list[tuple[Run, tuple[int, ...]]]:
+    """The runs in that database, and which of their cases are stored."""
+    half = make_run("half", 3, created="2026-11-16T20:00:00+00:00")
+    return [(make_run("night-1", 6, label="night"), (0, 1, 3, 5)), (half, (0,))]
+
+
+def _make_version(db: Path, dump: Path, version: int, wal: bool) -> None:
     raw = sqlite3.connect(db, isolation_level=None)
     if wal:
         raw.execute("PRAGMA journal_mode = WAL")
-    raw.executescript(VERSION_1.read_text())
+    raw.executescript(dump.read_text())
     raw.execute(f"PRAGMA application_id = {0x54535431}")
-    raw.execute("PRAGMA user_version = 1")
+    raw.execute(f"PRAGMA user_version = {version}")
     raw.close()
 
 

@@ -1,7 +1,9 @@
-"""A database of version 1, as its program left it: read as it is, or brought up to date."""
+"""Databases of older versions, as their programs left them: read as they are, or brought up to
+date."""
 
 from __future__ import annotations
 
+import json
 import signal
 import sqlite3
 import subprocess
@@ -14,9 +16,18 @@ import pytest
 import sqlalchemy
 from sqlalchemy import event
 from store_cases import failed_result, make_result
-from store_runs import fill, make_run, make_version_1, wanted
+from store_runs import (
+    fill,
+    make_figures,
+    make_run,
+    make_version_1,
+    make_version_3,
+    version_3,
+    wanted,
+)
 
-from torchstone.records import UsageError, to_data
+from torchstone.records import RunView, Selection, UsageError, to_data
+from torchstone.stats import summarise
 from torchstone.store import check_store, open_store, schema
 
 OPEN = """
@@ -193,3 +204,120 @@ def test_several_programs_bring_it_up_to_date_at_once(db: Path, python_env: dict
     fresh = db.with_name("fresh.db")
     open_store(str(fresh)).close()
     assert tables(db) == tables(fresh)
+
+
+def check_runs(db: Path, *, read_only: bool = True) -> None:
+    with open_store(str(db), read_only=read_only) as store:
+        for run, positions in version_3():
+            assert store.run_view(run.id) == RunView(run, wanted(run, positions))
+            assert store.load_run(run.id) == run
+        assert [(run.id, run.done) for run in store.list_runs()] == [("half", 1), ("night-1", 4)]
+        assert store.load("night-1.0").id == "night-1.0"
+
+
+def test_version_3_is_read_as_it_is(db: Path) -> None:
+    make_version_3(db)
+    before = db.read_bytes()
+    assert versions(db) == ("3", 3)
+    check_runs(db)
+    assert db.read_bytes() == before
+
+
+def test_version_3_gets_its_facts(db: Path) -> None:
+    make_version_3(db)
+    open_store(str(db)).close()
+    assert versions(db) == NEW
+    fresh = db.with_name("fresh.db")
+    open_store(str(fresh)).close()
+    assert tables(db) == tables(fresh)
+    check_runs(db)
+    with open_store(str(db)) as store:
+        for run, positions in version_3():
+            assert store.cases(run.id) == wanted(run, positions)
+            view = store.run_view(run.id)
+            assert store.run_groups(run.id) == summarise(view.complete)
+            head = store.run_head(run.id)
+            assert (head.done, head.commit) == (len(positions), "c0ffee" * 6)
+        assert len(store.group_points(Selection())) == 4
+        assert len(store.case_points(make_run().plan[0].key, Selection())) == 2
+        fill(store, make_run("new"), [0])
+    with closing(sqlite3.connect(db)) as raw:
+        assert raw.execute("SELECT count(*) FROM case_figure").fetchone() == (5,)
+        assert raw.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+        assert raw.execute("PRAGMA foreign_key_check").fetchall() == []
+    with open_store(str(db)) as store:
+        assert store.rebuild().documents == 5
+        assert store.rebuild().documents == 0
+    check_runs_again(db)
+
+
+def check_runs_again(db: Path) -> None:
+    with open_store(str(db), read_only=True) as store:
+        for run, positions in version_3():
+            assert store.run_view(run.id) == RunView(run, wanted(run, positions))
+
+
+def test_what_an_older_program_wrote_meanwhile_is_shown_and_taken_in(db: Path) -> None:
+    make_version_3(db)
+    open_store(str(db)).close()
+    run = make_run("night-1", 6, label="night")
+    document = json.dumps(to_data(make_figures(run, 2)))
+    with closing(sqlite3.connect(db)) as raw, raw:  # as that program would
+        raw.execute("INSERT INTO run_case VALUES (77, 1, 2, 'x', NULL, '', 'ok', '')")
+        raw.execute("INSERT INTO case_figure VALUES (77, 1, ?)", (document,))
+    with open_store(str(db)) as store:
+        assert store.run_view("night-1").cases[2] == make_figures(run, 2)
+        assert len(store.cases("night-1")) == 4
+        store.rebuild()
+        assert store.cases("night-1")[2] == make_figures(run, 2)
+        assert store.run_head("night-1").done == 5
+
+
+def test_a_damaged_run_does_not_keep_the_others_from_being_brought_up_to_date(db: Path) -> None:
+    make_version_3(db)
+    with closing(sqlite3.connect(db)) as raw, raw:
+        raw.execute("DROP TRIGGER run_no_update")
+        raw.execute("UPDATE run SET document = x'00' WHERE id = 'night-1'")
+        raw.execute("UPDATE case_figure SET document = '{}' WHERE run_case = 5")
+        raw.execute(
+            "CREATE TRIGGER run_no_update BEFORE UPDATE ON run  BEGIN SELECT "
+            "RAISE(ABORT, 'torchstone: run is append-only, rows never change'); END"
+        )
+    with open_store(str(db)) as store:
+        assert [head.id for head in store.run_heads()] == ["half", "night-1"]
+        assert store.run_head("night-1").done == 4
+        assert store.run_head("half").done == 0
+        assert store.run_groups("night-1") == []
+        with pytest.raises(UsageError, match="night-1 is damaged"):
+            store.run_view("night-1")
+        with pytest.raises(UsageError, match="half is damaged"):
+            store.run_view("half")
+
+
+def test_a_fault_at_any_statement_leaves_version_3(db: Path) -> None:
+    make_version_3(db)
+    left = 0
+
+    def fail(*_: Any) -> None:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise KeyboardInterrupt
+
+    event.listen(sqlalchemy.Engine, "after_cursor_execute", fail)
+    try:
+        for at in range(3, 400, 7):
+            left = at
+            try:
+                open_store(str(db)).close()
+            except KeyboardInterrupt:
+                assert versions(db) == ("3", 3)
+                continue
+            break
+        else:
+            pytest.fail("it never got through")
+        assert at > 60
+    finally:
+        event.remove(sqlalchemy.Engine, "after_cursor_execute", fail)
+    assert versions(db) == NEW
+    check_runs(db)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from store_runs import make_case, make_run, wanted
 
+from torchstone.stats import summarise
 from torchstone.store import open_store
 
 CASES = 60
@@ -33,7 +34,7 @@ def _check(db: Path, run_id: str) -> set[int]:
         assert raw.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
         assert raw.execute("PRAGMA foreign_key_check").fetchall() == []
         rows = raw.execute("SELECT position, result FROM run_case").fetchall()
-        figures = raw.execute("SELECT count(*) FROM case_figure").fetchone()[0]
+        figures = raw.execute("SELECT count(*) FROM case_fact").fetchone()[0]
     run = make_run(run_id, CASES)
     done = {position for position, _ in rows}
     results = [result for _, result in rows if result is not None]
@@ -43,6 +44,10 @@ def _check(db: Path, run_id: str) -> set[int]:
         assert store.done_positions(run_id) == done
         assert store.count() == len(results)  # no result without its case
         assert store.run_view(run_id).cases == wanted(run, sorted(done))
+        # What is derived went in with it.
+        assert store.cases(run_id) == wanted(run, sorted(done))
+        assert store.run_head(run_id).done == len(done)
+        assert store.run_groups(run_id) == summarise(store.run_view(run_id).complete)
         for position in done:
             result, figures_of = make_case(run, position)
             if result is not None:

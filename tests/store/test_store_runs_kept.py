@@ -40,7 +40,7 @@ def test_a_lost_figure_is_named_and_rebuilt(db: Path) -> None:
     with open_store(str(db)) as store:
         fill(store, run, [0, 1])
         with closing(sqlite3.connect(db)) as raw, raw:
-            raw.execute("DELETE FROM case_figure WHERE run_case = 2")
+            raw.execute("DELETE FROM case_fact WHERE position = 1")
         with pytest.raises(CorruptRunError, match="case 1 has no figures"):
             store.run_view(run.id)
         assert store.rebuild_figures(derive) == 2
@@ -62,7 +62,7 @@ def test_the_newest_definition_known_here_is_shown(
         assert store.run_view(run.id).cases[1].definition == 1
         monkeypatch.undo()
         with closing(sqlite3.connect(db)) as raw, raw:
-            raw.execute("DELETE FROM case_figure WHERE definition = 1")
+            raw.execute("DELETE FROM case_fact WHERE definition = 1")
         with pytest.raises(UsageError, match=r"newer Torchstone \(figures of definition 2"):
             store.run_view(run.id)
 
@@ -121,8 +121,12 @@ def test_the_file_itself_refuses_changes_of_runs(db: Path, change: str) -> None:
             " WHERE id = 'good') WHERE id = 'bad'",
             "its id is 'good'",
         ),
-        ("run_case", "UPDATE case_figure SET document = '{}' WHERE run_case = 2", "case 0"),
-        ("run_case", "UPDATE run_case SET position = 1 WHERE run = 2", "they speak of"),
+        ("run_case", "UPDATE case_fact SET outcome = 'well' WHERE run = 2", "case 0"),
+        ("run_case", "UPDATE case_fact SET speedup = '<b>' WHERE run = 2", "case 0"),
+        ("run_case", "UPDATE case_fact SET level = NULL WHERE run = 2", "case 0"),
+        ("run_case", "UPDATE case_fact SET detail = 99 WHERE run = 2", "case 0"),
+        ("run_case", "UPDATE case_fact SET series = 2 WHERE run = 2", "they speak of"),
+        ("run_case", "UPDATE run_case SET position = 1 WHERE run = 2", "case 1 has no figures"),
         ("run_case", "UPDATE run_case SET position = 99 WHERE run = 2", "case 99"),
     ],
 )
@@ -131,7 +135,7 @@ def test_a_damaged_run_is_named_and_the_others_are_readable(
 ) -> None:
     good, bad = make_run("good"), make_run("bad")
     with open_store(str(db)) as store:
-        fill(store, good, [0])
+        fill(store, good, [0, 1])
         fill(store, bad, [0])
     with closing(sqlite3.connect(db)) as raw, raw:
         for trigger in ("no_update", "no_delete", "no_replace"):
@@ -142,7 +146,7 @@ def test_a_damaged_run_is_named_and_the_others_are_readable(
             store.run_view("bad")
         assert reason in caught.value.message
         assert caught.value.exit_code == 2
-        assert store.run_view("good") == RunView(good, wanted(good, [0]))
+        assert store.run_view("good") == RunView(good, wanted(good, [0, 1]))
         assert [run.id for run in store.list_runs()] == ["bad", "good"]
 
 

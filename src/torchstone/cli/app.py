@@ -9,7 +9,9 @@ import click
 
 from torchstone import __version__
 from torchstone.cli.bench import bench
+from torchstone.cli.compare import compare
 from torchstone.cli.contract import contract
+from torchstone.cli.db import db
 from torchstone.cli.doctor import doctor
 from torchstone.cli.exchange import export, import_
 from torchstone.cli.explain import explain
@@ -17,6 +19,7 @@ from torchstone.cli.main import help_text
 from torchstone.cli.profile import profile
 from torchstone.cli.repro import repro
 from torchstone.cli.run import run as run_suites
+from torchstone.cli.serve import serve
 from torchstone.cli.stored import list_results, show
 from torchstone.cli.timeit import timeit
 from torchstone.cli.validate import validate
@@ -50,8 +53,11 @@ for _command in (
     explain,
     show,
     list_results,
+    compare,
+    serve,
     export,
     import_,
+    db,
 ):
     cli.add_command(_command)
 

@@ -7,12 +7,13 @@ from typing import Any
 import click
 
 from torchstone.cli.options import (
-    Assignment,
     Duration,
+    arm_options,
     check_json_path,
     database_option,
     deliver,
     output_options,
+    process_options,
     progress,
     settings_options,
     strict_option,
@@ -38,24 +39,8 @@ from torchstone.cli.options import (
     "one with other settings (name, target, variant, mode, precision, device, threads, "
     "python, allocator, env.NAME).",
 )
-@click.option("--mode", default="inference", show_default=True, metavar="inference|training")
-@click.option(
-    "--precision",
-    default="fp32",
-    show_default=True,
-    metavar="fp32|tf32|bf16|fp16|amp|amp-bf16|amp-fp16",
-)
-@click.option("--device", default="cpu", show_default=True, metavar="cpu|cuda|...")
-@click.option("--threads", type=int, help="Threads of torch and OpenMP (default: theirs).")
-@click.option("--python", metavar="PYTHON", help="Interpreter of all arms, e.g. python3.13.")
-@click.option("--env", multiple=True, type=Assignment(), help="Environment variable for all arms.")
-@click.option(
-    "--allocator",
-    default="default",
-    show_default=True,
-    metavar="default|keep|jemalloc|tcmalloc",
-    help="Memory allocator of all arms.",
-)
+@arm_options
+@process_options
 @click.option(
     "--budget",
     type=Duration(),

@@ -9,10 +9,12 @@ import click
 
 from torchstone.cli.options import database_option
 
+SITE = "site"
+
 
 @click.command("export")
-@click.argument("run")
-@click.option("--format", "format_name", required=True, metavar="hud-v3|dynamo-csv")
+@click.argument("run", metavar="RUN|FOLDER")
+@click.option("--format", "format_name", required=True, metavar="hud-v3|dynamo-csv|site")
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
@@ -23,13 +25,18 @@ from torchstone.cli.options import database_option
 @click.option("--force", is_flag=True, help="Replace files that exist.")
 @database_option
 def export(run: str, format_name: str, out: Path, force: bool, db: str | None) -> int:
-    """Write a run as the PyTorch project's own files.
+    """Write a run as the PyTorch project's own files, or the dashboard as a static site.
+
+    The site is made from the whole database; in place of a run, name the folder for it.
 
     \b
     Examples:
       torchstone export last --format dynamo-csv --out results/
       torchstone export nightly-0412 --format hud-v3
+      torchstone export --format site public/
     """
+    if format_name == SITE:
+        return _site(Path(run), db, force)
     from torchstone.lab.exchange import export_run
     from torchstone.records import UsageError
 
@@ -48,6 +55,15 @@ def export(run: str, format_name: str, out: Path, force: bool, db: str | None) -
         click.echo(os.fspath(out / name))
     for remark in exported.remarks:
         click.echo(f"note: {remark}", err=True)
+    return 0
+
+
+def _site(folder: Path, db: str | None, force: bool) -> int:
+    """The dashboard's pages. Its room is found by entry point: commands do not know it."""
+    from torchstone.cli.serve import load
+
+    for line in load(SITE, "torchstone.exports")(folder, db, force):
+        click.echo(line, err=line.startswith("note: "))
     return 0
 
 

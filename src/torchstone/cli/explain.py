@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from torchstone.cli.options import (
-    Assignment,
     Duration,
+    arm_options,
     check_json_path,
     database_option,
+    json_option,
+    process_options,
     progress,
     use_color,
     width,
@@ -43,24 +45,8 @@ _OF_LEDGERS = ("vs", "verify", "markdown")
 @click.option(
     "--arm", default="", metavar="NAME", help="Of a stored result: this arm (else the first)."
 )
-@click.option("--mode", default="inference", show_default=True, metavar="inference|training")
-@click.option(
-    "--precision",
-    default="fp32",
-    show_default=True,
-    metavar="fp32|tf32|bf16|fp16|amp|amp-bf16|amp-fp16",
-)
-@click.option("--device", default="cpu", show_default=True, metavar="cpu|cuda|...")
-@click.option("--threads", type=int, help="Threads of torch and OpenMP (default: theirs).")
-@click.option("--python", metavar="PYTHON", help="Interpreter, e.g. python3.13.")
-@click.option("--env", multiple=True, type=Assignment(), help="Environment variable.")
-@click.option(
-    "--allocator",
-    default="default",
-    show_default=True,
-    metavar="default|keep|jemalloc|tcmalloc",
-    help="Memory allocator.",
-)
+@arm_options
+@process_options
 @click.option(
     "--budget",
     type=Duration(),
@@ -69,9 +55,7 @@ _OF_LEDGERS = ("vs", "verify", "markdown")
     help="Time to look at steps, and for each test of --verify.",
 )
 @database_option
-@click.option(
-    "--json", "json_path", metavar="PATH|-", help="Write JSON to a file; - prints it alone."
-)
+@json_option
 @click.option("--markdown", is_flag=True, help="Print Markdown instead.")
 @click.option("--save/--no-save", default=True, show_default=True, help="Keep what is measured.")
 @click.pass_context

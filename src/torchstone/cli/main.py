@@ -25,8 +25,11 @@ SECTIONS = {
     "Track and show": {
         "show": "Show a stored result or run.",
         "list": "List results, runs, suites, models, variants.",
-        "export": "Write a run as the PyTorch project's own files.",
+        "compare": "Set two stored runs against each other.",
+        "serve": "Show stored runs as a dashboard in the browser.",
+        "export": "Write a run as the PyTorch project's files, or a site.",
         "import": "Read other tools' files; join shards.",
+        "db": "Say what the database weighs; thin it, rebuild it.",
     },
 }
 

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 PLAIN_WIDTH = 100
+MODES = "inference|training"
+PRECISIONS = "fp32|tf32|bf16|fp16|amp|amp-bf16|amp-fp16"
 _UNITS = {"": 1.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "m": 60.0, "min": 60.0, "h": 3600.0}
 _BAD_OUTCOMES = ("wrong_answer", "error", "crash", "oom", "timeout")
 
@@ -81,27 +83,48 @@ class Assignment(click.ParamType):  # type: ignore[type-arg]
         return name, text
 
 
+def arm_options(function: F) -> F:
+    """How a target is run: in all commands that run one."""
+    return _all_of(
+        function,
+        click.option("--mode", default="inference", show_default=True, metavar=MODES),
+        click.option("--precision", default="fp32", show_default=True, metavar=PRECISIONS),
+        click.option("--device", default="cpu", show_default=True, metavar="cpu|cuda|..."),
+        click.option("--threads", type=int, help="Threads of torch and OpenMP (default: theirs)."),
+    )
+
+
+def process_options(function: F) -> F:
+    """In which processes it is run."""
+    return _all_of(
+        function,
+        click.option(
+            "--python", metavar="PYTHON", help="Interpreter of all arms, e.g. python3.13."
+        ),
+        click.option(
+            "--env", multiple=True, type=Assignment(), help="Environment variable for all arms."
+        ),
+        click.option(
+            "--allocator",
+            default="default",
+            show_default=True,
+            metavar="default|keep|jemalloc|tcmalloc",
+            help="Memory allocator of all arms.",
+        ),
+    )
+
+
+def _all_of(function: F, *options: Callable[[F], F]) -> F:
+    """The options in the order in which help lists them."""
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
 def settings_options(function: F) -> F:
     """How exactly and how long a case is measured: `bench` and `run` alike."""
-    for option in (
-        click.option(
-            "--build-timeout",
-            type=Duration(),
-            default="600s",
-            show_default=True,
-            help="For building and compiling.",
-        ),
-        click.option(
-            "--timeout", type=Duration(), default="60s", show_default=True, help="For a step."
-        ),
-        click.option("--seed", type=int, default=0, show_default=True),
-        click.option(
-            "--margin",
-            type=Share(),
-            default="2%",
-            show_default=True,
-            help="Differences within this are called the same.",
-        ),
+    return _all_of(
+        function,
         click.option(
             "--within",
             type=Share(),
@@ -109,9 +132,25 @@ def settings_options(function: F) -> F:
             show_default=True,
             help="Stop when the ratio is known this well.",
         ),
-    ):
-        function = option(function)
-    return function
+        click.option(
+            "--margin",
+            type=Share(),
+            default="2%",
+            show_default=True,
+            help="Differences within this are called the same.",
+        ),
+        click.option("--seed", type=int, default=0, show_default=True),
+        click.option(
+            "--timeout", type=Duration(), default="60s", show_default=True, help="For a step."
+        ),
+        click.option(
+            "--build-timeout",
+            type=Duration(),
+            default="600s",
+            show_default=True,
+            help="For building and compiling.",
+        ),
+    )
 
 
 def take_settings(asked: dict[str, Any]) -> Settings:
@@ -149,14 +188,19 @@ def database_option(function: F) -> F:
     )(function)
 
 
+def json_option(function: F) -> F:
+    """`--json`."""
+    return click.option(
+        "--json", "json_path", metavar="PATH|-", help="Write JSON to a file; - prints it alone."
+    )(function)
+
+
 def output_options(function: F) -> F:
     """`--json` and `--markdown`."""
     function = click.option(
         "--markdown", is_flag=True, help="Print a Markdown table instead of the report."
     )(function)
-    return click.option(
-        "--json", "json_path", metavar="PATH|-", help="Write JSON to a file; - prints it alone."
-    )(function)
+    return json_option(function)
 
 
 def check_json_path(path: str | None) -> None:

@@ -6,7 +6,14 @@ from typing import Any
 
 import click
 
-from torchstone.cli.options import Duration, check_json_path, database_option, progress
+from torchstone.cli.options import (
+    Duration,
+    arm_options,
+    check_json_path,
+    database_option,
+    json_option,
+    progress,
+)
 
 WAYS = "count|sample|trace|memory|all"
 
@@ -74,17 +81,9 @@ class ProfileCommand(click.Command):
 @click.option(
     "--functions", multiple=True, metavar="NAME", help="Look at these line by line (memory)."
 )
-@click.option("--mode", default="inference", show_default=True, metavar="inference|training")
-@click.option(
-    "--precision",
-    default="fp32",
-    show_default=True,
-    metavar="fp32|tf32|bf16|fp16|amp|amp-bf16|amp-fp16",
-)
+@arm_options
 @click.option("--variant", default="eager", show_default=True, help="How a target is run.")
 @click.option("--vs", multiple=True, metavar="VARIANT", help="Profile this variant as well.")
-@click.option("--threads", type=int, help="Threads of torch and OpenMP (default: theirs).")
-@click.option("--device", default="cpu", show_default=True, metavar="cpu|cuda|...")
 @click.option("--timeout", type=Duration(), default="60s", show_default=True, help="For a step.")
 @click.option(
     "--cost/--no-cost",
@@ -92,9 +91,7 @@ class ProfileCommand(click.Command):
     help="Measure what profiling costs (default: of a target; a program is run again for it).",
 )
 @database_option
-@click.option(
-    "--json", "json_path", metavar="PATH|-", help="Write JSON to a file; - prints it alone."
-)
+@json_option
 def profile(
     what: str,
     out: str | None,

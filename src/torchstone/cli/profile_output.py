@@ -151,7 +151,7 @@ def _write_page(profiles: Sequence[Profile], path: str) -> None:
     """The page; opened where somebody sits before a screen."""
     from torchstone.show.profile_html import profile_html
 
-    Path(path).write_text(profile_html(profiles, profiles[0].label), encoding="utf-8")
+    Path(path).write_text(profile_html(profiles), encoding="utf-8")
     display = sys.platform == "darwin" or any(
         os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY")
     )

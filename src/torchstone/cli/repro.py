@@ -61,6 +61,11 @@ def repro(
     deliver(done.combined if json_path else done.new, json_path, markdown, saved=save)
     if json_path != "-":
         click.echo(f"\nagainst {stored.id} of {stored.created}:")
+        if stored.thinned:
+            click.echo(
+                f"  its samples were removed on {stored.thinned.created[:10]}, so only its "
+                f"figures can be compared: torchstone show {stored.id}"
+            )
         for one in done.against_stored:
             ratio = format_ratio(one.time_ratio) if one.time_ratio else "-"
             span = f" [{one.interval[0]:.3f}, {one.interval[1]:.3f}]" if one.interval else ""

@@ -50,6 +50,13 @@ def validate(id: str, save: bool, strict: bool, db: str | None, json_path: str |
         pairs = [(one.after, one.changes) for one in judged]
         text = judgement_report(pairs, color=use_color(), unicode=can_unicode(sys.stdout))
         click.echo(text, nl=False, color=True)
+    skipped = sum(one.skipped for one in judged)
+    if skipped:
+        click.echo(
+            f"note: {skipped} of {len(judged)} results keep what was said of them: their samples "
+            "were removed (`torchstone db thin`)",
+            err=True,
+        )
     return int(strict and any(one.failed for one in judged))
 
 

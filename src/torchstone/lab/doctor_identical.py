@@ -20,6 +20,7 @@ from torchstone.records import (
     Result,
     Verdict,
 )
+from torchstone.track.floors import DEFAULT_AA_FLOOR
 
 NAME = "identical"
 TARGET = "torchstone.workloads.yardstick:run()"
@@ -102,9 +103,7 @@ def _remember(keeper: Keeper, base: Measurement, estimate: Estimate) -> None:
 
 def _differ(base: Measurement, twin: Measurement, margin: float) -> bool:
     """Whether the two would be called different."""
-    judged = stats.compare(
-        base, twin, margin=margin, alpha=STRICT_ALPHA, aa_floor=identical.DEFAULT_AA_FLOOR
-    )
+    judged = stats.compare(base, twin, margin=margin, alpha=STRICT_ALPHA, aa_floor=DEFAULT_AA_FLOOR)
     return judged.verdict in (Verdict.FASTER, Verdict.SLOWER)
 
 

@@ -12,9 +12,8 @@ from torchstone import stats
 from torchstone.conductor import CaseResult
 from torchstone.lab.keeping import Keeper
 from torchstone.records import ArmSpec, Measurement, Outcome
+from torchstone.track.floors import DEFAULT_AA_FLOOR, step_class
 
-DEFAULT_AA_FLOOR = 0.005
-"""What identical arms may differ by on a machine not observed yet (benchmarks/aa.py)."""
 EVERY = 20
 """One comparison in this many carries a duplicate: two arms then take half as long again."""
 DUPLICATE = "baseline, a second time"
@@ -53,8 +52,4 @@ def aa_floor(keeper: Keeper | None, arm: Measurement) -> float:
 def conditions(arm: Measurement) -> tuple[int, str]:
     """Thread count and order of magnitude of a step: noise depends on both."""
     threads = arm.environment.threads.get("torch", 1) if arm.environment else 1
-    steady = arm.compile.steady_ns if arm.compile else 0
-    for name, limit in (("under 1 ms", 1e6), ("1-10 ms", 1e7), ("10-100 ms", 1e8)):
-        if steady < limit:
-            return threads, name
-    return threads, "over 100 ms"
+    return threads, step_class(arm.compile.steady_ns if arm.compile else 0)

@@ -83,6 +83,14 @@ def is_target(text: str) -> bool:
     return ":" in text and not os.path.isfile(text)
 
 
+def short_name(what: str) -> str:
+    """A target or a program to be known by: of a path that leads elsewhere, the file's name."""
+    if not os.path.isabs(what) and not what.startswith(os.pardir):
+        return what
+    near = os.path.relpath(what)
+    return os.path.basename(what) if near.startswith(os.pardir) else near
+
+
 def check_request(request: ProfileRequest) -> None:
     """Refuse what cannot work, before anything is started."""
     check_sampling(request.options.rate_hz, request.options.clock)
@@ -101,7 +109,8 @@ def profile_target(request: ProfileRequest, events: Events | None = None) -> tup
     arms = _arms(request)
     found: list[Profile] = []
     for arm in arms:
-        name = f"{arm.target} {arm.variant}" if len(arms) > 1 else arm.target
+        name = short_name(arm.target)
+        name = f"{name} {arm.variant}" if len(arms) > 1 else name
         with _child(arm) as (worker, folder):
             try:
                 found += _profiles(request, worker, folder, name, events)

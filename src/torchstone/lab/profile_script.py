@@ -20,10 +20,11 @@ from torchstone.lab.profile import (
     ProfilingFailed,
     check_request,
     house_on_path,
+    short_name,
     stamp,
 )
 from torchstone.profile import read_profile
-from torchstone.profile.child_script import INTERRUPTED, ScriptRequest
+from torchstone.profile.child_script import FAILED, INTERRUPTED, ScriptRequest
 from torchstone.profile.cost import cost_of, take_turns
 from torchstone.records import Cost, Profile, UsageError, to_data
 
@@ -58,7 +59,7 @@ def profile_script(request: ProfileRequest) -> ScriptRun:
         cost, note = _cost(request, way, took, profile) if not code else (None, "")
         profile = replace(
             profile,
-            label=f"{request.what} ({way})",
+            label=f"{short_name(request.what)} ({way})",
             cost=cost,
             notes=(*profile.notes, *((note,) if note else ())),
         )
@@ -87,6 +88,9 @@ def _run_once(request: ProfileRequest, way: str) -> tuple[Profile, int, float]:
         with _started(request, way, folder, path) as process:
             code = _wait(process)
         took = time.perf_counter() - started
+        failed = Path(f"{path}{FAILED}")
+        if failed.exists():
+            raise ProfilingFailed(*json.loads(failed.read_text(encoding="utf-8")))
         if not path.exists():
             raise ProfilingFailed(
                 f"{request.what} ended {_end(code)} before its profile could be written.",

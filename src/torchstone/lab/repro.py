@@ -59,6 +59,8 @@ def repro(
         settings = replace(settings, budget_s=budget_s)
     command = ("torchstone", "repro", stored.id)
     new = measure(arms, settings, keeper, events, command, stored.kind, f"repro of {stored.id}")
+    if stored.thinned:  # there is nothing left to set the new samples against
+        return Reproduction(stored, new, ())
     return Reproduction(stored, new, against(stored, new, aa_floor(keeper, new.arms[0])))
 
 

@@ -7,6 +7,7 @@ import json
 import os
 import time
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from importlib import metadata
@@ -44,6 +45,8 @@ from torchstone.records import (
     to_data,
 )
 from torchstone.store import AlreadyStored, Store, check_store, open_store
+from torchstone.store.alive import Beat, beat
+from torchstone.store.location import locate
 
 Shard = tuple[int, int]
 
@@ -88,10 +91,12 @@ def start_run(
     check_store(db)
     plan = make_plan(request, os.cpu_count() or 1)
     run = describe_run(request, plan, public_words(command), shard)
-    with open_store(db) as store:
-        store.begin_run(run)
-        run = store.load_run(run.id)
-    return carry_out(run, db, events, shard, total_budget_s)
+    # The sign comes first: a run that is seen is never taken for a dead one.
+    with _sign(db, run, shard) as sign:
+        with open_store(db) as store:
+            store.begin_run(run)
+            run = store.load_run(run.id)
+        return carry_out(run, db, events, shard, total_budget_s, sign)
 
 
 def resume_run(
@@ -112,7 +117,8 @@ def resume_run(
             f"{run.id} was begun on another machine, and figures of two machines do not mix.",
             "Begin a run of its own here, with the same --label.",
         )
-    return carry_out(run, db, events, shard, total_budget_s)
+    with _sign(db, run, shard) as sign:
+        return carry_out(run, db, events, shard, total_budget_s, sign)
 
 
 def carry_out(
@@ -121,6 +127,7 @@ def carry_out(
     events: RunEvents,
     shard: Shard | None,
     total_budget_s: float | None,
+    sign: Beat,
 ) -> RunEnd:
     """Measure every case that is not stored yet, until all are, or the time is over."""
     settings = settings_of(run)
@@ -134,7 +141,9 @@ def carry_out(
         if clock.is_over:
             stopped_by = "total budget"
             break
-        events.case_started(index, total, _shown(group), clock.seconds_left)
+        shown = _shown(group)
+        events.case_started(index, total, shown, clock.seconds_left)
+        sign.now(shown.name, index, total)
         try:
             figures, result = measure_group(group, settings, Keeper(db), events)
         except KeyboardInterrupt:
@@ -211,6 +220,11 @@ def measure_group(
     for (position, case), arm, command in zip(able, result.arms[1:], commands, strict=True):
         found.append((position, figures_of(result, case, arm.arm.name, command)))
     return sorted(found, key=lambda pair: pair[0]), result
+
+
+def _sign(db: str | None, run: Run, shard: Shard | None) -> AbstractContextManager[Beat]:
+    """The run's sign of life: seen by whoever reads the database, gone when we are."""
+    return beat(locate(db), run.id, "" if shard is None else f"{shard[0]}/{shard[1]}")
 
 
 def _shown(group: Group) -> CaseKey:

@@ -17,6 +17,7 @@ from torchstone.records import (
     PlannedCase,
     Result,
     RunView,
+    UsageError,
 )
 from torchstone.store import open_store
 
@@ -27,6 +28,11 @@ class Rejudged:
 
     before: Result
     after: Result
+
+    @property
+    def skipped(self) -> bool:
+        """Its samples were removed, so that it keeps what was said of it."""
+        return self.before.thinned is not None
 
     @property
     def changes(self) -> tuple[str, ...]:
@@ -60,13 +66,25 @@ def validate_stored(wanted: str, db: str | None, *, save: bool) -> list[Rejudged
             stored = [store.load(one) for one in store.result_ids(found.run.id)]
         else:
             stored = [found]
-    judged = [Rejudged(result, judge_again(result)) for result in stored]
+    if stored and all(result.thinned for result in stored):
+        raise _thinned(wanted, stored[0])
+    judged = [Rejudged(one, one if one.thinned else judge_again(one)) for one in stored]
     changed = [one for one in judged if one.after != one.before]
     if save and changed:
         with open_store(db) as store:
             for one in changed:
                 store.add_judgement(one.after, _judgement(one.after), _derive)
     return judged
+
+
+def _thinned(wanted: str, result: Result) -> UsageError:
+    when = result.thinned.created[:10] if result.thinned else ""
+    return UsageError(
+        f"The samples of {wanted} were removed on {when} (`torchstone db thin`), and without them "
+        "it cannot be judged anew.",
+        f"What was said of it then stands: torchstone show {wanted}. To measure it again: "
+        f"torchstone repro {result.id}.",
+    )
 
 
 def _judgement(result: Result) -> Judgement:

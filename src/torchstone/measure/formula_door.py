@@ -6,11 +6,13 @@ object is a `Formula`. It stands before torch's own of the same name.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable
 from importlib import metadata
 from typing import cast
 
 from torchstone.records import UsageError
+from torchstone.records.doors import all_of
 
 ENTRY_POINTS = "torchstone.formulas"
 
@@ -20,17 +22,14 @@ Formula = Callable[..., int]
 
 def known_formulas() -> tuple[metadata.EntryPoint, ...]:
     """Installed formulas by op, nothing loaded yet; two for one op are refused."""
-    points = metadata.entry_points(group=ENTRY_POINTS)
-    unique = {(point.name, point.value): point for point in points}
-    found: dict[str, metadata.EntryPoint] = {}
-    for (op, value), point in sorted(unique.items()):
-        if op in found:
+    points = all_of(ENTRY_POINTS)
+    for one, other in itertools.pairwise(points):
+        if one.name == other.name:
             raise UsageError(
-                f"Two plug-ins have a formula for {op}: {found[op].value} and {value}.",
+                f"Two plug-ins have a formula for {one.name}: {one.value} and {other.value}.",
                 "Remove one of them.",
             )
-        found[op] = point
-    return tuple(found.values())
+    return points
 
 
 def load_formulas(points: Iterable[metadata.EntryPoint]) -> dict[str, Formula]:

@@ -20,6 +20,7 @@ from torchstone.measure.clock import wall_clock
 from torchstone.measure.conditioning import (
     CLOSER_NUDGES,
     CLOSER_SECONDS,
+    CLOSER_STEPS,
     NUDGES,
     distances,
     furthest,
@@ -90,7 +91,8 @@ def look_closer(arm: ArmSpec, phase: Phase, call: CheckedCall, path: str) -> Non
     prepared = prepare(workload, draw_for(plain, workload, plain.seed), plain)
     evidence, _ = _evidence(plain, workload, prepared, call)
     seeds = range(NUDGES, NUDGES + CLOSER_NUDGES)
-    write_distances(path, _moved(plain, pristine, call, evidence, seeds, CLOSER_SECONDS))
+    moved = _moved(plain, pristine, call, evidence, seeds, CLOSER_STEPS, CLOSER_SECONDS)
+    write_distances(path, moved)
 
 
 def _moved(
@@ -99,6 +101,7 @@ def _moved(
     call: CheckedCall,
     evidence: Any,
     seeds: Sequence[int],
+    steps: int = 1,
     limit_s: float = math.inf,
 ) -> dict[str, float]:
     """How far each leaf moves at most when weights and inputs are nudged, in a run a seed."""
@@ -111,8 +114,9 @@ def _moved(
         if workload is None:
             return moved
         prepared = prepare(workload, draw_for(arm, workload, arm.seed), arm)
-        nudge_weights(prepared.module, seed)
-        other, _ = _evidence(arm, workload, prepared, call, partial(nudge_inputs, seed=seed))
+        nudge_weights(prepared.module, seed, steps)
+        nudge = partial(nudge_inputs, seed=seed, steps=steps)
+        other, _ = _evidence(arm, workload, prepared, call, nudge)
         moved = furthest(moved, distances(evidence, other))
     return moved
 

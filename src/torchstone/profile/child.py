@@ -26,6 +26,8 @@ from torchstone.workloads import parse_target
 
 BLOCK_S = 0.05
 """Of the blocks whose time with and without a probe is compared."""
+SETTLE = 0.1
+"""Of a block: steps after a profiled one that nobody times, until caches are as they were."""
 MOST_COST_S = 60.0
 """A cost that would take longer to measure is not measured."""
 LENGTH_S = {"count": 1.0, "sample": 3.0, "trace": 0.3, "memory": 0.0}
@@ -118,6 +120,7 @@ class ProfilingWorker(Worker):
                 return run_steps(marked, steps)
             finally:
                 probe.discard()
+                run_steps(step, math.ceil(steps * SETTLE))
 
         self.phase("cost")
         profiled()  # the first has to load what it needs

@@ -9,15 +9,18 @@ import runpy
 import sys
 import traceback
 from dataclasses import dataclass, replace
+from pathlib import Path
 from types import TracebackType
 
 from torchstone.machine.processes import die_with_parent
 from torchstone.profile.doors import write_profile
 from torchstone.profile.probes.base import ProbeOptions
 from torchstone.profile.probes.registry import choose_probe
-from torchstone.records import from_data
+from torchstone.records import TorchstoneError, from_data
 
 INTERRUPTED = 130
+FAILED = ".failed"
+"""Ends the name of the file that says why there is no profile."""
 _STARTERS = ("<frozen runpy>", runpy.__file__, __file__)
 
 
@@ -88,7 +91,14 @@ def main() -> None:
     with open(sys.argv[1], encoding="utf-8") as file:
         request = from_data(ScriptRequest, json.load(file))
     die_with_parent(request.parent)
-    sys.exit(run_script(request))
+    try:
+        code = run_script(request)
+    except TorchstoneError as error:  # ours, not the program's: for who started this to say
+        Path(request.path + FAILED).write_text(
+            json.dumps([error.message, error.remedy]), encoding="utf-8"
+        )
+        code = error.exit_code
+    sys.exit(code)
 
 
 if __name__ == "__main__":

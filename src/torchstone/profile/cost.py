@@ -16,6 +16,7 @@ ESTIMATOR = "paired blocks"
 LEVEL = 0.95
 MOST_PAIRS = 12
 LEAST_PAIRS = 4
+"""A multiple of four is balanced: every order behind every other."""
 BUDGET_S = 4.0
 """For all pairs, once there are enough of them."""
 
@@ -53,8 +54,10 @@ def take_turns(
         else:
             base = plain()
             turns.pairs.append((base, profiled()))
+        # What a probe leaves behind hits the block after it: in every other turn that is the first
+        # of these two, so which of them comes first changes at another pace.
         first, second = plain(), plain()
-        turns.controls.append((second, first) if number % 2 else (first, second))
+        turns.controls.append((second, first) if number // 2 % 2 else (first, second))
     return turns
 
 

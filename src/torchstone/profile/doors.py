@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import gzip
 from functools import cache
 from importlib import metadata
@@ -12,6 +11,7 @@ from typing import cast
 from torchstone.profile.formats.base import ProfileFormat
 from torchstone.profile.formats.files import head_of, shown
 from torchstone.records import Profile, UsageError
+from torchstone.records.doors import by_name, did_you_mean, must_be_some
 
 ENTRY_POINTS = "torchstone.profile_formats"
 _GZIP_LEVEL = 6
@@ -20,7 +20,7 @@ _GZIP_LEVEL = 6
 @cache
 def known_formats() -> dict[str, metadata.EntryPoint]:
     """Installed formats by name; nothing is imported."""
-    return {point.name: point for point in metadata.entry_points(group=ENTRY_POINTS)}
+    return by_name(ENTRY_POINTS)
 
 
 def find_format(name: str) -> ProfileFormat:
@@ -28,15 +28,10 @@ def find_format(name: str) -> ProfileFormat:
     known = known_formats()
     if name in known:
         return cast("ProfileFormat", known[name].load())
-    if not known:
-        raise UsageError(
-            "Torchstone's own plug-ins are not to be found.",
-            "Install the package (`pip install .`); a folder on PYTHONPATH is not enough.",
-        )
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    hint = f"Did you mean {near[0]}? " if near else ""
+    must_be_some(known)
+    names = ", ".join(sorted(known))
     raise UsageError(
-        f"There is no profile format {name!r}.", f"{hint}Formats: {', '.join(sorted(known))}."
+        f"There is no profile format {name!r}.", f"{did_you_mean(name, known)}Formats: {names}."
     )
 
 

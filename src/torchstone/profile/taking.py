@@ -35,8 +35,9 @@ class Profiling:
             raise UsageError(
                 "This profiler is on already.", "Make another one for what is inside or beside it."
             )
-        self._probe = choose_probe(self._how, self._options)
-        self._probe.start()
+        probe = choose_probe(self._how, self._options)
+        probe.start()
+        self._probe = probe
         return self
 
     def __exit__(

@@ -72,7 +72,14 @@ from torchstone.records.profile import (
     Spans,
     Thread,
 )
-from torchstone.records.result import RESULT_SCHEMA, Judgement, Method, Result, SecondLook
+from torchstone.records.result import (
+    RESULT_SCHEMA,
+    Judgement,
+    Method,
+    Result,
+    SecondLook,
+    Thinning,
+)
 from torchstone.records.run import (
     CASE_KIND,
     FIGURES_DEFINITION,
@@ -198,6 +205,7 @@ __all__ = [
     "Spans",
     "Statement",
     "SuiteSummary",
+    "Thinning",
     "Thread",
     "TorchstoneError",
     "Turn",

@@ -61,6 +61,22 @@ class Judgement:
 
 
 @dataclass(frozen=True)
+class Thinning:
+    """Says that a stored result's samples, and what was read turn by turn, were removed to save
+    space. Its arms have no turns then; comparisons, checks and the figures of its cases are those
+    derived before.
+    """
+
+    created: str
+    command: tuple[str, ...]
+    version: str
+    samples: int
+    """How many were removed, of all arms and kinds."""
+    digest: str
+    """Of the whole result, as it was stored: a copy of the database that has it can be found."""
+
+
+@dataclass(frozen=True)
 class Result:
     """One case: the baseline is the first arm. `origin` is `here` or where it was imported from."""
 
@@ -80,4 +96,6 @@ class Result:
     clocks_hz: tuple[float, ...] = ()
     """The processor's real clock before and after; empty where it cannot be measured."""
     second_looks: tuple[SecondLook, ...] = ()
+    thinned: Thinning | None = None
+    """None: every sample is there."""
     schema: int = RESULT_SCHEMA

@@ -150,6 +150,10 @@ class CaseChange:
     compile_warm: float | None = None
     memory: float | None = None
     """The arm's peak in the new run over that in the base run: above 1 is worse."""
+    threshold: float | None = None
+    """The smallest relative change of the speed-up that is believed: what identical arms show."""
+    costs_changed: tuple[str, ...] = ()
+    """Of `compile_cold`, `compile_warm` and `memory`: those beyond the group's threshold."""
 
 
 @dataclass(frozen=True)
@@ -179,6 +183,13 @@ class GroupChange:
     drift: float | None = None
     counts: Mapping[str, int] = field(default_factory=dict)
     """Of `CaseChange.kind` and, for paired cases, of the verdicts."""
+    threshold: float | None = None
+    """The smallest relative change of the mean speed-up that is believed."""
+    cost_thresholds: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    """By name of the cost, the relative changes beyond which a case's and the mean's are called
+    so; made from the spread of the group's own ratios. None of a cost that too few cases have."""
+    costs_changed: tuple[str, ...] = ()
+    """The costs whose mean lies beyond its threshold."""
 
 
 @dataclass(frozen=True)
@@ -196,4 +207,12 @@ class RunComparison:
     margin: float = 0.02
     """A change within this is called `same` when its whole interval is."""
     false_discovery_rate: float = 0.05
+    threshold_source: str = ""
+    """Where the thresholds of the verdicts come from, in words."""
+    drift: float | None = None
+    """The middle of the baselines' time ratios, new over base, over the whole comparison."""
+    drift_spread: float | None = None
+    """Their robust relative standard deviation."""
+    drift_of: int = 0
+    """How many baselines that is made from."""
     definition: int = COMPARISON_DEFINITION

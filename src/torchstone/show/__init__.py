@@ -6,6 +6,10 @@ Touches: the stream it is given for progress, nothing else. Imports `records`, h
 from `profile` and, only when a figure is wanted, `stats`; every statistic shown is computed there.
 """
 
+from torchstone.show.compare_csv import compare_csv
+from torchstone.show.compare_document import compare_document, compare_dumps
+from torchstone.show.compare_markdown import compare_markdown
+from torchstone.show.compare_terminal import compare_report
 from torchstone.show.document import DOCUMENT_SCHEMA, document, dumps
 from torchstone.show.judgement import judgement_report
 from torchstone.show.ledger import ledger_report
@@ -49,6 +53,11 @@ __all__ = [
     "SuiteRow",
     "VariantRow",
     "can_unicode",
+    "compare_csv",
+    "compare_document",
+    "compare_dumps",
+    "compare_markdown",
+    "compare_report",
     "difference_report",
     "document",
     "dumps",

@@ -37,6 +37,7 @@ def document(result: Result) -> dict[str, Any]:
         "calibration": plain(result.calibration),
         "clocks_hz": plain(result.clocks_hz),
         "second_looks": plain(result.second_looks),
+        "thinned": plain(result.thinned),
     }
 
 

@@ -137,6 +137,12 @@ def course(result: Result, style: Style) -> list[str]:
         parts.append(_count(samples, "sample", "samples"))
     if result.method.elapsed_s:
         parts.append(format_seconds(result.method.elapsed_s, 3, ascii_only=style.ascii_only))
+    if result.thinned:
+        command = style.safe(" ".join(result.thinned.command))
+        parts.append(
+            f"its {_count(result.thinned.samples, 'sample', 'samples')} were removed on "
+            f"{style.safe(result.thinned.created[:10])} by `{command}`"
+        )
     stopped = result.method.stopped_by
     if stopped:
         parts.append(_STOPPED.get(stopped, stopped))

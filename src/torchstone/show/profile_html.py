@@ -23,7 +23,7 @@ def profile_html(profiles: Sequence[Profile], title: str = "") -> str:
     """The file's text. Two or more profiles can be compared in it."""
     if not profiles:
         raise UsageError("There is no profile to show.", "Give at least one.")
-    title = title or profiles[0].label or "Profile"
+    title = title or _title(profiles) or "Profile"
     script, style = bundle(FOLDER, "app", "start"), asset(FOLDER, "style.css")
     parts = {
         "policy": _policy(script, style),
@@ -37,6 +37,13 @@ def profile_html(profiles: Sequence[Profile], title: str = "") -> str:
     # Cut at the marks, so that what is put in is never searched for marks itself.
     pieces = page.split("@@")
     return "".join(parts[piece] if i % 2 else piece for i, piece in enumerate(pieces))
+
+
+def _title(profiles: Sequence[Profile]) -> str:
+    """What they are of: without the way, where there are several ways of the same."""
+    if len(profiles) == 1:
+        return profiles[0].label
+    return " · ".join(dict.fromkeys(one.label.removesuffix(f" ({one.how})") for one in profiles))
 
 
 def _policy(script: str, style: str) -> str:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from torchstone.profile.agree import Row, SideBySide, side_by_side
-from torchstone.records import Profile
-from torchstone.show.profile_figures import cost_words
+from torchstone.records import Estimate, Profile
 from torchstone.show.style import Style
 from torchstone.show.table import Cell, Column, pack
 from torchstone.show.text import wrap
-from torchstone.show.units import format_bytes, format_percent
+from torchstone.show.units import format_bytes, format_interval, format_percent, format_ratio
 
 LEAST_WIDTH = 60
 
@@ -31,8 +30,7 @@ def ways_text(
             names, [columns, [Column("", marks)], [Column("where", places)]], width, style
         )
         lines += [line for table in tables for line in table]
-    for profile in profiles:
-        lines += _cost(profile, width, style)
+    lines += _costs(profiles, width, style)
     head = "Where they disagree by more than chance:" if found.sentences else ""
     head = head or "No function's shares differ by more than chance."
     lines += ["", *wrap(head, width, ellipsis=style.glyphs.ellipsis)]
@@ -58,9 +56,27 @@ def _share(row: Row, way: str, style: Style) -> str:
     return said
 
 
-def _cost(profile: Profile, width: int, style: Style) -> list[str]:
-    if profile.cost is None:
+def _costs(profiles: Sequence[Profile], width: int, style: Style) -> list[str]:
+    """What each cost: time with it against without, beside nothing against nothing."""
+    paid = [(profile, profile.cost) for profile in profiles if profile.cost is not None]
+    if not paid:
         return []
-    said = f"{profile.how}: {cost_words(profile.cost, ascii_only=style.ascii_only)}"
-    said += f"; wrote {format_bytes(profile.cost.footprint_bytes)}"
-    return list(wrap(style.safe(said), width, ellipsis=style.glyphs.ellipsis))
+
+    def said(estimate: Estimate) -> Cell:
+        ratio = format_ratio(estimate.time_ratio, 2, ascii_only=style.ascii_only)
+        interval = format_interval(estimate.interval, 2, ascii_only=style.ascii_only)
+        return Cell(f"{ratio} ({interval})")
+
+    def column(head: str, cells: Iterable[Cell]) -> Column:
+        return Column(head, tuple(cells), right=True)
+
+    names = Column("way", tuple(Cell(style.safe(f"{one.how} ({one.tool})")) for one, _ in paid))
+    columns = [
+        column("time", (said(cost.ratio) for _, cost in paid)),
+        column("control", (said(cost.control) for _, cost in paid)),
+        column("written", (Cell(format_bytes(cost.footprint_bytes)) for _, cost in paid)),
+        column("memory", (Cell(format_bytes(cost.memory_bytes)) for _, cost in paid)),
+    ]
+    tables = pack(names, [columns], width, style)
+    title = style.paint("what profiling cost: profiled against unprofiled", "title")
+    return ["", title, *(line for table in tables for line in table)]

@@ -19,7 +19,7 @@ def run_document(view: RunView, summaries: Sequence[SuiteSummary]) -> dict[str, 
     return {
         "schema": DOCUMENT_SCHEMA,
         "run": _run(view),
-        "summaries": [_summary(summary) for summary in summaries],
+        "summaries": [summary_document(summary) for summary in summaries],
         "cases": [plain(row) for row in case_rows(view)],
     }
 
@@ -51,7 +51,8 @@ def _run(view: RunView) -> dict[str, Any]:
     }
 
 
-def _summary(summary: SuiteSummary) -> dict[str, Any]:
+def summary_document(summary: SuiteSummary) -> dict[str, Any]:
+    """The figures of a group of cases."""
     passes = summary.passes
     return {
         "suite": plain(summary.suite),
@@ -67,11 +68,11 @@ def _summary(summary: SuiteSummary) -> dict[str, Any]:
         "not_supported": passes.planned - passes.counted,
         "pass_rate": plain(passes.rate),
         "outcomes": plain(passes.outcomes),
-        "speedup": _mean(summary.speedup),
-        "compile_cold_s": _mean(summary.compile_cold_ns, 1e9),
-        "compile_warm_s": _mean(summary.compile_warm_ns, 1e9),
-        "memory_ratio": _mean(summary.memory_ratio),
-        "step_memory_ratio": _mean(summary.step_memory_ratio),
+        "speedup": mean_document(summary.speedup),
+        "compile_cold_s": mean_document(summary.compile_cold_ns, 1e9),
+        "compile_warm_s": mean_document(summary.compile_warm_ns, 1e9),
+        "memory_ratio": mean_document(summary.memory_ratio),
+        "step_memory_ratio": mean_document(summary.step_memory_ratio),
         "verdicts": plain(summary.verdicts),
         "no_verdict": summary.no_verdict,
         "false_discovery_rate": summary.false_discovery_rate,
@@ -80,7 +81,8 @@ def _summary(summary: SuiteSummary) -> dict[str, Any]:
     }
 
 
-def _mean(mean: Mean, unit: float = 1.0) -> dict[str, Any]:
+def mean_document(mean: Mean, unit: float = 1.0) -> dict[str, Any]:
+    """A mean with its interval and denominators; an interval that lacks an end is none."""
     value = None if mean.value is None else mean.value / unit
     ends = None if mean.interval is None else [end / unit for end in mean.interval]
     bounded = plain(ends)

@@ -1,11 +1,15 @@
-"""A small maker of stand-alone SVG: no scripts, nothing fetched, readable in light and in dark.
+"""A small maker of SVG: no scripts, nothing fetched, readable in light and in dark.
 
 Text is escaped and stripped of characters without a picture. Colours are roles, defined once for
-both schemes.
+both schemes. A stand-alone picture carries its colours; one that is embedded in a page takes them
+from the page's style sheet (`assets/charts/charts.css`), because pages allow no inline style.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from html import escape
 
@@ -22,6 +26,11 @@ _LIGHT = {
     "green": "#15803d",
     "purple": "#7e22ce",
     "teal": "#0f766e",
+    "pink": "#d6409f",
+    "gold": "#a87600",
+    "slate": "#5b6675",
+    "good": "#0a7d5a",
+    "bad": "#c2301c",
 }
 _DARK = {
     "paper": "#14171c",
@@ -33,8 +42,19 @@ _DARK = {
     "green": "#4ade80",
     "purple": "#d8a4ff",
     "teal": "#5eead4",
+    "pink": "#f472b6",
+    "gold": "#e3c04b",
+    "slate": "#a3adba",
+    "good": "#4fd1a5",
+    "bad": "#ff8a75",
 }
 COLOURS = tuple(_LIGHT)
+# No scheme but http(s), no other host without one, nothing that browsers drop before they read it.
+_ABSOLUTE = re.compile(r"https?://", re.IGNORECASE)
+_HREF = re.compile(
+    r"(?:https?://|(?!//)[^:/?#\s\\\x00-\x20]*(?:[/?#]|$))[^\s\\\x00-\x20]*", re.IGNORECASE
+)
+SCHEMES: Mapping[str, Mapping[str, str]] = {"light": _LIGHT, "dark": _DARK}
 
 
 @dataclass
@@ -45,6 +65,12 @@ class Svg:
     height: int
     title: str
     description: str = ""
+    embedded: bool = False
+    """A part of a page: without styles and paper of its own, its title a label."""
+    kind: str = ""
+    """Class of the whole, and what scripts know it by; a word of ours."""
+    data: Mapping[str, str] = field(default_factory=dict)
+    """Attributes `data-…` of the whole."""
     _parts: list[str] = field(default_factory=list)
 
     def line(
@@ -58,8 +84,9 @@ class Svg:
         """A straight line."""
         dash = ' stroke-dasharray="4 3"' if dashed else ""
         self._parts.append(
-            f'<line x1="{_n(start[0])}" y1="{_n(start[1])}" x2="{_n(end[0])}" y2="{_n(end[1])}" '
-            f'class="s-{_role(colour)}" stroke-width="{_n(thick)}"{dash}/>'
+            f'<line x1="{number(start[0])}" y1="{number(start[1])}" '
+            f'x2="{number(end[0])}" y2="{number(end[1])}" '
+            f'class="s-{_role(colour)}" stroke-width="{number(thick)}"{dash}/>'
         )
 
     def circle(
@@ -68,7 +95,8 @@ class Svg:
         """A filled disc, or a ring."""
         kind = f"s-{_role(colour)} f-paper" if hollow else f"f-{_role(colour)}"
         self._parts.append(
-            f'<circle cx="{_n(centre[0])}" cy="{_n(centre[1])}" r="{_n(radius)}" class="{kind}" '
+            f'<circle cx="{number(centre[0])}" cy="{number(centre[1])}" r="{number(radius)}" '
+            f'class="{kind}" '
             'stroke-width="1.5"/>'
         )
 
@@ -83,25 +111,86 @@ class Svg:
         turn: float = 0.0,
     ) -> None:
         """A line of text; `turn` is in degrees, clockwise, about its place."""
-        x, y = _n(place[0]), _n(place[1])
-        turned = f' transform="rotate({_n(turn)} {x} {y})"' if turn else ""
+        x, y = number(place[0]), number(place[1])
+        turned = f' transform="rotate({number(turn)} {x} {y})"' if turn else ""
         weight = ' font-weight="600"' if bold else ""
         self._parts.append(
-            f'<text x="{x}" y="{y}" class="f-{_role(colour)}" font-size="{_n(size)}" '
+            f'<text x="{x}" y="{y}" class="f-{_role(colour)}" font-size="{number(size)}" '
             f'text-anchor="{_anchor(anchor)}"{weight}{turned}>{clean(text)}</text>'
         )
 
+    def path(
+        self,
+        path: str,
+        *,
+        fill: str = "",
+        stroke: str = "",
+        thick: float = 1.0,
+        opacity: float = 1.0,
+        dash: str = "",
+        title: str = "",
+    ) -> None:
+        """A path of our own making, filled, drawn or both; `title` is told by pointing at it."""
+        kinds = [f"f-{_role(fill)}"] if fill else []
+        kinds += [f"s-{_role(stroke)}"] if stroke else []
+        more = "" if fill else ' fill="none"'
+        if stroke:
+            more += (
+                f' stroke-width="{number(thick)}" stroke-linejoin="round" stroke-linecap="round"'
+            )
+        more += f' stroke-dasharray="{dash}"' if dash else ""
+        more += f' opacity="{number(opacity)}"' if opacity != 1 else ""
+        end = f"><title>{clean(title)}</title></path>" if title else "/>"
+        self._parts.append(f'<path class="{" ".join(kinds)}" d="{path}"{more}{end}')
+
+    def area(self, place: tuple[float, float], size: tuple[float, float], title: str) -> None:
+        """An unseen rectangle that tells something when it is pointed at."""
+        self._parts.append(
+            f'<rect x="{number(place[0])}" y="{number(place[1])}" width="{number(size[0])}" '
+            f'height="{number(size[1])}" fill-opacity="0"><title>{clean(title)}</title></rect>'
+        )
+
+    @contextmanager
+    def group(self, kind: str = "", data: Mapping[str, str] | None = None) -> Iterator[None]:
+        """What is drawn within belongs together. `kind` is a word of ours, the data anybody's."""
+        named = f' class="{kind}"' if kind else ""
+        self._parts.append(f"<g{named}{_data(data or {})}>")
+        yield
+        self._parts.append("</g>")
+
+    @contextmanager
+    def link(self, href: str) -> Iterator[None]:
+        """What is drawn within leads somewhere; nowhere without a usable address."""
+        safe = safe_href(href, absolute=not self.embedded)
+        self._parts.append(f'<a href="{escape(safe, quote=True)}">' if safe else "<g>")
+        yield
+        self._parts.append("</a>" if safe else "</g>")
+
     def render(self) -> str:
-        """The whole file."""
+        """The whole file, or the whole element."""
+        named = " ".join(["chart", f"chart-{self.kind}"] if self.kind else ["chart"])
         head = (
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{self.width}" height="{self.height}" '
-            f'viewBox="0 0 {self.width} {self.height}" role="img" font-family="{FONT}">'
+            f'viewBox="0 0 {self.width} {self.height}"'
         )
-        said = f"<title>{clean(self.title)}</title>"
-        if self.description:
-            said += f"<desc>{clean(self.description)}</desc>"
+        said = f"<desc>{clean(self.description)}</desc>" if self.description else ""
+        if self.embedded:
+            told = clean(self.title or self.description)
+            label = f'class="{named}" role="group" aria-label="{told}"'
+            head += f" {label}{_data(self.data)}>"
+            return "\n".join(part for part in (head, said, *self._parts, "</svg>") if part) + "\n"
+        head += f' role="img" font-family="{FONT}">'
+        said = f"<title>{clean(self.title)}</title>{said}"
         paper = f'<rect width="{self.width}" height="{self.height}" class="f-paper"/>'
         return "\n".join([head, said, _styles(), paper, *self._parts, "</svg>"]) + "\n"
+
+
+def safe_href(href: str, *, absolute: bool = False) -> str:
+    """An address that only leads somewhere; empty where it could do more. With `absolute`, only
+    one that means the same in any place."""
+    if not _HREF.fullmatch(href):
+        return ""
+    return "" if absolute and not _ABSOLUTE.match(href) else href
 
 
 def clean(text: str) -> str:
@@ -146,6 +235,16 @@ def _styles() -> str:
     return f"<style>{rules(_LIGHT)}{dark}</style>"
 
 
+def _data(data: Mapping[str, str]) -> str:
+    """Between single quotes, because what stands there is mostly JSON."""
+    return "".join(f" data-{name}='{_quoted(value)}'" for name, value in data.items())
+
+
+def _quoted(text: str) -> str:
+    plain = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return plain.replace("'", "&#39;")
+
+
 def _role(colour: str) -> str:
     if colour not in COLOURS:
         raise ValueError(f"there is no colour {colour!r}")
@@ -158,6 +257,6 @@ def _anchor(anchor: str) -> str:
     return anchor
 
 
-def _n(value: float) -> str:
+def number(value: float) -> str:
     """A coordinate with at most two decimals."""
     return f"{value:.2f}".rstrip("0").rstrip(".")

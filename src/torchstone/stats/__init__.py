@@ -1,11 +1,21 @@
 """Pure maths on numpy: from raw samples to ratios, intervals, stopping and verdicts.
 
 Holds: distributions, estimators of one process, ratio intervals over processes, preset looks,
-verdicts with their corrections, figures over many comparisons and over a suite's cases, and
-shares of calibrated roofs.
+verdicts with their corrections, figures over many comparisons and over a suite's cases, changes
+between two runs, and shares of calibrated roofs.
 Touches: nothing; every function depends on its arguments alone. Imports only `records` and numpy.
 """
 
+from torchstone.stats.changes import (
+    Change,
+    Judged,
+    Rules,
+    change_of,
+    judge,
+    mean_change,
+    mean_threshold,
+    threshold,
+)
 from torchstone.stats.compare import COMPARABLE, DECIDING_ESTIMATOR, compare, compare_all
 from torchstone.stats.distributions import (
     beta_quantile,
@@ -46,6 +56,16 @@ from torchstone.stats.roofline import (
     utilisation,
 )
 from torchstone.stats.sequential import alpha_at, is_precise, looks, stop
+from torchstone.stats.sides import (
+    LEAST_COMPILE_CHANGE,
+    LEAST_COMPILE_NS,
+    LEAST_MEMORY_CHANGE,
+    CostThresholds,
+    Drift,
+    cost_thresholds,
+    drift_of,
+    side_moved,
+)
 from torchstone.stats.suite import (
     FALSE_DISCOVERY_RATE,
     geometric_mean_speedup,
@@ -79,13 +99,21 @@ __all__ = [
     "ESTIMATORS",
     "FALSE_DISCOVERY_RATE",
     "FLOOR_ESTIMATOR",
+    "LEAST_COMPILE_CHANGE",
+    "LEAST_COMPILE_NS",
+    "LEAST_MEMORY_CHANGE",
     "TYPICAL_ESTIMATOR",
     "Absolute",
+    "Change",
+    "CostThresholds",
+    "Drift",
     "Estimator",
     "Interval",
+    "Judged",
     "LogFit",
     "ProcessData",
     "RankTest",
+    "Rules",
     "Utilisation",
     "absolute",
     "achieved",
@@ -93,10 +121,13 @@ __all__ = [
     "as_estimate",
     "benjamini_hochberg",
     "beta_quantile",
+    "change_of",
     "clopper_pearson",
     "compare",
     "compare_all",
     "compute_roof",
+    "cost_thresholds",
+    "drift_of",
     "dtype_of",
     "expected_low_mean",
     "expected_minimum",
@@ -109,13 +140,16 @@ __all__ = [
     "geometric_mean_speedup",
     "holm",
     "is_precise",
+    "judge",
     "least_roof",
     "looks",
     "mann_whitney",
+    "mean_change",
     "mean_compile_cold",
     "mean_compile_warm",
     "mean_memory_ratio",
     "mean_step_memory_ratio",
+    "mean_threshold",
     "normal_cdf",
     "normal_quantile",
     "p_value",
@@ -125,11 +159,13 @@ __all__ = [
     "ratio",
     "regularised_beta",
     "replicates_with_samples",
+    "side_moved",
     "stop",
     "student_t_cdf",
     "student_t_quantile",
     "summarise",
     "threads_of",
+    "threshold",
     "utilisation",
     "verdicts",
 ]

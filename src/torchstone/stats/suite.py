@@ -28,7 +28,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 
 from torchstone.records import (
     FIGURES_DEFINITION,
@@ -42,12 +41,17 @@ from torchstone.records import (
     UsageError,
     Verdict,
 )
-from torchstone.stats.distributions import student_t_quantile
+from torchstone.stats.errors import (
+    CASE_ALPHA,
+    alpha_left,
+    error_of_mean,
+    known_error,
+    log_speedup,
+    logs,
+    promised_error,
+)
 from torchstone.stats.ratio import exp_or_inf, two_sided
 from torchstone.stats.summary import benjamini_hochberg
-
-CASE_ALPHA = 0.05
-"""What a case's own interval may err by, all its looks taken together."""
 
 FALSE_DISCOVERY_RATE = 0.05
 """The share of wrong ones among the differences found, as for single comparisons (the design)."""
@@ -92,14 +96,14 @@ def geometric_mean_speedup(cases: Iterable[CaseFigures], level: float = 0.95) ->
     There is no interval where one of them has no measuring error (a single process).
     """
     ok = passing(cases)
-    used = [(log, _error(case)) for case in ok for log in _log_speedup(case)]
+    used = [(log, promised_error(case)) for case in ok for log in logs([case.speedup])]
     if not used:
         return Mean(None, 0, len(ok), level=level)
     centre = math.fsum(log for log, _ in used) / len(used)
     errors = [error for _, error in used if error is not None]
     interval = None
     if len(errors) == len(used):
-        half = _half_width(errors, level)
+        half = error_of_mean(errors).half_width(level)
         interval = exp_or_inf(centre - half), exp_or_inf(centre + half)
     return Mean(math.exp(centre), len(used), len(ok), interval, level)
 
@@ -131,11 +135,10 @@ def p_value(case: CaseFigures) -> float | None:
 
     Raised for the look at which the case stopped (the union bound over its looks).
     """
-    known = _known_error(case)
-    if case.outcome is not Outcome.OK or known is None:
+    known, log = known_error(case), log_speedup(case)
+    if case.outcome is not Outcome.OK or known is None or log is None:
         return None
-    looks = CASE_ALPHA / _alpha(case)
-    return next((min(1.0, looks * two_sided(log, *known)) for log in _log_speedup(case)), None)
+    return min(1.0, CASE_ALPHA / alpha_left(case) * two_sided(log, *known))
 
 
 def verdicts(
@@ -166,8 +169,15 @@ def summarise(
     """
     groups: dict[CaseKey, list[tuple[CaseFigures, Verdict | None]]] = {}
     for case, verdict in zip(cases, verdicts(cases, q), strict=True):
-        groups.setdefault(replace(case.key, model=""), []).append((case, verdict))
+        groups.setdefault(group_key(case.key), []).append((case, verdict))
     return [_summary(key, group, level, q) for key, group in groups.items()]
+
+
+def group_key(key: CaseKey | SuiteSummary) -> CaseKey:
+    """What cases that differ in their model alone have in common: the key without the model."""
+    return CaseKey(  # five times as quick as `replace`, and this is asked for every case
+        key.suite, "", key.scale, key.mode, key.precision, key.variant, key.device, key.threads
+    )
 
 
 def _summary(
@@ -209,60 +219,12 @@ def _verdict(case: CaseFigures, survives: bool) -> Verdict | None:
     return case.verdict
 
 
-def _half_width(errors: Sequence[tuple[float, float]], level: float) -> float:
-    """Half the interval of the mean log: Student's t on Welch and Satterthwaite's freedom."""
-    if not 0.0 < level < 1.0:
-        raise ValueError(f"level must lie in (0, 1), got {level}")
-    largest = max(error for error, _ in errors)
-    if largest == 0.0:
-        return 0.0
-    # Relative to the largest, so that fourth powers of small errors do not vanish.
-    squares = [((error / largest) ** 2, df) for error, df in errors]
-    total = math.fsum(square for square, _ in squares)
-    spread = math.fsum(square * square / df for square, df in squares)
-    freedom = total * total / spread if spread > 0.0 else math.inf
-    std_error = largest * math.sqrt(total) / len(errors)
-    return student_t_quantile(0.5 + 0.5 * level, freedom) * std_error
-
-
-def _error(case: CaseFigures) -> tuple[float, float] | None:
-    """The error that the case's own interval promises, and its degrees of freedom."""
-    known = _known_error(case)
-    if known is None:
-        return None
-    error, freedom = known
-    promised = student_t_quantile(1.0 - 0.5 * _alpha(case), freedom)
-    return error * promised / student_t_quantile(1.0 - 0.5 * CASE_ALPHA, freedom), freedom
-
-
-def _known_error(case: CaseFigures) -> tuple[float, float] | None:
-    """Standard error of the log speed-up and its degrees of freedom, where both are known."""
-    error, freedom = case.log_error, case.log_freedom
-    if error is None or freedom is None or not (0.0 <= error < math.inf and freedom > 0.0):
-        return None
-    return error, freedom
-
-
-def _alpha(case: CaseFigures) -> float:
-    """What was left to err by at the look at which the case stopped; all of it, if one look."""
-    return min(CASE_ALPHA, 1.0 - case.level) if 0.0 < case.level < 1.0 else CASE_ALPHA
-
-
-def _log_speedup(case: CaseFigures) -> tuple[float, ...]:
-    """One value, or none where there is no speed-up to take the log of."""
-    return _logs([case.speedup])
-
-
-def _logs(values: Sequence[float | None]) -> tuple[float, ...]:
-    return tuple(math.log(v) for v in values if v is not None and 0.0 < v < math.inf)
-
-
 def _arithmetic(values: Sequence[int | None]) -> Mean:
     known = [value for value in values if value is not None]
     return Mean(math.fsum(known) / len(known) if known else None, len(known), len(values))
 
 
 def _geometric(values: Sequence[float | None]) -> Mean:
-    logs = _logs(values)
-    mean = math.exp(math.fsum(logs) / len(logs)) if logs else None
-    return Mean(mean, len(logs), len(values))
+    known = logs(values)
+    mean = math.exp(math.fsum(known) / len(known)) if known else None
+    return Mean(mean, len(known), len(values))

@@ -1,9 +1,10 @@
 """The store: the only SQL of the house.
 
 Holds: results with their raw samples, runs with the figures of their cases, and what is remembered
-about each machine's noise, in an append-only SQLite file. Touches: that file, `records`, the
-standard library and SQLAlchemy. The latter and `sqlite3` are imported when a store is opened, not
-before, because they cost a third of a second.
+about each machine's noise, in an append-only SQLite file; and tables derived from them, which make
+pages quick. Touches: that file, `records`, `stats`, the standard library and SQLAlchemy. The
+latter and `sqlite3` are imported when a store is opened, not before, because they cost a third of
+a second.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from torchstone.store.summary import RunSummary, Summary
 
 if TYPE_CHECKING:
+    from torchstone.store.bulk import BulkRun
     from torchstone.store.database import Store
     from torchstone.store.errors import (
         AlreadyStored,
@@ -20,25 +22,49 @@ if TYPE_CHECKING:
         CorruptRunError,
         StoreBusyError,
     )
+    from torchstone.store.floors import FloorSummary
+    from torchstone.store.machines import MachineSummary, NoisePoint
+    from torchstone.store.profiles import ProfileSummary
+    from torchstone.store.size import ResultSize, SizeReport
+    from torchstone.store.thinnings import ThinReport
+    from torchstone.store.upkeep_part import Rebuilt
 
 __all__ = [
     "AlreadyStored",
+    "BulkRun",
     "CorruptResultError",
     "CorruptRunError",
+    "FloorSummary",
+    "MachineSummary",
+    "NoisePoint",
+    "ProfileSummary",
+    "Rebuilt",
+    "ResultSize",
     "RunSummary",
+    "SizeReport",
     "Store",
     "StoreBusyError",
     "Summary",
+    "ThinReport",
     "check_store",
     "open_store",
 ]
 
 _HOME = {
     "AlreadyStored": "errors",
+    "BulkRun": "bulk",
     "CorruptResultError": "errors",
     "CorruptRunError": "errors",
+    "FloorSummary": "floors",
+    "MachineSummary": "machines",
+    "NoisePoint": "machines",
+    "ProfileSummary": "profiles",
+    "Rebuilt": "upkeep_part",
+    "ResultSize": "size",
+    "SizeReport": "size",
     "Store": "database",
     "StoreBusyError": "errors",
+    "ThinReport": "thinnings",
 }
 
 

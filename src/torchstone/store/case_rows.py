@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
-from torchstone.records import CaseFigures, CaseKey, PlannedCase, Result, Run
-from torchstone.store import figures, schema
+from torchstone.records import CaseFigures, CaseKey, Result, Run
+from torchstone.store import case_facts, schema
 from torchstone.store.errors import AlreadyStored
 from torchstone.store.results import storable
 from torchstone.store.runs import key_digest, positions
@@ -27,11 +27,12 @@ class CaseRow:
 
 def row_of(result: Result | None, position: int, case: CaseFigures, created: str) -> CaseRow:
     """A case that has just ended; its arm is the one of that variant in the result."""
-    arm = "" if result is None else _arm_of(result, case.key)
+    arm = "" if result is None else arm_of(result, case.key)
     return CaseRow(position, arm, case.outcome.value, created, (case,))
 
 
-def _arm_of(result: Result, key: CaseKey) -> str:
+def arm_of(result: Result, key: CaseKey) -> str:
+    """The name of the arm in the result that a case is about."""
     others = [arm.arm for arm in result.arms[1:]]
     fitting = [arm.name for arm in others if arm.variant == key.variant]
     if len(fitting) == 1:
@@ -64,27 +65,25 @@ def refuse_present(connection: Connection, run_id: str, seq: int, rows: Sequence
 
 
 def insert(
-    connection: Connection,
-    run: int,
-    plan: Sequence[PlannedCase],
-    result: int | None,
-    rows: Sequence[CaseRow],
+    connection: Connection, run: int, of: Run, result: int | None, rows: Sequence[CaseRow]
 ) -> int:
-    """Add cases with their figures; the bytes that they take."""
-    size = 0
-    for row in rows:
-        columns = {
-            "key": key_digest(plan[row.position].key),
+    """Add cases with their figures; the bytes that they take. The run is to be summed up after."""
+    made = [
+        {
+            "key": key_digest(of.plan[row.position].key),
             "arm": storable(row.arm),
             "outcome": row.outcome,
             "created": storable(row.created),
         }
-        done = connection.execute(
-            schema.run_case.insert().values(
-                **columns, run=run, position=row.position, result=result
-            )
-        )
-        (seq,) = done.inserted_primary_key or (0,)
-        size += sum(len(text.encode()) for text in columns.values())
-        size += sum(figures.insert(connection, seq, one) for one in row.figures)
-    return size
+        for row in rows
+    ]
+    if not made:
+        return 0
+    places = [{"run": run, "position": row.position, "result": result} for row in rows]
+    connection.execute(
+        schema.run_case.insert(),
+        [{**columns, **place} for columns, place in zip(made, places, strict=True)],
+    )
+    size = sum(len(text.encode()) for columns in made for text in columns.values())
+    figures = [(row.position, one) for row in rows for one in row.figures]
+    return size + case_facts.put(connection, case_facts.place_of(connection, run), figures)

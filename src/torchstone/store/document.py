@@ -14,7 +14,7 @@ from typing import Any
 
 from torchstone.records import RecordError, Result, from_data, to_data
 from torchstone.store.blobs import BlobError, seal, unseal
-from torchstone.store.samples import pack, unpack
+from torchstone.store.samples import count, pack, unpack
 
 TURN_ARRAYS = ("wall_ns", "cpu_ns", "probe_ns")
 """The fields of a turn that go into the samples; a replicate gives its warm-up's `wall_ns`."""
@@ -65,6 +65,21 @@ def join(document: bytes, samples: Sequence[bytes]) -> Result:
         raise BlobError(f"unexpected content ({type(error).__name__}: {error})") from None
     except ValueError as error:  # not JSON, or not UTF-8
         raise error if isinstance(error, BlobError) else BlobError(str(error)) from None
+
+
+def without_samples(document: bytes, samples: Sequence[bytes]) -> tuple[Parcel, int]:
+    """The same result with no turns and no warm-up samples; and how many samples that removes."""
+    try:
+        stored = json.loads(unseal(document, MAX_DOCUMENT))
+        arms = stored["result"]["arms"]
+        stored["turns"] = [{"count": 0, "columns": {}} for _ in arms]
+        empty = tuple(pack([()] * len(arm["replicates"])) for arm in arms)
+        text = json.dumps(stored, separators=(",", ":"), allow_nan=False)
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
+        raise error if isinstance(error, BlobError) else BlobError(str(error)) from None
+    parcel = Parcel(seal(text.encode("ascii")), empty)
+    join(parcel.document, parcel.samples)  # stored for good, so it must be readable
+    return parcel, sum(map(count, samples))
 
 
 def _take_arrays(arm: dict[str, Any]) -> list[list[int]]:

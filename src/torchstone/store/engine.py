@@ -30,6 +30,7 @@ this length means that a program hangs."""
 _MAGIC = b"SQLite format 3\0"
 _HEADER_BYTES = 100  # SQLite file format, section 1.3
 _WRITES = "torchstone_writes"
+_CACHE_KIB = 16 * 1024  # the pages of a few runs; SQLite's own 2 MiB hold less than one
 
 
 def open_engine(location: Location, *, create: bool, read_only: bool) -> Engine:
@@ -175,6 +176,7 @@ def _connect(uri: str, *, read_only: bool) -> sqlite3.Connection:
     connection.execute("PRAGMA foreign_keys = ON")
     connection.execute("PRAGMA synchronous = FULL")  # a commit is on the disk when it returns
     connection.execute("PRAGMA trusted_schema = OFF")  # the file may come from elsewhere
+    connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
     if read_only:
         connection.execute("PRAGMA query_only = ON")
     return connection

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
@@ -16,23 +15,35 @@ from torchstone.records import (
     Result,
     Run,
     RunView,
-    from_data,
-    to_data,
 )
-from torchstone.store import results, runs, schema
+from torchstone.store import case_facts, old_figures, results, runs, schema
+from torchstone.store.case_columns import DETAIL, SELECTED, figures_of
+from torchstone.store.derived import case_detail, case_fact, series
 from torchstone.store.errors import CorruptResultError, CorruptRunError
 from torchstone.store.lookup import Row, RunRow
 
 Derive = Callable[[Result, PlannedCase, str], CaseFigures]
 """A case's figures from its result, its place in the plan, and the name of its arm."""
 
+_Versions = dict[int, list[tuple[int, CaseFigures | str]]]
+
+
+@dataclass(frozen=True)
+class DueCase:
+    """Where the case is, and what its figures are derived from beside its result."""
+
+    run: int
+    position: int
+    planned: PlannedCase
+    arm: str
+
 
 @dataclass(frozen=True)
 class Due:
-    """The cases whose figures come from one result: row, planned case and arm of each."""
+    """The cases whose figures come from one result."""
 
     result: Row
-    cases: tuple[tuple[int, PlannedCase, str], ...]
+    cases: tuple[DueCase, ...]
 
 
 def view(connection: Connection, row: RunRow) -> RunView:
@@ -44,58 +55,59 @@ def view(connection: Connection, row: RunRow) -> RunView:
     return RunView(run, tuple(versions[-1] for versions in found.values()))
 
 
-def insert(connection: Connection, case: int, figures: CaseFigures) -> int:
-    """Add the derived figures of a case, in the place of older ones of the same definition."""
-    table = schema.case_figure
-    same = and_(table.c.run_case == case, table.c.definition == figures.definition)
-    connection.execute(table.delete().where(same))
-    document = runs.to_json(to_data(figures))
-    from_data(CaseFigures, json.loads(document))  # what could not be read back is not written
-    row = {"run_case": case, "definition": figures.definition, "document": document}
-    connection.execute(table.insert().values(**row))
-    return len(document)
-
-
 def by_position(connection: Connection, seq: int, run: Run) -> Mapping[int, list[CaseFigures]]:
     """By position, the figures of each stored case by every definition known here, oldest first."""
-    cases, table = schema.run_case, schema.case_figure
-    rows = connection.execute(
-        select(cases.c.position, table.c.definition, table.c.document)
-        .select_from(cases.outerjoin(table, table.c.run_case == cases.c.seq))
-        .where(cases.c.run == seq)
-        .order_by(cases.c.position, table.c.definition)
-    )
+    stored = sorted(runs.positions(connection, seq))
+    known = _in_columns(connection, seq) if schema.has_facts(connection) else {}
+    if not all(position in known for position in stored):
+        known = {**old_figures.of_run(connection, seq), **known}
+    newest = max((d for versions in known.values() for d, _ in versions), default=0)
     found: dict[int, list[CaseFigures]] = {}
-    newest = 0
-    for position, definition, document in rows:
-        of_case = found.setdefault(position, [])
-        newest = max(newest, definition or 0)
-        if definition is not None and definition <= FIGURES_DEFINITION:
-            of_case.append(_figures(run, position, document))
-    for position, of_case in found.items():
-        if not of_case and newest > FIGURES_DEFINITION:
+    for position in stored:
+        usable = [one for d, one in known.get(position, ()) if d <= FIGURES_DEFINITION]
+        found[position] = [_checked(run, position, one) for one in usable]
+        if not usable and newest > FIGURES_DEFINITION:
             raise runs.newer(run.id, f"figures of definition {newest}", FIGURES_DEFINITION)
-        if not of_case:
+        if not usable:
             raise CorruptRunError(run.id, f"case {position} has no figures")
     return found
 
 
-def _figures(run: Run, position: int, document: str) -> CaseFigures:
-    try:
-        figures = from_data(CaseFigures, json.loads(document))
-        if figures.key != run.plan[position].key:
-            raise RecordError(f"they speak of {figures.key.name[:200]}")
-    except (IndexError, RecordError, RecursionError, TypeError, ValueError) as error:
-        raise CorruptRunError(run.id, f"figures of case {position}: {error}") from None
+def _in_columns(connection: Connection, seq: int) -> _Versions:
+    """As `old_figures.of_run`, from the table of today."""
+    rows = connection.execute(
+        select(case_fact.c.position, case_fact.c.definition, *SELECTED, DETAIL)
+        .join(series, series.c.seq == case_fact.c.series)
+        .outerjoin(case_detail, case_detail.c.seq == case_fact.c.detail)
+        .where(case_fact.c.run == seq)
+        .order_by(case_fact.c.position, case_fact.c.definition)
+    )
+    found: _Versions = {}
+    for position, definition, *row in rows:
+        try:
+            one: CaseFigures | str = figures_of(row)
+        except RecordError as error:
+            one = str(error)
+        found.setdefault(position, []).append((definition, one))
+    return found
+
+
+def _checked(run: Run, position: int, figures: CaseFigures | str) -> CaseFigures:
+    if isinstance(figures, str):
+        raise CorruptRunError(run.id, f"figures of case {position}: {figures}")
+    if not 0 <= position < len(run.plan) or figures.key != run.plan[position].key:
+        told = f"they speak of {figures.key.name[:200]}"
+        raise CorruptRunError(run.id, f"figures of case {position}: {told}")
     return figures
 
 
-def command_of(connection: Connection, case: int) -> tuple[str, ...]:
+def command_of(connection: Connection, case: DueCase) -> tuple[str, ...]:
     """The command that re-runs a case, which is known only when it is measured."""
-    table = schema.case_figure
-    query = select(table.c.document).where(table.c.run_case == case)
-    document = connection.scalar(query.order_by(table.c.definition.desc()).limit(1))
-    return from_data(CaseFigures, json.loads(document)).command if document else ()
+    query = case_facts.query_of().where(
+        case_fact.c.run == case.run, case_fact.c.position == case.position
+    )
+    found = connection.execute(query.order_by(case_fact.c.definition.desc()).limit(1)).first()
+    return case_facts.decoded("", tuple(found)).command if found else ()
 
 
 def due_of_result(connection: Connection, seq: int) -> list[Due]:
@@ -103,43 +115,48 @@ def due_of_result(connection: Connection, seq: int) -> list[Due]:
     return _due(connection, schema.run_case.c.result == seq)
 
 
-def due(connection: Connection, run: int | None) -> list[Due]:
-    """What can be derived anew, in one run or in all."""
-    return _due(connection, true() if run is None else schema.run_case.c.run == run)
+def due(connection: Connection, run: int | None, *, stale: bool = False) -> list[Due]:
+    """What can be derived anew, in one run or in all; where `stale`, only what has to be."""
+    cases = schema.run_case
+    which = true() if run is None else cases.c.run == run
+    if stale:
+        current = select(case_fact.c.seq).where(
+            case_fact.c.run == cases.c.run,
+            case_fact.c.position == cases.c.position,
+            case_fact.c.definition == FIGURES_DEFINITION,
+        )
+        which = and_(which, ~current.exists())
+    return _due(connection, which)
 
 
 def _due(connection: Connection, which: ColumnElement[bool]) -> list[Due]:
     cases, table = schema.run_case, schema.result
     query = (
-        select(cases.c.seq, cases.c.run, cases.c.position, cases.c.arm, table.c.seq, table.c.id)
+        select(cases.c.run, cases.c.position, cases.c.arm, table.c.seq, table.c.id)
         .join(table, cases.c.result == table.c.seq)
         .where(which)
         .order_by(cases.c.seq)
     )
     plans: dict[int, tuple[PlannedCase, ...]] = {}
-    found: dict[Row, list[tuple[int, PlannedCase, str]]] = {}
-    for case, of_run, position, arm, seq, result_id in connection.execute(query).all():
-        if of_run not in plans:
-            plans[of_run] = _plan(connection, of_run)
-        entry = (case, plans[of_run][position], arm)
+    found: dict[Row, list[DueCase]] = {}
+    for run, position, arm, seq, result_id in connection.execute(query).all():
+        if run not in plans:
+            plans[run] = runs.read(connection, run, runs.id_of(connection, run)).plan
+        entry = DueCase(run, position, plans[run][position], arm)
         found.setdefault(Row(seq, result_id), []).append(entry)
     return [Due(result, tuple(entries)) for result, entries in found.items()]
 
 
-def _plan(connection: Connection, run: int) -> tuple[PlannedCase, ...]:
-    table = schema.run
-    run_id = connection.execute(select(table.c.id).where(table.c.seq == run)).scalar_one()
-    return runs.read(connection, run, run_id).plan
-
-
-def derived(connection: Connection, item: Due, derive: Derive) -> list[tuple[int, CaseFigures]]:
-    """New figures of each case, by its row; none where the result is damaged."""
+def derived(connection: Connection, item: Due, derive: Derive) -> list[tuple[DueCase, CaseFigures]]:
+    """New figures of each case; none where the result is damaged, or its samples were removed."""
     try:
         result = results.read(connection, *item.result)
     except CorruptResultError:
         return []
-    found = [(case, derive(result, planned, arm)) for case, planned, arm in item.cases]
-    for (_, new), (_, planned, _) in zip(found, item.cases, strict=True):
-        if new.key != planned.key:
-            raise ValueError(f"the figures of {planned.key.name} speak of {new.key.name}")
+    if result.thinned is not None:
+        return []
+    found = [(case, derive(result, case.planned, case.arm)) for case in item.cases]
+    for case, new in found:
+        if new.key != case.planned.key:
+            raise ValueError(f"the figures of {case.planned.key.name} speak of {new.key.name}")
     return found

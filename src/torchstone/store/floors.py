@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, func, select
 
 from torchstone.store import schema
 
@@ -15,6 +16,16 @@ NEWEST = 50
 
 QUANTILE = 0.9
 """Nine of ten identical pairs lay below this; the maximum would only ever rise."""
+
+
+@dataclass(frozen=True)
+class FloorSummary:
+    """An A/A floor and how many observations it rests on."""
+
+    threads: int
+    step_class: str
+    value: float
+    observations: int
 
 
 def remember(
@@ -53,3 +64,20 @@ def floor(connection: Connection, machine_id: str, threads: int, step_class: str
     if not values:
         return None
     return float(values[math.ceil(QUANTILE * len(values)) - 1])
+
+
+def of_machine(connection: Connection, machine_id: str) -> list[FloorSummary]:
+    """Every floor of a machine, by threads and step length."""
+    table = schema.aa_floor
+    query = (
+        select(table.c.threads, table.c.step_class, func.count())
+        .where(table.c.machine_id == machine_id)
+        .group_by(table.c.threads, table.c.step_class)
+        .order_by(table.c.threads, table.c.step_class)
+    )
+    found = []
+    for threads, step_class, number in connection.execute(query).all():
+        value = floor(connection, machine_id, threads, step_class)
+        if value is not None:
+            found.append(FloorSummary(threads, step_class, value, min(number, NEWEST)))
+    return found

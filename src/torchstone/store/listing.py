@@ -8,9 +8,10 @@ from datetime import datetime
 
 from sqlalchemy import Connection, func, select
 
-from torchstone.records import CASE_KIND, UsageError
+from torchstone.records import UsageError
 from torchstone.store import schema
 from torchstone.store.dates import seconds_of
+from torchstone.store.derived import run_fact
 from torchstone.store.summary import RunSummary, Summary
 
 _PART = 500  # a query may have only so many parameters
@@ -24,7 +25,7 @@ def list_results(
     table, arms = schema.result, schema.measurement
     columns = (table.c.seq, table.c.id, table.c.created, table.c.kind, table.c.label)
     query = select(*columns, table.c.origin, table.c.bytes).order_by(table.c.seq.desc())
-    query = query.where(table.c.kind != CASE_KIND)
+    query = query.where(schema.of_no_run())
     if arm is not None:
         query = query.where(table.c.seq.in_(select(arms.c.result).where(arms.c.arm == arm)))
     if since is not None:
@@ -56,7 +57,8 @@ def list_runs(connection: Connection, limit: int) -> list[RunSummary]:
     columns = (table.c.seq, table.c.id, table.c.created, table.c.label, table.c.origin)
     query = select(*columns, table.c.planned, table.c.suites).order_by(table.c.seq.desc())
     rows = connection.execute(query.limit(limit)).all()
-    outcomes = _outcomes(connection, [row.seq for row in rows])
+    counted = _known if schema.has_facts(connection) else _outcomes
+    outcomes = counted(connection, [row.seq for row in rows])
     return [
         RunSummary(
             id=row.id,
@@ -72,8 +74,19 @@ def list_runs(connection: Connection, limit: int) -> list[RunSummary]:
     ]
 
 
+def _known(connection: Connection, shown: list[int]) -> dict[int, dict[str, int]]:
+    """How many cases of each run ended in each way, as written down."""
+    found: dict[int, dict[str, int]] = defaultdict(dict)
+    query = select(run_fact.c.run, run_fact.c.outcomes)
+    for start in range(0, len(shown), _PART):
+        part = shown[start : start + _PART]
+        for run, outcomes in connection.execute(query.where(run_fact.c.run.in_(part))):
+            found[run] = json.loads(outcomes)
+    return found
+
+
 def _outcomes(connection: Connection, shown: list[int]) -> dict[int, dict[str, int]]:
-    """How many cases of each run ended in each way."""
+    """The same, counted."""
     cases = schema.run_case
     found: dict[int, dict[str, int]] = defaultdict(dict)
     count = func.count().label("count")

@@ -110,10 +110,10 @@ def _newest(connection: Connection, kind: _Kind) -> Row:
 def _newest_of_all(connection: Connection) -> Row | RunRow:
     """By time, because rows of two tables have no common order."""
     result, run, case = schema.result, schema.run, schema.run_case
-    alone = result.c.seq.not_in(select(case.c.result).where(case.c.result.is_not(None)))
+    alone = ~select(case.c.seq).where(case.c.result == result.c.seq).exists()
     last_result = connection.execute(
         select(result.c.seq, result.c.id, result.c.created_s)
-        .where(alone)
+        .where(alone, schema.of_no_run())
         .order_by(result.c.seq.desc())
         .limit(1)
     ).first()

@@ -3,15 +3,53 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import TypeVar
 
-from sqlalchemy import Connection, Table, select
+from sqlalchemy import Connection, Table, func, select
 
-from torchstone.records import Calibration, DoctorReport, RecordError, TorchstoneError, from_data
+from torchstone.records import (
+    Calibration,
+    DoctorReport,
+    Level,
+    RecordError,
+    TorchstoneError,
+    from_data,
+)
 from torchstone.records import to_data as as_data
 from torchstone.store import schema
+from torchstone.store.dates import seconds_of
+from torchstone.store.derived import run_fact
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class MachineSummary:
+    """A machine that something stored speaks of. Times are UTC seconds, None if no run has one."""
+
+    id: str
+    description: str
+    runs: int
+    first_seen_s: float | None
+    last_seen_s: float | None
+    reports: int
+    """The doctor's."""
+    calibrations: int
+
+
+@dataclass(frozen=True)
+class NoisePoint:
+    """What the doctor found at one time."""
+
+    created: str
+    created_s: float | None
+    smallest_detectable: float | None
+    identical: float | None
+    """The time ratio of two identical arms."""
+    fit: bool
+    doubts: tuple[str, ...]
+    """Names of the findings worse than a note."""
 
 
 def save_calibration(connection: Connection, calibration: Calibration) -> None:
@@ -55,6 +93,64 @@ def doctor_reports(
     """Of one machine or of all."""
     found = _newest(connection, schema.doctor, machine_id, limit)
     return [_read(DoctorReport, document) for document in found]
+
+
+def summaries(connection: Connection, limit: int) -> list[MachineSummary]:
+    """Last seen first; those that no run speaks of come last."""
+    if not schema.has_facts(connection):
+        return []
+    seen = (func.min(run_fact.c.created_s), func.max(run_fact.c.created_s))
+    rows = connection.execute(
+        select(run_fact.c.machine_id, func.count(), *seen).group_by(run_fact.c.machine_id)
+    )
+    runs = {row[0]: row[1:] for row in rows if row[0]}
+    reports = _counted(connection, schema.doctor)
+    calibrated = _counted(connection, schema.calibration)
+    ids = list(dict.fromkeys((*runs, *reports, *calibrated)))
+    found = [
+        MachineSummary(
+            id=one,
+            description=_description(connection, one),
+            runs=runs.get(one, (0, None, None))[0],
+            first_seen_s=runs.get(one, (0, None, None))[1],
+            last_seen_s=runs.get(one, (0, None, None))[2],
+            reports=reports.get(one, 0),
+            calibrations=calibrated.get(one, 0),
+        )
+        for one in ids
+    ]
+    found.sort(key=lambda machine: (-(machine.last_seen_s or 0.0), machine.id))
+    return found[:limit]
+
+
+def _counted(connection: Connection, table: Table) -> dict[str, int]:
+    rows = connection.execute(select(table.c.machine_id, func.count()).group_by(table.c.machine_id))
+    return {row[0]: row[1] for row in rows}
+
+
+def _description(connection: Connection, machine_id: str) -> str:
+    """As the newest run has it, else the doctor."""
+    query = select(run_fact.c.machine).where(run_fact.c.machine_id == machine_id)
+    found = connection.scalar(query.order_by(run_fact.c.at.desc()).limit(1))
+    if found:
+        return str(found)
+    reports = doctor_reports(connection, machine_id, 1)
+    return reports[0].machine.get("model", "") if reports else ""
+
+
+def noise_history(connection: Connection, machine_id: str, limit: int) -> list[NoisePoint]:
+    """The newest reports, the oldest of them first."""
+    return [
+        NoisePoint(
+            created=report.created,
+            created_s=seconds_of(report.created),
+            smallest_detectable=report.smallest_detectable,
+            identical=report.identical.time_ratio if report.identical else None,
+            fit=report.fit,
+            doubts=tuple(f.name for f in report.findings if f.level in (Level.WARN, Level.FAIL)),
+        )
+        for report in reversed(doctor_reports(connection, machine_id, limit))
+    ]
 
 
 def _newest(

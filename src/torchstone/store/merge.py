@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
@@ -10,7 +9,7 @@ from typing import TypeVar
 from sqlalchemy import Connection, select
 
 from torchstone.records import Outcome, Result, Run, UsageError, to_data
-from torchstone.store import case_rows, figures, results, runs, schema
+from torchstone.store import case_rows, figures, results, runs, schema, thinnings
 from torchstone.store.case_rows import CaseRow
 from torchstone.store.document import Parcel
 from torchstone.store.errors import CorruptRunError
@@ -59,33 +58,45 @@ def marked(record: _Record, origin: str) -> _Record:
     return replace(record, origin=origin) if record.origin == HERE else record
 
 
-def put(
-    connection: Connection,
-    seq: int,
-    run: Run,
-    result: Result | None,
-    parcel: Parcel | None,
-    rows: Sequence[CaseRow],
-) -> int:
+@dataclass(frozen=True)
+class Part:
+    """Cases with their result, ready to be written."""
+
+    result: Result | None
+    parcel: Parcel | None
+    rows: tuple[CaseRow, ...]
+
+
+def part(source: Connection, shelf: Shelf, origin: str) -> Part:
+    """A shelf with its result read, packed and marked."""
+    if shelf.result is None:
+        return Part(None, None, shelf.rows)
+    result = marked(results.read(source, *shelf.result), origin)
+    return Part(result, results.parcel_of(result), shelf.rows)
+
+
+def put(connection: Connection, seq: int, run: Run, given: Part) -> int:
     """Add those of the cases that are not here, and their result if it is not; how many cases."""
     there = runs.positions(connection, seq)
-    missing = [row for row in rows if row.position not in there]
+    missing = [row for row in given.rows if row.position not in there]
     case_rows.check(run, missing)
     if not missing:
         return 0
     result_seq = None
-    if result is not None and parcel is not None:
-        result_seq = results.find(connection, result.id)
+    if given.result is not None and given.parcel is not None:
+        result_seq = results.find(connection, given.result.id)
         if result_seq is None:
-            result_seq, _ = results.insert(connection, result, parcel)
+            result_seq, _ = results.insert(connection, given.result, given.parcel)
         else:
-            _check_same(connection, result_seq, result)
-    case_rows.insert(connection, seq, run.plan, result_seq, missing)
+            _check_same(connection, result_seq, given.result)
+    case_rows.insert(connection, seq, run, result_seq, missing)
     return len(missing)
 
 
 def _check_same(connection: Connection, seq: int, result: Result) -> None:
     here = results.read(connection, seq, result.id)
+    if here.thinned or result.thinned:
+        here, result = thinnings.bare(here), thinnings.bare(result)
     # As data, because NaN is not equal to itself.
     if to_data(replace(here, origin="")) != to_data(replace(result, origin="")):
         raise UsageError(

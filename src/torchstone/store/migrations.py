@@ -1,16 +1,17 @@
 """Older databases brought up to date: one step for each version, all in one transaction.
 
-A step only ever adds. A program of the older version that has the file open meanwhile goes on
-working, and no step can lose what is stored.
+A step only ever adds; an index that nothing asks for any more may go. A program of the older
+version that has the file open meanwhile goes on working, and no step can lose what is stored.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, select, text
 
-from torchstone.store import schema
+from torchstone.records import UsageError
+from torchstone.store import derived, facts, old_figures, runs, schema
 
 
 def bring_up_to_date(connection: Connection) -> None:
@@ -35,5 +36,22 @@ def _add_judging(connection: Connection) -> None:
     schema.metadata.create_all(connection, tables=schema.JUDGING_TABLES, checkfirst=False)
 
 
-_STEPS: Mapping[int, Callable[[Connection], None]] = {2: _add_runs, 3: _add_judging}
+def _add_facts(connection: Connection) -> None:
+    schema.metadata.create_all(connection, tables=derived.FACT_TABLES, checkfirst=False)
+    connection.execute(text("DROP INDEX IF EXISTS run_case_key"))
+    for index in schema.NEW_INDEXES:
+        index.create(connection, checkfirst=True)
+    for seq, run_id in connection.execute(select(schema.run.c.seq, schema.run.c.id)).all():
+        try:
+            facts.make_anew(connection, seq, runs.read(connection, seq, run_id))
+        except UsageError:  # damaged, or of a newer program
+            facts.make_anew(connection, seq, None)
+    old_figures.take_in(connection)
+
+
+_STEPS: Mapping[int, Callable[[Connection], None]] = {
+    2: _add_runs,
+    3: _add_judging,
+    4: _add_facts,
+}
 """By the version that a step leads to. A table changed later needs its older form kept here."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from sqlalchemy import Connection, and_, select
 from sqlalchemy.exc import DBAPIError
 
 from torchstone.records import Result, TorchstoneError, UsageError
-from torchstone.store import judgements, limits, schema
+from torchstone.store import judgements, limits, schema, thinnings
 from torchstone.store.blobs import BlobError
 from torchstone.store.dates import seconds_of
 from torchstone.store.document import Parcel, join, split
@@ -53,7 +53,7 @@ def insert(connection: Connection, result: Result, parcel: Parcel) -> tuple[int,
         "kind": storable(result.kind),
         "label": storable(result.label),
         "origin": storable(result.origin),
-        "digest": _digest(parcel.document, parcel.samples),
+        "digest": digest_of(parcel),
     }
     arms = [(storable(arm.arm.name), arm.outcome.value) for arm in result.arms]
     size = len(parcel.document) + sum(map(len, parcel.samples))
@@ -98,19 +98,16 @@ def insert_summary(connection: Connection, seq: int, result: Result) -> None:
 
 def read(connection: Connection, seq: int, result_id: str) -> Result:
     """The result of that row; `CorruptResultError` if it is not what was saved."""
-    results, arms = schema.result, schema.measurement
     try:
-        document, digest = connection.execute(
-            select(results.c.document, results.c.digest).where(results.c.seq == seq)
-        ).one()
-        samples: Sequence[bytes] = connection.scalars(
-            select(arms.c.samples).where(arms.c.result == seq).order_by(arms.c.position)
-        ).all()
-        if _digest(document, samples) != digest:
+        parcel, digest = read_parcel(connection, seq)
+        thinned = thinnings.of_result(connection, seq, digest)
+        if digest_of(parcel) != (thinned.left if thinned else digest):
             raise BlobError("its bytes are not those that were saved")
-        result = join(document, samples)
+        result = join(parcel.document, parcel.samples)
         if result.id != result_id:
             raise BlobError(f"it says that its id is {result.id[:40]!r}")
+        if thinned:
+            result = replace(result, thinned=thinned.told)
         return judgements.judged(connection, seq, result)
     except (BlobError, TypeError) as error:  # TypeError: a number or text where bytes belong
         raise CorruptResultError(result_id, str(error)) from None
@@ -120,10 +117,22 @@ def read(connection: Connection, seq: int, result_id: str) -> Result:
         raise
 
 
-def _digest(document: bytes, samples: Iterable[bytes]) -> str:
+def read_parcel(connection: Connection, seq: int) -> tuple[Parcel, str]:
+    """The bytes of a result as they are stored, and the digest of what was saved."""
+    results, arms = schema.result, schema.measurement
+    document, digest = connection.execute(
+        select(results.c.document, results.c.digest).where(results.c.seq == seq)
+    ).one()
+    samples = connection.scalars(
+        select(arms.c.samples).where(arms.c.result == seq).order_by(arms.c.position)
+    )
+    return Parcel(document, tuple(samples)), digest
+
+
+def digest_of(parcel: Parcel) -> str:
     """Over everything stored of a result: also a missing or swapped arm shows."""
-    total = hashlib.sha256(document)
-    for blob in samples:
+    total = hashlib.sha256(parcel.document)
+    for blob in parcel.samples:
         total.update(hashlib.sha256(blob).digest())
     return total.hexdigest()
 

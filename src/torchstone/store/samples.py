@@ -72,6 +72,15 @@ def unpack(blob: bytes, limit: int = MAX_UNSEALED) -> list[tuple[int, ...]]:
     return _rebuild(lengths, steps, _gather(payload[at:], width, total))
 
 
+def count(blob: bytes) -> int:
+    """How many samples are in a blob."""
+    payload = unseal(blob)
+    arrays, at = _get_varint(payload, 0)
+    if arrays > MAX_ARRAYS:
+        raise BlobError(f"{arrays} arrays are more than the limit of {MAX_ARRAYS}")
+    return sum(_get_varints(payload, at, arrays)[0])
+
+
 def _gather(planes: bytes, width: int, total: int) -> list[int]:
     """Byte planes back into numbers."""
     if not width:

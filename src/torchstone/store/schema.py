@@ -1,16 +1,17 @@
-"""The tables, and the triggers that make them append-only.
+"""The tables of what was measured, and the version of them all.
 
 `result` and `measurement` hold what was measured, `run` and `run_case` what was planned and what
 became of it, `aa_floor`, `calibration` and `doctor` what a machine was like, `judgement` what later
-rules said of a result, `profile` which file holds one; these are only ever added to. `summary` and
-`case_figure` are derived from them and may be rebuilt at any time.
+rules said of a result, `profile` which file holds one, `thinned` whose samples were removed; these
+are only ever added to (`guards`). `summary` is derived from them, and so are the tables of
+`derived`.
 """
 
 from __future__ import annotations
 
 from sqlalchemy import (
-    DDL,
     Column,
+    ColumnElement,
     Connection,
     Float,
     ForeignKey,
@@ -21,15 +22,16 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
-    event,
     inspect,
     select,
+    text,
 )
 
-from torchstone.records import UsageError
+from torchstone.records import CASE_KIND, UsageError
+from torchstone.store.guards import allow_thinning, append_only
 from torchstone.store.location import FILE_NAME
 
-SCHEMA = 3
+SCHEMA = 4
 """Version of the tables. A database with a higher one was made by a newer program; one with a
 lower one is brought up to date by `migrations` when it is opened for writing."""
 
@@ -124,16 +126,17 @@ run_case = Table(
     Column("seq", Integer, primary_key=True, autoincrement=True),
     Column("run", ForeignKey(run.c.seq), nullable=False),
     Column("position", Integer, nullable=False),  # in the run's plan
-    Column("key", Text, nullable=False),  # digest of the case's key: the same case in other runs
+    Column("key", Text, nullable=False),  # digest of the case's key, as in `derived.series`
     Column("result", ForeignKey(result.c.seq)),  # None: it ended before anything was measured
     Column("arm", Text, nullable=False),  # the new arm's name in that result
     Column("outcome", Text, nullable=False),
     Column("created", Text, nullable=False),
     UniqueConstraint("run", "position"),
-    Index("run_case_key", "key"),
     sqlite_autoincrement=True,
 )
 
+# Figures as documents: the form of schema 2 and 3. Nothing is written here any more, see
+# `old_figures`.
 case_figure = Table(
     "case_figure",
     metadata,
@@ -198,37 +201,55 @@ profile = Table(
     sqlite_autoincrement=True,
 )
 
+
+def of_no_run() -> ColumnElement[bool]:
+    """Results that are not a run's cases, in the very words of their index."""
+    return result.c.kind != text(f"'{CASE_KIND}'")
+
+
+NEW_INDEXES = (
+    Index(
+        "run_case_result",
+        run_case.c.result,
+        sqlite_where=run_case.c.result.is_not(None),
+        postgresql_where=run_case.c.result.is_not(None),
+    ),
+    Index(
+        "result_alone",
+        result.c.seq,
+        sqlite_where=of_no_run(),
+        postgresql_where=of_no_run(),
+    ),
+)
+"""What schema 4 added to older tables: the cases of a result, and the results of no run."""
+
 JUDGING_TABLES = (calibration, doctor, judgement, profile)
 
-
-def _append_only(table: Table, same_row: str) -> None:
-    """Let SQLite refuse changes, whoever makes them.
-
-    `INSERT OR REPLACE` deletes without firing a delete trigger, so it is caught on insert.
-    """
-    refuse = f"SELECT RAISE(ABORT, 'torchstone: {table.name} is append-only, rows never change');"
-    exists = f"WHEN EXISTS (SELECT 1 FROM {table.name} WHERE {same_row})"
-    for name, verb, when in (
-        ("no_update", "UPDATE", ""),
-        ("no_delete", "DELETE", ""),
-        ("no_replace", "INSERT", exists),
-    ):
-        trigger = DDL(  # type: ignore[no-untyped-call]
-            f"CREATE TRIGGER {table.name}_{name} BEFORE {verb} ON {table.name} {when} "
-            f"BEGIN {refuse} END"
-        )
-        event.listen(table, "after_create", trigger.execute_if(dialect="sqlite"))
+thinned = Table(
+    "thinned",
+    metadata,
+    Column("result", ForeignKey(result.c.seq), primary_key=True),
+    Column("created", Text, nullable=False),
+    Column("command", Text, nullable=False),  # a JSON list
+    Column("version", Text, nullable=False),  # of the program that did it
+    Column("samples", Integer, nullable=False),  # how many were removed
+    Column("bytes", Integer, nullable=False),  # how many less the result takes now
+    Column("document_bytes", Integer, nullable=False),  # of the document that is left
+    Column("digest", Text, nullable=False),  # of what is left; `result.digest` is the whole's
+)
 
 
-_append_only(result, "seq = NEW.seq OR id = NEW.id")
-_append_only(measurement, "seq = NEW.seq OR (result = NEW.result AND position = NEW.position)")
-_append_only(aa_floor, "seq = NEW.seq")
-_append_only(run, "seq = NEW.seq OR id = NEW.id")
-_append_only(run_case, "seq = NEW.seq OR (run = NEW.run AND position = NEW.position)")
-_append_only(calibration, "seq = NEW.seq OR id = NEW.id")
-_append_only(doctor, "seq = NEW.seq OR id = NEW.id")
-_append_only(judgement, "seq = NEW.seq")
-_append_only(profile, "seq = NEW.seq OR id = NEW.id")
+append_only(result, "seq = NEW.seq OR id = NEW.id")
+append_only(measurement, "seq = NEW.seq OR (result = NEW.result AND position = NEW.position)")
+append_only(aa_floor, "seq = NEW.seq")
+append_only(run, "seq = NEW.seq OR id = NEW.id")
+append_only(run_case, "seq = NEW.seq OR (run = NEW.run AND position = NEW.position)")
+append_only(calibration, "seq = NEW.seq OR id = NEW.id")
+append_only(doctor, "seq = NEW.seq OR id = NEW.id")
+append_only(judgement, "seq = NEW.seq")
+append_only(profile, "seq = NEW.seq OR id = NEW.id")
+append_only(thinned, "result = NEW.result")
+allow_thinning(result, measurement, thinned)
 
 
 def stored_version(connection: Connection) -> int | None:
@@ -261,6 +282,11 @@ def has_runs(connection: Connection) -> bool:
 def has_judging(connection: Connection) -> bool:
     """False for a database of version 2 or less that is open for reading only."""
     return inspect(connection).has_table(judgement.name)
+
+
+def has_facts(connection: Connection) -> bool:
+    """False for a database of version 3 or less that is open for reading only."""
+    return inspect(connection).has_table(thinned.name)
 
 
 def create(connection: Connection) -> None:

@@ -7,6 +7,7 @@ from importlib import metadata
 from typing import cast
 
 from torchstone.records import Check, Level, Result
+from torchstone.records.doors import all_of
 from torchstone.validate.base import Rule
 
 ENTRY_POINTS = "torchstone.rules"
@@ -14,9 +15,7 @@ ENTRY_POINTS = "torchstone.rules"
 
 def known_rules() -> tuple[metadata.EntryPoint, ...]:
     """Installed rules in order of name. Two of one name both run: no plug-in silences a rule."""
-    points = metadata.entry_points(group=ENTRY_POINTS)
-    unique = {(point.name, point.value): point for point in points}
-    return tuple(unique[key] for key in sorted(unique))
+    return all_of(ENTRY_POINTS)
 
 
 def judge(result: Result) -> tuple[Check, ...]:

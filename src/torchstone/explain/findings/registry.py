@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from importlib import metadata
 from typing import cast
 
 from torchstone.explain.findings.base import FindingRule
 from torchstone.records import Ledger, Prediction
+from torchstone.records.doors import all_of
 
 ENTRY_POINTS = "torchstone.findings"
 MOST_FINDINGS = 5
@@ -16,8 +16,7 @@ MOST_FINDINGS = 5
 
 def known_findings() -> list[FindingRule]:
     """Everything that is installed, by name."""
-    points = sorted(metadata.entry_points(group=ENTRY_POINTS), key=lambda point: point.name)
-    return [cast("FindingRule", point.load()) for point in points]
+    return [cast("FindingRule", point.load()) for point in all_of(ENTRY_POINTS)]
 
 
 def with_findings(ledger: Ledger, rules: Sequence[FindingRule] | None = None) -> Ledger:

@@ -9,15 +9,14 @@ from typing import cast
 from torchstone.machine.doctor.base import Checkup, fail, warn
 from torchstone.machine.doctor.view import View
 from torchstone.records import Finding
+from torchstone.records.doors import all_of
 
 ENTRY_POINTS = "torchstone.checkups"
 
 
 def known_checkups() -> tuple[metadata.EntryPoint, ...]:
     """Installed checkups in order of name. Two of one name both run: none is silenced."""
-    points = metadata.entry_points(group=ENTRY_POINTS)
-    unique = {(point.name, point.value): point for point in points}
-    return tuple(unique[key] for key in sorted(unique))
+    return all_of(ENTRY_POINTS)
 
 
 def examine(view: View) -> tuple[Finding, ...]:

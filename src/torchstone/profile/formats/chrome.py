@@ -94,8 +94,7 @@ def _say_what_is_lost(reading: TraceReading, reader: EventReader, file: Input, c
 
 def _assemble(reading: TraceReading, header: dict[str, Any], file: Input) -> Profile:
     frames = reading.table.frames
-    names = [frame.name for frame in frames]
-    settled = settle(reading.columns, names, reading.faults, None)
+    settled = settle(reading.columns, frames, reading.faults, None)
     tree = trees.from_spans(settled.spans)
     covered: dict[int, float] = {}
     for frame, thread, own in zip(tree.frames, tree.threads, tree.own, strict=True):

@@ -287,6 +287,8 @@ class TraceReading:
 
     def _instant(self, event: dict[str, Any]) -> None:
         args, time = event.get("args"), to_ns(event.get("ts"))
+        if type(args) is dict:
+            self._number_event(args.get("Ev Idx"))
         if event.get("name") != _MEMORY or type(args) is not dict or time is None:
             self.others += 1
         elif args.get("Device Type") == _CPU:

@@ -12,13 +12,14 @@ SENTENCES = {
     "no_end": "{n} without an end, taken to last until the last time stamp of the thread",
     "longer": "{n} cut: longer than the span that it begins in",
     "overlap": "{n} cut: overlapping the span that it begins in",
+    "mark": "{n} cut: a mark begins and ends within the calls that make it",
     "rounding": "{n} cut: overlapping another by at most 1 µs, as rounding does",
     "backwards": "{n} earlier than the one before, taken to be at the same time",
     "weight": "{n} left out: the weight is negative or no number",
     "unit": "{n} left out: another unit than that of the first",
 }
-"""By kind. `rounding` is a note, the others are problems."""
-NOTES = frozenset({"rounding"})
+"""By kind. `mark` and `rounding` are notes, the others are problems."""
+NOTES = frozenset({"mark", "rounding"})
 
 
 _BRIEF = 60

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 from torchstone.profile.formats.faults import Faults, brief
-from torchstone.records import Spans
+from torchstone.records import Frame, Spans
 
 if TYPE_CHECKING:
     import numpy as np
@@ -23,6 +24,10 @@ ZERO_SPAN_GAP_NS = 3600 * ZERO_GAP_NS
 """A time stamp of zero, when all others are farther away than this, is none. Clocks begin with
 the machine or in 1970; what begins with the recording has its next event soon. The second is for
 spans that at least have a duration."""
+_MAKING_MARKS = ({"annotation", "python"}, {"annotation", "native"})
+"""A stretch that a program marks begins within the call that opens it and ends within the one that
+closes it, so these two always overlap, and nothing is wrong with the clock. An op that reaches over
+the end of a mark, or one call over another's, is a fault."""
 SILENT_SHARE = 0.2
 """Of the whole. A stretch this long in which no thread does anything is worth a word."""
 
@@ -62,13 +67,16 @@ class Settled:
     """What spans lost because they overlapped."""
 
 
-def settle(columns: Columns, names: list[str], faults: Faults, base_ns: int | None) -> Settled:
-    """Order the spans; where two overlap, cut the one that loses less. `names` are the frames'.
+def settle(
+    columns: Columns, known: Sequence[Frame], faults: Faults, base_ns: int | None
+) -> Settled:
+    """Order the spans; where two overlap, cut the one that loses less. `known` are the frames.
 
     Time begins with the first span, or at `base_ns`.
     """
     import numpy as np
 
+    names = [frame.name for frame in known]
     if not len(columns):
         return Settled(Spans((), (), (), ()), base_ns or 0, 0, 0)
     starts, durations, threads, frames = (
@@ -84,7 +92,7 @@ def settle(columns: Columns, names: list[str], faults: Faults, base_ns: int | No
     thread_list, frame_list = threads[order].tolist(), frames[order].tolist()
     ends = (starts[order] - base + durations[order]).tolist()
     wall = max(ends)
-    cut = _cut_overlaps(start_list, ends, thread_list, frame_list, names, faults)
+    cut = _cut_overlaps(start_list, ends, thread_list, frame_list, known, faults)
     spans = Spans(
         frames=_shared(frame_list),
         threads=_shared(thread_list),
@@ -144,31 +152,41 @@ def _cut_overlaps(
     ends: list[int],
     threads: list[int],
     frames: list[int],
-    names: list[str],
+    known: Sequence[Frame],
     faults: Faults,
 ) -> int:
     """Change `ends` so that spans nest; gives the nanoseconds that this took away."""
     open_spans: list[int] = []
+    cut: dict[int, tuple[int, str]] = {}  # where a span that is open truly ends, and why it was cut
     current, lost = -1, 0
     for i, start in enumerate(starts):
         if threads[i] != current:
             current = threads[i]
             open_spans.clear()
+            cut.clear()
         while open_spans and ends[open_spans[-1]] <= start:
             open_spans.pop()
         while open_spans and ends[i] > ends[open_spans[-1]]:
             outer = open_spans[-1]
             over, inside = ends[i] - ends[outer], ends[outer] - start
             longer = ends[i] - start > ends[outer] - starts[outer]
-            small = min(over, inside) <= ROUNDING_NS
-            kind = "rounding" if small else "longer" if longer else "overlap"
-            example = f"{brief(names[frames[i]])} in {brief(names[frames[outer]])}"
-            faults.add(kind, example)
+            one, other = known[frames[i]], known[frames[outer]]
+            truly, why = cut.get(outer, (0, ""))
+            if min(over, inside) <= ROUNDING_NS:
+                kind = "rounding"
+            elif {one.kind, other.kind} in _MAKING_MARKS:
+                kind = "mark"
+            elif ends[i] <= truly:
+                kind = why  # it is within the other, and is only cut where that was
+            else:
+                kind = "longer" if longer else "overlap"
+            faults.add(kind, f"{brief(one.name)} in {brief(other.name)}")
             lost += min(over, inside)
             if inside < over:
                 ends[outer] = start
                 open_spans.pop()
             else:
+                cut[i] = (max(ends[i], cut.get(i, (0, ""))[0]), kind)
                 ends[i] = ends[outer]
         open_spans.append(i)
     return lost

@@ -96,7 +96,7 @@ class _Reading:
         spans: Spans | None = None
         wall = self._weight if self._unit == "seconds" else 0.0
         if len(self._columns):
-            settled = settle(self._columns, [one.name for one in frames], self._faults, 0)
+            settled = settle(self._columns, frames, self._faults, 0)
             spans, wall = settled.spans, max(wall, settled.wall_ns / 1e9)
             before = self._builder.own
             self._builder.own = [value * 1e9 for value in before]  # spans count nanoseconds

@@ -11,7 +11,7 @@ from datetime import datetime, timezone
 from typing import Any, Protocol, runtime_checkable
 
 from torchstone import __version__
-from torchstone.records import Profile
+from torchstone.records import Profile, TorchstoneError
 
 RATE_HZ = 200.0
 """Samples a second: three seconds of them tell a share to about four points."""
@@ -35,12 +35,16 @@ class ProbeOptions:
     """The work is plain code, not compiled: its ops can be seen one by one."""
 
 
+class ProbeFailed(TorchstoneError):
+    """A probe that seemed usable could not begin, or brought nothing."""
+
+
 class Probe(Protocol):
     """Takes one profile. Found by entry point, whose value makes a probe of `ProbeOptions`."""
 
     @property
     def name(self) -> str:
-        """Who takes it: `sampler`, `py-spy`."""
+        """Who takes it, as its entry point is called: `sampler`, `py-spy`."""
 
     @property
     def how(self) -> str:
@@ -50,7 +54,7 @@ class Probe(Protocol):
         """Why it cannot be used here; empty if it can. Quick, and changes nothing."""
 
     def start(self) -> None:
-        """Begin. What runs from here on is profiled."""
+        """Begin. What runs from here on is profiled. `ProbeFailed` where it cannot after all."""
 
     def stop(self) -> Profile:
         """End, and give what was seen."""

@@ -19,6 +19,7 @@ from torchstone.profile.probes.counters import Readings
 from torchstone.profile.probes.hardware import HardwareCounters
 from torchstone.profile.probes.repeated import repeated_counts
 from torchstone.profile.probes.source import hottest, text_of
+from torchstone.profile.probes.stacks import STARTERS
 from torchstone.records import Calls, CallTree, FunctionCalls, LineTable, Profile, Thread
 
 SHARED = sys.version_info >= (3, 12)
@@ -81,7 +82,8 @@ class CountProbe:
         functions = _summed(by_thread)
         weights = {one.of.frame: one.of.own_s for one in functions}
         codes = _codes(table, [profiler for _, profiler in stacks])
-        tree = _joined(by_thread, table.add(REST, kind="root"))
+        starters = {i for i, frame in enumerate(table.frames) if frame.file in STARTERS}
+        tree = _joined(by_thread, table.add(REST, kind="root"), starters)
         return new_profile(
             self.how,
             "cProfile",
@@ -199,19 +201,35 @@ def _plus(one: Calls | None, other: Calls) -> Calls:
     )
 
 
-def _joined(by_thread: Sequence[Sequence[FunctionCalls]], rest: int) -> CallTree:
+def _joined(
+    by_thread: Sequence[Sequence[FunctionCalls]], rest: int, starters: set[int]
+) -> CallTree:
     """The estimated trees of all threads, one after the other."""
     parents: list[int] = []
     frames: list[int] = []
     own: list[float] = []
     threads: list[int] = []
     for thread, functions in enumerate(by_thread):
-        tree, offset = trees.from_callers(functions, rest), len(parents)
+        tree = _without_starters(trees.from_callers(functions, rest), starters, rest)
+        offset = len(parents)
         parents += [parent + offset if parent >= 0 else -1 for parent in tree.parents]
         frames += tree.frames
         own += tree.own
         threads += [thread] * len(tree.parents)
     return CallTree("seconds", tuple(parents), tuple(frames), tuple(own), tuple(threads))
+
+
+def _without_starters(tree: CallTree, starters: set[int], rest: int) -> CallTree:
+    """The tree without the functions that start the work; their own time is the rest's."""
+    builder = trees.TreeBuilder()
+    nodes: list[int] = []
+    for parent, frame, own in zip(tree.parents, tree.frames, tree.own, strict=True):
+        above = nodes[parent] if parent >= 0 else -1
+        dropped = above < 0 and frame in starters
+        node = builder.child(above, rest if dropped else frame, 0)
+        builder.own[node] += own
+        nodes.append(-1 if dropped else node)
+    return builder.tree("seconds")
 
 
 def _codes(table: FrameTable, profilers: Sequence[cProfile.Profile]) -> dict[int, CodeType]:

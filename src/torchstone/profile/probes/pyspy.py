@@ -5,31 +5,33 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
-import select
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
 
 from torchstone.machine.files import read_text
 from torchstone.profile.doors import read_profile
-from torchstone.profile.probes.base import ProbeOptions, new_profile
+from torchstone.profile.probes.base import ProbeFailed, ProbeOptions, new_profile
+from torchstone.profile.probes.spied import Outside, as_ours
+from torchstone.profile.probes.stacks import outer_calls
 from torchstone.records import Profile, Sampling, TorchstoneError
 
 PROGRAM = "py-spy"
 READY_S = 20.0
 """Patience until it has attached and until it has written its file."""
-_READY = b"Sampling process"
+LOOK_S = 0.01
+_READY = "Sampling process"
 _PR_SET_PTRACER = 0x59616D61
 """From <sys/prctl.h>: whom this process lets attach to it."""
 
-
-class PySpyFailed(TorchstoneError):
-    """It could not attach, or wrote nothing."""
+_NATIVE = "Only Python functions are seen; time in native code is their caller's."
+_WAITING = "Threads that wait are counted too."
 
 
 class PySpyProbe:
@@ -54,21 +56,27 @@ class PySpyProbe:
 
     def start(self) -> None:
         """Have it attach, and wait until it samples."""
+        self._outer = outer_calls()
         self._folder = tempfile.TemporaryDirectory(prefix="torchstone-")
         self._file = Path(self._folder.name) / "stacks.raw"
+        self._words = Path(self._folder.name) / "said.txt"
         words = [PROGRAM, "record", "--format", "raw", "--output", str(self._file), "--threads"]
-        words += ["--rate", f"{self._options.rate_hz:g}", "--pid", str(os.getpid())]
+        words += ["--full-filenames", "--rate", str(_rate(self._options))]
         words += ["--gil"] if self._options.clock == "gil" else ["--idle"]
-        self._process = subprocess.Popen(
-            words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
-        )
+        # What it says goes to a file: a pipe that nobody reads would stop it when it is full.
+        with open(self._words, "wb") as said:
+            self._process = subprocess.Popen(
+                [*words, "--pid", str(os.getpid())],
+                stdin=subprocess.DEVNULL,
+                stdout=said,
+                stderr=subprocess.STDOUT,
+            )
         _let_attach(self._process.pid)
-        self._said = b""
         if not self._wait_until_ready():
-            self._kill()
-            said = self._said.decode(errors="replace").strip().splitlines()
-            raise PySpyFailed(
-                f"py-spy could not attach: {said[-1] if said else 'it said nothing'}.",
+            lines = self._said().strip().splitlines()
+            self._end()
+            raise ProbeFailed(
+                f"py-spy could not attach: {lines[-1].strip() if lines else 'it said nothing'}.",
                 "Use --how sampler, or give it the right to attach.",
             )
         self._started = time.perf_counter()
@@ -76,49 +84,80 @@ class PySpyProbe:
     def stop(self) -> Profile:
         """Its stacks."""
         wall = time.perf_counter() - self._started
-        self._process.send_signal(signal.SIGINT)
         try:
-            _, rest = self._process.communicate(timeout=READY_S)
+            self._interrupt()
             read = read_profile(self._file, "folded")
+            late = "behind in sampling" in self._said()
         except (subprocess.TimeoutExpired, TorchstoneError):
-            raise PySpyFailed("py-spy wrote no profile.", "Use --how sampler.") from None
+            raise ProbeFailed(
+                "py-spy wrote no profile: it saw nothing.", "Use --how sampler, or more steps."
+            ) from None
         finally:
-            self._kill()
-        weight = sum(read.tree.own) if read.tree is not None else 0.0
-        late = b"behind in sampling" in self._said + rest
-        return replace(
-            new_profile(self.how, self.name, wall_s=wall),
-            frames=read.frames,
-            threads=read.threads,
-            tree=read.tree,
-            lines=read.lines,
-            sampling=Sampling(round(weight), 1 / self._options.rate_hz, self._options.clock),
-            problems=("py-spy fell behind: use a lower --rate.",) if late else (),
-            notes=("Threads that wait are counted too.",) if self._options.clock == "wall" else (),
-        )
+            self._end()
+        return self._profile(read, wall, late)
 
     def discard(self) -> None:
         """Let it go."""
-        self._kill()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._interrupt()
+        self._end()
+
+    def _profile(self, read: Profile, wall: float, late: bool) -> Profile:
+        here = threading.get_native_id()
+        threads = tuple(replace(one, critical=one.id == here) for one in read.threads)
+        critical = next((i for i, one in enumerate(threads) if one.critical), -1)
+        interval = 1 / _rate(self._options)
+        wall_clock = self._options.clock == "wall"
+        # Every look sees every thread, so those of one thread divide the whole time.
+        seen = as_ours(read, Outside(critical, self._outer, (__file__,)))
+        looks = seen.looks(critical)
+        each = wall / looks if wall_clock and looks else interval
+        return new_profile(
+            self.how,
+            self.name,
+            wall_s=wall,
+            frames=seen.frames,
+            threads=threads,
+            tree=seen.paths.tree("seconds", scale=1 / each),
+            lines=seen.lines(each),
+            bytecode=seen.bytecode(),
+            sampling=Sampling(
+                round(looks if wall_clock else sum(seen.paths.own)),
+                interval,
+                self._options.clock,
+                max(0, round(wall / interval - looks)) if wall_clock else 0,
+            ),
+            problems=("py-spy fell behind: use a lower --rate.",) if late else (),
+            notes=(_NATIVE, *((_WAITING,) if wall_clock else ())),
+        )
 
     def _wait_until_ready(self) -> bool:
-        assert self._process.stderr is not None
-        descriptor, limit = self._process.stderr.fileno(), time.monotonic() + READY_S
-        while _READY not in self._said and time.monotonic() < limit:
-            ready, _, _ = select.select([descriptor], [], [], limit - time.monotonic())
-            chunk = os.read(descriptor, 4096) if ready else b""
-            if not chunk:
+        limit = time.monotonic() + READY_S
+        while _READY not in self._said():
+            if self._process.poll() is not None or time.monotonic() > limit:
                 return False
-            self._said += chunk
-        return _READY in self._said
+            time.sleep(LOOK_S)
+        return True
 
-    def _kill(self) -> None:
+    def _said(self) -> str:
+        return self._words.read_text(encoding="utf-8", errors="replace")
+
+    def _interrupt(self) -> None:
+        """End it in peace. Killed while it holds this process, it might leave it stopped."""
+        with contextlib.suppress(OSError):
+            self._process.send_signal(signal.SIGINT)
+        self._process.wait(READY_S)
+
+    def _end(self) -> None:
         with contextlib.suppress(OSError):
             self._process.kill()
         self._process.wait()
-        if self._process.stderr is not None:
-            self._process.stderr.close()
         self._folder.cleanup()
+
+
+def _rate(options: ProbeOptions) -> int:
+    """Whole samples a second are all that it takes."""
+    return max(1, round(options.rate_hz))
 
 
 def _let_attach(pid: int) -> None:

@@ -8,27 +8,25 @@ from typing import cast
 
 from torchstone.profile.probes.base import Probe, ProbeOptions
 from torchstone.records import WAYS, UsageError
+from torchstone.records.doors import by_name, must_be_some
 
 ENTRY_POINTS = "torchstone.probes"
-PREFERRED = ("py-spy", "sampler", "cprofile", "torch", "memory")
-"""Of several that go the same way, the first of these that can be used; then others by name."""
+PREFERRED = ("sampler", "py-spy", "cprofile", "torch", "memory")
+"""Of several that go the same way, the first of these that can be used; then others by name. The
+sampler costs what cannot be measured; py-spy stops the process for each look."""
 
 
 @cache
 def known_probes() -> dict[str, metadata.EntryPoint]:
     """Installed probes by name; nothing is imported."""
-    return {point.name: point for point in metadata.entry_points(group=ENTRY_POINTS)}
+    return by_name(ENTRY_POINTS)
 
 
 def choose_probe(how: str, options: ProbeOptions) -> Probe:
     """The probe of that name, or the best of that way that can be used here; else a `UsageError`
     that says why none can."""
     known = known_probes()
-    if not known:
-        raise UsageError(
-            "Torchstone's own plug-ins are not to be found.",
-            "Install the package (`pip install .`); a folder on PYTHONPATH is not enough.",
-        )
+    must_be_some(known)
     if how in known:
         probes = [_make(how, options)]
     elif how in WAYS:

@@ -17,6 +17,7 @@ import time
 from types import FrameType
 from typing import Any
 
+from torchstone.profile.probes import timer
 from torchstone.profile.probes.base import ProbeOptions, new_profile
 from torchstone.profile.probes.stacks import StackTally, caller
 from torchstone.profile.probes.timer import NoTimer, Timer
@@ -24,6 +25,7 @@ from torchstone.records import Counter, Profile, Sampling
 
 JITTER = (0.5, 1.5)
 """Of the interval: a fixed one would march in step with work that is periodic."""
+_OWN = (__file__, timer.__file__)
 _LATE = 2.0
 """Intervals. A look that comes later than this stands for looks that could not be made."""
 
@@ -131,6 +133,7 @@ class SampleProbe:
                 weight = elapsed if self._options.clock == "wall" else self._cpu_since(thread)
                 if weight > 0:
                     self._tally.add(thread, frame if thread == here and frame else top, weight)
+            self._tally.end_look()
             if elapsed > _LATE * self._interval:
                 self._lost += int(elapsed / self._interval) - 1
         except (RecursionError, MemoryError):  # at the edge of its means the work has priority
@@ -176,6 +179,9 @@ class _Signals:
         self._timer.arm(self._probe.delay())
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
+        # Where the last look was late, the next may interrupt its end: that is not the work.
+        while frame is not None and frame.f_code.co_filename in _OWN:
+            frame = frame.f_back
         self._probe.look(frame)
         self._timer.arm(self._probe.delay())
 

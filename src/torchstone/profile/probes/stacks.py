@@ -15,12 +15,13 @@ from torchstone.records import Bytecode, CallTree, Frame, LineTable, Thread
 
 HOUSE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 """The folder of this package: its own frames are not the user's."""
-_STARTERS = (
+STARTERS = (
     "<frozen runpy>",
     runpy.__file__,
     os.path.join(HOUSE, "profile", "child.py"),
     os.path.join(HOUSE, "profile", "child_script.py"),
 )
+"""Files whose functions only start the work."""
 MOST_DEPTH = 2_000
 
 
@@ -48,7 +49,7 @@ class StackTally:
         self._names: dict[int, tuple[str, int]] = {}
         self.main = threading.get_ident()
         self.stacks = 0
-        self._sum = self._squares = 0.0
+        self._look = self._sum = self._squares = 0.0
 
     def add(self, thread: int, frame: FrameType | None, weight: float) -> None:
         """One look at one thread; the weight is the time that it stands for."""
@@ -77,12 +78,17 @@ class StackTally:
         row[0] += 1
         row[1] += weight
         self.stacks += 1
-        self._sum += weight
-        self._squares += weight * weight
+        self._look += weight
+
+    def end_look(self) -> None:
+        """All threads were looked at: together they are one sample, as they were seen at once."""
+        self._sum += self._look
+        self._squares += self._look * self._look
+        self._look = 0.0
 
     @property
     def effective(self) -> int:
-        """Independent samples of equal weight that would tell as much (Kish): late ones stand for
+        """Independent looks of equal weight that would tell as much (Kish): late ones stand for
         more time than others, and so tell less than their weight."""
         return round(self._sum**2 / self._squares) if self._squares > 0 else 0
 
@@ -130,7 +136,7 @@ class _Parts:
 def _without_starters(codes: list[CodeType]) -> list[CodeType]:
     """The stack, innermost first, without the functions that start a script or a step."""
     end = len(codes)
-    while end > 1 and codes[end - 1].co_filename in _STARTERS:
+    while end > 1 and codes[end - 1].co_filename in STARTERS:
         end -= 1
     return codes[:end]
 
@@ -154,3 +160,15 @@ def _line_tables(tally: StackTally) -> tuple[LineTable, ...]:
 def caller() -> FrameType | None:
     """The frame outside of the function that calls this one."""
     return innermost_outside(sys._getframe(2))
+
+
+def outer_calls() -> tuple[tuple[str, str], ...]:
+    """Files and functions around the one in which what is profiled will run, the outermost first;
+    for whom frames cannot be told by identity."""
+    outside = innermost_outside(sys._getframe(2))
+    frame = outside if outside is None or is_ours(outside.f_code) else outside.f_back
+    found = []
+    while frame is not None:
+        found.append((frame.f_code.co_filename, frame.f_code.co_name))
+        frame = frame.f_back
+    return tuple(reversed(found))

@@ -47,12 +47,17 @@ class Timer:
             _CLOCK_MONOTONIC, ctypes.byref(event), ctypes.byref(self._timer)
         ):
             raise NoTimer("the system gives no timer")
+        # Made once: it is armed at each look, and a look has to be cheap.
+        self._setting = _Setting(0, 0, 0, 0)
+        self._place = ctypes.byref(self._setting)
+        self._set = self._library.timer_settime
 
     def arm(self, seconds: float) -> None:
         """Send the signal in so many seconds, instead of whenever it was to be sent."""
-        whole, rest = divmod(max(1, int(seconds * _SECOND_NS)), _SECOND_NS)
-        setting = _Setting(0, 0, whole, rest)
-        self._library.timer_settime(self._timer, 0, ctypes.byref(setting), None)
+        whole = int(seconds)
+        self._setting.in_s = whole
+        self._setting.in_ns = max(1, int((seconds - whole) * _SECOND_NS))
+        self._set(self._timer, 0, self._place, None)
 
     def close(self) -> None:
         """No signal comes after this."""

@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,8 @@ from torchstone.records import Frame, Profile, Spans
 STEP = "ProfilerStep"
 """How torch's own profiler names its marks of steps, with a number; viewers know it."""
 _UNSTABLE: dict[str, Any] = {"record_python_gc_info": True, "profile_all_threads": True}
-_OWN_FILE = "profile/probes/trace.py"
+_OWN_FILES = ("torchstone/profile/probes/trace.py", "torchstone/profile/child.py")
+"""As torch writes them. Their functions are around every step, and none of it."""
 _NO_CONFIG = "This torch cannot record garbage collections or threads that it does not know."
 
 
@@ -80,8 +82,15 @@ class TraceProbe:
         numbers = itertools.count()
 
         def marked() -> None:
-            with mark(f"{STEP}#{next(numbers)}"):
+            now = mark(f"{STEP}#{next(numbers)}")
+            # A mark ends within the call that ends it, so that a call which the tracer sees would
+            # reach over the mark's end. It sees functions only, not what `partial` makes of them.
+            begin, end = partial(now.__enter__), partial(now.__exit__, None, None, None)
+            begin()
+            try:
                 step()
+            finally:
+                end()
 
         return marked
 
@@ -136,7 +145,7 @@ def _between_marks(profile: Profile) -> Profile:
         for i, frame in enumerate(profile.frames)
     )
     one = min(marks)
-    own = {i for i, frame in enumerate(frames) if frame.file.endswith(_OWN_FILE)}
+    own = {i for i, frame in enumerate(frames) if frame.file.endswith(_OWN_FILES)}
     rows = list(zip(spans.frames, spans.threads, spans.start_ns, spans.duration_ns, strict=True))
     first = min(start for frame, _, start, _ in rows if frame in marks)
     last = max(start + duration for frame, _, start, duration in rows if frame in marks)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from functools import cache
 from importlib import metadata
 from typing import cast
 
 from torchstone.records import UsageError
+from torchstone.records.doors import by_name, did_you_mean
 from torchstone.workloads.suites.base import Suite
 
 ENTRY_POINTS = "torchstone.suites"
@@ -16,7 +16,7 @@ ENTRY_POINTS = "torchstone.suites"
 @cache
 def known_suites() -> dict[str, metadata.EntryPoint]:
     """Installed suites by the prefix of their targets; nothing is imported."""
-    return {point.name: point for point in metadata.entry_points(group=ENTRY_POINTS)}
+    return by_name(ENTRY_POINTS)
 
 
 @cache
@@ -33,8 +33,7 @@ def find_suite(text: str) -> Suite:
     if found is not None:
         return found
     names = sorted(by_name)
-    near = difflib.get_close_matches(text, [*names, *suites], n=2, cutoff=0.5)
-    hint = f"Did you mean {' or '.join(near)}? " if near else ""
+    hint = did_you_mean(text, [*names, *suites], most=2)
     raise UsageError(
         f"There is no suite {text!r}.",
         f"{hint}Suites: {', '.join(names)}; or a file: suite.toml, suite.py.",

@@ -18,7 +18,7 @@ function overlap(a, b) {
 export function costWords(cost) {
   if (!cost) return "";
   const apart = !overlap(cost.ratio.interval, cost.control.interval);
-  return apart ? "" : "The two cannot be told apart: no cost was seen.";
+  return apart ? "" : "The two cannot be told apart.";
 }
 
 function costCard(cost) {

@@ -106,7 +106,8 @@ export class FunctionView {
     const columns = [
       {
         key: "name", title: "function", least: 12, grow: 3,
-        text: (row) => model.name(figures.frame[row]), value: (row) => model.name(figures.frame[row]),
+        text: (row) => model.shortName(figures.frame[row]), full: (row) => model.name(figures.frame[row]),
+        value: (row) => model.shortName(figures.frame[row]),
       },
     ];
     const number = (key, title, least, value, text, more = {}) =>
@@ -125,7 +126,8 @@ export class FunctionView {
     if (figures.calls) number("total-call", "total / call", 5.4, perCall, format);
     columns.push({
       key: "place", title: "where", least: 9, grow: 2,
-      text: (row) => model.shortPlace(figures.frame[row]), value: (row) => model.place(figures.frame[row]),
+      text: (row) => model.shortPlace(figures.frame[row]), full: (row) => model.place(figures.frame[row]),
+      value: (row) => model.place(figures.frame[row]),
     });
     return columns;
   }

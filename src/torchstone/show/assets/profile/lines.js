@@ -5,6 +5,13 @@ import { Table } from "./table.js";
 import { formatBytes, formatCount, formatSeconds, formatShare, formatSigned } from "./units.js";
 
 const BLANK = "";
+const PARTS = 3;
+
+// The end of a path: enough to know it by, and what a narrow box would cut.
+function tail(path) {
+  const parts = path.split(/[\\/]/);
+  return parts.length > PARTS ? `…/${parts.slice(-PARTS).join("/")}` : path;
+}
 
 export class LineView {
   constructor(element, model) {
@@ -13,7 +20,7 @@ export class LineView {
     this.found = make("output", { class: "found" });
     this.search = searchBox("Search ( / )", (text) => this.setSearch(text));
     this.place = make("div", { class: "split even" });
-    const names = this.files.map((file, i) => [String(i), file.name]);
+    const names = this.files.map((file, i) => [String(i), tail(file.name)]);
     const pick = choice("File", names, "0", (value) => this.showFile(Number(value)));
     this.pick = pick.select;
     const bar = make("div", { class: "toolbar" }, pick.element, make("span", { class: "spring" }), this.found, this.search);
@@ -48,6 +55,17 @@ export class LineView {
     this.place.classList.toggle("alone", !this.lines || !this.codePanel);
     if (this.codePanel) this.showCode(0);
     this.setSearch(this.search.value);
+    this.showHottest();
+  }
+
+  // Begin where most was taken: the head of a file is mostly imports.
+  showHottest() {
+    const { table } = this.file;
+    const taken = table?.seconds ?? table?.increment ?? table?.hits;
+    if (!taken?.length) return;
+    const most = taken.reduce((best, value, i) => (value > taken[best] ? i : best), 0);
+    this.lines.scrollTo(this.numbers.indexOf(table.line[most]));
+    if (this.codePanel) this.codes.scrollTo(this.code.line.indexOf(table.line[most]));
   }
 
   lineTable(table) {
@@ -78,7 +96,7 @@ export class LineView {
       const most = table.increment.reduce((all, one) => Math.max(all, one), 0);
       number("increment", "increment", grown, (value) => formatSigned(formatBytes(value), value), { least: 6.6, bar: (row) => grown(row) / most });
     }
-    columns.push({ key: "source", title: "source", least: 24, grow: 1, value: this.sourceOf, text: this.sourceOf, code: true });
+    columns.push({ key: "source", title: "source", least: 23, grow: 1, value: this.sourceOf, text: this.sourceOf, code: true });
     return new Table({
       label: `Lines of ${table.file}`, columns, count: numbers.length, sort: "line", descending: false,
       onSelect: (row) => this.chooseLine(numbers[row]),
@@ -101,14 +119,14 @@ export class LineView {
     this.codes = new Table({
       label: "Bytecode", count: code.offset.length, sort: "offset", descending: false,
       columns: [
-        number_("offset", "offset", code.offset, 4.5),
-        number_("line", "line", code.line, 4),
-        { key: "name", title: "instruction", least: 11, grow: 2, value: text("name"), text: (row) => mark(row) + text("name")(row), code: true },
-        { key: "argument", title: "argument", least: 7, grow: 1.4, value: text("argument"), text: text("argument"), code: true },
-        { key: "special", title: "specialised to", least: 11, grow: 2, value: text("specialised"), text: text("specialised"), tone: () => "special", code: true },
+        number_("offset", "offset", code.offset, 3.8),
+        number_("line", "line", code.line, 3.4),
+        { key: "name", title: "instruction", least: 9.4, grow: 2, value: text("name"), text: (row) => mark(row) + text("name")(row), code: true },
+        { key: "argument", title: "argument", least: 6, grow: 1.4, value: text("argument"), text: text("argument"), code: true },
+        { key: "special", title: "specialised to", least: 9.4, grow: 2, value: text("specialised"), text: text("specialised"), tone: () => "special", code: true },
       ],
       onSelect: (row) => this.chooseLine(code.line[row], false),
-      marked: (row) => code.line[row] === this.line,
+      marked: (row) => this.line > 0 && code.line[row] === this.line,
     });
     const said = make("span", { class: "said" }, `${formatCount(special)} of ${formatCount(code.offset.length)} specialised`);
     refill(this.codePanel, make("div", { class: "toolbar" }, pick.element, said), this.codes.element);

@@ -19,6 +19,16 @@ function groupOfFile(file) {
   return parts.length > 1 ? parts[parts.length - 2] : parts[0];
 }
 
+const BUILT_IN = [/^<built-in (?:method|function) (.+)>$/, /^\{built-in (?:method|function) (.+)\}$/];
+const METHOD = /^[<{]method '(.+)' of '(.+)' objects[>}]$/;
+
+// A built-in function by the end of its name: a narrow column would cut it and leave what all share.
+function bare(name) {
+  const method = METHOD.exec(name);
+  const found = method ? `${method[2]}.${method[1]}` : BUILT_IN.map((form) => form.exec(name)?.[1]).find(Boolean);
+  return found ? found.split(".").slice(-2).join(".") : name;
+}
+
 export class Model {
   constructor(raw, strings) {
     this.raw = raw;
@@ -37,6 +47,11 @@ export class Model {
     return frame < 0 ? "?" : this.strings[this.frames.name[frame]];
   }
 
+  // The name for a place that has little room; `place` says that it is built in.
+  shortName(frame) {
+    return this.kind(frame) === "native" ? bare(this.name(frame)) : this.name(frame);
+  }
+
   file(frame) {
     return frame < 0 ? "" : this.strings[this.frames.file[frame]];
   }
@@ -52,7 +67,8 @@ export class Model {
   place(frame) {
     const file = this.file(frame);
     const line = this.line(frame);
-    return line ? `${file}:${line}` : file === "~" ? "built-in" : file;
+    if (line) return `${file}:${line}`;
+    return file === "~" || (!file && bare(this.name(frame)) !== this.name(frame)) ? "built-in" : file;
   }
 
   // The last two parts of the path: enough to know it by.

@@ -6,7 +6,7 @@ const ROW = 27;
 const SPARE = 6;
 
 export class Table {
-  // `columns`: { key, title, text(row), value(row), numeric, least, grow, bar(row), tone(row), hint };
+  // `columns`: { key, title, text(row), full(row), value(row), numeric, least, grow, bar(row), tone(row), hint };
   // `onSelect(row)` is told when a row is chosen; `marked(row)` rows stand out.
   constructor({ label, columns, count, sort, descending = true, onSelect, marked, empty = "Nothing found." }) {
     Object.assign(this, { columns, count, sort, descending, onSelect, marked, empty });
@@ -96,7 +96,7 @@ export class Table {
   drawRow(row, index) {
     const cells = this.columns.map((column) => {
       const text = column.text(row);
-      const cell = make("div", { role: "cell", class: column.numeric ? "number" : column.code ? "code" : "name", title: column.numeric ? null : text });
+      const cell = make("div", { role: "cell", class: column.numeric ? "number" : column.code ? "code" : "name", title: column.numeric ? null : column.full?.(row) ?? text });
       if (column.bar) {
         const bar = make("i", { class: "bar" });
         bar.style.width = `${(100 * Math.max(0, Math.min(1, column.bar(row) || 0))).toFixed(2)}%`;

@@ -1,0 +1,246 @@
+"""`torchstone db`: size, thin, rebuild."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from torchstone.cli.options import database_option
+
+if TYPE_CHECKING:
+    from torchstone.store import ResultSize, SizeReport, ThinReport
+
+_MANY = 2000
+"""Cases from which on half-empty pages (4 KiB, two dozen tables and indexes) weigh little."""
+_AGES = {"d": 86_400.0, "w": 7 * 86_400.0, "y": 365.25 * 86_400.0}
+
+
+class Age(click.ParamType):  # type: ignore[type-arg]
+    """`90d`, `12w` or `2y`."""
+
+    name = "age"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Seconds."""
+        match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([dwy])\s*", str(value))
+        if match is None:
+            self.fail(f"{value!r} is not an age; write 90d, 12w or 2y", param, ctx)
+        return float(match[1]) * _AGES[match[2]]
+
+
+def json_option(function: Any) -> Any:
+    """`--json`."""
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(function)
+
+
+@click.group()
+def db() -> None:
+    """Look after the database: its size, its old samples, its derived tables.
+
+    \b
+    Examples:
+      torchstone db size
+      torchstone db thin --older-than 90d --dry-run
+      torchstone db rebuild
+    """
+
+
+@db.command("size")
+@database_option
+@json_option
+def db_size(db: str | None, as_json: bool) -> int:
+    """Say what is on disk, by table, and what a case costs.
+
+    \b
+    Examples:
+      torchstone db size
+      torchstone db size --json
+    """
+    from torchstone.lab.database import size
+
+    report = size(db)
+    if as_json:
+        _print_json(_size_document(report))
+    else:
+        click.echo("\n".join(_size_lines(report)))
+    return 0
+
+
+@db.command("thin")
+@click.option(
+    "--older-than", type=Age(), required=True, metavar="AGE", help="Such as 90d, 12w or 2y."
+)
+@click.option(
+    "--keep-every",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    metavar="N",
+    help="Let one run in N of each machine and branch keep its samples; 0: none.",
+)
+@click.option("--dry-run", is_flag=True, help="Say what would go; change nothing.")
+@click.option("--compact", is_flag=True, help="Also make the file smaller (needs as much space).")
+@database_option
+@json_option
+def db_thin(
+    older_than: float, keep_every: int, dry_run: bool, compact: bool, db: str | None, as_json: bool
+) -> int:
+    """Remove the raw samples of old results that belong to runs.
+
+    Figures, comparisons, checks, contracts and environments stay. Each result says from then on
+    that its samples were removed, when and by which command. It cannot be undone: copy the database
+    first if you may want them again.
+
+    \b
+    Examples:
+      torchstone db thin --older-than 90d --dry-run
+      torchstone db thin --older-than 90d --keep-every 7
+      torchstone db thin --older-than 1y --compact
+    """
+    from torchstone.lab.database import thin
+
+    command = ["torchstone", "db", "thin", "--older-than", f"{older_than / _AGES['d']:g}d"]
+    if keep_every:
+        command += ["--keep-every", str(keep_every)]
+    with _progress() as tell:
+        report, shrunk = thin(
+            db, older_than, keep_every, command, tell, trial=dry_run, compact=compact
+        )
+    if as_json:
+        from torchstone.records import to_data
+
+        _print_json({"schema": 1, **to_data(report), "file_shrunk_by": shrunk})
+    else:
+        click.echo("\n".join(_thin_lines(report, shrunk, compact)))
+    return 0
+
+
+@db.command("rebuild")
+@click.option(
+    "--all", "every", is_flag=True, help="Also derive every case's figures from its samples; slow."
+)
+@database_option
+@json_option
+def db_rebuild(every: bool, db: str | None, as_json: bool) -> int:
+    """Make the derived tables anew: those that lists, pages and comparisons read.
+
+    Needed after an upgrade that says so, or if a page and `torchstone show` disagree. Figures that
+    were derived by an older definition are derived anew where their samples are there. Stop it at
+    any time and start it again.
+
+    \b
+    Examples:
+      torchstone db rebuild
+      torchstone db rebuild --all
+    """
+    from torchstone.lab.database import rebuild
+    from torchstone.records import to_data
+
+    with _progress() as tell:
+        made = rebuild(db, tell, every=every)
+    if as_json:
+        _print_json({"schema": 1, **to_data(made)})
+        return 0
+    line = f"{_number(made.runs, 'run')} summed up anew, {_number(made.figures, 'case')} derived"
+    if made.summaries:
+        line += f", {_number(made.summaries, 'line')} of `torchstone list` rewritten"
+    if made.documents:
+        line += f", {_number(made.documents, 'figure')} of the older form moved"
+    click.echo(line)
+    return 0
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[str, int, int], None]]:
+    """A line on standard error that counts up, on a terminal."""
+    live = sys.stderr.isatty()
+
+    def tell(what: str, done: int, total: int) -> None:
+        if live:
+            click.echo(f"\r{what}: {done}/{total} ", nl=False, err=True)
+
+    try:
+        yield tell
+    finally:
+        if live:
+            click.echo("\r\x1b[K", nl=False, err=True)
+
+
+def _print_json(document: Any) -> None:
+    click.echo(json.dumps(document, indent=2, allow_nan=False))
+
+
+def _size_document(report: SizeReport) -> dict[str, Any]:
+    from torchstone.records import to_data
+
+    data: dict[str, Any] = {"schema": 1, **to_data(report)}
+    for name in ("whole", "thinned"):
+        data[name]["per_case"] = getattr(report, name).per_case
+    return data
+
+
+def _size_lines(report: SizeReport) -> list[str]:
+    from torchstone.show.units import format_bytes
+
+    lines = [
+        f"{report.path}: {format_bytes(report.file_bytes)}, of which "
+        f"{format_bytes(report.free_bytes)} free; files beside it: "
+        f"{format_bytes(report.artefact_bytes)}",
+        f"{_number(report.runs, 'run')}, {_number(report.cases, 'case')}",
+    ]
+    if report.facts_per_case is not None:
+        figures = "its figures"
+        if report.cases < _MANY:
+            figures += " (mostly pages that are not full yet)"
+        lines += ["", "a case takes", f"  {format_bytes(report.facts_per_case):>10}  {figures}"]
+    lines += [
+        f"  {format_bytes(part.per_case):>10}  {words} ({_number(part.results, 'result')})"
+        for part, words in _parts(report)
+        if part.per_case is not None
+    ]
+    width = max(len(table.name) for table in report.tables)
+    lines += ["", f"{'table':<{width}}  {'rows':>10}  {'on disk':>10}  {'a case':>10}"]
+    for table in sorted(report.tables, key=lambda one: -(one.bytes or 0)):
+        disk, each = format_bytes(table.bytes), format_bytes(table.per_case)
+        lines.append(f"{table.name:<{width}}  {table.rows:>10,}  {disk:>10}  {each:>10}")
+    return lines
+
+
+def _parts(report: SizeReport) -> tuple[tuple[ResultSize, str], ...]:
+    return (
+        (report.whole, "more with its result and all samples"),
+        (report.thinned, "more with a result whose samples were removed"),
+    )
+
+
+def _thin_lines(report: ThinReport, shrunk: int, compact: bool) -> list[str]:
+    from torchstone.show.units import format_bytes
+
+    what = f"{_number(report.results, 'result')} of {_number(report.runs, 'run')}"
+    if not report.results:
+        lines = ["nothing to remove: no result that old has samples"]
+    elif report.trial:
+        lines = [f"would remove the samples of {what}: at least {format_bytes(report.bytes)}"]
+    else:
+        lines = [
+            f"removed {_number(report.samples, 'sample')} from {what}: "
+            f"{format_bytes(report.bytes)} free for what comes next"
+        ]
+    if report.kept_runs:
+        lines.append(f"{_number(report.kept_runs, 'older run')} keep their samples")
+    lines += [f"left as it is, because it is damaged: {one}" for one in report.damaged]
+    if compact and not report.trial:
+        lines.append(f"the file is smaller by {format_bytes(shrunk)}")
+    return lines
+
+
+def _number(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

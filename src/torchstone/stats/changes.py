@@ -1,0 +1,156 @@
+"""How speed-ups changed between two runs: the ratio of each case, its verdict, and the mean's.
+
+**A case's change** is the new run's speed-up over the base run's. Each speed-up was measured
+against its own baseline, turn by turn, so what slowed the machine in one of the runs has cancelled
+already. On the log scale it is d = log S_new - log S_base; the runs' errors are independent, so
+its variance is the sum of theirs, with the degrees of freedom of Welch and Satterthwaite (rounded
+down a little, see `errors`). Errors count as the cases' own intervals promise them, that is wider
+where a case was looked at before it ended. Interval and p-value are made from the same numbers: the
+95 % interval leaves out 1 exactly where p < 0.05.
+
+**Verdicts.** `same`: the whole interval lies within the margin. `faster` or `slower`: the p-value
+survives Benjamini and Hochberg's procedure over all paired cases of the comparison, and the effect
+is larger than what two identical arms are seen to differ by (`threshold`). Where both hold, `same`
+wins, as for two arms (`compare`). Else `cannot tell`.
+
+**The mean change** of a suite is the geometric mean of its cases' changes. The cases are a fixed
+set and each is paired with itself, so neither the models' differences nor the differences of their
+changes are errors; only the measuring errors are, process by process within case by case. The
+interval says how far the mean would move if these models were measured again in both versions. It
+is no claim about other models. It does not widen where some models gain and others lose: that is
+what the verdicts of the cases are for.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from torchstone.records import CaseFigures, Ratio, Verdict
+from torchstone.stats.errors import (
+    CASE_ALPHA,
+    Error,
+    error_of_mean,
+    error_of_sum,
+    log_speedup,
+    promised_error,
+    rounded_down,
+)
+from torchstone.stats.ratio import exp_or_inf, two_sided
+from torchstone.stats.suite import FALSE_DISCOVERY_RATE
+from torchstone.stats.summary import benjamini_hochberg
+
+MARGIN = 0.02
+"""A change within this is `same` when its whole interval is (the design)."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """The log of a ratio, and its error; None where a run had a single process."""
+
+    log: float
+    error: Error | None = None
+
+    def ratio(self, level: float = 0.95) -> Ratio:
+        """The ratio with its interval."""
+        value = exp_or_inf(self.log)
+        if self.error is None:
+            return Ratio(value, None, level)
+        half = self.error.half_width(level)
+        return Ratio(value, (exp_or_inf(self.log - half), exp_or_inf(self.log + half)), level)
+
+    @property
+    def p_value(self) -> float | None:
+        """Two-sided, of "nothing changed"; None without an error."""
+        return None if self.error is None else two_sided(self.log, *self.error)
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What verdicts are given by: the margin of `same`, the rate of wrong ones, the level."""
+
+    margin: float = MARGIN
+    q: float = FALSE_DISCOVERY_RATE
+    level: float = 0.95
+
+    def __post_init__(self) -> None:
+        if not (self.margin > 0.0 and 0.0 < self.q < 1.0 and 0.0 < self.level < 1.0):
+            raise ValueError(f"need margin > 0, q and level in (0, 1), got {self}")
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A verdict after the correction for all of them, and what it would be by itself."""
+
+    verdict: Verdict
+    alone: Verdict
+
+
+def change_of(base: CaseFigures, new: CaseFigures) -> Change | None:
+    """How the speed-up of a case changed; None where one of the runs has none."""
+    before, after = log_speedup(base), log_speedup(new)
+    if before is None or after is None:
+        return None
+    errors = promised_error(base), promised_error(new)
+    if errors[0] is None or errors[1] is None:
+        return Change(after - before)
+    return Change(after - before, rounded_down(error_of_sum([errors[0], errors[1]])))
+
+
+def mean_change(changes: Sequence[Change]) -> Change | None:
+    """The mean of log changes; without an error where one of them has none."""
+    if not changes:
+        return None
+    centre = math.fsum(change.log for change in changes) / len(changes)
+    errors = [change.error for change in changes if change.error is not None]
+    if len(errors) < len(changes):
+        return Change(centre)
+    return Change(centre, rounded_down(error_of_mean(errors)))
+
+
+def threshold(base_floor: float, new_floor: float) -> float:
+    """The smallest relative change worth believing, from what identical arms differ by.
+
+    Each run's speed-up may be off by its own floor, so their ratio by the root of the sum of both
+    squares. Floors and threshold are relative: 0.005 is half a percent.
+    """
+    return math.expm1(math.hypot(math.log1p(base_floor), math.log1p(new_floor)))
+
+
+def mean_threshold(thresholds: Sequence[float]) -> float:
+    """The same for a mean: what stands behind the floors may favour one arm in all cases alike,
+    so it does not average out."""
+    return math.expm1(math.fsum(map(math.log1p, thresholds)) / len(thresholds))
+
+
+def judge(
+    changes: Sequence[Change], thresholds: Sequence[float], rules: Rules | None = None
+) -> list[Judged]:
+    """The verdict of each, in order, corrected over all of them.
+
+    A change without an error cannot be told and is not among those that are corrected for.
+    """
+    rules = rules or Rules()
+    found = [change.p_value for change in changes]
+    tested = [p for p in found if p is not None]
+    corrected = iter(benjamini_hochberg(tested))
+    adjusted = [1.0 if p is None else next(corrected) for p in found]
+    return [
+        Judged(
+            _verdict(change, least, rules, raised <= rules.q),
+            _verdict(change, least, rules, p is not None and p <= CASE_ALPHA),
+        )
+        for change, least, p, raised in zip(changes, thresholds, found, adjusted, strict=True)
+    ]
+
+
+def _verdict(change: Change, least: float, rules: Rules, found: bool) -> Verdict:
+    if change.error is None:
+        return Verdict.CANNOT_TELL
+    half, margin = change.error.half_width(rules.level), math.log1p(rules.margin)
+    if abs(change.log) + half <= margin:
+        return Verdict.SAME
+    if found and abs(change.log) > math.log1p(least):
+        return Verdict.FASTER if change.log > 0.0 else Verdict.SLOWER
+    return Verdict.CANNOT_TELL

@@ -1,0 +1,286 @@
+"""The sign of life of a running suite: who measures which run now, and how far it is.
+
+A program that measures a run keeps a small file beside the database and holds a lock on it. The
+kernel drops the lock when the program ends, whatever ended it, so a file without a lock is what a
+dead program left behind. Nothing here waits, and nothing here fails a run: where no file can be
+made there is no sign.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import math
+import os
+import secrets
+import stat
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, unquote
+
+from torchstone.store.location import Location
+
+SUFFIX = ".alive"
+MOST_BYTES = 8192
+"""More than any sign of ours takes: its texts are cut to `LONGEST` before it is written."""
+LONGEST = 500
+MOST_FILES = 1000
+"""So many entries of the folder are looked at: far more than there are shards."""
+_LAST_SECOND = 32_503_680_000.0  # the year 3000
+_MOST_CASES = 10**9
+_NAME, _APART, _PART = ".json", "+", ".part-"
+_STALE_S = 60.0
+"""A part of a file is locked within microseconds of being made; one this old has no owner."""
+_TRIES = 3
+
+
+@dataclass(frozen=True)
+class Part:
+    """One living program that measures a run, or a shard of it.
+
+    `done` of `planned` are the cases of this program alone. Times are UTC seconds. Everything but
+    the life itself was read from a file that anybody could have written: nothing to rely on.
+    """
+
+    pid: int = 0
+    started_s: float = 0.0
+    case: str = ""
+    since_s: float = 0.0
+    done: int = 0
+    planned: int = 0
+    shard: str = ""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """All living programs of a run, the longest at it first."""
+
+    run_id: str
+    parts: tuple[Part, ...]
+
+    @property
+    def done(self) -> int:
+        """Cases that these programs have ended since they were started."""
+        return sum(part.done for part in self.parts)
+
+    @property
+    def planned(self) -> int:
+        """Cases that these programs were started for."""
+        return sum(part.planned for part in self.parts)
+
+
+class Beat:
+    """Our own sign. Each change is a new file, locked before it takes the place of the last one:
+    so whoever opens the name finds a whole file, and finds it locked."""
+
+    def __init__(self, folder: Path, run_id: str, shard: str = "") -> None:
+        self._folder = folder
+        token = f"{os.getpid()}-{secrets.token_hex(4)}"
+        self._path = folder / f"{quote(run_id, safe='')}{_APART}{token}{_NAME}"
+        self._held: int | None = None
+        now = time.time()
+        self._part = Part(os.getpid(), now, "", now, 0, 0, shard[:LONGEST])
+
+    def now(self, case: str = "", done: int = 0, planned: int = 0) -> None:
+        """What is measured from now on, and how many cases have ended of how many."""
+        old, case = self._part, case[:LONGEST]
+        since = old.since_s if case == old.case else time.time()
+        self._part = replace(old, case=case, since_s=since, done=done, planned=planned)
+        try:
+            held = self._written(json.dumps(asdict(self._part)).encode())
+        except OSError:
+            return  # the last sign, if there is one, goes on saying that we live
+        if self._held is not None:
+            os.close(self._held)
+        self._held = held
+
+    def end(self) -> None:
+        """Take the sign away, and the folder with the last one."""
+        if self._held is None:
+            return
+        _remove(self._path)
+        os.close(self._held)
+        self._held = None
+        with suppress(OSError):  # somebody else's sign may be in it
+            self._folder.rmdir()
+
+    def _written(self, data: bytes) -> int:
+        """The locked file, under its name."""
+        handle, part = self._new_part()
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.write(handle, data)
+            os.fchmod(handle, 0o644)  # whoever may read the database may know
+            os.replace(part, self._path)
+        except OSError:
+            _remove(Path(part))
+            os.close(handle)
+            raise
+        return handle
+
+    def _new_part(self) -> tuple[int, str]:
+        for _ in range(_TRIES):
+            try:
+                self._folder.mkdir(exist_ok=True)
+                return tempfile.mkstemp(prefix=_PART, dir=self._folder)
+            except FileNotFoundError:
+                continue  # another run has just ended and taken the empty folder away
+        raise FileNotFoundError(self._folder)
+
+
+def folder_of(location: Location | Path) -> Path:
+    """`torchstone.db.alive`, beside `torchstone.db`."""
+    path = location.path if isinstance(location, Location) else location
+    return path.with_name(path.name + SUFFIX)
+
+
+@contextmanager
+def beat(location: Location | Path, run_id: str, shard: str = "") -> Iterator[Beat]:
+    """Show that the run is being measured, until the end of the block."""
+    folder = folder_of(location)
+    _sweep(folder)
+    own = Beat(folder, run_id, shard)
+    own.now()
+    try:
+        yield own
+    finally:
+        own.end()
+
+
+def running_ids(location: Location | Path) -> frozenset[str]:
+    """The runs that a living program is measuring into this database."""
+    return frozenset(run_id for run_id, path in _signs(folder_of(location)) if _look(path))
+
+
+def progress(location: Location | Path, run_id: str) -> Progress | None:
+    """How far the living programs of a run are; None where there is none."""
+    signs = (path for named, path in _signs(folder_of(location)) if named == run_id)
+    parts = [part for path in signs if (part := _look(path)) is not None]
+    if not parts:
+        return None
+    return Progress(run_id, tuple(sorted(parts, key=lambda part: (part.started_s, part.pid))))
+
+
+def _signs(folder: Path) -> Iterator[tuple[str, Path]]:
+    """Run and file of everything that is named like a sign."""
+    for path in _entries(folder):
+        name, apart, _ = path.name.rpartition(_APART)
+        if apart and path.name.endswith(_NAME):
+            yield unquote(name), path
+
+
+def _entries(folder: Path) -> list[Path]:
+    try:
+        with os.scandir(folder) as found:
+            return [Path(entry.path) for entry in islice(found, MOST_FILES)]
+    except OSError:
+        return []
+
+
+def _look(path: Path) -> Part | None:
+    """What the living owner of a file says; None where the owner is dead."""
+    for _ in range(_TRIES):
+        with _opened(path) as handle:
+            if handle is None:
+                return None
+            if _is_held(handle):
+                return _read(handle)
+            if _is_at(handle, path):
+                return None
+        # It was replaced between opening and asking: its owner lives. Look at the new one.
+    return Part()
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what dead programs left behind."""
+    for path in _entries(folder):
+        whole = path.name.endswith(_NAME)
+        if not whole and not path.name.startswith(_PART):
+            continue
+        with _opened(path) as handle:
+            if handle is None or not (whole or _is_old(handle)):
+                continue
+            # An owner holds the file under its name at all times. Asked in this order, a file that
+            # is not held and still has its name can have no living owner.
+            if not _is_held(handle) and _is_at(handle, path):
+                _remove(path)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[int | None]:
+    """A regular file, open for reading; None for anything else, a pipe or a link among them."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        yield None
+        return
+    try:
+        yield handle if stat.S_ISREG(os.fstat(handle).st_mode) else None
+    finally:
+        os.close(handle)
+
+
+def _is_held(handle: int) -> bool:
+    """Whether its owner has it locked. Those who ask share their lock, so they never see each
+    other."""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def _is_at(handle: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(handle), os.lstat(path))
+    except OSError:
+        return False
+
+
+def _is_old(handle: int) -> bool:
+    return time.time() - os.fstat(handle).st_mtime > _STALE_S
+
+
+def _remove(path: Path) -> None:
+    with suppress(OSError):
+        path.unlink(missing_ok=True)
+
+
+def _read(handle: int) -> Part:
+    """What the file says, as far as it makes sense."""
+    try:
+        data = json.loads(os.pread(handle, MOST_BYTES, 0))
+    except (OSError, ValueError, RecursionError):
+        return Part()
+    if not isinstance(data, dict):
+        return Part()
+    return Part(
+        pid=_whole(data.get("pid")),
+        started_s=_second(data.get("started_s")),
+        case=_text(data.get("case")),
+        since_s=_second(data.get("since_s")),
+        done=_whole(data.get("done")),
+        planned=_whole(data.get("planned")),
+        shard=_text(data.get("shard")),
+    )
+
+
+def _whole(value: Any) -> int:
+    return value if type(value) is int and 0 <= value <= _MOST_CASES else 0
+
+
+def _second(value: Any) -> float:
+    usable = type(value) in (int, float) and math.isfinite(value) and 0 <= value <= _LAST_SECOND
+    return float(value) if usable else 0.0
+
+
+def _text(value: Any) -> str:
+    return value[:LONGEST] if isinstance(value, str) else ""

@@ -1,0 +1,251 @@
+"""Stored runs over time: the questions that pages, reports and gates ask.
+
+Every one is answered from the tables of `derived` by an index; `tests/store/test_store_plans.py`
+asks SQLite how it goes about each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Connection,
+    Float,
+    ScalarSelect,
+    Select,
+    cast,
+    func,
+    literal,
+    select,
+)
+
+from torchstone.records import (
+    CaseKey,
+    CasePoint,
+    Choices,
+    FailureSpan,
+    GroupPoint,
+    RunHead,
+    Selection,
+    UsageError,
+)
+from torchstone.store import case_facts, group_facts, runs, selecting
+from torchstone.store.derived import case_fact, case_group, group_fact, lane, run_fact, series
+from torchstone.store.run_facts import HEAD, heads_of
+
+MOST = 100_000
+"""Rows of one answer, whatever is asked for."""
+_BEFORE_ALL = -1.0
+"""Before the time of any run (`run_fact.at`)."""
+_BEGINNING_LEAST = 4
+"""Characters of a commit that are enough to look for it."""
+
+
+def heads(
+    connection: Connection, path: Path, selection: Selection, limit: int, before: str
+) -> list[RunHead]:
+    """The newest runs first; `before` is the id of a run, and only older ones are wanted."""
+    query = select(*HEAD).where(*selecting.of_run(selection))
+    query = selecting.having_cases(connection, query, selection)
+    if before:
+        at, run = _place_of(connection, before)
+        later = (run_fact.c.at == at) & (run_fact.c.run < run)
+        query = query.where((run_fact.c.at <= at) & ((run_fact.c.at < at) | later))
+    query = query.order_by(run_fact.c.at.desc(), run_fact.c.run.desc())
+    return heads_of(connection.execute(query.limit(bounded(limit))), path)
+
+
+def _place_of(connection: Connection, run_id: str) -> tuple[float, int]:
+    query = select(run_fact.c.at, run_fact.c.run).where(run_fact.c.id == run_id)
+    found = connection.execute(query).first()
+    if found is None:
+        raise UsageError(f"There is no run {run_id[:60]!r}.", "See `torchstone list runs`.")
+    return found[0], found[1]
+
+
+def head(connection: Connection, path: Path, seq: int) -> RunHead:
+    """The run in that row."""
+    return heads_of(connection.execute(select(*HEAD).where(run_fact.c.run == seq)), path)[0]
+
+
+def named(connection: Connection, path: Path, word: str, limit: int) -> list[RunHead]:
+    """Runs of that label or branch, or of a commit that begins so; the newest first."""
+    which = (run_fact.c.label == word) | (run_fact.c.branch == word)
+    if len(word) >= _BEGINNING_LEAST:
+        which |= func.substr(run_fact.c.revision, 1, len(word)) == word
+    query = select(*HEAD).where(which).order_by(run_fact.c.at.desc(), run_fact.c.run.desc())
+    return heads_of(connection.execute(query.limit(bounded(limit))), path)
+
+
+def choices(connection: Connection) -> Choices:
+    """Every value that occurs; sorted."""
+    names = ("suite", "scale", "mode", "precision", "variant", "device", "threads")
+    groups = connection.execute(select(*(case_group.c[name] for name in names))).all()
+    suites, scales, modes, precisions, variants, devices, threads = (
+        tuple(sorted({row[i] for row in groups})) for i in range(len(names))
+    )
+    columns = (run_fact.c.branch, run_fact.c.torch, run_fact.c.machine_id, run_fact.c.machine)
+    newest = func.max(run_fact.c.at)
+    of_runs = connection.execute(select(*columns, newest).group_by(*columns).order_by(newest)).all()
+    return Choices(
+        suites=suites,
+        scales=scales,
+        modes=modes,
+        precisions=precisions,
+        variants=variants,
+        devices=devices,
+        threads=threads,
+        branches=tuple(sorted({row.branch for row in of_runs if row.branch})),
+        torches=tuple(sorted({row.torch for row in of_runs if row.torch})),
+        # The newest description comes last, and stays.
+        machines={row.machine_id: row.machine for row in of_runs if row.machine_id},
+    )
+
+
+def one_in(every_s: float, selection: Selection) -> Select[Any]:
+    """The newest run of each machine and branch in every stretch of so many seconds."""
+    stretch = cast(run_fact.c.at / every_s, BigInteger)
+    order = (run_fact.c.at.desc(), run_fact.c.run.desc())
+    place = func.row_number().over(partition_by=(run_fact.c.lane, stretch), order_by=order)
+    ranked = select(run_fact.c.run, place.label("place")).where(*selecting.of_run(selection))
+    found = ranked.subquery()
+    return select(found.c.run).where(found.c.place == 1)
+
+
+def group_points(
+    connection: Connection, path: Path, selection: Selection, limit: int, every_s: float
+) -> list[GroupPoint]:
+    """Suites over time, the oldest first; of more than `limit` the newest."""
+    groups = select(case_group.c.seq).where(*selecting.of_key(selection, case_group))
+    order = (group_fact.c.at, group_fact.c.run)
+    query = (
+        group_facts.query_of(group_fact.c.run, group_fact.c.position, *HEAD)
+        .join(run_fact, run_fact.c.run == group_fact.c.run)
+        .where(group_fact.c.case_group.in_(groups))
+        .where(*selecting.of_run(selection), *selecting.in_time(selection, group_fact))
+        .order_by(*(column.desc() for column in order))
+        .order_by(group_fact.c.definition.desc(), group_fact.c.figures_definition.desc())
+        .limit(bounded(limit))
+    )
+    if every_s > 0:
+        query = query.where(group_fact.c.run.in_(one_in(every_s, selection)))
+    rows = connection.execute(query).all()
+    by_run = _heads_by_run(rows, 2, path)
+    newest: dict[tuple[Any, ...], GroupPoint] = {}
+    for row in rows:
+        place = (by_run[row[0]].created_s or 0.0, row[0], row[1])
+        if place not in newest:
+            point = GroupPoint(by_run[row[0]], group_facts.summary_of(row[2 + len(HEAD) :]))
+            newest[place] = point
+    return [newest[place] for place in sorted(newest)]
+
+
+def _heads_by_run(rows: Sequence[Any], at: int, path: Path) -> dict[int, RunHead]:
+    """One head for each run, by its row, which is the first column; the head begins at `at`."""
+    first = {row[0]: row for row in rows}
+    found = heads_of((row[at:] for row in first.values()), path)
+    return dict(zip(first, found, strict=True))
+
+
+def case_points(
+    connection: Connection,
+    path: Path,
+    key: CaseKey,
+    selection: Selection,
+    limit: int,
+    every_s: float,
+) -> list[CasePoint]:
+    """A case over time, the oldest first; of more than `limit` the newest."""
+    wanted = select(series.c.seq).where(series.c.key == runs.key_digest(key)).scalar_subquery()
+    query = (
+        case_facts.query_of(case_fact.c.run, *HEAD)
+        .join(run_fact, run_fact.c.run == case_fact.c.run)
+        .where(case_fact.c.series == wanted)
+        .where(*selecting.of_run(selection), *selecting.in_time(selection, case_fact))
+        .order_by(case_fact.c.at.desc(), case_fact.c.run.desc(), case_fact.c.definition.desc())
+        .limit(bounded(limit))
+    )
+    if selection.machine_id or selection.branch:
+        lanes = select(lane.c.seq)
+        for name in ("machine_id", "branch"):
+            if getattr(selection, name):
+                lanes = lanes.where(lane.c[name] == getattr(selection, name))
+        query = query.where(case_fact.c.lane.in_(lanes))
+    if every_s > 0:
+        query = query.where(case_fact.c.run.in_(one_in(every_s, selection)))
+    rows = connection.execute(query).all()
+    by_run = _heads_by_run(rows, 1, path)
+    newest: dict[int, CasePoint] = {}
+    for row in rows:
+        if row[0] not in newest:
+            made = by_run[row[0]]
+            newest[row[0]] = CasePoint(made, case_facts.decoded(made.id, tuple(row)))
+    return list(reversed(newest.values()))
+
+
+def failures(
+    connection: Connection, path: Path, seq: int, selection: Selection, limit: int
+) -> list[FailureSpan]:
+    """What fails in a run, in the plan's order, and since when on its machine and branch."""
+    last_good, first_bad, number = _spans()
+    query = (
+        case_facts.query_of(case_fact.c.position, last_good, first_bad, number)
+        .where(case_fact.c.run == seq, case_fact.c.passes == 0)
+        .where(*selecting.of_key(selection, series))
+        .order_by(case_fact.c.position, case_fact.c.definition)
+        .limit(bounded(limit))
+    )
+    rows = {row[0]: tuple(row) for row in connection.execute(query)}.values()
+    wanted = {run for row in rows for run in row[1:3] if run is not None}
+    told = _heads(connection, path, sorted(wanted))
+    name = str(seq)
+    return [
+        FailureSpan(
+            figures=case_facts.decoded(name, row),
+            first_bad=told.get(row[2]),
+            last_good=told.get(row[1]),
+            runs_failing=row[3],
+        )
+        for row in rows
+    ]
+
+
+def _spans() -> tuple[ScalarSelect[Any], ScalarSelect[Any], ScalarSelect[Any]]:
+    """Of a failing row: the last run before in which it passed, the first failing one after that,
+    and how many there are since. Each is a seek in the index of the series' history."""
+    now, good, bad = case_fact, case_fact.alias("good"), case_fact.alias("bad")
+
+    def passing(column: ColumnElement[Any]) -> ScalarSelect[Any]:
+        found = select(column).where(good.c.series == now.c.series, good.c.lane == now.c.lane)
+        found = found.where(good.c.passes == 1, good.c.at < now.c.at).order_by(good.c.at.desc())
+        return found.limit(1).correlate(now).scalar_subquery()
+
+    since = func.coalesce(passing(good.c.at), literal(_BEFORE_ALL, Float))
+    failing = (
+        *(bad.c.series == now.c.series, bad.c.lane == now.c.lane, bad.c.passes == 0),
+        *(bad.c.at <= now.c.at, bad.c.at > since),
+    )
+    first = select(bad.c.run).where(*failing).order_by(bad.c.at).limit(1).correlate(now)
+    # By time, which is in the index and the same for all rows of a run.
+    number = select(func.count(bad.c.at.distinct())).where(*failing).correlate(now)
+    return passing(good.c.run), first.scalar_subquery(), number.scalar_subquery()
+
+
+def _heads(connection: Connection, path: Path, wanted: Sequence[int]) -> dict[int, RunHead]:
+    found: dict[int, RunHead] = {}
+    for start in range(0, len(wanted), 500):  # a query may have only so many parameters
+        part = wanted[start : start + 500]
+        query = select(run_fact.c.run, *HEAD).where(run_fact.c.run.in_(part))
+        found |= _heads_by_run(connection.execute(query).all(), 1, path)
+    return found
+
+
+def bounded(limit: int) -> int:
+    """A limit that can be answered; a negative one cannot."""
+    if limit < 0:
+        raise UsageError(f"A list of {limit} cannot be made.", "Give 1 or more.")
+    return min(limit, MOST)

@@ -1,0 +1,151 @@
+"""The store's part on history: runs as lists, axes and tables show them, without their plans."""
+
+from __future__ import annotations
+
+from torchstone.records import (
+    CaseFigures,
+    CaseKey,
+    CasePoint,
+    Choices,
+    FailureSpan,
+    GroupPoint,
+    RunHead,
+    Selection,
+    SuiteSummary,
+    UsageError,
+)
+from torchstone.store import (
+    case_facts,
+    facts,
+    group_facts,
+    history,
+    lookup,
+    runs,
+    schema,
+    selecting,
+)
+from torchstone.store.base import Base
+from torchstone.store.derived import case_group
+from torchstone.store.lookup import RunRow
+
+EVERYTHING = Selection()
+
+
+class HistoryPart(Base):
+    """Questions over many runs. Each answer is bounded by its `limit`."""
+
+    _has_facts = False
+
+    def run_heads(
+        self, selection: Selection = EVERYTHING, limit: int = 200, before: str = ""
+    ) -> list[RunHead]:
+        """The newest runs first, by when they were made; with `before`, those older than that run.
+
+        A selection of a suite, mode or the like leaves the runs that planned such cases; one of a
+        model, those in which such a case has ended.
+        """
+        self._need_facts()
+        with self._reading() as connection:
+            return history.heads(connection, self.path, selection, limit, before)
+
+    def run_head(self, wanted: str) -> RunHead:
+        """The run of that id or label, of the only id that begins so, or the newest (`last`)."""
+        self._need_facts()
+        with self._reading() as connection:
+            row = lookup.resolve_run(connection, wanted)
+            return history.head(connection, self.path, row.seq)
+
+    def find_heads(self, word: str, limit: int = 20) -> list[RunHead]:
+        """Runs of that label or branch, or of a commit that begins so; the newest first."""
+        self._need_facts()
+        with self._reading() as connection:
+            return history.named(connection, self.path, word, limit)
+
+    def choices(self) -> Choices:
+        """Every value that occurs in stored runs."""
+        self._need_facts()
+        with self._reading() as connection:
+            return history.choices(connection)
+
+    def group_points(
+        self, selection: Selection, limit: int = 5000, every_s: float = 0.0
+    ) -> list[GroupPoint]:
+        """Suites over time, the oldest first; of more than `limit` the newest.
+
+        With `every_s`, only the newest run of each machine and branch in every so many seconds.
+
+        Each is summed up by the newest definitions that it was summed up by and that this program
+        knows; a model in the selection does not matter, because a suite has many.
+        """
+        self._need_facts()
+        with self._reading() as connection:
+            return history.group_points(connection, self.path, selection, limit, every_s)
+
+    def run_groups(self, wanted: str, selection: Selection = EVERYTHING) -> list[SuiteSummary]:
+        """The suites of one run, in the plan's order."""
+        self._need_facts()
+        with self._reading() as connection:
+            row = lookup.resolve_run(connection, wanted)
+            return group_facts.of_run(connection, row.seq, selecting.of_key(selection, case_group))
+
+    def case_points(
+        self,
+        key: CaseKey,
+        selection: Selection = EVERYTHING,
+        limit: int = 5000,
+        every_s: float = 0.0,
+    ) -> list[CasePoint]:
+        """A case over time, the oldest first; of more than `limit` the newest.
+
+        With `every_s`, only the newest run of each machine and branch in every so many seconds.
+        """
+        self._need_facts()
+        with self._reading() as connection:
+            return history.case_points(connection, self.path, key, selection, limit, every_s)
+
+    def cases(self, run_id: str, selection: Selection = EVERYTHING) -> tuple[CaseFigures, ...]:
+        """The stored cases of a run, in the plan's order, by the newest definition known here."""
+        self._need_facts()
+        with self._reading() as connection:
+            row = lookup.resolve_run(connection, run_id)
+            found = case_facts.of_run(connection, row.seq, row.id, selection)
+            return tuple(found.values())
+
+    def planned_cases(
+        self, run_id: str, selection: Selection = EVERYTHING
+    ) -> tuple[CaseFigures, ...]:
+        """The same with one entry for every planned case; those that never ran as `not_run`."""
+        self._need_facts()
+        with self._reading() as connection:
+            row = lookup.resolve_run(connection, run_id)
+            found = case_facts.of_run(connection, row.seq, row.id, selection)
+            head = history.head(connection, self.path, row.seq)
+            if head.done >= head.planned:
+                return tuple(found.values())
+            keys = runs.read_keys(connection, row.seq, row.id)
+        every = facts.completed(keys, found)
+        return tuple(one for one in every if selecting.matches(selection, one.key))
+
+    def failures(
+        self, run_id: str, selection: Selection = EVERYTHING, limit: int = 5000
+    ) -> list[FailureSpan]:
+        """What fails in a run, in the plan's order, and since when.
+
+        Only runs of the same machine and branch are lined up, by when they were made.
+        """
+        self._need_facts()
+        with self._reading() as connection:
+            row: RunRow = lookup.resolve_run(connection, run_id)
+            return history.failures(connection, self.path, row.seq, selection, limit)
+
+    def _need_facts(self) -> None:
+        """A database that an older program made, opened for reading only, has no such tables."""
+        if self._has_facts:
+            return
+        with self._reading() as connection:
+            self._has_facts = schema.has_facts(connection)
+        if not self._has_facts:
+            raise UsageError(
+                f"The database {self.path} was made by an older Torchstone and holds no history.",
+                "Bring it up to date: torchstone db rebuild --db PATH.",
+            )

@@ -1,0 +1,31 @@
+"""The store's part on profiles."""
+
+from __future__ import annotations
+
+from torchstone.records import Profile
+from torchstone.store import artefacts, profiles
+from torchstone.store.base import Base
+from torchstone.store.profiles import ProfileSummary
+
+
+class ProfilesPart(Base):
+    """Profiles: a row each, and a file beside the database."""
+
+    def save_profile(self, profile: Profile, result: str = "") -> int:
+        """Keep a profile, by itself or beside a result; the bytes that its file takes."""
+        self._refuse_reading_only()
+        packed = profiles.pack(profile)
+        digest = artefacts.put(artefacts.folder_of(self.path), packed)
+        with self._writing() as connection:
+            profiles.insert(connection, profile, digest, len(packed), result)
+        return len(packed)
+
+    def load_profile(self, wanted: str) -> Profile:
+        """The profile of that id, of the only id that begins so, or the newest one (`last`)."""
+        with self._reading() as connection:
+            return profiles.load(connection, artefacts.folder_of(self.path), wanted)
+
+    def list_profiles(self, limit: int = 20, result: str | None = None) -> list[ProfileSummary]:
+        """The newest first; those of one result where it is given."""
+        with self._reading() as connection:
+            return profiles.summaries(connection, limit, result)

@@ -1,0 +1,224 @@
+"""The store's part on upkeep: derived tables made anew, old samples removed, sizes told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from sqlalchemy import Connection, select
+
+from torchstone.records import Run, Thinning, UsageError
+from torchstone.store import (
+    case_facts,
+    dialect,
+    facts,
+    figures,
+    lookup,
+    old_figures,
+    results,
+    runs,
+    schema,
+    size,
+    thinnings,
+)
+from torchstone.store.base import Base
+from torchstone.store.blobs import BlobError
+from torchstone.store.dates import now
+from torchstone.store.derived import case_detail, case_fact
+from torchstone.store.errors import CorruptResultError, translated
+from torchstone.store.figures import Derive
+from torchstone.store.size import SizeReport
+from torchstone.store.thinnings import ThinReport
+
+Tell = Callable[[str, int, int], None]
+"""Who wants to know how it gets on: what is done, how many of it, of how many."""
+
+AT_ONCE = 50
+"""Results changed in one transaction, so that nobody waits for long."""
+
+
+def _silent(what: str, done: int, total: int) -> None:
+    """Nobody asked."""
+
+
+@dataclass(frozen=True)
+class Rebuilt:
+    """What was made anew."""
+
+    runs: int
+    figures: int
+    """Cases whose figures were derived from their samples."""
+    summaries: int
+    documents: int
+    """Figures of the older form that are in columns now, and were removed."""
+
+
+class UpkeepPart(Base):
+    """What is done to a database now and then."""
+
+    def rebuild(
+        self, derive: Derive | None = None, *, every: bool = False, tell: Tell = _silent
+    ) -> Rebuilt:
+        """Make the derived tables anew.
+
+        With `derive`, figures that no definition of today was used for are derived from their
+        samples, and with `every` those of all cases, and the lines that `list` shows. Cases
+        without samples keep their figures. A kill on the way does no harm; do it again.
+        """
+        with self._writing() as connection:
+            old_figures.take_in(connection)
+            documents = old_figures.forget(connection)
+        derived = 0
+        if derive is not None:
+            derived = self._derive(derive, None, stale=not every, tell=tell)
+        summaries = self._rebuild_summaries(tell) if every else 0
+        with self._reading() as connection:
+            rows = connection.execute(select(schema.run.c.seq, schema.run.c.id)).all()
+        for done, (seq, run_id) in enumerate(rows, 1):
+            with self._writing() as connection:
+                facts.make_anew(connection, seq, _readable(connection, seq, run_id))
+            tell("runs", done, len(rows))
+        with self._writing() as connection:
+            used = select(case_fact.c.detail).where(case_fact.c.detail.is_not(None))
+            connection.execute(case_detail.delete().where(case_detail.c.seq.not_in(used)))
+        return Rebuilt(len(rows), derived, summaries, documents)
+
+    def rebuild_figures(self, derive: Derive, wanted: str | None = None) -> int:
+        """Derive the figures of all cases (or of one run's) anew from their results; how many.
+
+        For a new definition. Cases without a result, or with a damaged or thinned one, keep
+        theirs. A kill on the way leaves some cases with the old figures; doing it again mends that.
+        """
+        return self._derive(derive, wanted, stale=False, tell=_silent)
+
+    def rebuild_summaries(self) -> int:
+        """Derive all summaries anew from the results; how many. Damaged results keep theirs."""
+        return self._rebuild_summaries(_silent)
+
+    def _derive(self, derive: Derive, wanted: str | None, *, stale: bool, tell: Tell) -> int:
+        self._refuse_reading_only()
+        with self._reading() as connection:
+            found = None if wanted is None else lookup.resolve_run(connection, wanted).seq
+            due = figures.due(connection, found, stale=stale)
+        rebuilt = 0
+        touched: dict[int, None] = {}
+        for done, item in enumerate(due, 1):
+            with self._reading() as connection:
+                derived = figures.derived(connection, item, derive)
+            with self._writing() as connection:  # not held while the figures are worked out
+                for case, new in derived:
+                    if not new.command:
+                        new = replace(new, command=figures.command_of(connection, case))
+                    place = case_facts.place_of(connection, case.run)
+                    case_facts.put(connection, place, [(case.position, new)])
+                    touched[case.run] = None
+            rebuilt += len(derived)
+            tell("results", done, len(due))
+        for seq in touched:
+            with self._writing() as connection:
+                run = runs.read(connection, seq, runs.id_of(connection, seq))
+                facts.refresh(connection, seq, run)
+        return rebuilt
+
+    def _rebuild_summaries(self, tell: Tell) -> int:
+        self._refuse_reading_only()
+        with self._reading() as connection:
+            rows = connection.execute(select(schema.result.c.seq, schema.result.c.id)).all()
+        rebuilt = 0
+        for start in range(0, len(rows), AT_ONCE):
+            with self._writing() as connection:
+                for seq, result_id in rows[start : start + AT_ONCE]:
+                    rebuilt += _summarised(connection, seq, result_id)
+            tell("lines", min(start + AT_ONCE, len(rows)), len(rows))
+        return rebuilt
+
+    def thin(
+        self,
+        before_s: float,
+        command: Sequence[str],
+        version: str,
+        *,
+        keep_every: int = 0,
+        trial: bool = False,
+        tell: Tell = _silent,
+    ) -> ThinReport:
+        """Remove the samples of results of runs made before that time (UTC seconds).
+
+        Figures, comparisons and checks stay, and each result says from then on that it was
+        thinned, when and by which command. With `keep_every` one run in so many of each machine
+        and branch keeps its samples. A `trial` changes nothing.
+        """
+        self._refuse_reading_only()
+        with self._reading() as connection:
+            aged = thinnings.aged(connection, before_s, keep_every)
+            due = {run: thinnings.due(connection, run) for run in aged.runs}
+        due = {run: rows for run, rows in due.items() if rows}
+        rows = [row for of_run in due.values() for row in of_run]
+        if trial:
+            with self._reading() as connection:
+                size_of = thinnings.sample_bytes(connection, [seq for seq, _ in rows])
+            return ThinReport(len(due), len(rows), 0, size_of, aged.kept, True)
+        told = Thinning(now(), tuple(command), version, 0, "")
+        done = list(self._thinned(rows, told, tell))
+        damaged = tuple(name for name, _, _ in done if name)
+        changed = [(samples, saved) for name, samples, saved in done if not name and saved]
+        samples, saved = (sum(part) for part in zip(*changed, strict=True)) if changed else (0, 0)
+        return ThinReport(len(due), len(changed), samples, saved, aged.kept, False, damaged)
+
+    def _thinned(
+        self, rows: Sequence[tuple[int, str]], told: Thinning, tell: Tell
+    ) -> Iterator[tuple[str, int, int]]:
+        """Of each result: its id if it is damaged, the samples removed and the bytes saved."""
+        for start in range(0, len(rows), AT_ONCE):
+            with self._writing() as connection:
+                for seq, result_id in rows[start : start + AT_ONCE]:
+                    try:
+                        yield "", *_thin(connection, seq, told)
+                    except (BlobError, TypeError):
+                        yield result_id, 0, 0
+            tell("results", min(start + AT_ONCE, len(rows)), len(rows))
+
+    def size(self) -> SizeReport:
+        """What is on disk by table, and what a case costs with and without its samples."""
+        with self._reading() as connection:
+            return size.report(connection, self.path)
+
+    def compact(self) -> int:
+        """Give the space that thinning freed back to the file system; how many bytes."""
+        self._refuse_reading_only()
+        with translated(self.path):
+            return dialect.compact(self._engine)
+
+
+def _readable(connection: Connection, seq: int, run_id: str) -> Run | None:
+    try:
+        return runs.read(connection, seq, run_id)
+    except UsageError:  # damaged, or of a newer program
+        return None
+
+
+def _summarised(connection: Connection, seq: int, result_id: str) -> int:
+    try:
+        result = results.read(connection, seq, result_id)
+    except CorruptResultError:
+        return 0
+    if result.thinned is not None:  # its line was made when it had its samples
+        return 0
+    connection.execute(schema.summary.delete().where(schema.summary.c.result == seq))
+    results.insert_summary(connection, seq, result)
+    return 1
+
+
+def _thin(connection: Connection, seq: int, told: Thinning) -> tuple[int, int]:
+    """The samples removed and the bytes saved; nothing where another program was quicker."""
+    whole, digest = results.read_parcel(connection, seq)
+    if thinnings.of_result(connection, seq, digest) is not None:
+        return 0, 0
+    if results.digest_of(whole) != digest:
+        raise BlobError("its bytes are not those that were saved")
+    found = thinnings.left_of(whole)
+    if found is None:
+        return 0, 0
+    left, removed = found
+    note = Thinning(told.created, told.command, told.version, removed, digest)
+    return removed, thinnings.thin(connection, seq, whole, left, note, results.digest_of(left))

@@ -1,0 +1,170 @@
+"""Two runs, case by case: the one comparison behind the command, the page and the gate."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from torchstone import stats
+from torchstone.records import CaseChange, CaseFigures, RunComparison
+from torchstone.stats.ratio import exp_or_inf
+from torchstone.track import refusal
+from torchstone.track.floors import DEFAULT_AA_FLOOR, Floors, default_floors
+from torchstone.track.groups import groups_of
+from torchstone.track.pairing import PAIRED, Pair, pairs_of
+from torchstone.track.sides import Side
+from torchstone.track.terms import MACHINES, Terms
+
+
+@dataclass(frozen=True)
+class _Compared:
+    """A paired case with what the statistics need of it; logs of ratios, new over base."""
+
+    pair: Pair
+    base: CaseFigures
+    new: CaseFigures
+    change: stats.Change | None
+    threshold: float
+    seen: bool
+    baseline: float | None
+    arm: float | None
+
+
+def compare(
+    base: Side,
+    new: Side,
+    terms: Terms | None = None,
+    floors: Floors = default_floors,
+    notes: Sequence[str] = (),
+) -> RunComparison:
+    """Set two runs against each other. `notes` become marks, before those found here.
+
+    Where they cannot be compared, `refused` and `remedy` of the answer say why.
+    """
+    terms = terms or Terms()
+    pairs = pairs_of(base, new, terms)
+    answer = RunComparison(
+        base.head,
+        new.head,
+        marks=(*notes, *refusal.marks(base, new, terms, pairs)),
+        margin=terms.rules.margin,
+        false_discovery_rate=terms.rules.q,
+    )
+    refused, remedy = refusal.refusal(refusal.reasons(base, new, terms, pairs))
+    if refused:
+        return replace(answer, refused=refused, remedy=remedy)
+    compared = [_compared(pair, base, new, floors) for pair in pairs if pair.kind == PAIRED]
+    drift = stats.drift_of(_baselines(compared))
+    cases = _cases(pairs, compared, drift, terms)
+    changes = {one.pair.key: one.change for one in compared if one.change is not None}
+    groups, held = groups_of(base, new, cases, changes, drift, terms)
+    answer = replace(answer, groups=groups, cases=held, threshold_source=_source(compared))
+    if drift is None:
+        return answer
+    middle, spread = exp_or_inf(drift.log), exp_or_inf(drift.spread) - 1.0
+    return replace(answer, drift=middle, drift_spread=spread, drift_of=drift.n)
+
+
+def _compared(pair: Pair, base: Side, new: Side, floors: Floors) -> _Compared:
+    old, fresh = pair.both
+    floor = floors(base.head.machine_id, old), floors(new.head.machine_id, fresh)
+    return _Compared(
+        pair,
+        old,
+        fresh,
+        stats.change_of(old, fresh),
+        stats.threshold(floor[0].value, floor[1].value),
+        floor[0].seen and floor[1].seen,
+        _log_ratio(fresh.base_ns, old.base_ns),
+        _log_ratio(fresh.new_ns, old.new_ns),
+    )
+
+
+def _baselines(compared: Sequence[_Compared]) -> list[float]:
+    """Log ratios of the baselines, each once: variants that were measured together share one."""
+    found: dict[tuple[object, ...], float] = {}
+    for one in compared:
+        if one.baseline is not None:
+            key = one.pair.key
+            place = (key.suite, key.model, key.scale, key.mode, key.precision, key.device)
+            found[(*place, key.threads, one.base.base_ns, one.new.base_ns)] = one.baseline
+    return list(found.values())
+
+
+def _cases(
+    pairs: Sequence[Pair],
+    compared: Sequence[_Compared],
+    drift: stats.Drift | None,
+    terms: Terms,
+) -> list[CaseChange]:
+    """Every case, in the pairs' order, with its verdict among all of them."""
+    told = [(one, one.change) for one in compared if one.change is not None]
+    judged = stats.judge(
+        [change for _, change in told], [one.threshold for one, _ in told], terms.rules
+    )
+    verdicts = {one.pair.key: verdict for (one, _), verdict in zip(told, judged, strict=True)}
+    # On another machine every time is another: what moved there says nothing of the software.
+    usable = None if MACHINES in terms.across else drift
+    made = {
+        one.pair.key: _case(one, verdicts.get(one.pair.key), usable, terms.rules.level)
+        for one in compared
+    }
+    return [
+        made.get(pair.key) or CaseChange(pair.key, pair.kind, pair.base, pair.new) for pair in pairs
+    ]
+
+
+def _case(
+    one: _Compared, judged: stats.Judged | None, drift: stats.Drift | None, level: float
+) -> CaseChange:
+    old, fresh = one.base, one.new
+    verdict, moved = judged.verdict if judged else None, "cannot tell"
+    if one.baseline is not None and one.arm is not None:
+        moved = stats.side_moved(verdict, one.baseline, one.arm, drift, one.threshold)
+    return CaseChange(
+        key=one.pair.key,
+        kind=PAIRED,
+        base=old,
+        new=fresh,
+        speedup=one.change.ratio(level) if one.change else None,
+        verdict=verdict,
+        alone=judged.alone if judged else None,
+        moved=moved,
+        baseline_time=_ratio(one.baseline),
+        arm_time=_ratio(one.arm),
+        compile_cold=_compile_ratio(fresh.compile_cold_ns, old.compile_cold_ns),
+        compile_warm=_compile_ratio(fresh.compile_warm_ns, old.compile_warm_ns),
+        memory=_ratio(_log_ratio(fresh.new_peak_bytes, old.new_peak_bytes)),
+        threshold=one.threshold,
+    )
+
+
+def _source(compared: Sequence[_Compared]) -> str:
+    """Where the thresholds come from."""
+    if not compared:
+        return ""
+    seen = sum(one.seen for one in compared)
+    default = f"{100 * DEFAULT_AA_FLOOR:g} % a run, the least there is for any machine"
+    if seen == len(compared):
+        return "what identical arms were seen to differ by on this machine"
+    if seen:
+        return f"what identical arms were seen to differ by on this machine, else {default}"
+    return f"what identical arms may differ by: {default}"
+
+
+def _compile_ratio(new: int | None, base: int | None) -> float | None:
+    """None where one of them compiled nothing worth the name."""
+    if new is None or base is None or min(new, base) < stats.LEAST_COMPILE_NS:
+        return None
+    return _ratio(_log_ratio(new, base))
+
+
+def _log_ratio(new: float | None, base: float | None) -> float | None:
+    if new is None or base is None or not (0.0 < new < math.inf and 0.0 < base < math.inf):
+        return None
+    return math.log(new) - math.log(base)
+
+
+def _ratio(log: float | None) -> float | None:
+    return None if log is None else exp_or_inf(log)

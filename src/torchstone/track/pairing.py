@@ -1,0 +1,110 @@
+"""Which case of one run is which of the other's.
+
+Cases are the same only if their whole key is equal, but for what the terms say: a variant named
+for each side, or threads or devices that may differ. A case that is `not_supported` is not there:
+it counts neither for nor against a run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from torchstone.records import CaseFigures, CaseKey, Outcome, UsageError
+from torchstone.track.sides import Side
+from torchstone.track.terms import DEVICES, THREADS, Terms
+
+PAIRED, NEWLY_FAILING, NEWLY_PASSING, FAILING = (
+    "paired",
+    "newly failing",
+    "newly passing",
+    "failing",
+)
+ONLY_BASE, ONLY_NEW = "only in base", "only in new"
+KINDS = (PAIRED, NEWLY_FAILING, NEWLY_PASSING, FAILING, ONLY_BASE, ONLY_NEW)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A case as either run, or both, has it. `key` is the one that both are paired by."""
+
+    key: CaseKey
+    kind: str
+    base: CaseFigures | None
+    new: CaseFigures | None
+
+    @property
+    def both(self) -> tuple[CaseFigures, CaseFigures]:
+        """The case in both runs; only for a case that both have."""
+        if self.base is None or self.new is None:
+            raise ValueError(f"{self.key.name} is not in both runs")
+        return self.base, self.new
+
+
+def pairs_of(base: Side, new: Side, terms: Terms) -> list[Pair]:
+    """Every case of the base run in its order, then what only the new run has."""
+    olds, news = chosen(base, terms, 0), chosen(new, terms, 1)
+    found = []
+    for key in dict.fromkeys((*olds, *news)):
+        pair = _pair(key, _there(olds.get(key), base), _there(news.get(key), new))
+        if pair is not None and not (terms.only_common and pair.kind in (ONLY_BASE, ONLY_NEW)):
+            found.append(pair)
+    return found
+
+
+def chosen(side: Side, terms: Terms, number: int) -> dict[CaseKey, CaseFigures]:
+    """The cases that the terms select, by the key that they are paired by."""
+    found: dict[CaseKey, CaseFigures] = {}
+    for case in _selected(side.cases, terms, number):
+        key = common_key(case.key, terms)
+        if key in found:
+            raise UsageError(
+                f"The {('base', 'new')[number]} run has {key.model[:80]} more than once when "
+                f"{' and '.join(sorted(terms.across & {THREADS, DEVICES}))} may differ.",
+                "Leave that out of --across, or compare runs that have each case once.",
+            )
+        found[key] = case
+    return found
+
+
+def common_key(key: CaseKey, terms: Terms) -> CaseKey:
+    """The key without what may differ; the new run's variant stands for both."""
+    if terms.variants and key.variant == terms.variants[0]:
+        key = replace(key, variant=terms.variants[1])
+    if THREADS in terms.across:
+        key = replace(key, threads=0)
+    return replace(key, device="") if DEVICES in terms.across else key
+
+
+def _selected(cases: Iterable[CaseFigures], terms: Terms, number: int) -> Iterator[CaseFigures]:
+    asked = terms.selection
+    if terms.variants:
+        asked = replace(asked, variant=terms.variants[number])
+    names = ("suite", "model", "scale", "mode", "precision", "variant", "device", "threads")
+    wanted = {name: value for name in names if (value := getattr(asked, name)) not in ("", None)}
+    for case in cases:
+        if all(getattr(case.key, name) == value for name, value in wanted.items()):
+            yield case
+
+
+def _there(case: CaseFigures | None, side: Side) -> CaseFigures | None:
+    """None for what is not to be counted: not supported, or still to come in a run under way."""
+    if case is None or case.outcome is Outcome.NOT_SUPPORTED:
+        return None
+    waiting = case.outcome is Outcome.NOT_RUN and side.head.state == "running"
+    return None if waiting else case
+
+
+def _pair(key: CaseKey, base: CaseFigures | None, new: CaseFigures | None) -> Pair | None:
+    if base is None or new is None:
+        if base is new:
+            return None
+        return Pair(key, ONLY_NEW if base is None else ONLY_BASE, base, new)
+    before, after = base.outcome is Outcome.OK, new.outcome is Outcome.OK
+    kinds = {
+        (True, True): PAIRED,
+        (True, False): NEWLY_FAILING,
+        (False, True): NEWLY_PASSING,
+        (False, False): FAILING,
+    }
+    return Pair(key, kinds[before, after], base, new)

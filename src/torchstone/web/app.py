@@ -1,0 +1,184 @@
+"""The server's application: one route a page, the same as data under /api/v1, and the assets."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from torchstone import __version__
+from torchstone.records import TorchstoneError, UsageError
+from torchstone.store import Store
+from torchstone.web import files
+from torchstone.web.api import add_api
+from torchstone.web.links import ServerLinks
+from torchstone.web.page import Notice, Page
+from torchstone.web.profile_view import profile_page
+from torchstone.web.query import BadQuery, NotFound, Query, parse
+from torchstone.web.registry import PAGES, PageDef
+from torchstone.web.render import House, html
+from torchstone.web.security import App, Guard, Hosts
+from torchstone.web.sources import Memory, Source
+
+THREADS = 8
+"""Pages made at once. More only wait for each other: drawing is Python's own work."""
+KEEP = "public, max-age=31536000, immutable"
+"""Assets have their content's hash in their address."""
+LOOK_AGAIN = "no-cache"
+"""Pages may be kept, but the server is asked whether they still hold."""
+
+_log = logging.getLogger("torchstone.web")
+
+
+class Desk:
+    """What all requests share: the store, the links, and comparisons made lately."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.links = ServerLinks(files.version())
+        self._memory = Memory()
+
+    def source(self) -> Source:
+        """The store, as pages read it."""
+        return Source(self.store, self._memory)
+
+    def warm(self) -> None:
+        """Make the landing page once, so that the first reader need not wait for what is kept."""
+        with suppress(TorchstoneError):  # whoever asks for it is told
+            html(PAGES["landing"].view(self.source(), Query(), ""), self.links, House(""))
+
+    def state(self, source: Source) -> str:
+        """A short word that changes whenever an answer might."""
+        told = f"{source.version()} {__version__} {files.version()}"
+        return hashlib.sha256(told.encode()).hexdigest()[:20]
+
+
+def make_app(store: Store, hosts: Hosts, desk: Desk | None = None) -> App:
+    """The application, guarded."""
+    desk = desk or Desk(store)
+    app = FastAPI(
+        title="Torchstone",
+        version=__version__,
+        summary="Stored PyTorch benchmark runs, for reading.",
+        openapi_url="/api/v1/openapi.json",
+        docs_url=None,  # its page fetches scripts from elsewhere
+        redoc_url=None,
+        lifespan=_lifespan,
+    )
+    for one in PAGES.values():
+        app.add_api_route(one.path, _page_route(desk, one), include_in_schema=False)
+    app.add_api_route("/profiles/{ident}/view", _view_route(desk), include_in_schema=False)
+    app.add_api_route("/assets/{name}", _asset, include_in_schema=False)
+    app.add_api_route("/favicon.ico", _icon, include_in_schema=False)
+    add_api(app, desk)
+    _add_errors(app, desk)
+    return Guard(app, hosts)
+
+
+@asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    from anyio.to_thread import current_default_thread_limiter
+
+    current_default_thread_limiter().total_tokens = THREADS
+    yield
+
+
+def answer(request: Request, desk: Desk, kind: str, make: Callable[[Source, str], str]) -> Response:
+    """What `make` makes of the store's present state; nothing at all where the asker has it."""
+    source = desk.source()
+    state = desk.state(source)
+    tag = f'"{state}"'
+    headers = {"etag": tag, "cache-control": LOOK_AGAIN, "vary": "accept"}
+    if tag in request.headers.get("if-none-match", ""):
+        return Response(status_code=304, headers=headers)
+    return Response(make(source, state), media_type=kind, headers=headers)
+
+
+def query_of(request: Request) -> Query:
+    """What the URL asks."""
+    return parse(request.query_params.multi_items())
+
+
+def _page_route(desk: Desk, one: PageDef) -> Callable[..., Response]:
+    def show(request: Request) -> Response:
+        ident = str(request.path_params.get("ident", ""))
+
+        def make(source: Source, state: str) -> str:
+            page = one.view(source, query_of(request), ident)
+            return html(page, desk.links, House(source.name, now=state))
+
+        return answer(request, desk, "text/html", make)
+
+    return show
+
+
+def _view_route(desk: Desk) -> Callable[..., Response]:
+    def show(request: Request) -> Response:
+        ident = str(request.path_params["ident"])
+        return answer(
+            request, desk, "text/html", lambda source, _: profile_page(source, ident, desk.links)
+        )
+
+    return show
+
+
+def _asset(name: str) -> Response:
+    found = files.find(name)
+    if found is None:
+        raise NotFound("There is no such file.")
+    return Response(found.content, media_type=found.kind, headers={"cache-control": KEEP})
+
+
+def _icon() -> Response:
+    return _asset("icon.svg")
+
+
+def _add_errors(app: FastAPI, desk: Desk) -> None:
+    def sorry(request: Request, status: int, error: str, remedy: str = "") -> Response:
+        if request.url.path.startswith("/api/"):
+            body = json.dumps({"error": error, "remedy": remedy})
+            return Response(body, status, media_type="application/json")
+        title = {400: "This cannot be shown", 404: "Not found"}.get(status, "Something went wrong")
+        page = Page("error", title, (Notice(error, "warn", remedy),), status=status)
+        text = html(page, desk.links, House(desk.store.path.name))
+        return Response(text, status, media_type="text/html")
+
+    def known(request: Request, error: Exception) -> Response:
+        if isinstance(error, TorchstoneError):
+            status = 400 if isinstance(error, BadQuery) else 503
+            status = 404 if isinstance(error, (NotFound, UsageError)) else status
+            return sorry(
+                request, status, *(_public(desk, t) for t in (error.message, error.remedy))
+            )
+        if isinstance(error, HTTPException):
+            return sorry(request, error.status_code, "There is no such page.")
+        if isinstance(error, RequestValidationError):
+            return sorry(request, 400, _faults(error))
+        return unknown(request, error)
+
+    def unknown(request: Request, error: Exception) -> Response:
+        _log.error("%s", request.url.path, exc_info=error)
+        return sorry(request, 500, "This page could not be made; the server's log says why.")
+
+    for kind in (TorchstoneError, HTTPException, RequestValidationError):
+        app.add_exception_handler(kind, known)
+    app.add_exception_handler(Exception, unknown)
+
+
+def _public(desk: Desk, text: str) -> str:
+    """A sentence without the folder that the database is in."""
+    return text.replace(str(desk.store.path), desk.store.path.name)
+
+
+def _faults(error: RequestValidationError) -> str:
+    found: list[Any] = list(error.errors())
+    said = [f"{'.'.join(map(str, one['loc'][1:]))}: {one['msg']}" for one in found[:5]]
+    return "; ".join(said)

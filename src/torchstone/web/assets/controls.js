@@ -1,0 +1,54 @@
+// A droplist that is changed shows its page at once; the address keeps only what was chosen.
+"use strict";
+{
+  const form = document.getElementById("controls");
+
+  const address = (fields, submitter, changed = "") => {
+    const url = new URL(fields.action);
+    const data = new FormData(fields);
+    // A zoom lasts until another range is chosen.
+    if (changed !== "range") for (const name of ["from", "to"]) if (given.has(name)) data.set(name, given.get(name));
+    if (submitter?.name) data.set(submitter.name, submitter.value);
+    for (const [name, value] of data) if (value !== "" && chosen(fields, name)) url.searchParams.append(name, value);
+    return url.href;
+  };
+
+  // What the reader touched, now or before. Defaults stay out of the address, so that a link made
+  // today shows the newest run tomorrow.
+  const given = new URLSearchParams(location.search);
+  const touched = new Set(given.keys());
+  const chosen = (fields, name) => touched.has(name) || fields.elements[name]?.type !== "select-one";
+
+  document.addEventListener("change", (event) => {
+    const field = event.target;
+    if (!field.form || field.form.id !== "controls") return;
+    touched.add(field.name);
+    if (field.type === "search") return;
+    location.assign(address(field.form, null, field.name));
+  });
+  document.addEventListener("submit", (event) => {
+    if (event.target.id !== "controls") return;
+    event.preventDefault();
+    location.assign(address(event.target, event.submitter));
+  });
+  // Whoever comes back finds what the address says, not what was chosen last.
+  addEventListener("pageshow", () => document.getElementById("controls")?.reset());
+  form?.querySelector("button[type=submit]")?.classList.add("unseen");
+
+  for (const text of document.querySelectorAll("pre[data-copy]")) {
+    if (!navigator.clipboard) break; // only where the page is trusted: this machine, or https
+    const button = document.createElement("button");
+    button.type = "button";
+    button.className = "copy";
+    button.textContent = "Copy";
+    button.addEventListener("click", async () => {
+      try {
+        await navigator.clipboard.writeText(text.textContent);
+        button.textContent = "Copied";
+      } catch {
+        getSelection().selectAllChildren(text);
+      }
+    });
+    text.parentElement.append(button);
+  }
+}

@@ -1,0 +1,251 @@
+"""Figures and names as cells: one place says how a pass rate, a speed-up or a run is written."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Collection
+from datetime import datetime, timezone
+
+from torchstone.records import (
+    CaseFigures,
+    CaseKey,
+    Level,
+    Mean,
+    Outcome,
+    PassRate,
+    Ratio,
+    RunHead,
+    Verdict,
+)
+from torchstone.show.run_words import (
+    compile_words,
+    mean_decimals,
+    pass_words,
+    speedup_words,
+    suite_of,
+    word,
+)
+from torchstone.show.text import sanitise
+from torchstone.show.units import format_bytes, format_ratio, format_seconds
+from torchstone.web.page import Cell, Place, Scalar
+
+COMMIT_DIGITS = 8
+LONGEST_LABEL = 60
+_NOT_SLUG = re.compile(r"[^a-z0-9]+")
+VERDICT_MARKS = {
+    Verdict.FASTER: "better",
+    Verdict.SLOWER: "worse",
+    Verdict.SAME: "same",
+    Verdict.CANNOT_TELL: "doubt",
+}
+LEVEL_MARKS = {Level.OK: "pass", Level.NOTE: "quiet", Level.WARN: "doubt", Level.FAIL: "fail"}
+CARRIED = ("base", "new", "range", "from", "to", "granularity", "machine", "branch", "torch")
+"""What goes along from page to page, where a reader chose it."""
+
+
+def cut(text: str, longest: int = LONGEST_LABEL) -> str:
+    """A name that fits; the cell's title holds all of it."""
+    return text if len(text) <= longest else text[: longest - 1] + "…"
+
+
+def text_cell(text: str, to: Place | None = None, longest: int = LONGEST_LABEL) -> Cell:
+    """A name or a sentence from outside."""
+    safe = sanitise(text)
+    short = cut(safe, longest)
+    return Cell(text, short, to, title="" if short == safe else safe[:2000])
+
+
+def number_cell(value: float | int | None, to: Place | None = None) -> Cell:
+    """A count."""
+    return Cell(value, "" if value is None else f"{value:,}", to)
+
+
+def seconds_cell(value: float | None) -> Cell:
+    """Seconds."""
+    known = _finite(value)
+    return Cell(known, "" if known is None else format_seconds(known, 3))
+
+
+def nanoseconds_cell(value: float | None) -> Cell:
+    """Nanoseconds, told in seconds."""
+    return seconds_cell(None if value is None else value / 1e9)
+
+
+def bytes_cell(value: float | None) -> Cell:
+    """Bytes."""
+    known = _finite(value)
+    return Cell(known, "" if known is None else format_bytes(known))
+
+
+def ratio_cell(value: float | None, detail: str = "") -> Cell:
+    """A ratio without an interval."""
+    known = _finite(value)
+    return Cell(known, "" if known is None else format_ratio(known, 2), detail=detail)
+
+
+def pass_cell(passes: PassRate, to: Place | None = None) -> Cell:
+    """`5/6 83 %`."""
+    counts, share = pass_words(passes)
+    failed = passes.passed < passes.counted
+    said = [f"{n} {name.replace('_', ' ')}" for name, n in passes.outcomes.items() if n]
+    mark = "" if not passes.counted else "doubt" if failed else "pass"
+    return Cell(passes.rate, counts, to, mark, share, ", ".join(said))
+
+
+def mean_cell(mean: Mean, to: Place | None = None) -> Cell:
+    """A geometric mean with its interval."""
+    if mean.value is None:
+        return Cell(None, "", to)
+    value, ends = speedup_words(mean.value, mean.interval, mean_decimals([mean]))
+    over = f"over {mean.n} of {mean.of} passing cases"
+    return Cell(_finite(mean.value), value, to, detail=ends, title=over)
+
+
+def compile_cell(cold: Mean, warm: Mean) -> Cell:
+    """`12.1 s / 2.30 s`: cold and warm."""
+    value = None if cold.value is None else cold.value / 1e9
+    return Cell(
+        _finite(value), compile_words(cold, warm), title=f"over {cold.n} of {cold.of} passing cases"
+    )
+
+
+def speedup_cell(case: CaseFigures, to: Place | None = None) -> Cell:
+    """A case's speed-up with its interval; a wrong answer has none."""
+    if case.outcome is not Outcome.OK:
+        return Cell(None, "", to)
+    value, ends = speedup_words(case.speedup, case.interval)
+    return Cell(_finite(case.speedup), value, to, detail=ends)
+
+
+def outcome_cell(case: CaseFigures | None) -> Cell:
+    """How a case ended."""
+    if case is None:
+        return Cell("", "absent", mark="quiet")
+    return outcome_word(case.outcome, case.reason)
+
+
+def outcome_word(outcome: Outcome, reason: str = "") -> Cell:
+    """An outcome with its mark."""
+    mark = {Outcome.OK: "pass", Outcome.NOT_SUPPORTED: "quiet", Outcome.NOT_RUN: "quiet"}
+    safe = sanitise(reason)[:2000]
+    return Cell(outcome.value, word(outcome), mark=mark.get(outcome, "fail"), title=safe)
+
+
+def verdict_cell(verdict: Verdict | None, words: str = "") -> Cell:
+    """A verdict in its word and its mark."""
+    if verdict is None:
+        return Cell(None, words)
+    return Cell(verdict.value, words or verdict.value, mark=VERDICT_MARKS[verdict])
+
+
+def change_cell(ratio: Ratio | None, verdict: Verdict | None, to: Place | None = None) -> Cell:
+    """`+2.1 %` with its interval, marked by the verdict: better or worse, never by size alone."""
+    if ratio is None or _finite(ratio.value) is None:
+        return Cell(None, "", to)
+    ends = ""
+    if ratio.interval is not None and all(map(math.isfinite, ratio.interval)):
+        ends = " to ".join(_signed(end) for end in ratio.interval)
+    mark = VERDICT_MARKS[verdict] if verdict else ""
+    said = {"better": "better", "worse": "worse", "same": "same", "doubt": "cannot tell"}
+    return Cell(ratio.value, _signed(ratio.value), to, mark, ends, said.get(mark, ""))
+
+
+def _signed(ratio: float) -> str:
+    percent = (ratio - 1) * 100
+    decimals = 0 if abs(percent) >= 100 else 1
+    text = f"{percent:+.{decimals}f} %"
+    return text.replace("+0.0", "0.0").replace("-0.0 ", "0.0 ")
+
+
+def when(created: str) -> str:
+    """A date to the minute, in UTC; the text as it is where it is no date."""
+    try:
+        moment = datetime.fromisoformat(created.replace("Z", "+00:00"))
+    except ValueError:
+        return cut(sanitise(created), 20)
+    if moment.tzinfo is not None:
+        moment = moment.astimezone(timezone.utc)
+    return moment.strftime("%Y-%m-%d %H:%M")
+
+
+def when_s(seconds: float | None) -> str:
+    """UTC seconds to the minute."""
+    if seconds is None:
+        return ""
+    try:
+        return datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%d %H:%M")
+    except (OverflowError, OSError, ValueError):
+        return ""
+
+
+def commit_of(head: RunHead) -> str:
+    """The commit's beginning; a star where files differed from it."""
+    return sanitise(head.commit)[:COMMIT_DIGITS] + ("*" if head.commit and head.dirty else "")
+
+
+def run_title(head: RunHead) -> str:
+    """`2026-11-15 20:30 · main c0ffee12 · nightly`: enough to know a run in a list."""
+    commit = " ".join(part for part in (cut(sanitise(head.branch), 24), commit_of(head)) if part)
+    parts = (when(head.created), commit, cut(sanitise(head.label), 32))
+    return " · ".join(part for part in parts if part)
+
+
+def run_cell(head: RunHead | None, text: str = "") -> Cell:
+    """A run with a link to it."""
+    if head is None:
+        return Cell(None, text or "")
+    shown = text or when(head.created)
+    return Cell(head.id, shown, Place("run", head.id), title=f"{run_title(head)} · {head.id}")
+
+
+def commit_cell(head: RunHead) -> Cell:
+    """Branch and commit."""
+    shown = " ".join(part for part in (cut(sanitise(head.branch), 20), commit_of(head)) if part)
+    note = " (files differ from the commit)" if head.dirty else ""
+    return Cell(head.commit, shown, title=sanitise(head.commit) + note if head.commit else "")
+
+
+def state_cell(head: RunHead) -> Cell:
+    """Complete, running or interrupted."""
+    mark = {"complete": "pass", "running": "running"}.get(head.state, "doubt")
+    return Cell(head.state, head.state, mark=mark, detail=f"{head.done}/{head.planned}")
+
+
+def case_place(key: CaseKey, carried: tuple[tuple[str, str], ...] = ()) -> Place:
+    """A model's page."""
+    own = {
+        "suite": key.suite,
+        "model": key.model,
+        "scale": key.scale or "all",
+        "mode": key.mode,
+        "precision": key.precision,
+        "variant": key.variant,
+        "device": key.device,
+        "threads": str(key.threads),
+    }
+    return Place("case", "", (*own.items(), *carried))
+
+
+def suite_title(suite: str, scale: str) -> str:
+    """`huggingface@small`."""
+    return sanitise(suite_of(CaseKey(suite, "", scale, "", "", "")))
+
+
+def table_name(text: str, taken: Collection[str] = ()) -> str:
+    """A name for the address of a table: letters, digits and dashes, and like no other."""
+    made = _NOT_SLUG.sub("-", text.lower()).strip("-")[:60] or "table"
+    number = 2
+    found = made
+    while found in taken:
+        found, number = f"{made}-{number}", number + 1
+    return found
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
+
+
+def flat(value: object) -> Scalar:
+    """Something from a mapping of facts, as a cell can hold it."""
+    return value if isinstance(value, (str, int, float, bool)) or value is None else str(value)

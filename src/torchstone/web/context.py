@@ -1,0 +1,236 @@
+"""From what a URL asks to what is shown: defaults from the newest run, names checked, droplists."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from torchstone.records import Choices, RunHead, Selection, SuiteSummary
+from torchstone.show.heading import processor_name
+from torchstone.show.text import sanitise
+from torchstone.track import ACROSS
+from torchstone.web.cells import CARRIED, cut, run_title
+from torchstone.web.page import Choice, Controls, Place
+from torchstone.web.query import (
+    ALL,
+    GRANULARITIES,
+    RANGES,
+    NotFound,
+    Query,
+    selection,
+    shown,
+    with_defaults,
+)
+from torchstone.web.sources import Source
+
+LISTED = 100
+"""Runs in a droplist."""
+_FIELDS = {
+    "suite": "suites",
+    "scale": "scales",
+    "mode": "modes",
+    "precision": "precisions",
+    "variant": "variants",
+    "device": "devices",
+    "threads": "threads",
+    "machine": "machines",
+    "branch": "branches",
+    "torch": "torches",
+}
+_LABELS = {
+    "suite": "Suite",
+    "scale": "Scale",
+    "mode": "Mode",
+    "precision": "Precision",
+    "variant": "Variant",
+    "device": "Device",
+    "threads": "Threads",
+    "machine": "Machine",
+    "branch": "Branch",
+    "torch": "Torch",
+}
+_SELDOM = ("scale", "device", "threads", "machine", "branch", "torch")
+"""Droplists that are only there when there is something to choose."""
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a page is about. `query` is as given, `chosen` with every default filled in."""
+
+    query: Query
+    chosen: Query
+    choices: Choices
+    heads: tuple[RunHead, ...]
+    new: RunHead | None
+    base: RunHead | None
+    groups: tuple[SuiteSummary, ...] = ()
+    """The suites of the new run, before mode and precision were chosen."""
+
+    @property
+    def cases(self) -> Selection:
+        """Which cases are looked at, whatever their run."""
+        asked = replace(self.chosen, since="", until="", range=ALL)
+        return replace(selection(asked), machine_id="", branch="", torch="")
+
+    @property
+    def history(self) -> Selection:
+        """The same over the range, on the chosen machine and branch."""
+        newest = self.heads[0].created_s if self.heads else None
+        return selection(self.chosen, newest)
+
+    @property
+    def carried(self) -> tuple[tuple[str, str], ...]:
+        """What a link to another page takes along."""
+        return self.query.kept(*CARRIED)
+
+
+def resolve(source: Source, query: Query, modes: bool = True) -> Context:
+    """Fill in what the URL leaves open. With `modes`, one mode and one precision are chosen."""
+    choices = source.choices()
+    _check(query, choices)
+    runs = Selection(
+        suite="" if query.suite == ALL else query.suite,
+        machine_id="" if query.machine == ALL else query.machine,
+        branch="" if query.branch == ALL else query.branch,
+        torch="" if query.torch == ALL else query.torch,
+    )
+    heads = tuple(source.heads(runs, LISTED))
+    new = source.head(query.new) if query.new else _newest(heads)
+    base = source.head(query.base) if query.base else _before(source, heads, new)
+    groups = tuple(source.groups(new)) if new is not None else ()
+    zoomed = bool(query.since or query.until)
+    chosen = replace(with_defaults(query, range="7", granularity="run"))
+    chosen = replace(chosen, range="" if zoomed else chosen.range)
+    if modes:
+        chosen = _first_group(chosen, groups)
+    return Context(query, chosen, choices, heads, new, base, groups)
+
+
+def _newest(heads: Sequence[RunHead]) -> RunHead | None:
+    """The newest run that has something to show. One that is being measured has too little yet:
+    half a run looks like a worse one, and it is on its own page."""
+    ended = (head for head in heads if head.done and head.state != "running")
+    begun = (head for head in heads if head.done)
+    return next(ended, next(begun, heads[0] if heads else None))
+
+
+def _before(source: Source, heads: Sequence[RunHead], new: RunHead | None) -> RunHead | None:
+    """The run before: of the same machine, branch and kind, with a suite in common."""
+    if new is None:
+        return None
+    known = [head for head in heads if _comparable(head, new)]
+    if not known and all(head.id != new.id for head in heads):
+        near = Selection(machine_id=new.machine_id, branch=new.branch)
+        known = [head for head in source.heads(near, LISTED) if _comparable(head, new)]
+    return known[0] if known else None
+
+
+def _comparable(head: RunHead, new: RunHead) -> bool:
+    return (
+        head.id != new.id
+        and head.done > 0
+        and (head.created_s or 0.0) <= (new.created_s or 0.0)
+        and head.machine_id == new.machine_id
+        and head.branch == new.branch
+        and head.origin == new.origin
+        and bool({*head.suites} & {*new.suites})
+    )
+
+
+def _first_group(chosen: Query, groups: Iterable[SuiteSummary]) -> Query:
+    """The mode and precision of the newest run's first suite, where they were not chosen."""
+    wanted = "" if chosen.suite == ALL else chosen.suite
+    known = [group for group in groups if wanted in ("", group.suite)]
+    modes = sorted({group.mode for group in known})
+    if not modes:
+        return with_defaults(chosen, mode=ALL, precision=ALL)
+    mode = chosen.mode or modes[0]
+    fit = [group.precision for group in known if mode in (ALL, group.mode)]
+    return with_defaults(chosen, mode=mode, precision=fit[0] if fit else ALL)
+
+
+def _check(query: Query, choices: Choices) -> None:
+    for name, plural in (*_FIELDS.items(), ("base_variant", "variants")):
+        value = getattr(query, name)
+        known = [str(one) for one in getattr(choices, plural)]
+        if value and value != ALL and value not in known:
+            listed = ", ".join(cut(sanitise(one), 40) for one in known[:20])
+            raise NotFound(
+                f"There is no {name} {shown(value)} in this database.",
+                f"There are: {listed}." if known else "",
+            )
+
+
+def controls(
+    context: Context, to: Place, names: Sequence[str], optional: Sequence[str] = ()
+) -> Controls:
+    """The droplists of these names; `optional` ones may be left open (`any`)."""
+    made = [_choice(context, name, name in optional) for name in names]
+    kept = {choice.name for choice in made if choice is not None}
+    gone = {*kept, "page", "before", *(("from", "to") if "range" in kept else ())}
+    hidden = tuple(item for item in context.query.params if item[0] not in gone)
+    return Controls(to, tuple(choice for choice in made if choice is not None), hidden)
+
+
+def _choice(context: Context, name: str, optional: bool) -> Choice | None:
+    chosen = getattr(context.chosen, name)
+    if name == "range":
+        options = tuple(RANGES.items())
+        if context.chosen.since or context.chosen.until:
+            options = (("", "as zoomed"), *options)
+        return Choice(name, "Time range", chosen, options)
+    if name == "granularity":
+        return Choice(name, "Granularity", chosen, tuple(GRANULARITIES.items()))
+    if name in ("base", "new"):
+        return _runs(context, name)
+    if name == "across":
+        return _across(context.query.across)
+    if name == "base_variant":
+        known = tuple((one, cut(sanitise(one), 40)) for one in context.choices.variants)
+        value = context.query.base_variant
+        return Choice(name, "Base's variant", value, (("", "the same"), *known))
+    if name == "common":
+        return Choice(name, "Only common cases", context.query.common, kind="check")
+    if name == "filter":
+        return Choice(name, "Filter", context.query.filter, kind="search")
+    return _named(context, name, chosen, optional)
+
+
+def _across(chosen: str) -> Choice:
+    options = [("", "nothing"), *((name, text.partition(":")[0]) for name, text in ACROSS.items())]
+    options.append((",".join(ACROSS), "all of these"))
+    if chosen not in [value for value, _ in options]:
+        options.append((chosen, chosen.replace(",", ", ")))
+    return Choice("across", "May differ", chosen, tuple(options))
+
+
+def _named(context: Context, name: str, chosen: str, optional: bool) -> Choice | None:
+    values: Mapping[str, str] | Sequence[object] = getattr(context.choices, _FIELDS[name])
+    if name == "machine" and isinstance(values, Mapping):
+        options = [(key, _machine(key, text)) for key, text in values.items()]
+    else:
+        options = [(str(one), cut(sanitise(str(one)), 40)) for one in values]
+    if name in _SELDOM and len(options) < 2:
+        return None
+    if name == "threads":
+        options = [(value, "library's choice" if value == "0" else value) for value, _ in options]
+    if optional or len(options) != 1:
+        options = [(ALL, "all"), *options]
+    value = chosen or (ALL if options and options[0][0] == ALL else "")
+    return Choice(name, _LABELS[name], value, tuple(options))
+
+
+def _machine(key: str, text: str) -> str:
+    return cut(sanitise(f"{processor_name(text)} {key[:6]}".strip()), 40)
+
+
+def _runs(context: Context, name: str) -> Choice:
+    head = context.new if name == "new" else context.base
+    listed = list(context.heads)
+    if head is not None and all(one.id != head.id for one in listed):
+        listed.insert(0, head)
+    options = [(one.id, run_title(one)) for one in listed]
+    if head is None:
+        options.insert(0, ("", "none"))
+    label = "New run" if name == "new" else "Base run"
+    return Choice(name, label, head.id if head else "", tuple(options))

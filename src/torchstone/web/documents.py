@@ -1,0 +1,224 @@
+"""What the API answers: a page's tables, charts and facts as data, of one documented shape."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from torchstone.show.document import plain as plain_records
+from torchstone.web.page import (
+    Chart,
+    Code,
+    Facts,
+    Notice,
+    Page,
+    Picture,
+    Progress,
+    Scalar,
+    Table,
+    walk,
+)
+from torchstone.web.tables import plain, table_data
+
+API_SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class ColumnDocument:
+    """A column of a table."""
+
+    key: str
+    title: str
+    unit: str
+    number: bool
+
+
+@dataclass(frozen=True)
+class TableDocument:
+    """A table: a record for each row, by the columns' keys."""
+
+    name: str
+    title: str
+    columns: list[ColumnDocument]
+    rows: list[dict[str, Scalar]]
+    total: int
+    """Rows before the table was cut to a page."""
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class PointDocument:
+    """One value of a line, at a run's time in UTC seconds."""
+
+    time_s: float
+    value: float | None
+    low: float | None
+    high: float | None
+    label: str
+    note: str
+
+
+@dataclass(frozen=True)
+class SeriesDocument:
+    """One line of a chart."""
+
+    name: str
+    points: list[PointDocument]
+
+
+@dataclass(frozen=True)
+class ChartDocument:
+    """A chart's values. `data` holds those of pictures that are not over time."""
+
+    name: str
+    title: str
+    unit: str
+    series: list[SeriesDocument]
+    data: Any = None
+
+
+@dataclass(frozen=True)
+class NoticeDocument:
+    """A sentence that a reader must know."""
+
+    level: str
+    text: str
+    remedy: str
+
+
+@dataclass(frozen=True)
+class ProgressDocument:
+    """How far a run is."""
+
+    id: str
+    state: str
+    done: int
+    planned: int
+    outcomes: dict[str, int] = field(default_factory=dict)
+    case: str = ""
+    """What is measured just now."""
+
+
+@dataclass(frozen=True)
+class LiveDocument:
+    """Runs that are measured now. `state` changes whenever something stored does."""
+
+    state: str
+    runs: list[ProgressDocument]
+
+
+@dataclass(frozen=True)
+class PageDocument:
+    """Whatever a page shows."""
+
+    schema: int
+    page: str
+    title: str
+    lead: str
+    query: dict[str, str]
+    facts: dict[str, dict[str, Scalar]]
+    tables: dict[str, TableDocument]
+    charts: dict[str, ChartDocument]
+    texts: dict[str, str]
+    notices: list[NoticeDocument]
+    progress: list[ProgressDocument]
+
+
+@dataclass(frozen=True)
+class ErrorDocument:
+    """What went wrong, and what helps."""
+
+    error: str
+    remedy: str = ""
+
+
+def page_data(page: Page) -> dict[str, Any]:
+    """The page as plain data."""
+    parts = walk(page.sections)
+    return {
+        "schema": API_SCHEMA,
+        "page": page.name,
+        "title": plain(page.title),
+        "lead": plain(page.lead),
+        "query": {name: plain(value) for name, value in page.params},
+        "facts": {
+            one.name: {name: plain(cell.value) for name, cell in one.items}
+            for one in parts
+            if isinstance(one, Facts)
+        },
+        "tables": {one.name: table_data(one) for one in parts if isinstance(one, Table)},
+        "charts": {one.name: chart_data(one) for one in parts if isinstance(one, (Chart, Picture))},
+        "texts": {one.name: plain(one.text) for one in parts if isinstance(one, Code)},
+        "notices": [
+            {"level": one.level, "text": plain(one.text), "remedy": plain(one.remedy)}
+            for one in parts
+            if isinstance(one, Notice)
+        ],
+        "progress": [progress_data(one) for one in parts if isinstance(one, Progress)],
+    }
+
+
+def chart_data(chart: Chart | Picture) -> dict[str, Any]:
+    """A chart's values."""
+    if isinstance(chart, Picture):
+        data = _drawn_from(chart.data)
+        return {
+            "name": chart.name,
+            "title": plain(chart.title),
+            "unit": "",
+            "series": [],
+            "data": data,
+        }
+    return {
+        "name": chart.name,
+        "title": plain(chart.title),
+        "unit": chart.unit,
+        "series": [
+            {
+                "name": plain(series.name),
+                "points": [
+                    {
+                        "time_s": point.time_s,
+                        "value": plain(point.value),
+                        "low": plain(point.low),
+                        "high": plain(point.high),
+                        "label": plain(point.label),
+                        "note": plain(point.note),
+                    }
+                    for point in series.points
+                ],
+            }
+            for series in chart.series
+        ],
+        "data": None,
+    }
+
+
+def _drawn_from(data: object) -> Any:
+    """The records of a picture as plain data; sets become lists."""
+    if isinstance(data, (set, frozenset)):
+        return sorted(data)
+    if isinstance(data, (list, tuple)):
+        return [_drawn_from(one) for one in data]
+    if dataclasses.is_dataclass(data) and not isinstance(data, type):
+        return {f.name: _drawn_from(getattr(data, f.name)) for f in dataclasses.fields(data)}
+    return plain_records(data)
+
+
+def progress_data(one: Progress) -> dict[str, Any]:
+    """How far a run is."""
+    return {
+        "id": plain(one.run),
+        "state": one.state,
+        "done": one.done,
+        "planned": one.planned,
+        "outcomes": dict(one.parts),
+        "case": plain(one.case),
+    }
+
+
+def live_data(state: str, progress: Sequence[Progress]) -> dict[str, Any]:
+    """The small answer that pages ask for again and again."""
+    return {"state": state, "runs": [progress_data(one) for one in progress]}

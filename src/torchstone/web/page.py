@@ -1,0 +1,256 @@
+"""What a page shows, as plain records: pages, API, CSV and static files are all made from these."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+Scalar = str | float | int | bool | None
+
+MARKS = {
+    "better": "▲",
+    "worse": "▼",
+    "same": "=",
+    "doubt": "?",
+    "fail": "✗",
+    "pass": "✓",
+    "running": "●",
+    "quiet": "",
+}
+"""What a mark looks like without colour; `quiet` is only paler."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a link leads: a page, the thing it is about, and what its URL says. See `links`."""
+
+    page: str
+    ident: str = ""
+    params: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One figure or word. `value` is what JSON and CSV hold, `text` what is read by people."""
+
+    value: Scalar = None
+    text: str = ""
+    to: Place | None = None
+    mark: str = ""
+    detail: str = ""
+    """Smaller, after the text: an interval, a denominator."""
+    title: str = ""
+    """The whole of what `text` cuts short, shown on hover."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column. Those that are not `shown` are in the JSON and the CSV alone."""
+
+    key: str
+    title: str
+    number: bool = False
+    unit: str = ""
+    shown: bool = True
+    help: str = ""
+    group: str = ""
+    """A heading over neighbouring columns, such as `base`."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of cells. `total` is how many there are before cutting to a page."""
+
+    name: str
+    title: str
+    columns: tuple[Column, ...]
+    rows: Sequence[tuple[Cell, ...]]
+    note: str = ""
+    empty: str = "There is nothing to show."
+    sort: str = ""
+    """A column's key, with `-` before it for the largest first; empty: in their own order."""
+    total: int = 0
+    more: Place | None = None
+    """Where the rows after these are."""
+    to: Place | None = None
+    """Where the title leads."""
+    live: bool = False
+    sortable: bool = False
+    """Whether the server puts it in order; others are sorted in the browser alone."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """One run's value in a chart. `value` None: the run has its place, but no value."""
+
+    time_s: float
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+    label: str = ""
+    """On the axis: the commit, or the run."""
+    note: str = ""
+    to: Place | None = None
+    failed: bool = False
+    """The run has the case, and it did not pass."""
+
+
+@dataclass(frozen=True)
+class Series:
+    """One line of a chart."""
+
+    name: str
+    points: tuple[Point, ...]
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something at a time in a chart: a change point, a new torch."""
+
+    time_s: float
+    text: str
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A figure over time. `unit` is `ratio`, `seconds`, `bytes`, `share` or `count`."""
+
+    name: str
+    title: str
+    unit: str
+    series: tuple[Series, ...]
+    note: str = ""
+    empty: str = "No run in this range has the figure."
+    events: tuple[Event, ...] = ()
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A picture that is not over time: `data` are the records it is drawn from (see `drawing`)."""
+
+    name: str
+    title: str
+    data: object
+    note: str = ""
+    empty: str = "There is nothing to draw."
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Names with values, in two columns."""
+
+    name: str
+    title: str
+    items: tuple[tuple[str, Cell], ...]
+
+
+@dataclass(frozen=True)
+class Code:
+    """A command to copy, or a text as it was left behind."""
+
+    name: str
+    title: str
+    text: str
+    copy: bool = True
+
+
+@dataclass(frozen=True)
+class Notice:
+    """A sentence that a reader must see; `level` is `note`, `warn` or `fail`."""
+
+    text: str
+    level: str = "note"
+    remedy: str = ""
+    to: Place | None = None
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a run is."""
+
+    run: str
+    state: str
+    done: int
+    planned: int
+    parts: tuple[tuple[str, int], ...] = ()
+    """Outcomes with their counts, failures last."""
+    text: str = ""
+    case: str = ""
+    """What is measured just now."""
+    to: Place | None = None
+
+
+@dataclass(frozen=True)
+class Group:
+    """Sections under one heading. `folded` ones open on a click."""
+
+    title: str
+    sections: tuple[Section, ...]
+    folded: bool = False
+    grid: bool = False
+    """Side by side where there is room."""
+    note: str = ""
+
+
+Section = Table | Chart | Picture | Facts | Code | Notice | Progress | Group
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One droplist, check box or search field."""
+
+    name: str
+    label: str
+    value: str
+    options: tuple[tuple[str, str], ...] = ()
+    kind: str = "select"
+    """`select`, `check` or `search`."""
+    help: str = ""
+
+
+@dataclass(frozen=True)
+class Controls:
+    """A form whose answers are the page's URL. `hidden` is kept as it is."""
+
+    to: Place
+    choices: tuple[Choice, ...]
+    hidden: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Page:
+    """One page, whole."""
+
+    name: str
+    title: str
+    sections: tuple[Section, ...] = ()
+    ident: str = ""
+    lead: str = ""
+    crumbs: tuple[tuple[str, Place], ...] = ()
+    controls: Controls | None = None
+    params: tuple[tuple[str, str], ...] = ()
+    """What the URL says, in one order: the page's own address, defaults left out."""
+    actions: tuple[tuple[str, Place], ...] = ()
+    status: int = 200
+    watched: str = field(default="")
+    """The run whose progress the page follows; empty: whatever runs."""
+
+
+def walk(sections: Sequence[Section]) -> list[Section]:
+    """All sections, those inside groups too, in order."""
+    found: list[Section] = []
+    for section in sections:
+        found.append(section)
+        if isinstance(section, Group):
+            found += walk(section.sections)
+    return found
+
+
+def tables_of(page: Page) -> dict[str, Table]:
+    """The tables by name."""
+    return {one.name: one for one in walk(page.sections) if isinstance(one, Table)}
+
+
+def charts_of(page: Page) -> dict[str, Chart | Picture]:
+    """Charts and pictures by name."""
+    return {one.name: one for one in walk(page.sections) if isinstance(one, (Chart, Picture))}

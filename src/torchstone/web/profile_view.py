@@ -1,0 +1,26 @@
+"""The views of a profile as a page of the server: the same scripts, and no inline code."""
+
+from __future__ import annotations
+
+from markupsafe import Markup
+
+from torchstone.show.profile_data import profile_json
+from torchstone.show.text import sanitise
+from torchstone.web.links import Links
+from torchstone.web.page import Place
+from torchstone.web.render import environment
+from torchstone.web.sources import Source
+from torchstone.web.views.profiles import load
+
+
+def profile_page(source: Source, ident: str, links: Links) -> str:
+    """The page. Its data stand in an element that no browser runs."""
+    found = load(source, ident)
+    title = sanitise(found.label or found.id)
+    template = environment().get_template("profile.html")
+    return template.render(
+        title=title,
+        data=Markup(profile_json([found], title)),  # made for a script element, and safe in one
+        links=links,
+        back=links.url(Place("profile", found.id)),
+    )

@@ -1,0 +1,64 @@
+"""The pages by name: where each is, and the view that makes it. Server, API and site read this."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from torchstone.web.links import ROUTES
+from torchstone.web.page import Page
+from torchstone.web.query import Query
+from torchstone.web.sources import Source
+from torchstone.web.views.case import case
+from torchstone.web.views.compare import compare
+from torchstone.web.views.failures import failures
+from torchstone.web.views.landing import landing
+from torchstone.web.views.machines import machine, machines
+from torchstone.web.views.profiles import profile, profiles
+from torchstone.web.views.result import result
+from torchstone.web.views.runs import run, runs
+from torchstone.web.views.suite import suite
+
+View = Callable[[Source, Query, str], Page]
+
+
+@dataclass(frozen=True)
+class PageDef:
+    """One page. `view` takes what the page is about; pages about nothing in particular get ''."""
+
+    name: str
+    view: View
+    summary: str
+
+    @property
+    def path(self) -> str:
+        """Its route, with `{ident}` where it is about one thing."""
+        return ROUTES[self.name].format("{ident}")
+
+    @property
+    def about_one(self) -> bool:
+        """Whether the path names a thing."""
+        return "{ident}" in self.path
+
+
+def _plain(view: Callable[[Source, Query], Page]) -> View:
+    return lambda source, query, ident: view(source, query)
+
+
+PAGES = {
+    one.name: one
+    for one in (
+        PageDef("landing", _plain(landing), "Suites of the newest run, and their trends"),
+        PageDef("suite", _plain(suite), "The models of a suite, base and new side by side"),
+        PageDef("case", _plain(case), "One model under one variant over time, with its evidence"),
+        PageDef("compare", _plain(compare), "Two runs against each other, case by case"),
+        PageDef("failures", _plain(failures), "What fails, since when, and the first bad commit"),
+        PageDef("machines", _plain(machines), "Machines that measured"),
+        PageDef("machine", machine, "One machine: calibration, noise, the doctor's reports"),
+        PageDef("runs", _plain(runs), "Stored runs, the newest first"),
+        PageDef("run", run, "One run, and how far it is"),
+        PageDef("profiles", _plain(profiles), "Stored profiles, the newest first"),
+        PageDef("profile", profile, "What one profile says in short"),
+        PageDef("result", result, "One result with its samples, checks and contract"),
+    )
+}

@@ -1,0 +1,168 @@
+"""Pages as HTML: templates compiled once, everything escaped, every address made by `links`."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from torchstone import __version__
+from torchstone.web.drawing import draw
+from torchstone.web.links import Links
+from torchstone.web.page import MARKS, Cell, Page, Place, Table
+
+NAVIGATION = (
+    ("landing", "Overview"),
+    ("compare", "Compare"),
+    ("failures", "Failures"),
+    ("runs", "Runs"),
+    ("machines", "Machines"),
+    ("profiles", "Profiles"),
+)
+WITHIN = {
+    "suite": "landing",
+    "case": "landing",
+    "result": "landing",
+    "run": "runs",
+    "machine": "machines",
+    "profile": "profiles",
+}
+"""Where in the navigation a page belongs."""
+MARK_WORDS = {
+    "better": "better",
+    "worse": "worse",
+    "same": "the same",
+    "doubt": "in doubt",
+    "fail": "failing",
+    "pass": "passing",
+    "running": "running",
+}
+SHORT = 42
+"""Characters of a text that stays on one line; longer ones are wrapped in a wide column."""
+_TICKED = re.compile(r"`([^`]+)`")
+_SIGNS = {
+    mark: f'<span class="sign" aria-hidden="true">{MARKS[mark]}</span>'
+    f'<span class="unseen">{words} </span>'
+    for mark, words in MARK_WORDS.items()
+}
+
+
+@dataclass(frozen=True)
+class House:
+    """What every page says of where it comes from."""
+
+    database: str
+    version: str = __version__
+    now: str = ""
+    """The state of the database that the page was made from."""
+    policy: str = ""
+    """Of a page without a server: what it may load."""
+
+
+@lru_cache(maxsize=1)
+def environment() -> Environment:
+    """The templates; text is escaped everywhere, and a name that is not there is an error."""
+    made = Environment(
+        loader=PackageLoader("torchstone.web", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        auto_reload=False,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters.update(ticked=ticked)
+    made.tests.update(section_kind=lambda section, kind: type(section).__name__ == kind)
+    made.globals.update(
+        marks=MARKS,
+        mark_words=MARK_WORDS,
+        navigation=NAVIGATION,
+        shown_columns=shown_columns,
+        column_groups=column_groups,
+        sort_value=sort_value,
+        Place=Place,
+    )
+    return made
+
+
+def html(page: Page, links: Links, house: House) -> str:
+    """The whole page."""
+    here = Place(page.name, page.ident, page.params)
+    return (
+        environment()
+        .get_template("page.html")
+        .render(
+            page=page,
+            links=links,
+            url=links.url,
+            house=house,
+            here=here,
+            within=WITHIN.get(page.name, page.name),
+            svg=lambda chart: Markup(draw(chart, links)),  # made by us, and escaped there
+            body=lambda table: body(table, links),
+        )
+    )
+
+
+def shown_columns(table: Table) -> list[tuple[int, Any]]:
+    """The columns that people see, with their place in a row."""
+    return [(place, column) for place, column in enumerate(table.columns) if column.shown]
+
+
+def column_groups(table: Table) -> list[tuple[str, int]]:
+    """Headings over neighbouring columns and how many each spans; none where no column has one."""
+    spans: list[tuple[str, int]] = []
+    for _, column in shown_columns(table):
+        if spans and column.group and spans[-1][0] == column.group:
+            spans[-1] = (column.group, spans[-1][1] + 1)
+        else:
+            spans.append((column.group, 1))
+    return spans if any(name for name, _ in spans) else []
+
+
+def sort_value(table: Table, key: str, number: bool) -> str:
+    """What a click on a heading asks for: numbers largest first, then the other way round."""
+    first = f"-{key}" if number else key
+    other = key if number else f"-{key}"
+    return other if table.sort == first else first
+
+
+def ticked(text: str) -> Markup:
+    """A sentence of ours, with what stands between backticks as code."""
+    return Markup(_TICKED.sub(r"<code>\1</code>", str(escape(text))))
+
+
+def body(table: Table, links: Links) -> Markup:
+    """The rows. By hand, because a template takes four times as long for thousands of cells."""
+    columns = [(place, column.number) for place, column in shown_columns(table)]
+    lines = []
+    for row in table.rows:
+        parts = ["<tr>"]
+        tag = "th"
+        for place, number in columns:
+            parts.append(_cell(row[place], number, tag, links))
+            tag = "td"
+        parts.append("</tr>")
+        lines.append("".join(parts))
+    return Markup("\n".join(lines))
+
+
+def _cell(cell: Cell, number: bool, tag: str, links: Links) -> str:
+    name = "num" if number else "txt" if len(cell.text) <= SHORT else "txt long"
+    if cell.mark:
+        name = f"{name} m-{cell.mark}"
+    scope = ' scope="row"' if tag == "th" else ""
+    value = f' data-v="{cell.value}"' if number and isinstance(cell.value, (int, float)) else ""
+    title = f' title="{escape(cell.title)}"' if cell.title else ""
+    inner = str(escape(cell.text))
+    if cell.to is not None and cell.text:
+        to = links.url(cell.to)
+        inner = f'<a href="{escape(to)}">{inner}</a>' if to else inner
+    if cell.mark and MARKS[cell.mark]:
+        inner = f"{_SIGNS[cell.mark]}{inner}"
+    if cell.detail:
+        inner += f" <small>{escape(cell.detail)}</small>"
+    return f'<{tag}{scope} class="{name}"{value}{title}>{inner}</{tag}>'

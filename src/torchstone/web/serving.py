@@ -1,0 +1,118 @@
+"""`torchstone serve`: opens the database for reading, listens, and says where."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import webbrowser
+from collections.abc import Callable, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from typing import Any
+
+import uvicorn
+
+from torchstone.records import UsageError
+from torchstone.store import open_store
+from torchstone.web.app import Desk, make_app
+from torchstone.web.security import LOOPBACK, Hosts, host_name
+
+MOST_CONNECTIONS = 1000
+"""Held at once; a further one is told to come back."""
+WAITING = 2048
+"""Connections that may wait to be taken, as many as uvicorn's own default."""
+PATIENCE_S = 5
+"""For answers under way when the server is told to end."""
+EXPOSED = (
+    "Everybody who can reach {address} can read all that is in the database: every result with its "
+    "samples, commands, model and file names, commits, machine descriptions and profiles."
+)
+
+
+@dataclass(frozen=True)
+class ServeRequest:
+    """`torchstone serve`, as asked. `names` are host names it answers to beside its own."""
+
+    db: str | None = None
+    host: str = "127.0.0.1"
+    port: int = 8484
+    public: bool = False
+    names: tuple[str, ...] = ()
+    open_browser: bool = False
+
+
+def serve(say: Callable[[str], None], **asked: Any) -> int:
+    """Serve until Ctrl-C; `say` gets each line for the terminal. The rest is a `ServeRequest`."""
+    request = ServeRequest(**asked)
+    _check_host(request)
+    with open_store(request.db, create=False, read_only=True) as store:
+        store.run_heads(limit=1)  # a database of an older program has no history: said now
+        hosts = Hosts.of(_names(request), request.public)
+        with closing(_listen(request)) as listening:
+            address = _address(request.host, listening.getsockname()[1])
+            say(f"The dashboard of {store.path} is at {address} (Ctrl-C ends it).")
+            if not is_loopback(request.host):
+                say(EXPOSED.format(address=address))
+            desk = Desk(store)
+            threading.Thread(target=desk.warm, daemon=True).start()
+            server = uvicorn.Server(_config(make_app(store, hosts, desk)))
+            if request.open_browser:
+                threading.Timer(0.5, webbrowser.open, (address,)).start()
+            with suppress(KeyboardInterrupt):  # the way it is meant to end
+                server.run(sockets=[listening])
+    return 0
+
+
+def _config(app: object) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,  # type: ignore[arg-type]
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        ws="none",
+        limit_concurrency=MOST_CONNECTIONS,
+        timeout_graceful_shutdown=PATIENCE_S,
+    )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach it."""
+    return host in LOOPBACK or host.startswith("127.")
+
+
+def _check_host(request: ServeRequest) -> None:
+    if not 0 <= request.port <= 65535:
+        raise UsageError(f"There is no port {request.port}.", "Choose one up to 65535.")
+    if not is_loopback(request.host) and not request.public:
+        raise UsageError(
+            f"On {request.host} others could read everything in the database: results, commands, "
+            "names, commits, profiles.",
+            "Add --public if that is wanted, or leave --host away.",
+        )
+
+
+def _names(request: ServeRequest) -> Sequence[str]:
+    own = () if request.host in ("0.0.0.0", "::") else (request.host,)
+    here = (socket.gethostname(),) if request.public else ()
+    return [name for given in (*own, *here, *request.names) if (name := host_name(given) or given)]
+
+
+def _listen(request: ServeRequest) -> socket.socket:
+    family = socket.AF_INET6 if ":" in request.host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((request.host, request.port))
+        listening.listen(WAITING)  # whoever reads the address may use it at once
+    except (OSError, OverflowError) as error:
+        listening.close()
+        reason = getattr(error, "strerror", None) or str(error)
+        raise UsageError(
+            f"{request.host}:{request.port} cannot be listened on: {reason}.",
+            "Choose another --port (0 takes a free one) or --host.",
+        ) from None
+    return listening
+
+
+def _address(host: str, port: int) -> str:
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}/"

@@ -1,0 +1,198 @@
+"""What pages read: the store's history, comparisons of runs, and which runs live now."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from threading import Lock
+from typing import Generic, TypeVar
+
+from torchstone.records import (
+    CaseFigures,
+    CaseKey,
+    CasePoint,
+    Choices,
+    FailureSpan,
+    GroupPoint,
+    Result,
+    RunComparison,
+    RunHead,
+    Selection,
+    SuiteSummary,
+    UsageError,
+)
+from torchstone.store import Store, alive
+from torchstone.track import Side, Terms, compare, stored_floors, stored_side
+from torchstone.web.query import NotFound
+
+T = TypeVar("T")
+EVERYTHING = Selection()
+
+
+@dataclass(frozen=True)
+class About:
+    """What a run's record says beside its plan."""
+
+    command: tuple[str, ...]
+    notes: tuple[str, ...]
+    version: str
+
+
+class Kept(Generic[T]):
+    """Things made lately that never change, for all threads; the longest unused goes first."""
+
+    def __init__(self, most: int) -> None:
+        self._known: OrderedDict[object, T] = OrderedDict()
+        self._most = most
+        self._lock = Lock()
+
+    def get(self, key: object, make: Callable[[], T]) -> T:
+        """The thing of that key. Two threads may make it at once; either will do."""
+        with self._lock:
+            if key in self._known:
+                self._known.move_to_end(key)
+                return self._known[key]
+        made = make()
+        with self._lock:
+            self._known[key] = made
+            while len(self._known) > self._most:
+                self._known.popitem(last=False)
+        return made
+
+
+class Memory:
+    """What requests share: whole runs and their comparisons are dear to read and to make."""
+
+    def __init__(self) -> None:
+        self.comparisons: Kept[RunComparison] = Kept(16)
+        self.sides: Kept[Side] = Kept(4)
+        self.abouts: Kept[About] = Kept(200)
+
+
+class Source:
+    """One store as pages read it."""
+
+    def __init__(self, store: Store, memory: Memory | None = None) -> None:
+        self.store = store
+        self._memory = memory or Memory()
+
+    @property
+    def name(self) -> str:
+        """The database's name, without its folder: pages may be seen by others."""
+        return self.store.path.name
+
+    def running(self) -> frozenset[str]:
+        """The runs that are being measured now."""
+        return alive.running_ids(self.store.path)
+
+    def heads(
+        self, selection: Selection = EVERYTHING, limit: int = 200, before: str = ""
+    ) -> list[RunHead]:
+        """The newest runs first."""
+        return self._lively(self.store.run_heads(selection, limit, before))
+
+    def head(self, wanted: str) -> RunHead:
+        """One run, by what it is called."""
+        try:
+            found = [self.store.run_head(wanted)]
+        except UsageError as error:
+            found = self.store.find_heads(wanted, 1)
+            if not found:
+                raise NotFound(error.message, error.remedy) from None
+        return self._lively(found)[0]
+
+    def choices(self) -> Choices:
+        """Every value that occurs."""
+        return self.store.choices()
+
+    def points(self, selection: Selection, limit: int = 5000) -> list[GroupPoint]:
+        """Suites over time."""
+        return self.store.group_points(selection, limit)
+
+    def groups(self, head: RunHead, selection: Selection = EVERYTHING) -> list[SuiteSummary]:
+        """The figures of the suites of one run."""
+        return self.store.run_groups(head.id, selection)
+
+    def case_points(self, key: CaseKey, selection: Selection) -> list[CasePoint]:
+        """One case over time."""
+        return self.store.case_points(key, selection)
+
+    def cases(self, head: RunHead, selection: Selection = EVERYTHING) -> tuple[CaseFigures, ...]:
+        """Every planned case of a run."""
+        return self.store.planned_cases(head.id, selection)
+
+    def failures(self, head: RunHead, selection: Selection) -> list[FailureSpan]:
+        """What fails in a run, and since when."""
+        return self.store.failures(head.id, selection)
+
+    def result(self, wanted: str) -> Result:
+        """One result with its samples."""
+        try:
+            return self.store.load(wanted)
+        except UsageError as error:
+            raise NotFound(error.message, error.remedy) from None
+
+    def comparison(
+        self,
+        base: RunHead,
+        new: RunHead,
+        across: frozenset[str] = frozenset(),
+        variants: tuple[str, str] | None = None,
+    ) -> RunComparison:
+        """Two whole runs; the corrections for many cases are over all of them, on every page."""
+        terms = Terms(variants=variants, across=across)
+        heads = (base.id, base.done, base.state, new.id, new.done, new.state)
+        return self._memory.comparisons.get(
+            (heads, across, variants), lambda: self._compared(base, new, terms)
+        )
+
+    def _compared(self, base: RunHead, new: RunHead, terms: Terms) -> RunComparison:
+        return compare(self._side(base), self._side(new), terms, stored_floors(self.store))
+
+    def _side(self, head: RunHead) -> Side:
+        key = (head.id, head.done)
+        found = self._memory.sides.get(key, lambda: stored_side(self.store, head.id))
+        return replace(found, head=head)
+
+    def about(self, head: RunHead) -> About:
+        """What a run's record says; reading it costs more than a page, and it never changes."""
+
+        def read() -> About:
+            run = self.store.load_run(head.id)
+            return About(run.command, run.notes, run.version)
+
+        return self._memory.abouts.get(head.id, read)
+
+    def version(self) -> str:
+        """Changes whenever what is stored, or what is running, does."""
+        parts: list[object] = [_stamp(self.store.path), _stamp(_log(self.store.path))]
+        for run in sorted(self.running()):
+            progress = alive.progress(self.store.path, run)
+            parts.append((run, progress and [(p.done, p.case) for p in progress.parts]))
+        return repr(parts)
+
+    def _lively(self, heads: Sequence[RunHead]) -> list[RunHead]:
+        if all(head.done >= head.planned for head in heads):
+            return [replace(head, state="complete") for head in heads]
+        running = self.running()
+        return [replace(head, state=_state(head, running)) for head in heads]
+
+
+def _state(head: RunHead, running: frozenset[str]) -> str:
+    if head.done >= head.planned:
+        return "complete"
+    return "running" if head.id in running else "interrupted"
+
+
+def _log(path: Path) -> Path:
+    return path.with_name(path.name + "-wal")
+
+
+def _stamp(path: Path) -> tuple[int, int, int]:
+    try:
+        known = path.stat()
+    except OSError:
+        return 0, 0, 0
+    return known.st_ino, known.st_size, known.st_mtime_ns

@@ -1,0 +1,149 @@
+"""Tables put in order, cut to a page, and written as CSV and as plain data."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, Generic, TypeVar, overload
+
+from torchstone.show.run_csv import neutral
+from torchstone.web.page import Cell, Column, Place, Scalar, Table
+from torchstone.web.query import BadQuery, Query, shown
+
+PAGE_ROWS = 200
+"""Rows of one page: all models of a suite under one variant, and made in a tenth of a second."""
+
+Item = TypeVar("Item")
+
+
+class LazyRows(Sequence[tuple[Cell, ...]], Generic[Item]):
+    """Rows that are made when they are looked at: a page shows few of thousands of cases."""
+
+    def __init__(self, items: Sequence[Item], make: Callable[[Item], tuple[Cell, ...]]) -> None:
+        self._items = items
+        self._make = make
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    @overload
+    def __getitem__(self, place: int) -> tuple[Cell, ...]: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[tuple[Cell, ...]]: ...
+    def __getitem__(self, place: int | slice) -> tuple[Cell, ...] | Sequence[tuple[Cell, ...]]:
+        """One row, or those of a slice."""
+        if isinstance(place, slice):
+            return tuple(self._make(item) for item in self._items[place])
+        return self._make(self._items[place])
+
+
+def arranged(table: Table, query: Query, here: Place, size: int = PAGE_ROWS) -> Table:
+    """The table filtered, sorted and cut as the URL asks. `here` is the page without a number."""
+    rows = table.rows
+    if query.filter:
+        wanted = query.filter.casefold()
+        rows = [row for row in rows if wanted in _said(table.columns, row)]
+    sort = table.sort
+    if query.sort:
+        sort = query.sort
+        rows = in_order(table.columns, rows, sort)
+    start = (query.page_number - 1) * size
+    more = None
+    if len(rows) > start + size:
+        params = tuple(item for item in here.params if item[0] != "page")
+        more = replace(here, params=(*params, ("page", str(query.page_number + 1))))
+    return replace(
+        table,
+        rows=tuple(rows[start : start + size]),
+        total=len(rows),
+        sort=sort,
+        more=more,
+        sortable=True,
+    )
+
+
+def in_order(
+    columns: Sequence[Column], rows: Sequence[tuple[Cell, ...]], sort: str
+) -> list[tuple[Cell, ...]]:
+    """The rows by a column's values; those without one come last, either way."""
+    keys = [column.key for column in columns]
+    key = sort.removeprefix("-")
+    if key not in keys:
+        raise BadQuery(
+            f"There is no column {shown(key)} to sort by.", f"Columns: {', '.join(keys)}."
+        )
+    place, down = keys.index(key), sort.startswith("-")
+    known = [row for row in rows if _known(row[place].value)]
+    rest = [row for row in rows if not _known(row[place].value)]
+    known.sort(key=lambda row: _rank(row[place].value), reverse=down)
+    return [*known, *rest]
+
+
+def _known(value: Scalar) -> bool:
+    return value not in (None, "") and not (isinstance(value, float) and math.isnan(value))
+
+
+def _rank(value: Scalar) -> tuple[int, float, str]:
+    """Numbers before texts, so that a mixed column has an order too."""
+    if isinstance(value, (bool, int, float)):
+        return 0, float(value), ""
+    return 1, 0.0, str(value).casefold()
+
+
+def _said(columns: Sequence[Column], row: Sequence[Cell]) -> str:
+    """All that a reader sees of a row."""
+    return "\n".join(
+        f"{cell.text} {cell.detail}"
+        for column, cell in zip(columns, row, strict=True)
+        if column.shown
+    ).casefold()
+
+
+def csv_text(table: Table) -> str:
+    """By RFC 4180, a heading and all columns; no cell can be taken for a formula."""
+    stream = io.StringIO(newline="")
+    writer = csv.writer(stream)
+    writer.writerow([column.key for column in table.columns])
+    for row in table.rows:
+        writer.writerow([_csv_cell(cell.value) for cell in row])
+    return stream.getvalue()
+
+
+def _csv_cell(value: Scalar) -> Scalar:
+    if isinstance(value, str):
+        return neutral(value)
+    return plain(value)
+
+
+def plain(value: Scalar) -> Scalar:
+    """A value that JSON can hold."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode("utf-8")
+    return value
+
+
+def to_json(data: Any) -> str:
+    """Strict JSON, compact."""
+    return json.dumps(data, allow_nan=False, separators=(",", ":"))
+
+
+def table_data(table: Table) -> dict[str, Any]:
+    """The table as plain data: its columns, and a record a row."""
+    keys = [column.key for column in table.columns]
+    return {
+        "name": table.name,
+        "title": plain(table.title),
+        "columns": [
+            {"key": c.key, "title": c.title, "unit": c.unit, "number": c.number}
+            for c in table.columns
+        ],
+        "rows": [dict(zip(keys, (plain(c.value) for c in row), strict=True)) for row in table.rows],
+        "total": max(table.total, len(table.rows)),
+        "note": plain(table.note),
+    }

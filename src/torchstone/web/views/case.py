@@ -1,0 +1,328 @@
+"""One model under one variant: every metric over time, and the evidence of one of its points."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from torchstone.records import CaseFigures, CaseKey, CasePoint, Outcome, RunHead
+from torchstone.show.run_words import command_text, failure_text, suite_of
+from torchstone.show.text import sanitise
+from torchstone.show.units import format_percent
+from torchstone.web.cells import (
+    CARRIED,
+    bytes_cell,
+    case_place,
+    change_cell,
+    commit_cell,
+    commit_of,
+    cut,
+    nanoseconds_cell,
+    number_cell,
+    outcome_word,
+    ratio_cell,
+    run_cell,
+    run_title,
+    speedup_cell,
+    text_cell,
+)
+from torchstone.web.context import Context, controls, resolve
+from torchstone.web.page import (
+    Cell,
+    Chart,
+    Code,
+    Column,
+    Facts,
+    Group,
+    Notice,
+    Page,
+    Place,
+    Point,
+    Section,
+    Series,
+    Table,
+)
+from torchstone.web.query import NotFound, Query, shown
+from torchstone.web.sources import Source
+from torchstone.web.tables import arranged
+from torchstone.web.views import parts
+from torchstone.web.views.evidence import evidence
+
+CONTROLS = (
+    "range",
+    "granularity",
+    "mode",
+    "precision",
+    "variant",
+    "scale",
+    "device",
+    "threads",
+    "machine",
+    "branch",
+    "torch",
+    "base",
+    "new",
+)
+OPTIONAL = ("machine", "branch", "torch")
+HISTORY = (
+    Column("run", "Run"),
+    Column("commit", "Commit"),
+    Column("outcome", "Outcome"),
+    Column("speedup", "Speed-up", True, "×"),
+    Column("eager", "Eager", True, "s", group="Time of a step"),
+    Column("compiled", "Compiled", True, "s", group="Time of a step"),
+    Column("compile_cold", "Cold", True, "s", group="Compile"),
+    Column("compile_warm", "Warm", True, "s", group="Compile"),
+    Column("memory_ratio", "Ratio", True, "×", group="Memory"),
+    Column("peak_bytes", "Peak", True, "bytes", group="Memory"),
+    Column("graph_breaks", "Graph breaks", True),
+    Column("reason", "Reason"),
+)
+HIDDEN = (
+    Column("created", "Made", shown=False),
+    Column("speedup_low", "Speed-up, low end", True, "×", shown=False),
+    Column("speedup_high", "Speed-up, high end", True, "×", shown=False),
+    Column("result_id", "Result", shown=False),
+)
+Metric = Callable[[CaseFigures], "float | None"]
+
+
+def case(source: Source, query: Query) -> Page:
+    """The history of a case, and what is behind its newest or chosen point."""
+    if not query.model:
+        raise NotFound("This page is about one model, and none was named.", "Add ?model=NAME.")
+    context = resolve(source, query)
+    if context.new is None:
+        return Page("case", "Case", parts.nothing_stored(), params=query.params)
+    head = context.new
+    key, now = _find(source, context)
+    own = case_place(key, query.kept(*CARRIED, "sort", "page"))
+    context = replace(context, chosen=replace(context.chosen, **dict(case_place(key).params)))
+    points = _history(source, key, context)
+    table = arranged(replace(_table(points, query), sort=""), replace(query, filter=""), own)
+    sections: list[Section] = [
+        _facts(source, key, now, context),
+        Group("History", _charts(points, context), grid=True, note=_note(points)),
+        Group("Every run in this range", (table,), folded=True),
+    ]
+    sections += _behind(source, now, head)
+    sibling = controls(context, own, CONTROLS, OPTIONAL)
+    kept = tuple((n, v) for n, v in (("suite", key.suite), ("model", key.model)))
+    return Page(
+        "case",
+        cut(sanitise(key.model), 80),
+        tuple(sections),
+        lead=sanitise(key.name),
+        crumbs=(
+            ("Overview", Place("landing", "", context.carried)),
+            (sanitise(suite_of(key)), parts.suite_place(key, context.carried)),
+        ),
+        controls=replace(sibling, hidden=kept),
+        params=query.params,
+        actions=_actions(now),
+    )
+
+
+def _find(source: Source, context: Context) -> tuple[CaseKey, CaseFigures | None]:
+    """The case that the URL means in the new run, or at least its key."""
+    assert context.new is not None
+    fields = dict(context.query.params)
+    found = source.cases(context.new, context.cases)
+    if found:
+        return found[0].key, found[0]
+    needed = ("suite", "model", "mode", "precision", "variant")
+    if all(name in fields for name in needed):
+        key = CaseKey(
+            fields["suite"],
+            fields["model"],
+            fields.get("scale", "").replace("all", ""),
+            fields["mode"],
+            fields["precision"],
+            fields["variant"],
+            fields.get("device", "cpu"),
+            int(fields["threads"]) if fields.get("threads", "").isdigit() else 0,
+        )
+        return key, None
+    raise NotFound(
+        f"No case of the model {shown(context.query.model)} in {run_title(context.new)} fits.",
+        "Choose another run, mode, precision or variant.",
+    )
+
+
+def _history(source: Source, key: CaseKey, context: Context) -> list[CasePoint]:
+    points = source.case_points(key, context.history)
+    kept = parts.keep_heads((point.run for point in points), context.chosen.granularity)
+    return [point for point in points if point.run.id in kept]
+
+
+def _note(points: Sequence[CasePoint]) -> str:
+    failed = sum(point.figures.outcome is not Outcome.OK for point in points)
+    told = f"{len(points)} run{'' if len(points) == 1 else 's'}"
+    return f"{told}, {failed} of them did not pass; bars are 95 % intervals."
+
+
+def _charts(points: Sequence[CasePoint], context: Context) -> tuple[Chart, ...]:
+    rest = tuple(item for item in context.carried if item[0] not in ("new", "base"))
+
+    def line(name: str, metric: Metric, interval: bool = False) -> Series:
+        return Series(name, tuple(_point(p, metric, interval, rest) for p in points))
+
+    return (
+        Chart("speedup", "Speed-up", "ratio", (line("speed-up", lambda c: c.speedup, True),)),
+        Chart(
+            "time",
+            "Time of a step",
+            "seconds",
+            (
+                line("eager", lambda c: _seconds(c.base_ns)),
+                line("compiled", lambda c: _seconds(c.new_ns)),
+            ),
+        ),
+        Chart(
+            "compile",
+            "Compile time",
+            "seconds",
+            (
+                line("cold", lambda c: _seconds(c.compile_cold_ns)),
+                line("warm", lambda c: _seconds(c.compile_warm_ns)),
+            ),
+        ),
+        Chart(
+            "memory",
+            "Peak memory",
+            "bytes",
+            (
+                line("eager", lambda c: c.base_peak_bytes),
+                line("compiled", lambda c: c.new_peak_bytes),
+            ),
+        ),
+        Chart("memory_ratio", "Memory ratio", "ratio", (line("ratio", lambda c: c.memory_ratio),)),
+        Chart("graph_breaks", "Graph breaks", "count", (line("breaks", lambda c: c.graph_breaks),)),
+    )
+
+
+def _seconds(nanoseconds: float | None) -> float | None:
+    return None if nanoseconds is None else nanoseconds / 1e9
+
+
+def _point(
+    point: CasePoint, metric: Metric, interval: bool, rest: tuple[tuple[str, str], ...]
+) -> Point:
+    figures, head = point.figures, point.run
+    passed = figures.outcome is Outcome.OK
+    low, high = (figures.interval if interval and passed else None) or (None, None)
+    ended = "" if passed else f"{figures.outcome.value.replace('_', ' ')}; "
+    return Point(
+        time_s=head.created_s or 0.0,
+        value=metric(figures) if passed else None,
+        low=low,
+        high=high,
+        label=commit_of(head) or head.id[:8],
+        note=ended + run_title(head),
+        to=case_place(figures.key, (*rest, ("new", head.id))),
+        failed=not passed and figures.outcome.value in parts.FAILED,
+    )
+
+
+def _table(points: Sequence[CasePoint], query: Query) -> Table:
+    rows = tuple(_row(point) for point in reversed(points))
+    return Table("history", "", (*HISTORY, *HIDDEN), rows, empty="No run in this range has it.")
+
+
+def _row(point: CasePoint) -> tuple[Cell, ...]:
+    one, head = point.figures, point.run
+    low, high = one.interval or (None, None)
+    failed = one.outcome is not Outcome.OK
+    to = Place("result", one.result_id) if one.result_id else None
+    return (
+        run_cell(head),
+        commit_cell(head),
+        replace(outcome_word(one.outcome, one.reason), to=to),
+        speedup_cell(one, to),
+        nanoseconds_cell(one.base_ns),
+        nanoseconds_cell(one.new_ns),
+        nanoseconds_cell(one.compile_cold_ns),
+        nanoseconds_cell(one.compile_warm_ns),
+        ratio_cell(one.memory_ratio),
+        bytes_cell(one.new_peak_bytes),
+        number_cell(one.graph_breaks),
+        text_cell(failure_text(one) if failed else "", longest=90),
+        Cell(head.created),
+        Cell(low),
+        Cell(high),
+        Cell(one.result_id),
+    )
+
+
+def _facts(source: Source, key: CaseKey, now: CaseFigures | None, context: Context) -> Facts:
+    assert context.new is not None
+    items = [("Run", run_cell(context.new, run_title(context.new)))]
+    if now is None:
+        items.append(("Outcome", Cell("", "not in this run", mark="quiet")))
+        return Facts("case", "", tuple(items))
+    items += [
+        ("Outcome", outcome_word(now.outcome, now.reason)),
+        ("Speed-up", speedup_cell(now)),
+        ("Eager", nanoseconds_cell(now.base_ns)),
+        ("Compiled", nanoseconds_cell(now.new_ns)),
+        ("Compile, cold", nanoseconds_cell(now.compile_cold_ns)),
+        ("Compile, warm", nanoseconds_cell(now.compile_warm_ns)),
+        ("Memory ratio", ratio_cell(now.memory_ratio)),
+        ("Graph breaks", number_cell(now.graph_breaks)),
+        ("Recompiles", number_cell(now.recompiles)),
+        ("Answer checked", text_cell(now.agreement)),
+        ("FLOPs of a step", number_cell(now.flops)),
+        ("of op time covered", Cell(now.flops_covered, format_percent(now.flops_covered))),
+    ]
+    change = _change(source, key, context)
+    if change is not None:
+        items.insert(3, ("Against base", change))
+    kept = tuple((name, cell) for name, cell in items if cell.text not in ("", "-"))
+    return Facts("case", "", kept)
+
+
+def _change(source: Source, key: CaseKey, context: Context) -> Cell | None:
+    found = parts.comparison(source, context)
+    if found is None or found.refused or context.base is None:
+        return None
+    change = next((one for one in found.cases if one.key == key), None)
+    if change is None or change.speedup is None:
+        return None
+    cell = change_cell(change.speedup, change.verdict)
+    moved = f"; {sanitise(change.moved)} moved" if change.moved in ("arm", "baseline") else ""
+    return replace(cell, detail=f"{cell.detail}{moved}", to=Place("run", context.base.id))
+
+
+def _behind(source: Source, now: CaseFigures | None, head: RunHead) -> list[Section]:
+    """The evidence of the chosen point."""
+    if now is None:
+        return [Notice(f"{run_title(head)} has no such case; choose a point of the history.")]
+    found: list[Section] = []
+    if now.outcome is not Outcome.OK:
+        found.append(Notice(sanitise(failure_text(now)), "warn"))
+    if now.command:
+        found.append(Code("command", "Reproduce it", sanitise(command_text(now))))
+    if not now.result_id:
+        return [*found, *_foreign(now)]
+    try:
+        result = source.result(now.result_id)
+    except NotFound as error:
+        return [*found, Notice(error.message, "warn", error.remedy)]
+    title = f"Evidence of {run_title(head)}"
+    return [*found, Group(title, evidence(source, result))]
+
+
+def _foreign(now: CaseFigures) -> list[Section]:
+    """What another tool's file says, under its own names."""
+    made: list[Section] = []
+    for number, one in enumerate(now.foreign):
+        cells = zip(one.columns, one.cells, strict=False)
+        items = tuple((sanitise(name), text_cell(text)) for name, text in cells)
+        made.append(Facts(f"foreign-{number}", sanitise(f"{one.format}: {one.table}"), items))
+    return made
+
+
+def _actions(now: CaseFigures | None) -> tuple[tuple[str, Place], ...]:
+    if now is None or not now.result_id:
+        return ()
+    return (("The result", Place("result", now.result_id)),)

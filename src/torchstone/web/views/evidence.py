@@ -1,0 +1,354 @@
+"""The evidence behind a figure: samples, checks, contract, environment, compiler, roofline."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Sequence
+
+from torchstone.records import (
+    Calibration,
+    Check,
+    Contract,
+    Environment,
+    Leaf,
+    Measurement,
+    Result,
+    UsageError,
+    describe_leaf,
+)
+from torchstone.show.charts import strip_of
+from torchstone.show.figures import figures
+from torchstone.show.rows import against_first, speedup_interval
+from torchstone.show.run_words import speedup_words
+from torchstone.show.text import sanitise
+from torchstone.show.units import format_bytes, format_percent
+from torchstone.store.profiles import ProfileSummary
+from torchstone.web.cells import (
+    LEVEL_MARKS,
+    bytes_cell,
+    number_cell,
+    outcome_word,
+    seconds_cell,
+    text_cell,
+    verdict_cell,
+    when,
+)
+from torchstone.web.page import (
+    Cell,
+    Code,
+    Column,
+    Facts,
+    Group,
+    Notice,
+    Picture,
+    Place,
+    Section,
+    Table,
+)
+from torchstone.web.sources import Source
+
+MOST_PROFILES = 50
+MOST_LEAVES = 200
+ARMS = (
+    Column("arm", "Arm"),
+    Column("outcome", "Outcome"),
+    Column("floor", "Floor", True, "s", help="The fastest steps, with what they may be off by"),
+    Column("typical", "Typical", True, "s"),
+    Column("speedup", "Speed-up", True, "×"),
+    Column("verdict", "Verdict"),
+    Column("compile_cold", "Cold", True, "s", group="Compile"),
+    Column("compile_warm", "Warm", True, "s", group="Compile"),
+    Column("peak_bytes", "Peak", True, "bytes", group="Memory"),
+    Column("step_peak_bytes", "Of a step", True, "bytes", group="Memory"),
+    Column("graph_breaks", "Graph breaks", True),
+    Column("recompiles", "Recompiles", True),
+    Column("processes", "Processes", True),
+    Column("samples", "Samples", True),
+    Column("agreement", "Answer checked"),
+)
+CHECKS = (
+    Column("level", "Level"),
+    Column("rule", "Rule"),
+    Column("message", "What it says"),
+    Column("arms", "Arms"),
+    Column("figures", "Figures"),
+)
+LEAVES = (
+    Column("arm", "Arm"),
+    Column("side", "Side"),
+    Column("path", "Path"),
+    Column("what", "What"),
+    Column("memory_format", "Memory format"),
+    Column("requires_grad", "Requires grad"),
+)
+PROFILES = (
+    Column("profile", "Profile"),
+    Column("how", "How"),
+    Column("tool", "Tool"),
+    Column("label", "Label"),
+    Column("created", "Taken"),
+    Column("bytes", "Size", True, "bytes"),
+)
+
+
+def evidence(source: Source, result: Result) -> tuple[Section, ...]:
+    """Everything that a result carries, the weightiest first."""
+    return (
+        *_thinned(result),
+        arms_table(result),
+        *_failures(result),
+        _samples(result),
+        checks_table(result.checks),
+        *_compiler(result),
+        *_roofline(source, result),
+        profiles_table(source.store.list_profiles(MOST_PROFILES, result.id)),
+        *_deeper(result),
+        Group("Contract", tuple(_contract(result)), folded=True),
+        Group("Environment", tuple(_environment(result)), folded=True),
+        _method(result),
+    )
+
+
+def _thinned(result: Result) -> tuple[Section, ...]:
+    if result.thinned is None:
+        return ()
+    return (
+        Notice(
+            f"The {result.thinned.samples:,} raw samples of this result were removed to save space "
+            f"on {when(result.thinned.created)}; its figures were derived before.",
+        ),
+    )
+
+
+def arms_table(result: Result) -> Table:
+    """One row an arm."""
+    rows = tuple(_arm(result, measured) for measured in result.arms)
+    return Table("arms", "Arms", ARMS, rows, total=len(rows))
+
+
+def _arm(result: Result, measured: Measurement) -> tuple[Cell, ...]:
+    found = figures(measured)
+    comparison = against_first(result, measured.arm.name)
+    cost, memory, graphs = measured.compile, measured.memory, measured.graphs
+    speedup, ends = ("", "")
+    if comparison is not None:
+        speedup, ends = speedup_words(comparison.speedup, speedup_interval(comparison))
+    agreed = measured.agreement
+    return (
+        text_cell(measured.arm.name),
+        outcome_word(measured.outcome, measured.detail.message),
+        seconds_cell(found.floor.value if found else None),
+        seconds_cell(found.typical.value if found else None),
+        Cell(comparison.speedup if comparison else None, speedup, detail=ends),
+        verdict_cell(comparison.verdict if comparison else None),
+        seconds_cell(cost.cold_ns / 1e9 if cost else None),
+        seconds_cell(cost.warm_ns / 1e9 if cost and cost.warm_ns is not None else None),
+        bytes_cell(memory.peak_bytes if memory else None),
+        bytes_cell(memory.step_peak_bytes if memory else None),
+        number_cell(graphs.breaks if graphs else None),
+        number_cell(graphs.recompiles + graphs.late_recompiles if graphs else None),
+        number_cell(found.processes if found else None),
+        number_cell(len(found.samples) if found else None),
+        text_cell(f"{agreed.method}, {agreed.checked} outputs" if agreed else ""),
+    )
+
+
+def _failures(result: Result) -> Iterable[Section]:
+    for number, measured in enumerate(result.arms):
+        detail = measured.detail
+        if not detail.message:
+            continue
+        where = f" while {sanitise(detail.phase)}" if detail.phase else ""
+        said = f"{sanitise(measured.arm.name)}{where}: {sanitise(detail.message)}"
+        yield Notice(said, "warn", sanitise(detail.remedy))
+        if detail.stderr:
+            text = "\n".join(sanitise(line) for line in detail.stderr)
+            left = f"Left behind by {sanitise(measured.arm.name)}"
+            yield Group(left, (Code(f"stderr-{number}", "", text, copy=False),), folded=True)
+
+
+def _samples(result: Result) -> Picture:
+    strips = tuple(strip_of(one, place) for place, one in enumerate(result.arms) if one.turns)
+    note = "Every timed sample, by process and turn, in the order they were taken."
+    return Picture("samples", "Raw samples", strips, note if strips else "", "No sample is stored.")
+
+
+def checks_table(checks: Sequence[Check]) -> Table:
+    """What the rules found, the worst first."""
+    order = {"fail": 0, "warn": 1, "note": 2, "ok": 3}
+    listed = sorted(checks, key=lambda check: order[check.level.value])
+    rows = tuple(
+        (
+            Cell(one.level.value, one.level.value, mark=LEVEL_MARKS[one.level]),
+            text_cell(one.rule),
+            text_cell(one.message, longest=400),
+            text_cell(", ".join(one.arms)),
+            text_cell(", ".join(f"{name} {value:.4g}" for name, value in one.figures.items())),
+        )
+        for one in listed
+    )
+    return Table("checks", "Checks", CHECKS, rows, empty="No rule was applied.", total=len(rows))
+
+
+def _compiler(result: Result) -> Iterable[Section]:
+    rows = tuple(
+        (text_cell(measured.arm.name), text_cell(reason, longest=300))
+        for measured in result.arms
+        if measured.graphs
+        for reason in measured.graphs.break_reasons
+    )
+    if rows:
+        columns = (Column("arm", "Arm"), Column("reason", "Reason"))
+        yield Table("graph-breaks", "Graph breaks", columns, rows, total=len(rows))
+
+
+def _roofline(source: Source, result: Result) -> Iterable[Section]:
+    """The baseline under the roofs of its machine; a sentence where something is missing."""
+    from torchstone.explain.roofline import roofline
+
+    try:
+        found = roofline(result, _calibration(source, result))
+    except UsageError as error:
+        yield Group("Roofline", (Notice(sanitise(error.message), remedy=error.remedy),))
+        return
+    yield Picture("roofline", "Roofline", found, sanitise(found.sentence))
+
+
+def _calibration(source: Source, result: Result) -> Calibration | None:
+    if result.calibration is not None:
+        return result.calibration
+    base = result.arms[0] if result.arms else None
+    if base is None or base.environment is None:
+        return None
+    return source.store.calibration(base.environment.machine_id, base.arm.device.split(":")[0])
+
+
+def profiles_table(listed: Sequence[ProfileSummary]) -> Table:
+    """Profiles with links to their views."""
+    rows = tuple(
+        (
+            text_cell(one.id, Place("profile", one.id)),
+            text_cell(one.how),
+            text_cell(one.tool),
+            text_cell(one.label),
+            Cell(one.created, when(one.created)),
+            bytes_cell(one.bytes),
+        )
+        for one in listed
+    )
+    empty = "No profile is stored with this. Take one with `torchstone profile TARGET`."
+    return Table("profiles", "Profiles", PROFILES, rows, empty=empty, total=len(rows))
+
+
+def _deeper(result: Result) -> Iterable[Section]:
+    """Where a ledger comes from: it is made on demand, not stored."""
+    spec = result.arms[0].arm if result.arms else None
+    if spec is None or not spec.target:
+        return
+    words = ["torchstone", "explain", spec.target, "--mode", spec.mode]
+    new = next((one.arm.variant for one in result.arms[1:]), "")
+    words += ["--vs", new] if new else []
+    yield Code("explain", "Where the time of a step goes (a ledger)", command_line(words))
+
+
+def _contract(result: Result) -> Iterable[Section]:
+    rows = []
+    for measured in result.arms:
+        if measured.contract is None:
+            continue
+        yield _contract_facts(measured.arm.name, measured.contract)
+        for side, leaves in (
+            ("input", measured.contract.inputs),
+            ("output", measured.contract.outputs),
+        ):
+            rows += [_leaf(measured.arm.name, side, leaf) for leaf in leaves]
+    cut = tuple(rows[:MOST_LEAVES])
+    left = len(rows) - len(cut)
+    note = f"{left:,} more are left out." if left else ""
+    yield Table("contract", "Inputs and outputs", LEAVES, cut, note, "No contract is stored.")
+
+
+def _contract_facts(name: str, contract: Contract) -> Facts:
+    items = [
+        ("Parameters", number_cell(contract.parameters)),
+        ("Training mode", Cell(contract.training, "yes" if contract.training else "no")),
+        ("Gradients", Cell(contract.grad_enabled, "on" if contract.grad_enabled else "off")),
+        ("Autocast", text_cell(contract.autocast or "off")),
+        ("Seed", number_cell(contract.seed)),
+        ("Weights", text_cell(contract.weights_hash[:16])),
+        ("Inputs", text_cell(contract.inputs_hash[:16])),
+    ]
+    kept = tuple((label, cell) for label, cell in items if cell.text)
+    return Facts(f"contract-{sanitise(name)}", sanitise(name), kept)
+
+
+def _leaf(arm: str, side: str, leaf: Leaf) -> tuple[Cell, ...]:
+    return (
+        text_cell(arm),
+        Cell(side, side),
+        text_cell(leaf.path),
+        text_cell(describe_leaf(leaf)),
+        text_cell(leaf.memory_format),
+        Cell(leaf.requires_grad, "yes" if leaf.requires_grad else "no"),
+    )
+
+
+def _environment(result: Result) -> Iterable[Section]:
+    seen: set[str] = set()
+    for measured in result.arms:
+        known = measured.environment
+        if known is None:
+            continue
+        items = tuple((name, text_cell(value, longest=200)) for name, value in _facts(known))
+        if repr(items) in seen:
+            continue
+        seen.add(repr(items))
+        title = sanitise(measured.arm.name) if len(result.arms) > 1 else ""
+        yield Facts(f"environment-{sanitise(measured.arm.name)}", title, items)
+    if not seen:
+        yield Notice("No environment is stored.")
+
+
+def _facts(known: Environment) -> list[tuple[str, str]]:
+    found = [("machine", known.machine_id)]
+    for group, values in (
+        ("processor", known.cpu),
+        ("system", known.os),
+        ("python", known.python),
+        ("torch", known.torch),
+        ("threads", known.threads),
+        ("variable", known.variables),
+        ("package", known.packages),
+    ):
+        found += [(f"{group}: {name}", str(value)) for name, value in values.items()]
+    found += [(f"cache: {name}", format_bytes(size)) for name, size in known.caches.items()]
+    found.append(("memory", format_bytes(known.memory_bytes) if known.memory_bytes else ""))
+    found.append(("allocator", known.allocator))
+    if known.git is not None:
+        found.append(("commit", known.git.commit + (" (changed)" if known.git.dirty else "")))
+    return [(sanitise(name), value) for name, value in found if value]
+
+
+def _method(result: Result) -> Section:
+    method = result.method
+    looks = ", ".join(str(look) for look in method.looks)
+    items = [
+        ("Stopped by", text_cell(method.stopped_by)),
+        ("Processes an arm", number_cell(method.replicates)),
+        ("Looks", text_cell(looks)),
+        ("Wanted precision", Cell(method.within, format_percent(method.within))),
+        ("Called the same within", Cell(method.margin, format_percent(method.margin))),
+        ("Budget", seconds_cell(method.budget_s)),
+        ("Took", seconds_cell(method.elapsed_s)),
+        ("Estimator", text_cell(method.estimator)),
+        ("Seed", number_cell(method.seed)),
+        ("Definition", number_cell(method.definition)),
+        ("Torchstone", text_cell(result.version)),
+    ]
+    kept = tuple((name, cell) for name, cell in items if cell.text)
+    return Group("Method", (Facts("method", "", kept),), folded=True)
+
+
+def command_line(words: Sequence[str]) -> str:
+    """A command as a shell takes it."""
+    return shlex.join(sanitise(word) for word in words)

@@ -1,0 +1,229 @@
+"""The landing page: a table a suite, marked against the base, and the trends of the last days."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from torchstone.records import CaseKey, GroupChange, RunComparison, SuiteSummary, Verdict
+from torchstone.show.run_words import Labels
+from torchstone.store.selecting import matches
+from torchstone.web.cells import (
+    change_cell,
+    compile_cell,
+    mean_cell,
+    pass_cell,
+    ratio_cell,
+    run_title,
+    suite_title,
+    table_name,
+    text_cell,
+)
+from torchstone.web.context import Context, controls, resolve
+from torchstone.web.page import Cell, Column, Group, Notice, Page, Place, Section, Table
+from torchstone.web.query import ALL, Query
+from torchstone.web.sources import Source
+from torchstone.web.views import parts
+
+CONTROLS = (
+    "range",
+    "granularity",
+    "suite",
+    "scale",
+    "mode",
+    "precision",
+    "variant",
+    "device",
+    "threads",
+    "machine",
+    "branch",
+    "torch",
+    "base",
+    "new",
+)
+OPTIONAL = (
+    "suite",
+    "scale",
+    "mode",
+    "precision",
+    "variant",
+    "device",
+    "threads",
+    "machine",
+    "branch",
+    "torch",
+)
+COLUMNS = (
+    Column("variant", "Variant"),
+    Column("pass_rate", "Pass rate", True, help="Passing cases out of those that count"),
+    Column("newly_failing", "Newly failing", True, help="Passed in the base, does not pass now"),
+    Column("speedup", "Speed-up", True, "×", help="Geometric mean over passing cases"),
+    Column("change", "Against base", True, "×", help="New mean over base mean, common cases"),
+    Column("compile_cold", "Compile, cold / warm", True, "s", help="Mean over passing cases"),
+    Column("memory_ratio", "Memory ratio", True, "×", help="Baseline peak over the arm's peak"),
+)
+HIDDEN = (
+    Column("suite", "Suite", shown=False),
+    Column("scale", "Scale", shown=False),
+    Column("mode", "Mode", shown=False),
+    Column("precision", "Precision", shown=False),
+    Column("device", "Device", shown=False),
+    Column("threads", "Threads", True, shown=False),
+    Column("passed", "Passed", True, shown=False),
+    Column("counted", "Counted", True, shown=False),
+    Column("planned", "Planned", True, shown=False),
+    Column("speedup_low", "Speed-up, low end", True, "×", shown=False),
+    Column("speedup_high", "Speed-up, high end", True, "×", shown=False),
+    Column("speedup_n", "Cases in the mean", True, shown=False),
+    Column("change_low", "Change, low end", True, "×", shown=False),
+    Column("change_high", "Change, high end", True, "×", shown=False),
+    Column("verdict", "Verdict", shown=False),
+    Column("common", "Cases in both", True, shown=False),
+    Column("compile_warm", "Compile, warm", True, "s", shown=False),
+    Column("run", "Run", shown=False),
+)
+
+
+def landing(source: Source, query: Query) -> Page:
+    """Every suite of the newest run, or of the one that was chosen."""
+    context = resolve(source, query)
+    here = Place("landing", "", query.params)
+    top = parts.running(source, context.heads)
+    if context.new is None:
+        return Page("landing", "Overview", (*top, *parts.nothing_stored()), params=query.params)
+    found = parts.comparison(source, context)
+    asked = context.cases
+    groups = [one for one in context.groups if matches(asked, parts.group_key(one))]
+    suites: dict[tuple[str, str], list[SuiteSummary]] = {}
+    for group in groups:
+        suites.setdefault((group.suite, group.scale), []).append(group)
+    tables: dict[str, Table] = {}
+    for (suite, scale), rows in suites.items():
+        name = table_name(suite_title(suite, scale), tables)
+        tables[name] = _table(name, suite, scale, rows, found, context)
+    sections: tuple[Section, ...] = (*top, *parts.remarks(found, context))
+    if not tables:
+        sections += (Notice("This run has no case that fits the choices above."),)
+    words = parts.threshold_words(found)
+    sections += (Group("Suites", tuple(tables.values()), note=words), *_trends(source, context))
+    return Page(
+        "landing",
+        "Overview",
+        sections,
+        lead=_lead(context),
+        controls=controls(context, here, CONTROLS, OPTIONAL),
+        params=query.params,
+    )
+
+
+def _lead(context: Context) -> str:
+    new = f"New: {run_title(context.new)}" if context.new else ""
+    base = f"base: {run_title(context.base)}" if context.base else "no base to compare with"
+    return f"{new}; {base}."
+
+
+def _table(
+    name: str,
+    suite: str,
+    scale: str,
+    groups: list[SuiteSummary],
+    found: RunComparison | None,
+    context: Context,
+) -> Table:
+    labels = Labels.of(groups)
+    changes = parts.changes_by_group(found)
+    rows = tuple(_row(one, labels, changes.get(parts.group_key(one)), context) for one in groups)
+    title = suite_title(suite, scale)
+    key = CaseKey(suite, "", scale, "", "", "")
+    place = Place(
+        "suite",
+        "",
+        (
+            ("suite", key.suite),
+            ("scale", scale or ALL),
+            ("mode", context.chosen.mode),
+            ("precision", context.chosen.precision),
+            *context.carried,
+        ),
+    )
+    return Table(name, title, (*COLUMNS, *HIDDEN), rows, live=True, to=place, total=len(rows))
+
+
+def _row(
+    one: SuiteSummary, labels: Labels, change: GroupChange | None, context: Context
+) -> tuple[Cell, ...]:
+    to = parts.suite_place(parts.group_key(one), context.carried)
+    return (
+        text_cell(labels.settings(one), to),
+        pass_cell(one.passes, to),
+        _newly(change, to),
+        mean_cell(one.speedup, to),
+        change_cell(change.speedup if change else None, change.verdict if change else None, to),
+        _cost(compile_cell(one.compile_cold_ns, one.compile_warm_ns), change, "compile_cold"),
+        _cost(ratio_cell(one.memory_ratio.value), change, "memory"),
+        *_hidden(one, change, context),
+    )
+
+
+def _newly(change: GroupChange | None, to: Place) -> Cell:
+    if change is None:
+        return Cell(None, "")
+    bad = change.counts.get("newly failing", 0)
+    good = change.counts.get("newly passing", 0)
+    detail = f"{good} newly passing" if good else ""
+    return Cell(bad, str(bad), to if bad else None, "fail" if bad else "quiet", detail)
+
+
+def _cost(cell: Cell, change: GroupChange | None, name: str) -> Cell:
+    """A cost with how it moved, marked where it lies beyond its threshold."""
+    mean = None if change is None else {"memory": change.memory}.get(name, change.compile_cold)
+    if change is None or mean is None or mean.value is None or not cell.text:
+        return cell
+    moved = change_cell(None, None)
+    if name in change.costs_changed:
+        mark = "worse" if mean.value > 1 else "better"
+        moved = Cell(text=f"{(mean.value - 1) * 100:+.0f} %", mark=mark)
+    return Cell(cell.value, cell.text, cell.to, moved.mark, moved.text, cell.title)
+
+
+def _hidden(one: SuiteSummary, change: GroupChange | None, context: Context) -> tuple[Cell, ...]:
+    low, high = one.speedup.interval or (None, None)
+    ratio = change.speedup if change else None
+    ends = (ratio.interval if ratio else None) or (None, None)
+    verdict: Verdict | None = change.verdict if change else None
+    warm = one.compile_warm_ns.value
+    values = (
+        one.suite,
+        one.scale,
+        one.mode,
+        one.precision,
+        one.device,
+        one.threads,
+        one.passes.passed,
+        one.passes.counted,
+        one.passes.planned,
+        low,
+        high,
+        one.speedup.n,
+        *ends,
+        verdict.value if verdict else None,
+        change.common if change else None,
+        None if warm is None else warm / 1e9,
+        context.new.id if context.new else "",
+    )
+    return tuple(Cell(value) for value in values)
+
+
+def _trends(source: Source, context: Context) -> tuple[Section, ...]:
+    """Four charts of the chosen suite; of the first one where none was chosen."""
+    wanted = context.history
+    if not wanted.suite:
+        shown = [one for one in context.groups if matches(context.cases, parts.group_key(one))]
+        if not shown:
+            return ()
+        wanted = replace(wanted, suite=shown[0].suite, scale=wanted.scale or shown[0].scale)
+    points = parts.thin(source.points(wanted), context.chosen.granularity)
+    charts = parts.trend_charts(points, context.carried)
+    runs = len({point.run.id for point in points})
+    title = f"Trends of {suite_title(wanted.suite, wanted.scale)}"
+    note = f"{runs} run{'' if runs == 1 else 's'}, each at its commit; bars are 95 % intervals."
+    return (Group(title, charts, grid=True, note=note),)

@@ -1,0 +1,246 @@
+"""What several pages share: trends, progress, and what a comparison has to say first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from datetime import datetime, timezone
+
+from torchstone.records import CaseKey, GroupChange, GroupPoint, Mean, RunComparison, RunHead
+from torchstone.records import SuiteSummary as Summary
+from torchstone.show.run_words import Labels, count
+from torchstone.show.text import sanitise
+from torchstone.web.cells import commit_of, run_title
+from torchstone.web.context import Context
+from torchstone.web.page import Chart, Notice, Place, Point, Progress, Section, Series
+from torchstone.web.query import ALL
+from torchstone.web.sources import Source
+
+MOST_SERIES = 12
+"""Lines of one chart: more cannot be told apart."""
+FAILED = ("wrong_answer", "nondeterministic", "error", "crash", "oom", "timeout")
+PARTS = ("ok", *FAILED, "not_supported", "not_run")
+
+
+def nothing_stored() -> tuple[Section, ...]:
+    """What a page says before the first run."""
+    return (
+        Notice(
+            "No run is stored yet.",
+            remedy="Make the first one with `torchstone run`; it appears here while it runs.",
+        ),
+    )
+
+
+def group_key(summary: Summary) -> CaseKey:
+    """What the cases of a summary have in common."""
+    return CaseKey(
+        summary.suite,
+        "",
+        summary.scale,
+        summary.mode,
+        summary.precision,
+        summary.variant,
+        summary.device,
+        summary.threads,
+    )
+
+
+def suite_place(key: CaseKey, carried: tuple[tuple[str, str], ...] = ()) -> Place:
+    """The models behind a group's figures."""
+    own = (
+        ("suite", key.suite),
+        ("scale", key.scale or "all"),
+        ("mode", key.mode),
+        ("precision", key.precision),
+        ("variant", key.variant),
+        ("device", key.device),
+        ("threads", str(key.threads)),
+    )
+    return Place("suite", "", (*own, *carried))
+
+
+def progress_of(head: RunHead) -> Progress:
+    """How far a run is, with how its cases ended."""
+    parts = [(name, head.outcomes.get(name, 0)) for name in PARTS]
+    left = max(0, head.planned - head.done)
+    text = f"{head.done} of {count(head.planned, 'case')} done"
+    if head.state == "interrupted":
+        text += f"; interrupted with {left} to go"
+    known = tuple((name, n) for name, n in parts if n)
+    return Progress(
+        head.id,
+        head.state,
+        head.done,
+        head.planned,
+        (*known, ("to go", left)) if left else known,
+        f"{run_title(head)}: {text}",
+        to=Place("run", head.id),
+    )
+
+
+def running(source: Source, heads: Sequence[RunHead]) -> tuple[Progress, ...]:
+    """The runs that are being measured now, for the top of a page."""
+    live = source.running()
+    known = {head.id: head for head in heads}
+    found = [known[one] if one in known else _found(source, one) for one in sorted(live)]
+    return tuple(progress_of(head) for head in found if head is not None and head.planned)
+
+
+def _found(source: Source, run_id: str) -> RunHead | None:
+    from torchstone.records import UsageError
+    from torchstone.web.query import NotFound
+
+    try:
+        head = source.head(run_id)
+    except (UsageError, NotFound):
+        return None  # it has shown its sign, and its plan is not stored yet
+    return head
+
+
+def comparison(source: Source, context: Context) -> RunComparison | None:
+    """The two chosen runs against each other; None where there is only one."""
+    base, new, asked = context.base, context.new, context.query
+    if base is None or new is None:
+        return None
+    variants = None
+    if asked.base_variant and asked.variant not in ("", ALL):
+        variants = (asked.base_variant, asked.variant)
+    if base.id == new.id and variants is None:
+        return None
+    return source.comparison(base, new, asked.allowed, variants)
+
+
+def remarks(found: RunComparison | None, context: Context) -> tuple[Section, ...]:
+    """Why there is no comparison, or what a reader must know to judge it."""
+    if found is None:
+        return ()
+    if found.refused:
+        text = f"These runs are not compared: {sanitise(found.refused)}"
+        remedy, asked, names = sanitise(found.remedy).partition("add --across ")
+        if not asked:
+            return (Notice(text, "warn", remedy),)
+        rest = tuple(item for item in context.query.params if item[0] not in ("across", "page"))
+        runs = (("base", found.base.id), ("new", found.new.id), ("across", names.rstrip(".")))
+        kept = tuple(item for item in rest if item[0] not in ("base", "new"))
+        return (Notice(text, "warn", f"{remedy}allow it.", Place("compare", "", (*kept, *runs))),)
+    return tuple(Notice(sanitise(mark)) for mark in found.marks)
+
+
+def threshold_words(found: RunComparison | None) -> str:
+    """What decides whether a figure is called better or worse."""
+    if found is None or found.refused:
+        return ""
+    source = f" ({sanitise(found.threshold_source)})" if found.threshold_source else ""
+    return (
+        f"▲ better and ▼ worse: the interval of the change excludes 0 and the change exceeds what "
+        f"identical programs show{source}; = same: all of it lies within "
+        f"±{found.margin * 100:g} %; ? cannot tell. Corrected for the number of cases "
+        f"(false discovery rate {found.false_discovery_rate * 100:g} %)."
+    )
+
+
+def changes_by_group(found: RunComparison | None) -> dict[CaseKey, GroupChange]:
+    """The groups of a comparison by what their cases share."""
+    return {change.key: change for change in found.groups} if found else {}
+
+
+def thin(points: Sequence[GroupPoint], granularity: str) -> list[GroupPoint]:
+    """The last run of each day or week; means over runs would hide which run it was."""
+    if granularity == "run":
+        return list(points)
+    last: dict[object, str] = {}
+    for point in points:
+        last[_period(point.run, granularity)] = point.run.id
+    kept = set(last.values())
+    return [point for point in points if point.run.id in kept]
+
+
+def keep_heads(heads: Iterable[RunHead], granularity: str) -> set[str]:
+    """The ids of the runs that a granularity leaves, given oldest first."""
+    last: dict[object, str] = {}
+    for head in heads:
+        last[head.id if granularity == "run" else _period(head, granularity)] = head.id
+    return set(last.values())
+
+
+def _period(head: RunHead, granularity: str) -> object:
+    try:
+        moment = datetime.fromtimestamp(head.created_s or 0.0, timezone.utc)
+    except (OverflowError, OSError, ValueError):
+        return head.id
+    if granularity == "week":
+        return moment.isocalendar()[:2], head.machine_id, head.branch
+    return moment.date(), head.machine_id, head.branch
+
+
+Figure = Callable[[Summary], "Mean | None"]
+
+
+def trend_charts(
+    points: Sequence[GroupPoint], carried: tuple[tuple[str, str], ...]
+) -> tuple[Chart, ...]:
+    """Pass rate, speed-up, compile time and memory of one suite over time, a line a group."""
+    labels = Labels.of(point.summary for point in points)
+    return (
+        _trend("speedup", "Geometric mean speed-up", "ratio", points, labels, carried, _speedup),
+        _trend("pass_rate", "Pass rate", "share", points, labels, carried, _passes),
+        _trend("compile_time", "Compile time, cold", "seconds", points, labels, carried, _cold),
+        _trend("memory_ratio", "Memory ratio", "ratio", points, labels, carried, _memory),
+    )
+
+
+def _trend(
+    name: str,
+    title: str,
+    unit: str,
+    points: Sequence[GroupPoint],
+    labels: Labels,
+    carried: tuple[tuple[str, str], ...],
+    figure: Figure,
+) -> Chart:
+    lines: dict[str, list[Point]] = {}
+    for point in points:
+        found = figure(point.summary)
+        if point.run.created_s is None:
+            continue
+        made = _point(point, found, carried)
+        lines.setdefault(sanitise(labels.settings(point.summary)), []).append(made)
+    known = [Series(label, tuple(made)) for label, made in lines.items()]
+    drawn = tuple(one for one in known if any(p.value is not None for p in one.points))
+    left = len(drawn) - MOST_SERIES
+    note = f"{left} more lines are left out; choose a variant." if left > 0 else ""
+    return Chart(name, title, unit, drawn[:MOST_SERIES], note)
+
+
+def _point(point: GroupPoint, found: Mean | None, carried: tuple[tuple[str, str], ...]) -> Point:
+    low, high = (found.interval if found else None) or (None, None)
+    rest = tuple(item for item in carried if item[0] not in ("new", "base"))
+    key = group_key(point.summary)
+    return Point(
+        time_s=point.run.created_s or 0.0,
+        value=found.value if found else None,
+        low=low,
+        high=high,
+        label=commit_of(point.run) or point.run.id[:8],
+        note=run_title(point.run),
+        to=suite_place(key, (*rest, ("new", point.run.id))),
+    )
+
+
+def _speedup(summary: Summary) -> Mean | None:
+    return summary.speedup
+
+
+def _passes(summary: Summary) -> Mean | None:
+    passes = summary.passes
+    return Mean(passes.rate, passes.counted, passes.planned)
+
+
+def _cold(summary: Summary) -> Mean | None:
+    mean = summary.compile_cold_ns
+    return replace(mean, value=None if mean.value is None else mean.value / 1e9)
+
+
+def _memory(summary: Summary) -> Mean | None:
+    return summary.memory_ratio

@@ -1,0 +1,99 @@
+"""Stored profiles, and what one of them says in short; its views are a page of their own."""
+
+from __future__ import annotations
+
+from torchstone.records import Profile, TorchstoneError
+from torchstone.show.profile_figures import cost_words, facts_of, format_amount, shares
+from torchstone.show.profile_tree import call_tree, top_functions, unit_of, whole_of
+from torchstone.show.text import sanitise
+from torchstone.show.units import format_percent
+from torchstone.web.cells import cut, number_cell, text_cell
+from torchstone.web.page import Cell, Column, Facts, Notice, Page, Place, Section, Table
+from torchstone.web.query import NotFound, Query
+from torchstone.web.sources import Source
+from torchstone.web.views.evidence import profiles_table
+
+LISTED = 200
+TOP = 50
+FUNCTIONS = (
+    Column("function", "Function"),
+    Column("own", "Own", True),
+    Column("own_share", "Share", True),
+    Column("total", "Total", True),
+    Column("total_share", "Share", True),
+    Column("calls", "Calls", True),
+    Column("place", "Where"),
+)
+
+
+def profiles(source: Source, query: Query) -> Page:
+    """The newest first."""
+    table = profiles_table(source.store.list_profiles(LISTED))
+    listed = Table(
+        "profiles",
+        "",
+        table.columns,
+        table.rows,
+        empty="No profile is stored yet. Take one with `torchstone profile TARGET`.",
+        total=table.total,
+    )
+    return Page("profiles", "Profiles", (listed,), params=query.params)
+
+
+def load(source: Source, ident: str) -> Profile:
+    """A profile from the store."""
+    try:
+        return source.store.load_profile(ident)
+    except TorchstoneError as error:
+        raise NotFound(error.message, error.remedy) from None
+
+
+def profile(source: Source, query: Query, ident: str) -> Page:
+    """What it is, what profiling cost, and the functions that took most."""
+    found = load(source, ident)
+    items = tuple(
+        (sanitise(name), text_cell(value, longest=300)) for name, value in facts_of(found)
+    )
+    sections: list[Section] = [Facts("profile", "", items)]
+    sections += [Notice(sanitise(text), "warn") for text in found.problems]
+    sections += [Notice(sanitise(text)) for text in found.notes]
+    if found.cost is not None:
+        sections.append(Notice(cost_words(found.cost)))
+    sections.append(_functions(found))
+    return Page(
+        "profile",
+        f"Profile {cut(sanitise(found.label or found.id), 60)}",
+        tuple(sections),
+        ident=found.id,
+        crumbs=(("Profiles", Place("profiles")),),
+        actions=(("Open the views", Place("profile-view", found.id)),),
+        params=query.params,
+    )
+
+
+def _functions(found: Profile) -> Table:
+    tree = call_tree(found)
+    unit, whole = unit_of(found, tree), whole_of(found, tree)
+    rows = []
+    for row in top_functions(found, tree, TOP):
+        own, total = shares(found, row, whole)
+        place = f"{row.frame.file}:{row.frame.line}" if row.frame.line else row.frame.file
+        rows.append(
+            (
+                text_cell(row.frame.name),
+                Cell(row.own, format_amount(row.own, unit)),
+                Cell(own, format_percent(own)),
+                Cell(row.total, format_amount(row.total, unit)),
+                Cell(total, format_percent(total)),
+                number_cell(row.calls),
+                text_cell(place, longest=80),
+            )
+        )
+    return Table(
+        "functions",
+        "Functions that took most",
+        FUNCTIONS,
+        tuple(rows),
+        empty="This profile counts no functions.",
+        total=len(rows),
+    )

@@ -1,0 +1,197 @@
+"""Stored runs, and one run with how far it is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from torchstone.records import RunHead, Selection
+from torchstone.show.heading import processor_name
+from torchstone.show.run_words import Labels, count
+from torchstone.show.text import sanitise
+from torchstone.store import alive
+from torchstone.web.cells import (
+    commit_cell,
+    compile_cell,
+    cut,
+    mean_cell,
+    number_cell,
+    pass_cell,
+    ratio_cell,
+    run_cell,
+    run_title,
+    state_cell,
+    suite_title,
+    text_cell,
+    when,
+)
+from torchstone.web.page import (
+    Cell,
+    Code,
+    Column,
+    Facts,
+    Group,
+    Notice,
+    Page,
+    Place,
+    Progress,
+    Section,
+    Table,
+)
+from torchstone.web.query import Query, selection
+from torchstone.web.sources import Source
+from torchstone.web.views import failing, parts
+
+PAGE_RUNS = 50
+COLUMNS = (
+    Column("run", "Run"),
+    Column("state", "State"),
+    Column("commit", "Commit"),
+    Column("label", "Label"),
+    Column("suites", "Suites"),
+    Column("passed", "Passed", True),
+    Column("failed", "Failed", True),
+    Column("not_supported", "Not supported", True),
+    Column("machine", "Machine"),
+    Column("torch", "Torch"),
+    Column("origin", "Origin"),
+)
+HIDDEN = (
+    Column("created", "Made", shown=False),
+    Column("branch", "Branch", shown=False),
+    Column("done", "Done", True, shown=False),
+    Column("planned", "Planned", True, shown=False),
+)
+GROUPS = (
+    Column("suite", "Suite"),
+    Column("settings", "Settings"),
+    Column("pass_rate", "Pass rate", True),
+    Column("speedup", "Speed-up", True, "×"),
+    Column("compile_cold", "Compile, cold / warm", True, "s"),
+    Column("memory_ratio", "Memory ratio", True, "×"),
+)
+
+
+def runs(source: Source, query: Query) -> Page:
+    """The newest first, a page of them."""
+    wanted = selection(replace(query, range="all"))
+    found = source.heads(wanted, PAGE_RUNS + 1, query.before)
+    shown = found[:PAGE_RUNS]
+    more = None
+    if len(found) > PAGE_RUNS:
+        kept = tuple(item for item in query.params if item[0] != "before")
+        more = Place("runs", "", (*kept, ("before", shown[-1].id)))
+    table = Table(
+        "runs",
+        "",
+        (*COLUMNS, *HIDDEN),
+        tuple(_row(head) for head in shown),
+        empty="No run is stored yet. Make one with `torchstone run`.",
+        live=True,
+        more=more,
+        total=len(found),
+    )
+    top = parts.running(source, shown)
+    return Page("runs", "Runs", (*top, table), params=query.params)
+
+
+def _row(head: RunHead) -> tuple[Cell, ...]:
+    failed = sum(head.outcomes.get(name, 0) for name in parts.FAILED)
+    return (
+        run_cell(head),
+        state_cell(head),
+        commit_cell(head),
+        text_cell(head.label, longest=32),
+        text_cell(", ".join(head.suites), longest=48),
+        number_cell(head.outcomes.get("ok", 0)),
+        Cell(failed, f"{failed:,}", mark="fail" if failed else "quiet"),
+        number_cell(head.outcomes.get("not_supported", 0)),
+        text_cell(
+            processor_name(head.machine),
+            Place("machine", head.machine_id) if head.machine_id else None,
+            36,
+        ),
+        text_cell(head.torch, longest=20),
+        text_cell(head.origin, longest=20),
+        Cell(head.created),
+        Cell(head.branch),
+        Cell(head.done),
+        Cell(head.planned),
+    )
+
+
+def run(source: Source, query: Query, ident: str) -> Page:
+    """One run: what was planned, how far it is, its suites and what fails in it."""
+    head = source.head(ident)
+    plan = source.about(head)
+    groups = source.groups(head, Selection())
+    labels = Labels.of(groups)
+    rows = tuple(
+        (
+            text_cell(suite_title(one.suite, one.scale), _suite(one, head)),
+            text_cell(labels.settings(one)),
+            pass_cell(one.passes, _suite(one, head)),
+            mean_cell(one.speedup),
+            compile_cell(one.compile_cold_ns, one.compile_warm_ns),
+            ratio_cell(one.memory_ratio.value),
+        )
+        for one in groups
+    )
+    shared = ", ".join(labels.shared(groups[0])) if groups else ""
+    sections: list[Section] = [progress_of_run(source, head.id)]
+    if head.state == "interrupted" and head.origin == "here":
+        words = f"torchstone run --resume {head.id}"
+        sections.append(
+            Notice(f"This run was interrupted. Go on with it: {words}", "warn"),
+        )
+    sections += [Notice(sanitise(note)) for note in plan.notes]
+    sections.append(_facts(head, plan.version, shared))
+    sections.append(Table("groups", "Suites", GROUPS, rows, live=True, total=len(rows)))
+    sections.append(failing.table_of(source.failures(head, Selection()), live=True))
+    command = Code("command", "Command", " ".join(sanitise(word) for word in plan.command))
+    sections.append(Group("How it was made", (command,)))
+    return Page(
+        "run",
+        f"Run {cut(sanitise(head.label or head.id), 60)}",
+        tuple(sections),
+        ident=head.id,
+        lead=run_title(head),
+        crumbs=(("Runs", Place("runs")),),
+        params=query.params,
+        actions=(("Compare with the run before", Place("compare", "", (("new", head.id),))),),
+        watched=head.id,
+    )
+
+
+def _suite(one: object, head: RunHead) -> Place:
+    return parts.suite_place(parts.group_key(one), (("new", head.id),))  # type: ignore[arg-type]
+
+
+def _facts(head: RunHead, version: str, shared: str) -> Facts:
+    machine = Place("machine", head.machine_id) if head.machine_id else None
+    changed = " (files differ from it)" if head.dirty else ""
+    items = [
+        ("Id", Cell(head.id, sanitise(head.id))),
+        ("Made", Cell(head.created, when(head.created))),
+        ("Label", text_cell(head.label)),
+        ("Commit", Cell(head.commit, sanitise(head.commit)[:40] + changed)),
+        ("Branch", text_cell(head.branch)),
+        ("Machine", text_cell(processor_name(head.machine), machine)),
+        ("Torch", text_cell(head.torch)),
+        ("Torchstone", text_cell(version)),
+        ("Tier", text_cell(head.tier)),
+        ("All cases", text_cell(shared)),
+        ("Origin", text_cell(head.origin)),
+    ]
+    return Facts("run", "", tuple((name, cell) for name, cell in items if cell.text.strip()))
+
+
+def progress_of_run(source: Source, wanted: str) -> Progress:
+    """How far a run is, and what is measured just now."""
+    head = source.head(wanted)
+    made = parts.progress_of(head)
+    text = f"{head.done} of {count(head.planned, 'case')} done"
+    found = alive.progress(source.store.path, head.id) if head.state == "running" else None
+    now = ", ".join(sanitise(part.case) for part in found.parts if part.case) if found else ""
+    if head.state == "interrupted":
+        text += f"; interrupted with {head.planned - head.done} to go"
+    return replace(made, text=text, to=None, case=now)

@@ -1,0 +1,291 @@
+"""The models of a suite: base and new side by side, failures with their reasons."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from torchstone.records import CaseChange, CaseFigures, CaseKey, Outcome, RunComparison
+from torchstone.show.run_words import Labels, failure_text
+from torchstone.show.text import sanitise
+from torchstone.store.selecting import matches
+from torchstone.web.cells import (
+    case_place,
+    change_cell,
+    mean_cell,
+    nanoseconds_cell,
+    number_cell,
+    outcome_cell,
+    pass_cell,
+    ratio_cell,
+    run_title,
+    speedup_cell,
+    suite_title,
+    text_cell,
+)
+from torchstone.web.context import Context, controls, resolve
+from torchstone.web.page import (
+    Cell,
+    Choice,
+    Column,
+    Controls,
+    Facts,
+    Group,
+    Page,
+    Place,
+    Section,
+    Table,
+)
+from torchstone.web.query import ALL, NotFound, Query, with_defaults
+from torchstone.web.sources import Source
+from torchstone.web.tables import LazyRows, arranged
+from torchstone.web.views import parts
+
+CONTROLS = (
+    "suite",
+    "scale",
+    "mode",
+    "precision",
+    "variant",
+    "device",
+    "threads",
+    "machine",
+    "branch",
+    "base",
+    "new",
+    "common",
+    "filter",
+)
+OPTIONAL = ("scale", "mode", "precision", "variant", "device", "threads", "machine", "branch")
+FAILING = "failing"
+COLUMNS = (
+    Column("model", "Model"),
+    Column("settings", "Settings"),
+    Column("outcome", "Outcome"),
+    Column("base_speedup", "Base", True, "×", group="Speed-up"),
+    Column("speedup", "New", True, "×", group="Speed-up"),
+    Column(
+        "change", "Change", True, "×", group="Speed-up", help="New over base: above 0 % is good"
+    ),
+    Column("moved", "Which side moved", help="Whose time explains the change"),
+    Column("eager", "Eager", True, "s", group="Time of a step"),
+    Column("compiled", "Compiled", True, "s", group="Time of a step"),
+    Column("compile_cold", "Compile, cold", True, "s"),
+    Column("memory_ratio", "Memory ratio", True, "×"),
+    Column("graph_breaks", "Graph breaks", True),
+    Column("checks", "Checks"),
+    Column("reason", "Reason"),
+)
+HIDDEN = (
+    Column("suite", "Suite", shown=False),
+    Column("scale", "Scale", shown=False),
+    Column("mode", "Mode", shown=False),
+    Column("precision", "Precision", shown=False),
+    Column("variant", "Variant", shown=False),
+    Column("device", "Device", shown=False),
+    Column("threads", "Threads", True, shown=False),
+    Column("kind", "Kind of change", shown=False),
+    Column("base_outcome", "Outcome in base", shown=False),
+    Column("speedup_low", "Speed-up, low end", True, "×", shown=False),
+    Column("speedup_high", "Speed-up, high end", True, "×", shown=False),
+    Column("change_low", "Change, low end", True, "×", shown=False),
+    Column("change_high", "Change, high end", True, "×", shown=False),
+    Column("verdict", "Verdict", shown=False),
+    Column("compile_warm", "Compile, warm", True, "s", shown=False),
+    Column("result_id", "Result", shown=False),
+)
+
+
+def suite(source: Source, query: Query) -> Page:
+    """Every case of a suite in the new run, beside the base run's."""
+    first = resolve(source, query)
+    here = Place("suite", "", query.params)
+    if first.new is None:
+        return Page("suite", "Suite", parts.nothing_stored(), params=query.params)
+    known = [one.suite for one in first.groups]
+    wanted = query.suite if query.suite not in ("", ALL) else (known[0] if known else "")
+    if not wanted:
+        raise NotFound("The newest run has no suite.", "Choose another run.")
+    context = first
+    if wanted != query.suite:
+        chosen = with_defaults(replace(first.chosen, suite=wanted))
+        context = replace(first, chosen=chosen)
+    found = parts.comparison(source, context)
+    cases = source.cases(first.new, context.cases)
+    table = arranged(_table(cases, found, context), query, here)
+    title = suite_title(wanted, "" if context.chosen.scale == ALL else context.chosen.scale)
+    return Page(
+        "suite",
+        title,
+        (
+            *parts.remarks(found, context),
+            *_groups(context, found),
+            replace(table, note=_note(table, context, found)),
+            *_trends(source, context),
+        ),
+        lead=_lead(context),
+        crumbs=(("Overview", Place("landing", "", context.carried)),),
+        controls=_controls(context, here, cases),
+        params=query.params,
+    )
+
+
+def _lead(context: Context) -> str:
+    base = f"; base: {run_title(context.base)}" if context.base else "; no base to compare with"
+    return f"New: {run_title(context.new)}{base}." if context.new else ""
+
+
+def _controls(context: Context, here: Place, cases: tuple[CaseFigures, ...]) -> Controls:
+    made = controls(context, here, CONTROLS, OPTIONAL)
+    seen = sorted({case.outcome.value for case in cases})
+    options = [("", "all"), (FAILING, "failing"), *((one, one.replace("_", " ")) for one in seen)]
+    outcome = Choice("outcome", "Outcome", context.query.outcome, tuple(options))
+    hidden = tuple(item for item in made.hidden if item[0] != "outcome")
+    return replace(made, choices=(*made.choices[:-2], outcome, *made.choices[-2:]), hidden=hidden)
+
+
+def _groups(context: Context, found: RunComparison | None) -> tuple[Section, ...]:
+    """The figures of the suite itself, where one group is looked at."""
+    asked = context.cases
+    groups = [one for one in context.groups if matches(asked, parts.group_key(one))]
+    if len(groups) != 1:
+        return ()
+    one = groups[0]
+    change = parts.changes_by_group(found).get(parts.group_key(one))
+    items = [
+        ("Pass rate", pass_cell(one.passes)),
+        ("Speed-up, geometric mean", mean_cell(one.speedup)),
+        ("Compile, cold", nanoseconds_cell(one.compile_cold_ns.value)),
+        ("Memory ratio", ratio_cell(one.memory_ratio.value)),
+    ]
+    if change is not None:
+        against = change_cell(change.speedup, change.verdict)
+        items.insert(2, ("Against base", against))
+        both = f"{change.paired} pass in both, of {change.common} in both"
+        items.insert(3, ("Compared over", Cell(change.paired, both)))
+        if change.drift is not None:
+            moved = Cell(change.drift, f"{(change.drift - 1) * 100:+.1f} %")
+            items.append(("Baselines moved by", moved))
+    return (Facts("group", "", tuple(items)),)
+
+
+def _table(cases: tuple[CaseFigures, ...], found: RunComparison | None, context: Context) -> Table:
+    asked = context.cases
+    compared = found is not None and not found.refused
+    changes = {c.key: c for c in (found.cases if found else ()) if matches(asked, c.key)}
+    now = {case.key: case for case in cases}
+    keys = list(dict.fromkeys((*now, *changes)))
+    if context.query.only_common and compared:
+        keys = [key for key in keys if key in changes and changes[key].kind == "paired"]
+    keys = [key for key in keys if _wanted(now.get(key), context.query.outcome)]
+    labels = Labels.of(keys)
+    rows = LazyRows(keys, lambda key: _row(key, now.get(key), changes.get(key), labels, context))
+    one = len({labels.settings(key) for key in keys}) <= 1
+    hidden = {"settings"} if one else set()
+    hidden |= set() if compared else {"base_speedup", "change", "moved"}
+    hidden |= {"reason"} if all(_passes(now.get(key)) for key in keys) else set()
+    columns = tuple(
+        replace(column, shown=column.shown and column.key not in hidden)
+        for column in (*COLUMNS, *HIDDEN)
+    )
+    return Table("models", "Models", columns, rows, empty="No case fits the choices above.")
+
+
+def _passes(case: CaseFigures | None) -> bool:
+    return case is not None and case.outcome is Outcome.OK
+
+
+def _wanted(case: CaseFigures | None, outcome: str) -> bool:
+    if not outcome:
+        return True
+    if case is None:
+        return False
+    if outcome == FAILING:
+        return case.outcome.value in parts.FAILED
+    return case.outcome.value == outcome
+
+
+def _row(
+    key: CaseKey,
+    case: CaseFigures | None,
+    change: CaseChange | None,
+    labels: Labels,
+    context: Context,
+) -> tuple[Cell, ...]:
+    to = case_place(key, context.carried)
+    base = change.base if change else None
+    failed = case is not None and case.outcome is not Outcome.OK
+    known = case or CaseFigures(key, Outcome.NOT_RUN, "not in the new run")
+    verdict = change.verdict if change else None
+    return (
+        text_cell(key.model, to),
+        text_cell(labels.settings(key)),
+        _outcome(case, change),
+        _without_ends(speedup_cell(base)) if base else Cell(),
+        speedup_cell(known, to),
+        change_cell(change.speedup if change else None, verdict, to),
+        text_cell(change.moved if change else ""),
+        nanoseconds_cell(known.base_ns),
+        nanoseconds_cell(known.new_ns),
+        nanoseconds_cell(known.compile_cold_ns),
+        ratio_cell(known.memory_ratio),
+        number_cell(known.graph_breaks),
+        _checks(known),
+        text_cell(failure_text(known) if failed else "", longest=90),
+        *_hidden(key, known, change),
+    )
+
+
+def _without_ends(cell: Cell) -> Cell:
+    """Narrow: the interval that counts is the change's."""
+    return replace(cell, detail="", title=cell.detail)
+
+
+def _outcome(case: CaseFigures | None, change: CaseChange | None) -> Cell:
+    cell = outcome_cell(case)
+    if change is not None and change.kind in ("newly failing", "newly passing"):
+        mark = "fail" if change.kind == "newly failing" else "better"
+        return replace(cell, mark=mark, detail=change.kind)
+    return cell
+
+
+def _checks(case: CaseFigures) -> Cell:
+    from torchstone.web.cells import LEVEL_MARKS
+
+    names = ", ".join(sanitise(name) for name in case.checks)
+    return Cell(names, names, mark=LEVEL_MARKS[case.worst_check] if names else "")
+
+
+def _hidden(key: CaseKey, case: CaseFigures, change: CaseChange | None) -> tuple[Cell, ...]:
+    low, high = case.interval or (None, None)
+    ratio = change.speedup if change else None
+    ends = (ratio.interval if ratio else None) or (None, None)
+    values = (
+        key.suite,
+        key.scale,
+        key.mode,
+        key.precision,
+        key.variant,
+        key.device,
+        key.threads,
+        change.kind if change else "",
+        change.base.outcome.value if change and change.base else "",
+        low,
+        high,
+        *ends,
+        change.verdict.value if change and change.verdict else "",
+        None if case.compile_warm_ns is None else case.compile_warm_ns / 1e9,
+        case.result_id,
+    )
+    return tuple(Cell(value) for value in values)
+
+
+def _note(table: Table, context: Context, found: RunComparison | None) -> str:
+    left = f"{len(table.rows)} of {table.total} cases. " if table.more else ""
+    common = "Only cases that pass in both runs. " if context.query.only_common else ""
+    return left + common + parts.threshold_words(found)
+
+
+def _trends(source: Source, context: Context) -> tuple[Section, ...]:
+    points = parts.thin(source.points(context.history), context.chosen.granularity)
+    charts = parts.trend_charts(points, context.carried)
+    return (Group("Trends", charts, grid=True),) if points else ()

@@ -1,0 +1,85 @@
+"""`torchstone db` from the command line."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.house.places import ROOT
+from tests.targets.support import torchstone
+from torchstone.store import open_store
+
+sys.path.insert(0, str(ROOT / "tests" / "store"))
+
+from store_runs import fill, make_run
+
+
+@pytest.fixture
+def old(tmp_path: Path) -> str:
+    """A database with a run of years ago."""
+    path = str(tmp_path / "old.db")
+    with open_store(path) as store:
+        fill(store, replace(make_run(), created="2020-01-01T00:00:00+00:00"), range(6))
+    return path
+
+
+def test_size_in_words_and_as_json(old: str) -> None:
+    done = torchstone("db", "size", "--db", old)
+    assert done.returncode == 0, done.stderr
+    assert "1 run, 6 cases" in done.stdout
+    assert "its figures" in done.stdout
+    assert "with its result and all samples (5 results)" in done.stdout
+    assert "case_fact" in done.stdout
+    data = json.loads(torchstone("db", "size", "--db", old, "--json").stdout)
+    assert (data["schema"], data["cases"], data["whole"]["results"]) == (1, 6, 5)
+    assert data["whole"]["per_case"] > 0
+    assert {table["name"] for table in data["tables"]} >= {"result", "measurement", "case_fact"}
+
+
+def test_thin_says_what_goes_and_the_result_says_it_went(old: str) -> None:
+    words = ("db", "thin", "--db", old, "--older-than", "90d")
+    trial = torchstone(*words, "--dry-run")
+    assert trial.stdout.startswith("would remove the samples of 5 results of 1 run: at least ")
+    assert json.loads(torchstone(*words, "--dry-run", "--json").stdout)["trial"] is True
+    done = torchstone(*words, "--json")
+    data = json.loads(done.stdout)
+    assert (data["schema"], data["results"], data["trial"], data["damaged"]) == (1, 5, False, [])
+    assert torchstone(*words).stdout == "nothing to remove: no result that old has samples\n"
+    shown = torchstone("show", "run-1.0", "--db", old)
+    assert shown.returncode == 0, shown.stderr
+    assert "samples were removed on" in shown.stdout
+    assert "`torchstone db thin --older-than 90d`" in shown.stdout
+    refused = torchstone("validate", "run-1.0", "--db", old)
+    assert refused.returncode == 2
+    assert "cannot be judged anew" in refused.stderr
+    run = torchstone("show", "run-1", "--db", old)
+    assert run.returncode == 0, run.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("thin",), "--older-than"),
+        (("thin", "--older-than", "90"), "not an age"),
+        (("thin", "--older-than", "0d"), "less than a day"),
+        (("thin", "--older-than", "1d", "--keep-every", "-1"), "-1"),
+        (("size", "--db", "none.db"), "no database"),
+        (("rebuild", "--db", "none.db"), "no database"),
+    ],
+)
+def test_bad_requests_are_explained(words: tuple[str, ...], said: str, old: str) -> None:
+    done = torchstone("db", *words, *(() if "--db" in words else ("--db", old)))
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_rebuild(old: str) -> None:
+    done = torchstone("db", "rebuild", "--db", old)
+    assert done.stdout == "1 run summed up anew, 0 cases derived\n"
+    data = json.loads(torchstone("db", "rebuild", "--db", old, "--json").stdout)
+    assert data == {"schema": 1, "runs": 1, "figures": 0, "summaries": 0, "documents": 0}

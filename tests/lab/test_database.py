@@ -1,0 +1,147 @@
+"""`torchstone db` as functions: real databases, and what other commands say to thinned results."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.house.places import ROOT
+from torchstone.lab.database import rebuild, size, thin
+from torchstone.lab.figures import figures_of
+from torchstone.lab.repro import repro
+from torchstone.lab.validate import validate_stored
+from torchstone.records import CaseKey, PlannedCase, Result, Run, UsageError
+from torchstone.show import dumps, report
+from torchstone.store import open_store
+
+sys.path.insert(0, str(ROOT / "tests" / "store"))
+
+from store_cases import make_result
+
+COMMAND = ("torchstone", "db", "thin", "--older-than", "90d")
+KEYS = [CaseKey("timm", model, "small", "inference", "fp32", "inductor") for model in "AB"]
+RUN = Run(
+    "old",
+    "2020-01-01T00:00:00+00:00",
+    ("torchstone", "run"),
+    tuple(PlannedCase(key, "timm:x@small") for key in KEYS),
+)
+
+
+def silent(what: str, done: int, total: int) -> None:
+    """Nobody asked."""
+
+
+def judged(result_id: str) -> Result:
+    """A result as a run leaves it, judged by the rules of today."""
+    from torchstone.lab.judging import judge_again
+
+    return judge_again(replace(make_result(result_id, replicates=3, turns=6), kind="case"))
+
+
+@pytest.fixture
+def db(tmp_path: Path) -> str:
+    path = str(tmp_path / "lab.db")
+    with open_store(path) as store:
+        store.begin_run(RUN)
+        for position, result in enumerate((judged("one"), judged("two"))):
+            figures = figures_of(result, RUN.plan[position], "inductor", ("again", str(position)))
+            store.add_cases(RUN.id, result, [(position, figures)])
+        store.save(make_result("mine", created="2020-01-01"))
+    return path
+
+
+def test_thinning_by_age(db: str) -> None:
+    with pytest.raises(UsageError, match="less than a day"):
+        thin(db, 3600.0, 0, COMMAND, silent)
+    trial, _ = thin(db, 90 * 86_400.0, 0, COMMAND, silent, trial=True)
+    assert (trial.results, trial.trial) == (2, True)
+    told: list[tuple[str, int, int]] = []
+    done, shrunk = thin(
+        db, 90 * 86_400.0, 0, COMMAND, lambda *words: told.append(words), compact=True
+    )
+    assert done.results == 2
+    assert shrunk >= 0
+    assert told == [("results", 2, 2)]
+    weight = size(db)
+    assert (weight.thinned.results, weight.whole.results) == (2, 0)
+    assert thin(db, 90 * 86_400.0, 0, COMMAND, silent)[0].results == 0
+    with pytest.raises(UsageError, match="no database"):
+        thin(db + ".none", 90 * 86_400.0, 0, COMMAND, silent)
+
+
+def test_figures_derived_anew_are_those_derived_before(db: str) -> None:
+    with open_store(db) as store:
+        before = store.cases(RUN.id)
+    made = rebuild(db, silent, every=True)
+    assert (made.runs, made.figures) == (1, 2)
+    with open_store(db) as store:
+        assert store.cases(RUN.id) == before
+        assert before[1].command == ("again", "1")
+        assert before[0].base_ns is not None
+
+
+def test_what_a_thinned_result_says(db: str) -> None:
+    with open_store(db) as store:
+        whole = store.load("one")
+    thin(db, 90 * 86_400.0, 0, COMMAND, silent)
+    with open_store(db) as store:
+        thinned = store.load("one")
+    text = report(thinned)
+    assert "samples were removed on 20" in text
+    assert "torchstone db thin --older-than 90d" in text
+    assert '"thinned": {' in dumps(thinned)
+    assert '"time": null' in dumps(thinned)
+    assert '"thinned": null' in dumps(whole)
+    assert thinned.comparisons == whole.comparisons
+    assert str(thinned.comparisons[0].verdict.value) in text
+
+
+def test_a_thinned_result_is_not_judged_anew(db: str) -> None:
+    thin(db, 90 * 86_400.0, 0, COMMAND, silent)
+    for wanted in ("one", RUN.id):
+        with pytest.raises(UsageError, match=r"samples of .* were removed on") as caught:
+            validate_stored(wanted, db, save=True)
+        assert "torchstone repro" in caught.value.remedy
+    later = judged("three")
+    more = replace(RUN, id="new", created="2999-01-01T00:00:00+00:00")
+    with open_store(db) as store:
+        store.begin_run(more)
+        figures = figures_of(later, RUN.plan[0], "inductor", ())
+        store.add_cases("new", later, [(0, figures)])
+    (one,) = validate_stored("new", db, save=False)
+    assert not one.skipped
+
+
+def test_of_a_run_the_rest_is_judged(db: str, tmp_path: Path) -> None:
+    thin(db, 90 * 86_400.0, 0, COMMAND, silent)
+    third = judged("third")
+    run = replace(RUN, id="mixed", created="2999-01-01T00:00:00+00:00")
+    with open_store(db) as store:  # a shard of it was thinned elsewhere
+        store.begin_run(run)
+        for position, result in enumerate((store.load("one"), third)):
+            moved = replace(result, id=f"moved-{position}")
+            figures = replace(store.cases(RUN.id)[position], result_id=moved.id)
+            store.add_cases("mixed", moved, [(position, figures)])
+    found = validate_stored("mixed", db, save=True)
+    assert [one.skipped for one in found] == [True, False]
+    assert found[0].after == found[0].before
+
+
+def test_repro_of_a_thinned_result_has_nothing_to_compare_with(
+    db: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The measuring itself is tested elsewhere; here it hands back a new result."""
+    thin(db, 90 * 86_400.0, 0, COMMAND, silent)
+    with open_store(db) as store:
+        stored = store.load("one")
+    fresh = judged("fresh")
+    monkeypatch.setattr("torchstone.lab.repro.measure", lambda *words: fresh)
+    monkeypatch.setattr("torchstone.lab.repro.check_arm", lambda arm: None)
+    done = repro(stored, trust=True, keeper=None)
+    assert done.new == fresh
+    assert done.against_stored == ()
+    assert len(done.combined.arms) == 4

@@ -1,0 +1,1 @@
+"""Tests of `track`: two runs set against each other."""

@@ -1,0 +1,146 @@
+"""The command: where it listens, what it refuses, and readers beside a writer."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from importlib import metadata
+from pathlib import Path
+from urllib.request import urlopen
+
+import pytest
+from click.testing import CliRunner
+
+from tests.web import stored
+from tests.web.conftest import PATIENCE_S, serving
+from torchstone.cli.app import cli
+from torchstone.records import UsageError
+from torchstone.store import open_store
+from torchstone.web.serving import serve
+
+ENTRIES = {"web": "torchstone.web.serving:serve", "site": "torchstone.web.site:export_site"}
+SERVE = "import sys; from torchstone.web.serving import serve; sys.exit(serve({}, db={!r}, port=0))"
+
+
+def said(line: str) -> None:
+    raise AssertionError(line)
+
+
+def entry_points(monkeypatch: pytest.MonkeyPatch, **values: str) -> None:
+    """What an installed package would have."""
+
+    def found(group: str, name: str) -> list[metadata.EntryPoint]:
+        return [metadata.EntryPoint(name, values[name], group)] if name in values else []
+
+    monkeypatch.setattr(metadata, "entry_points", found)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.7", "lab.example"])
+def test_others_may_only_look_when_that_was_asked_for(database: Path, host: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        serve(said, db=str(database), host=host)
+    assert "--public" in refused.value.remedy
+    assert "could read everything" in refused.value.message
+
+
+def test_a_taken_port_is_said(database: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with pytest.raises(UsageError) as refused:
+            serve(said, db=str(database), port=taken.getsockname()[1])
+    assert "--port" in refused.value.remedy
+
+
+def test_without_a_database_nothing_is_served(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no database"):
+        serve(said, db=str(tmp_path / "none.db"))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_it_says_where_it_is_and_ends_with_the_first_interrupt(database: Path) -> None:
+    before = database.read_bytes()
+    process = subprocess.Popen(
+        [sys.executable, "-u", "-W", "error", "-c", SERVE.format("print", str(database))],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        address = next(word for word in line.split() if word.startswith("http://127.0.0.1:"))
+        with urlopen(f"{address}runs", timeout=PATIENCE_S) as answer:
+            assert b"night05x" in answer.read()
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=PATIENCE_S)
+    finally:
+        process.kill()
+        process.wait()
+    assert "Traceback" not in errors
+    assert process.returncode == 0
+    assert database.read_bytes() == before  # it only reads
+
+
+def test_a_missing_library_is_named_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    entry_points(monkeypatch, web="torchstone_no_such_module:serve")
+    done = CliRunner().invoke(cli, ["serve"])
+    assert isinstance(done.exception, UsageError)
+    assert "torchstone_no_such_module" in done.exception.message
+    assert done.exception.remedy == "Install it: pip install 'torchstone[web]'."
+
+
+def test_the_site_is_written_by_the_export_command(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    entry_points(monkeypatch, **ENTRIES)
+    path, out = tmp_path / "one.db", tmp_path / "public"
+    with open_store(str(path)) as store:
+        stored.add_night(store, 0, stored.keys(["timm"])[:2])
+    words = ["export", "--format", "site", str(out), "--db", str(path)]
+    done = CliRunner().invoke(cli, words)
+    assert done.exception is None or done.exit_code == 0, done.exception
+    assert (out / "index.html").is_file()
+    assert f"{out / 'index.html'}: " in done.output
+    again = CliRunner().invoke(cli, words)
+    assert isinstance(again.exception, UsageError)
+    assert "--force" in again.exception.remedy
+
+
+@pytest.mark.slow
+def test_many_readers_and_a_writer_do_not_wait_for_each_other(tmp_path: Path) -> None:
+    path = tmp_path / "busy.db"
+    cases = stored.keys(["timm"])
+    with open_store(str(path)) as store:
+        stored.add_night(store, 0, cases)
+    pages = ("/", "/suite", "/compare", "/failures", "/runs", "/api/v1/progress", "/machines")
+    stop = threading.Event()
+    written: list[int] = []
+
+    def write() -> None:
+        with open_store(str(path)) as store:
+            while not stop.is_set():
+                written.append(len(written) + 1)
+                stored.add_night(store, written[-1], cases)
+
+    with serving(path) as address:
+
+        def read(number: int) -> int:
+            with urlopen(address + pages[number % len(pages)], timeout=PATIENCE_S) as answer:
+                answer.read()
+                return int(answer.status)
+
+        writer = threading.Thread(target=write)
+        writer.start()
+        with ThreadPoolExecutor(60) as readers:
+            answers = list(readers.map(read, range(300)))
+        stop.set()
+        writer.join(PATIENCE_S)
+    assert set(answers) == {200}
+    assert len(written) > 1
