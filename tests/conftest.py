@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.browsing import ARGUMENTS, CHROMIUM
 
 # A deadline asserts on absolute time, and a shared machine breaks that at will.
 settings.register_profile(
@@ -26,3 +29,15 @@ def own_data_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         for name in [name for name in os.environ if name.startswith("TORCHSTONE_")]:
             patch.delenv(name)
         yield
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """One for all tests of a process: a second one cannot be started beside it."""
+    api = pytest.importorskip("playwright.sync_api")
+    if not CHROMIUM:
+        pytest.skip("needs Chromium")
+    with api.sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=CHROMIUM, args=list(ARGUMENTS))
+        yield started
+        started.close()

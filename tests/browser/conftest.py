@@ -1,8 +1,7 @@
-"""A browser for the whole session, and a page that may neither fetch nor complain."""
+"""A page that may neither fetch nor complain."""
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,18 +11,6 @@ import pytest
 from torchstone.records import Profile
 from torchstone.show.profile_html import profile_html
 
-CHROMIUM = next(
-    (found for name in ("chromium", "google-chrome") if (found := shutil.which(name))), ""
-)
-ARGUMENTS = (
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
 PAINTED = "performance.getEntriesByName('torchstone-painted').length > 0"
 # Nothing here is about speed, and a shared machine may be slow.
 PATIENCE_MS = 60_000
@@ -40,17 +27,6 @@ def wait_until_painted(page: Any) -> None:
             return
         page.wait_for_timeout(POLL_MS)
     pytest.fail("nothing was painted")
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Any]:
-    api = pytest.importorskip("playwright.sync_api")
-    if not CHROMIUM:
-        pytest.skip("needs Chromium")
-    with api.sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=CHROMIUM, args=list(ARGUMENTS))
-        yield started
-        started.close()
 
 
 @pytest.fixture

@@ -41,7 +41,7 @@ def test_an_interrupt_stores_what_there_is(tmp_path: Path, no_survivors: str) ->
     db = tmp_path / "kept.db"
     process = start("bench", HONEST, target("honest", "make_slow"), *SLOW_TURNS, "--db", str(db))
     begin_turns(process, no_survivors)
-    assert not eventually(lambda: process.poll() is not None, 2.0)  # some turns go by
+    assert not eventually(lambda: process.poll() is not None, 8.0)  # some turns go by
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130, err

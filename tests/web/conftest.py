@@ -1,8 +1,7 @@
-"""One database, one server and one browser for all tests of a file."""
+"""One database and one server for all tests of a process."""
 
 from __future__ import annotations
 
-import shutil
 import socket
 import threading
 import time
@@ -25,18 +24,6 @@ from starlette.testclient import TestClient  # noqa: E402
 from torchstone.web.app import make_app  # noqa: E402
 from torchstone.web.security import Hosts  # noqa: E402
 
-CHROMIUM = next(
-    (found for name in ("chromium", "google-chrome") if (found := shutil.which(name))), ""
-)
-ARGUMENTS = (
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
 # Nothing here is about speed, and a shared machine may be slow.
 PATIENCE_MS = 60_000
 PATIENCE_S = 60.0
@@ -106,17 +93,6 @@ def serving(path: Path) -> Iterator[str]:
 def address(database: Path) -> Iterator[str]:
     with serving(database) as made:
         yield made
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Any]:
-    api = pytest.importorskip("playwright.sync_api")
-    if not CHROMIUM:
-        pytest.skip("needs Chromium")
-    with api.sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=CHROMIUM, args=list(ARGUMENTS))
-        yield started
-        started.close()
 
 
 @pytest.fixture
