@@ -21,6 +21,7 @@ help: ## show this list
 
 run: $(READY) ## the quick suite: six models, eager against inductor, printed and stored
 	@$(BIN)/torchstone run --budget-per-case 10s
+	@echo "The dashboard: $(BIN)/torchstone serve --open"
 
 test: lint ## lint, then every test that is not slow
 	@echo "== pytest"
@@ -82,6 +83,6 @@ $(READY): pyproject.toml constraints.txt
 	@echo "Installing torch (large, once) ..."
 	@$(PIP) torch
 	@echo "Installing torchstone and its tools ..."
-	@$(PIP) -e '.[dev,torch,suites]'
+	@$(PIP) -e '.[dev,torch,suites,web]'
 	@touch $@
 	@echo "Ready."
