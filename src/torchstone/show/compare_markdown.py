@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TypeVar
 
 from torchstone.records import CaseChange, GroupChange, RunComparison, RunHead
 from torchstone.show import compare_words as words
 from torchstone.show.markdown import code, escape
+from torchstone.show.markdown_table import Column, fit, table
 from torchstone.show.run_words import LOST, case_speedup, command_text, count
 from torchstone.show.text import clip, sanitise, shorten
 from torchstone.show.units import format_percent
@@ -19,7 +20,6 @@ NAME_WIDTH = 100
 REASON_WIDTH = 400
 MOST_NAMES = 30
 T = TypeVar("T")
-_Column = tuple[str, str, Callable[[T], str]]
 
 
 def compare_markdown(comparison: RunComparison, *, everything: bool = False) -> str:
@@ -55,7 +55,7 @@ def _groups(comparison: RunComparison) -> list[str]:
         return []
     labels = words.labels_of(comparison)
     level = min((g.speedup.level for g in comparison.groups if g.speedup), default=0.95)
-    columns: list[_Column[GroupChange]] = [
+    columns: list[Column[GroupChange]] = [
         ("suite", ":--", lambda g: code(_short(labels.group(g.key)))),
         ("in both", ":--", words.coverage_words),
         ("base", "--:", lambda g: words.mean_word(g.base_common)),
@@ -68,7 +68,7 @@ def _groups(comparison: RunComparison) -> list[str]:
         ("passed", "--:", lambda g: words.passed_words(g, "→")),
         ("over all", "--:", lambda g: words.over_all(g, "→")),
     ]
-    return _table(columns, comparison.groups)
+    return table(columns, comparison.groups)
 
 
 def _cost(group: GroupChange, name: str) -> str:
@@ -84,7 +84,7 @@ def _cases(comparison: RunComparison, everything: bool, room: int) -> list[str]:
         return []
     called = words.Names.of(comparison)
     level = min((c.speedup.level for c in found if c.speedup), default=0.95)
-    columns: list[_Column[CaseChange]] = [
+    columns: list[Column[CaseChange]] = [
         ("case", ":--", lambda c: code(_short(called.case(c)))),
         ("base", "--:", lambda c: case_speedup(c.base)[0] if c.base else ""),
         ("new", "--:", lambda c: case_speedup(c.new)[0] if c.new else ""),
@@ -97,8 +97,8 @@ def _cases(comparison: RunComparison, everything: bool, room: int) -> list[str]:
         ("compile", "--:", lambda c: _case_cost(c, "compile_cold")),
         ("memory", "--:", lambda c: _case_cost(c, "memory")),
     ]
-    heading, marks, *rows = _table(columns, found)
-    kept, left_out = _fit(rows, room - len(heading) - len(marks) - 400)
+    heading, marks, *rows = table(columns, found)
+    kept, left_out = fit(rows, room - len(heading) - len(marks) - 400)
     lines = [heading, marks, *kept]
     if any(case.alone is not case.verdict for case in found):
         lines += ["", f"\\* {words.LOST_NOTE.format(paired)}"]
@@ -125,7 +125,7 @@ def _failing(comparison: RunComparison) -> list[str]:
         lines.append(f"- {code(_short(called.case(case)))} {reason}.{again}")
     if not lines:
         return []
-    kept, left_out = _fit(lines, MOST_FAILURES)
+    kept, left_out = fit(lines, MOST_FAILURES)
     more = [f"- and {left_out} more"] if left_out else []
     return [f"**{len(lines)} newly failing**", "", *kept, *more]
 
@@ -156,31 +156,6 @@ def _closing(comparison: RunComparison) -> list[str]:
 
 def _folded(title: str, lines: Sequence[str]) -> list[str]:
     return [f"<details><summary>{escape(title)}</summary>", "", *lines, "", "</details>"]
-
-
-def _table(columns: Sequence[_Column[T]], rows: Sequence[T]) -> list[str]:
-    """A GitHub table without the columns in which no row has anything to say."""
-    kept = [column for column in columns if any(column[2](row) for row in rows)]
-    return [
-        _line([title for title, _, _ in kept]),
-        _line([mark for _, mark, _ in kept]),
-        *(_line([cell(row) for _, _, cell in kept]) for row in rows),
-    ]
-
-
-def _line(fields: Sequence[str]) -> str:
-    return "| " + " | ".join(fields) + " |"
-
-
-def _fit(lines: Sequence[str], room: int) -> tuple[list[str], int]:
-    """The lines that fit, and how many do not."""
-    kept: list[str] = []
-    for line in lines:
-        room -= len(line) + 1
-        if room < 0:
-            break
-        kept.append(line)
-    return kept, len(lines) - len(kept)
 
 
 def _bold(text: str) -> str:

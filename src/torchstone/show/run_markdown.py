@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from torchstone.records import CaseFigures, Mean, Outcome, RunView, SuiteSummary
 from torchstone.show.markdown import code, escape
+from torchstone.show.markdown_table import Column, fit, table
 from torchstone.show.run_evidence import unsupported_text
 from torchstone.show.run_foreign import foreign_cell, foreign_columns, foreign_note
 from torchstone.show.run_words import (
@@ -45,7 +46,6 @@ NAME_WIDTH = 100
 REASON_WIDTH = 400
 _SHORT_LIST = MOST_CHARACTERS // 16
 T = TypeVar("T")
-_Column = tuple[str, str, Callable[[T], str]]
 
 
 def run_markdown(view: RunView, summaries: Sequence[SuiteSummary]) -> str:
@@ -77,7 +77,7 @@ def _suites(view: RunView, summaries: Sequence[SuiteSummary]) -> list[str]:
     labels = labels_of(view)
     level = min(summary.speedup.level for summary in summaries)
     decimals = mean_decimals(summary.speedup for summary in summaries)
-    columns: list[_Column[SuiteSummary]] = [
+    columns: list[Column[SuiteSummary]] = [
         ("suite", ":--", lambda s: code(_short(labels.group(s)))),
         ("passed", "--:", lambda s: " ".join(pass_words(s.passes)).strip()),
         ("speed-up", "--:", lambda s: _bold(_mean(s, decimals)[0])),
@@ -88,7 +88,7 @@ def _suites(view: RunView, summaries: Sequence[SuiteSummary]) -> list[str]:
         ("verdicts", ":--", verdict_words),
         ("not supported", "--:", lambda s: str(s.passes.planned - s.passes.counted or "")),
     ]
-    return _table(columns, summaries)
+    return table(columns, summaries)
 
 
 def _mean(summary: SuiteSummary, decimals: int) -> tuple[str, str]:
@@ -115,7 +115,7 @@ def _cases(view: RunView, room: int) -> list[str]:
     if not ordered:
         return []
     verdicts, labels = run_verdicts(view), labels_of(view)
-    columns: list[_Column[CaseFigures]] = [
+    columns: list[Column[CaseFigures]] = [
         ("case", ":--", lambda c: code(_short(c.key.model))),
         ("suite", ":--", lambda c: code(_short(labels.group(c.key)))),
         ("speed-up", "--:", lambda c: case_speedup(c)[0]),
@@ -128,8 +128,8 @@ def _cases(view: RunView, room: int) -> list[str]:
         ("checks", ":--", lambda c: _said(", ".join(c.checks))),
         *((name, "--:", _foreign_cells(name)) for name in foreign_columns(ordered)),
     ]
-    heading, marks, *rows = _table(columns, ordered)
-    kept, left_out = _fit(rows, room - len(heading) - len(marks) - 400)
+    heading, marks, *rows = table(columns, ordered)
+    kept, left_out = fit(rows, room - len(heading) - len(marks) - 400)
     lines = [heading, marks, *kept]
     notes = (lost_note(view, verdicts), foreign_note(ordered))
     lines += [line for note in notes if note for line in ("", _said(note))]
@@ -193,7 +193,7 @@ def _not_run(view: RunView) -> list[str]:
 
 def _listed(head: str, lines: Sequence[str], room: int) -> list[str]:
     """A list under its heading, as long as there is room; nothing where it is empty."""
-    kept, left_out = _fit(lines, room)
+    kept, left_out = fit(lines, room)
     more = [f"- and {left_out} more"] if left_out else []
     return [head, "", *kept, *more] if lines else []
 
@@ -206,31 +206,6 @@ def _closing(view: RunView) -> list[str]:
         lines += [f"Checks worse than a note: {said}.", ""]
     meaning = "memory: baseline’s peak ÷ the arm’s · “of 5”: the mean of five passing cases"
     return [*lines, f"<sub>id {escape(view.run.id)} · {meaning}</sub>"]
-
-
-def _table(columns: Sequence[_Column[T]], rows: Sequence[T]) -> list[str]:
-    """A GitHub table without the columns in which no row has anything to say."""
-    kept = [column for column in columns if any(column[2](row) for row in rows)]
-    return [
-        _line([title for title, _, _ in kept]),
-        _line([mark for _, mark, _ in kept]),
-        *(_line([cell(row) for _, _, cell in kept]) for row in rows),
-    ]
-
-
-def _line(fields: Sequence[str]) -> str:
-    return "| " + " | ".join(fields) + " |"
-
-
-def _fit(lines: Sequence[str], room: int) -> tuple[list[str], int]:
-    """The lines that fit, and how many do not."""
-    kept: list[str] = []
-    for line in lines:
-        room -= len(line) + 1
-        if room < 0:
-            break
-        kept.append(line)
-    return kept, len(lines) - len(kept)
 
 
 def _said(text: str) -> str:
