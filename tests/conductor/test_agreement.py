@@ -183,6 +183,15 @@ def test_before_an_arm_is_called_wrong_by_a_little_the_baseline_is_looked_at_clo
     assert rounded.outcome is (Outcome.OK if closer else Outcome.WRONG_ANSWER), rounded.detail
 
 
+def test_a_closer_look_that_fails_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    arms = [ArmSpec(name, target("kinks", name)) for name in ("rare_but_dies", "rare_rounded_up")]
+    base, rounded = run_arms(*arms, replicates=1).arms
+    assert base.outcome is Outcome.OK, base.detail
+    assert rounded.outcome is Outcome.WRONG_ANSWER
+    assert any("no closer look" in note and "code 5" in note for note in rounded.notes)
+
+
 def test_where_a_rounding_moves_little_little_is_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     arms = [ArmSpec(name, target("kinks", name)) for name in ("smooth", "smooth_wrong")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -36,6 +37,18 @@ class RareSwitch(torch.nn.Module):
         product = self.weight * x
         over = (product[:2] * self.factor > 1).all().to(x.dtype)
         return product + 2 * over * torch.nn.functional.one_hot(torch.tensor(7), 4096)
+
+
+class DiesWhenNudgedOften(RareSwitch):
+    """Bears the nudges of a reference, and not those of a closer look."""
+
+    nudged = 0  # of the process: every nudge has a copy of the model
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        DiesWhenNudgedOften.nudged += bool((self.weight != 1).any())
+        if DiesWhenNudgedOften.nudged > 8 * 4:
+            os._exit(5)
+        return super().forward(x)
 
 
 class Times(torch.nn.Module):
@@ -88,6 +101,10 @@ def rare() -> Made:
 
 def rare_rounded_up() -> Made:
     return RareSwitch(1 + ULP), _all_ones
+
+
+def rare_but_dies() -> Made:
+    return DiesWhenNudgedOften(1.0), _all_ones
 
 
 def smooth() -> Made:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -28,6 +28,7 @@ class Launcher:
     folder: Path
     _script: Path = field(init=False)
     _interpreters: dict[str, str] = field(default_factory=dict)
+    _imported: dict[tuple[ArmSpec, str | None], WorkerProcess] = field(default_factory=dict)
     salt: str = field(default_factory=lambda: os.urandom(16).hex())
     """For hashes of hidden variables: comparable between the arms of this case, and no further."""
 
@@ -42,6 +43,29 @@ class Launcher:
 
         Processes with the same `layout` have their memory laid out alike and hash alike.
         """
+        if layout is None and (arm, cache) in self._imported:
+            return self._imported.pop((arm, cache))
+        return self._new(arm, cache, layout)
+
+    def import_ahead(
+        self, wanted: Sequence[tuple[ArmSpec, str | None]], timeout: Callable[[str], float]
+    ) -> None:
+        """Let the workers that `start` will be asked for import their libraries side by side.
+
+        Importing takes most of such a worker's time, and when this returns nothing runs any more.
+        """
+        for arm, cache in wanted:
+            worker = self._imported[arm, cache] = self._new(arm, cache)
+            worker.tell({"do": "import", "arm": arm})
+        for worker in self._imported.values():
+            worker.finish_ahead(timeout)
+
+    def dismiss(self) -> None:
+        """End the workers that nobody asked for."""
+        while self._imported:
+            self._imported.popitem()[1].kill()
+
+    def _new(self, arm: ArmSpec, cache: str | None, layout: int | None = None) -> WorkerProcess:
         env = self.environment(arm, cache or f"cache-{arm.name}")
         if layout is not None:
             env[LAYOUT_VARIABLE] = str(1 + layout % LAYOUT_PAGES)

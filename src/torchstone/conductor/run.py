@@ -16,18 +16,21 @@ from torchstone.conductor.launch import Launcher
 from torchstone.conductor.plan import Plan, cycle_seconds, make_plan
 from torchstone.conductor.rounds import Budget, Rounds
 from torchstone.conductor.solo import (
+    REFERENCE_CACHE,
     References,
     Work,
     count_flops,
     judge_solo,
     make_references,
+    patience,
     solo_pass,
     warm_toolchain,
 )
 from torchstone.conductor.state import ArmState
 from torchstone.conductor.worker import ArmEnded
 from torchstone.machine.processes import memory_available
-from torchstone.records import Outcome, OutcomeDetail
+from torchstone.records import ArmSpec, Outcome, OutcomeDetail
+from torchstone.workloads import is_suite_model
 
 MEMORY_SHARE = 0.8
 """Arms are resident together when their solo peaks take at most this share of free memory."""
@@ -92,6 +95,35 @@ def prepare_arms(
     course: Course,
 ) -> dict[str, References]:
     """References and solo passes. Returns, by arm, the references that judge it."""
+    try:
+        launcher.import_ahead(_first_workers(states, settings), patience(settings))
+        return _prepare_each(launcher, states, settings, events, course)
+    finally:
+        launcher.dismiss()
+
+
+def _first_workers(
+    states: Sequence[ArmState], settings: Settings
+) -> list[tuple[ArmSpec, str | None]]:
+    """The baseline's solo process, its reference's, and the next arm's solo process.
+
+    Only of a suite's models, whose libraries take seconds to import, and no more than three: an
+    idle process holds half a gigabyte.
+    """
+    specs = [state.spec for state in states[:2] if is_suite_model(state.spec)]
+    wanted: list[tuple[ArmSpec, str | None]] = [(spec, None) for spec in specs]
+    if settings.check_outputs and states[0].spec in specs:
+        wanted.append((states[0].spec, REFERENCE_CACHE))
+    return wanted
+
+
+def _prepare_each(
+    launcher: Launcher,
+    states: Sequence[ArmState],
+    settings: Settings,
+    events: Events,
+    course: Course,
+) -> dict[str, References]:
     base = states[0]
     made: dict[str, References | ArmEnded] = {}
     judged_by: dict[str, References] = {}

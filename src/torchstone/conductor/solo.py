@@ -23,6 +23,7 @@ from torchstone.records import Agreement, ArmSpec, Flops, Outcome, UsageError
 CHECKED_CALLS = 4
 """References per case: one for the solo pass, the others for outputs of timed turns."""
 SEED_STEP = 101
+REFERENCE_CACHE = "reference"
 SOLO_SLACK_S = 10.0
 """For what the solo pass does besides steps: evidence, environment, page faults."""
 COUNT_SLOWDOWN = 4.0
@@ -76,7 +77,8 @@ class References:
     calls: tuple[CheckedCall, ...]
     report: ReferenceReport
     work: Work | None = None
-    look_closer: Callable[[CheckedCall, Path], None] | None = None
+    look_closer: Callable[[CheckedCall, Path], str] | None = None
+    """Writes how far more nudges move the baseline, or says why it could not."""
 
     def judge(
         self, state: ArmState, evidence: Path, seed: int, changes: frozenset[str]
@@ -93,19 +95,21 @@ class References:
         agreed = judge(state.spec, found, eager, fp64, changes, reason, moved)
         if not (agreed.mismatch and 0.0 < agreed.rmse <= MOST_JUMP):
             return agreed
-        moved = furthest(moved, self._moved_further(seed))
+        moved = furthest(moved, self._moved_further(seed, state))
         return judge(state.spec, found, eager, fp64, changes, reason, moved)
 
     def _moved(self, seed: int) -> dict[str, float]:
         found: dict[str, float] = json.loads((self.folder / f"moved-{seed}").read_text())
         return found
 
-    def _moved_further(self, seed: int) -> dict[str, float]:
-        """Looked for once; empty where it cannot be."""
+    def _moved_further(self, seed: int, state: ArmState) -> dict[str, float]:
+        """Looked for once; empty, with a note, where it cannot be."""
         path = self.folder / f"further-{seed}"
         call = next(call for call in self.calls if call.seed == seed)
         if not path.exists() and self.look_closer is not None:
-            self.look_closer(call, path)
+            failure = self.look_closer(call, path)
+            if failure:
+                state.notes.append(failure)
         found: dict[str, float] = json.loads(path.read_text()) if path.exists() else {}
         return found
 
@@ -129,7 +133,7 @@ def make_references(
     folder = launcher.folder / f"references-{number}"
     folder.mkdir()
     calls = checked_calls(spec, settings)
-    worker = launcher.start(spec, cache="reference")
+    worker = launcher.start(spec, cache=REFERENCE_CACHE)
     try:
         report = worker.ask_for(
             ReferenceReport,
@@ -147,18 +151,20 @@ def make_references(
 
 def _look_closer(
     launcher: Launcher, spec: ArmSpec, settings: Settings, call: CheckedCall, path: Path
-) -> None:
-    """In a process of its own, as references are made; a failure leaves no file."""
-    worker = launcher.start(spec, cache="reference")
+) -> str:
+    """In a process of its own, as references are made; a failure leaves no file but a sentence."""
+    worker = launcher.start(spec, cache=REFERENCE_CACHE)
     try:
         worker.ask(
             {"do": "closer", "arm": spec, "call": call, "path": str(path)},
             patience(settings, slack_s=settings.build_timeout_s),
         )
-    except ArmEnded:
+    except ArmEnded as ended:
         path.unlink(missing_ok=True)
+        return f"no closer look at the baseline's own rounding: {ended.detail.message}"
     finally:
         worker.kill()
+    return ""
 
 
 def solo_pass(

@@ -62,6 +62,7 @@ class WorkerProcess:
         self._buffer = bytearray()
         self._closed = False
         self._death: int | None = None
+        self._ended_ahead: ArmEnded | UsageError | None = None
         self._oom_before = oom_kills()
         self._stderr = open(scratch / f"stderr-{self.tag}", "a+b")  # noqa: SIM115
         commands_in, self._commands = os.pipe()
@@ -101,6 +102,13 @@ class WorkerProcess:
         """The same, for a reply that is a record; anything else did not come from our code."""
         return self._record(kind, self.ask(command, timeout))
 
+    def finish_ahead(self, timeout: Callable[[str], float]) -> None:
+        """Wait for what was told ahead of the real work; an end on the way is told by `wait`."""
+        try:
+            self.wait(timeout)
+        except (ArmEnded, UsageError) as ended:
+            self._ended_ahead = ended
+
     def tell(self, command: dict[str, Any]) -> None:
         """Send a command without waiting."""
         if self._closed:
@@ -110,6 +118,8 @@ class WorkerProcess:
 
     def wait(self, timeout: Callable[[str], float]) -> Any:
         """The next reply. Raises `ArmEnded` for any kind of end, `UsageError` for bad requests."""
+        if self._ended_ahead is not None:
+            raise self._ended_ahead
         deadline = time.monotonic() + timeout(self.phase)
         while True:
             message = self._next_message(deadline)

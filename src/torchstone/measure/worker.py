@@ -53,6 +53,7 @@ class Worker:
     def handlers(self) -> dict[str, Callable[[dict[str, Any]], Any]]:
         """What can be asked of it."""
         return {
+            "import": self._import,
             "solo": self._solo,
             "reference": self._reference,
             "closer": self._closer,
@@ -63,6 +64,12 @@ class Worker:
             "turn": self._turn,
             "evidence": self._evidence,
         }
+
+    def _import(self, command: dict[str, Any]) -> Any:
+        from torchstone.workloads import import_libraries
+
+        self.phase("import")
+        import_libraries(from_data(ArmSpec, command["arm"]))
 
     def _solo(self, command: dict[str, Any]) -> Any:
         from torchstone.measure.solo import solo

@@ -6,7 +6,12 @@ target has imported it, so a target without torch needs no torch. These files tr
 """
 
 from torchstone.workloads.draw import draw
-from torchstone.workloads.load import TargetError, load_workload
+from torchstone.workloads.load import (
+    TargetError,
+    import_libraries,
+    is_suite_model,
+    load_workload,
+)
 from torchstone.workloads.nest import is_number_list, map_nest, walk
 from torchstone.workloads.shapes import describe_shapes, draw_at
 from torchstone.workloads.target import Target, check_target, parse_target
@@ -21,7 +26,9 @@ __all__ = [
     "describe_shapes",
     "draw",
     "draw_at",
+    "import_libraries",
     "is_number_list",
+    "is_suite_model",
     "load_workload",
     "map_nest",
     "normalise_inputs",

@@ -49,6 +49,18 @@ def load_workload(arm: ArmSpec, phase: Callable[[str], None]) -> Workload:
     return _as_workload(_call_factory(made, target, seed), target)
 
 
+def import_libraries(arm: ArmSpec) -> None:
+    """What building a suite's model would import first; nothing for other targets."""
+    if is_suite_model(arm):
+        target = parse_target(arm.target)
+        load_suite(target.place).import_library(target.name)
+
+
+def is_suite_model(arm: ArmSpec) -> bool:
+    """Whether the target is a model of a suite, by its name alone."""
+    return bool(arm.target) and parse_target(arm.target).kind == "suite"
+
+
 def _build_model(target: Target, arm: ArmSpec, phase: Callable[[str], None]) -> Workload:
     suite = load_suite(target.place)
     suite.import_library(target.name)
