@@ -83,6 +83,6 @@ $(READY): pyproject.toml constraints.txt
 	@echo "Installing torch (large, once) ..."
 	@$(PIP) torch
 	@echo "Installing torchstone and its tools ..."
-	@$(PIP) -e '.[dev,torch,suites,web]'
+	@$(PIP) -e '.[dev,torch,suites,web,profile]'
 	@touch $@
 	@echo "Ready."

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
 import sys
 import time
@@ -25,7 +26,7 @@ from typing import TypeVar
 
 from aa_journal import Journal, Row, read_rows
 from aa_load import OthersCpu, Size, busy_core, calibrate, fits
-from aa_ours import run_ours
+from aa_ours import judged_again, run_ours
 from aa_peers import run_pyperf, run_torch
 from aa_pools import NAMES, Design, Rules, as_data, evaluate, load_pools, pools_table
 from aa_record import Session, Sessions, open_session
@@ -35,6 +36,7 @@ from aa_targets import EFFECTS
 T = TypeVar("T")
 
 INTERRUPTED = 130
+LEAST_CORES = 2
 MOST_FAILURES = 3
 """In a row: something is wrong that more trials will not mend."""
 MOST_OTHERS = 0.15
@@ -55,6 +57,7 @@ class Trial:
 
 def live(args: argparse.Namespace) -> None:
     """Trials until all are done or the time is over; a restart goes on where it stopped."""
+    check_cores(args.load_outside)
     with Journal(args.out) as journal:
         names = ("budget", "replicates", "work")
         journal.must_match("live", {name: getattr(args, name) for name in names})
@@ -205,8 +208,18 @@ def pools(args: argparse.Namespace) -> None:
         print(pools_table(cells, args.markdown))
 
 
+def check_cores(load_outside: bool) -> None:
+    """A quiet trial has a core for the step and one for the rest, or it is not quiet."""
+    allowed = len(os.sched_getaffinity(0))
+    if allowed < LEAST_CORES and not load_outside:
+        raise SystemExit(f"Only {allowed} core may be used here (taskset -pc $$): no quiet trial.")
+
+
 def show_report(args: argparse.Namespace) -> None:
-    print(report(list(read_rows(args.files)), args.markdown))
+    rows = list(read_rows(args.files))
+    if args.judge_again:
+        rows = [judged_again(row) for row in rows]
+    print(report(rows, args.markdown))
 
 
 def live_and_report(args: argparse.Namespace) -> None:
@@ -275,6 +288,8 @@ def parser() -> argparse.ArgumentParser:
     one = commands.add_parser("report", help="the table of live trials")
     one.add_argument("files", nargs="+", type=Path, metavar="FILE")
     one.add_argument("--markdown", action="store_true")
+    text = "give our trials the verdicts of today's statistics, from their recorded samples"
+    one.add_argument("--judge-again", action="store_true", help=text)
     one.set_defaults(run=show_report)
     return main
 

@@ -26,7 +26,9 @@ from aa_report import percent, table
 from torchstone.conductor.plan import HANDOVER_S, LEAST_SAMPLES
 from torchstone.records import Measurement
 from torchstone.stats import ESTIMATORS, LogFit, ProcessData, beta_quantile, process_data
+from torchstone.stats.estimators import is_floor
 from torchstone.stats.ratio import combine, process_ratio
+from torchstone.stats.weights import fastest_probe, speed_weights
 
 ALIASES = ("floor", "typical")
 NAMES = tuple(name for name in ESTIMATORS if name not in ALIASES)
@@ -164,17 +166,29 @@ def evaluate(
         long_enough = [pair for pair in pool if turns is None or len(pair.turns) >= turns]
         cut = [shorten(pair, turns, turn_ms, chance) for pair in long_enough]
         values = {name: [log_ratio(pair, name) for pair in cut] for name in estimators}
+        fastest = [(fastest_probe(pair.base), fastest_probe(pair.new)) for pair in cut]
         for design in designs:
             if (design.turns, design.turn_ms) != (turns, turn_ms):
                 continue
             dealt = list(deal(len(cut), design.replicates, resamples, chance))
             for name in estimators if dealt else ():
-                fits = [combine([values[name][i] for i in group]) for group in dealt]
+                fits = [fit(values[name], fastest, group, is_floor(name)) for group in dealt]
                 usable = float(np.mean([math.isfinite(value) for value, _ in values[name]]))
                 seconds = design.replicates * float(np.mean([cost(pair) for pair in cut]))
                 groups = len(cut) // design.replicates
                 for rule in rules:
                     yield judge(condition, name, design, rule, fits, groups, seconds, usable)
+
+
+def fit(
+    values: Sequence[tuple[float, float]],
+    fastest: Sequence[tuple[float, float]],
+    group: Sequence[int],
+    weighted: bool,
+) -> LogFit:
+    """As `stats.fit_ratios` does it."""
+    weights = speed_weights([fastest[i] for i in group]) if weighted else None
+    return combine([values[i] for i in group], weights)
 
 
 def judge(

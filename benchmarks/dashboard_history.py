@@ -34,7 +34,7 @@ from torchstone.records import (
     Run,
     Verdict,
 )
-from torchstone.store import open_store
+from torchstone.store import Store, open_store
 from torchstone.store.bulk import BulkRun
 
 ORIGIN = "synthetic history (benchmarks/dashboard_history.py)"
@@ -61,6 +61,8 @@ REASONS = (
 FAILED = (Outcome.ERROR, Outcome.WRONG_ANSWER, Outcome.OOM, Outcome.TIMEOUT)
 BREAKS = ("synthetic: call to a function that the compiler skips",)
 NIGHTS_OF_A_TORCH = 90
+WRITERS = "synthetic-writer-"
+"""How the ids of runs begin that a benchmark writes while others read."""
 
 
 @dataclass(frozen=True)
@@ -135,34 +137,34 @@ def _plan(shape: Shape) -> Iterator[PlannedCase]:
                     yield PlannedCase(key, f"{suite}:{model}@small")
 
 
-def nights(shape: Shape) -> Iterator[BulkRun]:
-    """Every night, the oldest first."""
+def nights(shape: Shape, first: int = 0) -> Iterator[BulkRun]:
+    """Every night from that one on, the oldest first."""
     history = History(shape)
-    for night in range(shape.nights):
+    for night in range(first, shape.nights):
         yield one_night(history, night)
 
 
 def one_night(history: History, night: int) -> BulkRun:
     """A run with all its cases and, if it is new enough, their samples."""
     shape = history.shape
-    run = _run(history, night)
+    run = run_of(history, night)
     rng = np.random.default_rng([shape.seed, 2, night])
     results = ()
     if night >= shape.nights - shape.raw_nights:
         results = tuple(history.raw.results(run, rng))
     result_of = {at: one.result.id for one in results for at in one.positions}
-    cases = tuple(enumerate(_cases(history, night, rng, result_of)))
+    cases = tuple(enumerate(cases_of(history, night, rng, result_of)))
     return BulkRun(run, cases, results)
 
 
-def _run(history: History, night: int) -> Run:
+def run_of(history: History, night: int) -> Run:
+    """The run of a night, without its cases."""
     shape = history.shape
-    made = datetime.fromisoformat(shape.newest) - timedelta(days=shape.nights - 1 - night)
     commit = hashlib.sha1(f"{shape.seed} {night}".encode(), usedforsecurity=False).hexdigest()
     version = f"2.{6 + night // NIGHTS_OF_A_TORCH}.0+synthetic"
     return Run(
-        id=f"synthetic-{shape.seed}-{night:05d}",
-        created=made.astimezone(timezone.utc).isoformat(timespec="seconds"),
+        id=_id_of(shape, night),
+        created=_created(shape, night),
         command=("torchstone", "run", *SUITES),
         plan=history.plan,
         label=f"synthetic night {night}",
@@ -177,9 +179,19 @@ def _run(history: History, night: int) -> Run:
     )
 
 
-def _cases(
+def _id_of(shape: Shape, night: int) -> str:
+    return f"synthetic-{shape.seed}-{night:05d}"
+
+
+def _created(shape: Shape, night: int) -> str:
+    made = datetime.fromisoformat(shape.newest) - timedelta(days=shape.nights - 1 - night)
+    return made.astimezone(timezone.utc).isoformat(timespec="seconds")
+
+
+def cases_of(
     history: History, night: int, rng: np.random.Generator, result_of: dict[int, str]
 ) -> Iterator[CaseFigures]:
+    """The figures of a night in the plan's order; `result_of` gives the results by place."""
     count = len(history.plan)
     error = history.error * np.exp(rng.normal(0.0, 0.2, count))
     weather = np.exp(rng.normal(0.0, 0.015)) * (1 + rng.gamma(1.5, 0.004, count))
@@ -274,11 +286,29 @@ def _passing(
     )
 
 
+def stored_nights(store: Store, shape: Shape) -> int:
+    """How many nights of this history are there; `ValueError` where other runs are."""
+    heads = store.run_heads(limit=10 * shape.nights)
+    found = {head.id: head for head in heads if not is_writers(head.id)}
+    for night in range(len(found)):
+        head = found.get(_id_of(shape, night))
+        known = (shape.cases, _created(shape, night))
+        if night >= shape.nights or head is None or (head.planned, head.created) != known:
+            raise ValueError(f"{store.path.name} holds other runs than this history's")
+    return len(found)
+
+
+def is_writers(run_id: str) -> bool:
+    """Whether a run was written while others read (`dashboard_writer`)."""
+    return run_id.startswith(WRITERS)
+
+
 def build(path: Path, shape: Shape, say: bool = False) -> float:
-    """Make the history in a new database; the seconds that it took."""
+    """Make the history, or go on with it where it was stopped; the seconds that it took."""
     started = time.perf_counter()
     with open_store(str(path)) as store:
-        for night, one in enumerate(nights(shape), 1):
+        first = stored_nights(store, shape)
+        for night, one in enumerate(nights(shape, first), first + 1):
             store.add_runs_in_bulk([one])
             if say and (night % 10 == 0 or night == shape.nights):
                 took = time.perf_counter() - started

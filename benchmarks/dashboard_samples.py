@@ -58,8 +58,9 @@ class Template:
 class RawNights:
     """The results of nights."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, templates: int = TEMPLATES) -> None:
         self._seed = seed
+        self._templates = templates
         self._of_arms: dict[tuple[str, ...], list[Template]] = {}
 
     def results(self, run: Run, rng: np.random.Generator) -> Iterator[BulkResult]:
@@ -70,9 +71,14 @@ class RawNights:
             template = pool[int(rng.integers(len(pool)))]
             yield _copy(template, run, places)
 
+    def result_of(self, run: Run, place: int) -> Result:
+        """A result of one case alone, as a run stores it."""
+        template = self._pool((run.plan[place].key.variant,))[0]
+        return _copy(template, run, (place,)).result
+
     def _pool(self, names: tuple[str, ...]) -> list[Template]:
         if names not in self._of_arms:
-            made = [_make(names, self._seed * 1000 + i) for i in range(TEMPLATES)]
+            made = [_make(names, self._seed * 1000 + i) for i in range(self._templates)]
             self._of_arms[names] = made
         return self._of_arms[names]
 

@@ -18,6 +18,7 @@ from aa_pools import (
     as_data,
     deal,
     evaluate,
+    fit,
     load_pools,
     log_ratio,
     pairs,
@@ -28,7 +29,8 @@ from aa_pools import (
 
 from tests.stats.synthetic import Model, measurement
 from torchstone.stats import clopper_pearson, compare, fit_ratio
-from torchstone.stats.ratio import combine
+from torchstone.stats.estimators import is_floor
+from torchstone.stats.weights import fastest_probe
 
 NOISY = Model(process_sd=0.004, turn_sd=0.003, burst_share=0.5)
 
@@ -85,7 +87,10 @@ def test_the_fit_is_that_of_the_real_comparison() -> None:
     for seed in range(0, 12, 2):
         base, new = arms(5, replicates=3, seed=seed, model=rough)
         for estimator in ("low1", "median", "turn-min-low"):
-            found = combine([log_ratio(pair, estimator) for pair in pairs(base, new)])
+            pool = list(pairs(base, new))
+            values = [log_ratio(pair, estimator) for pair in pool]
+            fastest = [(fastest_probe(pair.base), fastest_probe(pair.new)) for pair in pool]
+            found = fit(values, fastest, range(len(pool)), is_floor(estimator))
             assert found == fit_ratio(base, new, estimator)
 
 

@@ -107,3 +107,9 @@ def test_the_ledger_of_a_target(tmp_path: Path) -> None:
     data = json.loads(path.read_text(encoding="utf-8"))
     shares = [line["share"] for line in data["lines"] if line["level"] <= 3]
     assert sum(shares) == pytest.approx(1.0)
+    assert f"torchstone show {data['id']}" in done.stdout
+    again = torchstone("show", data["id"][:9], "--json", "-", "--db", db)
+    assert json.loads(again.stdout) == data
+    listed = torchstone("list", "ledgers", "--db", db)
+    assert data["id"] in listed.stdout
+    assert "nets.py" in listed.stdout

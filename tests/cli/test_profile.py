@@ -85,6 +85,14 @@ def test_a_module_with_json_alone(place: Path) -> None:
     assert profile["command"][-3:] == ["-m", "program", "exit"]
 
 
+def test_nothing_is_kept_where_nothing_shall_be(place: Path) -> None:
+    done = run("profile", "--no-save", "--db", "none.db", "--how", "count", "program.py")
+    assert done.returncode == 0, done.stderr
+    assert "profile of program.py (count)" in done.stdout
+    assert "Kept as" not in done.stdout
+    assert not (place / "none.db").exists()
+
+
 def test_a_target_with_its_options_behind_it(place: Path) -> None:
     words = ("--how", "sampler", "--steps", "200", "--no-cost", "--view", "--out", "x.folded")
     done = run("profile", target("profiled"), *words, "--db", "kept.db")

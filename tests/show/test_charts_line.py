@@ -348,9 +348,10 @@ def test_alone_it_brings_its_colours_and_only_links_that_work_anywhere() -> None
 
 def test_the_style_sheet_has_the_same_colours() -> None:
     sheet = asset("charts", "charts.css")
-    found = re.findall(r"--chart-(\w+): (#\w+);", sheet)
-    light, dark = ([*SCHEMES[name].items()] for name in ("light", "dark"))
-    assert found == light + dark + dark + light
+    found = re.findall(r"--chart-(\w+): light-dark\((#\w+), (#\w+)\);", sheet)
+    light, dark = SCHEMES["light"], SCHEMES["dark"]
+    assert found == [(role, light[role], dark[role]) for role in light]
+    assert sheet.count("--chart-paper:") == 1
     for role in COLOURS:
         assert f".chart .f-{role} {{ fill: var(--chart-{role}); }}" in sheet
         assert f".chart .s-{role} {{ stroke: var(--chart-{role}); }}" in sheet

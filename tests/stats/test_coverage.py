@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,7 @@ from tests.stats.synthetic import Model, measurement
 from torchstone.records import Measurement
 from torchstone.stats import clopper_pearson, fit_ratios, mann_whitney, process_data, ratio
 from torchstone.stats.ratio import combine
+from torchstone.stats.weights import PER_EXCESS, STEADY, speed_weights
 
 TRIALS = 200
 WANTED = 0.93
@@ -63,6 +66,43 @@ def test_intervals_are_not_merely_wide() -> None:
         missed += not low <= 1.0 <= high
     low, high = clopper_pearson(missed, len(logs), 0.99)
     assert low <= 0.05 <= high
+
+
+@pytest.mark.parametrize("replicates", [3, 4, 6])
+@pytest.mark.parametrize("between", [0.0, 0.5, 1.0, 3.0, 30.0])
+def test_where_the_floor_decides_twice_the_freedom_is_not_too_much(
+    replicates: int, between: float
+) -> None:
+    """Whatever processes differ by beside turns (in variances of the latter), it covers."""
+    rng = np.random.default_rng(replicates)
+    logs = rng.normal(0.0, 0.01 * math.sqrt(1.0 + between), (3000, replicates))
+    within = 1e-4 * rng.chisquare(20, (3000, replicates)) / 20
+    fits = [combine(list(zip(a, b, strict=True))) for a, b in zip(logs, within, strict=True)]
+    covered = sum(low <= 1.0 <= high for low, high in (fit.interval(0.95) for fit in fits))
+    assert clopper_pearson(covered, len(fits), 0.99)[1] >= 0.95
+    if between == 0.0:
+        assert sum(fit.floored for fit in fits) > len(fits) / 3
+
+
+@pytest.mark.parametrize("right", [True, False])
+def test_an_interval_does_not_owe_its_width_to_weights(right: bool) -> None:
+    """Replicates of which some are far noisier, as weighed or not at all; either way it covers."""
+    rng = np.random.default_rng(11)
+    excess = rng.choice([0.0, 0.01, 0.03, 0.06], (3000, 5))
+    spread = np.sqrt(STEADY**2 + (PER_EXCESS * excess) ** 2) if right else np.full((3000, 5), 0.01)
+    logs = rng.normal(0.0, 1.0, (3000, 5)) * spread
+    covered, weighed, plain = 0, [], []
+    for row, slow in zip(logs, excess, strict=True):
+        values = [(value, math.nan) for value in row]
+        weights = speed_weights([(1e-4, 1e-4 * math.exp(x)) for x in slow])
+        fit = combine(values, weights)
+        low, high = fit.interval(0.95)
+        covered += low <= 1.0 <= high
+        weighed.append(abs(fit.centre))
+        plain.append(abs(combine(values).centre))
+    assert clopper_pearson(covered, len(logs), 0.99)[1] >= 0.95
+    if right:
+        assert np.mean(weighed) < 0.8 * np.mean(plain)
 
 
 def test_pooling_samples_over_processes_finds_what_is_not_there() -> None:

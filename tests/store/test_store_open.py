@@ -285,3 +285,27 @@ except UsageError as error:
     print(error.message)
 """
     assert "cannot be opened: it may not be read" in _unprivileged(guarded, code, python_env)
+
+
+OTHER = """
+import sys
+from torchstone.store import open_store
+with open_store(sys.argv[1]) as store:
+    store.count()
+"""
+
+
+def test_a_second_store_on_a_file_keeps_the_locks_of_the_first(
+    db: Path, python_env: dict[str, str]
+) -> None:
+    """Else another program takes itself for the last one and removes the log under our feet."""
+    with open_store(str(db)) as held:
+        held.save(make_result("aa11"))
+        with open_store(str(db), read_only=True) as second:
+            assert second.count() == 1
+        assert check_store(str(db))
+        subprocess.run([sys.executable, "-c", OTHER, str(db)], env=python_env, check=True)
+        assert db.with_name(db.name + "-wal").exists()
+        held.save(make_result("bb22"))
+        with open_store(str(db), read_only=True) as reader:
+            assert reader.count() == 2

@@ -51,7 +51,7 @@ def test_profiles_come_back_equal(db: Path) -> None:
         assert store.load_profile("last") == profile("p-2")
         with pytest.raises(UsageError, match="Several profiles begin"):
             store.load_profile("p")
-        with pytest.raises(UsageError, match="There is no profile nobody"):
+        with pytest.raises(UsageError, match="There is no profile 'nobody'"):
             store.load_profile("nobody")
         assert [one.id for one in store.list_profiles()] == ["p-2", "p-1"]
         (of_result,) = store.list_profiles(result="a1b2c3")
@@ -103,7 +103,7 @@ def test_an_older_database_that_is_only_read_has_none(db: Path) -> None:
     make_version_1(db)
     with open_store(str(db), read_only=True) as store:
         assert store.list_profiles() == []
-        with pytest.raises(UsageError, match="There is no profile"):
+        with pytest.raises(UsageError, match="No profile is stored yet"):
             store.load_profile("last")
 
 

@@ -10,9 +10,12 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
+from tests.explain.ledger_synthetic import ledger
 from tests.show import synthetic_profile, synthetic_result
 from tests.show.synthetic_result import HOSTILE
 from tests.show.synthetic_run import bad, key, ok, target
+from torchstone.explain.findings.registry import with_findings
+from torchstone.explain.findings.waiting import SLEEP
 from torchstone.records import (
     Calibration,
     CaseFigures,
@@ -21,10 +24,12 @@ from torchstone.records import (
     Estimate,
     Finding,
     GitState,
+    LedgerPart,
     Level,
     Outcome,
     Peak,
     PlannedCase,
+    Result,
     Run,
 )
 from torchstone.store import Store, open_store
@@ -154,6 +159,21 @@ def add_profiles(store: Store) -> None:
     store.save_profile(replace(synthetic_profile.full(), id="prof1"), "r05000")
 
 
+def add_ledgers(store: Store, result: Result, name: str = "") -> None:
+    """One of each arm, with a finding; names as they are given."""
+    for number, measured in enumerate(result.arms):
+        made = ledger(
+            {"interpreter": 0.2, "kernels": 0.4, "sleep": 0.35},
+            arm=measured.arm,
+            environment=measured.environment,
+            checks=(name or "The thread waited for a core.",),
+        )
+        parts = (LedgerPart(name or "aten::mm", 3e-3, 3),)
+        lines = tuple(replace(line, parts=parts) for line in made.lines)
+        made = with_findings(replace(made, lines=lines, id=f"led{number}{result.id}"), [SLEEP])
+        store.save_ledger(replace(made, created=START.isoformat()))
+
+
 def make_database(path: Path, nights: int = NIGHTS) -> Path:
     """Nightly runs of two suites, a machine, a profile."""
     cases = keys()
@@ -162,6 +182,7 @@ def make_database(path: Path, nights: int = NIGHTS) -> Path:
             add_night(store, night, cases)
         add_machine(store)
         add_profiles(store)
+        add_ledgers(store, synthetic_result.two_faster())
     return path
 
 
@@ -197,5 +218,6 @@ def make_hostile(path: Path) -> Path:
             store.add_cases(run.id, None, list(enumerate(ended)))
         hostile = replace(synthetic_result.hostile(), id="evilresult")
         store.save(hostile)
+        add_ledgers(store, hostile, SCRIPT)
         store.save_profile(replace(synthetic_profile.hostile(), id="evilprofile"))
     return path

@@ -150,6 +150,11 @@ def test_one_model_has_its_history_and_the_evidence_behind_it(source: Source) ->
     assert [cell.value for cell in column(tables["profiles"], "profile")] == ["prof1"]
     assert {cell.value for cell in column(tables["arms"], "arm")} == {"eager", "inductor"}
     texts = [one.text for one in walk(page.sections) if type(one).__name__ == "Code"]
+    told = cells(tables["ledger-inductor"], "line", "kernels")
+    assert (told["level"].value, told["share"].text) == ("PyTorch back end", "40 %")
+    assert "aten::mm" in told["most"].text
+    assert "Remedy:" in column(tables["findings-eager"], "remedy")[0].text
+    assert any(text.startswith("torchstone explain ") for text in texts)
     assert any(text.startswith("torchstone bench hf:AlbertForMaskedLM@small") for text in texts)
 
 

@@ -104,7 +104,10 @@ def explain(
         return 0
     _refuse(out is not None, "--out", "--roofline")
     markdown = asked.pop("markdown")
-    _deliver_ledger(_ledger(what, db, save, asked), json_path, markdown)
+    found = _ledger(what, db, save, asked)
+    deliver_ledger(found, json_path, markdown)
+    if save and json_path != "-" and not markdown:
+        click.echo(f"\n{_kept(found)}")
     return 0
 
 
@@ -132,7 +135,15 @@ def _ledger(target: str, db: str | None, save: bool, asked: dict[str, Any]) -> L
         return explain_target(request, keeper, events)
 
 
-def _deliver_ledger(found: Ledger | Difference, json_path: str | None, markdown: bool) -> None:
+def _kept(found: Ledger | Difference) -> str:
+    from torchstone.records import Ledger
+
+    ids = [found.id] if isinstance(found, Ledger) else [found.base.id, found.new.id]
+    return f"Kept as {' and '.join(ids)}; `torchstone show {ids[-1]}` shows it again."
+
+
+def deliver_ledger(found: Ledger | Difference, json_path: str | None, markdown: bool) -> None:
+    """To the terminal, as Markdown or as JSON."""
     from torchstone import show
     from torchstone.records import Ledger
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 
 from torchstone import __version__
@@ -33,6 +34,10 @@ SECTIONS = {
     },
 }
 
+OBJECTS = 50_000
+"""Objects made before rings of them are looked for. Python looks after every 700, which is a tenth
+of the time of a command that imports much or reads many records; neither makes rings."""
+
 _TOP = """\
 Usage: torchstone COMMAND [OPTIONS] [ARGUMENTS]
 
@@ -60,6 +65,7 @@ def main() -> None:
     elif first in ("-V", "--version"):
         sys.stdout.write(f"torchstone {__version__}\n")
     else:
+        gc.set_threshold(OBJECTS)
         from torchstone.cli.app import run
 
         sys.exit(run())

@@ -92,6 +92,7 @@ class ProfileCommand(click.Command):
 )
 @database_option
 @json_option
+@click.option("--save/--no-save", default=True, show_default=True, help="Keep the profile.")
 def profile(
     what: str,
     out: str | None,
@@ -103,6 +104,7 @@ def profile(
     timeout: float,
     json_path: str | None,
     db: str | None,
+    save: bool,
     **asked: Any,
 ) -> int:
     """Say where the time or the memory of a step, or of a program, goes.
@@ -128,16 +130,18 @@ def profile(
     check_out(out, format)
     options = ProbeOptions(rate_hz=rate, clock=clock, functions=tuple(functions))
     request = ProfileRequest(what, options=options, timeout_s=timeout, **asked)
-    keeper, code = Keeper(db), 0
-    keeper.check()
+    keeper, code = Keeper(db) if save else None, 0
+    if keeper is not None:
+        keeper.check()
     if request.is_target:
         with progress() as events:
             found = profile_target(request, events)
     else:
         run = profile_script(request)
         found, code = run.profiles, run.code
-    for one in found:
-        keeper.save_profile(one)
+    if keeper is not None:
+        for one in found:
+            keeper.save_profile(one)
     page = page_of(found[0]) if view else None
-    deliver_profiles(found, out, format, page, json_path, kept=True)
+    deliver_profiles(found, out, format, page, json_path, kept=save)
     return code

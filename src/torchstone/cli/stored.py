@@ -20,11 +20,11 @@ from torchstone.cli.options import (
 from torchstone.cli.run_output import deliver_run
 
 if TYPE_CHECKING:
-    from torchstone.records import Profile, Result, RunView
+    from torchstone.records import Ledger, Profile, Result, RunView
     from torchstone.store import Store
     from torchstone.workloads.suites import Suite
 
-WHAT = ("results", "runs", "profiles", "suites", "models", "variants")
+WHAT = ("results", "runs", "profiles", "ledgers", "suites", "models", "variants")
 
 
 @click.command()
@@ -45,7 +45,7 @@ def show(
     json_path: str | None,
     markdown: bool,
 ) -> int:
-    """Show a stored result, run or profile, or a profile's file.
+    """Show a stored result, run, profile or ledger, or a profile's file.
 
     ID may be shortened as long as it is unique; a run may also be named by its label; `last` is
     the newest of all. The name of a file stands for the profile in it: ours, or one of cProfile,
@@ -59,7 +59,7 @@ def show(
       torchstone show last --json -
       torchstone show train.prof --view
     """
-    from torchstone.records import Profile, RunView, UsageError
+    from torchstone.records import Ledger, Profile, RunView, UsageError
     from torchstone.store import open_store
 
     check_json_path(json_path)
@@ -73,7 +73,11 @@ def show(
         from torchstone.cli.profile_output import show_profile
 
         return show_profile(found, out, view, json_path)
-    if isinstance(found, RunView):
+    if isinstance(found, Ledger):
+        from torchstone.cli.explain import deliver_ledger
+
+        deliver_ledger(found, json_path, markdown)
+    elif isinstance(found, RunView):
         deliver_run(found, json_path, markdown=markdown, csv=csv, commands=commands)
     elif csv:
         raise UsageError(
@@ -84,8 +88,8 @@ def show(
     return 0
 
 
-def _find(store: Store, name: str, profile: bool) -> Result | RunView | Profile:
-    """A result or a run, else a profile; where only a profile will do, that."""
+def _find(store: Store, name: str, profile: bool) -> Result | RunView | Profile | Ledger:
+    """A result or a run, else a profile or a ledger; where only a profile will do, that."""
     from torchstone.records import UsageError
 
     if profile:
@@ -93,10 +97,12 @@ def _find(store: Store, name: str, profile: bool) -> Result | RunView | Profile:
     try:
         return store.find(name)
     except UsageError as error:
-        try:
-            return store.load_profile(name)
-        except UsageError:
-            raise error from None
+        for load in (store.load_profile, store.load_ledger):
+            try:
+                return load(name)
+            except UsageError:
+                continue
+        raise error
 
 
 @click.command("list")
@@ -116,10 +122,10 @@ def list_results(
     db: str | None,
     as_json: bool,
 ) -> None:
-    """List stored results, runs or profiles, newest first; or suites, models and variants.
+    """List what is stored, newest first; or suites, models and variants.
 
-    WHAT is results (the default), runs, profiles, suites, models or variants. `list models SUITE`
-    lists one suite.
+    WHAT is results (the default), runs, profiles, ledgers, suites, models or variants.
+    `list models SUITE` lists one suite.
 
     \b
     Examples:
@@ -131,7 +137,7 @@ def list_results(
     """
     from torchstone import show as shown
 
-    if what in ("results", "runs", "profiles"):
+    if what in ("results", "runs", "profiles", "ledgers"):
         rows, draw = _stored(what, limit, arm, since, db)
     elif what == "suites":
         rows, draw = [_suite_row(one) for one in _suites(suite)], shown.suites_listing
@@ -157,6 +163,8 @@ def _stored(
     with open_store(db, create=False, read_only=True) as store:
         if what == "profiles":
             return store.list_profiles(limit), shown.profiles_listing
+        if what == "ledgers":
+            return store.list_ledgers(limit), shown.ledgers_listing
         if what == "runs":
             return store.list_runs(limit), shown.runs_listing
         return store.list(limit=limit, arm=arm, since=since), shown.listing

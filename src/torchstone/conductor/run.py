@@ -244,7 +244,9 @@ def _stopped_by(
     if index >= plan.replicates:
         course.alpha = stats.alpha_at(len(course.looks) - 1, course.looks, settings.alpha)
         return "replicates" if settings.replicates is not None else "budget"
-    if index in course.looks and settings.replicates is None:
+    if settings.replicates is not None:
+        return ""  # so many were asked for
+    if index in course.looks:
         alpha = stats.alpha_at(course.looks.index(index), course.looks, settings.alpha)
         if _is_precise(states, alpha, settings.within):
             course.alpha = alpha

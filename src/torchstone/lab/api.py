@@ -39,11 +39,10 @@ def bench(
     save: bool = False,
     db: str | None = None,
 ) -> Result:
-    """Measure one target, or compare several; the first arm is the baseline.
+    """Measure one target, or compare several; the first arm is the baseline. Times in seconds.
 
-    A target is a string as on the command line, or a function or factory defined at the top
-    level of a file (workers import it, so lambdas and nested functions cannot be used).
-    Times are in seconds. Nothing is stored unless `save` is set.
+    A target is a string as on the command line, or a function or factory defined at the top level
+    of a file (workers import it: no lambda, no nested function). Nothing is stored without `save`.
     """
     request = BenchRequest(
         targets=tuple(as_target(target) for target in targets),

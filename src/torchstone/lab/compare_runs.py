@@ -40,6 +40,7 @@ def compare_runs(
         store = _store(db, needed=not (is_file(base) and is_file(new)))
         if store is not None:
             stack.enter_context(store)
+            stack.enter_context(store.snapshot())
         heads = stored_heads(store) if store is not None else []
         found_new, new_side = _side(new, store, heads, None)
         found_base, base_side = _side(base, store, heads, new_side.head)

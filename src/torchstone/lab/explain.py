@@ -16,7 +16,7 @@ from torchstone.explain.passes.report import Plan
 from torchstone.explain.remedies import apply_remedy
 from torchstone.explain.starter import run_passes_of
 from torchstone.explain.verdicts import untested, verdict
-from torchstone.lab.bench import measure
+from torchstone.lab.bench import measure, new_id
 from torchstone.lab.keeping import Keeper
 from torchstone.lab.request import BenchRequest, check_settings, make_arms
 from torchstone.lab.secrets import public_arm, public_words
@@ -53,7 +53,11 @@ def explain_target(
     check_settings(request.bench.settings)
     arm = make_arms(request.bench)[0]
     ledger = _ledger(arm, request, keeper, events)
-    return _verified(ledger, request, keeper, events) if request.verify else ledger
+    if request.verify:
+        ledger = _verified(ledger, request, keeper, events)
+    if keeper is not None:
+        keeper.save_ledger(ledger)
+    return ledger
 
 
 def explain_difference(
@@ -67,6 +71,9 @@ def explain_difference(
     base, new = (_ledger(arm, request, keeper, events) for arm in arms[:2])
     if request.verify:
         base = _verified(base, request, keeper, events)
+    if keeper is not None:
+        keeper.save_ledger(base)
+        keeper.save_ledger(new)
     return difference(base, new)
 
 
@@ -80,6 +87,7 @@ def _ledger(
     return replace(
         ledger,
         arm=public_arm(arm),
+        id=new_id(),
         created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
         version=torchstone.__version__,
     )

@@ -8,6 +8,7 @@ from torchstone.records import (
     Calibration,
     DoctorReport,
     Estimate,
+    Ledger,
     Profile,
     Result,
     to_data,
@@ -62,6 +63,11 @@ class Keeper:
         """Keep a profile; the bytes that it takes."""
         with open_store(self.url) as store:
             return store.save_profile(profile, result)
+
+    def save_ledger(self, ledger: Ledger) -> int:
+        """Keep a ledger; the bytes that it takes."""
+        with open_store(self.url) as store:
+            return store.save_ledger(ledger)
 
     def count(self) -> int:
         """How many results are kept."""

@@ -153,6 +153,7 @@ class Ledger:
     notes: tuple[str, ...] = ()
     facts: Mapping[str, str] = field(default_factory=dict)
     environment: Environment | None = None
+    id: str = ""
     created: str = ""
     version: str = ""
     schema: int = LEDGER_SCHEMA

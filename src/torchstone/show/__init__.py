@@ -15,6 +15,7 @@ from torchstone.show.judgement import judgement_report
 from torchstone.show.ledger import ledger_report
 from torchstone.show.ledger_difference import difference_report
 from torchstone.show.ledger_document import ledger_document, ledger_dumps, ledger_markdown
+from torchstone.show.ledgers_listing import ledgers_listing
 from torchstone.show.listing import listing
 from torchstone.show.markdown import markdown
 from torchstone.show.profile_html import profile_html
@@ -70,6 +71,7 @@ __all__ = [
     "ledger_dumps",
     "ledger_markdown",
     "ledger_report",
+    "ledgers_listing",
     "listing",
     "make_progress",
     "make_run_progress",

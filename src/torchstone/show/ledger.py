@@ -149,7 +149,7 @@ def findings_lines(ledger: Ledger, width: int, style: Style) -> list[str]:
     for number, finding in enumerate(ledger.findings, 1):
         head = f"{number}. {finding.title} (level {finding.level}): {finding.evidence}."
         lines += _wrapped(head, width, style, "title", "", "   ")
-        lines += _wrapped(_advice(finding), width, style, "", "   ", "   ")
+        lines += _wrapped(remedy_words(finding), width, style, "", "   ", "   ")
         lines += [_place(place, width, style) for place in finding.places[:MOST_PLACES]]
         test = tests.get(finding.name)
         if test is not None:
@@ -157,7 +157,8 @@ def findings_lines(ledger: Ledger, width: int, style: Style) -> list[str]:
     return lines
 
 
-def _advice(finding: Prediction) -> str:
+def remedy_words(finding: Prediction) -> str:
+    """What to do, and what it would bring."""
     low, high = finding.time_ratio
     said = f"Remedy: {finding.advice}. Predicted: {low:.2f} to {high:.2f} of the time."
     return said if finding.remedy.applicable else f"{said} By hand: {finding.why_not}."

@@ -3,7 +3,8 @@
 Holds: distributions, estimators of one process, ratio intervals over processes, preset looks,
 verdicts with their corrections, figures over many comparisons and over a suite's cases, changes
 between two runs, and shares of calibrated roofs.
-Touches: nothing; every function depends on its arguments alone. Imports only `records` and numpy.
+Touches: nothing; every function depends on its arguments alone. Imports only `records` and numpy,
+the latter when samples are looked at: stored figures need none.
 """
 
 from torchstone.stats.changes import (
@@ -17,6 +18,7 @@ from torchstone.stats.changes import (
     threshold,
 )
 from torchstone.stats.compare import COMPARABLE, DECIDING_ESTIMATOR, compare, compare_all
+from torchstone.stats.corrections import benjamini_hochberg, holm
 from torchstone.stats.distributions import (
     beta_quantile,
     clopper_pearson,
@@ -82,9 +84,7 @@ from torchstone.stats.suite import (
 from torchstone.stats.summary import (
     Interval,
     RankTest,
-    benjamini_hochberg,
     geometric_mean,
-    holm,
     mann_whitney,
 )
 

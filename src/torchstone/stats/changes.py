@@ -28,6 +28,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from torchstone.records import CaseFigures, Ratio, Verdict
+from torchstone.stats.corrections import benjamini_hochberg
+from torchstone.stats.distributions import exp_or_inf, two_sided
 from torchstone.stats.errors import (
     CASE_ALPHA,
     Error,
@@ -37,9 +39,7 @@ from torchstone.stats.errors import (
     promised_error,
     rounded_down,
 )
-from torchstone.stats.ratio import exp_or_inf, two_sided
 from torchstone.stats.suite import FALSE_DISCOVERY_RATE
-from torchstone.stats.summary import benjamini_hochberg
 
 MARGIN = 0.02
 """A change within this is `same` when its whole interval is (the design)."""
@@ -137,20 +137,20 @@ def judge(
     corrected = iter(benjamini_hochberg(tested))
     adjusted = [1.0 if p is None else next(corrected) for p in found]
     return [
-        Judged(
-            _verdict(change, least, rules, raised <= rules.q),
-            _verdict(change, least, rules, p is not None and p <= CASE_ALPHA),
-        )
+        _judged(change, least, rules, raised <= rules.q, p is not None and p <= CASE_ALPHA)
         for change, least, p, raised in zip(changes, thresholds, found, adjusted, strict=True)
     ]
 
 
-def _verdict(change: Change, least: float, rules: Rules, found: bool) -> Verdict:
+def _judged(change: Change, least: float, rules: Rules, found: bool, alone: bool) -> Judged:
+    """`found` says whether its p-value survives the correction, `alone` what it is by itself."""
     if change.error is None:
-        return Verdict.CANNOT_TELL
-    half, margin = change.error.half_width(rules.level), math.log1p(rules.margin)
-    if abs(change.log) + half <= margin:
-        return Verdict.SAME
-    if found and abs(change.log) > math.log1p(least):
-        return Verdict.FASTER if change.log > 0.0 else Verdict.SLOWER
-    return Verdict.CANNOT_TELL
+        return Judged(Verdict.CANNOT_TELL, Verdict.CANNOT_TELL)
+    if abs(change.log) + change.error.half_width(rules.level) <= math.log1p(rules.margin):
+        return Judged(Verdict.SAME, Verdict.SAME)
+    moved = Verdict.FASTER if change.log > 0.0 else Verdict.SLOWER
+    large = abs(change.log) > math.log1p(least)
+    return Judged(
+        moved if found and large else Verdict.CANNOT_TELL,
+        moved if alone and large else Verdict.CANNOT_TELL,
+    )

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from torchstone.records import Comparison, Estimate, Measurement, Outcome, Verdict
+from torchstone.stats.corrections import holm
 from torchstone.stats.estimators import FLOOR_ESTIMATOR, TYPICAL_ESTIMATOR, find_estimator
 from torchstone.stats.process import replicates_with_samples
 from torchstone.stats.ratio import LogFit, as_estimate, fit_ratios
-from torchstone.stats.summary import holm
 
 DECIDING_ESTIMATOR = FLOOR_ESTIMATOR
 """The estimator whose interval decides; settled by the A/A and known-slowdown benchmark."""

@@ -96,4 +96,5 @@ def logs(values: Iterable[float | None]) -> tuple[float, ...]:
 
 def log_speedup(case: CaseFigures) -> float | None:
     """None where there is no speed-up to take the log of."""
-    return next(iter(logs([case.speedup])), None)
+    value = case.speedup
+    return math.log(value) if value is not None and 0.0 < value < math.inf else None

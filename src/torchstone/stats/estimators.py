@@ -11,11 +11,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Protocol
-
-import numpy as np
+from typing import TYPE_CHECKING, Protocol
 
 from torchstone.records import UsageError
+from torchstone.stats.late import Late
 from torchstone.stats.order import (
     expected_low_mean,
     expected_minimum,
@@ -23,6 +22,11 @@ from torchstone.stats.order import (
     expected_ranks_of_minima,
 )
 from torchstone.stats.process import Floats, ProcessData
+
+if TYPE_CHECKING:
+    import numpy as np
+else:
+    np = Late("numpy")
 
 PROBE_TOLERANCE = 0.03
 """A probe within 3 % of its floor ran at full speed: samples between two such probes spread by
@@ -134,6 +138,12 @@ _NAMED: dict[str, Estimator] = {
 ESTIMATORS: Mapping[str, Estimator] = MappingProxyType(
     {**_NAMED, "floor": _NAMED[FLOOR_ESTIMATOR], "typical": _NAMED[TYPICAL_ESTIMATOR]}
 )
+_TYPICAL = (TYPICAL_ESTIMATOR, "typical", "mean")
+
+
+def is_floor(name: str) -> bool:
+    """Whether the estimator looks at the fastest samples."""
+    return name not in _TYPICAL
 
 
 def find_estimator(name: str) -> Estimator:

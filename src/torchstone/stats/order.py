@@ -8,10 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
-import numpy as np
-
+from torchstone.stats.late import Late
 from torchstone.stats.process import Floats, Ints
+
+if TYPE_CHECKING:
+    import numpy as np
+else:
+    np = Late("numpy")
 
 
 def expected_minimum(sorted_samples: Floats, n: int) -> float:

@@ -5,14 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, Any
 
 from torchstone.records import Measurement, Turn
+from torchstone.stats.late import Late
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Floats = npt.NDArray[np.float64]
+    Ints = npt.NDArray[np.int64]
+else:
+    np = Late("numpy")
+    Floats = Ints = Any
 
 NANOSECONDS = 1e9
 

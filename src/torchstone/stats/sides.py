@@ -25,8 +25,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from torchstone.records import Verdict
-from torchstone.stats.distributions import student_t_quantile
-from torchstone.stats.ratio import exp_or_inf
+from torchstone.stats.distributions import exp_or_inf, student_t_quantile
 
 CHANCE = 0.0027
 """The share of unchanged ones that may be called changed: that of three standard deviations."""

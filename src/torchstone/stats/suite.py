@@ -41,6 +41,8 @@ from torchstone.records import (
     UsageError,
     Verdict,
 )
+from torchstone.stats.corrections import benjamini_hochberg
+from torchstone.stats.distributions import exp_or_inf, two_sided
 from torchstone.stats.errors import (
     CASE_ALPHA,
     alpha_left,
@@ -50,8 +52,6 @@ from torchstone.stats.errors import (
     logs,
     promised_error,
 )
-from torchstone.stats.ratio import exp_or_inf, two_sided
-from torchstone.stats.summary import benjamini_hochberg
 
 FALSE_DISCOVERY_RATE = 0.05
 """The share of wrong ones among the differences found, as for single comparisons (the design)."""
@@ -96,7 +96,8 @@ def geometric_mean_speedup(cases: Iterable[CaseFigures], level: float = 0.95) ->
     There is no interval where one of them has no measuring error (a single process).
     """
     ok = passing(cases)
-    used = [(log, promised_error(case)) for case in ok for log in logs([case.speedup])]
+    known = ((log_speedup(case), case) for case in ok)
+    used = [(log, promised_error(case)) for log, case in known if log is not None]
     if not used:
         return Mean(None, 0, len(ok), level=level)
     centre = math.fsum(log for log, _ in used) / len(used)

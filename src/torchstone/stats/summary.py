@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, NamedTuple
 
 from torchstone.stats.distributions import normal_cdf
+from torchstone.stats.late import Late
 from torchstone.stats.process import Floats
 from torchstone.stats.ratio import combine
+
+if TYPE_CHECKING:
+    import numpy as np
+else:
+    np = Late("numpy")
 
 
 class Interval(NamedTuple):
@@ -40,23 +43,6 @@ def geometric_mean(ratios: Sequence[float], level: float = 0.95) -> Interval:
     return Interval(math.exp(fit.centre), *fit.interval(level))
 
 
-def holm(pvalues: Sequence[float]) -> tuple[float, ...]:
-    """Holm's adjusted p-values, in the given order: the family-wise error rate is kept."""
-    order, ranked = _ranked(pvalues)
-    count = len(ranked)
-    adjusted = np.maximum.accumulate(ranked * np.arange(count, 0, -1))
-    return _unranked(order, np.minimum(adjusted, 1.0))
-
-
-def benjamini_hochberg(pvalues: Sequence[float]) -> tuple[float, ...]:
-    """Benjamini and Hochberg's adjusted p-values: the false discovery rate is kept."""
-    order, ranked = _ranked(pvalues)
-    count = len(ranked)
-    raised = ranked * count / np.arange(1, count + 1)
-    adjusted = np.minimum.accumulate(raised[::-1])[::-1]
-    return _unranked(order, np.minimum(adjusted, 1.0))
-
-
 def mann_whitney(first: Sequence[float] | Floats, second: Sequence[float] | Floats) -> RankTest:
     """Mann-Whitney's test by the normal approximation, corrected for ties and continuity."""
     n, m = len(first), len(second)
@@ -74,19 +60,3 @@ def mann_whitney(first: Sequence[float] | Floats, second: Sequence[float] | Floa
         return RankTest(u, 1.0)
     z = (abs(u - 0.5 * n * m) - 0.5) / math.sqrt(variance)
     return RankTest(u, min(1.0, 2.0 * normal_cdf(-z)))
-
-
-def _ranked(
-    pvalues: Sequence[float],
-) -> tuple[npt.NDArray[np.intp], Floats]:
-    values = np.asarray(pvalues, dtype=np.float64)
-    if values.size and not bool(np.all((values >= 0.0) & (values <= 1.0))):
-        raise ValueError("p-values must lie in [0, 1]")
-    order = np.argsort(values, kind="stable")
-    return order, values[order]
-
-
-def _unranked(order: npt.NDArray[np.intp], adjusted: Floats) -> tuple[float, ...]:
-    result = np.empty_like(adjusted)
-    result[order] = adjusted
-    return tuple(float(p) for p in result)

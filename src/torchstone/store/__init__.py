@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         StoreBusyError,
     )
     from torchstone.store.floors import FloorSummary
+    from torchstone.store.ledgers import LedgerSummary
     from torchstone.store.machines import MachineSummary, NoisePoint
     from torchstone.store.profiles import ProfileSummary
     from torchstone.store.size import ResultSize, SizeReport
@@ -35,6 +36,7 @@ __all__ = [
     "CorruptResultError",
     "CorruptRunError",
     "FloorSummary",
+    "LedgerSummary",
     "MachineSummary",
     "NoisePoint",
     "ProfileSummary",
@@ -56,6 +58,7 @@ _HOME = {
     "CorruptResultError": "errors",
     "CorruptRunError": "errors",
     "FloorSummary": "floors",
+    "LedgerSummary": "ledgers",
     "MachineSummary": "machines",
     "NoisePoint": "machines",
     "ProfileSummary": "profiles",

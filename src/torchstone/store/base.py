@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Connection, Engine, select
 
 from torchstone.records import UsageError
+from torchstone.store import schema
 from torchstone.store.engine import writing
 from torchstone.store.errors import translated
 
@@ -18,6 +20,7 @@ class Base:
 
     def __init__(self, engine: Engine, path: Path, *, read_only: bool) -> None:
         self._engine = engine
+        self._held = threading.local()
         self._read_only = read_only
         self.path = path
 
@@ -26,7 +29,35 @@ class Base:
         self._engine.dispose()
 
     @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """Answer everything that this thread asks in the block from one state of the database.
+
+        What others write meanwhile is seen after it; this thread may not. Blocks may be nested,
+        and the outermost one counts.
+        """
+        if self._connection is not None:
+            yield
+            return
+        with ExitStack() as stack:
+            with translated(self.path):
+                connection = stack.enter_context(self._engine.connect())
+                connection.execute(select(schema.meta.c.value).limit(1))  # the first look fixes it
+            stack.callback(setattr, self._held, "connection", None)
+            self._held.connection = connection
+            yield
+
+    @property
+    def _connection(self) -> Connection | None:
+        """The one that holds this thread's snapshot."""
+        return getattr(self._held, "connection", None)
+
+    @contextmanager
     def _reading(self) -> Iterator[Connection]:
+        held = self._connection
+        if held is not None:
+            with translated(self.path):
+                yield held
+            return
         with translated(self.path), self._engine.connect() as connection:
             yield connection
 
@@ -40,5 +71,7 @@ class Base:
     @contextmanager
     def _writing(self) -> Iterator[Connection]:
         self._refuse_reading_only()
+        if self._connection is not None:
+            raise RuntimeError("what is written inside a snapshot could not be read back there")
         with translated(self.path), writing(self._engine) as connection:
             yield connection

@@ -72,6 +72,7 @@ _EMPTY: dict[str, Any] = {
 _LISTS = ("command", "checks", "break_reasons")
 _LARGEST = 2**63
 _WORDS = 8192  # details kept decoded: more than a few runs have
+_KEYS = 16_384  # keys kept: those of a few large plans
 
 
 def row_of(figures: CaseFigures) -> tuple[dict[str, Any], str | None]:
@@ -158,7 +159,7 @@ def figures_of(row: Sequence[Any]) -> CaseFigures:
     except KeyError as error:
         raise RecordError(f"{str(error)[:60]} is not a word of ours") from None
     known.update(_REST)
-    known["key"] = CaseKey(*row[: len(KEY)])
+    known["key"] = _key(*row[: len(KEY)])
     known["outcome"], known["verdict"], known["worst_check"] = outcome, verdict, level
     if low is not None and high is not None:
         known["interval"] = (low, high)
@@ -172,6 +173,12 @@ def figures_of(row: Sequence[Any]) -> CaseFigures:
     figures = object.__new__(CaseFigures)
     object.__setattr__(figures, "__dict__", known)
     return figures
+
+
+@lru_cache(maxsize=_KEYS)
+def _key(*parts: Any) -> CaseKey:
+    """The same key for the same case of every run: what is the same object is quickly equal."""
+    return CaseKey(*parts)
 
 
 _AFTER_KEY = len(KEY) + 1

@@ -6,6 +6,7 @@ from types import TracebackType
 
 from torchstone.store.engine import open_engine
 from torchstone.store.history_part import HistoryPart
+from torchstone.store.ledgers_part import LedgersPart
 from torchstone.store.location import locate
 from torchstone.store.machines_part import MachinesPart
 from torchstone.store.profiles_part import ProfilesPart
@@ -14,7 +15,9 @@ from torchstone.store.runs_part import RunsPart
 from torchstone.store.upkeep_part import UpkeepPart
 
 
-class Store(ResultsPart, RunsPart, HistoryPart, MachinesPart, ProfilesPart, UpkeepPart):
+class Store(
+    ResultsPart, RunsPart, HistoryPart, MachinesPart, ProfilesPart, LedgersPart, UpkeepPart
+):
     """Results and runs on disk, append-only. Made by `open_store`; a context manager."""
 
     def __enter__(self) -> Store:

@@ -147,5 +147,5 @@ class HistoryPart(Base):
         if not self._has_facts:
             raise UsageError(
                 f"The database {self.path} was made by an older Torchstone and holds no history.",
-                "Bring it up to date: torchstone db rebuild --db PATH.",
+                f"Bring it up to date: torchstone db rebuild --db {self.path}",
             )

@@ -1,4 +1,4 @@
-"""Finding a result or a run: by id, by the beginning of an id, or a run by its label."""
+"""Finding what is stored: by id, by the beginning of an id, or a run by its label."""
 
 from __future__ import annotations
 
@@ -55,14 +55,44 @@ _RUN = _Kind(
     "Make one with `torchstone run`.",
     "See what is stored with `torchstone list runs`.",
 )
+_PROFILE = _Kind(
+    schema.profile,
+    "profile",
+    "Take one with `torchstone profile`.",
+    "See what is stored with `torchstone list profiles`.",
+)
+_LEDGER = _Kind(
+    schema.ledger,
+    "ledger",
+    "Make one with `torchstone explain`.",
+    "See what is stored with `torchstone list ledgers`.",
+)
 
 
 def resolve(connection: Connection, wanted: str) -> Row:
     """The result that `wanted` means; `UsageError` if none or several."""
+    return _resolve(connection, wanted, _RESULT)
+
+
+def resolve_profile(connection: Connection, wanted: str) -> Row:
+    """The same of profiles."""
+    if not schema.has_judging(connection):
+        raise UsageError("No profile is stored yet.", _PROFILE.make)
+    return _resolve(connection, wanted, _PROFILE)
+
+
+def resolve_ledger(connection: Connection, wanted: str) -> Row:
+    """The same of ledgers."""
+    if not schema.has_ledgers(connection):
+        raise UsageError("No ledger is stored yet.", _LEDGER.make)
+    return _resolve(connection, wanted, _LEDGER)
+
+
+def _resolve(connection: Connection, wanted: str, kind: _Kind) -> Row:
     if wanted == LAST:
-        return _newest(connection, _RESULT)
-    _check_text(wanted, _RESULT)
-    return _exact(connection, _RESULT, wanted) or _by_start(connection, (_RESULT,), wanted)[1]
+        return _newest(connection, kind)
+    _check_text(wanted, kind)
+    return _exact(connection, kind, wanted) or _by_start(connection, (kind,), wanted)[1]
 
 
 def resolve_run(connection: Connection, wanted: str) -> RunRow:

@@ -49,9 +49,14 @@ def _add_facts(connection: Connection) -> None:
     old_figures.take_in(connection)
 
 
+def _add_ledgers(connection: Connection) -> None:
+    schema.ledger.create(connection, checkfirst=False)
+
+
 _STEPS: Mapping[int, Callable[[Connection], None]] = {
     2: _add_runs,
     3: _add_judging,
     4: _add_facts,
+    5: _add_ledgers,
 }
 """By the version that a step leads to. A table changed later needs its older form kept here."""

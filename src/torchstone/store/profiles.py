@@ -18,7 +18,7 @@ from torchstone.records import (
     from_data,
     to_data,
 )
-from torchstone.store import artefacts, schema
+from torchstone.store import artefacts, lookup, schema
 
 LARGEST = 1 << 30
 """Bytes of a profile when unpacked: a file that says more was not written by us."""
@@ -43,6 +43,15 @@ def pack(profile: Profile) -> bytes:
     """The same bytes for the same profile, so that it is kept once."""
     text = json.dumps(to_data(profile), separators=(",", ":"), allow_nan=False)
     return gzip.compress(text.encode(), compresslevel=6, mtime=0)
+
+
+def unpacked(packed: bytes, most: int) -> bytes:
+    """The bytes inside, never more than `most` of them."""
+    with gzip.GzipFile(fileobj=io.BytesIO(packed)) as file:
+        text = file.read(most + 1)
+    if len(text) > most:
+        raise ValueError("it is larger than any we write")
+    return text
 
 
 def insert(connection: Connection, profile: Profile, digest: str, size: int, result: str) -> None:
@@ -80,30 +89,11 @@ def summaries(
 
 def load(connection: Connection, folder: Path, wanted: str) -> Profile:
     """The profile of that id, or of the only one that begins so; `last` is the newest."""
-    digest = _digest(connection, wanted)
-    packed = artefacts.get(folder, digest)
+    row = lookup.resolve_profile(connection, wanted)
+    table = schema.profile
+    digest = connection.scalar(select(table.c.digest).where(table.c.seq == row.seq))
+    packed = artefacts.get(folder, str(digest))
     try:
-        with gzip.GzipFile(fileobj=io.BytesIO(packed)) as file:
-            text = file.read(LARGEST + 1)
-        if len(text) > LARGEST:
-            raise ValueError("it is larger than any profile")
-        return from_data(Profile, json.loads(text))
+        return from_data(Profile, json.loads(unpacked(packed, LARGEST)))
     except (RecordError, OSError, EOFError, ValueError, TypeError, RecursionError) as error:
         raise TorchstoneError(f"The profile {wanted} cannot be read: {error}.") from None
-
-
-def _digest(connection: Connection, wanted: str) -> str:
-    nothing = UsageError(f"There is no profile {wanted}.", "See `torchstone list profiles`.")
-    if not schema.has_judging(connection):
-        raise nothing
-    table = schema.profile
-    query = select(table.c.digest, table.c.id).order_by(table.c.seq.desc())
-    if wanted != "last":
-        query = query.where(table.c.id.startswith(wanted, autoescape=True))
-    found = connection.execute(query.limit(2)).all()
-    if not found:
-        raise nothing
-    exact = [row for row in found if row.id == wanted]
-    if wanted != "last" and len(found) > 1 and not exact:
-        raise UsageError(f"Several profiles begin with {wanted}.", "Give more of the id.")
-    return str((exact or found)[0].digest)

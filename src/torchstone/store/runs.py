@@ -109,10 +109,14 @@ def key_digest(key: CaseKey) -> str:
     return hashlib.sha256(to_json(to_data(key)).encode()).hexdigest()[:_KEY_DIGITS]
 
 
-def read(connection: Connection, seq: int, run_id: str) -> Run:
-    """The run of that row; `CorruptRunError` if it is not what was stored."""
+def read(connection: Connection, seq: int, run_id: str, *, plan: bool = True) -> Run:
+    """The run of that row; `CorruptRunError` if it is not what was stored.
+
+    Without its `plan` it is read in a tenth of the time.
+    """
     try:
-        run = from_data(Run, _data(connection, seq, run_id))
+        data = _data(connection, seq, run_id)
+        run = from_data(Run, data if plan else {**data, "plan": []})
     except (BlobError, RecordError, TypeError, ValueError, RecursionError) as error:
         raise CorruptRunError(run_id, str(error)) from None
     if run.id != run_id:

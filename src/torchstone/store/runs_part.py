@@ -36,14 +36,14 @@ class RunsPart(Base):
         with self._writing() as connection:
             facts.begin(connection, runs.begin(connection, run), run)
 
-    def load_run(self, wanted: str) -> Run:
+    def load_run(self, wanted: str, *, plan: bool = True) -> Run:
         """The run of that id or label, of the only id that begins so, or the newest one (`last`).
 
-        Of several runs with one label it is the newest.
+        Of several runs with one label it is the newest. Without its `plan` it is there at once.
         """
         with self._reading() as connection:
             found = lookup.resolve_run(connection, wanted)
-            return runs.read(connection, found.seq, found.id)
+            return runs.read(connection, found.seq, found.id, plan=plan)
 
     def add_cases(
         self, run_id: str, result: Result | None, cases: Sequence[tuple[int, CaseFigures]]

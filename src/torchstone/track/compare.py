@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from torchstone import stats
 from torchstone.records import CaseChange, CaseFigures, RunComparison
-from torchstone.stats.ratio import exp_or_inf
+from torchstone.stats.distributions import exp_or_inf
 from torchstone.track import refusal
 from torchstone.track.floors import DEFAULT_AA_FLOOR, Floors, default_floors
 from torchstone.track.groups import groups_of
@@ -57,7 +57,8 @@ def compare(
     compared = [_compared(pair, base, new, floors) for pair in pairs if pair.kind == PAIRED]
     drift = stats.drift_of(_baselines(compared))
     cases = _cases(pairs, compared, drift, terms)
-    changes = {one.pair.key: one.change for one in compared if one.change is not None}
+    found = iter(compared)
+    changes = [next(found).change if pair.kind == PAIRED else None for pair in pairs]
     groups, held = groups_of(base, new, cases, changes, drift, terms)
     answer = replace(answer, groups=groups, cases=held, threshold_source=_source(compared))
     if drift is None:
@@ -100,18 +101,18 @@ def _cases(
 ) -> list[CaseChange]:
     """Every case, in the pairs' order, with its verdict among all of them."""
     told = [(one, one.change) for one in compared if one.change is not None]
-    judged = stats.judge(
-        [change for _, change in told], [one.threshold for one, _ in told], terms.rules
+    judged = iter(
+        stats.judge([change for _, change in told], [one.threshold for one, _ in told], terms.rules)
     )
-    verdicts = {one.pair.key: verdict for (one, _), verdict in zip(told, judged, strict=True)}
     # On another machine every time is another: what moved there says nothing of the software.
     usable = None if MACHINES in terms.across else drift
-    made = {
-        one.pair.key: _case(one, verdicts.get(one.pair.key), usable, terms.rules.level)
+    made = (
+        _case(one, None if one.change is None else next(judged), usable, terms.rules.level)
         for one in compared
-    }
+    )
     return [
-        made.get(pair.key) or CaseChange(pair.key, pair.kind, pair.base, pair.new) for pair in pairs
+        next(made) if pair.kind == PAIRED else CaseChange(pair.key, pair.kind, pair.base, pair.new)
+        for pair in pairs
     ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
@@ -14,7 +15,8 @@ if TYPE_CHECKING:  # the database's library costs more to import than all the re
 DEFAULT_AA_FLOOR = 0.005
 """What identical arms may differ by on a machine not observed yet (benchmarks/aa.py)."""
 
-_CLASSES = (("under 1 ms", 1e6), ("1-10 ms", 1e7), ("10-100 ms", 1e8))
+_CLASSES = ("under 1 ms", "1-10 ms", "10-100 ms", "over 100 ms")
+_LIMITS = (1e6, 1e7, 1e8)  # nanoseconds between them
 
 
 class Floor(NamedTuple):
@@ -30,7 +32,7 @@ Floors = Callable[[str, CaseFigures], Floor]
 
 def step_class(nanoseconds: float) -> str:
     """The order of magnitude of a step: noise depends on it."""
-    return next((name for name, limit in _CLASSES if nanoseconds < limit), "over 100 ms")
+    return _CLASSES[bisect_right(_LIMITS, nanoseconds)]
 
 
 def default_floors(machine_id: str, case: CaseFigures) -> Floor:

@@ -8,8 +8,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from torchstone import stats
-from torchstone.records import CaseChange, CaseKey, GroupChange, Mean, SuiteSummary, Verdict
-from torchstone.stats.ratio import exp_or_inf
+from torchstone.records import (
+    SUITE_DEFINITION,
+    CaseChange,
+    CaseKey,
+    GroupChange,
+    Mean,
+    SuiteSummary,
+    Verdict,
+)
+from torchstone.stats.distributions import exp_or_inf
 from torchstone.stats.suite import group_key
 from torchstone.track.pairing import KINDS, PAIRED, chosen
 from torchstone.track.sides import Side
@@ -24,35 +32,52 @@ def groups_of(
     base: Side,
     new: Side,
     cases: Sequence[CaseChange],
-    changes: Mapping[CaseKey, stats.Change],
+    changes: Sequence[stats.Change | None],
     drift: stats.Drift | None,
     terms: Terms,
 ) -> tuple[tuple[GroupChange, ...], tuple[CaseChange, ...]]:
-    """The groups in the order of their first cases, and the cases with their costs judged."""
-    of_group: dict[CaseKey, list[CaseChange]] = {}
-    for case in cases:
-        of_group.setdefault(group_key(case.key), []).append(case)
-    keys = {case.key for case in cases}
-    olds, news = (_summaries(side, terms, n, keys) for n, side in enumerate((base, new)))
+    """The groups in the order of their first cases, and the cases with their costs judged.
+
+    `changes` are those of the cases, place by place.
+    """
+    olds, news = (_summaries(side, terms, n, cases) for n, side in enumerate((base, new)))
     groups: list[GroupChange] = []
-    held: dict[CaseKey, CaseChange] = {}
-    for key, found in of_group.items():
+    held = list(cases)
+    means: dict[CaseKey, list[tuple[stats.Change, float]]] = {}
+    for key, places in _places(cases).items():
+        found = [cases[place] for place in places]
         limits = _limits([case for case in found if case.kind == PAIRED], drift)
         groups.append(_group(key, found, (olds.get(key), news.get(key)), limits, terms))
-        held.update({case.key: _with_costs(case, limits) for case in found})
-    means = {
-        key: [(changes[case.key], case.threshold or 0.0) for case in found if case.key in changes]
-        for key, found in of_group.items()
-    }
-    return _judged(groups, means, terms), tuple(held[case.key] for case in cases)
+        means[key] = []
+        for place, case in zip(places, found, strict=True):
+            held[place] = _with_costs(case, limits)
+            change = changes[place]
+            if change is not None:
+                means[key].append((change, case.threshold or 0.0))
+    return _judged(groups, means, terms), tuple(held)
+
+
+def _places(cases: Sequence[CaseChange]) -> dict[CaseKey, list[int]]:
+    """Where the cases of each group are."""
+    found: dict[tuple[object, ...], list[int]] = {}
+    for place, case in enumerate(cases):
+        key = case.key  # not `group_key`: a tuple of texts is looked up five times as quickly
+        named = (key.suite, key.scale, key.mode, key.precision, key.variant, key.device)
+        found.setdefault((*named, key.threads), []).append(place)
+    return {group_key(cases[places[0]].key): places for places in found.values()}
 
 
 def _summaries(
-    side: Side, terms: Terms, number: int, keys: set[CaseKey]
+    side: Side, terms: Terms, number: int, cases: Sequence[CaseChange]
 ) -> dict[CaseKey, SuiteSummary]:
     """The figures of a run over the cases that are looked at, by the groups' keys."""
+    if side.groups and terms.everything:
+        known = {(one.definition, one.false_discovery_rate) for one in side.groups}
+        if known == {(SUITE_DEFINITION, terms.rules.q)}:
+            return {group_key(one): one for one in side.groups}
     found = chosen(side, terms, number)
     if terms.only_common:
+        keys = {case.key for case in cases}
         found = {key: case for key, case in found.items() if key in keys}
     named = [c if c.key == key else replace(c, key=key) for key, c in found.items()]
     return {group_key(one): one for one in stats.summarise(named, q=terms.rules.q)}

@@ -21,6 +21,13 @@ PAIRED, NEWLY_FAILING, NEWLY_PASSING, FAILING = (
     "failing",
 )
 ONLY_BASE, ONLY_NEW = "only in base", "only in new"
+_BOTH = {
+    (True, True): PAIRED,
+    (True, False): NEWLY_FAILING,
+    (False, True): NEWLY_PASSING,
+    (False, False): FAILING,
+}
+"""By whether it passes in the base run, and in the new one."""
 KINDS = (PAIRED, NEWLY_FAILING, NEWLY_PASSING, FAILING, ONLY_BASE, ONLY_NEW)
 
 
@@ -44,9 +51,12 @@ class Pair:
 def pairs_of(base: Side, new: Side, terms: Terms) -> list[Pair]:
     """Every case of the base run in its order, then what only the new run has."""
     olds, news = chosen(base, terms, 0), chosen(new, terms, 1)
+    every: list[tuple[CaseKey, CaseFigures | None, CaseFigures | None]]
+    every = [(key, case, news.get(key)) for key, case in olds.items()]
+    every += [(key, None, case) for key, case in news.items() if key not in olds]
     found = []
-    for key in dict.fromkeys((*olds, *news)):
-        pair = _pair(key, _there(olds.get(key), base), _there(news.get(key), new))
+    for key, old, fresh in every:
+        pair = _pair(key, _there(old, base), _there(fresh, new))
         if pair is not None and not (terms.only_common and pair.kind in (ONLY_BASE, ONLY_NEW)):
             found.append(pair)
     return found
@@ -55,6 +65,8 @@ def pairs_of(base: Side, new: Side, terms: Terms) -> list[Pair]:
 def chosen(side: Side, terms: Terms, number: int) -> dict[CaseKey, CaseFigures]:
     """The cases that the terms select, by the key that they are paired by."""
     found: dict[CaseKey, CaseFigures] = {}
+    if terms.everything:
+        return {case.key: case for case in side.cases}
     for case in _selected(side.cases, terms, number):
         key = common_key(case.key, terms)
         if key in found:
@@ -101,10 +113,4 @@ def _pair(key: CaseKey, base: CaseFigures | None, new: CaseFigures | None) -> Pa
             return None
         return Pair(key, ONLY_NEW if base is None else ONLY_BASE, base, new)
     before, after = base.outcome is Outcome.OK, new.outcome is Outcome.OK
-    kinds = {
-        (True, True): PAIRED,
-        (True, False): NEWLY_FAILING,
-        (False, True): NEWLY_PASSING,
-        (False, False): FAILING,
-    }
-    return Pair(key, kinds[before, after], base, new)
+    return Pair(key, _BOTH[before, after], base, new)

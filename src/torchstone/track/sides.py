@@ -5,18 +5,22 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from torchstone.records import CaseFigures, Method, Outcome, Run, RunHead, RunView
+from torchstone.records import CaseFigures, Method, Outcome, Run, RunHead, RunView, SuiteSummary
 from torchstone.store.dates import seconds_of
 
 
 @dataclass(frozen=True)
 class Side:
-    """A run with one entry for every planned case; those that never ran as `not_run`."""
+    """A run with one entry for every planned case; those that never ran as `not_run`.
+
+    `groups` are the figures of its suites over all these cases, where they are at hand.
+    """
 
     head: RunHead
     cases: tuple[CaseFigures, ...]
     method: Method | None = None
     version: str = ""
+    groups: tuple[SuiteSummary, ...] = ()
 
 
 def side_of(view: RunView) -> Side:

@@ -20,6 +20,13 @@ def stored_heads(store: Store) -> list[RunHead]:
 
 
 def stored_side(store: Store, run_id: str) -> Side:
-    """One run with the figures of its cases."""
-    run = store.load_run(run_id)
-    return Side(store.run_head(run_id), store.planned_cases(run_id), run.method, run.version)
+    """One run with the figures of its cases, all of one state of the store."""
+    with store.snapshot():
+        run = store.load_run(run_id, plan=False)
+        return Side(
+            store.run_head(run_id),
+            store.planned_cases(run_id),
+            run.method,
+            run.version,
+            tuple(store.run_groups(run_id)),
+        )

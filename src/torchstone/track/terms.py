@@ -33,6 +33,12 @@ class Terms:
     only_common: bool = False
     rules: Rules = field(default_factory=Rules)
 
+    @property
+    def everything(self) -> bool:
+        """Whether every case of each run is looked at, under its own key."""
+        whole = self.selection == Selection() and self.variants is None and not self.only_common
+        return whole and not self.across & {THREADS, DEVICES}
+
     def __post_init__(self) -> None:
         unknown = sorted(self.across - set(ACROSS))
         if unknown:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import FastAPI, Path, Request
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from torchstone.web.app import Desk
 
 FORMATS = ("json", "csv")
+Route = Callable[..., Response]
 ERRORS: dict[int | str, dict[str, Any]] = {
     400: {"model": ErrorDocument, "description": "The query makes no sense"},
     404: {"model": ErrorDocument, "description": "What it names is not stored"},
@@ -116,55 +117,54 @@ def _add_page(app: FastAPI, desk: Desk, one: PageDef) -> None:
         done.headers["content-security-policy"] = PICTURE_POLICY
         return done
 
-    _register(app, one, path, whole, table, chart)
+    routes = _about_one if one.about_one else _about_all
+    _register(app, one, path, routes(whole, table, chart))
 
 
-def _register(
-    app: FastAPI,
-    one: PageDef,
-    path: str,
-    whole: Callable[..., Response],
-    table: Callable[..., Response],
-    chart: Callable[..., Response],
-) -> None:
-    """The three routes of a page, with or without a thing in their path."""
-    routes: tuple[Callable[..., Response], ...]
-    if one.about_one:
+def _about_one(whole: Route, table: Route, chart: Route) -> Sequence[Route]:
+    """For paths that name a thing."""
 
-        def whole_of(request: Request, asked: Asked, ident: Ident) -> Response:
-            return whole(request, asked, ident)
+    def whole_of(request: Request, asked: Asked, ident: Ident) -> Response:
+        return whole(request, asked, ident)
 
-        def table_of(
-            request: Request, asked: Asked, ident: Ident, name: Name, form: Form = "json"
-        ) -> Response:
-            return table(request, asked, name, form, ident)
+    def table_of(
+        request: Request, asked: Asked, ident: Ident, name: Name, form: Form = "json"
+    ) -> Response:
+        return table(request, asked, name, form, ident)
 
-        def chart_of(request: Request, asked: Asked, ident: Ident, name: Name) -> Response:
-            return chart(request, asked, name, ident)
+    def chart_of(request: Request, asked: Asked, ident: Ident, name: Name) -> Response:
+        return chart(request, asked, name, ident)
 
-        routes = (whole_of, table_of, chart_of)
-    else:
+    return whole_of, table_of, chart_of
 
-        def whole_all(request: Request, asked: Asked) -> Response:
-            return whole(request, asked)
 
-        def table_all(request: Request, asked: Asked, name: Name, form: Form = "json") -> Response:
-            return table(request, asked, name, form)
+def _about_all(whole: Route, table: Route, chart: Route) -> Sequence[Route]:
+    """For paths that name none."""
 
-        def chart_all(request: Request, asked: Asked, name: Name) -> Response:
-            return chart(request, asked, name)
+    def whole_all(request: Request, asked: Asked) -> Response:
+        return whole(request, asked)
 
-        routes = (whole_all, table_all, chart_all)
+    def table_all(request: Request, asked: Asked, name: Name, form: Form = "json") -> Response:
+        return table(request, asked, name, form)
+
+    def chart_all(request: Request, asked: Asked, name: Name) -> Response:
+        return chart(request, asked, name)
+
+    return whole_all, table_all, chart_all
+
+
+def _register(app: FastAPI, one: PageDef, path: str, routes: Sequence[Route]) -> None:
+    """The three routes of a page."""
     kinds = (
         ("", one.summary, PageDocument, None),
         ("/tables/{name}", f"A table of: {one.summary}", TableDocument, "text/csv"),
         ("/charts/{name}.svg", f"A chart of: {one.summary}", None, "image/svg+xml"),
     )
-    for number, (ending, summary, model, other) in enumerate(kinds):
+    for route, (ending, summary, model, other) in zip(routes, kinds, strict=True):
         content = {"description": "Done", "content": {other: {}}} if other else {}
         app.add_api_route(
             path + ending,
-            routes[number],
+            route,
             summary=summary,
             response_model=model,
             response_class=Response if model is None else JSONResponse,

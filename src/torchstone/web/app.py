@@ -52,7 +52,7 @@ class Desk:
 
     def warm(self) -> None:
         """Make the landing page once, so that the first reader need not wait for what is kept."""
-        with suppress(TorchstoneError):  # whoever asks for it is told
+        with suppress(TorchstoneError), self.store.snapshot():  # whoever asks for it is told
             html(PAGES["landing"].view(self.source(), Query(), ""), self.links, House(""))
 
     def state(self, source: Source) -> str:
@@ -92,14 +92,15 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
 
 
 def answer(request: Request, desk: Desk, kind: str, make: Callable[[Source, str], str]) -> Response:
-    """What `make` makes of the store's present state; nothing at all where the asker has it."""
+    """What `make` makes of one state of the store; nothing at all where the asker has it."""
     source = desk.source()
     state = desk.state(source)
     tag = f'"{state}"'
     headers = {"etag": tag, "cache-control": LOOK_AGAIN, "vary": "accept"}
     if tag in request.headers.get("if-none-match", ""):
         return Response(status_code=304, headers=headers)
-    return Response(make(source, state), media_type=kind, headers=headers)
+    with source.store.snapshot():
+        return Response(make(source, state), media_type=kind, headers=headers)
 
 
 def query_of(request: Request) -> Query:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection
+import shlex
+from collections.abc import Collection, Sequence
 from datetime import datetime, timezone
 
 from torchstone.records import (
@@ -56,6 +57,11 @@ def text_cell(text: str, to: Place | None = None, longest: int = LONGEST_LABEL) 
     return Cell(text, short, to, title="" if short == safe else safe[:2000])
 
 
+def command_line(words: Sequence[str]) -> str:
+    """A command as a shell takes it."""
+    return shlex.join(sanitise(word) for word in words)
+
+
 def number_cell(value: float | int | None, to: Place | None = None) -> Cell:
     """A count."""
     return Cell(value, "" if value is None else f"{value:,}", to)
@@ -87,9 +93,8 @@ def ratio_cell(value: float | None, detail: str = "") -> Cell:
 def pass_cell(passes: PassRate, to: Place | None = None) -> Cell:
     """`5/6 83 %`."""
     counts, share = pass_words(passes)
-    failed = passes.passed < passes.counted
     said = [f"{n} {name.replace('_', ' ')}" for name, n in passes.outcomes.items() if n]
-    mark = "" if not passes.counted else "doubt" if failed else "pass"
+    mark = "pass" if 0 < passes.counted == passes.passed else ""
     return Cell(passes.rate, counts, to, mark, share, ", ".join(said))
 
 

@@ -65,7 +65,9 @@ class Site:
         for name, _ in NAVIGATION:
             self.wants(Place(name))
         while self._waiting:
-            yield from self._page(self._waiting.popleft())
+            with self._source.store.snapshot():
+                made = list(self._page(self._waiting.popleft()))
+            yield from made
 
     def _page(self, place: Place) -> Iterator[tuple[str, bytes]]:
         if place.page == VIEW:
@@ -99,6 +101,7 @@ class Site:
 def export_site(out: Path, db: str | None, force: bool = False) -> Sequence[str]:
     """Write the site into a folder; lines for the terminal."""
     with open_store(db, create=False, read_only=True) as store:
+        store.run_heads(limit=1)  # a database of an older program has no history: said now
         _prepare(out, force)
         site = Site(Source(store))
         pages = written = 0

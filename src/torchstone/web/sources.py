@@ -157,10 +157,10 @@ class Source:
         return replace(found, head=head)
 
     def about(self, head: RunHead) -> About:
-        """What a run's record says; reading it costs more than a page, and it never changes."""
+        """What a run's record says; it never changes."""
 
         def read() -> About:
-            run = self.store.load_run(head.id)
+            run = self.store.load_run(head.id, plan=False)
             return About(run.command, run.notes, run.version)
 
         return self._memory.abouts.get(head.id, read)

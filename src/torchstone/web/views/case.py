@@ -45,25 +45,14 @@ from torchstone.web.page import (
 from torchstone.web.query import NotFound, Query, shown
 from torchstone.web.sources import Source
 from torchstone.web.tables import arranged
-from torchstone.web.views import parts
+from torchstone.web.views import keyed, parts
 from torchstone.web.views.evidence import evidence
 
+OPTIONAL = (*keyed.RUNS_OF, "torch")
 CONTROLS = (
-    "range",
-    "granularity",
-    "mode",
-    "precision",
-    "variant",
-    "scale",
-    "device",
-    "threads",
-    "machine",
-    "branch",
-    "torch",
-    "base",
-    "new",
+    *("range", "granularity", "mode", "precision", "variant", "scale", "device", "threads"),
+    *(*OPTIONAL, "base", "new"),
 )
-OPTIONAL = ("machine", "branch", "torch")
 HISTORY = (
     Column("run", "Run"),
     Column("commit", "Commit"),
@@ -80,8 +69,7 @@ HISTORY = (
 )
 HIDDEN = (
     Column("created", "Made", shown=False),
-    Column("speedup_low", "Speed-up, low end", True, "×", shown=False),
-    Column("speedup_high", "Speed-up, high end", True, "×", shown=False),
+    *keyed.SPEEDUP_ENDS,
     Column("result_id", "Result", shown=False),
 )
 Metric = Callable[[CaseFigures], "float | None"]
@@ -231,7 +219,6 @@ def _table(points: Sequence[CasePoint], query: Query) -> Table:
 
 def _row(point: CasePoint) -> tuple[Cell, ...]:
     one, head = point.figures, point.run
-    low, high = one.interval or (None, None)
     failed = one.outcome is not Outcome.OK
     to = Place("result", one.result_id) if one.result_id else None
     return (
@@ -248,8 +235,7 @@ def _row(point: CasePoint) -> tuple[Cell, ...]:
         number_cell(one.graph_breaks),
         text_cell(failure_text(one) if failed else "", longest=90),
         Cell(head.created),
-        Cell(low),
-        Cell(high),
+        *keyed.ends(one.interval),
         Cell(one.result_id),
     )
 
@@ -272,13 +258,17 @@ def _facts(source: Source, key: CaseKey, now: CaseFigures | None, context: Conte
         ("Recompiles", number_cell(now.recompiles)),
         ("Answer checked", text_cell(now.agreement)),
         ("FLOPs of a step", number_cell(now.flops)),
-        ("of op time covered", Cell(now.flops_covered, format_percent(now.flops_covered))),
+        ("FLOPs cover", _covered(now.flops_covered)),
     ]
     change = _change(source, key, context)
     if change is not None:
         items.insert(3, ("Against base", change))
     kept = tuple((name, cell) for name, cell in items if cell.text not in ("", "-"))
     return Facts("case", "", kept)
+
+
+def _covered(share: float | None) -> Cell:
+    return Cell(share, "" if share is None else f"{format_percent(share)} of op time")
 
 
 def _change(source: Source, key: CaseKey, context: Context) -> Cell | None:

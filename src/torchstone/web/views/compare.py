@@ -30,24 +30,10 @@ from torchstone.web.page import Cell, Column, Facts, Notice, Page, Picture, Plac
 from torchstone.web.query import Query
 from torchstone.web.sources import Source
 from torchstone.web.tables import LazyRows, arranged
-from torchstone.web.views import parts
+from torchstone.web.views import keyed, parts
 
-CONTROLS = (
-    "base",
-    "new",
-    "suite",
-    "scale",
-    "mode",
-    "precision",
-    "variant",
-    "device",
-    "threads",
-    "base_variant",
-    "across",
-    "common",
-    "filter",
-)
-OPTIONAL = CONTROLS[2:-4]
+OPTIONAL = ("suite", *keyed.SETTINGS)
+CONTROLS = ("base", "new", *OPTIONAL, "base_variant", "across", "common", "filter")
 GROUPS = (
     Column("suite", "Suite"),
     Column("settings", "Settings"),
@@ -62,14 +48,12 @@ GROUPS = (
     Column("drift", "Baselines", True, "×", help="How much slower the baselines were"),
 )
 CASES = (
-    Column("model", "Model"),
-    Column("suite", "Suite"),
-    Column("settings", "Settings"),
+    *keyed.NAMED,
     Column("kind", "Kind"),
     Column("base_speedup", "Base", True, "×", group="Speed-up"),
     Column("new_speedup", "New", True, "×", group="Speed-up"),
     Column("change", "Change", True, "×", group="Speed-up"),
-    Column("moved", "Which side moved"),
+    Column("moved", "Moved", help="Which side's time explains the change"),
     Column("baseline_time", "Baseline", True, "×", group="Time, new over base"),
     Column("arm_time", "Arm", True, "×", group="Time, new over base"),
     Column("compile_cold", "Compile, cold", True, "×", help="New over base"),
@@ -77,15 +61,8 @@ CASES = (
     Column("outcome", "Outcome, new"),
 )
 HIDDEN = (
-    Column("scale", "Scale", shown=False),
-    Column("mode", "Mode", shown=False),
-    Column("precision", "Precision", shown=False),
-    Column("variant", "Variant", shown=False),
-    Column("device", "Device", shown=False),
-    Column("threads", "Threads", True, shown=False),
-    Column("change_low", "Change, low end", True, "×", shown=False),
-    Column("change_high", "Change, high end", True, "×", shown=False),
-    Column("verdict", "Verdict", shown=False),
+    *keyed.columns(keyed.SETTINGS),
+    *keyed.CHANGE_ENDS,
     Column("alone", "Verdict by itself", shown=False),
     Column("threshold", "Smallest change believed", True, shown=False),
 )
@@ -211,11 +188,8 @@ def _case(change: CaseChange, labels: Labels, context: Context) -> tuple[Cell, .
     kinds = {"newly failing": "fail", "newly passing": "better", "paired": ""}
     passed = change.new is not None and change.new.outcome is Outcome.OK
     ratio = change.speedup
-    ends = (ratio.interval if ratio else None) or (None, None)
     return (
-        text_cell(key.model, to),
-        text_cell(suite_title(key.suite, key.scale)),
-        text_cell(labels.settings(key)),
+        *keyed.named(key, labels, to),
         Cell(
             change.kind,
             "both pass" if change.kind == "paired" else change.kind,
@@ -224,15 +198,14 @@ def _case(change: CaseChange, labels: Labels, context: Context) -> tuple[Cell, .
         speedup_cell(change.base) if change.base else Cell(),
         speedup_cell(change.new) if change.new and passed else Cell(),
         change_cell(ratio, change.verdict, to),
-        text_cell(change.moved),
+        parts.moved_cell(change),
         _cost(change.baseline_time, False),
         _cost(change.arm_time, False),
         _cost(change.compile_cold, "compile_cold" in change.costs_changed),
         _cost(change.memory, "memory" in change.costs_changed),
         outcome_cell(change.new),
-        *(Cell(v) for v in (key.scale, key.mode, key.precision, key.variant, key.device)),
-        Cell(key.threads),
-        *(Cell(end) for end in ends),
+        *keyed.cells(key, keyed.SETTINGS),
+        *keyed.ends(ratio.interval if ratio else None),
         Cell(change.verdict.value if change.verdict else ""),
         Cell(change.alone.value if change.alone else ""),
         Cell(change.threshold),

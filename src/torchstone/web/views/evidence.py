@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable, Sequence
 
 from torchstone.records import (
@@ -46,6 +45,7 @@ from torchstone.web.page import (
     Table,
 )
 from torchstone.web.sources import Source
+from torchstone.web.views.ledgers import ledger_sections
 
 MOST_PROFILES = 50
 MOST_LEAVES = 200
@@ -102,7 +102,7 @@ def evidence(source: Source, result: Result) -> tuple[Section, ...]:
         *_compiler(result),
         *_roofline(source, result),
         profiles_table(source.store.list_profiles(MOST_PROFILES, result.id)),
-        *_deeper(result),
+        *ledger_sections(source, result),
         Group("Contract", tuple(_contract(result)), folded=True),
         Group("Environment", tuple(_environment(result)), folded=True),
         _method(result),
@@ -240,17 +240,6 @@ def profiles_table(listed: Sequence[ProfileSummary]) -> Table:
     return Table("profiles", "Profiles", PROFILES, rows, empty=empty, total=len(rows))
 
 
-def _deeper(result: Result) -> Iterable[Section]:
-    """Where a ledger comes from: it is made on demand, not stored."""
-    spec = result.arms[0].arm if result.arms else None
-    if spec is None or not spec.target:
-        return
-    words = ["torchstone", "explain", spec.target, "--mode", spec.mode]
-    new = next((one.arm.variant for one in result.arms[1:]), "")
-    words += ["--vs", new] if new else []
-    yield Code("explain", "Where the time of a step goes (a ledger)", command_line(words))
-
-
 def _contract(result: Result) -> Iterable[Section]:
     rows = []
     for measured in result.arms:
@@ -347,8 +336,3 @@ def _method(result: Result) -> Section:
     ]
     kept = tuple((name, cell) for name, cell in items if cell.text)
     return Group("Method", (Facts("method", "", kept),), folded=True)
-
-
-def command_line(words: Sequence[str]) -> str:
-    """A command as a shell takes it."""
-    return shlex.join(sanitise(word) for word in words)

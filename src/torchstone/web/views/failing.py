@@ -11,16 +11,15 @@ from torchstone.web.cells import (
     commit_of,
     outcome_word,
     run_cell,
-    suite_title,
     text_cell,
     when,
 )
 from torchstone.web.page import Cell, Column, Place, Table
+from torchstone.web.views import keyed
 
+KEY = keyed.SETTINGS[1:]
 COLUMNS = (
-    Column("model", "Model"),
-    Column("suite", "Suite"),
-    Column("settings", "Settings"),
+    *keyed.NAMED,
     Column("outcome", "Outcome"),
     Column("reason", "Reason"),
     Column("runs_failing", "Runs failing", True),
@@ -31,11 +30,7 @@ HIDDEN = (
     Column("first_bad_run", "First bad run", shown=False),
     Column("first_bad_created", "Failing since", shown=False),
     Column("last_good_run", "Last good run", shown=False),
-    Column("mode", "Mode", shown=False),
-    Column("precision", "Precision", shown=False),
-    Column("variant", "Variant", shown=False),
-    Column("device", "Device", shown=False),
-    Column("threads", "Threads", True, shown=False),
+    *keyed.columns(KEY),
     Column("result_id", "Result", shown=False),
     Column("command", "Command", shown=False),
 )
@@ -56,9 +51,7 @@ def _row(
 ) -> tuple[Cell, ...]:
     case, key = span.figures, span.figures.key
     return (
-        text_cell(key.model, case_place(key, carried)),
-        text_cell(suite_title(key.suite, key.scale)),
-        text_cell(labels.settings(key)),
+        *keyed.named(key, labels, case_place(key, carried)),
         outcome_word(case.outcome, case.reason),
         _reason(case),
         Cell(span.runs_failing, f"{span.runs_failing:,}"),
@@ -67,11 +60,7 @@ def _row(
         Cell(span.first_bad.id if span.first_bad else ""),
         Cell(span.first_bad.created if span.first_bad else ""),
         Cell(span.last_good.id if span.last_good else ""),
-        Cell(key.mode),
-        Cell(key.precision),
-        Cell(key.variant),
-        Cell(key.device),
-        Cell(key.threads),
+        *keyed.cells(key, KEY),
         Cell(case.result_id),
         Cell(command_text(case)),
     )

@@ -10,21 +10,10 @@ from torchstone.web.page import Page, Place
 from torchstone.web.query import Query
 from torchstone.web.sources import Source
 from torchstone.web.tables import arranged
-from torchstone.web.views import failing, parts
+from torchstone.web.views import failing, keyed, parts
 
-CONTROLS = (
-    "suite",
-    "scale",
-    "mode",
-    "precision",
-    "variant",
-    "device",
-    "threads",
-    "machine",
-    "branch",
-    "new",
-    "filter",
-)
+OPTIONAL = ("suite", *keyed.SETTINGS, *keyed.RUNS_OF)
+CONTROLS = (*OPTIONAL, "new", "filter")
 NOTE = (
     "Runs of one machine and branch are lined up. The first bad commit is that of the first run "
     "after the last one in which the case passed."
@@ -44,6 +33,6 @@ def failures(source: Source, query: Query) -> Page:
         "Failures",
         (replace(table, title="", note=NOTE if table.rows else ""),),
         lead=f"In {run_title(context.new)}: {table.total} failing.",
-        controls=controls(context, here, CONTROLS, CONTROLS[:-2]),
+        controls=controls(context, here, CONTROLS, OPTIONAL),
         params=query.params,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from torchstone.records import CaseKey, GroupChange, RunComparison, SuiteSummary, Verdict
+from torchstone.records import CaseKey, GroupChange, RunComparison, SuiteSummary
 from torchstone.show.run_words import Labels
 from torchstone.store.selecting import matches
 from torchstone.web.cells import (
@@ -22,36 +22,11 @@ from torchstone.web.context import Context, controls, resolve
 from torchstone.web.page import Cell, Column, Group, Notice, Page, Place, Section, Table
 from torchstone.web.query import ALL, Query
 from torchstone.web.sources import Source
-from torchstone.web.views import parts
+from torchstone.web.views import keyed, parts
 
-CONTROLS = (
-    "range",
-    "granularity",
-    "suite",
-    "scale",
-    "mode",
-    "precision",
-    "variant",
-    "device",
-    "threads",
-    "machine",
-    "branch",
-    "torch",
-    "base",
-    "new",
-)
-OPTIONAL = (
-    "suite",
-    "scale",
-    "mode",
-    "precision",
-    "variant",
-    "device",
-    "threads",
-    "machine",
-    "branch",
-    "torch",
-)
+OPTIONAL = ("suite", *keyed.SETTINGS, *keyed.RUNS_OF, "torch")
+CONTROLS = ("range", "granularity", *OPTIONAL, "base", "new")
+KEY = ("suite", "scale", "mode", "precision", "device", "threads")
 COLUMNS = (
     Column("variant", "Variant"),
     Column("pass_rate", "Pass rate", True, help="Passing cases out of those that count"),
@@ -62,25 +37,19 @@ COLUMNS = (
     Column("memory_ratio", "Memory ratio", True, "×", help="Baseline peak over the arm's peak"),
 )
 HIDDEN = (
-    Column("suite", "Suite", shown=False),
-    Column("scale", "Scale", shown=False),
-    Column("mode", "Mode", shown=False),
-    Column("precision", "Precision", shown=False),
-    Column("device", "Device", shown=False),
-    Column("threads", "Threads", True, shown=False),
+    *keyed.columns(KEY),
     Column("passed", "Passed", True, shown=False),
     Column("counted", "Counted", True, shown=False),
     Column("planned", "Planned", True, shown=False),
-    Column("speedup_low", "Speed-up, low end", True, "×", shown=False),
-    Column("speedup_high", "Speed-up, high end", True, "×", shown=False),
+    *keyed.SPEEDUP_ENDS,
     Column("speedup_n", "Cases in the mean", True, shown=False),
-    Column("change_low", "Change, low end", True, "×", shown=False),
-    Column("change_high", "Change, high end", True, "×", shown=False),
-    Column("verdict", "Verdict", shown=False),
+    *keyed.CHANGE_ENDS,
     Column("common", "Cases in both", True, shown=False),
     Column("compile_warm", "Compile, warm", True, "s", shown=False),
     Column("run", "Run", shown=False),
 )
+AGAINST_BASE = ("newly_failing", "change")
+"""Columns that say nothing where there is no base."""
 
 
 def landing(source: Source, query: Query) -> Page:
@@ -145,7 +114,9 @@ def _table(
             *context.carried,
         ),
     )
-    return Table(name, title, (*COLUMNS, *HIDDEN), rows, live=True, to=place, total=len(rows))
+    hidden = () if found is not None and not found.refused else AGAINST_BASE
+    columns = parts.without((*COLUMNS, *HIDDEN), hidden)
+    return Table(name, title, columns, rows, live=True, to=place, total=len(rows))
 
 
 def _row(
@@ -186,31 +157,21 @@ def _cost(cell: Cell, change: GroupChange | None, name: str) -> Cell:
 
 
 def _hidden(one: SuiteSummary, change: GroupChange | None, context: Context) -> tuple[Cell, ...]:
-    low, high = one.speedup.interval or (None, None)
     ratio = change.speedup if change else None
-    ends = (ratio.interval if ratio else None) or (None, None)
-    verdict: Verdict | None = change.verdict if change else None
     warm = one.compile_warm_ns.value
-    values = (
-        one.suite,
-        one.scale,
-        one.mode,
-        one.precision,
-        one.device,
-        one.threads,
-        one.passes.passed,
-        one.passes.counted,
-        one.passes.planned,
-        low,
-        high,
-        one.speedup.n,
-        *ends,
-        verdict.value if verdict else None,
-        change.common if change else None,
-        None if warm is None else warm / 1e9,
-        context.new.id if context.new else "",
+    return (
+        *keyed.cells(one, KEY),
+        Cell(one.passes.passed),
+        Cell(one.passes.counted),
+        Cell(one.passes.planned),
+        *keyed.ends(one.speedup.interval),
+        Cell(one.speedup.n),
+        *keyed.ends(ratio.interval if ratio else None),
+        Cell(change.verdict.value if change and change.verdict else None),
+        Cell(change.common if change else None),
+        Cell(None if warm is None else warm / 1e9),
+        Cell(context.new.id if context.new else ""),
     )
-    return tuple(Cell(value) for value in values)
 
 
 def _trends(source: Source, context: Context) -> tuple[Section, ...]:

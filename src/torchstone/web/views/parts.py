@@ -2,23 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 
-from torchstone.records import CaseKey, GroupChange, GroupPoint, Mean, RunComparison, RunHead
+from torchstone.records import (
+    CaseChange,
+    CaseKey,
+    GroupChange,
+    GroupPoint,
+    Mean,
+    RunComparison,
+    RunHead,
+)
 from torchstone.records import SuiteSummary as Summary
 from torchstone.show.run_words import Labels, count
 from torchstone.show.text import sanitise
 from torchstone.web.cells import commit_of, run_title
 from torchstone.web.context import Context
-from torchstone.web.page import Chart, Notice, Place, Point, Progress, Section, Series
+from torchstone.web.page import (
+    Cell,
+    Chart,
+    Column,
+    Notice,
+    Place,
+    Point,
+    Progress,
+    Section,
+    Series,
+)
 from torchstone.web.query import ALL
 from torchstone.web.sources import Source
 
 MOST_SERIES = 12
 """Lines of one chart: more cannot be told apart."""
 FAILED = ("wrong_answer", "nondeterministic", "error", "crash", "oom", "timeout")
+UNMOVED = ("neither", "cannot tell")
 PARTS = ("ok", *FAILED, "not_supported", "not_run")
 
 
@@ -145,10 +164,27 @@ def changes_by_group(found: RunComparison | None) -> dict[CaseKey, GroupChange]:
     return {change.key: change for change in found.groups} if found else {}
 
 
+def moved_cell(change: CaseChange | None) -> Cell:
+    """Which side's time explains a case's change; paler where none does."""
+    moved = sanitise(change.moved) if change else ""
+    return Cell(change.moved if change else "", moved, mark="quiet" if moved in UNMOVED else "")
+
+
+def without(columns: Sequence[Column], keys: Collection[str]) -> tuple[Column, ...]:
+    """The columns with those of these keys left to the JSON and the CSV."""
+    return tuple(
+        replace(column, shown=column.shown and column.key not in keys) for column in columns
+    )
+
+
 def thin(points: Sequence[GroupPoint], granularity: str) -> list[GroupPoint]:
-    """The last run of each day or week; means over runs would hide which run it was."""
+    """The last run of each day or week; means over runs would hide which run it was.
+
+    A run that is being measured has no point yet: what it has not come to would count as failing.
+    """
+    points = [point for point in points if point.run.state != "running"]
     if granularity == "run":
-        return list(points)
+        return points
     last: dict[object, str] = {}
     for point in points:
         last[_period(point.run, granularity)] = point.run.id

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from torchstone.show.heading import machine, what
 from torchstone.show.text import sanitise
-from torchstone.web.cells import cut, text_cell, when
+from torchstone.web.cells import command_line, cut, text_cell, when
 from torchstone.web.page import Cell, Code, Facts, Page, Place
 from torchstone.web.query import Query
 from torchstone.web.sources import Source
-from torchstone.web.views.evidence import command_line, evidence
+from torchstone.web.views.evidence import evidence
 
 
 def result(source: Source, query: Query, ident: str) -> Page:

@@ -51,9 +51,9 @@ COLUMNS = (
     Column("passed", "Passed", True),
     Column("failed", "Failed", True),
     Column("not_supported", "Not supported", True),
-    Column("machine", "Machine"),
     Column("torch", "Torch"),
     Column("origin", "Origin"),
+    Column("machine", "Machine"),
 )
 HIDDEN = (
     Column("created", "Made", shown=False),
@@ -80,10 +80,11 @@ def runs(source: Source, query: Query) -> Page:
     if len(found) > PAGE_RUNS:
         kept = tuple(item for item in query.params if item[0] != "before")
         more = Place("runs", "", (*kept, ("before", shown[-1].id)))
+    here = all(head.origin == "here" for head in shown)
     table = Table(
         "runs",
         "",
-        (*COLUMNS, *HIDDEN),
+        parts.without((*COLUMNS, *HIDDEN), ("origin",) if here else ()),
         tuple(_row(head) for head in shown),
         empty="No run is stored yet. Make one with `torchstone run`.",
         live=True,
@@ -105,13 +106,13 @@ def _row(head: RunHead) -> tuple[Cell, ...]:
         number_cell(head.outcomes.get("ok", 0)),
         Cell(failed, f"{failed:,}", mark="fail" if failed else "quiet"),
         number_cell(head.outcomes.get("not_supported", 0)),
+        text_cell(head.torch, longest=20),
+        text_cell(head.origin, longest=20),
         text_cell(
             processor_name(head.machine),
             Place("machine", head.machine_id) if head.machine_id else None,
             36,
         ),
-        text_cell(head.torch, longest=20),
-        text_cell(head.origin, longest=20),
         Cell(head.created),
         Cell(head.branch),
         Cell(head.done),

@@ -38,35 +38,21 @@ from torchstone.web.page import (
 from torchstone.web.query import ALL, NotFound, Query, with_defaults
 from torchstone.web.sources import Source
 from torchstone.web.tables import LazyRows, arranged
-from torchstone.web.views import parts
+from torchstone.web.views import keyed, parts
 
-CONTROLS = (
-    "suite",
-    "scale",
-    "mode",
-    "precision",
-    "variant",
-    "device",
-    "threads",
-    "machine",
-    "branch",
-    "base",
-    "new",
-    "common",
-    "filter",
-)
-OPTIONAL = ("scale", "mode", "precision", "variant", "device", "threads", "machine", "branch")
+OPTIONAL = (*keyed.SETTINGS, *keyed.RUNS_OF)
+CONTROLS = ("suite", *OPTIONAL, "base", "new", "common", "filter")
+KEY = ("suite", *keyed.SETTINGS)
 FAILING = "failing"
 COLUMNS = (
-    Column("model", "Model"),
-    Column("settings", "Settings"),
+    *(column for column in keyed.NAMED if column.key != "suite"),
     Column("outcome", "Outcome"),
     Column("base_speedup", "Base", True, "×", group="Speed-up"),
     Column("speedup", "New", True, "×", group="Speed-up"),
     Column(
         "change", "Change", True, "×", group="Speed-up", help="New over base: above 0 % is good"
     ),
-    Column("moved", "Which side moved", help="Whose time explains the change"),
+    Column("moved", "Moved", help="Which side's time explains the change"),
     Column("eager", "Eager", True, "s", group="Time of a step"),
     Column("compiled", "Compiled", True, "s", group="Time of a step"),
     Column("compile_cold", "Compile, cold", True, "s"),
@@ -76,20 +62,11 @@ COLUMNS = (
     Column("reason", "Reason"),
 )
 HIDDEN = (
-    Column("suite", "Suite", shown=False),
-    Column("scale", "Scale", shown=False),
-    Column("mode", "Mode", shown=False),
-    Column("precision", "Precision", shown=False),
-    Column("variant", "Variant", shown=False),
-    Column("device", "Device", shown=False),
-    Column("threads", "Threads", True, shown=False),
+    *keyed.columns(KEY),
     Column("kind", "Kind of change", shown=False),
     Column("base_outcome", "Outcome in base", shown=False),
-    Column("speedup_low", "Speed-up, low end", True, "×", shown=False),
-    Column("speedup_high", "Speed-up, high end", True, "×", shown=False),
-    Column("change_low", "Change, low end", True, "×", shown=False),
-    Column("change_high", "Change, high end", True, "×", shown=False),
-    Column("verdict", "Verdict", shown=False),
+    *keyed.SPEEDUP_ENDS,
+    *keyed.CHANGE_ENDS,
     Column("compile_warm", "Compile, warm", True, "s", shown=False),
     Column("result_id", "Result", shown=False),
 )
@@ -153,7 +130,7 @@ def _groups(context: Context, found: RunComparison | None) -> tuple[Section, ...
     change = parts.changes_by_group(found).get(parts.group_key(one))
     items = [
         ("Pass rate", pass_cell(one.passes)),
-        ("Speed-up, geometric mean", mean_cell(one.speedup)),
+        ("Speed-up, geomean", mean_cell(one.speedup)),
         ("Compile, cold", nanoseconds_cell(one.compile_cold_ns.value)),
         ("Memory ratio", ratio_cell(one.memory_ratio.value)),
     ]
@@ -183,10 +160,7 @@ def _table(cases: tuple[CaseFigures, ...], found: RunComparison | None, context:
     hidden = {"settings"} if one else set()
     hidden |= set() if compared else {"base_speedup", "change", "moved"}
     hidden |= {"reason"} if all(_passes(now.get(key)) for key in keys) else set()
-    columns = tuple(
-        replace(column, shown=column.shown and column.key not in hidden)
-        for column in (*COLUMNS, *HIDDEN)
-    )
+    columns = parts.without((*COLUMNS, *HIDDEN), hidden)
     return Table("models", "Models", columns, rows, empty="No case fits the choices above.")
 
 
@@ -216,14 +190,15 @@ def _row(
     failed = case is not None and case.outcome is not Outcome.OK
     known = case or CaseFigures(key, Outcome.NOT_RUN, "not in the new run")
     verdict = change.verdict if change else None
+    model, _, settings = keyed.named(key, labels, to)
     return (
-        text_cell(key.model, to),
-        text_cell(labels.settings(key)),
+        model,
+        settings,
         _outcome(case, change),
         _without_ends(speedup_cell(base)) if base else Cell(),
         speedup_cell(known, to),
         change_cell(change.speedup if change else None, verdict, to),
-        text_cell(change.moved if change else ""),
+        parts.moved_cell(change),
         nanoseconds_cell(known.base_ns),
         nanoseconds_cell(known.new_ns),
         nanoseconds_cell(known.compile_cold_ns),
@@ -256,27 +231,17 @@ def _checks(case: CaseFigures) -> Cell:
 
 
 def _hidden(key: CaseKey, case: CaseFigures, change: CaseChange | None) -> tuple[Cell, ...]:
-    low, high = case.interval or (None, None)
     ratio = change.speedup if change else None
-    ends = (ratio.interval if ratio else None) or (None, None)
-    values = (
-        key.suite,
-        key.scale,
-        key.mode,
-        key.precision,
-        key.variant,
-        key.device,
-        key.threads,
-        change.kind if change else "",
-        change.base.outcome.value if change and change.base else "",
-        low,
-        high,
-        *ends,
-        change.verdict.value if change and change.verdict else "",
-        None if case.compile_warm_ns is None else case.compile_warm_ns / 1e9,
-        case.result_id,
+    return (
+        *keyed.cells(key, KEY),
+        Cell(change.kind if change else ""),
+        Cell(change.base.outcome.value if change and change.base else ""),
+        *keyed.ends(case.interval),
+        *keyed.ends(ratio.interval if ratio else None),
+        Cell(change.verdict.value if change and change.verdict else ""),
+        Cell(None if case.compile_warm_ns is None else case.compile_warm_ns / 1e9),
+        Cell(case.result_id),
     )
-    return tuple(Cell(value) for value in values)
 
 
 def _note(table: Table, context: Context, found: RunComparison | None) -> str:

@@ -1,0 +1,106 @@
+"""Where the time of a step goes: the newest ledger of each arm of a result."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from torchstone.records import LEVEL_NAMES, Ledger, LedgerLine, Result, TorchstoneError
+from torchstone.show.ledger import heading, remedy_words
+from torchstone.show.text import sanitise
+from torchstone.show.units import format_percent
+from torchstone.web.cells import command_line, seconds_cell, table_name, text_cell, when
+from torchstone.web.page import Cell, Code, Column, Group, Notice, Section, Table
+from torchstone.web.sources import Source
+
+LINES = (
+    Column("level", "Level"),
+    Column("line", "What"),
+    Column("share", "Share", True, help="Of the step's wall time; levels 4 and 5 divide kernels"),
+    Column("spread", "±", True, help="Half the range of the middle half of the rounds"),
+    Column("seconds", "Time", True, "s"),
+    Column("most", "Most of it"),
+)
+FINDINGS = (
+    Column("finding", "Finding"),
+    Column("evidence", "Evidence"),
+    Column("remedy", "Remedy, and what it would bring"),
+    Column("tested", "Put to the test"),
+)
+MOST_PARTS = 3
+
+
+def ledger_sections(source: Source, result: Result) -> Iterable[Section]:
+    """Ledgers that `torchstone explain` made of the same work here, and the command for more."""
+    sections: list[Section] = []
+    for measured in result.arms:
+        machine = measured.environment.machine_id if measured.environment else ""
+        try:
+            ledger = source.store.ledger_of(measured.arm, machine)
+        except TorchstoneError as error:
+            sections.append(Notice(sanitise(error.message), "warn"))
+            continue
+        if ledger is not None:
+            sections.append(_ledger(ledger, measured.arm.name))
+    command = _command(result)
+    if command:
+        title = "Look again" if sections else "Nobody has looked yet"
+        sections.append(Code("explain", title, command))
+    if sections:
+        yield Group("Where the time of a step goes", tuple(sections))
+
+
+def _ledger(ledger: Ledger, arm: str) -> Group:
+    name = table_name(arm)
+    rows = tuple(_line(line, ledger) for level in LEVEL_NAMES for line in ledger.level(level))
+    said = " · ".join([*heading(ledger)[1:], f"looked at {when(ledger.created)}"])
+    sections: list[Section] = [
+        Table(f"ledger-{name}", "", LINES, rows, note=sanitise(said), total=len(rows))
+    ]
+    sections += [Notice(sanitise(text), "warn") for text in ledger.checks]
+    if ledger.findings:
+        sections.append(_findings(ledger, name))
+    return Group(sanitise(arm), tuple(sections))
+
+
+def _line(line: LedgerLine, ledger: Ledger) -> tuple[Cell, ...]:
+    about = "~" if line.estimated else ""
+    most = ", ".join(
+        f"{part.name} {format_percent(part.seconds / ledger.wall_s)}"
+        if ledger.wall_s
+        else part.name
+        for part in line.parts[:MOST_PARTS]
+    )
+    return (
+        text_cell(LEVEL_NAMES[line.level]),
+        text_cell(line.title),
+        Cell(line.share, about + format_percent(line.share)),
+        Cell(line.spread, f"{100 * line.spread:.1f}"),
+        seconds_cell(line.seconds),
+        text_cell(most, longest=160),
+    )
+
+
+def _findings(ledger: Ledger, name: str) -> Table:
+    tests = {one.finding: one.sentence for one in ledger.verifications}
+    rows = tuple(
+        (
+            text_cell(one.title, longest=160),
+            text_cell(one.evidence, longest=300),
+            text_cell(remedy_words(one), longest=300),
+            text_cell(tests.get(one.name, ""), longest=300),
+        )
+        for one in ledger.findings
+    )
+    return Table(f"findings-{name}", "Findings", FINDINGS, rows, total=len(rows))
+
+
+def _command(result: Result) -> str:
+    spec = result.arms[0].arm if result.arms else None
+    if spec is None or not spec.target:
+        return ""
+    words = ["torchstone", "explain", spec.target, "--mode", spec.mode]
+    words += ["--precision", spec.precision] if spec.precision != "fp32" else []
+    words += ["--threads", str(spec.threads)] if spec.threads else []
+    new = next((one.arm.variant for one in result.arms[1:]), "")
+    words += ["--vs", new] if new else []
+    return command_line(words)

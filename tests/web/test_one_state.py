@@ -1,0 +1,61 @@
+"""A page asks the store many questions, and all are answered from one state of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.web import stored
+from tests.web.conftest import client_of
+from torchstone.store import open_store
+from torchstone.web.sources import Source
+
+CASES = stored.keys(["timm"])
+
+
+@pytest.fixture
+def busy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A database into which another program stores a run after the first question of a page."""
+    path = tmp_path / "busy.db"
+    with open_store(str(path)) as store:
+        stored.add_night(store, 0, CASES)
+    asked: list[int] = []
+    answered = Source.choices
+
+    def choices(self: Source) -> Any:
+        found = answered(self)
+        asked.append(1)
+        if len(asked) == 1:
+            with open_store(str(path)) as writer:
+                stored.add_night(writer, 1, CASES)
+        return found
+
+    monkeypatch.setattr(Source, "choices", choices)
+    return path
+
+
+def test_a_page_does_not_see_what_comes_while_it_is_made(busy: Path) -> None:
+    with client_of(busy) as client:
+        first = client.get("/").text
+        assert "nightly-0" in first
+        assert "nightly-1" not in first
+        assert "nightly-1" in client.get("/").text
+
+
+def test_nor_does_the_api(busy: Path) -> None:
+    with client_of(busy) as client:
+        first = client.get("/api/v1/landing").json()
+        (row, *_) = first["tables"]["timm-small"]["rows"]
+        assert row["run"] == "night00x"
+        (row, *_) = client.get("/api/v1/landing").json()["tables"]["timm-small"]["rows"]
+        assert row["run"] == "night01x"
+
+
+def test_the_next_asker_is_given_the_new_state(busy: Path) -> None:
+    with client_of(busy) as client:
+        tag = client.get("/").headers["etag"]
+        again = client.get("/", headers={"if-none-match": tag})
+        assert again.status_code == 200
+        assert "nightly-1" in again.text
