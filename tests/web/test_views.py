@@ -10,8 +10,8 @@ import pytest
 
 from tests.web import stored
 from tests.web.conftest import reading
-from torchstone.records import Outcome
-from torchstone.store import alive, open_store
+from torchstone.records import Outcome, Profile
+from torchstone.store import Store, alive, open_store
 from torchstone.web.page import Cell, Page, Progress, Table, charts_of, tables_of, walk
 from torchstone.web.query import BadQuery, NotFound, parse
 from torchstone.web.registry import PAGES
@@ -156,6 +156,27 @@ def test_one_model_has_its_history_and_the_evidence_behind_it(source: Source) ->
     assert "Remedy:" in column(tables["findings-eager"], "remedy")[0].text
     assert any(text.startswith("torchstone explain ") for text in texts)
     assert any(text.startswith("torchstone bench hf:AlbertForMaskedLM@small") for text in texts)
+
+
+def test_a_profile_is_read_once_by_whatever_name_it_is_asked_for(
+    database: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    load = Store.load_profile
+
+    def counted(store: Store, wanted: str) -> Profile:
+        asked.append(wanted)
+        return load(store, wanted)
+
+    monkeypatch.setattr(Store, "load_profile", counted)
+    with reading(database) as store:
+        source = Source(store)
+        first = view(source, "profile", "prof1")
+        assert tables_of(first)["functions"].rows
+        assert view(source, "profile", "last") == first
+        assert asked == ["prof1"]
+        with pytest.raises(NotFound, match="no profile"):
+            view(source, "profile", "nobody")
 
 
 def test_a_failed_point_stands_in_the_history(source: Source) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from torchstone.records import Profile
-from torchstone.store import artefacts, profiles
+from torchstone.store import artefacts, lookup, profiles
 from torchstone.store.base import Base
 from torchstone.store.profiles import ProfileSummary
 
@@ -19,6 +19,11 @@ class ProfilesPart(Base):
         with self._writing() as connection:
             profiles.insert(connection, profile, digest, len(packed), result)
         return len(packed)
+
+    def profile_id(self, wanted: str) -> str:
+        """The whole id of the profile that `load_profile` would give."""
+        with self._reading() as connection:
+            return lookup.resolve_profile(connection, wanted).id
 
     def load_profile(self, wanted: str) -> Profile:
         """The profile of that id, of the only id that begins so, or the newest one (`last`)."""

@@ -37,7 +37,7 @@ _FIELDS = {
     "branch": "branches",
     "torch": "torches",
 }
-_LABELS = {
+LABELS = {
     "suite": "Suite",
     "scale": "Scale",
     "mode": "Mode",
@@ -217,7 +217,7 @@ def _named(context: Context, name: str, chosen: str, optional: bool) -> Choice |
     if optional or len(options) != 1:
         options = [(ALL, "all"), *options]
     value = chosen or (ALL if options and options[0][0] == ALL else "")
-    return Choice(name, _LABELS[name], value, tuple(options))
+    return Choice(name, LABELS[name], value, tuple(options))
 
 
 def _machine(key: str, text: str) -> str:

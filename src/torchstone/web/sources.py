@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Lock
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, cast
 
 from torchstone.records import (
     CaseFigures,
@@ -16,11 +16,13 @@ from torchstone.records import (
     Choices,
     FailureSpan,
     GroupPoint,
+    Profile,
     Result,
     RunComparison,
     RunHead,
     Selection,
     SuiteSummary,
+    TorchstoneError,
     UsageError,
 )
 from torchstone.store import Store, alive
@@ -69,6 +71,8 @@ class Memory:
         self.comparisons: Kept[RunComparison] = Kept(16)
         self.sides: Kept[Side] = Kept(4)
         self.abouts: Kept[About] = Kept(200)
+        self.profiles: Kept[Profile] = Kept(4)
+        self.of_profiles: Kept[object] = Kept(16)
 
 
 class Source:
@@ -133,6 +137,19 @@ class Source:
             return self.store.load(wanted)
         except UsageError as error:
             raise NotFound(error.message, error.remedy) from None
+
+    def profile(self, wanted: str) -> Profile:
+        """A stored profile; they never change."""
+        try:
+            name = self.store.profile_id(wanted)
+            return self._memory.profiles.get(name, lambda: self.store.load_profile(name))
+        except TorchstoneError as error:
+            raise NotFound(error.message, error.remedy) from None
+
+    def made_of(self, profile: Profile, make: Callable[[Profile], T]) -> T:
+        """What `make` makes of a stored profile: trees and tables take longer than a page may."""
+        key = (make.__module__, make.__qualname__, profile.id)
+        return cast(T, self._memory.of_profiles.get(key, lambda: make(profile)))
 
     def comparison(
         self,

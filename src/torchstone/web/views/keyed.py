@@ -7,21 +7,13 @@ from collections.abc import Sequence
 from torchstone.records import CaseKey, SuiteSummary
 from torchstone.show.run_words import Labels
 from torchstone.web.cells import suite_title, text_cell
+from torchstone.web.context import LABELS
 from torchstone.web.page import Cell, Column, Place
 
 SETTINGS = ("scale", "mode", "precision", "variant", "device", "threads")
 """Parts of a key that cases of one model differ in; each is a droplist."""
 RUNS_OF = ("machine", "branch")
 """What chooses among runs; likewise."""
-TITLES = {
-    "suite": "Suite",
-    "scale": "Scale",
-    "mode": "Mode",
-    "precision": "Precision",
-    "variant": "Variant",
-    "device": "Device",
-    "threads": "Threads",
-}
 NAMED = (Column("model", "Model"), Column("suite", "Suite"), Column("settings", "Settings"))
 """How people are told which case a row is about."""
 SPEEDUP_ENDS = (
@@ -37,7 +29,7 @@ CHANGE_ENDS = (
 
 def columns(names: Sequence[str]) -> tuple[Column, ...]:
     """Parts of the key for programs: they are in the JSON and the CSV alone."""
-    return tuple(Column(name, TITLES[name], name == "threads", shown=False) for name in names)
+    return tuple(Column(name, LABELS[name], name == "threads", shown=False) for name in names)
 
 
 def cells(key: CaseKey | SuiteSummary, names: Sequence[str]) -> tuple[Cell, ...]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from torchstone.records import Profile, TorchstoneError
+from torchstone.records import Profile
 from torchstone.show.profile_figures import cost_words, facts_of, format_amount, shares
 from torchstone.show.profile_tree import call_tree, top_functions, unit_of, whole_of
 from torchstone.show.text import sanitise
 from torchstone.show.units import format_percent
 from torchstone.web.cells import cut, number_cell, text_cell
 from torchstone.web.page import Cell, Column, Facts, Notice, Page, Place, Section, Table
-from torchstone.web.query import NotFound, Query
+from torchstone.web.query import Query
 from torchstone.web.sources import Source
 from torchstone.web.views.evidence import profiles_table
 
@@ -40,17 +40,9 @@ def profiles(source: Source, query: Query) -> Page:
     return Page("profiles", "Profiles", (listed,), params=query.params)
 
 
-def load(source: Source, ident: str) -> Profile:
-    """A profile from the store."""
-    try:
-        return source.store.load_profile(ident)
-    except TorchstoneError as error:
-        raise NotFound(error.message, error.remedy) from None
-
-
 def profile(source: Source, query: Query, ident: str) -> Page:
     """What it is, what profiling cost, and the functions that took most."""
-    found = load(source, ident)
+    found = source.profile(ident)
     items = tuple(
         (sanitise(name), text_cell(value, longest=300)) for name, value in facts_of(found)
     )
@@ -59,7 +51,7 @@ def profile(source: Source, query: Query, ident: str) -> Page:
     sections += [Notice(sanitise(text)) for text in found.notes]
     if found.cost is not None:
         sections.append(Notice(cost_words(found.cost)))
-    sections.append(_functions(found))
+    sections.append(source.made_of(found, _functions))
     return Page(
         "profile",
         f"Profile {cut(sanitise(found.label or found.id), 60)}",
