@@ -252,16 +252,10 @@ def shorten(pair: Pair, turns: int | None, turn_ms: float | None, chance: random
     known = pair.turns
     first = 0 if turns is None else chance.randrange(len(known) - turns + 1)
     kept = np.asarray(known[first:] if turns is None else known[first : first + turns])
-    arms = [_some(data, np.isin(data.turn, kept)) for data in (pair.base, pair.new)]
+    arms = [data.only(np.isin(data.turn, kept)) for data in (pair.base, pair.new)]
     if turn_ms is not None:
-        arms = [_some(data, _beginnings(data, pair.loops, turn_ms)) for data in arms]
+        arms = [data.only(_beginnings(data, pair.loops, turn_ms)) for data in arms]
     return Pair(arms[0], arms[1], pair.start_s, pair.loops)
-
-
-def _some(data: ProcessData, keep: Mask) -> ProcessData:
-    return ProcessData(
-        data.samples[keep], data.turn[keep], data.probe_before[keep], data.probe_after[keep]
-    )
 
 
 def _beginnings(data: ProcessData, loops: int, turn_ms: float) -> Mask:

@@ -116,8 +116,10 @@ class Keeper:
         }
         if path.exists():
             old = json.loads(path.read_text(encoding="utf-8"))
-            if old.get("shape") == self._document["shape"]:
-                self._document = {**old, **{k: self._document[k] for k in ("cores", "torchstone")}}
+            if old.get("shape") != self._document["shape"]:
+                raise Trouble(f"{path} holds the figures of another history; name another --out")
+            fresh = ("cores", "torchstone", "python", "sqlite")
+            self._document = {**old, **{key: self._document[key] for key in fresh}}
         self._path.parent.mkdir(parents=True, exist_ok=True)
 
     def weight(self, shape: Shape) -> Document | None:

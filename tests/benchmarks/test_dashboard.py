@@ -186,7 +186,7 @@ def test_the_whole_command(tmp_path: Path) -> None:
     first = run("dashboard.py", *words, *readers, "--growth")
     assert first.returncode == 0, first.stderr
     assert "21 nights (synthetic) made in" in first.stdout
-    again = run("dashboard.py", *words, *readers)
+    again = run("dashboard.py", *words, "--restarts", "1")
     assert again.returncode == 0, again.stderr
     assert "21 nights (synthetic) was there" in again.stdout
     data = json.loads(out.read_text())
@@ -194,5 +194,7 @@ def test_the_whole_command(tmp_path: Path) -> None:
     assert data["load"]["requests"] > 8
     assert data["load"]["lock_failures"] == data["load"]["error_count"] == 0
     assert data["load"]["writer"]["cases"] > 1
+    assert {one["name"] for one in data["routes"]} >= set(ROUTES)
+    assert all(one["warm"]["p50"] > 0 and one["cold"]["p50"] > 0 for one in data["routes"])
     assert {one["name"] for one in data["growth"]} >= set(ROUTES)
     assert str(tmp_path) not in out.read_text()

@@ -84,6 +84,20 @@ def test_where_the_floor_decides_twice_the_freedom_is_not_too_much(
         assert sum(fit.floored for fit in fits) > len(fits) / 3
 
 
+@pytest.mark.parametrize("between", [0.0, 1.0])
+def test_the_floor_does_not_owe_its_height_to_weights(between: float) -> None:
+    """Two replicates that weigh seventeen times as much as three others, for no good reason."""
+    rng = np.random.default_rng(3)
+    logs = rng.normal(0.0, 0.01 * math.sqrt(1.0 + between), (3000, 5))
+    within = 1e-4 * rng.chisquare(20, (3000, 5)) / 20
+    weights = [1.0, 1.0, 1 / 17, 1 / 17, 1 / 17]
+    fits = [
+        combine(list(zip(a, b, strict=True)), weights) for a, b in zip(logs, within, strict=True)
+    ]
+    covered = sum(low <= 1.0 <= high for low, high in (fit.interval(0.95) for fit in fits))
+    assert clopper_pearson(covered, len(fits), 0.99)[1] >= 0.95
+
+
 @pytest.mark.parametrize("right", [True, False])
 def test_an_interval_does_not_owe_its_width_to_weights(right: bool) -> None:
     """Replicates of which some are far noisier, as weighed or not at all; either way it covers."""

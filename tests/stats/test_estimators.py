@@ -112,7 +112,11 @@ def test_order_within_a_turn_does_not_matter(seed: int) -> None:
     data = process_data(measurement(seed=seed, replicates=1, burst_share=0.4), 0)
     order = np.argsort(data.turn + np.random.default_rng(seed).random(data.turn.size) / 2)
     shuffled = ProcessData(
-        data.samples[order], data.turn[order], data.probe_before[order], data.probe_after[order]
+        data.samples[order],
+        data.turn[order],
+        data.probe_before[order],
+        data.probe_after[order],
+        data.reading[order],
     )
     for name, estimator in ESTIMATORS.items():
         assert estimator(shuffled) == pytest.approx(estimator(data), nan_ok=True), name

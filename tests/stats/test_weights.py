@@ -41,6 +41,16 @@ def probed(name: str, levels: list[int], probes: list[int]) -> Measurement:
     return from_turns(name, made)
 
 
+@pytest.mark.parametrize("every", [1, 2, 5])
+def test_one_odd_reading_is_one_of_four_however_many_samples_stand_beside_it(every: int) -> None:
+    probes = [65, *[100] * 19]
+    made = replace(turn(0, 0, [1000] * 19 * every), probe_ns=tuple(probes), probe_every=every)
+    data = process_data(from_turns("a", [made]), 0)
+    assert sorted(data.probes.tolist()) == pytest.approx([one * 1e-9 for one in probes])
+    assert fastest_probe(data) == pytest.approx((65 + 3 * 100) / 4 * 1e-9)
+    assert math.isnan(fastest_probe(data.only(data.reading < 2)))
+
+
 def test_a_process_that_never_met_full_speed_hardly_moves_the_floor_and_wholly_the_median() -> None:
     base = probed("a", [1000, 1000, 1000, 1000], [100, 100, 100, 100])
     new = probed("b", [1020, 1020, 1020, 1500], [100, 100, 100, 150])

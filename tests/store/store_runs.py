@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 VERSION_1 = Path(__file__).with_name("version_1.sql")
 VERSION_3 = Path(__file__).with_name("version_3.sql")
+VERSION_4 = Path(__file__).with_name("version_4.sql")
 SUITES = ("huggingface", "timm")
 CRASHED = 3
 """Every case whose position leaves this remainder by 5 died."""
@@ -173,6 +174,11 @@ def make_version_1(db: Path, *, wal: bool = True) -> None:
 def make_version_3(db: Path) -> None:
     """As the program of schema 3 left it: the runs of `version_3`, and an A/A floor."""
     _make_version(db, VERSION_3, 3, True)
+
+
+def make_version_4(db: Path) -> None:
+    """As the program of schema 4 left it: the runs of `version_3`, and an A/A floor."""
+    _make_version(db, VERSION_4, 4, True)
 
 
 def version_3() -> list[tuple[Run, tuple[int, ...]]]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from store_runs import make_version_1, make_version_3
+from store_runs import make_version_1, make_version_3, make_version_4
 from tests.explain.ledger_synthetic import ledger
 from tests.show.synthetic_result import environment
 
@@ -55,18 +55,27 @@ def test_the_newest_of_the_same_work_on_the_same_machine(db: Path) -> None:
         assert store.ledger_of(replace(arm, variant="inductor"), "m-1") == made("c", "inductor")
         assert store.ledger_of(arm, "m-2") == made("d", machine="m-2")
         assert store.ledger_of(replace(arm, mode="training"), "m-1") is None
+        assert store.ledger_of(replace(arm, threads=8), "m-1") is None
+        assert store.ledger_of(replace(arm, env=(("A", "b"),)), "m-1") is None
+        assert store.ledger_of(replace(arm, seed=7), "m-1") == made("b")
 
 
-def test_a_row_that_nobody_of_us_wrote_is_said(db: Path) -> None:
+@pytest.mark.parametrize("how", ["cut", "flipped", "empty"])
+def test_a_row_that_nobody_of_us_wrote_is_said(db: Path, how: str) -> None:
     with open_store(str(db)) as store:
         store.save_ledger(made("l-1"))
+    with closing(sqlite3.connect(db)) as raw:
+        (whole,) = raw.execute("SELECT document FROM ledger").fetchone()
+    flipped = whole[:40] + bytes([whole[40] ^ 255]) + whole[41:]
+    damaged = {"cut": whole[:30], "flipped": flipped, "empty": b""}[how]
     with closing(sqlite3.connect(db)) as raw:
         with pytest.raises(sqlite3.IntegrityError):
             raw.execute("UPDATE ledger SET document = x'00'")
         raw.execute(
             "INSERT INTO ledger (id, created, target, variant, mode, precision, device, machine_id,"
             " wall_s, findings, bytes, document) SELECT 'l-2', created, target, variant, mode,"
-            " precision, device, machine_id, wall_s, findings, bytes, x'1f8b00' FROM ledger"
+            " precision, device, machine_id, wall_s, findings, bytes, ? FROM ledger",
+            (damaged,),
         )
         raw.commit()
     said = pytest.raises(TorchstoneError, match="The ledger l-2 cannot be read")
@@ -74,7 +83,7 @@ def test_a_row_that_nobody_of_us_wrote_is_said(db: Path) -> None:
         store.load_ledger("l-2")
 
 
-@pytest.mark.parametrize("make_old", [make_version_1, make_version_3])
+@pytest.mark.parametrize("make_old", [make_version_1, make_version_3, make_version_4])
 def test_older_databases_have_none_until_one_is_kept(db: Path, make_old: object) -> None:
     assert callable(make_old)
     make_old(db)

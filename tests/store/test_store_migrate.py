@@ -22,6 +22,7 @@ from store_runs import (
     make_run,
     make_version_1,
     make_version_3,
+    make_version_4,
     version_3,
     wanted,
 )
@@ -249,6 +250,23 @@ def test_version_3_gets_its_facts(db: Path) -> None:
         assert store.rebuild().documents == 5
         assert store.rebuild().documents == 0
     check_runs_again(db)
+
+
+def test_version_4_is_read_as_it_is_and_gets_its_ledgers(db: Path) -> None:
+    make_version_4(db)
+    before = db.read_bytes()
+    assert versions(db) == ("4", 4)
+    check_runs(db)
+    with open_store(str(db), read_only=True) as store:
+        assert store.list_ledgers() == []
+        assert len(store.group_points(Selection())) == 4
+    assert db.read_bytes() == before
+    open_store(str(db)).close()
+    assert versions(db) == NEW
+    fresh = db.with_name("fresh.db")
+    open_store(str(fresh)).close()
+    assert tables(db) == tables(fresh)
+    check_runs(db)
 
 
 def check_runs_again(db: Path) -> None:

@@ -111,6 +111,16 @@ def test_another_kind_of_file_is_left_alone(db: Path, content: bytes, read_only:
     assert _snapshot(db.parent) == {db.name: content}
 
 
+@pytest.mark.parametrize("read_only", [False, True])
+def test_what_is_ours_and_cut_short_is_damaged_not_foreign(db: Path, read_only: bool) -> None:
+    """So looks a file, too, while another program empties its log into it: page 1 comes first."""
+    with open_store(str(db)) as store:
+        store.save(make_result("aa11"))
+    whole = db.read_bytes()
+    db.write_bytes(whole[: len(whole) - 5 * 4096])
+    _refused(db, "is damaged", read_only=read_only)
+
+
 @pytest.mark.parametrize("wal", [False, True])
 @pytest.mark.parametrize("table", ["t (a)", "meta (key, value)", "meta (name, number)"])
 def test_another_programs_database_is_left_alone(db: Path, wal: bool, table: str) -> None:

@@ -73,16 +73,14 @@ def show(
         from torchstone.cli.profile_output import show_profile
 
         return show_profile(found, out, view, json_path)
+    if csv and not isinstance(found, RunView):
+        raise UsageError(f"{id} is not a run; --csv is for runs.", "Use --json or --markdown.")
     if isinstance(found, Ledger):
         from torchstone.cli.explain import deliver_ledger
 
         deliver_ledger(found, json_path, markdown)
     elif isinstance(found, RunView):
         deliver_run(found, json_path, markdown=markdown, csv=csv, commands=commands)
-    elif csv:
-        raise UsageError(
-            f"{id} is a single result; --csv is for runs.", "Use --json or --markdown."
-        )
     else:
         deliver(found, json_path, markdown, saved=True)
     return 0

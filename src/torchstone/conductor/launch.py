@@ -6,6 +6,7 @@ import hashlib
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -62,8 +63,9 @@ class Launcher:
 
     def dismiss(self) -> None:
         """End the workers that nobody asked for."""
-        while self._imported:
-            self._imported.popitem()[1].kill()
+        with ExitStack() as stack:  # all of them, also where one of them makes trouble
+            while self._imported:
+                stack.callback(self._imported.popitem()[1].kill)
 
     def _new(self, arm: ArmSpec, cache: str | None, layout: int | None = None) -> WorkerProcess:
         env = self.environment(arm, cache or f"cache-{arm.name}")

@@ -35,6 +35,8 @@ from torchstone.workloads import is_suite_model
 MEMORY_SHARE = 0.8
 """Arms are resident together when their solo peaks take at most this share of free memory."""
 SAMPLE_LIMIT_NS = 50_000_000
+ROOM_FOR_IDLE = 6 * 2**30
+"""Free memory below which no process waits beside the one that is looked at alone."""
 
 
 def run_case(case: CaseSpec, events: Events | None = None) -> CaseResult:
@@ -107,9 +109,11 @@ def _first_workers(
 ) -> list[tuple[ArmSpec, str | None]]:
     """The baseline's solo process, its reference's, and the next arm's solo process.
 
-    Only of a suite's models, whose libraries take seconds to import, and no more than three: an
-    idle process holds half a gigabyte.
+    Only of a suite's models, whose libraries take seconds to import, and no more than three, where
+    there is room: an idle process holds half a gigabyte.
     """
+    if memory_available() < ROOM_FOR_IDLE:
+        return []
     specs = [state.spec for state in states[:2] if is_suite_model(state.spec)]
     wanted: list[tuple[ArmSpec, str | None]] = [(spec, None) for spec in specs]
     if settings.check_outputs and states[0].spec in specs:

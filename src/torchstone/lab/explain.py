@@ -51,6 +51,8 @@ def explain_target(
 ) -> Ledger:
     """The ledger of one arm, with findings; each tested if asked for."""
     check_settings(request.bench.settings)
+    if keeper is not None:
+        keeper.check()
     arm = make_arms(request.bench)[0]
     ledger = _ledger(arm, request, keeper, events)
     if request.verify:
@@ -67,6 +69,8 @@ def explain_difference(
     check_settings(request.bench.settings)
     if not request.vs:
         raise UsageError("There is nothing to compare with.", "Name a variant: --vs inductor.")
+    if keeper is not None:
+        keeper.check()
     arms = make_arms(replace(request.bench, vs=(request.vs,)))
     base, new = (_ledger(arm, request, keeper, events) for arm in arms[:2])
     if request.verify:

@@ -99,9 +99,19 @@ def _bar(share: float, room: int, style: Style) -> str:
     return full * max(0, min(room, round(share * room)))
 
 
+def parts_worth_naming(line: LedgerLine, ledger: Ledger) -> list[LedgerPart]:
+    """The largest parts of a line."""
+    return [p for p in line.parts if p.seconds >= LEAST_PART * ledger.wall_s][:MOST_PARTS]
+
+
+def has_amounts(line: LedgerLine) -> bool:
+    """Not the interpreter's: by cProfile there are names, and in what order, but no amounts."""
+    return line.name != "interpreter"
+
+
 def _parts(line: LedgerLine, ledger: Ledger, width: int, style: Style) -> list[str]:
-    shown = [p for p in line.parts if p.seconds >= LEAST_PART * ledger.wall_s][:MOST_PARTS]
-    if line.name == "interpreter":  # by cProfile: names, and in what order, but no amounts
+    shown = parts_worth_naming(line, ledger)
+    if not has_amounts(line):
         said = ", ".join(f"{part.name} ({_short(part.note)})" for part in shown)
         rows = wrap(style.safe(f"most in {said}"), width - 8, rows=2) if shown else []
         return [style.paint(f"        {row}", "dim") for row in rows]

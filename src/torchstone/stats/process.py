@@ -16,9 +16,10 @@ if TYPE_CHECKING:
 
     Floats = npt.NDArray[np.float64]
     Ints = npt.NDArray[np.int64]
+    Bools = npt.NDArray[np.bool_]
 else:
     np = Late("numpy")
-    Floats = Ints = Any
+    Floats = Ints = Bools = Any
 
 NANOSECONDS = 1e9
 
@@ -28,20 +29,39 @@ class ProcessData:
     """The samples of one process, in seconds per call, each with its turn and its two probes.
 
     `turn` holds the turn's index. `probe_before` and `probe_after` are the probe times in
-    seconds on either side of the sample's block; NaN where no probe was taken.
+    seconds on either side of the sample's block; NaN where no probe was taken. `reading` is the
+    number of the one before among all of the process: the same for all samples of a block.
     """
 
     samples: Floats
     turn: Ints
     probe_before: Floats
     probe_after: Floats
+    reading: Ints
 
     def without(self, turn: int) -> ProcessData:
         """The same process with one turn left out."""
-        keep = self.turn != turn
+        return self.only(self.turn != turn)
+
+    def only(self, keep: Bools) -> ProcessData:
+        """The same process with some of its samples."""
         return ProcessData(
-            self.samples[keep], self.turn[keep], self.probe_before[keep], self.probe_after[keep]
+            self.samples[keep],
+            self.turn[keep],
+            self.probe_before[keep],
+            self.probe_after[keep],
+            self.reading[keep],
         )
+
+    @property
+    def probes(self) -> Floats:
+        """Every reading of the probe once, in no order; those that were not taken left out."""
+        places = np.concatenate([self.reading, self.reading + 1])
+        readings = np.concatenate([self.probe_before, self.probe_after])
+        _, once = np.unique(places, return_index=True)
+        found: Floats = readings[once]
+        kept: Floats = found[np.isfinite(found)]
+        return kept
 
 
 def process_data(measurement: Measurement, replicate: int) -> ProcessData:
@@ -52,12 +72,13 @@ def process_data(measurement: Measurement, replicate: int) -> ProcessData:
     )
     counts = np.asarray([len(t.wall_ns) for t in turns], dtype=np.int64)
     walls = np.asarray([w for t in turns for w in t.wall_ns], dtype=np.float64)
-    before, after = _probes(turns, counts)
+    before, after, reading = _probes(turns, counts)
     return ProcessData(
         samples=walls / (measurement.loops * NANOSECONDS),
         turn=np.repeat(np.asarray([t.index for t in turns], dtype=np.int64), counts),
         probe_before=before,
         probe_after=after,
+        reading=reading,
     )
 
 
@@ -66,7 +87,7 @@ def replicates_with_samples(measurement: Measurement) -> tuple[int, ...]:
     return tuple(sorted({t.replicate for t in measurement.turns if t.wall_ns}))
 
 
-def _probes(turns: Sequence[Turn], counts: Ints) -> tuple[Floats, Floats]:
+def _probes(turns: Sequence[Turn], counts: Ints) -> tuple[Floats, Floats, Ints]:
     """The probe before and after each sample's block of `probe_every` samples, in seconds."""
     probes: list[float] = []
     starts = []
@@ -77,7 +98,7 @@ def _probes(turns: Sequence[Turn], counts: Ints) -> tuple[Floats, Floats]:
     every = np.asarray([_probe_every(t) for t in turns], dtype=np.int64)
     place = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
     block = place // np.repeat(every, counts) + np.repeat(np.asarray(starts, np.int64), counts)
-    return table[block], table[block + 1]
+    return table[block], table[block + 1], block
 
 
 def _known_probes(turn: Turn) -> list[float]:

@@ -9,7 +9,7 @@ processes as if independent finds differences that are not there.
 chance, and the interval would be far too short. Their true variance is the process-to-process
 part plus the turn-to-turn part, so it is at least the latter, which can be estimated from many
 more numbers: a jackknife that leaves out one turn at a time (from both arms, because their
-turns of the same index were neighbours in time). The standard error is
+turns of the same index were neighbours in time). Without weights the standard error is
 sqrt(max(variance over replicates, pooled jackknife variance) / R). Pooled means the median over
 replicates, not the mean: the jackknife variance of a minimum or a median is on average twice too
 large but very skewed, so its median is close to the truth, while the mean doubled intervals for
@@ -21,9 +21,9 @@ whatever the process-to-process part may be, the interval covers as often as it 
 from none of it to thirty times the turn-to-turn part, see `tests/stats/test_coverage.py`).
 
 **Weights.** Ratios of floors are a weighted mean over replicates (`weights`). Its variance is taken
-as if all replicates were equally good, sum(w (d - m)^2) times S / (1 - S) with S = sum(w^2), which
-is right where the weights tell nothing and too large where they are right: an interval never owes
-its width to a weight.
+as if all replicates were equally good: sum(w (d - m)^2) times S / (1 - S) with S = sum(w^2), and
+its floor is S times the weighted median of the jackknife variances. That is right where the weights
+tell nothing and too large where they are right: an interval does not owe its width to a weight.
 """
 
 from __future__ import annotations
@@ -38,13 +38,17 @@ from torchstone.stats.distributions import exp_or_inf, student_t_quantile, two_s
 from torchstone.stats.estimators import Estimator, find_estimator, is_floor
 from torchstone.stats.late import Late
 from torchstone.stats.process import ProcessData, process_data, replicates_with_samples
+from torchstone.stats.weights import fastest_probe, speed_weights
 
 if TYPE_CHECKING:
     import numpy as np
+
+    from torchstone.stats.process import Floats
 else:
     np = Late("numpy")
-from torchstone.stats.weights import fastest_probe, speed_weights
 
+ROUNDING = 1e-9
+"""Sums of shares are equal within this."""
 POWER = 0.8
 """The chance of being found that a "detectable" effect must have (the usual convention)."""
 
@@ -177,9 +181,24 @@ def combine(
         return LogFit(centre, math.nan, 1)
     squares = float((shares**2).sum())
     between = float((shares * (logs - centre) ** 2).sum()) * squares / (1.0 - squares)
-    within = [s * v for s, (_, v, _) in zip(shares, usable, strict=True) if math.isfinite(v)]
-    floor = float(np.median(within)) if within else 0.0
+    floor = squares * _weighted_median([variance for _, variance, _ in usable], shares)
     return LogFit(centre, math.sqrt(max(between, floor)), count, floored=floor > between)
+
+
+def _weighted_median(values: Sequence[float], shares: Floats) -> float:
+    """The mean of the two middle values where half of the weight lies on either side; NaN drop
+    out, and without any value it is 0."""
+    known = [(v, float(s)) for v, s in zip(values, shares, strict=True) if math.isfinite(v)]
+    if not known:
+        return 0.0
+    known.sort()
+    half = 0.5 * math.fsum(share for _, share in known)
+    below, middle = 0.0, []
+    for value, share in known:
+        if below <= half * (1.0 + ROUNDING) and below + share >= half * (1.0 - ROUNDING):
+            middle.append(value)
+        below += share
+    return math.fsum(middle) / len(middle)
 
 
 def _log_ratio_at_equal_n(

@@ -3,9 +3,10 @@
 A floor is only a floor where the process met the core at full speed. On a shared machine a
 neighbour can slow the core for seconds, and the process that met nothing else has a "fastest"
 sample half as slow again. The probe (the same few instructions between all samples of all arms)
-tells: over 770 recorded replicates of a 5 ms step, whose true ratio was known, a replicate was off
-by 0.4 % (root mean square) where the fastest probes of both its processes were within 1 % of full
-speed, by 0.8 % at 2-3 %, by 2 % at 4-6 % (`benchmarks/aa.py`). The weights follow that line.
+tells: over 811 recorded replicates of a 5 ms step whose true ratio is known
+(`benchmarks/results/aa-live.jsonl`), a replicate was off by 0.4 % (1.48 times the median) where the
+fastest probes of both its processes were within 0.5 % of full speed, by 0.7 % at 2-3 %, by 1.5 % at
+3-4 %, by 2 % at 4-6 %. The weights follow that line.
 
 They only steer the estimate. The interval does not rely on them: see `ratio.combine`.
 """
@@ -36,8 +37,7 @@ lack; beyond 6 % it is believed as little as at 6 %, a seventeenth as much as at
 
 def fastest_probe(data: ProcessData) -> float:
     """Seconds; NaN where too few probes were taken."""
-    probes = np.concatenate([data.probe_before, data.probe_after])
-    probes = np.sort(probes[np.isfinite(probes)])
+    probes = np.sort(data.probes)
     return float(probes[:FASTEST].mean()) if probes.size >= FASTEST else math.nan
 
 

@@ -129,12 +129,12 @@ def _check_header(path: Path, *, logged: bool) -> None:
                 raw.execute(f"PRAGMA {name}").fetchone()[0]
                 for name in ("application_id", "user_version", "page_count")
             )
-        except sqlite3.OperationalError as error:
-            if os.access(path, os.R_OK):
-                raise
-            raise cannot_open(path, str(error)) from None
-        except sqlite3.DatabaseError:
-            raise not_a_database(path) from None
+        except sqlite3.DatabaseError as error:
+            if not os.access(path, os.R_OK):
+                raise cannot_open(path, str(error)) from None
+            if "not a database" in str(error):
+                raise not_a_database(path) from None
+            return  # a log is being emptied into it, or it is damaged: opening it tells which
     if ours == schema.APPLICATION_ID:
         if version > schema.SCHEMA:
             raise schema.newer(str(path), version)

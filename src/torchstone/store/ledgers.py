@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection, select
 
@@ -20,6 +20,8 @@ from torchstone.records import (
 from torchstone.store import lookup, schema
 from torchstone.store.profiles import unpacked
 
+LOOKED_AT = 10
+"""Ledgers of one target among which one with the same threads and settings is looked for."""
 LARGEST = 1 << 26
 """Bytes of a ledger when unpacked: a row that says more was not written by us."""
 
@@ -84,7 +86,7 @@ def load(connection: Connection, wanted: str) -> Ledger:
 
 
 def newest_of(connection: Connection, arm: ArmSpec, machine_id: str) -> Ledger | None:
-    """The newest ledger of the same work on the same machine; names of arms do not matter."""
+    """The newest ledger of the same work on the same machine; names and seeds do not matter."""
     if not schema.has_ledgers(connection):
         return None
     table = schema.ledger
@@ -93,8 +95,11 @@ def newest_of(connection: Connection, arm: ArmSpec, machine_id: str) -> Ledger |
         for name in ("target", "variant", "mode", "precision", "device")
     ]
     query = select(table.c.seq, table.c.id).where(*same, table.c.machine_id == machine_id)
-    found = connection.execute(query.order_by(table.c.seq.desc()).limit(1)).first()
-    return None if found is None else _read(connection, found.seq, found.id)
+    for row in connection.execute(query.order_by(table.c.seq.desc()).limit(LOOKED_AT)).all():
+        ledger = _read(connection, row.seq, row.id)
+        if replace(ledger.arm, name=arm.name, seed=arm.seed) == arm:
+            return ledger
+    return None
 
 
 def _read(connection: Connection, seq: int, name: str) -> Ledger:
@@ -102,5 +107,5 @@ def _read(connection: Connection, seq: int, name: str) -> Ledger:
     packed = connection.scalar(select(table.c.document).where(table.c.seq == seq))
     try:
         return from_data(Ledger, json.loads(unpacked(packed or b"", LARGEST)))
-    except (RecordError, OSError, EOFError, ValueError, TypeError, RecursionError) as error:
+    except (RecordError, ValueError, TypeError, RecursionError) as error:
         raise TorchstoneError(f"The ledger {name} cannot be read: {error}.") from None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,9 +47,12 @@ def pack(profile: Profile) -> bytes:
 
 
 def unpacked(packed: bytes, most: int) -> bytes:
-    """The bytes inside, never more than `most` of them."""
-    with gzip.GzipFile(fileobj=io.BytesIO(packed)) as file:
-        text = file.read(most + 1)
+    """The bytes inside, never more than `most` of them; `ValueError` where there are none."""
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(packed)) as file:
+            text = file.read(most + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        raise ValueError(str(error)) from None
     if len(text) > most:
         raise ValueError("it is larger than any we write")
     return text
@@ -95,5 +99,5 @@ def load(connection: Connection, folder: Path, wanted: str) -> Profile:
     packed = artefacts.get(folder, str(digest))
     try:
         return from_data(Profile, json.loads(unpacked(packed, LARGEST)))
-    except (RecordError, OSError, EOFError, ValueError, TypeError, RecursionError) as error:
+    except (RecordError, ValueError, TypeError, RecursionError) as error:
         raise TorchstoneError(f"The profile {wanted} cannot be read: {error}.") from None

@@ -72,7 +72,7 @@ class Memory:
         self.sides: Kept[Side] = Kept(4)
         self.abouts: Kept[About] = Kept(200)
         self.profiles: Kept[Profile] = Kept(4)
-        self.of_profiles: Kept[object] = Kept(16)
+        self.of_profiles: Kept[object] = Kept(8)
 
 
 class Source:

@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from torchstone.records import LEVEL_NAMES, Ledger, LedgerLine, Result, TorchstoneError
-from torchstone.show.ledger import heading, remedy_words
+from torchstone.show.ledger import (
+    has_amounts,
+    heading,
+    parts_worth_naming,
+    remedy_words,
+)
 from torchstone.show.text import sanitise
 from torchstone.show.units import format_percent
 from torchstone.web.cells import command_line, seconds_cell, table_name, text_cell, when
@@ -26,12 +31,12 @@ FINDINGS = (
     Column("remedy", "Remedy, and what it would bring"),
     Column("tested", "Put to the test"),
 )
-MOST_PARTS = 3
 
 
 def ledger_sections(source: Source, result: Result) -> Iterable[Section]:
     """Ledgers that `torchstone explain` made of the same work here, and the command for more."""
     sections: list[Section] = []
+    taken: set[str] = set()
     for measured in result.arms:
         machine = measured.environment.machine_id if measured.environment else ""
         try:
@@ -40,7 +45,9 @@ def ledger_sections(source: Source, result: Result) -> Iterable[Section]:
             sections.append(Notice(sanitise(error.message), "warn"))
             continue
         if ledger is not None:
-            sections.append(_ledger(ledger, measured.arm.name))
+            name = table_name(measured.arm.name, taken)
+            taken.add(name)
+            sections.append(_ledger(ledger, measured.arm.name, name))
     command = _command(result)
     if command:
         title = "Look again" if sections else "Nobody has looked yet"
@@ -49,8 +56,7 @@ def ledger_sections(source: Source, result: Result) -> Iterable[Section]:
         yield Group("Where the time of a step goes", tuple(sections))
 
 
-def _ledger(ledger: Ledger, arm: str) -> Group:
-    name = table_name(arm)
+def _ledger(ledger: Ledger, arm: str, name: str) -> Group:
     rows = tuple(_line(line, ledger) for level in LEVEL_NAMES for line in ledger.level(level))
     said = " · ".join([*heading(ledger)[1:], f"looked at {when(ledger.created)}"])
     sections: list[Section] = [
@@ -66,9 +72,9 @@ def _line(line: LedgerLine, ledger: Ledger) -> tuple[Cell, ...]:
     about = "~" if line.estimated else ""
     most = ", ".join(
         f"{part.name} {format_percent(part.seconds / ledger.wall_s)}"
-        if ledger.wall_s
+        if has_amounts(line) and ledger.wall_s
         else part.name
-        for part in line.parts[:MOST_PARTS]
+        for part in parts_worth_naming(line, ledger)
     )
     return (
         text_cell(LEVEL_NAMES[line.level]),
