@@ -200,6 +200,7 @@ def arguments() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--years", type=float, default=2.0)
+    parser.add_argument("--models", type=int, default=Shape.models, help="of each suite, a night")
     parser.add_argument("--out", type=Path, default=Path("build/dashboard.json"))
     parser.add_argument("--db", type=Path, help="make the history here, or use the one that is")
     parser.add_argument("--keep", action="store_true", help="keep a history made without --db")
@@ -217,7 +218,8 @@ def arguments() -> argparse.Namespace:
 
 def measure(asked: argparse.Namespace, made: list[Path]) -> int:
     """All that was asked for; each part is on disk before the next one starts."""
-    shape = QUICK if asked.quick else Shape(nights=round(NIGHTS_OF_A_YEAR * asked.years))
+    nights = round(NIGHTS_OF_A_YEAR * asked.years)
+    shape = QUICK if asked.quick else Shape(nights=nights, models=asked.models)
     settings = Settings(
         asked.restarts or (1 if asked.quick else 5),
         100 if asked.quick else 1,
