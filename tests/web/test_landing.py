@@ -8,7 +8,9 @@ import pytest
 
 from tests.web import stored
 from tests.web.conftest import client_of, reading
+from torchstone.records import PassRate
 from torchstone.store import alive, open_store
+from torchstone.web.cells import pass_cell
 from torchstone.web.page import Chart, Table, charts_of, tables_of
 from torchstone.web.query import parse
 from torchstone.web.registry import PAGES
@@ -34,6 +36,13 @@ def single(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with open_store(str(path)) as store:
         stored.add_night(store, 0, CASES)
     return path
+
+
+def test_cases_that_were_not_run_are_told_apart_from_failures() -> None:
+    whole = pass_cell(PassRate(8, 10, 10, {"ok": 8, "crash": 2}))
+    assert (whole.text, whole.detail) == ("8/10", "80 %")
+    under_way = pass_cell(PassRate(1, 10, 10, {"ok": 1, "not_run": 9}))
+    assert (under_way.text, under_way.detail) == ("1/10", "9 not run")
 
 
 def test_a_first_run_has_no_columns_about_a_base(single: Path) -> None:

@@ -95,7 +95,9 @@ def pass_cell(passes: PassRate, to: Place | None = None) -> Cell:
     counts, share = pass_words(passes)
     said = [f"{n} {name.replace('_', ' ')}" for name, n in passes.outcomes.items() if n]
     mark = "pass" if 0 < passes.counted == passes.passed else ""
-    return Cell(passes.rate, counts, to, mark, share, ", ".join(said))
+    left = passes.outcomes.get(Outcome.NOT_RUN.value, 0)
+    detail = f"{left} not run" if left else share  # a percentage would look like failures
+    return Cell(passes.rate, counts, to, mark, detail, ", ".join(said))
 
 
 def mean_cell(mean: Mean, to: Place | None = None) -> Cell:
