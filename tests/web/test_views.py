@@ -89,6 +89,17 @@ def test_range_and_granularity_choose_the_runs(
     assert len(chart.series[0].points) == runs  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize(("asked", "drawn"), [("", "week"), ("run", "run"), ("day", "day")])
+def test_of_long_ranges_one_run_a_week_is_drawn_unless_more_are_asked_for(
+    source: Source, asked: str, drawn: str
+) -> None:
+    wanted = {"granularity": asked} if asked else {}
+    page = view(source, "landing", range="all", **wanted)
+    assert page.controls is not None
+    (choice,) = [one for one in page.controls.choices if one.name == "granularity"]
+    assert choice.value == drawn
+
+
 def test_a_zoom_in_the_url_is_the_range(source: Source) -> None:
     asked = {"from": "2026-11-02T00:00:00Z", "to": "2026-11-04T23:00"}
     chart = charts_of(view(source, "landing", **asked))["speedup"]

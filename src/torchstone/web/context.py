@@ -49,6 +49,8 @@ LABELS = {
     "branch": "Branch",
     "torch": "Torch",
 }
+LONG_RANGES = ("365", "all")
+"""Ranges of more runs than a chart has room for: one a week is drawn unless more are asked for."""
 _SELDOM = ("scale", "device", "threads", "machine", "branch", "torch")
 """Droplists that are only there when there is something to choose."""
 
@@ -99,7 +101,8 @@ def resolve(source: Source, query: Query, modes: bool = True) -> Context:
     base = source.head(query.base) if query.base else _before(source, heads, new)
     groups = tuple(source.groups(new)) if new is not None else ()
     zoomed = bool(query.since or query.until)
-    chosen = replace(with_defaults(query, range="7", granularity="run"))
+    granularity = "week" if query.range in LONG_RANGES else "run"
+    chosen = replace(with_defaults(query, range="7", granularity=granularity))
     chosen = replace(chosen, range="" if zoomed else chosen.range)
     if modes:
         chosen = _first_group(chosen, groups)
