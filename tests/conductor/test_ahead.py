@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.targets.support import alive, eventually, run_arms, settings
+from tests.targets.support import HONEST, alive, eventually, run_arms, settings
 from torchstone.conductor.launch import Launcher
 from torchstone.conductor.run import REFERENCE_CACHE
 from torchstone.conductor.solo import patience
@@ -63,6 +63,11 @@ def test_a_case_whose_library_dies_has_that_outcome(
     (measured,) = run_arms(arm).arms
     assert measured.outcome is Outcome.CRASH
     assert measured.detail.exit_code == 7
+
+
+def test_so_many_processes_as_were_asked_for_whatever_the_budget() -> None:
+    case = run_arms(ArmSpec("honest", HONEST), replicates=4, budget_s=0.01)
+    assert (case.replicates, case.stopped_by) == (4, "replicates")
 
 
 def _dies_importing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> ArmSpec:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,6 +14,10 @@ from torchstone.cli.options import (
     json_option,
     progress,
 )
+
+if TYPE_CHECKING:
+    from torchstone.lab.profile import ProfileRequest
+    from torchstone.records import Profile
 
 WAYS = "count|sample|trace|memory|all"
 
@@ -122,26 +126,32 @@ def profile(
     """
     from torchstone.cli.profile_output import check_out, deliver_profiles, page_of
     from torchstone.lab.keeping import Keeper
-    from torchstone.lab.profile import ProfileRequest, profile_target
-    from torchstone.lab.profile_script import profile_script
+    from torchstone.lab.profile import ProfileRequest
     from torchstone.profile.probes import ProbeOptions
 
     check_json_path(json_path)
     check_out(out, format)
     options = ProbeOptions(rate_hz=rate, clock=clock, functions=tuple(functions))
     request = ProfileRequest(what, options=options, timeout_s=timeout, **asked)
-    keeper, code = Keeper(db) if save else None, 0
+    keeper = Keeper(db) if save else None
     if keeper is not None:
         keeper.check()
-    if request.is_target:
-        with progress() as events:
-            found = profile_target(request, events)
-    else:
-        run = profile_script(request)
-        found, code = run.profiles, run.code
+    found, code = _profiled(request)
     if keeper is not None:
         for one in found:
             keeper.save_profile(one)
     page = page_of(found[0]) if view else None
     deliver_profiles(found, out, format, page, json_path, kept=save)
     return code
+
+
+def _profiled(request: ProfileRequest) -> tuple[tuple[Profile, ...], int]:
+    """The profiles, and the exit code: a program's own."""
+    from torchstone.lab.profile import profile_target
+    from torchstone.lab.profile_script import profile_script
+
+    if request.is_target:
+        with progress() as events:
+            return profile_target(request, events), 0
+    run = profile_script(request)
+    return run.profiles, run.code

@@ -50,9 +50,7 @@ def explain_target(
     request: ExplainRequest, keeper: Keeper | None = None, events: Events | None = None
 ) -> Ledger:
     """The ledger of one arm, with findings; each tested if asked for."""
-    check_settings(request.bench.settings)
-    if keeper is not None:
-        keeper.check()
+    _check(request, keeper)
     arm = make_arms(request.bench)[0]
     ledger = _ledger(arm, request, keeper, events)
     if request.verify:
@@ -66,11 +64,9 @@ def explain_difference(
     request: ExplainRequest, keeper: Keeper | None = None, events: Events | None = None
 ) -> Difference:
     """The ledgers of the target as it is and under `vs`, side by side."""
-    check_settings(request.bench.settings)
+    _check(request, keeper)
     if not request.vs:
         raise UsageError("There is nothing to compare with.", "Name a variant: --vs inductor.")
-    if keeper is not None:
-        keeper.check()
     arms = make_arms(replace(request.bench, vs=(request.vs,)))
     base, new = (_ledger(arm, request, keeper, events) for arm in arms[:2])
     if request.verify:
@@ -79,6 +75,13 @@ def explain_difference(
         keeper.save_ledger(base)
         keeper.save_ledger(new)
     return difference(base, new)
+
+
+def _check(request: ExplainRequest, keeper: Keeper | None) -> None:
+    """What can be known to fail is found before time is spent on measuring."""
+    check_settings(request.bench.settings)
+    if keeper is not None:
+        keeper.check()
 
 
 def _ledger(

@@ -46,15 +46,15 @@ def pack(profile: Profile) -> bytes:
     return gzip.compress(text.encode(), compresslevel=6, mtime=0)
 
 
-def unpacked(packed: bytes, most: int) -> bytes:
-    """The bytes inside, never more than `most` of them; `ValueError` where there are none."""
+def _unpacked(packed: bytes) -> bytes:
+    """The bytes inside, within the limit; `ValueError` where there are none."""
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(packed)) as file:
-            text = file.read(most + 1)
+            text = file.read(LARGEST + 1)
     except (OSError, EOFError, zlib.error) as error:
         raise ValueError(str(error)) from None
-    if len(text) > most:
-        raise ValueError("it is larger than any we write")
+    if len(text) > LARGEST:
+        raise ValueError("it is larger than any profile")
     return text
 
 
@@ -98,6 +98,6 @@ def load(connection: Connection, folder: Path, wanted: str) -> Profile:
     digest = connection.scalar(select(table.c.digest).where(table.c.seq == row.seq))
     packed = artefacts.get(folder, str(digest))
     try:
-        return from_data(Profile, json.loads(unpacked(packed, LARGEST)))
+        return from_data(Profile, json.loads(_unpacked(packed)))
     except (RecordError, ValueError, TypeError, RecursionError) as error:
         raise TorchstoneError(f"The profile {wanted} cannot be read: {error}.") from None
