@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 import threading
 import time
@@ -14,7 +13,7 @@ from tests.profile.probing import frame_named, names, own_share, probes, roots  
 from tests.targets import profiled
 from torchstone.profile.formats.promises import check_profile
 from torchstone.profile.probes.base import ProbeFailed, ProbeOptions
-from torchstone.profile.probes.pyspy import PySpyProbe
+from torchstone.profile.probes.pyspy import PySpyProbe, program
 from torchstone.profile.probes.registry import choose_probe
 from torchstone.profile.taking import profile as torchstone_profile
 from torchstone.records import Profile, UsageError
@@ -80,6 +79,7 @@ def test_it_is_used_for_what_the_sampler_cannot_tell(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     with pytest.raises(UsageError, match="py-spy: it is not installed"):
         choose_probe("sample", ProbeOptions(clock="gil"))
     install(tmp_path, monkeypatch)
@@ -88,9 +88,19 @@ def test_it_is_used_for_what_the_sampler_cannot_tell(
     assert choose_probe("sample", ProbeOptions()).name == "sampler"
 
 
+def test_it_is_found_beside_the_interpreter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`.venv/bin/torchstone` works without the environment being activated."""
+    install(tmp_path, monkeypatch)
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    assert program() == str(tmp_path / "py-spy")
+
+
 def really_spied(clock: str, seconds: float = 1.5) -> Profile:
     """A planted split and a thread that waits, by the real tool."""
-    if shutil.which("py-spy") is None:
+    if program() is None:
         pytest.skip("py-spy is not installed")
     enough = threading.Event()
     waiting = threading.Thread(target=enough.wait, name="the waiter", daemon=True)

@@ -108,15 +108,17 @@ def sleeps() -> None:
 
 
 def test_cpu_time_leaves_waiting_out_and_wall_time_does_not() -> None:
+    """A look by the wall's clock would find it asleep and give the sleep what it had computed."""
+
     def both() -> None:
         sleeps()
         profiled.heavy(40)
 
-    wall = sampled(both, "wall", least=60)
-    assert own_share(wall, "sleeps") > 0.1
-    cpu = sampled(both, "cpu", least=60)
+    assert own_share(sampled(both, "wall", least=60), "sleeps") > 0.1
+    cpu = sampled(both, "cpu", least=100)
+    # Looks take CPU time too, and so may set off a look or two in the sleep.
     asleep = own_share(cpu, "sleeps") if "sleeps" in names(cpu.frames) else 0.0
-    assert asleep < own_share(wall, "sleeps") / 2
+    assert asleep < 0.25
 
 
 def test_other_threads_are_seen_under_their_names() -> None:

@@ -34,6 +34,11 @@ _NATIVE = "Only Python functions are seen; time in native code is their caller's
 _WAITING = "Threads that wait are counted too."
 
 
+def program() -> str | None:
+    """Where it is: on the path, or beside this interpreter, whose environment may not be active."""
+    return shutil.which(PROGRAM) or shutil.which(PROGRAM, path=os.path.dirname(sys.executable))
+
+
 class PySpyProbe:
     """Runs `py-spy record` on this process. All threads, without the GIL."""
 
@@ -45,7 +50,7 @@ class PySpyProbe:
 
     def unavailable(self) -> str:
         """Not installed, or the system does not let it attach."""
-        if shutil.which(PROGRAM) is None:
+        if program() is None:
             return "it is not installed (pip install py-spy)"
         if self._options.clock == "cpu":
             return "it samples wall time or the holder of the GIL"
@@ -60,8 +65,8 @@ class PySpyProbe:
         self._folder = tempfile.TemporaryDirectory(prefix="torchstone-")
         self._file = Path(self._folder.name) / "stacks.raw"
         self._words = Path(self._folder.name) / "said.txt"
-        words = [PROGRAM, "record", "--format", "raw", "--output", str(self._file), "--threads"]
-        words += ["--full-filenames", "--rate", str(_rate(self._options))]
+        words = [program() or PROGRAM, "record", "--format", "raw", "--output", str(self._file)]
+        words += ["--threads", "--full-filenames", "--rate", str(_rate(self._options))]
         words += ["--gil"] if self._options.clock == "gil" else ["--idle"]
         # What it says goes to a file: a pipe that nobody reads would stop it when it is full.
         with open(self._words, "wb") as said:

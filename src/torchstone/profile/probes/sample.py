@@ -20,7 +20,7 @@ from typing import Any
 from torchstone.profile.probes import timer
 from torchstone.profile.probes.base import ProbeOptions, new_profile
 from torchstone.profile.probes.stacks import StackTally, caller
-from torchstone.profile.probes.timer import NoTimer, Timer
+from torchstone.profile.probes.timer import THREAD_CPU, NoTimer, Timer
 from torchstone.records import Counter, Profile, Sampling
 
 JITTER = (0.5, 1.5)
@@ -57,15 +57,16 @@ class SampleProbe:
 
     def __init__(self, options: ProbeOptions | None = None) -> None:
         self._options = options or ProbeOptions()
+        self.clock = self._options.clock
         self._interval = 1.0 / self._options.rate_hz
         self._random = random.Random()
         self._ticker: _Signals | _Thread | None = None
 
     def unavailable(self) -> str:
         """Wall and CPU time only."""
-        if self._options.clock == "gil":
+        if self.clock == "gil":
             return _GIL
-        if self._options.clock == "cpu" and not hasattr(time, "pthread_getcpuclockid"):
+        if self.clock == "cpu" and not hasattr(time, "pthread_getcpuclockid"):
             return "the CPU time of a thread is not to be had on this system"
         return ""
 
@@ -75,7 +76,7 @@ class SampleProbe:
         self._lost = 0
         self._spent = 0.0
         self._cpu: dict[int, float] = {}
-        if self._options.clock == "cpu":
+        if self.clock == "cpu":
             for thread in sys._current_frames():
                 self._cpu_since(thread)
         self._ticker = _Signals.make(self) or _Thread(self)
@@ -95,9 +96,7 @@ class SampleProbe:
             tree=parts.tree,
             lines=parts.lines,
             bytecode=parts.bytecode,
-            sampling=Sampling(
-                self._tally.effective, self._interval, self._options.clock, self._lost
-            ),
+            sampling=Sampling(self._tally.effective, self._interval, self.clock, self._lost),
             counters=(
                 Counter("stacks seen", float(self._tally.stacks)),
                 Counter("time spent looking", self._spent, "seconds"),
@@ -122,15 +121,15 @@ class SampleProbe:
         return self._interval * self._random.uniform(*JITTER)
 
     def look(self, frame: FrameType | None, without: int = 0) -> None:
-        """Look at every thread. `frame` is where this one was; `without` is a thread of ours."""
-        began = time.perf_counter()
+        """Look at every thread but `without`. `frame` is where the one that looks was."""
+        began, began_cpu = time.perf_counter(), time.thread_time()
         elapsed = began - self._last
+        here = threading.get_ident()
         try:
-            here = threading.get_ident()
-            for thread, top in sys._current_frames().items():
-                if thread == without:
-                    continue
-                weight = elapsed if self._options.clock == "wall" else self._cpu_since(thread)
+            frames = sys._current_frames()
+            frames.pop(without, None)
+            for thread, top in frames.items():
+                weight = elapsed if self.clock == "wall" else self._cpu_since(thread)
                 if weight > 0:
                     self._tally.add(thread, frame if thread == here and frame else top, weight)
             self._tally.end_look()
@@ -138,6 +137,9 @@ class SampleProbe:
                 self._lost += int(elapsed / self._interval) - 1
         except (RecursionError, MemoryError):  # at the edge of its means the work has priority
             self._lost += 1
+        # What looking took is nobody's work.
+        if here in self._cpu:
+            self._cpu[here] += time.thread_time() - began_cpu
         self._last = time.perf_counter()
         self._spent += self._last - began
 
@@ -152,11 +154,23 @@ class SampleProbe:
 
 
 class _Signals:
-    """Looks set off by a timer, in the main thread, between two of its instructions."""
+    """Looks set off by timers, in the main thread, between two of its instructions.
+
+    CPU time needs a timer of its own, which goes off while the thread computes: a look made by
+    the wall's clock while it sleeps would put what it computed since the last look down to the
+    sleep. For other threads there is only the wall's.
+    """
 
     def __init__(self, probe: SampleProbe) -> None:
         self._probe = probe
         self._timer = Timer(signal.SIGPROF)
+        self._computing = None
+        if probe.clock == "cpu":
+            try:
+                self._computing = Timer(signal.SIGPROF, THREAD_CPU)
+            except NoTimer:
+                self._timer.close()
+                raise
         self.taken_over = False
 
     @classmethod
@@ -177,16 +191,33 @@ class _Signals:
     def start(self) -> None:
         self._before: Any = signal.signal(signal.SIGPROF, self._handle)
         self._timer.arm(self._probe.delay())
+        if self._computing is not None:
+            self._computing.arm(self._probe.delay())
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         # Where the last look was late, the next may interrupt its end: that is not the work.
         while frame is not None and frame.f_code.co_filename in _OWN:
             frame = frame.f_back
-        self._probe.look(frame)
+        if self._computing is None:
+            self._probe.look(frame)
+        else:
+            self._look_at_computing(self._computing, frame)
         self._timer.arm(self._probe.delay())
+
+    def _look_at_computing(self, computing: Timer, frame: FrameType | None) -> None:
+        began = time.thread_time()
+        left = computing.left
+        if left > 0:  # this thread waits, or is not yet due
+            self._probe.look(frame, without=threading.get_ident())
+            left += time.thread_time() - began  # looking is not what it is to go off for
+        else:
+            self._probe.look(frame)
+        computing.arm(left or self._probe.delay())
 
     def stop(self) -> None:
         self._timer.close()
+        if self._computing is not None:
+            self._computing.close()
         self.taken_over = signal.getsignal(signal.SIGPROF) != self._handle
         if not self.taken_over:
             signal.signal(signal.SIGPROF, self._before)

@@ -7,9 +7,10 @@ import sys
 import threading
 from typing import Any
 
-_CLOCK_MONOTONIC = 1
+MONOTONIC, THREAD_CPU = 1, 3
+"""Clocks: of the wall, and of the CPU time that the calling thread uses."""
 _SIGEV_THREAD_ID = 4
-"""From <time.h> and <signal.h> of Linux."""
+"""From <time.h> and <signal.h> of Linux, like the clocks."""
 _SECOND_NS = 1_000_000_000
 
 
@@ -39,13 +40,11 @@ class NoTimer(OSError):
 class Timer:
     """Goes off once each time it is armed; the signal goes to the thread that made it."""
 
-    def __init__(self, signal_number: int) -> None:
+    def __init__(self, signal_number: int, clock: int = MONOTONIC) -> None:
         self._library = _library()
         event = _Event(None, signal_number, _SIGEV_THREAD_ID, threading.get_native_id(), b"")
         self._timer = ctypes.c_void_p()
-        if self._library.timer_create(
-            _CLOCK_MONOTONIC, ctypes.byref(event), ctypes.byref(self._timer)
-        ):
+        if self._library.timer_create(clock, ctypes.byref(event), ctypes.byref(self._timer)):
             raise NoTimer("the system gives no timer")
         # Made once: it is armed at each look, and a look has to be cheap.
         self._setting = _Setting(0, 0, 0, 0)
@@ -58,6 +57,13 @@ class Timer:
         self._setting.in_s = whole
         self._setting.in_ns = max(1, int((seconds - whole) * _SECOND_NS))
         self._set(self._timer, 0, self._place, None)
+
+    @property
+    def left(self) -> float:
+        """Seconds until it goes off; 0 when it has."""
+        left = _Setting(0, 0, 0, 0)
+        self._library.timer_gettime(self._timer, ctypes.byref(left))
+        return float(left.in_s + left.in_ns / _SECOND_NS)
 
     def close(self) -> None:
         """No signal comes after this."""
