@@ -23,6 +23,11 @@ from torchstone.show.charts import (
 )
 from torchstone.show.charts.intervals import MOST_ROWS
 from torchstone.show.charts.strip import MOST_DOTS
+from torchstone.show.figures import figures
+
+
+def drawn_of(measurement: Measurement) -> Strip:
+    return strip_of(measurement, figures(measurement))
 
 
 def probed(**probes: tuple[int, ...]) -> Measurement:
@@ -45,7 +50,7 @@ def probed(**probes: tuple[int, ...]) -> Measurement:
 
 
 def test_a_sample_is_dirty_where_a_probe_beside_it_ran_slow() -> None:
-    strip = strip_of(probed(p0=(1000, 1010, 1200), p1=(2000, 2000, 2000)))
+    strip = drawn_of(probed(p0=(1000, 1010, 1200), p1=(2000, 2000, 2000)))
     assert [(turn.process, turn.index) for turn in strip.turns] == [(0, 0), (1, 0)]
     assert strip.turns[0].samples == pytest.approx((100e-9, 110e-9, 120e-9, 130e-9))
     assert strip.turns[0].dirty == {2, 3}  # the last probe is 20 % above its process's floor
@@ -57,7 +62,7 @@ def test_a_sample_is_dirty_where_a_probe_beside_it_ran_slow() -> None:
 
 
 def test_without_probes_nothing_is_called_dirty() -> None:
-    strip = strip_of(probed(p0=(), p1=()))
+    strip = drawn_of(probed(p0=(), p1=()))
     assert [turn.dirty for turn in strip.turns] == [frozenset(), frozenset()]
 
 
@@ -72,7 +77,7 @@ def crosses(made: str) -> int:
 
 
 def test_every_sample_is_drawn_once_and_the_dirty_ones_are_marked() -> None:
-    strips = [strip_of(arm()), strip_of(compiled())]
+    strips = [drawn_of(arm()), drawn_of(compiled())]
     made = strip_chart(strips, title="samples")
     above = 0
     for text in texts(parsed(made)):

@@ -9,7 +9,7 @@ import dataclasses
 import math
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
 from functools import cache
 from typing import Any, TypeVar
@@ -42,86 +42,183 @@ def to_data(record: Any) -> Any:
 
 def from_data(cls: type[T], data: Any, where: str = "") -> T:
     """The record of type `cls` that `to_data` would turn into `data`."""
-    return typing.cast(T, _decode(cls, data, where or cls.__name__))
+    try:
+        return typing.cast(T, _decoder(typing.cast(Any, cls))(data))
+    except _Wrong as wrong:
+        path = "".join(reversed(wrong.path))
+        raise RecordError(f"{where or cls.__name__}{path}: {wrong}") from None
+
+
+Decoder = Callable[[Any], Any]
+
+
+class _Wrong(Exception):
+    """What does not fit, and on its way up where it is, innermost first."""
+
+    def __init__(self, said: str) -> None:
+        super().__init__(said)
+        self.path: list[str] = []
 
 
 @cache
-def _fields(cls: type[Any]) -> dict[str, tuple[Any, bool]]:
-    hints = typing.get_type_hints(cls)
-    return {
-        f.name: (
-            hints[f.name],
-            f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING,
-        )
-        for f in dataclasses.fields(cls)
-    }
-
-
-def _decode(kind: Any, data: Any, where: str) -> Any:
+def _decoder(kind: Any) -> Decoder:
+    """Made once for each type: records come by the thousand, and looking at types takes longer
+    than looking at data."""
     origin = typing.get_origin(kind)
     if origin in (typing.Union, types.UnionType):
-        return _decode_optional(kind, data, where)
+        return _optional(kind)
     if origin is tuple:
-        return _decode_tuple(typing.get_args(kind), data, where)
+        args = typing.get_args(kind)
+        return _list(args[0]) if args[1:] == (Ellipsis,) else _fixed(args)
     if origin is not None and issubclass(origin, Mapping):
-        if not isinstance(data, dict):
-            raise RecordError(f"{where}: expected an object, got {type(data).__name__}")
-        value_kind = typing.get_args(kind)[1]
-        return {str(k): _decode(value_kind, v, f"{where}.{k}") for k, v in data.items()}
+        return _mapping(typing.get_args(kind)[1])
     if dataclasses.is_dataclass(kind):
-        return _decode_record(typing.cast("type[Any]", kind), data, where)
+        return _record(typing.cast("type[Any]", kind))
     if isinstance(kind, type) and issubclass(kind, Enum):
-        try:
-            return kind(data)
-        except ValueError:
-            raise RecordError(f"{where}: {data!r} is not a {kind.__name__}") from None
-    return _decode_scalar(kind, data, where)
+        return _enum(kind)
+    return _float if kind is float else _scalar(kind)
 
 
-def _decode_optional(kind: Any, data: Any, where: str) -> Any:
-    if data is None:
-        return None
+def _optional(kind: Any) -> Decoder:
     (inner,) = (a for a in typing.get_args(kind) if a is not type(None))
-    return _decode(inner, data, where)
+    decoded = _decoder(inner)
+    return lambda data: None if data is None else decoded(data)
 
 
-def _decode_tuple(args: tuple[Any, ...], data: Any, where: str) -> tuple[Any, ...]:
-    if not isinstance(data, list):
-        raise RecordError(f"{where}: expected a list, got {type(data).__name__}")
-    if len(args) == 2 and args[1] is Ellipsis:
-        if args[0] is int:
-            if not all(type(value) is int for value in data):
-                raise RecordError(f"{where}: expected a list of integers")
-            return tuple(data)
-        return tuple(_decode(args[0], value, f"{where}[{i}]") for i, value in enumerate(data))
-    if len(data) != len(args):
-        raise RecordError(f"{where}: expected {len(args)} items, got {len(data)}")
-    return tuple(
-        _decode(a, v, f"{where}[{i}]") for i, (a, v) in enumerate(zip(args, data, strict=True))
-    )
+def _list(kind: Any) -> Decoder:
+    if kind is int:
+        return _integers
+    decoded = _decoder(kind)
+
+    def decode(data: Any) -> tuple[Any, ...]:
+        _expect(list, data)
+        made: list[Any] = []
+        try:
+            for value in data:
+                made.append(decoded(value))
+        except _Wrong as wrong:
+            wrong.path.append(f"[{len(made)}]")
+            raise
+        return tuple(made)
+
+    return decode
 
 
-def _decode_record(cls: type[Any], data: Any, where: str) -> Any:
-    if not isinstance(data, dict):
-        raise RecordError(f"{where}: expected an object, got {type(data).__name__}")
-    fields = _fields(cls)  # type: ignore[arg-type]
-    unknown = sorted(set(data) - set(fields))
-    if unknown:
-        raise RecordError(f"{where}: unknown field {unknown[0]!r}")
-    missing = [name for name, (_, required) in fields.items() if required and name not in data]
-    if missing:
-        raise RecordError(f"{where}: field {missing[0]!r} is missing")
-    return cls(**{name: _decode(fields[name][0], v, f"{where}.{name}") for name, v in data.items()})
+def _integers(data: Any) -> tuple[int, ...]:
+    _expect(list, data)
+    if not all(type(value) is int for value in data):
+        raise _Wrong("expected a list of integers")
+    return tuple(data)
 
 
-def _decode_scalar(kind: Any, data: Any, where: str) -> Any:
+def _fixed(args: tuple[Any, ...]) -> Decoder:
+    decoders = [_decoder(kind) for kind in args]
+
+    def decode(data: Any) -> tuple[Any, ...]:
+        _expect(list, data)
+        if len(data) != len(decoders):
+            raise _Wrong(f"expected {len(decoders)} items, got {len(data)}")
+        made: list[Any] = []
+        try:
+            for decoded, value in zip(decoders, data, strict=True):
+                made.append(decoded(value))
+        except _Wrong as wrong:
+            wrong.path.append(f"[{len(made)}]")
+            raise
+        return tuple(made)
+
+    return decode
+
+
+def _mapping(kind: Any) -> Decoder:
+    decoded = _decoder(kind)
+
+    def decode(data: Any) -> dict[str, Any]:
+        _expect(dict, data)
+        made: dict[str, Any] = {}
+        key = ""
+        try:
+            for key, value in data.items():
+                made[str(key)] = decoded(value)
+        except _Wrong as wrong:
+            wrong.path.append(f".{key}")
+            raise
+        return made
+
+    return decode
+
+
+def _record(cls: type[Any]) -> Decoder:
+    known: tuple[dict[str, Decoder], tuple[str, ...]] | None = None
+
+    def decode(data: Any) -> Any:
+        nonlocal known
+        _expect(dict, data)
+        if known is None:  # not before: a record may hold records of its own kind
+            known = _fields(cls)
+        fields, required = known
+        if not data.keys() <= fields.keys():
+            raise _Wrong(f"unknown field {min(data.keys() - fields.keys())!r}")
+        for name in required:
+            if name not in data:
+                raise _Wrong(f"field {name!r} is missing")
+        made: dict[str, Any] = {}
+        name = ""
+        try:
+            for name, value in data.items():
+                made[name] = fields[name](value)
+        except _Wrong as wrong:
+            wrong.path.append(f".{name}")
+            raise
+        return cls(**made)
+
+    return decode
+
+
+def _fields(cls: type[Any]) -> tuple[dict[str, Decoder], tuple[str, ...]]:
+    """Decoders by name, and the names that must be there."""
+    hints = typing.get_type_hints(cls)
+    fields = dataclasses.fields(cls)
+    missing = dataclasses.MISSING
+    needed = (f.name for f in fields if f.default is missing and f.default_factory is missing)
+    return {f.name: _decoder(hints[f.name]) for f in fields}, tuple(needed)
+
+
+def _enum(kind: type[Enum]) -> Decoder:
+    members = {member.value: member for member in kind}
+
+    def decode(data: Any) -> Enum:
+        try:
+            return members[data]
+        except (KeyError, TypeError):
+            raise _Wrong(f"{data!r} is not a {kind.__name__}") from None
+
+    return decode
+
+
+def _float(data: Any) -> float:
+    if type(data) is float:
+        return data
+    if isinstance(data, (int, float)) and not isinstance(data, bool):
+        return float(data)
+    if isinstance(data, str) and data in _NON_FINITE:
+        return _NON_FINITE[data]
+    raise _Wrong(f"expected float, got {data!r:.80}")
+
+
+def _scalar(kind: Any) -> Decoder:
     if kind is Any:
-        return data
-    if kind is float:
-        if isinstance(data, str) and data in _NON_FINITE:
-            return _NON_FINITE[data]
-        if isinstance(data, (int, float)) and not isinstance(data, bool):
-            return float(data)
-    elif type(data) is kind:
-        return data
-    raise RecordError(f"{where}: expected {getattr(kind, '__name__', kind)}, got {data!r:.80}")
+        return lambda data: data
+
+    def decode(data: Any) -> Any:
+        if type(data) is kind:
+            return data
+        raise _Wrong(f"expected {getattr(kind, '__name__', kind)}, got {data!r:.80}")
+
+    return decode
+
+
+def _expect(kind: type, data: Any) -> None:
+    if not isinstance(data, kind):
+        wanted = "a list" if kind is list else "an object"
+        raise _Wrong(f"expected {wanted}, got {type(data).__name__}")

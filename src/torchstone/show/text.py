@@ -18,7 +18,7 @@ MAX_ROWS = 12
 
 def sanitise(text: str, *, ascii_only: bool = False) -> str:
     """One line with every character that has no picture shown as its escape (`\\x1b`, `\\n`)."""
-    if text.isascii() and text.isprintable():
+    if text.isprintable() and (text.isascii() or not ascii_only):  # no category of `_HIDDEN` is
         return text
     return "".join(_shown(char, ascii_only) for char in text)
 

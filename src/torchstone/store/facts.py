@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from sqlalchemy import Connection, select
 
@@ -33,11 +33,16 @@ def sum_up(connection: Connection, seq: int, run: Run, cases: Mapping[int, CaseF
     group_facts.put(connection, place, completed(keys, cases))
 
 
-def completed(keys: Sequence[CaseKey], cases: Mapping[int, CaseFigures]) -> tuple[CaseFigures, ...]:
-    """One entry for every planned case; those that never ran as `not_run`."""
+def completed(
+    keys: Sequence[CaseKey],
+    cases: Mapping[int, CaseFigures],
+    wanted: Callable[[CaseKey], bool] = lambda key: True,
+) -> tuple[CaseFigures, ...]:
+    """One entry for every planned case that is wanted; those that never ran as `not_run`."""
     return tuple(
         cases.get(position) or CaseFigures(key, Outcome.NOT_RUN, "not started")
         for position, key in enumerate(keys)
+        if wanted(key)
     )
 
 

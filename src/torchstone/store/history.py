@@ -6,7 +6,8 @@ asks SQLite how it goes about each.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,8 @@ MOST = 100_000
 """Rows of one answer, whatever is asked for."""
 _BEFORE_ALL = -1.0
 """Before the time of any run (`run_fact.at`)."""
+_MONDAY_S = 3 * 86_400.0
+"""Time is counted from a Thursday: with so much more, weeks begin on Mondays."""
 _BEGINNING_LEAST = 4
 """Characters of a commit that are enough to look for it."""
 
@@ -106,20 +109,29 @@ def choices(connection: Connection) -> Choices:
     )
 
 
-def one_in(every_s: float, selection: Selection) -> Select[Any]:
-    """The newest run of each machine and branch in every stretch of so many seconds."""
-    stretch = cast(run_fact.c.at / every_s, BigInteger)
+def one_in(
+    every_s: float, selection: Selection, having: Callable[[Select[Any]], Select[Any]]
+) -> Select[Any]:
+    """The newest run of each machine and branch in every stretch of so many seconds, of those
+    that have what is asked for."""
+    stretch = cast((run_fact.c.at + _MONDAY_S) / every_s, BigInteger)
     order = (run_fact.c.at.desc(), run_fact.c.run.desc())
     place = func.row_number().over(partition_by=(run_fact.c.lane, stretch), order_by=order)
     ranked = select(run_fact.c.run, place.label("place")).where(*selecting.of_run(selection))
-    found = ranked.subquery()
+    found = having(ranked).subquery()
     return select(found.c.run).where(found.c.place == 1)
 
 
 def group_points(
-    connection: Connection, path: Path, selection: Selection, limit: int, every_s: float
+    connection: Connection,
+    path: Path,
+    selection: Selection,
+    limit: int,
+    every_s: float,
+    without: Collection[str],
 ) -> list[GroupPoint]:
     """Suites over time, the oldest first; of more than `limit` the newest."""
+    selection = replace(selection, model="")  # a suite has many
     groups = select(case_group.c.seq).where(*selecting.of_key(selection, case_group))
     order = (group_fact.c.at, group_fact.c.run)
     query = (
@@ -131,8 +143,15 @@ def group_points(
         .order_by(group_fact.c.definition.desc(), group_fact.c.figures_definition.desc())
         .limit(bounded(limit))
     )
+    if without:
+        query = query.where(run_fact.c.id.not_in(without))
     if every_s > 0:
-        query = query.where(group_fact.c.run.in_(one_in(every_s, selection)))
+
+        def having(runs_: Select[Any]) -> Select[Any]:
+            found = selecting.having_cases(connection, runs_, selection)
+            return found.where(run_fact.c.id.not_in(without)) if without else found
+
+        query = query.where(group_fact.c.run.in_(one_in(every_s, selection, having)))
     rows = connection.execute(query).all()
     by_run = _heads_by_run(rows, 2, path)
     newest: dict[tuple[Any, ...], GroupPoint] = {}
@@ -176,7 +195,9 @@ def case_points(
                 lanes = lanes.where(lane.c[name] == getattr(selection, name))
         query = query.where(case_fact.c.lane.in_(lanes))
     if every_s > 0:
-        query = query.where(case_fact.c.run.in_(one_in(every_s, selection)))
+        mine = connection.scalars(select(wanted)).all()
+        runs_with = one_in(every_s, selection, lambda r: r.where(selecting.ended_in(mine)))
+        query = query.where(case_fact.c.run.in_(runs_with))
     rows = connection.execute(query).all()
     by_run = _heads_by_run(rows, 1, path)
     newest: dict[int, CasePoint] = {}

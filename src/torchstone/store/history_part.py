@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Sequence
+
 from torchstone.records import (
     CaseFigures,
     CaseKey,
@@ -68,18 +70,23 @@ class HistoryPart(Base):
             return history.choices(connection)
 
     def group_points(
-        self, selection: Selection, limit: int = 5000, every_s: float = 0.0
+        self,
+        selection: Selection,
+        limit: int = 5000,
+        every_s: float = 0.0,
+        without: Collection[str] = (),
     ) -> list[GroupPoint]:
         """Suites over time, the oldest first; of more than `limit` the newest.
 
-        With `every_s`, only the newest run of each machine and branch in every so many seconds.
+        With `every_s`, only the newest run with such a suite of each machine and branch in every
+        so many seconds; weeks begin on Mondays. `without`: not of the runs of these ids.
 
         Each is summed up by the newest definitions that it was summed up by and that this program
         knows; a model in the selection does not matter, because a suite has many.
         """
         self._need_facts()
         with self._reading() as connection:
-            return history.group_points(connection, self.path, selection, limit, every_s)
+            return history.group_points(connection, self.path, selection, limit, every_s, without)
 
     def run_groups(self, wanted: str, selection: Selection = EVERYTHING) -> list[SuiteSummary]:
         """The suites of one run, in the plan's order."""
@@ -97,7 +104,8 @@ class HistoryPart(Base):
     ) -> list[CasePoint]:
         """A case over time, the oldest first; of more than `limit` the newest.
 
-        With `every_s`, only the newest run of each machine and branch in every so many seconds.
+        With `every_s`, only the newest run with it of each machine and branch in every so many
+        seconds.
         """
         self._need_facts()
         with self._reading() as connection:
@@ -111,10 +119,22 @@ class HistoryPart(Base):
             found = case_facts.of_run(connection, row.seq, row.id, selection)
             return tuple(found.values())
 
+    def planned_keys(self, run_id: str) -> tuple[CaseKey, ...]:
+        """The cases of a run's plan in its order; a plan never changes."""
+        with self._reading() as connection:
+            row = lookup.resolve_run(connection, run_id)
+            return tuple(runs.read_keys(connection, row.seq, row.id))
+
     def planned_cases(
-        self, run_id: str, selection: Selection = EVERYTHING
+        self,
+        run_id: str,
+        selection: Selection = EVERYTHING,
+        keys: Callable[[], Sequence[CaseKey]] | None = None,
     ) -> tuple[CaseFigures, ...]:
-        """The same with one entry for every planned case; those that never ran as `not_run`."""
+        """The same with one entry for every planned case; those that never ran as `not_run`.
+
+        `keys` gives the run's `planned_keys` to whoever has kept them.
+        """
         self._need_facts()
         with self._reading() as connection:
             row = lookup.resolve_run(connection, run_id)
@@ -122,9 +142,8 @@ class HistoryPart(Base):
             head = history.head(connection, self.path, row.seq)
             if head.done >= head.planned:
                 return tuple(found.values())
-            keys = runs.read_keys(connection, row.seq, row.id)
-        every = facts.completed(keys, found)
-        return tuple(one for one in every if selecting.matches(selection, one.key))
+            plan = keys() if keys else runs.read_keys(connection, row.seq, row.id)
+        return facts.completed(plan, found, selecting.matcher(selection))
 
     def failures(
         self, run_id: str, selection: Selection = EVERYTHING, limit: int = 5000

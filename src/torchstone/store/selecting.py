@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select, Table, or_, select
@@ -24,11 +25,18 @@ def of_key(selection: Selection, table: Table) -> list[ColumnElement[bool]]:
     return found
 
 
-def matches(selection: Selection, key: CaseKey) -> bool:
-    """The same of a key that is at hand."""
-    wanted = {name: getattr(selection, name) for name in (*_KEY_FIELDS, "model")}
-    alike = all(getattr(key, name) == value for name, value in wanted.items() if value)
-    return alike and selection.threads in (None, key.threads)
+def matcher(selection: Selection) -> Callable[[CaseKey], bool]:
+    """The same of keys that are at hand."""
+    asked = {name: getattr(selection, name) for name in (*_KEY_FIELDS, "model")}
+    wanted: dict[str, Any] = {name: value for name, value in asked.items() if value}
+    if selection.threads is not None:
+        wanted["threads"] = selection.threads
+    if not wanted:
+        return lambda key: True
+    these, values = attrgetter(*wanted), (*wanted.values(),)
+    if len(values) == 1:  # then it gives the value itself
+        return lambda key: bool(these(key) == values[0])
+    return lambda key: bool(these(key) == values)
 
 
 def of_run(selection: Selection) -> list[ColumnElement[bool]]:
@@ -54,7 +62,7 @@ def having_cases(connection: Connection, query: Select[Any], selection: Selectio
     """Of runs, those that planned such a case; where a model is named, that ended such a case."""
     if selection.model:
         found = connection.scalars(select(series.c.seq).where(*of_key(selection, series))).all()
-        return query.where(or_(*(_ended(found, passes) for passes in (1, 0, None))))
+        return query.where(ended_in(found))
     asked = of_key(selection, case_group)
     if not asked:
         return query
@@ -63,6 +71,11 @@ def having_cases(connection: Connection, query: Select[Any], selection: Selectio
         group_fact.c.run == run_fact.c.run, group_fact.c.case_group.in_(groups)
     )
     return query.where(inside.exists())
+
+
+def ended_in(wanted: Sequence[int]) -> ColumnElement[bool]:
+    """Of a run, whether one of these series ended in it."""
+    return or_(*(_ended(wanted, passes) for passes in (1, 0, None)))
 
 
 def _ended(wanted: Sequence[int], passes: int | None) -> ColumnElement[bool]:

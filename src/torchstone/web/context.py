@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from torchstone.records import Choices, RunHead, Selection, SuiteSummary
 from torchstone.show.heading import processor_name
@@ -68,19 +69,19 @@ class Context:
     groups: tuple[SuiteSummary, ...] = ()
     """The suites of the new run, before mode and precision were chosen."""
 
-    @property
+    @cached_property
     def cases(self) -> Selection:
         """Which cases are looked at, whatever their run."""
         asked = replace(self.chosen, since="", until="", range=ALL)
         return replace(selection(asked), machine_id="", branch="", torch="")
 
-    @property
+    @cached_property
     def history(self) -> Selection:
         """The same over the range, on the chosen machine and branch."""
         newest = self.heads[0].created_s if self.heads else None
         return selection(self.chosen, newest)
 
-    @property
+    @cached_property
     def carried(self) -> tuple[tuple[str, str], ...]:
         """What a link to another page takes along."""
         return self.query.kept(*CARRIED)

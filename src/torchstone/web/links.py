@@ -6,8 +6,9 @@ import hashlib
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Protocol
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, quote_plus
 
 from torchstone.web.page import Place
 
@@ -146,4 +147,12 @@ def _path(place: Place) -> str:
 
 
 def _with_query(path: str, params: tuple[tuple[str, str], ...]) -> str:
-    return f"{path}?{urlencode(params)}" if params else path
+    if not params:
+        return path
+    return f"{path}?{'&'.join([f'{_quoted(name)}={_quoted(value)}' for name, value in params])}"
+
+
+@lru_cache(maxsize=4096)
+def _quoted(text: str) -> str:
+    """A page's links say the same few words over and over."""
+    return quote_plus(text)

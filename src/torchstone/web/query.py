@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from datetime import datetime, timezone
+from functools import cached_property
 
 from torchstone.records import Selection, TorchstoneError
 from torchstone.track import ACROSS
@@ -27,6 +28,8 @@ RANGES = {
 }
 GRANULARITIES = {"run": "every run", "day": "one run a day", "week": "one run a week"}
 DAY_S = 86_400.0
+EVERY_S = {"run": 0.0, "day": DAY_S, "week": 7 * DAY_S}
+"""The stretches of which a granularity shows the last run: a mean would hide which run it was."""
 
 _SORT = re.compile(r"-?[a-z][a-z0-9_]{0,39}")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d)?Z?)?")
@@ -72,7 +75,7 @@ class Query:
     page: str = ""
     before: str = ""
 
-    @property
+    @cached_property
     def params(self) -> tuple[tuple[str, str], ...]:
         """What was given, in one order."""
         given = ((_NAMES.get(f.name, f.name), getattr(self, f.name)) for f in fields(self))

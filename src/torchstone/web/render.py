@@ -43,6 +43,8 @@ MARK_WORDS = {
 }
 SHORT = 42
 """Characters of a text that stays on one line; longer ones are wrapped in a wide column."""
+_SPECIAL = re.compile("[&<>'\"]")
+"""What `escape` changes; most cells have none of it."""
 _TICKED = re.compile(r"`([^`]+)`")
 _SIGNS = {
     mark: f'<span class="sign" aria-hidden="true">{MARKS[mark]}</span>'
@@ -156,13 +158,17 @@ def _cell(cell: Cell, number: bool, tag: str, links: Links) -> str:
         name = f"{name} m-{cell.mark}"
     scope = ' scope="row"' if tag == "th" else ""
     value = f' data-v="{cell.value}"' if number and isinstance(cell.value, (int, float)) else ""
-    title = f' title="{escape(cell.title)}"' if cell.title else ""
-    inner = str(escape(cell.text))
+    title = f' title="{_escaped(cell.title)}"' if cell.title else ""
+    inner = _escaped(cell.text)
     if cell.to is not None and cell.text:
         to = links.url(cell.to)
-        inner = f'<a href="{escape(to)}">{inner}</a>' if to else inner
+        inner = f'<a href="{_escaped(to)}">{inner}</a>' if to else inner
     if cell.mark and MARKS[cell.mark]:
         inner = f"{_SIGNS[cell.mark]}{inner}"
     if cell.detail:
-        inner += f" <small>{escape(cell.detail)}</small>"
+        inner += f" <small>{_escaped(cell.detail)}</small>"
     return f'<{tag}{scope} class="{name}"{value}{title}>{inner}</{tag}>'
+
+
+def _escaped(text: str) -> str:
+    return str(escape(text)) if _SPECIAL.search(text) else text

@@ -31,6 +31,8 @@ from torchstone.web.query import NotFound
 
 T = TypeVar("T")
 EVERYTHING = Selection()
+MOST_POINTS = 5000
+"""Of a suite over time; of more, the newest."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,7 @@ class Memory:
     def __init__(self) -> None:
         self.comparisons: Kept[RunComparison] = Kept(16)
         self.sides: Kept[Side] = Kept(4)
+        self.plans: Kept[tuple[CaseKey, ...]] = Kept(8)
         self.abouts: Kept[About] = Kept(200)
         self.profiles: Kept[Profile] = Kept(4)
         self.of_profiles: Kept[object] = Kept(8)
@@ -111,21 +114,30 @@ class Source:
         """Every value that occurs."""
         return self.store.choices()
 
-    def points(self, selection: Selection, limit: int = 5000) -> list[GroupPoint]:
-        """Suites over time."""
-        return self.store.group_points(selection, limit)
+    def points(self, selection: Selection, every_s: float = 0.0) -> list[GroupPoint]:
+        """Suites over time, at most `MOST_POINTS`.
+
+        A run that is being measured has none yet: what it has not come to would count as failing.
+        """
+        return self.store.group_points(selection, MOST_POINTS, every_s, self.running())
 
     def groups(self, head: RunHead, selection: Selection = EVERYTHING) -> list[SuiteSummary]:
         """The figures of the suites of one run."""
         return self.store.run_groups(head.id, selection)
 
-    def case_points(self, key: CaseKey, selection: Selection) -> list[CasePoint]:
+    def case_points(
+        self, key: CaseKey, selection: Selection, every_s: float = 0.0
+    ) -> list[CasePoint]:
         """One case over time."""
-        return self.store.case_points(key, selection)
+        return self.store.case_points(key, selection, every_s=every_s)
 
     def cases(self, head: RunHead, selection: Selection = EVERYTHING) -> tuple[CaseFigures, ...]:
         """Every planned case of a run."""
-        return self.store.planned_cases(head.id, selection)
+
+        def keys() -> tuple[CaseKey, ...]:
+            return self._memory.plans.get(head.id, lambda: self.store.planned_keys(head.id))
+
+        return self.store.planned_cases(head.id, selection, keys)
 
     def failures(self, head: RunHead, selection: Selection) -> list[FailureSpan]:
         """What fails in a run, and since when."""

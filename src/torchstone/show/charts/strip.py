@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from torchstone.records import Measurement
 from torchstone.show.axis import LogAxis
@@ -12,6 +13,7 @@ from torchstone.show.charts.data import LARGEST, SampleTurn, Strip
 from torchstone.show.charts.frame import left_room
 from torchstone.show.charts.looks import cross, look, up
 from torchstone.show.charts.units import SECONDS, axis_marks, format_value
+from torchstone.show.figures import Figures
 from torchstone.show.svg import Svg, number, spread_labels, text_width
 from torchstone.show.text import sanitise, shorten, wrap
 
@@ -40,7 +42,7 @@ class _Panel:
     top: float
     bottom: float
 
-    @property
+    @cached_property
     def starts(self) -> list[float]:
         """The left edge of each turn; there is a gap between processes."""
         x, found = self.left + 4, []
@@ -51,18 +53,18 @@ class _Panel:
             x += self.turn_width
         return found
 
-    @property
+    @cached_property
     def gap(self) -> float:
         """Between processes: less where there are many."""
         return min(_GAP, 0.3 * (self.right - self.left - 8) / self._processes)
 
-    @property
+    @cached_property
     def turn_width(self) -> float:
         """The same for all turns."""
         room = self.right - self.left - 8 - self.gap * (self._processes - 1)
         return room / max(1, len(self.strip.turns))
 
-    @property
+    @cached_property
     def _processes(self) -> int:
         return max(1, len({turn.process for turn in self.strip.turns}))
 
@@ -72,9 +74,8 @@ class _Panel:
         return self.bottom - share * (self.bottom - self.top)
 
 
-def strip_of(measurement: Measurement, role: int | None = None) -> Strip:
+def strip_of(measurement: Measurement, found: Figures | None, role: int | None = None) -> Strip:
     """The samples of a measured arm. A sample is dirty where a probe beside it ran slow."""
-    from torchstone.show.figures import figures
     from torchstone.stats.estimators import PROBE_TOLERANCE
     from torchstone.stats.process import process_data, replicates_with_samples
 
@@ -85,11 +86,12 @@ def strip_of(measurement: Measurement, role: int | None = None) -> Strip:
         limit = min(probes) * (1.0 + PROBE_TOLERANCE) if probes else math.inf
         slow = ((data.probe_before > limit) | (data.probe_after > limit)).tolist()
         samples, turns = data.samples.tolist(), data.turn.tolist()
-        for index in dict.fromkeys(turns):
-            mine = [place for place, turn in enumerate(turns) if turn == index]
+        by_turn: dict[int, list[int]] = {}
+        for place, turn in enumerate(turns):
+            by_turn.setdefault(turn, []).append(place)
+        for index, mine in by_turn.items():
             dirty = frozenset(i for i, place in enumerate(mine) if slow[place])
             made.append(SampleTurn(process, index, tuple(samples[i] for i in mine), dirty))
-    found = figures(measurement)
     floor = found.floor.value if found else None
     typical = found.typical.value if found else None
     return Strip(measurement.arm.name, tuple(made), floor, typical, role)

@@ -42,7 +42,7 @@ from torchstone.web.page import (
     Series,
     Table,
 )
-from torchstone.web.query import NotFound, Query, shown
+from torchstone.web.query import EVERY_S, NotFound, Query, shown
 from torchstone.web.sources import Source
 from torchstone.web.tables import arranged
 from torchstone.web.views import keyed, parts
@@ -138,9 +138,7 @@ def _find(source: Source, context: Context) -> tuple[CaseKey, CaseFigures | None
 
 
 def _history(source: Source, key: CaseKey, context: Context) -> list[CasePoint]:
-    points = source.case_points(key, context.history)
-    kept = parts.keep_heads((point.run for point in points), context.chosen.granularity)
-    return [point for point in points if point.run.id in kept]
+    return source.case_points(key, context.history, EVERY_S[context.chosen.granularity])
 
 
 def _note(points: Sequence[CasePoint]) -> str:
@@ -151,9 +149,10 @@ def _note(points: Sequence[CasePoint]) -> str:
 
 def _charts(points: Sequence[CasePoint], context: Context) -> tuple[Chart, ...]:
     rest = tuple(item for item in context.carried if item[0] not in ("new", "base"))
+    placed = [(point.figures, _blank(point, rest)) for point in points]
 
     def line(name: str, metric: Metric, interval: bool = False) -> Series:
-        return Series(name, tuple(_point(p, metric, interval, rest) for p in points))
+        return Series(name, tuple(_valued(one, blank, metric, interval) for one, blank in placed))
 
     return (
         Chart("speedup", "Speed-up", "ratio", (line("speed-up", lambda c: c.speedup, True),)),
@@ -193,23 +192,26 @@ def _seconds(nanoseconds: float | None) -> float | None:
     return None if nanoseconds is None else nanoseconds / 1e9
 
 
-def _point(
-    point: CasePoint, metric: Metric, interval: bool, rest: tuple[tuple[str, str], ...]
-) -> Point:
+def _blank(point: CasePoint, rest: tuple[tuple[str, str], ...]) -> Point:
+    """The point of a chart without its value: the same in all charts."""
     figures, head = point.figures, point.run
     passed = figures.outcome is Outcome.OK
-    low, high = (figures.interval if interval and passed else None) or (None, None)
     ended = "" if passed else f"{figures.outcome.value.replace('_', ' ')}; "
     return Point(
         time_s=head.created_s or 0.0,
-        value=metric(figures) if passed else None,
-        low=low,
-        high=high,
+        value=None,
         label=commit_of(head) or head.id[:8],
         note=ended + run_title(head),
         to=case_place(figures.key, (*rest, ("new", head.id))),
         failed=not passed and figures.outcome.value in parts.FAILED,
     )
+
+
+def _valued(figures: CaseFigures, blank: Point, metric: Metric, interval: bool) -> Point:
+    if figures.outcome is not Outcome.OK:
+        return blank
+    low, high = (figures.interval if interval else None) or (None, None)
+    return replace(blank, value=metric(figures), low=low, high=high)
 
 
 def _table(points: Sequence[CasePoint], query: Query) -> Table:

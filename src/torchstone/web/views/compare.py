@@ -11,7 +11,7 @@ from torchstone.show.charts import IntervalRow
 from torchstone.show.run_words import Labels
 from torchstone.show.text import sanitise
 from torchstone.show.units import format_percent
-from torchstone.store.selecting import matches
+from torchstone.store.selecting import matcher
 from torchstone.web.cells import (
     VERDICT_MARKS,
     case_place,
@@ -117,15 +117,17 @@ def _pair(base: str, new: str) -> str:
 
 def _compared(found: RunComparison, context: Context, here: Place) -> tuple[Section, ...]:
     asked = context.cases
-    groups = [one for one in found.groups if matches(replace(asked, model=""), one.key)]
-    cases = [one for one in found.cases if matches(asked, one.key)]
+    fits, group_fits = matcher(asked), matcher(replace(asked, model=""))
+    groups = [one for one in found.groups if group_fits(one.key)]
+    cases = [one for one in found.cases if fits(one.key)]
     if context.query.only_common:
         cases = [one for one in cases if one.kind == "paired"]
     cases.sort(key=_rank)
     labels = Labels.of(one.key for one in cases)
     rows = LazyRows(cases, lambda one: _case(one, labels, context))
     table = Table("cases", "Cases", (*CASES, *HIDDEN), rows, empty="No case fits the choices.")
-    lines = tuple(_group(one, Labels.of(g.key for g in groups), context) for one in groups)
+    of_groups = Labels.of(one.key for one in groups)
+    lines = tuple(_group(one, of_groups, context) for one in groups)
     note = parts.threshold_words(found)
     return (
         Table("groups", "Suites", GROUPS, lines, note=note, total=len(lines)),

@@ -16,7 +16,7 @@ from torchstone.records import (
     describe_leaf,
 )
 from torchstone.show.charts import strip_of
-from torchstone.show.figures import figures
+from torchstone.show.figures import Figures, figures
 from torchstone.show.rows import against_first, speedup_interval
 from torchstone.show.run_words import speedup_words
 from torchstone.show.text import sanitise
@@ -93,11 +93,12 @@ PROFILES = (
 
 def evidence(source: Source, result: Result) -> tuple[Section, ...]:
     """Everything that a result carries, the weightiest first."""
+    known = [figures(measured) for measured in result.arms]
     return (
         *_thinned(result),
-        arms_table(result),
+        _arms(result, known),
         *_failures(result),
-        _samples(result),
+        _samples(result, known),
         checks_table(result.checks),
         *_compiler(result),
         *_roofline(source, result),
@@ -120,14 +121,13 @@ def _thinned(result: Result) -> tuple[Section, ...]:
     )
 
 
-def arms_table(result: Result) -> Table:
-    """One row an arm."""
-    rows = tuple(_arm(result, measured) for measured in result.arms)
+def _arms(result: Result, known: Sequence[Figures | None]) -> Table:
+    arms = zip(result.arms, known, strict=True)
+    rows = tuple(_arm(result, measured, found) for measured, found in arms)
     return Table("arms", "Arms", ARMS, rows, total=len(rows))
 
 
-def _arm(result: Result, measured: Measurement) -> tuple[Cell, ...]:
-    found = figures(measured)
+def _arm(result: Result, measured: Measurement, found: Figures | None) -> tuple[Cell, ...]:
     comparison = against_first(result, measured.arm.name)
     cost, memory, graphs = measured.compile, measured.memory, measured.graphs
     speedup, ends = ("", "")
@@ -167,8 +167,9 @@ def _failures(result: Result) -> Iterable[Section]:
             yield Group(left, (Code(f"stderr-{number}", "", text, copy=False),), folded=True)
 
 
-def _samples(result: Result) -> Picture:
-    strips = tuple(strip_of(one, place) for place, one in enumerate(result.arms) if one.turns)
+def _samples(result: Result, known: Sequence[Figures | None]) -> Picture:
+    arms = enumerate(zip(result.arms, known, strict=True))
+    strips = tuple(strip_of(one, found, place) for place, (one, found) in arms if one.turns)
     note = "Every timed sample, by process and turn, in the order they were taken."
     return Picture("samples", "Raw samples", strips, note if strips else "", "No sample is stored.")
 

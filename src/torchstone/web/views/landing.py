@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from torchstone.records import CaseKey, GroupChange, RunComparison, SuiteSummary
 from torchstone.show.run_words import Labels
-from torchstone.store.selecting import matches
+from torchstone.store.selecting import matcher
 from torchstone.web.cells import (
     change_cell,
     compile_cell,
@@ -20,7 +20,7 @@ from torchstone.web.cells import (
 )
 from torchstone.web.context import Context, controls, resolve
 from torchstone.web.page import Cell, Column, Group, Notice, Page, Place, Section, Table
-from torchstone.web.query import ALL, Query
+from torchstone.web.query import ALL, EVERY_S, Query
 from torchstone.web.sources import Source
 from torchstone.web.views import keyed, parts
 
@@ -60,8 +60,8 @@ def landing(source: Source, query: Query) -> Page:
     if context.new is None:
         return Page("landing", "Overview", (*top, *parts.nothing_stored()), params=query.params)
     found = parts.comparison(source, context)
-    asked = context.cases
-    groups = [one for one in context.groups if matches(asked, parts.group_key(one))]
+    fits = matcher(context.cases)
+    groups = [one for one in context.groups if fits(parts.group_key(one))]
     suites: dict[tuple[str, str], list[SuiteSummary]] = {}
     for group in groups:
         suites.setdefault((group.suite, group.scale), []).append(group)
@@ -178,13 +178,15 @@ def _trends(source: Source, context: Context) -> tuple[Section, ...]:
     """Four charts of the chosen suite; of the first one where none was chosen."""
     wanted = context.history
     if not wanted.suite:
-        shown = [one for one in context.groups if matches(context.cases, parts.group_key(one))]
+        fits = matcher(context.cases)
+        shown = [one for one in context.groups if fits(parts.group_key(one))]
         if not shown:
             return ()
         wanted = replace(wanted, suite=shown[0].suite, scale=wanted.scale or shown[0].scale)
-    points = parts.thin(source.points(wanted), context.chosen.granularity)
+    points = source.points(wanted, EVERY_S[context.chosen.granularity])
     charts = parts.trend_charts(points, context.carried)
     runs = len({point.run.id for point in points})
     title = f"Trends of {suite_title(wanted.suite, wanted.scale)}"
     note = f"{runs} run{'' if runs == 1 else 's'}, each at its commit; bars are 95 % intervals."
+    note += parts.newest_only(points)
     return (Group(title, charts, grid=True, note=note),)

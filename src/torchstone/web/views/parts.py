@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import replace
-from datetime import datetime, timezone
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
 
 from torchstone.records import (
     CaseChange,
@@ -32,7 +31,7 @@ from torchstone.web.page import (
     Series,
 )
 from torchstone.web.query import ALL
-from torchstone.web.sources import Source
+from torchstone.web.sources import MOST_POINTS, Source
 
 MOST_SERIES = 12
 """Lines of one chart: more cannot be told apart."""
@@ -177,91 +176,67 @@ def without(columns: Sequence[Column], keys: Collection[str]) -> tuple[Column, .
     )
 
 
-def thin(points: Sequence[GroupPoint], granularity: str) -> list[GroupPoint]:
-    """The last run of each day or week; means over runs would hide which run it was.
-
-    A run that is being measured has no point yet: what it has not come to would count as failing.
-    """
-    points = [point for point in points if point.run.state != "running"]
-    if granularity == "run":
-        return points
-    last: dict[object, str] = {}
-    for point in points:
-        last[_period(point.run, granularity)] = point.run.id
-    kept = set(last.values())
-    return [point for point in points if point.run.id in kept]
-
-
-def keep_heads(heads: Iterable[RunHead], granularity: str) -> set[str]:
-    """The ids of the runs that a granularity leaves, given oldest first."""
-    last: dict[object, str] = {}
-    for head in heads:
-        last[head.id if granularity == "run" else _period(head, granularity)] = head.id
-    return set(last.values())
-
-
-def _period(head: RunHead, granularity: str) -> object:
-    try:
-        moment = datetime.fromtimestamp(head.created_s or 0.0, timezone.utc)
-    except (OverflowError, OSError, ValueError):
-        return head.id
-    if granularity == "week":
-        return moment.isocalendar()[:2], head.machine_id, head.branch
-    return moment.date(), head.machine_id, head.branch
+def newest_only(points: Sequence[GroupPoint]) -> str:
+    """A sentence where there may be more points than were asked for."""
+    if len(points) < MOST_POINTS:
+        return ""
+    return f" Only the newest {MOST_POINTS:,} figures are drawn; choose fewer runs a week."
 
 
 Figure = Callable[[Summary], "Mean | None"]
+
+
+@dataclass(frozen=True)
+class _Placed:
+    """A suite in a run, with what all its charts say of it."""
+
+    summary: Summary
+    line: str
+    blank: Point
+    """Without a value."""
 
 
 def trend_charts(
     points: Sequence[GroupPoint], carried: tuple[tuple[str, str], ...]
 ) -> tuple[Chart, ...]:
     """Pass rate, speed-up, compile time and memory of one suite over time, a line a group."""
-    labels = Labels.of(point.summary for point in points)
+    placed = _placed(points, carried)
     return (
-        _trend("speedup", "Geometric mean speed-up", "ratio", points, labels, carried, _speedup),
-        _trend("pass_rate", "Pass rate", "share", points, labels, carried, _passes),
-        _trend("compile_time", "Compile time, cold", "seconds", points, labels, carried, _cold),
-        _trend("memory_ratio", "Memory ratio", "ratio", points, labels, carried, _memory),
+        _trend("speedup", "Geometric mean speed-up", "ratio", placed, _speedup),
+        _trend("pass_rate", "Pass rate", "share", placed, _passes),
+        _trend("compile_time", "Compile time, cold", "seconds", placed, _cold),
+        _trend("memory_ratio", "Memory ratio", "ratio", placed, _memory),
     )
 
 
-def _trend(
-    name: str,
-    title: str,
-    unit: str,
-    points: Sequence[GroupPoint],
-    labels: Labels,
-    carried: tuple[tuple[str, str], ...],
-    figure: Figure,
-) -> Chart:
-    lines: dict[str, list[Point]] = {}
+def _placed(points: Sequence[GroupPoint], carried: tuple[tuple[str, str], ...]) -> list[_Placed]:
+    labels = Labels.of(point.summary for point in points)
+    rest = tuple(item for item in carried if item[0] not in ("new", "base"))
+    known = {point.run.id: point.run for point in points}
+    said = {run.id: (commit_of(run) or run.id[:8], run_title(run)) for run in known.values()}
+    made = []
     for point in points:
-        found = figure(point.summary)
         if point.run.created_s is None:
             continue
-        made = _point(point, found, carried)
-        lines.setdefault(sanitise(labels.settings(point.summary)), []).append(made)
+        label, note = said[point.run.id]
+        to = suite_place(group_key(point.summary), (*rest, ("new", point.run.id)))
+        blank = Point(point.run.created_s, None, label=label, note=note, to=to)
+        made.append(_Placed(point.summary, sanitise(labels.settings(point.summary)), blank))
+    return made
+
+
+def _trend(name: str, title: str, unit: str, placed: Sequence[_Placed], figure: Figure) -> Chart:
+    lines: dict[str, list[Point]] = {}
+    for one in placed:
+        found = figure(one.summary)
+        low, high = (found.interval if found else None) or (None, None)
+        value = found.value if found else None
+        lines.setdefault(one.line, []).append(replace(one.blank, value=value, low=low, high=high))
     known = [Series(label, tuple(made)) for label, made in lines.items()]
     drawn = tuple(one for one in known if any(p.value is not None for p in one.points))
     left = len(drawn) - MOST_SERIES
     note = f"{left} more lines are left out; choose a variant." if left > 0 else ""
     return Chart(name, title, unit, drawn[:MOST_SERIES], note)
-
-
-def _point(point: GroupPoint, found: Mean | None, carried: tuple[tuple[str, str], ...]) -> Point:
-    low, high = (found.interval if found else None) or (None, None)
-    rest = tuple(item for item in carried if item[0] not in ("new", "base"))
-    key = group_key(point.summary)
-    return Point(
-        time_s=point.run.created_s or 0.0,
-        value=found.value if found else None,
-        low=low,
-        high=high,
-        label=commit_of(point.run) or point.run.id[:8],
-        note=run_title(point.run),
-        to=suite_place(key, (*rest, ("new", point.run.id))),
-    )
 
 
 def _speedup(summary: Summary) -> Mean | None:

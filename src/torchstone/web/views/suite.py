@@ -7,7 +7,7 @@ from dataclasses import replace
 from torchstone.records import CaseChange, CaseFigures, CaseKey, Outcome, RunComparison
 from torchstone.show.run_words import Labels, failure_text
 from torchstone.show.text import sanitise
-from torchstone.store.selecting import matches
+from torchstone.store.selecting import matcher
 from torchstone.web.cells import (
     case_place,
     change_cell,
@@ -35,7 +35,7 @@ from torchstone.web.page import (
     Section,
     Table,
 )
-from torchstone.web.query import ALL, NotFound, Query, with_defaults
+from torchstone.web.query import ALL, EVERY_S, NotFound, Query, with_defaults
 from torchstone.web.sources import Source
 from torchstone.web.tables import LazyRows, arranged
 from torchstone.web.views import keyed, parts
@@ -122,8 +122,8 @@ def _controls(context: Context, here: Place, cases: tuple[CaseFigures, ...]) -> 
 
 def _groups(context: Context, found: RunComparison | None) -> tuple[Section, ...]:
     """The figures of the suite itself, where one group is looked at."""
-    asked = context.cases
-    groups = [one for one in context.groups if matches(asked, parts.group_key(one))]
+    fits = matcher(context.cases)
+    groups = [one for one in context.groups if fits(parts.group_key(one))]
     if len(groups) != 1:
         return ()
     one = groups[0]
@@ -146,9 +146,9 @@ def _groups(context: Context, found: RunComparison | None) -> tuple[Section, ...
 
 
 def _table(cases: tuple[CaseFigures, ...], found: RunComparison | None, context: Context) -> Table:
-    asked = context.cases
+    fits = matcher(context.cases)
     compared = found is not None and not found.refused
-    changes = {c.key: c for c in (found.cases if found else ()) if matches(asked, c.key)}
+    changes = {c.key: c for c in (found.cases if found else ()) if fits(c.key)}
     now = {case.key: case for case in cases}
     keys = list(dict.fromkeys((*now, *changes)))
     if context.query.only_common and compared:
@@ -251,6 +251,7 @@ def _note(table: Table, context: Context, found: RunComparison | None) -> str:
 
 
 def _trends(source: Source, context: Context) -> tuple[Section, ...]:
-    points = parts.thin(source.points(context.history), context.chosen.granularity)
+    points = source.points(context.history, EVERY_S[context.chosen.granularity])
     charts = parts.trend_charts(points, context.carried)
-    return (Group("Trends", charts, grid=True),) if points else ()
+    note = parts.newest_only(points).strip()
+    return (Group("Trends", charts, grid=True, note=note),) if points else ()
