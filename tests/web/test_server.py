@@ -9,6 +9,7 @@ import json
 import re
 import subprocess
 import sys
+import time
 from collections import deque
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from tests.web.conftest import TestClient, client_of
 from torchstone.store import open_store
 from torchstone.web.links import API
 from torchstone.web.registry import PAGES
+from torchstone.web.render import html as page_html
 from torchstone.web.security import Hosts
 
 PLAIN = [one.path for one in PAGES.values() if not one.about_one]
@@ -151,6 +153,31 @@ def test_a_page_is_not_sent_again_until_something_is_stored(tmp_path: Path) -> N
             stored.add_night(store, 1, stored.keys(["timm"]))
         again = client.get("/", headers={"if-none-match": tag})
         assert (again.status_code, again.headers["etag"] != tag) == (200, True)
+
+
+def test_equal_requests_are_answered_once_until_something_is_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "one.db"
+    made = []
+
+    def counted(page: Any, *rest: Any) -> str:
+        made.append(page.name)
+        return page_html(page, *rest)
+
+    monkeypatch.setattr("torchstone.web.app.html", counted)
+    with open_store(str(path)) as store:
+        stored.add_night(store, 0, stored.keys(["timm"]))
+    with client_of(path) as client:
+        time.sleep(0.1)  # until a further change would have another time
+        first = client.get("/runs").text
+        assert client.get("/runs").text == first
+        assert made == ["runs"]
+        client.get("/runs?filter=x")
+        assert len(made) == 2
+        with open_store(str(path)) as store:
+            stored.add_night(store, 1, stored.keys(["timm"]))
+        assert client.get("/runs").text != first
 
 
 @pytest.mark.parametrize(

@@ -26,12 +26,14 @@ from torchstone.web.query import BadQuery, NotFound, Query, parse
 from torchstone.web.registry import PAGES, PageDef
 from torchstone.web.render import House, html
 from torchstone.web.security import App, Guard, Hosts
-from torchstone.web.sources import Memory, Source
+from torchstone.web.sources import Kept, Memory, Source
 
 THREADS = 8
 """Pages made at once. More only wait for each other: drawing is Python's own work."""
 KEEP = "public, max-age=31536000, immutable"
 """Assets have their content's hash in their address."""
+ANSWERS = 32
+"""Kept for equal requests while nothing is stored: many readers look at the same few pages."""
 LOOK_AGAIN = "no-cache"
 """Pages may be kept, but the server is asked whether they still hold."""
 
@@ -39,11 +41,14 @@ _log = logging.getLogger("torchstone.web")
 
 
 class Desk:
-    """What all requests share: the store, the links, and comparisons made lately."""
+    """What all requests share: the store, the links, and what was made lately."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
         self.links = ServerLinks(files.version())
+        self.answers: Kept[str] = Kept(ANSWERS)
+        self.describe: Callable[[], object] = dict
+        """Makes the description of the API, which takes long and is then kept."""
         self._memory = Memory()
 
     def source(self) -> Source:
@@ -51,9 +56,13 @@ class Desk:
         return Source(self.store, self._memory)
 
     def warm(self) -> None:
-        """Make the landing page once, so that the first reader need not wait for what is kept."""
+        """Make the landing page once, so that the first reader need not wait for what is kept,
+        and bring in what pages about samples need."""
         with suppress(TorchstoneError), self.store.snapshot():  # whoever asks for it is told
             html(PAGES["landing"].view(self.source(), Query(), ""), self.links, House(""))
+        import torchstone.stats.process  # noqa: F401
+
+        self.describe()
 
     def state(self, source: Source) -> str:
         """A short word that changes whenever an answer might."""
@@ -80,6 +89,7 @@ def make_app(store: Store, hosts: Hosts, desk: Desk | None = None) -> App:
     app.add_api_route("/favicon.ico", _icon, include_in_schema=False)
     add_api(app, desk)
     _add_errors(app, desk)
+    desk.describe = app.openapi
     return Guard(app, hosts)
 
 
@@ -99,8 +109,14 @@ def answer(request: Request, desk: Desk, kind: str, make: Callable[[Source, str]
     headers = {"etag": tag, "cache-control": LOOK_AGAIN, "vary": "accept"}
     if tag in request.headers.get("if-none-match", ""):
         return Response(status_code=304, headers=headers)
-    with source.store.snapshot():
-        return Response(make(source, state), media_type=kind, headers=headers)
+
+    def made() -> str:
+        with source.store.snapshot():
+            return make(source, state)
+
+    key = (state, request.url.path, request.url.query)
+    body = desk.answers.get(key, made) if source.settled() else made()
+    return Response(body, media_type=kind, headers=headers)
 
 
 def query_of(request: Request) -> Query:

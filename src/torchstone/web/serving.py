@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import socket
 import threading
 import webbrowser
@@ -21,6 +22,9 @@ MOST_CONNECTIONS = 1000
 """Held at once; a further one is told to come back."""
 WAITING = 2048
 """Connections that may wait to be taken, as many as uvicorn's own default."""
+SELDOM = (20_000, 50, 50)
+"""When Python looks for garbage. A page makes tens of thousands of objects that die with it, and a
+look through whole runs that are kept takes as long as the page."""
 PATIENCE_S = 5
 """For answers under way when the server is told to end."""
 EXPOSED = (
@@ -54,13 +58,21 @@ def serve(say: Callable[[str], None], **asked: Any) -> int:
             if not is_loopback(request.host):
                 say(EXPOSED.format(address=address))
             desk = Desk(store)
-            threading.Thread(target=desk.warm, daemon=True).start()
             server = uvicorn.Server(_config(make_app(store, hosts, desk)))
+            threading.Thread(target=_warm, args=(desk,), daemon=True).start()
             if request.open_browser:
                 threading.Timer(0.5, webbrowser.open, (address,)).start()
             with suppress(KeyboardInterrupt):  # the way it is meant to end
                 server.run(sockets=[listening])
     return 0
+
+
+def _warm(desk: Desk) -> None:
+    """What the first readers would wait for; then none of it is garbage to look through."""
+    desk.warm()
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*SELDOM)
 
 
 def _config(app: object) -> uvicorn.Config:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -31,6 +32,8 @@ from torchstone.web.query import NotFound
 
 T = TypeVar("T")
 EVERYTHING = Selection()
+SETTLED_NS = 50_000_000
+"""Times of files are as fine as the kernel's clock ticks: 10 ms at most."""
 MOST_POINTS = 5000
 """Of a suite over time; of more, the newest."""
 
@@ -201,6 +204,12 @@ class Source:
             progress = alive.progress(self.store.path, run)
             parts.append((run, progress and [(p.done, p.case) for p in progress.parts]))
         return repr(parts)
+
+    def settled(self) -> bool:
+        """Whether the last change is so long ago that a further one has another time."""
+        now = time.time_ns()
+        stamps = (_stamp(self.store.path), _stamp(_log(self.store.path)))
+        return all(now - changed > SETTLED_NS for _, _, changed in stamps)
 
     def _lively(self, heads: Sequence[RunHead]) -> list[RunHead]:
         if all(head.done >= head.planned for head in heads):
