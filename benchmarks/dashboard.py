@@ -38,7 +38,7 @@ from dashboard_kept import (
 from dashboard_load import read
 from dashboard_report import Grown, Line, Times
 from dashboard_routes import Route, newest_night, pages, routes
-from dashboard_server import Server, Trouble, serving, writing
+from dashboard_server import Server, Trouble, anew, serving, writing
 from dashboard_sql import Cost, cost
 
 from torchstone.records import UsageError
@@ -127,7 +127,7 @@ def _warm(
     chance = random.Random(0)
     for number in range(repeats):
         for one in chance.sample(known, len(known)):
-            took[one.name].append(server.must_get(one.address).ms)
+            took[one.name].append(server.must_get(anew(one.address, number)).ms)
         if number % 10 == 9 or number + 1 == repeats:
             say(f"warm: {number + 1}/{repeats} rounds")
     return took, sizes
@@ -182,7 +182,8 @@ def measure_growth(
         for number in range(repeats + 1):
             for name in chance.sample(names, len(names)):
                 for side in chance.sample((0, 1), 2):
-                    answer = (first, second)[side].must_get(known[side][name].address)
+                    address = anew(known[side][name].address, number)
+                    answer = (first, second)[side].must_get(address)
                     if number:  # the first round is the warm-up
                         took[name][side].append(answer.ms)
     grown = [

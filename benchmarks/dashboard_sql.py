@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, cast
 from urllib.parse import quote
 
-from dashboard_server import Trouble
+from dashboard_server import Trouble, anew
 from sqlalchemy import Engine, event
 from starlette.testclient import TestClient
 
@@ -69,9 +69,9 @@ def ask(store: Store, address: str) -> Asked:
     """Make the page twice in this process, with nothing remembered before."""
     client = TestClient(make_app(store, Hosts.of([HOST])))
     found = []
-    for _ in range(2):
+    for number in range(2):
         with recorded() as statements:
-            _get(client, address)
+            _get(client, anew(address, number))
         found.append(tuple(statements))
     return Asked(*found)
 
@@ -81,9 +81,9 @@ def _answered(store: Store, address: str) -> tuple[float, float]:
     timed = Timed(store)
     client = TestClient(make_app(cast(Store, timed), Hosts.of([HOST])))
     took = []
-    for _ in range(2):
+    for number in range(2):
         timed.ms = 0.0
-        _get(client, address)
+        _get(client, anew(address, number))
         took.append(timed.ms)
     return took[0], took[1]
 

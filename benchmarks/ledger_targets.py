@@ -23,6 +23,9 @@ Part = tuple[str, Callable[[], Any]]
 PYTHON_STEPS = 40_000
 TRUTH_ROUNDS = 60
 OPS = "dispatch+kernels+allocator+pool"
+COMPILED = "kernels+dispatch+allocator+wrapper+pool"
+LEFT_ALONE = "interpreter+breaks+guards"
+"""Python beside compiled code: getting out of it and in again is part of the price."""
 
 
 def burn(count: int = PYTHON_STEPS) -> int:
@@ -160,9 +163,45 @@ def compiled_mix() -> list[Part]:
     python: Any = torch.compiler.disable(burn)
     rest: Any = torch.compiler.disable(time.sleep)
     return [
-        ("interpreter+breaks+guards", python),
+        (LEFT_ALONE, python),
         ("sleep", lambda: rest(0.003)),
-        ("kernels+dispatch+allocator+wrapper+pool", gemm()),
+        (COMPILED, gemm()),
+    ]
+
+
+def compiled_huge_op() -> list[Part]:
+    return [(COMPILED, gemm(size=1024, times=1))]
+
+
+def compiled_chain() -> list[Part]:
+    """Pointwise ops that the compiler makes one kernel of, beside Python that it leaves alone."""
+    data = torch.randn(1 << 20)
+
+    def chain() -> Any:
+        value = data
+        for _ in range(6):
+            value = torch.relu(value + 0.1) * 0.9
+        return value
+
+    fused: Any = torch.compile(chain)  # so that its time alone is that of the kernel, too
+    return [(LEFT_ALONE, torch.compiler.disable(burn)), (COMPILED, fused)]
+
+
+def compiled_locked() -> list[Part]:
+    wait, product, python = (part for _, part in locked())
+    return [
+        ("locks", torch.compiler.disable(wait)),
+        (COMPILED, product),
+        (LEFT_ALONE, torch.compiler.disable(python)),
+    ]
+
+
+def compiled_loading() -> list[Part]:
+    load, product, python = (part for _, part in loading())
+    return [
+        ("loading", torch.compiler.disable(load)),
+        (COMPILED, product),
+        (LEFT_ALONE, torch.compiler.disable(python)),
     ]
 
 
@@ -178,10 +217,14 @@ WORKLOADS: dict[str, Callable[[], list[Part]]] = {
     "layout": layout,
     "files": files,
     "compiled-mix": compiled_mix,
+    "compiled-huge-op": compiled_huge_op,
+    "compiled-chain": compiled_chain,
+    "compiled-locked": compiled_locked,
+    "compiled-loading": compiled_loading,
 }
-VARIANTS = {"compiled-mix": "inductor"}
-LAYOUTS = ("layout",)
-"""Workloads whose copies must be named as such on level 4."""
+VARIANTS = {name: "inductor" for name in WORKLOADS if name.startswith("compiled-")}
+LAYOUTS = {"layout": "kernels+allocator"}
+"""Workloads whose copies must be named as such on level 4, and the part that copies."""
 
 
 def _step(name: str) -> tuple[Callable[[], Any], tuple[()]]:
@@ -235,8 +278,23 @@ def make_files() -> Any:
 
 
 def make_compiled_mix() -> Any:
-    step, _ = _step("compiled-mix")
-    return step, (torch.ones(1),)
+    return _step("compiled-mix")[0], (torch.ones(1),)
+
+
+def make_compiled_huge_op() -> Any:
+    return _step("compiled-huge-op")[0], (torch.ones(1),)
+
+
+def make_compiled_chain() -> Any:
+    return _step("compiled-chain")[0], (torch.ones(1),)
+
+
+def make_compiled_locked() -> Any:
+    return _step("compiled-locked")[0], (torch.ones(1),)
+
+
+def make_compiled_loading() -> Any:
+    return _step("compiled-loading")[0], (torch.ones(1),)
 
 
 def truth(name: str) -> dict[str, Any]:

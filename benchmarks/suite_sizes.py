@@ -149,7 +149,7 @@ def measure(job: Job) -> Row:
         import torch
 
         torch_s = time.perf_counter() - start
-        suite.import_library()
+        suite.import_library(job.model)
         import_s = time.perf_counter() - start
         start = time.perf_counter()
         seed_everything(0)

@@ -6,7 +6,8 @@ than one after the other; a free-threaded interpreter runs them at once:
     torchstone bench examples/threads.py:make_one_by_one examples/threads.py:make
     torchstone bench examples/threads.py:make --arm "name=free python=python3.13t"
 
-What the step waits for is in its ledger:
+The step itself only waits for its threads, and that is what its ledger shows. Below it stands how
+much of their time the threads waited for the lock:
 
     torchstone explain examples/threads.py:make
 """

@@ -72,3 +72,13 @@ def test_a_model_that_cannot_be_built_is_a_row(tmp_path: Path) -> None:
     done = run("suite_sizes.py", *words)
     assert done.returncode == 0, done.stderr
     assert "no scale 'huge'" in json.loads(out.read_text(encoding="utf-8"))["error"]
+
+
+@pytest.mark.slow
+def test_models_of_a_suite_whose_libraries_differ_are_measured(tmp_path: Path) -> None:
+    words = ("torchbench", "--only", "lennard_jones", "--out", str(tmp_path / "a.jsonl"))
+    done = run("suite_sizes.py", *words)
+    assert done.returncode == 0, done.stderr
+    found = json.loads((tmp_path / "a.jsonl").read_text(encoding="utf-8"))
+    assert "error" not in found
+    assert found["inference_ms"] > 0

@@ -218,7 +218,7 @@ def test_an_allocator_is_used_or_its_absence_is_told(here: Path, name: str) -> N
         ["timeit", "1 +"],
         ["timeit", "-s", "def", "pass"],
         ["timeit", "return 1"],
-        ["timeit", "-n", "0", "pass"],
+        ["timeit", "-n", "-1", "pass"],
         ["timeit", "-u", "hours", "pass"],
     ],
     ids=" ".join,

@@ -113,3 +113,51 @@ def test_the_ledger_of_a_target(tmp_path: Path) -> None:
     listed = torchstone("list", "ledgers", "--db", db)
     assert data["id"] in listed.stdout
     assert "nets.py" in listed.stdout
+
+
+LITTER = """
+import torch
+
+ALIVE = [[number] for number in range(150_000)]
+
+
+@torch.compiler.disable
+def litter():
+    for _ in range(4000):
+        pair = []
+        pair.append(pair)
+
+
+class Net(torch.nn.Module):
+    def forward(self, x):
+        litter()
+        return torch.relu(x) + 1
+
+
+def make():
+    return Net(), (torch.randn(64),)
+"""
+
+
+@pytest.mark.slow
+def test_a_difference_with_its_findings_tested(tmp_path: Path) -> None:
+    """The findings that are printed are the ones whose remedies were tried."""
+    pytest.importorskip("torch")
+    (tmp_path / "litter.py").write_text(LITTER, encoding="utf-8")
+    db, path = str(tmp_path / "kept.db"), tmp_path / "both.json"
+    words = ("--threads", "1", "--budget", "1s", "--json", str(path), "--db", db)
+    name = f"{tmp_path / 'litter.py'}:make"
+    done = torchstone("explain", name, "--vs", "aot_eager", "--verify", *words)
+    assert done.returncode == 0, done.stderr
+    data = json.loads(path.read_text(encoding="utf-8"))
+    assert data["base"]["verifications"] == []
+    tested = {one["finding"]: one for one in data["new"]["verifications"]}
+    assert set(tested) == {one["name"] for one in data["new"]["findings"]}
+    collector = tested["garbage-collection"]
+    assert collector["measured"] < 1
+    printed = " ".join(done.stdout.split("What would help under aot_eager:")[1].split())
+    assert collector["sentence"] in printed
+    assert any("litter" in place["file"] for place in data["new"]["breaks"])
+    with open_store(db) as store:
+        kept = store.load(collector["result_id"])
+    assert "--vs aot_eager" in " ".join(kept.command)

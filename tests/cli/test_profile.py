@@ -58,10 +58,32 @@ def test_a_program_keeps_its_output_arguments_and_exit_code(place: Path) -> None
     stats = pstats.Stats("x.prof").stats  # type: ignore[attr-defined]
     row = next(row for key, row in stats.items() if key[2] == "work")
     assert row[:2] == (1, 1)
+    assert not (place / "x.prof.html").exists()
     shown = run("show", "x.prof", "--out", "x.svg")
     assert shown.returncode == 0, shown.stderr
     assert "<genexpr>" in shown.stdout
     assert "</svg>" in (place / "x.svg").read_text(encoding="utf-8")
+
+
+def test_a_file_is_shown_with_a_page_and_two_with_what_changed(place: Path) -> None:
+    for name in ("a.prof", "b.prof"):
+        done = run("profile", "--no-save", "--how", "count", "--out", name, "program.py")
+        assert done.returncode == 0, done.stderr
+    shown = run("show", "a.prof")
+    assert shown.returncode == 0, shown.stderr
+    assert "The page is a.prof.html" in shown.stdout
+    assert (place / "a.prof.html").read_text(encoding="utf-8").startswith("<!doctype html>")
+    both = run("show", "a.prof", "b.prof")
+    assert both.returncode == 0, both.stderr
+    page = (place / "b.prof.diff.html").read_text(encoding="utf-8")
+    assert "a.prof" in page
+    assert "b.prof" in page
+    assert not (place / "b.prof.html").exists()
+    alone = run("show", "a.prof", "b.prof", "--json", "-")
+    assert len(json.loads(alone.stdout)["profiles"]) == 2
+    missing = run("show", "a.prof", "nothing", "--db", str(place / "kept.db"))
+    assert missing.returncode == 2
+    assert "Traceback" not in missing.stderr
 
 
 def test_a_programs_error_is_its_own(place: Path) -> None:

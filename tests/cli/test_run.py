@@ -20,6 +20,7 @@ from torchstone.records import RunView
 from torchstone.store import open_store
 
 MAIN = "from torchstone.cli import main; main()"
+CHECKOUT = ROOT / "tests" / "fixtures" / "torchbench"
 MODELS = ("one", "two", "three", "four", "five")
 FAST = ("--variants", "eager", "--budget-per-case", "0.3s", "--replicates", "2")
 
@@ -49,7 +50,10 @@ def test_a_run_is_stored_and_shown_in_every_form(here: Path) -> None:
     assert "2/2" in done.stdout
     view = view_of(here, "first")
     assert [case.outcome.value for case in view.complete] == ["ok", "ok"]
-    for case in view.cases:
+    # Of two equal arms one in twenty pairs is called different, which is seen and withheld.
+    believed = [case for case in view.cases if "identical" not in case.checks]
+    assert believed
+    for case in believed:
         assert case.speedup is not None
         assert case.interval is not None
         assert case.interval[0] < case.speedup < case.interval[1]
@@ -189,6 +193,8 @@ def test_what_the_total_budget_leaves_is_not_run_and_counted(here: Path) -> None
         (["--resume", "last", "--tier", "full"], "--tier cannot be changed"),
         (["toys.toml", "--variants", "inductor,,eager"], "empty part"),
         (["toys.toml", "--torchbench", "."], "not a checkout"),
+        (["--torchbench", str(CHECKOUT)], "torchstone run torchbench --torchbench"),
+        (["torchbench-checkout"], "No checkout of pytorch/benchmark is named"),
     ],
 )
 def test_bad_input_is_one_sentence_and_nothing_is_written(
@@ -211,3 +217,54 @@ def test_a_model_without_its_mode_is_listed_apart(here: Path) -> None:
     outcomes: dict[str, Any] = {c.key.model: c.outcome.value for c in view_of(here).cases}
     assert outcomes == {"one": "not_supported", "two": "ok"}
     assert "1/1" in done.stdout
+
+
+def test_what_could_not_run_stays_so_when_all_is_derived_and_judged_anew(here: Path) -> None:
+    words = ("--variants", "inductor+cudagraphs,eager", "--replicates", "1", "--only", "one")
+    done = run(here, "toys.toml", *FAST, *words)
+    assert done.returncode == 0, done.stderr
+
+    def found() -> list[tuple[str, str, bool]]:
+        cases = view_of(here).cases
+        return [(c.key.variant, c.outcome.value, bool(c.result_id)) for c in cases]
+
+    wanted = [("inductor+cudagraphs", "not_supported", False), ("eager", "ok", True)]
+    assert found() == wanted
+    for words in (("db", "rebuild", "--all"), ("validate", "last")):
+        again = torchstone(*words, "--db", "kept.db", cwd=here)
+        assert again.returncode == 0, again.stderr
+        assert found() == wanted
+
+
+@pytest.mark.slow
+def test_a_checkout_is_run_by_its_path_under_a_name_of_its_own(here: Path) -> None:
+    only = ("--only", "good", "--only", "needs_package", "--only", "no_training")
+    words = ("--modes", "training", "--torchbench", str(CHECKOUT))
+    done = run(here, "torchbench", *FAST, *only, *words)
+    assert done.returncode == 0, done.stderr
+    cases = {case.key.model: case for case in view_of(here).cases}
+    assert {case.key.suite for case in cases.values()} == {"torchbench-checkout"}
+    assert {model: case.outcome.value for model, case in cases.items()} == {
+        "good": "ok",
+        "needs_package": "not_supported",
+        "no_training": "not_supported",
+    }
+    assert "no_such_package_at_all" in cases["needs_package"].reason
+    assert "its labels were never published" in cases["no_training"].reason
+    for model, case in cases.items():
+        place, name, bench, target = case.command[1:5]
+        assert place == f"TORCHSTONE_TORCHBENCH={CHECKOUT}"
+        assert (name, bench, target) == (
+            "torchstone", "bench", f"torchbench-checkout:{model}@small",
+        )  # fmt: skip
+
+
+def test_suites_are_listed_with_the_commonest_reason_why_not(here: Path) -> None:
+    listed = torchstone("list", "suites", cwd=here, TORCHSTONE_TORCHBENCH=str(CHECKOUT))
+    assert listed.returncode == 0, listed.stderr
+    words = " ".join(listed.stdout.split())
+    assert "12 of 14" in words
+    assert "needs the package no_such_package_at_all: run python install.py" in words
+    assert "(1 of 2; the others: `torchstone list models torchbench-checkout`)" in words
+    without = torchstone("list", "suites", cwd=here)
+    assert "torchbench-checkout: No checkout of pytorch/benchmark is named." in without.stdout

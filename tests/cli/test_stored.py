@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.targets.support import HONEST, target, torchstone
+from torchstone import __version__ as version
 from torchstone.records import to_data
 from torchstone.store import open_store
 
@@ -97,6 +98,10 @@ def test_repro_measures_again_beside_the_old(kept: Path) -> None:
     assert names == ["make (stored)", "make_slow (stored)", "make", "make_slow"]
     pairs = {(c["base"], c["new"]) for c in document["comparisons"]}
     assert ("make (stored)", "make") in pairs
+    assert ("make_slow against make (stored)", "make_slow against make") in pairs
+    (time,) = [c for c in document["comparisons"] if c["base"] == "make (stored)"]
+    assert "drift" in time["reason"]
+    assert document["method"]["replicates"] == 2  # as asked for then
 
 
 def test_repro_writes_a_recipe_and_runs_nothing(kept: Path, tmp_path: Path) -> None:
@@ -107,7 +112,9 @@ def test_repro_writes_a_recipe_and_runs_nothing(kept: Path, tmp_path: Path) -> N
     names = {path.name for path in (tmp_path / "r").iterdir()}
     assert names == {"requirements.lock", "Containerfile", "README.md"}
     assert "FROM python:3" in (tmp_path / "r" / "Containerfile").read_text()
-    assert "numpy==" in (tmp_path / "r" / "requirements.lock").read_text()
+    lock = (tmp_path / "r" / "requirements.lock").read_text()
+    assert "numpy==" in lock
+    assert f"\ntorchstone=={version}\n" in lock
 
 
 def test_a_record_from_elsewhere_is_not_run_without_trust(kept: Path, tmp_path: Path) -> None:

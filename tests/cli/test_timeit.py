@@ -6,8 +6,11 @@ import json
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from tests.targets.support import torchstone
+from torchstone.cli.timeit import timeit
+from torchstone.conductor import Settings
 
 QUICK = ("--budget", "0.2s")
 
@@ -25,6 +28,55 @@ def test_number_and_repeat_are_kept_to() -> None:
     assert {turn["samples"] for turn in time["turns"]} == {3}
     assert document["kind"] == "timeit"
     assert document["arms"][0]["outcome"] == "ok"
+
+
+class Stop(Exception):
+    """Instead of measuring."""
+
+
+def asked(patch: pytest.MonkeyPatch, *words: str) -> tuple[Any, Settings, tuple[str, ...]]:
+    """The arms, the settings and the command on record that these words stand for."""
+    seen: list[Any] = []
+
+    def measure(*arguments: Any) -> None:
+        seen[:] = arguments
+        raise Stop
+
+    patch.setattr("torchstone.lab.timing.measure", measure)
+    done = CliRunner().invoke(timeit, list(words))
+    assert isinstance(done.exception, Stop), done.output
+    return seen[0], seen[1], seen[4]
+
+
+def test_a_number_of_zero_is_found_as_timeit_finds_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert asked(monkeypatch, "-n", "0", "pass")[1].loops is None
+    assert asked(monkeypatch, "-n", "3", "pass")[1].loops == 3
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("x + 1", "--vs", "x * 2", "--vs", "-x", "-s", "x = 3"),
+        ("-n", "5", "-r", "2", "-p", "--budget", "500ms", "--python", "python3", "pass"),
+        ("-s", "a = 1", "-s", "b = 2", "c = a", "for i in range(3):", "    c += b"),
+        ("--", "-1"),
+    ],
+)
+def test_the_command_on_record_asks_for_the_same_again(
+    words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = asked(monkeypatch, *words)
+    arms, _, command = first
+    assert command[:2] == ("torchstone", "timeit")
+    assert len(arms) == 1 + words.count("--vs")
+    assert asked(monkeypatch, *command[2:]) == first
+
+
+def test_no_secret_is_in_the_command_or_in_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_TOKEN", "hunter2hunter2")
+    arms, _, command = asked(monkeypatch, "-s", "a = 'hunter2hunter2'", "f('hunter2hunter2')")
+    assert "hunter2" not in " ".join(command) + arms[0].name
+    assert arms[0].statement.stmt == "f('hunter2hunter2')"  # what runs is what was given
 
 
 def test_setup_is_run_anew_for_every_sample() -> None:
@@ -61,6 +113,7 @@ def test_the_answer_is_in_the_unit_asked_for(unit: str, shown: str) -> None:
     done = torchstone("timeit", "-u", unit, "-v", "-n", "10", "-r", "2", "sum(range(99))", *QUICK)
     assert done.returncode == 0, done.stderr
     assert shown in done.stdout or shown.replace("ec", "") in done.stdout
+    assert "  ok timer: " in done.stdout  # -v tells every check
 
 
 def test_statements_are_compared() -> None:

@@ -9,9 +9,9 @@ import pytest
 
 from tests.targets.support import ROOT, run_arms, target
 from torchstone.conductor import CaseResult, solo
-from torchstone.conductor.judge import compare_leaves, judge, read_evidence
+from torchstone.conductor.judge import Output, combine, compare_leaves, judge, read_evidence
 from torchstone.measure.evidence import write_evidence
-from torchstone.records import ArmSpec, Leaf, Measurement, Outcome
+from torchstone.records import Agreement, ArmSpec, Leaf, Measurement, Outcome
 
 ARM = ArmSpec("arm", "x.py:make")
 WRONG = {
@@ -127,6 +127,40 @@ def test_a_container_may_change_only_where_declared() -> None:
     assert compare_leaves(want, [], frozenset({"container"})) == (
         "output: expected 1 tensors, got 0"
     )
+
+
+def _floats(values: list[float], path: str = "output.logits") -> Output:
+    array = np.asarray(values, dtype=np.float64)
+    return Output(_leaf("float32", path, array.shape), "f8", array)
+
+
+@pytest.mark.parametrize(
+    ("fp64", "method", "reason"),
+    [
+        ([_floats([1.0, 2.0])], "fp64", ""),
+        ([_floats([1.0, 2.0, 3.0])], "eager", "in float64 its shape is [3], not [2]"),
+        ([_floats([1.0, 2.0]), _floats([1.0])], "eager", "gives 2 outputs, not 1"),
+    ],
+)
+def test_a_float64_run_of_another_form_is_no_reference_and_that_is_said(
+    fp64: list[Output], method: str, reason: str
+) -> None:
+    eager, found = [_floats([1.0, 2.0])], [_floats([1.0, 2.00005])]
+    agreed = judge(ARM, found, eager, fp64, frozenset())
+    assert agreed.method == method
+    assert reason in agreed.reason
+    # An error of 2e-5 is within what a check against eager allows, and beyond float64's.
+    assert bool(agreed.mismatch) == (method == "fp64")
+    strict = judge(ARM, [_floats([1.0, 2.0005])], eager, fp64, frozenset())
+    assert strict.mismatch.startswith("output.logits: ")
+
+
+def test_the_weakest_check_of_several_is_the_one_on_record() -> None:
+    good, weak = Agreement("fp64", checked=1), Agreement("eager", "it is too large", checked=1)
+    for first, second in ((good, weak), (weak, good)):
+        both = combine(first, second, timed=True)
+        assert (both.method, both.reason, both.checked) == ("eager", "it is too large", 2)
+    assert combine(good, good, timed=True).method == "fp64"
 
 
 def test_many_leaves_take_no_square_of_their_number() -> None:

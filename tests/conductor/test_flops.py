@@ -48,3 +48,14 @@ def test_a_count_that_fails_is_a_note_and_no_outcome() -> None:
     assert arm.turns
     assert arm.flops is None
     assert arm.notes == ("FLOPs not counted: RuntimeError: not under a mode, please",)
+
+
+@pytest.mark.slow
+def test_arms_of_several_shapes_have_no_count() -> None:
+    """It would be of the base shape, and their times are of the others."""
+    (arm,) = run_arms(
+        ArmSpec("eager", target("nets"), shapes=4), replicates=1, count_flops=True
+    ).arms
+    assert arm.outcome is Outcome.OK, arm.detail
+    assert arm.turns
+    assert arm.flops is None

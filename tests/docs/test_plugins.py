@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.docs.pages import ROOT, read_page
-from tests.examples.running import bench, environment
+from tests.examples.running import bench, environment, torchstone
+from torchstone.store import open_store
 
 PAGE = ROOT / "docs" / "reference" / "plugins.md"
 _TABLE = re.compile(r'^\[project\.entry-points\."([\w.]+)"\]\n((?:[\w-]+ = "[^"]+"\n)+)', re.M)
@@ -51,6 +52,17 @@ def test_the_target_and_the_rule_work(installed: dict[str, str], tmp_path: Path)
     found = [check for check in document["checks"] if check["rule"] == "short-step"]
     assert [check["level"] for check in found] == ["note", "note"]
     assert found[0]["arms"] == [document["arms"][0]["name"]]
+
+
+def test_the_suite_runs(installed: dict[str, str], tmp_path: Path) -> None:
+    few = ("--exclude", "median-1000", "--variants", "eager", "--replicates", "1")
+    words = ("run", "toy", *few, "--budget-per-case", "0.2s", "--db", "kept.db")
+    done = torchstone(*words, cwd=tmp_path, env=installed)
+    assert done.returncode == 0, done.stderr
+    with open_store(str(tmp_path / "kept.db"), read_only=True) as store:
+        found = store.run_view("last").complete
+    assert [case.key.name for case in found] == ["toy/median-100 inference fp32 eager"]
+    assert [case.outcome.value for case in found] == ["ok"]
 
 
 def test_the_variant_works(installed: dict[str, str], tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import json
 import re
 import shlex
 from pathlib import Path
@@ -71,6 +72,24 @@ def test_the_two_layers_train() -> None:
     document = bench("examples/two_layer.py:make", "--mode", "training", "--threads", "1")
     arms = check_arms(document, ["eager"])
     assert arms["eager"]["contract"]["outputs"][0]["path"] == "output.loss"
+
+
+def test_threads_count_the_same_together_and_one_by_one() -> None:
+    names = ["make_one_by_one", "make"]
+    check_arms(bench(*(f"examples/threads.py:{name}" for name in names)), names)
+
+
+@pytest.mark.slow
+def test_the_ledger_of_threads_says_who_waited_for_the_lock() -> None:
+    few = ("--budget", "1s", "--no-save", "--json", "-")
+    done = torchstone("explain", "examples/threads.py:make", *few)
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    said = document["interpreter"]
+    if document["facts"]["gil"] == "off":
+        assert "free-threaded" in said
+    elif "nobody could look" not in said:
+        assert "Its other Python threads (4) waited for the lock in" in said
 
 
 def test_without_a_compiler_the_c_way_says_so(tmp_path: Path) -> None:

@@ -71,10 +71,19 @@ def test_the_story_in_words() -> None:
     told = " ".join(difference(BASE, NEW).sentences)
     assert "50% shorter under inductor" in told
     assert "less in interpreter" in told
-    assert "graph breaks" in told
+    assert "is left at 1 place (graph breaks)" in told
+    assert "`torchstone bench --vs inductor` to decide" in told
     same = difference(BASE, BASE)
     assert same.changes == ()
-    assert "the same time" in same.sentences[0]
+    assert "No difference" in same.sentences[0]
+
+
+def test_a_gap_within_what_the_rounds_vary_is_none() -> None:
+    shaky = replace(NEW, facts={"wall_spread": "0.6"})
+    told = difference(replace(BASE, facts={"wall_spread": "0.3"}), shaky).sentences
+    assert "No difference in time beyond the 60%" in told[0]
+    told = difference(replace(BASE, facts={"wall_spread": "0.1"}), NEW).sentences
+    assert "50% shorter under inductor (give or take 10%)" in told[0]
 
 
 def test_levels_are_totalled() -> None:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from tests.explain.ledger_synthetic import ARM, BINDING, EVENT, FLOOR, costs, passes, step
 from tests.explain.synthetic import calibration, flops
+from torchstone.explain.deep import _works
+from torchstone.explain.findings.device import DEVICE_COPIES
 from torchstone.explain.ledger import TITLES, interpreter_words, make_ledger
 from torchstone.explain.lines import blocked_of, split_round
-from torchstone.explain.passes.deeper import gil_state
-from torchstone.explain.passes.report import Block, Watched
+from torchstone.explain.passes.blocked import ELSEWHERE, cut
+from torchstone.explain.passes.deeper import gil_state, usable_cores
+from torchstone.explain.passes.report import Block, OpTime, Watched
 from torchstone.explain.rounds import pooled, quartile
-from torchstone.records import Contract
+from torchstone.records import Contract, OpWork, Peak
 
 CALLS = 100
 
@@ -54,6 +58,77 @@ def test_the_deeper_levels_divide_the_kernels() -> None:
     assert [line.name for line in found.level(4)] == ["MKL"]
 
 
+def test_parts_never_exceed_their_line() -> None:
+    """Half of the kernel's time maps pages: the parts of what is left are cut as well."""
+    one = step(kernel=3e6, faults=3000)
+    found = make_ledger(ARM, passes(one, one, one))
+    assert found.share("allocator") * found.wall_s == pytest.approx(1.5e-3)
+    assert found.ops[0].kernel_s == pytest.approx(3e-3)
+    for line in found.lines:
+        if line.name in ("kernels", "dispatch", "MKL"):
+            assert sum(part.seconds for part in line.parts) == pytest.approx(line.seconds)
+    assert {"kernels", "dispatch", "MKL"} <= {line.name for line in found.lines}
+
+
+def test_ops_that_make_room_are_no_part_of_the_kernels() -> None:
+    one = step()
+    assert one.traced is not None
+    room = OpTime("aten::empty", CALLS, 2 * CALLS * (FLOOR + EVENT / 2), 0.0)
+    traced = replace(one.traced, ops=(*one.traced.ops, room))
+    found = make_ledger(ARM, passes(*[replace(one, traced=traced)] * 3))
+    for name in ("kernels", "dispatch"):
+        line = found.line(name)
+        assert line is not None
+        assert [part.name for part in line.parts] == ["aten::mm"]
+
+
+CONVOLUTION = OpWork("aten.convolution", 2, 60_000_000_000, 4 << 20, 900_000)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "counted", "roof"),
+    [
+        ("aten::mkldnn_convolution", CONVOLUTION, "compute"),
+        ("aten::thnn_conv2d", CONVOLUTION, "compute"),
+        ("aten::clamp_min", OpWork("aten.relu", 1, None, 64 << 20, 1), "memory"),
+        ("aten::tanh", CONVOLUTION, "unknown"),
+    ],
+)
+def test_work_is_counted_under_another_name_than_it_is_done(
+    kernel: str, counted: OpWork, roof: str
+) -> None:
+    one = step()
+    assert one.traced is not None
+    ops = tuple(replace(op, name=kernel) for op in one.traced.ops)
+    seen = passes(
+        *[replace(one, traced=replace(one.traced, ops=ops))] * 3,
+        flops=replace(flops(1, 1, 1), heaviest=(counted,)),
+        contract=Contract(inputs=(), outputs=(), parameter_dtypes={"float32": 10}),
+    )
+    found = make_ledger(ARM, seen, calibration())
+    assert [line.name for line in found.level(5)] == [roof]
+
+
+def test_several_works_of_one_kernel_are_added_up() -> None:
+    done = _works((OpWork("aten.clone", 1, None, 10, 1), OpWork("aten._to_copy", 2, None, 30, 1)))
+    assert (done["aten::copy_"].calls, done["aten::copy_"].bytes) == (3, 40)
+    own = _works((OpWork("aten.mean", 1, None, 10, 1), OpWork("aten.sum", 2, None, 30, 1)))
+    assert own["aten::sum"].bytes == 30
+
+
+def test_copies_to_a_device_stand_beside_the_lines() -> None:
+    """A stand-in for a device that is not here: two copies of a millisecond in every step."""
+    one = step()
+    assert one.traced is not None
+    copies = (OpTime("Memcpy HtoD (Pageable -> Device)", 2.0, 2e6, 0.0),)
+    arm = replace(ARM, device="cuda")
+    found = make_ledger(arm, passes(*[replace(one, traced=replace(one.traced, copies=copies))] * 3))
+    assert found.lines == make_ledger(arm, passes(one, one, one)).lines
+    told = DEVICE_COPIES.look(found)
+    assert told is not None
+    assert "2 times" in told.evidence
+
+
 def test_sleep_that_nobody_saw_stays_unexplained() -> None:
     found = make_ledger(ARM, passes(*[step(sleep=4e6)] * 3))
     assert found.share("rest") * found.wall_s == pytest.approx(4e-3)
@@ -80,6 +155,64 @@ def test_the_interpreters_lock() -> None:
     guessed = make_ledger(ARM, passes(one, one, one, watched=Watched(reason="no /proc")))
     assert guessed.share("gil") == pytest.approx(share, abs=0.002)
     assert "inferred, because nobody could look: no /proc" in guessed.interpreter
+
+
+def test_what_was_inferred_is_not_said_to_have_been_seen() -> None:
+    one = step(sleep=4e6)
+    one = replace(one, plain=replace(one.plain, python_threads=4e6))
+    few = Watched(looks=1000, running=990, gil=2, lock=8)
+    found = make_ledger(ARM, passes(one, one, one, watched=few))
+    assert found.share("gil") > 0.3
+    assert "inferred: too few of 1000 looks" in found.interpreter
+    assert "seen in" not in found.interpreter
+
+
+def test_the_other_threads_wait_for_the_lock_too() -> None:
+    seen = Watched(looks=1000, running=1000, others=4, others_looks=4000, others_gil=3000)
+    found = make_ledger(ARM, passes(watched=seen))
+    assert "Its other Python threads (4) waited for the lock in 75%" in found.interpreter
+
+
+def test_time_in_network_calls_is_not_called_files() -> None:
+    blocks = (
+        Block("network", "socket.send", "x.py:1", 0.0, 3e5, 1.0),
+        Block("file", "io.read", "x.py:2", 0.0, 1e5, 1.0),
+    )
+    found = make_ledger(ARM, passes(blocks=blocks))
+    assert found.share("network") * found.wall_s == pytest.approx(3e-4)
+    assert found.share("files") * found.wall_s == pytest.approx(1e-4)
+    assert found.share("interpreter") * found.wall_s == pytest.approx(2e-3 - 4e-4)
+
+
+def test_many_small_waits_are_added_up_before_they_are_cut() -> None:
+    many = [Block("file", f"f{i}", "x.py:1", 1e3, 2e3, 1.0) for i in range(30)]
+    kept = cut([*many, Block("sleep", "s", "x.py:1", 1.0, 0.0, 1.0)], most=5)
+    assert len(kept) == 7
+    files = [one for one in kept if one.kind == "file"]
+    assert sum(one.off for one in files) == pytest.approx(30e3)
+    assert sum(one.on for one in files) == pytest.approx(60e3)
+    assert sum(one.calls for one in files) == 30
+    assert [one.function for one in kept if one.kind == "sleep"] == [ELSEWHERE]
+
+
+def test_a_quota_makes_cores_fewer(tmp_path: Path) -> None:
+    (tmp_path / "cpu.max").write_text("150000 100000\n")
+    assert usable_cores(4, [str(tmp_path)]) == 1
+    (tmp_path / "cpu.max").write_text("max 100000\n")
+    assert usable_cores(4, [str(tmp_path)]) == 4
+    (tmp_path / "cpu.max").write_text("250000 100000\n")
+    assert usable_cores(4, [str(tmp_path)]) == 2
+
+
+def test_the_clock_is_said_where_it_is_known() -> None:
+    known = passes()
+    facts = {**known.facts, "clock_hz": "3050000000"}
+    found = make_ledger(ARM, replace(known, facts=facts))
+    assert any("3.05 GHz" in words for words in found.hardware)
+    roofs = calibration(clock=Peak(3.3e9))
+    beside = make_ledger(ARM, replace(known, facts=facts), roofs)
+    assert any("3.05 GHz, 3.30 GHz when" in words for words in beside.hardware)
+    assert not any("clock" in words for words in make_ledger(ARM, known).hardware)
 
 
 def test_nobody_waits_for_the_lock_of_threads_that_did_not_run() -> None:
@@ -140,6 +273,8 @@ def test_a_core_that_ran_slower_for_a_while_changes_no_share() -> None:
     found = make_ledger(ARM, passes(*[replace(one, traced=slower)] * 3))
     right = make_ledger(ARM, passes(*[one] * 3))
     assert abs(found.share("rest")) < 0.01
+    assert any("had to be scaled by 0.93" in text for text in found.checks)
+    assert float(found.facts["drift"]) == pytest.approx(1 / 1.08, abs=0.01)
     for name in ("interpreter", "kernels", "dispatch"):
         assert found.share(name) == pytest.approx(right.share(name), abs=0.03)
 

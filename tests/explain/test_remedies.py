@@ -110,12 +110,17 @@ def test_a_suites_model_keeps_its_name() -> None:
     ("measured", "interval", "held"),
     [
         (0.6, (0.55, 0.65), True),
+        (0.6, (0.45, 0.75), None),  # the point is inside, but who knows
+        (0.78, (0.74, 0.82), None),
+        (0.6, None, None),
         (0.9, (0.85, 0.95), False),
         (0.85, (0.75, 0.95), None),
         (0.3, (0.25, 0.35), False),
     ],
 )
-def test_whether_it_held(measured: float, interval: tuple[float, float], held: bool | None) -> None:
+def test_whether_it_held(
+    measured: float, interval: tuple[float, float] | None, held: bool | None
+) -> None:
     comparison = Comparison("a", "b", Verdict.FASTER, "floor", measured, interval)
     found = verdict(prediction(), replace(synthetic_result.single(), comparisons=(comparison,)))
     assert found.held is held

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from torchstone.conductor import Settings
+from torchstone.explain.deep import _works
 from torchstone.explain.ledger import make_ledger
 from torchstone.explain.passes.report import Passes, Plan
 from torchstone.explain.starter import run_passes_of
@@ -115,3 +116,28 @@ def test_a_compiled_network(tmp_path: Path) -> None:
     assert found.share("guards") > 0
     assert [(place.file, place.line) for place in found.breaks] == [(str(path), 12)]
     assert "print" in found.breaks[0].reason
+
+
+CONVOLUTIONS = """
+import torch
+
+def make():
+    layers = (torch.nn.Conv2d(3, 16, 3), torch.nn.BatchNorm2d(16), torch.nn.ReLU())
+    return torch.nn.Sequential(*layers), (torch.randn(8, 3, 64, 64),)
+"""
+
+
+@pytest.mark.slow
+def test_the_work_of_convolutions_is_known_by_the_names_of_their_kernels(tmp_path: Path) -> None:
+    """Counting and tracing see different ops do the same work; by this torch's names."""
+    pytest.importorskip("torch")
+    path = tmp_path / "convolutions.py"
+    path.write_text(CONVOLUTIONS, encoding="utf-8")
+    arm = ArmSpec("x", f"{path}:make", threads=1)
+    seen = run_passes_of(arm, Plan(budget_s=0.8, rounds=4))
+    assert seen.flops is not None
+    known = _works(seen.flops.heaviest)
+    ops = make_ledger(arm, seen).ops
+    kernels = sum(op.kernel_s for op in ops)
+    assert sum(op.kernel_s for op in ops if op.name in known) > 0.8 * kernels
+    assert any("conv" in op.name and op.name in known for op in ops[:3])

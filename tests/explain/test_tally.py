@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from torchstone.explain.passes import names
+from torchstone.explain.passes.compiler import _first_line
 from torchstone.explain.passes.tally import Event, Tally
-from torchstone.explain.passes.traced import steps_of, with_nodes
+from torchstone.explain.passes.traced import ON_DEVICE, copies_of, steps_of, with_nodes
 
 
 def event(name: str, start: int, duration: int, mark: bool = False, node: bool = False) -> Event:
@@ -180,3 +181,34 @@ def test_steps_are_of_the_thread_that_marked_them() -> None:
     ]
     steps = steps_of(rows)
     assert [[e[0] for e in events] for _, _, events in steps] == [["aten::a"], ["aten::b"]]
+
+
+def test_what_a_device_does_is_beside_the_thread() -> None:
+    """Rows as a device would give them: its marks are no steps, and of its copies those within
+    steps count."""
+    copy = "Memcpy HtoD (Pinned -> Device)"
+    rows = [
+        (ON_DEVICE, 90, -30, names.STEP, True, -1),
+        (ON_DEVICE, 110, -20, copy, False, -1),
+        (ON_DEVICE, 150, -20, "gemm", False, -1),
+        (ON_DEVICE, 310, -40, copy, False, -1),
+        (ON_DEVICE, 900, -20, copy, False, -1),
+        (1, 100, -100, names.STEP, True, -1),
+        (1, 120, -10, "aten::mm", False, -1),
+        (1, 300, -100, names.STEP, True, -1),
+    ]
+    steps = steps_of(rows)
+    assert [(start, duration, len(events)) for start, duration, events in steps] == [
+        (100, 100, 1),
+        (300, 100, 0),
+    ]
+    (found,) = copies_of(rows, [step[:2] for step in steps], 1)
+    assert (found.name, found.calls, found.own) == (copy, 1.0, 30.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("", ""), ("  \n", ""), ("one\ntwo", "one"), ("one\n  Explanation: why", "one. why")],
+)
+def test_a_reason_in_one_line(text: str, said: str) -> None:
+    assert _first_line(text) == said

@@ -194,6 +194,8 @@ def test_the_interpreters_lock_is_told_from_other_locks() -> None:
     if found.reason:
         pytest.skip(found.reason)
     assert found.gil > 0.1 * found.looks
+    assert found.others >= 1
+    assert found.others_gil > 0.1 * found.others_looks / found.others
     assert found.lock <= 0.1 * found.looks
 
 

@@ -124,3 +124,11 @@ def test_a_device_with_an_index_keeps_it() -> None:
         key_of(read_stem("i_torchbench_amp_training_cuda_a10g_accuracy"), "m", "cuda").device
         == "cuda_a10g"
     )
+
+
+@pytest.mark.parametrize("suite", ["torchbench", "torchbench-checkout", "timm"])
+@pytest.mark.parametrize("scale", ["small", "full"])
+def test_a_suite_keeps_its_name_and_its_scale(suite: str, scale: str) -> None:
+    key = CaseKey(suite, "dcgan", scale, "inference", "fp32", "inductor", "cuda")
+    named = read_stem(naming_of(key, "performance").stem)
+    assert key_of(named, their_model(key)) == key

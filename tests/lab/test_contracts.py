@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.targets.support import target, torchstone
+from torchstone.conductor.inspect import Inspection
+from torchstone.lab.contracts import hold
+from torchstone.records import ArmSpec, Contract, Leaf, Measurement, Outcome
 
 CASES = ["batch of one", "empty batch", "non-contiguous", "wrong dtype", "wrong device"]
 
@@ -34,6 +38,52 @@ def test_a_target_without_tensors_is_kept_or_broken(tmp_path: Path) -> None:
     dead = torchstone("contract", "check", "t.py:make", "c.json", cwd=tmp_path)
     assert dead.returncode == 1, dead.stderr
     assert "ZeroDivisionError" in dead.stdout
+
+
+def leaf(path: str, rows: int = 4, device: str = "cpu") -> Leaf:
+    return Leaf(path, "torch", "float32", (rows, 8), device, type_name="torch.Tensor")
+
+
+def on(device: str, name: str, outputs: int = 4, **boundary: str) -> Inspection:
+    """An arm as the workers describe it; `device` need not be here."""
+    index = "cpu" if device == "cpu" else f"{device}:0"
+    contract = Contract((leaf("input.0", device=index),), (leaf("output", outputs, index),))
+    where = "" if device == "cpu" else f" on {index}"
+    known = {
+        "batch of one": f"output float32[1,8]{where}",
+        "wrong dtype": "RuntimeError: expected Float" if where else "RuntimeError: mat1 and mat2",
+        "wrong device": "RuntimeError: all on one device" if where else "RuntimeError: meta",
+    }
+    spec = ArmSpec(name, "m.py:make", device=device)
+    return Inspection(Measurement(spec, Outcome.OK, contract=contract), {**known, **boundary})
+
+
+def broken(*arms: Inspection) -> list[tuple[str, str]]:
+    home = arms[0].measurement.contract
+    assert home is not None
+    found = hold(arms, home, {"eager": arms[0].boundary})
+    return [(finding.arm, finding.subject) for finding in found if not finding.ok]
+
+
+def test_an_accelerator_can_keep_the_contract_of_the_cpu() -> None:
+    assert broken(on("cpu", "eager"), on("cuda", "cuda")) == []
+
+
+def test_an_accelerator_that_breaks_it_is_named() -> None:
+    eager = on("cpu", "eager")
+    other = on("cuda", "cuda", 5, **{"batch of one": "output float32[2,8] on cuda:0"})
+    assert broken(eager, other) == [("cuda", "outputs"), ("cuda", "batch of one")]
+    lenient = on("cuda", "cuda", **{"wrong dtype": "output float32[4,8] on cuda:0"})
+    assert broken(eager, lenient) == [("cuda", "wrong dtype")]
+
+
+def test_at_home_the_device_and_every_word_count() -> None:
+    eager = on("cpu", "eager")
+    moved = on("cuda", "again")
+    spec = replace(moved.measurement.arm, device="cpu")
+    moved = replace(moved, measurement=replace(moved.measurement, arm=spec))
+    subjects = [subject for _, subject in broken(eager, moved)]
+    assert subjects == ["inputs", "outputs", "batch of one", "wrong dtype", "wrong device"]
 
 
 @pytest.mark.slow

@@ -10,9 +10,14 @@ from torchstone.conductor import Settings
 from torchstone.explain.findings import registry
 from torchstone.explain.findings.collector import COLLECTOR
 from torchstone.explain.findings.waiting import SLEEP
-from torchstone.lab.explain import ExplainRequest, explain_difference, explain_target
+from torchstone.lab.explain import (
+    ExplainRequest,
+    explain_difference,
+    explain_target,
+    verify_command,
+)
 from torchstone.lab.request import BenchRequest
-from torchstone.records import UsageError
+from torchstone.records import ArmSpec, UsageError
 
 LITTER = """
 import time
@@ -52,6 +57,25 @@ def test_from_a_target_to_a_tested_prediction(
     assert tests["garbage-collection"].measured < 1
     if "sleep" in tests:
         assert "Not tested" in tests["sleep"].sentence
+
+
+def test_what_verifies_can_be_asked_for_again() -> None:
+    arm = ArmSpec(
+        "inductor",
+        "model.py:make",
+        "inductor",
+        mode="training",
+        precision="bf16",
+        threads=2,
+        env=(("TOKEN", "s3cret-x"), ("OMP_PROC_BIND", "true")),
+        allocator="keep",
+    )
+    words = " ".join(verify_command(arm, Settings(budget_s=3.0)))
+    assert words.startswith("torchstone explain model.py:make --vs inductor --mode training")
+    for part in ("--precision bf16", "--threads 2", "--allocator keep", "--budget 3s", "--verify"):
+        assert part in words
+    assert "--env TOKEN=(hidden)" in words
+    assert "s3cret" not in words
 
 
 def test_a_difference_needs_something_to_differ_from(request_: ExplainRequest) -> None:

@@ -11,8 +11,10 @@ from tests.targets.talkative import AWS_KEY
 from torchstone.conductor import Settings
 from torchstone.lab.bench import bench
 from torchstone.lab.keeping import Keeper
+from torchstone.lab.repro import repro
 from torchstone.lab.request import BenchRequest, make_arms
-from torchstone.records import Outcome
+from torchstone.lab.timing import time_statements
+from torchstone.records import Outcome, UsageError
 from torchstone.show import dumps, markdown, report
 
 SECRET = "hunter2hunter2"
@@ -65,6 +67,22 @@ def test_a_sentence_that_quotes_an_output_hides_the_secret_in_it(
     result = bench(request)
     assert "is not 'nothing to see'" in result.arms[1].detail.message
     assert SECRET not in dumps(result)
+
+
+def test_a_secret_in_a_statement_is_used_and_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MY_TOKEN", SECRET)
+    keeper = Keeper(str(tmp_path / "kept.db"))
+    setup, statement = f"key = '{SECRET}'", f"assert key == '{SECRET}'"
+    settings = Settings(budget_s=0.2, loops=5, samples=2, replicates=2)
+    result = time_statements([statement], setup, settings, keeper=keeper)
+    assert result.arms[0].outcome is Outcome.OK  # what ran was the statement as it was given
+    texts = [dumps(result).encode(), *(file.read_bytes() for file in tmp_path.iterdir())]
+    for text in texts:
+        assert SECRET.encode() not in text
+    with pytest.raises(UsageError, match="kept without the secret"):
+        repro(result, trust=True, keeper=None)
 
 
 def test_an_arm_without_a_name_is_not_named_by_its_secrets() -> None:

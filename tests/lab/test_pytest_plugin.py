@@ -6,10 +6,14 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.targets.support import ROOT
+from tests.targets.support import HONEST, ROOT, target
+from torchstone.lab.api import compare
+from torchstone.lab.pytest_plugin import SpeedAssertions
+from torchstone.records import UsageError
 
 SPEED = """
 import pytest
@@ -41,6 +45,25 @@ def test_wrong(torchstone):
 def test_lambda(torchstone):
     torchstone.assert_not_slower(lambda: 1, base, **OPTIONS)
 """
+
+
+@pytest.mark.parametrize("options", [{"vs": ["aot_eager"]}, {"vs": ("inductor", "aot_eager")}])
+def test_variants_are_refused_where_the_first_comparison_would_not_be_the_one_asked_for(
+    options: dict[str, Any],
+) -> None:
+    fixture = SpeedAssertions()
+    with pytest.raises(UsageError, match="takes no vs"):
+        fixture.assert_not_slower(HONEST, target("honest", "make_slow"), **options)
+    with pytest.raises(UsageError, match="takes no vs"):
+        compare(HONEST, target("honest", "make_slow"), **options)
+
+
+def test_another_arm_does_not_come_between_the_two() -> None:
+    fixture = SpeedAssertions()
+    slow = target("honest", "make_slow")
+    options = {"budget": 0.2, "replicates": 2, "arms": ["name=other allocator=keep"]}
+    with pytest.raises(pytest.fail.Exception, match="make_slow takes"):
+        fixture.assert_not_slower(slow, HONEST, margin=0.03, on_doubt="fail", **options)
 
 
 @pytest.mark.slow

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.targets.support import HONEST
 from torchstone.conductor import Settings
 from torchstone.lab import run_plan
 from torchstone.lab.run_plan import (
@@ -91,6 +93,20 @@ def test_the_matrix_in_order() -> None:
 def test_which_models(asked: dict[str, Any], models: list[str]) -> None:
     plan = make_plan(RunRequest(("toys",), **asked), MANY)
     assert [case.key.model for case in plan.cases] == models
+
+
+def test_a_suite_that_is_named_twice_is_run_once() -> None:
+    assert names(RunRequest(("toys", "toy", "toys"))) == names(RunRequest(("toys",)))
+
+
+def test_two_suites_of_one_name_are_refused(tmp_path: Path) -> None:
+    for file, model in (("a.toml", "one"), ("b.toml", "two")):
+        entry = f'[[model]]\nname = "{model}"\ntarget = "{HONEST}"\n'
+        (tmp_path / file).write_text(f'name = "mine"\n{entry}')
+    a, b = str(tmp_path / "a.toml"), str(tmp_path / "b.toml")
+    assert len(make_plan(RunRequest((a, a)), MANY).cases) == 1
+    with pytest.raises(UsageError, match="Two suites are called mine"):
+        make_plan(RunRequest((a, b)), MANY)
 
 
 def test_the_quick_tier_runs_each_model_in_its_mode() -> None:

@@ -50,8 +50,28 @@ def test_time_without_a_core_is_not_the_calls(
     monkeypatch.setattr(repeats, "wall_clock", lambda: clocks.now["wall"])
     monkeypatch.setattr(repeats, "thread_clock", lambda: clocks.now["ran"])
     monkeypatch.setattr(repeats, "waited_ns", lambda: clocks.now["waited"])
-    found = repeats.look_for_memory(built, lambda: None)
+    found = repeats.look_for_memory(built, lambda: None, wall)
     assert found == Integrity(same_input_ns=time, fresh_input_ns=time, again_ns=time)
+
+
+@pytest.mark.parametrize(("step_s", "calls"), [(0.001, 30), (0.1, 25), (5.0, 5)])
+def test_long_calls_are_made_a_few_times_only(
+    step_s: float, calls: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "plain.py").write_text(TARGET)
+    built = build(ArmSpec("a", f"{tmp_path / 'plain.py'}:make"), lambda name: None)
+    step = round(step_s * 1e9)
+    clocks = Clocks(step, step, 0)
+    made: list[object] = []
+    monkeypatch.setattr(
+        type(built), "call", lambda self, inputs: (made.append(inputs), clocks.call(inputs))
+    )
+    monkeypatch.setattr(repeats, "wall_clock", lambda: clocks.now["wall"])
+    monkeypatch.setattr(repeats, "thread_clock", lambda: clocks.now["ran"])
+    monkeypatch.setattr(repeats, "waited_ns", lambda: clocks.now["waited"])
+    found = repeats.look_for_memory(built, lambda: None, step)
+    assert len(made) == calls
+    assert found.fresh_input_ns == found.same_input_ns == found.again_ns == step
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems do not say")

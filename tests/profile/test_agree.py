@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
+
 from torchstone.profile.agree import side_by_side
 from torchstone.profile.trees import from_stacks
 from torchstone.records import Calls, Frame, FunctionCalls, Profile, Sampling, Thread
@@ -53,6 +57,52 @@ def test_a_difference_beyond_the_interval_is_named() -> None:
     assert any(
         said.startswith("left (app.py:5): count 70%, sample 40% (") for said in found.sentences
     )
+
+
+def test_a_function_that_one_way_did_not_see_has_a_share_of_nothing() -> None:
+    blind = replace(sampled(1.0), frames=(FRAMES[0], FRAMES[1], FRAMES[1]))
+    found = side_by_side([counted(0.7), blind])
+    right = next(row for row in found.rows if row.name == "right")
+    assert right.shares["sample"].value == 0
+    assert right.apart
+    assert any(
+        said.startswith("right (app.py:9): count 30%, sample 0%") for said in found.sentences
+    )
+
+
+def test_a_function_that_the_tracer_names_otherwise_is_not_compared() -> None:
+    called = (FRAMES[0], Frame("_wrapped_call_impl", "/torch/nn/modules/module.py", 9), FRAMES[2])
+    traced = replace(counted(0.7), how="trace", frames=FRAMES)
+    found = side_by_side([replace(counted(0.7), frames=called), traced])
+    row = next(row for row in found.rows if row.name == "_wrapped_call_impl")
+    assert set(row.shares) == {"count"}
+    assert not row.apart
+
+
+def test_two_exact_ways_can_disagree() -> None:
+    traced = replace(counted(0.4), how="trace")
+    assert len(side_by_side([counted(0.7), traced]).sentences) == 2
+    assert side_by_side([counted(0.7), replace(counted(0.71), how="trace")]).sentences == ()
+
+
+def test_counts_of_other_threads_do_not_count() -> None:
+    """Exact figures are of all threads together: `left` ran as long again in another one."""
+    tree = from_stacks([((0, 1), 0.7, 0), ((0, 2), 0.3, 0), ((1,), 5.0, 1)], "seconds")
+    both = replace(
+        counted(0.7),
+        functions=(
+            FunctionCalls(Calls(0, 1, 1, 0.0, 1.0)),
+            FunctionCalls(Calls(1, 9, 9, 5.7, 5.7)),
+            FunctionCalls(Calls(2, 9, 9, 0.3, 0.3)),
+        ),
+        threads=(Thread("main", critical=True), Thread("side")),
+        tree=tree,
+        wall_s=1.0,
+    )
+    found = side_by_side([both, sampled(0.7)])
+    left = next(row for row in found.rows if row.name == "left")
+    assert left.shares["count"].value == pytest.approx(0.7)
+    assert found.sentences == ()
 
 
 def test_few_samples_cannot_disagree() -> None:

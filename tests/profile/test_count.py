@@ -144,6 +144,11 @@ def test_the_hottest_functions_have_their_source_and_bytecode() -> None:
     )
 
 
+def test_time_beside_a_line_is_said_to_be_the_functions() -> None:
+    profile, _ = counted()
+    assert any("whole functions, at the line where each begins" in note for note in profile.notes)
+
+
 def test_another_profiler_in_its_place_is_said() -> None:
     sys.setprofile(lambda *_: None)
     try:

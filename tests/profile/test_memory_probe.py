@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
+from collections.abc import Callable
 
 import pytest
 
@@ -104,3 +105,39 @@ def test_the_peak_of_tensors_has_its_owner() -> None:
     assert sum(memory.at_peak.own) == memory.peak_bytes
     assert max(memory.heap) == memory.peak_bytes
     assert memory.peak_ns in memory.time_ns
+
+
+@pytest.mark.slow
+def test_gradients_that_a_step_gives_back_are_not_alive_at_its_peak() -> None:
+    """Torch's profiler is silent about memory from before: the old gradients are gone all the same.
+
+    In float64, which nothing else in this process has.
+    """
+    torch = pytest.importorskip("torch")
+    net = torch.nn.Linear(1024, 1024, dtype=torch.float64)  # 8 MiB, and as much of gradients
+    given = torch.ones(4, 1024, dtype=torch.float64)
+    optimizer = torch.optim.SGD(net.parameters(), lr=1e-6)
+
+    def step() -> None:
+        optimizer.zero_grad(set_to_none=True)
+        net(given).sum().backward()
+        optimizer.step()
+
+    def kept_gradients() -> None:
+        net(given).sum().backward()
+
+    def before(work: Callable[[], None]) -> dict[str, int]:
+        probe = MemoryProbe(ProbeOptions())
+        probe.start()
+        work()
+        memory = probe.again(probe.stop(), work).memory
+        assert memory is not None
+        found = [one for one in memory.alive if one.what.startswith("from before the step")]
+        return {one.what.rpartition(": ")[2]: one.bytes for one in found}
+
+    step()
+    assert [type(p.grad) for p in net.parameters()] == [torch.Tensor] * 2  # Python knows them
+    freed = before(step)
+    assert freed["Parameter float64"] >= 8 * MIB
+    assert freed["Tensor float64"] < MIB
+    assert before(kept_gradients)["Tensor float64"] >= 8 * MIB

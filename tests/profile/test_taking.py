@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pstats
+import sys
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,16 @@ def test_a_stretch_of_code(tmp_path: Path) -> None:
     assert {"heavy", "light"} <= names(taken.profile.frames)
     stats = pstats.Stats(str(out)).stats  # type: ignore[attr-defined]
     assert any(key[2] == "heavy" for key in stats)
+
+
+def test_what_was_not_measured_is_said() -> None:
+    with torchstone.profile("count") as taken:
+        profiled.light(1)
+    assert taken.profile is not None
+    assert any("What profiling costs was not measured" in note for note in taken.profile.notes)
+    missing = {one.name: one for one in taken.profile.counters if one.value is None}
+    assert "not measured" in missing["Python memory"].note
+    assert ("ops by kind" in missing) == ("torch" in sys.modules)
 
 
 def test_the_room_is_still_a_room() -> None:

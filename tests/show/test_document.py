@@ -21,6 +21,7 @@ from torchstone.records import (
     GitState,
     Level,
     Memory,
+    OutcomeDetail,
     Peak,
     SecondLook,
     Thinning,
@@ -65,6 +66,7 @@ ARM = [
     "flops",
     "faults",
     "noise",
+    "notes",
     "spec",
 ]
 TIME = [
@@ -121,9 +123,14 @@ def test_same_shape_from_every_result(name: str) -> None:
     for arm in data["arms"]:
         assert list(arm) == ARM
         assert list(arm["outcome_detail"]) == (
-            ["message", "phase", "signal", "exit_code", "stderr", "remedy"]
+            ["message", "phase", "signal", "exit_code", "stderr", "remedy", "strays_killed"]
         )
-        assert list(arm["memory"]) == ["peak_bytes", "step_peak_bytes", "source"]
+        assert list(arm["memory"]) == [
+            "peak_bytes",
+            "step_peak_bytes",
+            "start_peak_bytes",
+            "source",
+        ]
         assert list(arm["faults"]) == ["minor_per_call"]
         assert arm["time"] is None or list(arm["time"]) == TIME
     assert all(list(c) == COMPARISON for c in data["comparisons"])
@@ -211,6 +218,27 @@ def test_cost_memory_faults_and_noise() -> None:
     assert eager["noise"]["wait_s"] == pytest.approx(24 * 20e-6)
     assert eager["noise"]["steal_s"] is None
     assert 0 < eager["noise"]["probe_slow_share"] < 1
+
+
+def test_a_probe_is_slow_against_its_own_process() -> None:
+    """One process in which the probe is a quarter faster does not make all others slow."""
+    arm = made.arm()
+    turns = tuple(
+        replace(t, probe_ns=(100, 100, 100, 120) if t.replicate else (75, 75, 75, 75))
+        for t in arm.turns
+    )
+    noise = document(made.result((replace(arm, turns=turns, probe_bits=64),)))["arms"][0]["noise"]
+    assert noise["probe_slow_share"] == pytest.approx(0.25 * 2 / 3)
+    assert noise["probe_floor_s"] == pytest.approx(75e-9)
+    assert noise["probe_bits"] == 64
+
+
+def test_notes_and_strays_are_told() -> None:
+    detail = OutcomeDetail("killed by SIGSEGV", strays_killed=2)
+    arm = replace(made.arm(), notes=("tried again alone",), detail=detail)
+    told = document(made.result((arm,)))["arms"][0]
+    assert told["notes"] == ["tried again alone"]
+    assert told["outcome_detail"]["strays_killed"] == 2
 
 
 def test_lone_surrogates_do_not_make_bad_json() -> None:

@@ -14,7 +14,13 @@ from torchstone.explain.findings.compiler import GRAPH_BREAKS
 from torchstone.explain.findings.registry import with_findings
 from torchstone.explain.findings.waiting import SLEEP
 from torchstone.records import Ledger, LedgerPart, SourceLine, Verification
-from torchstone.show import difference_report, ledger_dumps, ledger_markdown, ledger_report
+from torchstone.show import (
+    difference_markdown,
+    difference_report,
+    ledger_dumps,
+    ledger_markdown,
+    ledger_report,
+)
 from torchstone.show.text import cells
 
 HOSTILE = "\x1b[31m<script>|`evil`"
@@ -104,3 +110,38 @@ def test_json_has_every_line_and_reads_back(found: Ledger) -> None:
     ]
     two = json.loads(ledger_dumps(difference(found, found)))
     assert (two["kind"], two["base"]["kind"]) == ("ledger difference", "ledger")
+
+
+def test_the_difference_in_markdown_says_why(found: Ledger) -> None:
+    kernel = op("cpp_fused_relu_0", 1e-3, generated=True, ops=("relu",))
+    new = replace(
+        found,
+        arm=replace(found.arm, variant="inductor"),
+        ops=(kernel,),
+        recompiles=(SourceLine("size mismatch", "model.py", 4),),
+    )
+    before = replace(found, ops=(op("aten::relu", 2e-3, calls=3), *found.ops))
+    text = difference_markdown(difference(before, new))
+    assert "eager against inductor" in text.splitlines()[0]
+    assert "| aten::relu | fused |" in text
+    assert "cpp_fused_relu_0 |" in text
+    assert "Graph breaks:" in text
+    assert "model.py:4 size mismatch" in text
+    assert "one after the other, not in turns" in text
+    assert text.count("### Ledger of") == 2
+    assert "<script>" not in text
+
+
+def test_findings_that_are_shown_are_the_ones_that_were_tested(found: Ledger) -> None:
+    test = Verification("sleep", (0.6, 0.9), 0.7, (0.6, 0.8), True, "The prediction held: yes.")
+    new = replace(found, arm=replace(found.arm, variant="inductor"), verifications=(test,))
+    text = difference_report(difference(found, new))
+    assert "What would help under inductor:" in text
+    assert "The prediction held: yes." in text
+
+
+def test_drift_is_shown(found: Ledger) -> None:
+    drifted = replace(found, facts={"drift": "1.061"})
+    assert "scaled by 1.061" in ledger_report(drifted)
+    assert "scaled by 1.061" in ledger_markdown(drifted)
+    assert "scaled" not in ledger_report(replace(found, facts={"drift": "1.000"}))

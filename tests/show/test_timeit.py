@@ -7,7 +7,7 @@ import subprocess
 import sys
 from dataclasses import replace
 
-from torchstone.show import timeit_report
+from torchstone.show import passed_checks, report, timeit_report
 
 from . import synthetic_result as made
 
@@ -35,6 +35,22 @@ def test_interval_typical_checks_and_id_follow() -> None:
 def test_unit_and_precision_can_be_set() -> None:
     first = timeit_report(made.statement(), unit="nsec", precision=5).splitlines()[0]
     assert re.search(r"best of 288: 8\d{3}(\.\d)? nsec per loop", first)
+
+
+def test_cpu_time_is_called_that() -> None:
+    result = made.statement()
+    arm = result.arms[0]
+    assert arm.arm.statement is not None
+    statement = replace(arm.arm.statement, clock="cpu")
+    cpu = replace(result, arms=(replace(arm, arm=replace(arm.arm, statement=statement)),))
+    assert timeit_report(cpu).splitlines()[0].endswith("usec per loop, CPU time")
+    assert "CPU time" in report(cpu).splitlines()[0]
+    assert "CPU time" not in timeit_report(result) + report(result)
+
+
+def test_passed_checks_can_be_told_one_by_one() -> None:
+    lines = passed_checks(made.statement(), 80).splitlines()
+    assert lines == [f"  ok R{i:02d}: fine" for i in range(3)]
 
 
 def test_one_process_says_that_it_has_no_interval() -> None:

@@ -175,6 +175,33 @@ def test_groups_over_time(nights: Path) -> None:
         assert [p.run.label for p in rare] == ["night 2", "night 3", "night 4"]
 
 
+def test_one_run_a_week_is_one_that_has_the_suite(db: Path) -> None:
+    """Weeks begin on Mondays; runs without the suite, and runs left out, do not stand for one."""
+    friday, sunday, monday = 1, 3, 4  # the first night is a Thursday's
+    asked = Selection(suite="hf", mode="inference", variant="aot_eager")
+    with open_store(str(db)) as store:
+        for night in (friday, sunday, monday):
+            store_night(store, night_run(night))
+        week = 7 * DAY_S
+        assert [p.run.label for p in store.group_points(asked, every_s=week)] == [
+            f"night {sunday}",
+            f"night {monday}",
+        ]
+        without = {night_run(sunday).id}
+        assert [p.run.label for p in store.group_points(asked, every_s=week, without=without)] == [
+            f"night {friday}",
+            f"night {monday}",
+        ]
+        other = night_run(sunday, name="later")
+        only = tuple(one for one in other.plan if one.key.suite == "timm")
+        store_night(store, replace(other, plan=only, label="another suite"))
+        first, *_ = store.group_points(asked, every_s=week)
+        assert first.run.label == f"night {sunday}"
+        key = night_run(0).plan[1].key
+        points = store.case_points(key, Selection(), every_s=week)
+        assert [p.run.label for p in points] == [f"night {sunday}", f"night {monday}"]
+
+
 def test_a_run_that_has_just_begun_is_there(db: Path) -> None:
     run = night_run(1)
     with open_store(str(db)) as store:

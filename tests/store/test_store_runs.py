@@ -80,8 +80,9 @@ def test_the_arm_of_a_case_is_found_by_its_variant(db: Path) -> None:
     with open_store(str(db)) as store:
         store.begin_run(run)
         with pytest.raises(ValueError, match="no single arm of the result two"):
-            store.add_cases(run.id, two, [(0, make_figures(run, 0))])
-        store.add_cases(run.id, replace(whole, arms=arms), [(0, make_figures(run, 0))])
+            store.add_cases(run.id, two, [(0, replace(make_figures(run, 0), result_id="two"))])
+        odd = replace(make_figures(run, 0), result_id="odd")
+        store.add_cases(run.id, replace(whole, arms=arms), [(0, odd)])
         assert store.rebuild_figures(derive) == 1
         assert store.run_view(run.id).cases[0].reason == "odd again"
         assert store.count() == 1

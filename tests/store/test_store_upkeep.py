@@ -117,7 +117,7 @@ def test_what_a_case_costs(db: Path) -> None:
         store.begin_run(run)
         for i in range(40):
             result = make_result(f"r{i}", replicates=4, turns=40, samples=12, seed=i)
-            figures = replace(make_figures(run, 0), key=run.plan[i].key)
+            figures = replace(make_figures(run, 0, f"r{i}"), key=run.plan[i].key)
             store.add_cases(run.id, result, [(i, figures)])
         report = store.size()
         assert (report.runs, report.cases, report.whole.results) == (1, 40, 40)

@@ -210,6 +210,16 @@ def test_allocator_tells_the_part_that_is_the_compilers_own() -> None:
     assert "about 0.71, not 0.60" in check.message
 
 
+def test_allocator_claims_no_ratio_where_faults_explain_more_than_all() -> None:
+    # 8,000 faults of 250 ns are 2 ms, twice what the arm is faster by.
+    made = pair(faulting("inductor", 9e-3, 2_000, seed=2), faulting("eager", 10e-3, 10_000))
+    check = one("allocator", made, "inductor")
+    assert check.figures["explained_share"] == pytest.approx(2.0, abs=0.05)
+    assert "time_ratio_without_faults" not in check.figures
+    assert "more than the whole difference" in check.message
+    assert "without faults would be" not in check.message
+
+
 def test_allocator_that_works_against_the_difference() -> None:
     made = pair(faulting("inductor", 9e-3, 6_000, seed=2), faulting("eager", 10e-3, 2_000))
     check = one("allocator", made, "inductor")

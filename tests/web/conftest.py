@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.web import stored
+from tests.web import long_history, stored
 from torchstone.store import Store, open_store
 
 pytest.importorskip("fastapi")
@@ -38,6 +38,11 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return stored.make_hostile(tmp_path_factory.mktemp("web") / "hostile.db")
+
+
+@pytest.fixture(scope="session")
+def long_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return long_history.make_long(tmp_path_factory.mktemp("web") / "long.db")
 
 
 @contextmanager

@@ -178,17 +178,20 @@ def test_a_run_appears_moves_and_is_interrupted_without_a_reload(
             beat.now(cases[5].name, 5, len(cases))
             page.clock.fast_forward(7000)
             expect(banner).to_contain_text("5 of 12 cases done")
+            assert page.evaluate("window.same") is True
             banner.get_by_role("link").click()
             page.wait_for_url(f"**/runs/{run.id}")
             expect(page.locator(".progress")).to_contain_text(cases[5].model)
             page.evaluate("window.same = true")
         page.clock.fast_forward(7000)  # the program has ended: its sign of life is gone
         expect(page.locator(".progress.interrupted")).to_contain_text("interrupted")
+        expect(page.locator(".notice-warn")).to_contain_text(f"torchstone run --resume {run.id}")
         with alive.beat(path, run.id) as beat, open_store(str(path)) as store:  # resumed
             beat.now(cases[5].name, 0, 7)
             store.add_cases(run.id, None, figures[5:9])
             page.clock.fast_forward(7000)
             expect(page.locator(".progress.running")).to_contain_text("9 of 12 cases done")
+            expect(page.locator(".notice-warn")).to_have_count(0)
         assert page.evaluate("window.same") is True
 
 

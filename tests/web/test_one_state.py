@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from tests.web import stored
-from tests.web.conftest import client_of
+from tests.web.conftest import client_of, reading
 from torchstone.store import open_store
+from torchstone.web.site import Site
 from torchstone.web.sources import Source
 
 CASES = stored.keys(["timm"])
@@ -51,6 +52,14 @@ def test_nor_does_the_api(busy: Path) -> None:
         assert row["run"] == "night00x"
         (row, *_) = client.get("/api/v1/landing").json()["tables"]["timm-small"]["rows"]
         assert row["run"] == "night01x"
+
+
+def test_nor_does_any_page_of_a_static_site(busy: Path) -> None:
+    with reading(busy) as store:
+        made = dict(Site(Source(store), most=40).files())
+    pages = {name: text.decode() for name, text in made.items() if name.endswith(".html")}
+    assert "nightly-0" in pages["runs.html"]
+    assert [name for name, text in pages.items() if "nightly-1" in text] == []
 
 
 def test_the_next_asker_is_given_the_new_state(busy: Path) -> None:

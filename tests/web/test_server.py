@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections import deque
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ import pytest
 from tests.web import stored
 from tests.web.conftest import TestClient, client_of
 from torchstone.store import open_store
+from torchstone.track.floors import step_class
 from torchstone.web.links import API
 from torchstone.web.registry import PAGES
 from torchstone.web.render import html as page_html
@@ -178,6 +180,23 @@ def test_equal_requests_are_answered_once_until_something_is_stored(
         with open_store(str(path)) as store:
             stored.add_night(store, 1, stored.keys(["timm"]))
         assert client.get("/runs").text != first
+
+
+def test_a_comparison_follows_when_a_threshold_changes(tmp_path: Path) -> None:
+    """Nothing is added to either run; what is kept of them must not outlive what it rests on."""
+    path = tmp_path / "one.db"
+    cases = [replace(key, threads=1) for key in stored.keys(["timm"])]
+    with open_store(str(path)) as store:
+        for night in (0, 1):
+            stored.add_night(store, night, cases)
+        machine = store.run_heads(limit=1)[0].machine_id
+    with client_of(path) as client:
+        before = client.get(f"{API}/compare").json()
+        assert client.get(f"{API}/compare").json() == before
+        with open_store(str(path)) as store:
+            for name in {step_class(10.0**power) for power in range(12)}:
+                store.remember_aa_floor(machine, 1, name, 0.5, {})
+        assert client.get(f"{API}/compare").json() != before
 
 
 @pytest.mark.parametrize(

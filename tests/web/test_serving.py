@@ -21,7 +21,7 @@ from tests.web.conftest import PATIENCE_S, serving
 from torchstone.cli.app import cli
 from torchstone.records import UsageError
 from torchstone.store import open_store
-from torchstone.web.serving import serve
+from torchstone.web.serving import is_loopback, serve
 
 ENTRIES = {"web": "torchstone.web.serving:serve", "site": "torchstone.web.site:export_site"}
 SERVE = "import sys; from torchstone.web.serving import serve; sys.exit(serve({}, db={!r}, port=0))"
@@ -40,12 +40,19 @@ def entry_points(monkeypatch: pytest.MonkeyPatch, **values: str) -> None:
     monkeypatch.setattr(metadata, "entry_points", found)
 
 
-@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.7", "lab.example"])
+@pytest.mark.parametrize(
+    "host", ["0.0.0.0", "::", "192.168.1.7", "lab.example", "127.evil.example"]
+)
 def test_others_may_only_look_when_that_was_asked_for(database: Path, host: str) -> None:
     with pytest.raises(UsageError) as refused:
         serve(said, db=str(database), host=host)
     assert "--public" in refused.value.remedy
     assert "could read everything" in refused.value.message
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "127.3.2.1", "::1"])
+def test_this_machine_alone_needs_no_permission(host: str) -> None:
+    assert is_loopback(host)
 
 
 def test_a_taken_port_is_said(database: Path) -> None:

@@ -16,7 +16,7 @@ from tests.targets.support import run_arms
 from tests.workloads.building import ROOT, Request, build_all
 from torchstone.records import ArmSpec, Outcome, UsageError
 from torchstone.workloads import check_target
-from torchstone.workloads.suites.torchbench import TORCHBENCH, VARIABLE
+from torchstone.workloads.suites.torchbench import TORCHBENCH, TORCHBENCH_CHECKOUT, VARIABLE
 from torchstone.workloads.suites.torchbench_adapter import origin
 from torchstone.workloads.suites.torchbench_checkout import Checkout
 
@@ -53,7 +53,12 @@ def checkout(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def target(model: str, mode: str = "inference", precision: str = "fp32") -> Request:
-    return f"torchbench:{model}", mode, precision
+    return f"torchbench-checkout:{model}", mode, precision
+
+
+def own_target(model: str, mode: str = "inference") -> Request:
+    """Without a checkout."""
+    return f"torchbench:{model}", mode, "fp32"
 
 
 def check_agreement(name: str, mode: str) -> None:
@@ -72,7 +77,7 @@ def check_agreement(name: str, mode: str) -> None:
 
 @pytest.mark.usefixtures("checkout")
 def test_a_checkout_lists_its_models_with_what_they_lack() -> None:
-    found = {model.name: model for model in TORCHBENCH.models()}
+    found = {model.name: model for model in TORCHBENCH_CHECKOUT.models()}
     assert sorted(found) == sorted(
         path.parent.name for path in (CHECKOUT / "torchbenchmark/models").glob("*/__init__.py")
     )
@@ -88,8 +93,8 @@ def test_a_checkout_lists_its_models_with_what_they_lack() -> None:
 
 def test_listing_a_checkout_runs_none_of_its_code() -> None:
     script = (
-        "import json, sys; from torchstone.workloads.suites.torchbench import TORCHBENCH as t;"
-        "names = [m.name for m in t.models()];"
+        "import json, sys; from torchstone.workloads.suites import torchbench as t;"
+        "names = [m.name for m in t.TORCHBENCH_CHECKOUT.models()];"
         "print(json.dumps([names, [m for m in sys.modules if m.startswith('torch')]]))"
     )
     done = subprocess.run(
@@ -115,7 +120,7 @@ def test_a_package_that_is_missing_throughout_the_checkout(
     broken.mkdir()
     (broken / "__init__.py").write_text("this is no Python\n")
     monkeypatch.setenv(VARIABLE, str(copy))
-    missing = {model.name: model.missing for model in TORCHBENCH.models()}
+    missing = {model.name: model.missing for model in TORCHBENCH_CHECKOUT.models()}
     assert missing["good"] == "needs the package no_yaml_here: install no_yaml_here"
     assert missing["broken"] == ""
 
@@ -124,17 +129,17 @@ def test_a_package_that_is_missing_throughout_the_checkout(
 def test_a_folder_that_is_no_checkout(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, place)
     with pytest.raises(UsageError, match="is not a checkout of pytorch/benchmark") as caught:
-        TORCHBENCH.models()
+        TORCHBENCH_CHECKOUT.models()
     assert "--torchbench" in caught.value.remedy
 
 
 @pytest.mark.usefixtures("checkout")
 def test_a_model_that_the_checkout_has_not() -> None:
-    with pytest.raises(UsageError, match="torchbench has no model 'goood'") as caught:
-        check_target("torchbench:goood")
-    assert "torchbench:good?" in caught.value.remedy
+    with pytest.raises(UsageError, match="torchbench-checkout has no model 'goood'") as caught:
+        check_target("torchbench-checkout:goood")
+    assert "torchbench-checkout:good?" in caught.value.remedy
     with pytest.raises(UsageError, match="no model 'resnet18'"):
-        check_target("torchbench:resnet18@small")
+        check_target("torchbench-checkout:resnet18@small")
 
 
 # What a checkout builds
@@ -252,7 +257,7 @@ def test_an_import_that_may_well_succeed_is_no_reason(
         (target("needs_data"), "needs_data needs data that is not here: [Errno 2]"),
         (target("needs_cuda"), "needs_cuda needs CUDA: Torch not compiled"),
     ],
-    ids=lambda value: value[0][11:] + value[1][:1] if isinstance(value, tuple) else "",
+    ids=lambda value: value[0][20:] + value[1][:1] if isinstance(value, tuple) else "",
 )
 def test_what_cannot_run_says_why(
     built: dict[Request, dict[str, Any]], request_: Request, reason: str
@@ -303,7 +308,7 @@ def test_the_commit_of_the_checkout_is_told(tmp_path: Path) -> None:
 def test_outcomes_end_to_end() -> None:
     def outcome(model: str, mode: str = "inference") -> tuple[Outcome, str]:
         result = torchstone.bench(
-            f"torchbench:{model}", mode=mode, budget=0.2, replicates=2, threads=1
+            f"torchbench-checkout:{model}", mode=mode, budget=0.2, replicates=2, threads=1
         )
         arm = result.arms[0]
         return arm.outcome, arm.detail.message
@@ -320,7 +325,7 @@ def test_outcomes_end_to_end() -> None:
 @pytest.mark.usefixtures("checkout")
 def test_a_checkouts_model_compiled_and_trained_agrees_with_eager() -> None:
     for model, mode in (("good", "training"), ("only_invoke", "inference")):
-        check_agreement(f"torchbench:{model}", mode)
+        check_agreement(f"torchbench-checkout:{model}", mode)
 
 
 # Without a checkout
@@ -355,13 +360,13 @@ def test_a_library_that_is_not_installed_is_named() -> None:
 @pytest.fixture(scope="module")
 def own() -> dict[Request, dict[str, Any]]:
     modes = ("inference", "training")
-    return build_all([target(f"{model}@small", mode) for model in OWN for mode in modes])
+    return build_all([own_target(f"{model}@small", mode) for model in OWN for mode in modes])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("model", OWN)
 def test_models_written_here(own: dict[Request, dict[str, Any]], model: str) -> None:
-    forward, training = (own[target(f"{model}@small", m)] for m in ("inference", "training"))
+    forward, training = (own[own_target(f"{model}@small", m)] for m in ("inference", "training"))
     assert forward["outcome"] == training["outcome"] == "ok", (forward, training)
     batch = forward["inputs"][0][0]
     assert batch > 1
@@ -387,8 +392,10 @@ def test_models_written_here_agree_when_compiled(model: str, mode: str) -> None:
 
 @pytest.mark.slow
 def test_models_of_the_libraries() -> None:
-    asked = [target(f"{model}@small") for model in LIBRARIES]
-    asked += [target(f"{model}@small", "training") for model in ("resnet18", "hf_T5", "hf_GPT2")]
+    asked = [own_target(f"{model}@small") for model in LIBRARIES]
+    asked += [
+        own_target(f"{model}@small", "training") for model in ("resnet18", "hf_T5", "hf_GPT2")
+    ]
     for request, facts in build_all(asked).items():
         assert facts["outcome"] == "ok", (request, facts)
         assert all(rate == 0 for rate in facts["dropout"]), request
@@ -400,11 +407,11 @@ def test_models_of_the_libraries() -> None:
 @pytest.mark.slow
 def test_full_scale_has_torchbenchs_own_sizes() -> None:
     wanted = {
-        target("squeezenet1_1"): [[16, 3, 224, 224]],
-        target("hf_DistilBert"): [[1, 512]],
-        target("hf_GPT2"): [[1, 256]],
-        target("timm_vision_transformer"): [[32, 3, 224, 224]],
-        target("nanogpt"): [[1, 64]],
+        own_target("squeezenet1_1"): [[16, 3, 224, 224]],
+        own_target("hf_DistilBert"): [[1, 512]],
+        own_target("hf_GPT2"): [[1, 256]],
+        own_target("timm_vision_transformer"): [[32, 3, 224, 224]],
+        own_target("nanogpt"): [[1, 64]],
     }
     for request, facts in build_all(list(wanted)).items():
         assert facts["outcome"] == "ok", (request, facts)

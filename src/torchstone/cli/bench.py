@@ -74,7 +74,7 @@ def bench(
       torchstone bench model.py:make
       torchstone bench model.py:make --vs inductor --vs inductor+dynamic --mode training
       torchstone bench old.py:make new.py:make --budget 60s --json result.json
-      torchstone bench sort.py:run() --arm "name=py313 python=python3.13"
+      torchstone bench "sort.py:run()" --arm "name=py313 python=python3.13"
       torchstone bench model.py:make --arm "name=two threads=2" --threads 1
     """
     from torchstone.lab import bench as lab

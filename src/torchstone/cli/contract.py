@@ -103,7 +103,7 @@ def check(target: str, file: str, as_json: bool, **asked: Any) -> int:
         for finding in findings:
             if finding.ok and finding.subject != "outcome":
                 continue
-            click.echo(sanitise(f"{finding.variant}: {finding.subject}: {finding.message}"))
+            click.echo(sanitise(f"{finding.arm}: {finding.subject}: {finding.message}"))
         kept = len(findings) - len(broken)
         click.echo(f"{kept} kept, {len(broken)} broken")
     return int(bool(broken))
@@ -117,7 +117,7 @@ def _document(findings: Any) -> dict[str, Any]:
             "level": "ok" if finding.ok else "fail",
             "message": finding.message,
             "figures": {},
-            "arms": [finding.variant],
+            "arms": [finding.arm],
         }
         for finding in findings
     ]

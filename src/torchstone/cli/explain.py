@@ -161,7 +161,7 @@ def deliver_ledger(found: Ledger | Difference, json_path: str | None, markdown: 
             else show.ledger_report(found, color=color, width=width(), unicode=unicode)
         )
     elif markdown:
-        text = show.ledger_markdown(found.base) + "\n" + show.ledger_markdown(found.new)
+        text = show.difference_markdown(found)
     else:
         text = show.difference_report(found, color=color, width=width(), unicode=unicode)
     click.echo(text, nl=False, color=True)

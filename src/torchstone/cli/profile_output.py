@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -79,9 +80,41 @@ def show_file(path: str, out: str | None, view: bool, json_path: str | None) -> 
     from torchstone.profile import read_profile
 
     check_out(out, None)
-    page = f"{path}.html" if view else None
+    page = _unasked(f"{path}.html", out, view, json_path)
     deliver_profiles([read_profile(path)], out, None, page, json_path)
     return 0
+
+
+def show_two(
+    first: str, second: str, out: str | None, view: bool, json_path: str | None, db: str | None
+) -> int:
+    """`torchstone show A B`: the page opens with what changed from one to the other."""
+    check_out(out, None)
+    found = [_profile_of(first, db), _profile_of(second, db)]
+    name = f"torchstone-profile-{found[0].id}-{found[1].id}.html"
+    beside = f"{second}.diff.html" if os.path.isfile(second) else name
+    deliver_profiles(found, out, None, _unasked(beside, out, view, json_path), json_path)
+    return 0
+
+
+def _profile_of(name: str, db: str | None) -> Profile:
+    """That of a file, or one that is stored."""
+    from torchstone.profile import read_profile
+    from torchstone.store import open_store
+
+    if os.path.isfile(name):
+        profile = read_profile(name)
+        return profile if profile.label else replace(profile, label=os.path.basename(name))
+    with open_store(db, create=False, read_only=True) as store:
+        return store.load_profile(name)
+
+
+def _unasked(page: str, out: str | None, view: bool, json_path: str | None) -> str | None:
+    """The page, where it was asked for, or where nothing else was and there is room for it."""
+    if view:
+        return page
+    writable = os.access(os.path.dirname(os.path.abspath(page)), os.W_OK)
+    return page if out is None and json_path is None and writable else None
 
 
 def show_profile(profile: Profile, out: str | None, view: bool, json_path: str | None) -> int:
@@ -104,8 +137,9 @@ def _print(profiles: Sequence[Profile]) -> None:
         lines = lines_text(one, color=use_color(), width=width(), unicode=unicode)
         if lines:
             click.echo(lines, color=True)
-    if len({one.how for one in profiles}) > 1:
-        click.echo(ways_text(profiles, color=use_color(), width=width(), unicode=unicode))
+    compared = ways_text(profiles, color=use_color(), width=width(), unicode=unicode)
+    if compared:
+        click.echo(compared, color=True)
 
 
 def _json(profiles: Sequence[Profile]) -> str:

@@ -43,6 +43,7 @@ def repro(
     """
     from torchstone.lab.keeping import Keeper
     from torchstone.lab.recipe import write_recipe
+    from torchstone.lab.repro import BETWEEN_SESSIONS
     from torchstone.lab.repro import repro as again
     from torchstone.show import format_ratio, sanitise
     from torchstone.store import open_store
@@ -66,8 +67,10 @@ def repro(
                 f"  its samples were removed on {stored.thinned.created[:10]}, so only its "
                 f"figures can be compared: torchstone show {stored.id}"
             )
-        for one in done.against_stored:
+        for one in (*done.speedups, *done.against_stored):
             ratio = format_ratio(one.time_ratio) if one.time_ratio else "-"
             span = f" [{one.interval[0]:.3f}, {one.interval[1]:.3f}]" if one.interval else ""
             click.echo(f"  {sanitise(one.new)}: time ratio {ratio}{span}: {one.verdict.value}")
+        if done.against_stored:
+            click.echo(f"  {BETWEEN_SESSIONS}")
     return exit_code(done.new)

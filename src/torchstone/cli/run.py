@@ -109,7 +109,8 @@ class Words(click.ParamType):  # type: ignore[type-arg]
 @click.option(
     "--torchbench",
     metavar="PATH",
-    help="A checkout of pytorch/benchmark (or TORCHSTONE_TORCHBENCH).",
+    help="A checkout of pytorch/benchmark, whose models the suite torchbench then is "
+    "(or TORCHSTONE_TORCHBENCH).",
 )
 @click.option("--label", default="", help="A name to find the run by, such as the commit.")
 @click.option("--commands", is_flag=True, help="Show the command that re-runs each case.")
@@ -156,6 +157,8 @@ def run(
     part = parse_shard(shard) if shard is not None else None
     if resume is not None:
         _refuse_planning(ctx, suites)
+    elif torchbench is not None and not suites:
+        _refuse_unused(torchbench)
     with make_run_progress(sys.stderr) as events:
         if resume is not None:
             end = resume_run(resume, db, events, part, total_budget)
@@ -184,6 +187,16 @@ def _checkout(path: str) -> str:
             "Name the folder that has torchbenchmark/models in it.",
         )
     return os.path.abspath(path)
+
+
+def _refuse_unused(torchbench: str) -> None:
+    """The quick tier has no model of a checkout; running it would look like what was asked for."""
+    from torchstone.records import UsageError
+
+    raise UsageError(
+        "--torchbench names a checkout, and no suite that it is for.",
+        f"Write `torchstone run torchbench --torchbench {torchbench}`.",
+    )
 
 
 def _refuse_planning(ctx: click.Context, suites: tuple[str, ...]) -> None:

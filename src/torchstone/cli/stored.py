@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -22,13 +23,14 @@ from torchstone.cli.run_output import deliver_run
 if TYPE_CHECKING:
     from torchstone.records import Ledger, Profile, Result, RunView
     from torchstone.store import Store
-    from torchstone.workloads.suites import Suite
+    from torchstone.workloads.suites import ModelInfo, Suite
 
 WHAT = ("results", "runs", "profiles", "ledgers", "suites", "models", "variants")
 
 
 @click.command()
 @click.argument("id")
+@click.argument("other", required=False)
 @click.option("--csv", is_flag=True, help="Print a run's cases as CSV.")
 @click.option("--commands", is_flag=True, help="Show the command that re-runs each case of a run.")
 @click.option("--view", is_flag=True, help="Of a profile: write an HTML page to look at it.")
@@ -37,6 +39,7 @@ WHAT = ("results", "runs", "profiles", "ledgers", "suites", "models", "variants"
 @output_options
 def show(
     id: str,
+    other: str | None,
     csv: bool,
     commands: bool,
     view: bool,
@@ -49,7 +52,8 @@ def show(
 
     ID may be shortened as long as it is unique; a run may also be named by its label; `last` is
     the newest of all. The name of a file stands for the profile in it: ours, or one of cProfile,
-    py-spy, speedscope, torch.profiler and others.
+    py-spy, speedscope, torch.profiler and others; a page to look at it is written beside it. With
+    OTHER, both are profiles, and the page shows what grew and what shrank from ID to OTHER.
 
     \b
     Examples:
@@ -57,12 +61,17 @@ def show(
       torchstone show 1jz3k --markdown
       torchstone show nightly-0412 --csv > nightly.csv
       torchstone show last --json -
-      torchstone show train.prof --view
+      torchstone show train.prof
+      torchstone show before.prof after.prof
     """
     from torchstone.records import Ledger, Profile, RunView, UsageError
     from torchstone.store import open_store
 
     check_json_path(json_path)
+    if other is not None:
+        from torchstone.cli.profile_output import show_two
+
+        return show_two(id, other, out, view, json_path, db)
     if os.path.isfile(id):
         from torchstone.cli.profile_output import show_file
 
@@ -138,7 +147,7 @@ def list_results(
     if what in ("results", "runs", "profiles", "ledgers"):
         rows, draw = _stored(what, limit, arm, since, db)
     elif what == "suites":
-        rows, draw = [_suite_row(one) for one in _suites(suite)], shown.suites_listing
+        rows, draw = _suite_rows(suite), shown.suites_listing
     elif what == "models":
         rows, draw = _model_rows(suite), shown.models_listing
     else:
@@ -168,31 +177,64 @@ def _stored(
         return store.list(limit=limit, arm=arm, since=since), shown.listing
 
 
-def _suites(name: str | None) -> list[Suite]:
+def _suites(name: str | None) -> tuple[list[tuple[Suite, list[ModelInfo]]], dict[str, str]]:
+    """The suites with their models, of one name or all; and why others have none, by prefix."""
     from torchstone.lab.run_plan import find_any_suite
-    from torchstone.workloads.suites import known_suites, load_suite
+    from torchstone.records import UsageError
+    from torchstone.workloads.suites import load_suites
 
-    return [find_any_suite(name)] if name else [load_suite(one) for one in sorted(known_suites())]
+    if name:
+        suite = find_any_suite(name)
+        return [(suite, list(suite.models()))], {}
+    suites, without = load_suites()
+    found = []
+    for prefix, suite in suites.items():
+        try:
+            found.append((suite, list(suite.models())))
+        except UsageError as error:  # no checkout, say
+            without[prefix] = f"{error.message} {error.remedy}"
+    return found, without
 
 
-def _suite_row(suite: Suite) -> Any:
+def _suite_rows(name: str | None) -> list[Any]:
     from torchstone import show as shown
 
-    models = list(suite.models())
-    reasons = {info.missing for info in models if info.missing}
+    found, without = _suites(name)
+    rows = [_suite_row(suite, models) for suite, models in found]
+    rows += [shown.SuiteRow(prefix, prefix, 0, 0, reason=why) for prefix, why in without.items()]
+    return sorted(rows, key=lambda row: str(row.prefix))
+
+
+def _suite_row(suite: Suite, models: list[ModelInfo]) -> Any:
+    from torchstone import show as shown
+
+    missing = [info.missing for info in models if info.missing]
     return shown.SuiteRow(
         name=suite.name,
         prefix=suite.prefix,
         models=len(models),
-        runnable=sum(not info.missing for info in models),
+        runnable=len(models) - len(missing),
         scales=suite.scales,
-        reason=reasons.pop() if len(reasons) == 1 else f"{len(reasons)} reasons" * bool(reasons),
+        reason=_commonest(missing, suite.name),
     )
+
+
+def _commonest(reasons: list[str], suite: str) -> str:
+    """The reason that most models have, and where the others are told."""
+    if not reasons:
+        return ""
+    reason, count = Counter(reasons).most_common(1)[0]
+    if count == len(reasons):
+        return reason
+    return f"{reason} ({count} of {len(reasons)}; the others: `torchstone list models {suite}`)"
 
 
 def _model_rows(suite: str | None) -> list[Any]:
     from torchstone import show as shown
 
+    found, without = _suites(suite)
+    for why in without.values():
+        click.echo(f"note: {why}", err=True)
     return [
         shown.ModelRow(
             suite=one.name,
@@ -202,8 +244,8 @@ def _model_rows(suite: str | None) -> list[Any]:
             modes=info.modes,
             missing=info.missing,
         )
-        for one in _suites(suite)
-        for info in one.models()
+        for one, models in found
+        for info in models
     ]
 
 

@@ -18,7 +18,7 @@ from torchstone.cli.options import (
 
 @click.command(context_settings={"ignore_unknown_options": False})
 @click.argument("stmt", nargs=-1, metavar="[STMT...]")
-@click.option("-n", "--number", type=int, help="Executions per sample (default: found).")
+@click.option("-n", "--number", type=int, help="Executions per sample (default, or 0: found).")
 @click.option(
     "-r", "--repeat", type=int, help="Samples per process (default: as the budget allows)."
 )
@@ -65,7 +65,9 @@ def timeit(
 
     check_json_path(json_path)
     statements = ("\n".join(stmt) or "pass", *vs)
-    settings = Settings(budget_s=asked["budget"], loops=asked["number"], samples=asked["repeat"])
+    settings = Settings(
+        budget_s=asked["budget"], loops=asked["number"] or None, samples=asked["repeat"]
+    )
     with progress() as events:
         result = timing.time_statements(
             statements,
@@ -79,8 +81,10 @@ def timeit(
 
     def report(result: Any, **how: Any) -> str:
         if vs:
-            return show.report(result, **how)
-        precision = 6 if verbose else 3
-        return show.timeit_report(result, unit=unit, precision=precision, **how)
+            text = show.report(result, **how)
+        else:
+            precision = 6 if verbose else 3
+            text = show.timeit_report(result, unit=unit, precision=precision, **how)
+        return text + show.passed_checks(result, how["width"]) if verbose else text
 
     return deliver(result, json_path, markdown, saved=save, report=report)

@@ -100,8 +100,14 @@ class Rounds:
         try:
             for state in states:
                 seats.append(Seat(state, self.launcher.start(state.spec, layout=layout)))
-                command = {"do": "start", "arm": state.spec, "loops": state.loops}
-                seats[-1].worker.tell(command)
+                seats[-1].worker.tell(
+                    {
+                        "do": "start",
+                        "arm": state.spec,
+                        "loops": state.loops,
+                        "probe_bits": state.probe_bits,
+                    }
+                )
             built = [s for s in seats if self._alive(s, self._built)]
             self.chance.shuffle(built)
             warm = partial(self._warm_up, index=index, alone=alone)

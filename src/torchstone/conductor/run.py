@@ -29,7 +29,7 @@ from torchstone.conductor.solo import (
 from torchstone.conductor.state import ArmState
 from torchstone.conductor.worker import ArmEnded
 from torchstone.machine.processes import memory_available
-from torchstone.records import ArmSpec, Outcome, OutcomeDetail
+from torchstone.records import Agreement, ArmSpec, Outcome, OutcomeDetail
 from torchstone.workloads import is_suite_model
 
 MEMORY_SHARE = 0.8
@@ -139,7 +139,7 @@ def _prepare_each(
         judge_by = state if settings.independent else base
         reference = _references_of(launcher, judge_by, settings, events, made)
         if isinstance(reference, ArmEnded):
-            state.notes.append(f"no reference: {reference.detail.message}")
+            state.agreement = Agreement("none", f"no reference: {reference.detail.message}")
             continue
         if reference.report.constant:
             course.constant.add(state.spec.name)
@@ -163,7 +163,10 @@ def work_of(
 
 
 def set_work(states: Sequence[ArmState], work: Work) -> None:
-    """The baseline's count holds for every arm that computes the same in the same precision."""
+    """The baseline's count holds for every arm that computes the same in the same precision.
+
+    It is one of the base shape, so it says nothing of arms that are timed at others.
+    """
     base = states[0].spec
     if work.note:
         states[0].notes.append(work.note)
@@ -172,7 +175,7 @@ def set_work(states: Sequence[ArmState], work: Work) -> None:
             getattr(state.spec, name) == getattr(base, name)
             for name in ("target", "statement", "mode", "precision", "shapes")
         )
-        state.flops = work.flops if same else None
+        state.flops = work.flops if same and state.spec.shapes == 1 else None
 
 
 def _references_of(
@@ -199,6 +202,7 @@ def measure_arms(
 ) -> None:
     """Replicates until the intervals are narrow enough, the budget is spent, or no arm is left."""
     _pin_loops(states)
+    _pin_probes(launcher, states)
     alone = not _fit_together(states)
     budget = Budget(settings.budget_s)
     chance = random.Random(settings.seed)
@@ -225,11 +229,12 @@ def measure_arms(
         for group in [[state] for state in alive] if alone else [alive]:
             began = time.monotonic()
             rounds.replicate(group, index, plan_when_steady, alone)
-        alone = _retry_alone(states, alone)
+        again = not alone and _forgive_oom(states)
+        alone = alone or again
         index += 1
         course.replicates = index
-        if plan is None:
-            continue
+        if plan is None or again:
+            continue  # whoever is to be tried again is tried, also after the last process planned
         course.stopped_by = _stopped_by(states, settings, plan, course, index, budget, start_s)
         if course.stopped_by:
             return
@@ -272,10 +277,8 @@ def _is_precise(states: Sequence[ArmState], alpha: float, within: float) -> bool
     return stats.stop([stats.ratio(arms[0], arm, name, 1 - alpha) for arm in arms[1:]], within)
 
 
-def _retry_alone(states: Sequence[ArmState], alone: bool) -> bool:
+def _forgive_oom(states: Sequence[ArmState]) -> bool:
     """A kill for want of memory with other arms resident is not believed until it happens alone."""
-    if alone:
-        return True
     killed = [state for state in states if state.outcome is Outcome.OOM and state.solo is not None]
     for state in killed:
         state.notes.append("killed for want of memory beside the other arms; tried again alone")
@@ -295,10 +298,19 @@ def _pin_loops(states: Sequence[ArmState]) -> None:
             state.loops = most
 
 
+def _pin_probes(launcher: Launcher, states: Sequence[ArmState]) -> None:
+    """One size of probe for all processes of an interpreter: their times are compared."""
+    sizes: dict[str, int | None] = {}
+    for state in states:
+        if state.alive and state.solo is not None:
+            python = launcher.interpreter(state.spec)
+            state.probe_bits = sizes.setdefault(python, state.solo.probe_bits)
+
+
 def _fit_together(states: Sequence[ArmState]) -> bool:
     needed = 0
     for state in states:
         if state.alive and state.solo is not None and state.solo.memory is not None:
             memory = state.solo.memory
-            needed += memory.before_bytes + (memory.peak_bytes or 0)
+            needed += memory.before_bytes + memory.most_bytes
     return needed <= MEMORY_SHARE * memory_available()

@@ -30,6 +30,7 @@ class ArmState:
     detail: OutcomeDetail = field(default_factory=OutcomeDetail)
     agreement: Agreement | None = None
     loops: int = 1
+    probe_bits: int | None = None
     turns: list[Turn] = field(default_factory=list)
     replicates: list[Replicate] = field(default_factory=list)
     late_recompiles: int = 0
@@ -90,6 +91,7 @@ class ArmState:
             flops=self.flops,
             fault_cost_ns=solo.fault_cost_ns if solo else None,
             notes=tuple(self.notes),
+            probe_bits=self.probe_bits,
         )
 
     def _compile_cost(self) -> CompileCost | None:

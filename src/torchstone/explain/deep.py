@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import median
 
 from torchstone.explain.bound import bound_of
@@ -23,6 +23,21 @@ from torchstone.stats.roofline import compute_roof, dtype_of, last_level, thread
 LAYOUT_OPS = ("aten::contiguous", "aten::clone", "aten::copy_", "aten::_to_copy")
 _MATRIX = ("mm", "linear", "matmul", "dot", "mv", "baddbmm", "addbmm")
 _CONVOLUTION = ("convolution", "mkldnn_convolution", "conv")
+KERNELS_OF = {
+    "aten::convolution": (
+        *("aten::mkldnn_convolution", "aten::thnn_conv2d", "aten::_slow_conv2d_forward"),
+        *("aten::slow_conv3d_forward", "aten::slow_conv_dilated2d", "aten::_convolution"),
+    ),
+    "aten::_native_batch_norm_legit": ("aten::native_batch_norm",),
+    "aten::_native_batch_norm_legit_no_training": ("aten::native_batch_norm",),
+    "aten::relu": ("aten::clamp_min",),
+    "aten::relu_": ("aten::clamp_min_",),
+    "aten::mean": ("aten::sum",),
+    "aten::clone": ("aten::copy_",),
+    "aten::_to_copy": ("aten::copy_",),
+}
+"""Work is counted where a dispatch mode sees ops, which is above the ops that the tracer sees do
+it. As torch 2.13 calls them on the CPU; of others the work stays unknown."""
 LIBRARIES = {
     "generated": "code of the compiler's making",
     "oneDNN": "oneDNN",
@@ -48,7 +63,7 @@ def deep_lines(
     """Both levels; each adds up to the kernels' time."""
     libraries = _by(ops, lambda op: library_of(op, passes))
     made = _divide(ABSTRACTION, LIBRARIES, libraries, kernels_s, wall_s)
-    works = {work.op.replace(".", "::", 1): work for work in _heaviest(passes)}
+    works = _works(_heaviest(passes))
     measurement = _measurement(arm, passes)
     if calibration is not None and works:
         roofs = _by(ops, lambda op: _roof_of(op, works, measurement, calibration))
@@ -78,7 +93,8 @@ def _divide(
         seconds = sum(op.kernel_s for op in ops) / total * kernels_s if total else 0.0
         if seconds <= 0:
             continue
-        parts = tuple(LedgerPart(op.name, op.kernel_s, op.calls) for op in ops[:4])
+        fit = kernels_s / total  # so that the parts fill their line
+        parts = tuple(LedgerPart(op.name, op.kernel_s * fit, op.calls) for op in ops[:4])
         lines.append(
             LedgerLine(level, name, title, seconds, seconds / wall_s, parts=parts, estimated=True)
         )
@@ -105,6 +121,30 @@ def library_of(op: OpCost, passes: Passes) -> str:
 
 def _heaviest(passes: Passes) -> tuple[OpWork, ...]:
     return passes.flops.heaviest if passes.flops is not None else ()
+
+
+def _works(counted: Sequence[OpWork]) -> dict[str, OpWork]:
+    """By the names that the tracer has for them, and by those of the kernels that do the work."""
+    by_name = {work.op.replace(".", "::", 1): work for work in counted}
+    found: dict[str, OpWork] = {}
+    for name, work in by_name.items():
+        for kernel in KERNELS_OF.get(name, ()):
+            if kernel in by_name:
+                continue
+            known = found.get(kernel)
+            found[kernel] = work if known is None else _together(known, work)
+    return {**found, **by_name}
+
+
+def _together(one: OpWork, other: OpWork) -> OpWork:
+    flops = None if one.flops is None and other.flops is None else 0
+    return OpWork(
+        one.op,
+        one.calls + other.calls,
+        flops if flops is None else (one.flops or 0) + (other.flops or 0),
+        one.bytes + other.bytes,
+        one.time_ns + other.time_ns,
+    )
 
 
 def _measurement(arm: ArmSpec, passes: Passes) -> Measurement:
@@ -153,12 +193,24 @@ def hardware_words(
     ]
     if facts.get("isa"):
         words.append(f"Vector instructions in use: {facts['isa']}.")
+    words.append(_clock_words(facts, calibration))
     said = [f"{one.library} {one.kind} ({one.implementation})" for one in passes.libraries[:3]]
     if said:
         words.append(f"The libraries said: {', '.join(said)}.")
     if kernels is not None and passes.flops is not None:
         words.append(_roof_words(arm, passes, kernels, calibration))
     return tuple(word for word in words if word)
+
+
+def _clock_words(facts: Mapping[str, str], calibration: Calibration | None) -> str:
+    """What the core ran at after the steps, beside what it reached when its roofs were measured."""
+    hertz = facts.get("clock_hz", "")
+    if not hertz:
+        return ""
+    said = f"The core's clock right after the steps: {float(hertz) / 1e9:.2f} GHz"
+    if calibration is None or calibration.clock is None:
+        return f"{said}."
+    return f"{said}, {calibration.clock.value / 1e9:.2f} GHz when its roofs were measured."
 
 
 def _roof_words(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from torchstone.explain.kinds import bare
+from torchstone.explain.findings.compiler import places
+from torchstone.explain.kinds import bare, figure
 from torchstone.records import LEVEL_NAMES, Difference, Ledger, OpChange, OpCost
 
 LEAST_SHARE = 0.005
@@ -96,12 +97,19 @@ def _word(name: str) -> str:
 
 def _sentences(base: Ledger, new: Ledger) -> list[str]:
     """Where the difference comes from, the largest part first."""
-    gap = new.wall_s - base.wall_s
-    if abs(gap) < _SAME * base.wall_s:
-        told = [f"Both take the same time within {_SAME:.0%}."]
+    gap = (new.wall_s - base.wall_s) / base.wall_s
+    room = max(_SAME, _unsure(base, new))
+    if abs(gap) <= room:
+        told = [f"No difference in time beyond the {room:.0%} by which the rounds vary."]
     else:
         word = "shorter" if gap < 0 else "longer"
-        told = [f"The step is {abs(gap) / base.wall_s:.0%} {word} under {new.arm.name}."]
+        told = [
+            f"The step is {abs(gap):.0%} {word} under {new.arm.name} (give or take {room:.0%})."
+        ]
+    told.append(
+        "They were looked at one after the other, not in turns: which is faster is for "
+        f"`torchstone bench --vs {new.arm.variant}` to decide."
+    )
     names = {line.name: line.title for line in (*base.lines, *new.lines) if line.level <= 3}
     parts = [
         (_seconds(new, name) - _seconds(base, name), title)
@@ -116,8 +124,13 @@ def _sentences(base: Ledger, new: Ledger) -> list[str]:
     if kernels:
         told.append(f"{len(kernels)} generated kernels stand for ops that ran one by one.")
     if new.breaks:
-        told.append(f"Compiled code is left {len(new.breaks)} times in a step (graph breaks).")
+        told.append(f"Compiled code is left at {places(len(new.breaks))} (graph breaks).")
     return told
+
+
+def _unsure(base: Ledger, new: Ledger) -> float:
+    """How far the ratio of the two may be off, by how much each one's rounds vary."""
+    return figure(base, "wall_spread") + figure(new, "wall_spread") * new.wall_s / base.wall_s
 
 
 def _seconds(ledger: Ledger, name: str) -> float:

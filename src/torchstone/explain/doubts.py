@@ -14,9 +14,11 @@ MOST_CONTENTION = 0.05
 MOST_TRACING = 2.0
 """A step that takes twice its time under the tracer is not the same step."""
 MOST_SPREAD = 0.10
+MOST_DRIFT = 0.05
+"""A core that changes its speed by more between plain and traced steps makes shares rough."""
 
 
-def doubts(passes: Passes, lines: Sequence[LedgerLine]) -> tuple[str, ...]:
+def doubts(passes: Passes, lines: Sequence[LedgerLine], drift: float = 1.0) -> tuple[str, ...]:
     """What a reader must know before believing the shares."""
     found = []
     by_name = {line.name: line for line in lines}
@@ -33,6 +35,11 @@ def doubts(passes: Passes, lines: Sequence[LedgerLine]) -> tuple[str, ...]:
     tracing = _tracing(passes)
     if tracing > MOST_TRACING:
         found.append(f"Tracing made the step {tracing:.1f} times as long; its cost was taken out.")
+    if abs(drift - 1) > MOST_DRIFT:
+        found.append(
+            f"What was traced had to be scaled by {drift:.2f} to fit the plain steps: the core ran "
+            "at another speed, or tracing changed more than its known cost."
+        )
     unsteady = [line.title for line in lines if line.spread > MOST_SPREAD]
     if unsteady:
         found.append(f"Not the same from round to round: {', '.join(unsteady)}.")

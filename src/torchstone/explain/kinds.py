@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from torchstone.explain.passes.names import copies_to_device
 from torchstone.records import Ledger, OpCost
 
 _HEAVY = (
@@ -34,7 +35,11 @@ def moves_data(op: OpCost) -> bool:
 
 def fusable_s(ledger: Ledger) -> float:
     """Time in kernels that a compiler can merge with their neighbours."""
-    return sum(op.kernel_s for op in ledger.ops if not op.generated and not is_heavy(op))
+    return sum(
+        op.kernel_s
+        for op in ledger.ops
+        if not op.generated and not is_heavy(op) and not copies_to_device(op.name)
+    )
 
 
 def op_calls(ledger: Ledger) -> float:

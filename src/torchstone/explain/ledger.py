@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from statistics import median
 
 from torchstone.explain.deep import deep_lines, hardware_words
 from torchstone.explain.doubts import doubts
 from torchstone.explain.lines import Split, blocked_of, split_round
-from torchstone.explain.passes.names import fused_ops
-from torchstone.explain.passes.report import Break, Passes
+from torchstone.explain.passes.names import allocates, fused_ops
+from torchstone.explain.passes.report import Break, Passes, Round, Watched
 from torchstone.explain.rounds import pooled
 from torchstone.records import (
     ArmSpec,
@@ -59,7 +60,7 @@ def make_ledger(arm: ArmSpec, passes: Passes, calibration: Calibration | None = 
     splits = [split_round(one, passes.costs, blocked, threads) for one in passes.rounds]
     wall = split.wall
     ops = _ops(split, passes)
-    lines = _lines(split, splits, _parts(ops, passes))
+    lines = _lines(split, splits, _parts(ops, passes, split))
     kernels = next((line for line in lines if line.name == "kernels"), None)
     if kernels is not None:
         lines += deep_lines(arm, passes, ops, kernels.seconds, wall / 1e9, calibration)
@@ -71,7 +72,7 @@ def make_ledger(arm: ArmSpec, passes: Passes, calibration: Calibration | None = 
         lines=tuple(lines),
         steps=sum(one.plain.steps for one in passes.rounds),
         rounds=len(passes.rounds),
-        ops=ops,
+        ops=(*ops, *_copies(usual)),
         breaks=_sources(compiled.breaks) if compiled else (),
         recompiles=_sources(compiled.recompiles) if compiled else (),
         graphs=compiled.graphs.graphs if compiled else 0,
@@ -79,9 +80,14 @@ def make_ledger(arm: ArmSpec, passes: Passes, calibration: Calibration | None = 
         interpreter=interpreter_words(passes, lines),
         hardware=hardware_words(arm, passes, kernels, calibration),
         tracing=split.tracing,
-        checks=doubts(passes, lines),
+        checks=doubts(passes, lines, split.drift),
         notes=passes.notes,
-        facts={**passes.facts, **_figures(passes), "drift": f"{split.drift:.3f}"},
+        facts={
+            **passes.facts,
+            **_figures(passes),
+            "drift": f"{split.drift:.3f}",
+            "wall_spread": f"{_spread([one.wall for one in splits]) / wall:.4f}",
+        },
         environment=passes.environment,
     )
 
@@ -152,7 +158,15 @@ def _ops(split: Split, passes: Passes) -> tuple[OpCost, ...]:
     return tuple(sorted(made, key=lambda op: -(op.kernel_s + op.front_s)))
 
 
-def _parts(ops: Sequence[OpCost], passes: Passes) -> dict[str, tuple[LedgerPart, ...]]:
+def _copies(usual: Round) -> tuple[OpCost, ...]:
+    """On the device, so beside the lines, which divide the thread's time."""
+    found = usual.traced.copies if usual.traced is not None else ()
+    return tuple(OpCost(one.name, one.calls, one.own / 1e9, 0.0) for one in found)
+
+
+def _parts(
+    ops: Sequence[OpCost], passes: Passes, split: Split
+) -> dict[str, tuple[LedgerPart, ...]]:
     """What the larger lines are made of."""
     blocks: dict[str, list[LedgerPart]] = defaultdict(list)
     lines = {"sleep": "sleep", "lock": "locks", "file": "files", "network": "network"}
@@ -161,13 +175,24 @@ def _parts(ops: Sequence[OpCost], passes: Passes) -> dict[str, tuple[LedgerPart,
         part = LedgerPart(block.function, (block.off + block.on) / 1e9, block.calls, block.place)
         blocks[line].append(part)
     found = {name: tuple(parts[:MOST_PARTS]) for name, parts in blocks.items()}
-    found["kernels"] = _largest([LedgerPart(op.name, op.kernel_s, op.calls) for op in ops])
-    found["dispatch"] = _largest([LedgerPart(op.name, op.front_s, op.calls) for op in ops])
+    working = [op for op in ops if not allocates(op.name)]  # the others are the allocator's line
+    for line, parts in (
+        ("kernels", [LedgerPart(op.name, op.kernel_s, op.calls) for op in working]),
+        ("dispatch", [LedgerPart(op.name, op.front_s, op.calls) for op in working]),
+    ):
+        found[line] = _largest(scaled(parts, split.lines.get(line, 0.0) / 1e9))
     found["interpreter"] = tuple(
         LedgerPart(one.name, one.own / 1e9, one.calls, f"{one.file}:{one.line}")
         for one in passes.functions[:MOST_PARTS]
     )
     return found
+
+
+def scaled(parts: Sequence[LedgerPart], whole_s: float) -> list[LedgerPart]:
+    """Parts that fill their line: pages, the pool and autograd's nodes were taken out of the line
+    as a whole, not op by op."""
+    total = sum(part.seconds for part in parts)
+    return [replace(part, seconds=part.seconds * whole_s / total) for part in parts if total]
 
 
 def _largest(parts: list[LedgerPart]) -> tuple[LedgerPart, ...]:
@@ -185,14 +210,26 @@ def interpreter_words(passes: Passes, lines: Sequence[LedgerLine]) -> str:
         return "This interpreter runs free-threaded: there is no lock to wait for."
     found = next((line for line in lines if line.name == "gil"), None)
     how = passes.watched
-    sure = (
-        f"seen in {how.gil} of {how.looks} looks from outside"
-        if how.looks
-        else f"inferred, because nobody could look: {how.reason}"
-    )
+    if not how.looks:
+        sure = f"inferred, because nobody could look: {how.reason}"
+    elif found is not None and blocked_of(passes.blocks, how).seen is None:
+        sure = f"inferred: too few of {how.looks} looks from outside found it asleep"
+    else:
+        sure = f"seen in {how.gil} of {how.looks} looks from outside"
+    others = _others(how)
     if found is None:
-        return f"This interpreter has a lock; the step did not wait for it ({sure})."
+        return f"This interpreter has a lock; the step did not wait for it ({sure}).{others}"
     return (
         f"This interpreter has a lock, and the step waited for it {found.share:.1%} of its time "
-        f"({sure})."
+        f"({sure}).{others}"
+    )
+
+
+def _others(how: Watched) -> str:
+    """What looks at the process's other Python threads have shown."""
+    if not how.others_looks:
+        return ""
+    return (
+        f" Its other Python threads ({how.others}) waited for the lock in "
+        f"{how.others_gil / how.others_looks:.0%} of the looks at them."
     )

@@ -68,7 +68,8 @@ class Blocked:
     """Off-CPU time of a step by line, before it is fitted to what the kernel's clocks say."""
 
     known: Mapping[str, float]
-    files_on: float = 0.0
+    on: Mapping[str, float] = field(default_factory=dict)
+    """Time on the core in calls for files and for the network, by line."""
     torch_off: float = 0.0
     seen: Mapping[str, float] | None = None
     """Shares of the time asleep by what the thread slept in, where somebody could look. Asleep,
@@ -90,10 +91,13 @@ _BLOCK_LINES = {
 def blocked_of(blocks: Sequence[Block], watched: Watched) -> Blocked:
     """What two passes said of where the thread blocks."""
     known: dict[str, float] = {}
+    on: dict[str, float] = {}
     for block in blocks:
         if block.kind in _BLOCK_LINES:
             line = _BLOCK_LINES[block.kind]
             known[line] = known.get(line, 0.0) + block.off
+            if block.kind in ("file", "network"):
+                on[line] = on.get(line, 0.0) + block.on
     seen = {
         "gil": watched.gil,
         "pool": watched.pool,
@@ -106,7 +110,7 @@ def blocked_of(blocks: Sequence[Block], watched: Watched) -> Blocked:
     enough = asleep >= LEAST_LOOKS
     return Blocked(
         known=known,
-        files_on=sum(b.on for b in blocks if b.kind in ("file", "network")),
+        on=on,
         torch_off=sum(b.off for b in blocks if b.kind == "torch"),
         seen={name: times / asleep for name, times in seen.items()} if enough else None,
     )
@@ -120,8 +124,9 @@ def split_round(found: Round, costs: Costs, blocked: Blocked, threads: int) -> S
     lines["contention"] = plain.wait
     ops: tuple[OpSplit, ...] = ()
     event, drift = 0.0, 1.0
+    calling = sum(blocked.on.values())
     if traced is None:
-        on = {"interpreter": plain.cpu - plain.collecting - blocked.files_on}
+        on = {"interpreter": plain.cpu - plain.collecting - calling}
         on["collector"] = plain.collecting
     else:
         event = _event_cost(found, traced, costs)
@@ -130,9 +135,9 @@ def split_round(found: Round, costs: Costs, blocked: Blocked, threads: int) -> S
         on = {name: ns * drift for name, ns in on.items()}
         ops = tuple(replace(op, kernel=op.kernel * drift, front=op.front * drift) for op in ops)
         on["collector"] = plain.collecting
-        on["interpreter"] = on.get("interpreter", 0.0) - blocked.files_on
+        on["interpreter"] = on.get("interpreter", 0.0) - calling
         _take_from_kernels(on, ops, costs, plain.faults, threads)
-    on["files"] = blocked.files_on
+    on.update(blocked.on)
     for name, ns in on.items():
         lines[name] = lines.get(name, 0.0) + max(0.0, ns)
     return Split(

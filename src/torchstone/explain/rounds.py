@@ -67,6 +67,7 @@ def _traced(rounds: Sequence[Traced]) -> Traced:
         places={name: _place(name, rounds) for name in sorted(names)},
         ops=_ops(rounds, lambda one: one.ops),
         kernels=_ops(rounds, lambda one: one.kernels),
+        copies=_ops(rounds, lambda one: one.copies),
     )
 
 

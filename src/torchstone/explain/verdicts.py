@@ -6,8 +6,9 @@ from torchstone.records import Outcome, Prediction, Result, Verification
 
 
 def verdict(prediction: Prediction, result: Result) -> Verification:
-    """The measured time ratio against the range. An interval that reaches into the range from
-    outside decides nothing."""
+    """The measured interval against the range: it held where all of the interval is inside, and did
+    not where all of it is outside. One that reaches over an edge decides nothing, and neither does
+    a ratio without an interval."""
     low, high = prediction.time_ratio
     failed = [arm for arm in result.arms if arm.outcome is not Outcome.OK]
     if failed:
@@ -22,9 +23,7 @@ def verdict(prediction: Prediction, result: Result) -> Verification:
             prediction.name, (low, high), sentence="Not tested: no comparison came out."
         )
     measured, interval = comparison.time_ratio, comparison.interval
-    inside = low <= measured <= high
-    overlaps = interval is not None and interval[0] <= high and interval[1] >= low
-    held = True if inside else None if overlaps else False
+    held = _held(interval, low, high)
     words = {
         True: "The prediction held",
         None: "It cannot be told whether the prediction held",
@@ -43,6 +42,14 @@ def verdict(prediction: Prediction, result: Result) -> Verification:
         ),
         result_id=result.id,
     )
+
+
+def _held(interval: tuple[float, float] | None, low: float, high: float) -> bool | None:
+    if interval is None:
+        return None
+    if low <= interval[0] and interval[1] <= high:
+        return True
+    return None if interval[0] <= high and interval[1] >= low else False
 
 
 def untested(prediction: Prediction) -> Verification:

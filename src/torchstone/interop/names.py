@@ -19,7 +19,8 @@ UNKNOWN = "unknown"
 PERFORMANCE, ACCURACY = "performance", "accuracy"
 TABLES = (PERFORMANCE, ACCURACY)
 
-THEIR_SUITES = ("torchbench", "huggingface", "timm_models")
+THEIR_SUITES = ("torchbench-checkout", "torchbench", "huggingface", "timm_models")
+"""And one of ours, with their models, under a name of its own: a longer name before its part."""
 _SUITES = {"timm_models": "timm"}
 _DTYPES = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
 _COMPILERS = {

@@ -70,7 +70,15 @@ def bench(
 
 
 def compare(base: Target, new: Target, **options: Any) -> Result:
-    """Two targets, the first the baseline; `result.comparisons[0]` has the verdict."""
+    """Two targets, the first the baseline; `result.comparisons[0]` has the verdict.
+
+    Refuses `vs`: it would make four arms of two targets, and the first comparison another one.
+    """
+    if options.get("vs"):
+        raise UsageError(
+            "compare() sets one target against another, each as it is: it takes no vs.",
+            "Call bench(base, new, vs=...), or let the two targets compile what they return.",
+        )
     return bench(base, new, **options)
 
 

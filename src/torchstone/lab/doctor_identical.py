@@ -18,9 +18,7 @@ from torchstone.records import (
     Measurement,
     Outcome,
     Result,
-    Verdict,
 )
-from torchstone.track.floors import DEFAULT_AA_FLOOR
 
 NAME = "identical"
 TARGET = "torchstone.workloads.yardstick:run()"
@@ -28,12 +26,8 @@ ARMS = ("identical arm", "its twin")
 BUDGET_S = 4.0
 REPLICATES = 4
 """Fresh processes an arm: fewer give an interval that no effect would leave."""
-STRICT_ALPHA = 0.01
-"""Ours: "not fit" is a hard word, so one quiet machine in a hundred may hear it by chance."""
 GOOD = 0.02
 """The default margin: what lies below it counts as the same anyway."""
-USELESS = 0.20
-"""Ours: who cannot see a fifth cannot answer what people ask of a benchmark."""
 
 
 @dataclass(frozen=True)
@@ -68,9 +62,9 @@ def see(result: Result, keeper: Keeper) -> Seen:
     if estimate is None:
         said = "interrupted" if interrupted else "too few processes gave samples"
         return Seen(_unknown(said), interrupted=interrupted)
-    differ = _differ(base, twin, result.method.margin)
+    differ = identical.differ(base, twin, result.method.margin)
     shown = result.comparisons[0].smallest_detectable if result.comparisons else None
-    if differ or (shown is not None and shown <= USELESS):
+    if differ or (shown is not None and shown <= identical.USELESS):
         _remember(keeper, base, estimate)
     floor = identical.aa_floor(keeper, base)
     smallest = None if shown is None or not math.isfinite(shown) else max(shown, floor)
@@ -87,11 +81,7 @@ def _estimate(base: Measurement, twin: Measurement) -> Estimate | None:
 
 
 def _remember(keeper: Keeper, base: Measurement, estimate: Estimate) -> None:
-    """Add this observation to what is known of the machine.
-
-    Not where nothing could be seen at all: such a run says how loaded the machine was then, and
-    would hold back verdicts on quiet days.
-    """
+    """Add this observation to what is known of the machine."""
     if base.environment is not None:
         keeper.remember_aa_floor(
             base.environment.machine_id,
@@ -99,12 +89,6 @@ def _remember(keeper: Keeper, base: Measurement, estimate: Estimate) -> None:
             abs(estimate.time_ratio - 1),
             estimate,
         )
-
-
-def _differ(base: Measurement, twin: Measurement, margin: float) -> bool:
-    """Whether the two would be called different."""
-    judged = stats.compare(base, twin, margin=margin, alpha=STRICT_ALPHA, aa_floor=DEFAULT_AA_FLOOR)
-    return judged.verdict in (Verdict.FASTER, Verdict.SLOWER)
 
 
 def _judge(estimate: Estimate, differ: bool, smallest: float | None, budget_s: float) -> Finding:
@@ -129,7 +113,7 @@ def _judge(estimate: Estimate, differ: bool, smallest: float | None, budget_s: f
     )
     if smallest <= GOOD:
         return Finding(NAME, Level.OK, said, figures)
-    if smallest <= USELESS:
+    if smallest <= identical.USELESS:
         return Finding(
             NAME,
             Level.WARN,

@@ -19,7 +19,7 @@ from torchstone.explain.verdicts import untested, verdict
 from torchstone.lab.bench import measure, new_id
 from torchstone.lab.keeping import Keeper
 from torchstone.lab.request import BenchRequest, check_settings, make_arms
-from torchstone.lab.secrets import public_arm, public_words
+from torchstone.lab.secrets import public_arm, public_env, public_words
 from torchstone.machine.environment import machine_id
 from torchstone.machine.hardware import cache_sizes, describe_cpu, memory_bytes
 from torchstone.records import (
@@ -54,7 +54,7 @@ def explain_target(
     arm = make_arms(request.bench)[0]
     ledger = _ledger(arm, request, keeper, events)
     if request.verify:
-        ledger = _verified(ledger, request, keeper, events)
+        ledger = _verified(ledger, arm, request, keeper, events)
     if keeper is not None:
         keeper.save_ledger(ledger)
     return ledger
@@ -63,14 +63,15 @@ def explain_target(
 def explain_difference(
     request: ExplainRequest, keeper: Keeper | None = None, events: Events | None = None
 ) -> Difference:
-    """The ledgers of the target as it is and under `vs`, side by side."""
+    """The ledgers of the target as it is and under `vs`, side by side. The findings under `vs` are
+    the ones that are shown, and so the ones that are tested."""
     _check(request, keeper)
     if not request.vs:
         raise UsageError("There is nothing to compare with.", "Name a variant: --vs inductor.")
     arms = make_arms(replace(request.bench, vs=(request.vs,)))
     base, new = (_ledger(arm, request, keeper, events) for arm in arms[:2])
     if request.verify:
-        base = _verified(base, request, keeper, events)
+        new = _verified(new, arms[1], request, keeper, events)
     if keeper is not None:
         keeper.save_ledger(base)
         keeper.save_ledger(new)
@@ -108,9 +109,12 @@ def _calibration(arm: ArmSpec, keeper: Keeper | None) -> Calibration | None:
 
 
 def _verified(
-    ledger: Ledger, request: ExplainRequest, keeper: Keeper | None, events: Events | None
+    ledger: Ledger,
+    arm: ArmSpec,
+    request: ExplainRequest,
+    keeper: Keeper | None,
+    events: Events | None,
 ) -> Ledger:
-    arm = make_arms(request.bench)[0]
     settings = replace(request.bench.settings, budget_s=request.verify_budget_s)
     found = []
     for prediction in ledger.findings:
@@ -134,10 +138,24 @@ def put_to_test(
     with tempfile.TemporaryDirectory(prefix="torchstone-remedy-") as folder:
         remedied = apply_remedy(prediction.remedy, arm, Path(folder), prediction.name)
         base = replace(arm, name="as it is")
-        command = public_words(("torchstone", "explain", arm.target, "--verify"))
+        command = public_words(verify_command(arm, settings))
         try:
             result = measure((base, remedied), settings, keeper, events, command, "verify")
         except UsageError as error:
             said = f"Not tested: {error.message}"
             return Verification(prediction.name, prediction.time_ratio, sentence=said)
     return verdict(prediction, result)
+
+
+def verify_command(arm: ArmSpec, settings: Settings) -> tuple[str, ...]:
+    """The command line that looks at the same arm and tests its predictions again."""
+    words = ["torchstone", "explain", arm.target]
+    words += ["--vs", arm.variant] if arm.variant != "eager" else []
+    plain = ArmSpec("", "")
+    for name in ("mode", "precision", "device", "threads", "python", "allocator"):
+        value = getattr(arm, name)
+        if value != getattr(plain, name):
+            words += [f"--{name}", str(value)]
+    for key, value in public_env(arm.env):
+        words += ["--env", f"{key}={value}"]
+    return (*words, "--budget", f"{settings.budget_s:g}s", "--verify")

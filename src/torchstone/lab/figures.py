@@ -48,9 +48,11 @@ def figures_of(
     return _with_answer(_with_costs(_with_speed(figures, base, new, comparison), base, new), new)
 
 
-def unmeasured(planned: PlannedCase, outcome: Outcome, reason: str) -> CaseFigures:
+def unmeasured(
+    planned: PlannedCase, outcome: Outcome, reason: str, command: tuple[str, ...]
+) -> CaseFigures:
     """A case that ended before anything could be measured."""
-    return CaseFigures(planned.key, outcome, reason)
+    return CaseFigures(planned.key, outcome, reason, command=command)
 
 
 def _reason(arm: Measurement) -> str:
@@ -113,7 +115,8 @@ def _with_answer(figures: CaseFigures, new: Measurement) -> CaseFigures:
     agreement = new.agreement
     if agreement is None:
         return figures
-    own = agreement.rmse_baseline
+    # Only then is the baseline's own error one against float64 as well.
+    own = agreement.rmse_baseline if agreement.method == "fp64" else 0.0
     return replace(
         figures,
         agreement=agreement.method,

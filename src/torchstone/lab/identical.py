@@ -11,12 +11,18 @@ from dataclasses import replace
 from torchstone import stats
 from torchstone.conductor import CaseResult
 from torchstone.lab.keeping import Keeper
-from torchstone.records import ArmSpec, Measurement, Outcome
+from torchstone.records import ArmSpec, Measurement, Outcome, Verdict
 from torchstone.track.floors import DEFAULT_AA_FLOOR, step_class
 
 EVERY = 20
 """One comparison in this many carries a duplicate: two arms then take half as long again."""
 DUPLICATE = "baseline, a second time"
+USELESS = 0.20
+"""Ours: who cannot see a fifth cannot answer what people ask of a benchmark."""
+STRICT_ALPHA = 0.01
+"""Ours: "not fit" is a hard word, so one quiet machine in a hundred may hear it by chance."""
+MARGIN = 0.02
+"""The default one: what two identical arms differ by does not depend on what was asked."""
 
 
 def is_due(keeper: Keeper | None, arms: Sequence[ArmSpec]) -> bool:
@@ -34,11 +40,28 @@ def observe(keeper: Keeper, case: CaseResult) -> CaseResult:
     base, duplicate = case.arms[0], case.arms[-1]
     if base.outcome is duplicate.outcome is Outcome.OK and base.environment is not None:
         found = stats.ratio(base, duplicate, stats.DECIDING_ESTIMATOR)
-        if found.replicates > 1:
+        if found.replicates > 1 and is_telling(base, duplicate):
             keeper.remember_aa_floor(
                 base.environment.machine_id, *conditions(base), abs(found.time_ratio - 1), found
             )
     return replace(case, arms=case.arms[:-1])
+
+
+def is_telling(base: Measurement, twin: Measurement) -> bool:
+    """Whether what two identical arms differ by says something of the machine.
+
+    Not where nothing could be seen at all: such a case says how loaded the machine was then, and
+    would hold back verdicts on quiet days.
+    """
+    judged = stats.compare(base, twin, margin=MARGIN, alpha=0.05, aa_floor=DEFAULT_AA_FLOOR)
+    least = judged.smallest_detectable
+    return differ(base, twin) or (least is not None and least <= USELESS)
+
+
+def differ(base: Measurement, twin: Measurement, margin: float = MARGIN) -> bool:
+    """Whether two identical arms would be called different."""
+    judged = stats.compare(base, twin, margin=margin, alpha=STRICT_ALPHA, aa_floor=DEFAULT_AA_FLOOR)
+    return judged.verdict in (Verdict.FASTER, Verdict.SLOWER)
 
 
 def aa_floor(keeper: Keeper | None, arm: Measurement) -> float:

@@ -38,6 +38,8 @@ _NOT_ASKED = (
     "What profiling costs was not measured: the program would have to run again and again, and it "
     "may do things. --cost allows it."
 )
+_ENDED_BADLY = "What profiling costs was not measured: the program did not end well."
+_NOT_WANTED = "What profiling costs was not measured: --no-cost."
 _TOO_LONG = f"What profiling costs was not measured: a run takes longer than {SHORT_RUN_S:g} s."
 
 
@@ -56,7 +58,7 @@ def profile_script(request: ProfileRequest) -> ScriptRun:
     found, code = [], 0
     for way in request.ways:
         profile, code, took = _run_once(request, way)
-        cost, note = _cost(request, way, took, profile) if not code else (None, "")
+        cost, note = _cost(request, way, took, profile) if not code else (None, _ENDED_BADLY)
         profile = replace(
             profile,
             label=f"{short_name(request.what)} ({way})",
@@ -171,7 +173,7 @@ def _cost(
 ) -> tuple[Cost | None, str]:
     """Whole processes in turns, silent ones; only where it was asked for and a run is short."""
     if not request.cost:
-        return None, _NOT_ASKED if request.cost is None else ""
+        return None, _NOT_ASKED if request.cost is None else _NOT_WANTED
     if took > SHORT_RUN_S:
         return None, _TOO_LONG
     size = 0

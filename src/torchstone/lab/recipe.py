@@ -11,6 +11,8 @@ from torchstone.records import Environment, Result, UsageError
 _PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9.!+_-]*")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+CPU_INDEX = "https://download.pytorch.org/whl/cpu"
+"""Where PyTorch keeps its builds for the CPU (`+cpu`); other indexes do not have them."""
 
 
 def write_recipe(result: Result, folder: str) -> list[Path]:
@@ -22,7 +24,7 @@ def write_recipe(result: Result, folder: str) -> list[Path]:
     try:
         place.mkdir(parents=True, exist_ok=True)
         files = {
-            "requirements.lock": lock_file(environment),
+            "requirements.lock": lock_file(environment, result.version),
             "Containerfile": containerfile(result, environment),
             "README.md": _readme(result, environment),
         }
@@ -33,15 +35,23 @@ def write_recipe(result: Result, folder: str) -> list[Path]:
     return [place / name for name in files]
 
 
-def lock_file(environment: Environment) -> str:
-    """Every package at the version that was measured; local version labels are kept as comments."""
+def lock_file(environment: Environment, torchstone: str = "") -> str:
+    """Every package at the version that was measured, and torchstone, which measures it.
+
+    Builds for the CPU come from PyTorch's own index; other local labels are kept as comments.
+    """
+    packages = {**environment.packages, "torchstone": torchstone}
     lines = [
         f"# the environment of a measurement on Python {environment.python.get('version', '?')}"
     ]
-    for name, version in sorted(environment.packages.items()):
+    if any(version.endswith("+cpu") for version in packages.values()):
+        lines.append(f"--extra-index-url {CPU_INDEX}")
+    for name, version in sorted(packages.items()):
         if not (_PACKAGE.fullmatch(name) and _VERSION.fullmatch(version)):
             continue  # came from outside: nothing but a name and a version may pass
         public, _, local = version.partition("+")
+        if local == "cpu":
+            public, local = version, ""
         lines.append(f"{name}=={public}" + (f"  # measured build: {local}" if local else ""))
     return "\n".join(lines) + "\n"
 
@@ -87,5 +97,27 @@ def _readme(result: Result, environment: Environment) -> str:
         "    podman build -t torchstone-recipe .\n"
         "    podman run --rm torchstone-recipe\n\n"
         f"which runs `{command}`. Times depend on the machine ({cpu}, {memory:.0f} GiB);\n"
-        "outcomes and outputs should not.\n"
+        "outcomes and outputs should not.\n" + _what_is_missing(result, environment)
     )
+
+
+def _what_is_missing(result: Result, environment: Environment) -> str:
+    """Arms that these files do not rebuild: they ran on another Python or with other packages."""
+    other = []
+    for arm in result.arms:
+        found = arm.environment
+        if found is None or _installed(found) == _installed(environment):
+            continue
+        python, torch = found.python.get("version", "?"), found.torch.get("version", "none")
+        other.append(f"- `{arm.arm.name}`: Python {python}, torch {torch}\n")
+    if not other:
+        return ""
+    return (
+        "\nThe files rebuild the environment of the first arm. These arms had another one, which\n"
+        "must be installed beside it under the name that the command gives (`python=...`):\n\n"
+        + "".join(other)
+    )
+
+
+def _installed(environment: Environment) -> tuple[str | None, dict[str, str]]:
+    return environment.python.get("version"), dict(environment.packages)

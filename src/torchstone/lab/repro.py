@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 from torchstone import stats, validate
@@ -10,30 +11,52 @@ from torchstone.lab.bench import measure
 from torchstone.lab.identical import aa_floor
 from torchstone.lab.keeping import Keeper
 from torchstone.lab.request import check_arm, settings_from
-from torchstone.lab.secrets import restore_env
+from torchstone.lab.secrets import refuse_incomplete, restore_env
 from torchstone.machine.environment import machine_id
 from torchstone.machine.hardware import cache_sizes, describe_cpu, memory_bytes
-from torchstone.records import Comparison, Measurement, Result, UsageError
+from torchstone.records import (
+    CaseFigures,
+    CaseKey,
+    Comparison,
+    Measurement,
+    Outcome,
+    Result,
+    UsageError,
+    Verdict,
+)
 
 STORED = " (stored)"
+DRIFT = 0.04
+"""What the time of unchanged code may move by between two sessions. Of 39 sessions of one 5 ms step
+within 90 minutes (`benchmarks/results/aa-live.jsonl`, the baseline's floor) no two differed by more
+than 3.8 %, one pair in twenty by more than 2.6 %, and one in six would have been called different.
+"""
+BETWEEN_SESSIONS = (
+    "Times of two sessions: the machine's drift between them is in no interval, so a difference "
+    f"up to {DRIFT:.0%} is not called one."
+)
 
 
 @dataclass(frozen=True)
 class Reproduction:
-    """The new result, and every arm against its stored self."""
+    """The new result, and every arm against its stored self.
+
+    `against_stored` has each arm's time; `speedups`, of every arm but the baseline, its time in
+    units of its session's baseline, in which the machine's drift cancels.
+    """
 
     stored: Result
     new: Result
     against_stored: tuple[Comparison, ...]
+    speedups: tuple[Comparison, ...] = ()
 
     @property
     def combined(self) -> Result:
         """Old and new arms in one result, for the same JSON shape as everywhere."""
         arms = (*(_renamed(arm) for arm in self.stored.arms), *self.new.arms)
-        both = replace(
-            self.new, arms=arms, comparisons=(*self.new.comparisons, *self.against_stored)
-        )
-        return replace(both, checks=validate.judge(both))
+        both = replace(self.new, arms=arms)
+        comparisons = (*self.new.comparisons, *self.speedups, *self.against_stored)
+        return replace(both, comparisons=comparisons, checks=validate.judge(both))
 
 
 def repro(
@@ -51,7 +74,9 @@ def repro(
             f"{stored.id} {elsewhere} and names code that would be run.",
             "Look at it with `torchstone show`, then add --trust.",
         )
-    arms = [restore_env(arm.arm) for arm in stored.arms]
+    for measured in stored.arms:
+        refuse_incomplete(measured)
+    arms = [restore_env(measured.arm) for measured in stored.arms]
     for arm in arms:
         check_arm(arm)
     settings = settings_of(stored)
@@ -61,7 +86,8 @@ def repro(
     new = measure(arms, settings, keeper, events, command, stored.kind, f"repro of {stored.id}")
     if stored.thinned:  # there is nothing left to set the new samples against
         return Reproduction(stored, new, ())
-    return Reproduction(stored, new, against(stored, new, aa_floor(keeper, new.arms[0])))
+    floor = aa_floor(keeper, new.arms[0])
+    return Reproduction(stored, new, against(stored, new, floor), speedups(stored, new, floor))
 
 
 def where_from(stored: Result) -> str:
@@ -85,18 +111,78 @@ def settings_of(stored: Result) -> Settings:
 
 
 def against(stored: Result, new: Result, floor: float) -> tuple[Comparison, ...]:
-    """Each arm against its stored self, floor by floor."""
+    """Each arm's time against its stored self, floor by floor."""
     alpha = 0.05 / max(1, len(stored.arms))
     return tuple(
-        stats.compare(
-            _renamed(old),
-            again,
-            margin=stored.method.margin,
-            alpha=alpha,
-            aa_floor=floor,
+        _with_drift(
+            stats.compare(
+                _renamed(old), again, margin=stored.method.margin, alpha=alpha, aa_floor=floor
+            )
         )
         for old, again in zip(stored.arms, new.arms, strict=True)
     )
+
+
+def _with_drift(found: Comparison) -> Comparison:
+    """No difference is claimed that may be the machine's, and what the interval lacks is said."""
+    if found.time_ratio is None:
+        return found
+    claimed = found.verdict in (Verdict.FASTER, Verdict.SLOWER)
+    drifted = claimed and abs(math.log(found.time_ratio)) <= math.log1p(DRIFT)
+    least = found.smallest_detectable
+    return replace(
+        found,
+        verdict=Verdict.CANNOT_TELL if drifted else found.verdict,
+        smallest_detectable=None if least is None else max(least, DRIFT),
+        reason=f"{found.reason} {BETWEEN_SESSIONS}".strip(),
+    )
+
+
+def speedups(stored: Result, new: Result, floor: float) -> tuple[Comparison, ...]:
+    """Each arm's time over its baseline's, against the same of the stored session.
+
+    The two arms of a session ran turn by turn, so what slowed the machine in one of the sessions
+    has cancelled. Verdicts are those of two runs (`stats.changes`).
+    """
+    if len(stored.arms) < 2:
+        return ()
+    pairs = list(zip(_cases(stored), _cases(new), strict=True))
+    changes = [stats.change_of(before, after) for before, after in pairs]
+    known = [change for change in changes if change is not None]
+    least = stats.threshold(max((c.aa_floor for c in stored.comparisons), default=floor), floor)
+    rules = stats.Rules(margin=stored.method.margin)
+    judged = iter(stats.judge(known, [least] * len(known), rules))
+    base = new.arms[0].arm.name
+    made = []
+    for arm, change in zip(new.arms[1:], changes, strict=True):
+        name = f"{arm.arm.name} against {base}"
+        one = Comparison(name + STORED, name, Verdict.CANNOT_TELL, stats.DECIDING_ESTIMATOR)
+        one = replace(one, margin=rules.margin, aa_floor=least)
+        if change is None:
+            made.append(replace(one, reason="One of the two sessions has no ratio."))
+            continue
+        ratio = change.ratio(rules.level)
+        ends = None if ratio.interval is None else (1 / ratio.interval[1], 1 / ratio.interval[0])
+        verdict = next(judged).verdict
+        made.append(replace(one, verdict=verdict, time_ratio=1 / ratio.value, interval=ends))
+    return tuple(made)
+
+
+def _cases(result: Result) -> list[CaseFigures]:
+    """The log ratio of every arm but the first, with its error."""
+    return [_case(result, arm) for arm in result.arms[1:]]
+
+
+def _case(result: Result, arm: Measurement) -> CaseFigures:
+    spec = arm.arm
+    key = CaseKey("", spec.target, "", spec.mode, spec.precision, spec.variant)
+    case = CaseFigures(key, Outcome.OK, level=1.0 - result.method.alpha)
+    found = next((c for c in result.comparisons if c.new == spec.name), None)
+    if found is None or not found.time_ratio:
+        return case
+    fit = stats.fit_ratio(result.arms[0], arm, stats.DECIDING_ESTIMATOR)
+    freedom = float(fit.df) if fit.replicates > 1 else None
+    return replace(case, speedup=found.speedup, log_error=fit.std_error, log_freedom=freedom)
 
 
 def _renamed(measurement: Measurement) -> Measurement:

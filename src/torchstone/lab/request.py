@@ -209,11 +209,17 @@ def method_of(settings: Settings) -> Method:
         replicates=settings.replicates or 0,
         estimator=stats.DECIDING_ESTIMATOR,
         definition=stats.DEFINITION,
+        asked_replicates=settings.replicates,
+        asked_samples=settings.samples,
     )
 
 
 def settings_from(method: Method) -> Settings:
-    """The settings that were kept. How many processes there were is not what was asked for."""
+    """The settings that were kept. How many processes there were is not what was asked for, but
+    before that was kept, why it stopped tells."""
+    replicates = method.asked_replicates
+    if replicates is None and method.stopped_by == "replicates":
+        replicates = method.replicates
     return Settings(
         budget_s=method.budget_s,
         within=method.within,
@@ -222,6 +228,8 @@ def settings_from(method: Method) -> Settings:
         step_timeout_s=method.step_timeout_s,
         build_timeout_s=method.build_timeout_s,
         independent=method.independent,
+        replicates=replicates,
+        samples=method.asked_samples,
     )
 
 

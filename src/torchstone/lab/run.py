@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import time
 from collections.abc import Sequence
@@ -30,6 +31,7 @@ from torchstone.lab.run_plan import (
     shard_of,
 )
 from torchstone.lab.secrets import public_words
+from torchstone.machine import cgroup
 from torchstone.machine.environment import machine_id
 from torchstone.machine.hardware import cache_sizes, describe_cpu, memory_bytes
 from torchstone.machine.repository import git_state
@@ -38,6 +40,7 @@ from torchstone.records import (
     CaseFigures,
     CaseKey,
     Outcome,
+    PlannedCase,
     Result,
     Run,
     RunView,
@@ -47,6 +50,8 @@ from torchstone.records import (
 from torchstone.store import AlreadyStored, Store, check_store, open_store
 from torchstone.store.alive import Beat, beat
 from torchstone.store.location import locate
+from torchstone.workloads.suites import load_suite
+from torchstone.workloads.target import parse_target
 
 Shard = tuple[int, int]
 
@@ -89,7 +94,7 @@ def start_run(
             "Give all shards the same --label, such as the commit.",
         )
     check_store(db)
-    plan = make_plan(request, os.cpu_count() or 1)
+    plan = make_plan(request, usable_cores())
     run = describe_run(request, plan, public_words(command), shard)
     # The sign comes first: a run that is seen is never taken for a dead one.
     with _sign(db, run, shard) as sign:
@@ -117,8 +122,39 @@ def resume_run(
             f"{run.id} was begun on another machine, and figures of two machines do not mix.",
             "Begin a run of its own here, with the same --label.",
         )
+    _check_torch(run)
+    _check_sources(run)
     with _sign(db, run, shard) as sign:
         return carry_out(run, db, events, shard, total_budget_s, sign)
+
+
+def _check_torch(run: Run) -> None:
+    """A run bears the name of one torch."""
+    installed = _version_of("torch")
+    if run.torch != installed:
+        was = f"torch {run.torch}" if run.torch else "no torch"
+        now = f"torch {installed}" if installed else "no torch"
+        raise UsageError(
+            f"{run.id} was begun with {was}, and here is {now}: figures of two do not mix.",
+            f"Begin a run of its own, or go back to {was}.",
+        )
+
+
+def _check_sources(run: Run) -> None:
+    """Refuse to go on without what models come from, such as a checkout: each would be an error."""
+    targets = [parse_target(case.target) for case in run.plan]
+    for prefix in sorted({target.place for target in targets if target.kind == "suite"}):
+        load_suite(prefix).models()
+
+
+def usable_cores() -> int:
+    """Cores that this process may use: those it is bound to, and what its quota grants of them."""
+    quota = cgroup.cpu_quota()
+    if hasattr(os, "sched_getaffinity"):
+        bound = len(os.sched_getaffinity(0))
+    else:
+        bound = os.cpu_count() or 1
+    return bound if quota is None else max(1, min(bound, math.floor(quota)))
 
 
 def carry_out(
@@ -198,8 +234,12 @@ def measure_group(
     group: Group, settings: Settings, keeper: Keeper, events: Events
 ) -> tuple[list[tuple[int, CaseFigures]], Result | None]:
     """One baseline and the arms compared with it. Whatever happens is a row."""
+
+    def ended(case: PlannedCase, outcome: Outcome, reason: str) -> CaseFigures:
+        return unmeasured(case, outcome, reason, command_of_case(case, settings))
+
     found = [
-        (position, unmeasured(case, Outcome.NOT_SUPPORTED, case.not_supported))
+        (position, ended(case, Outcome.NOT_SUPPORTED, case.not_supported))
         for position, case in group.cases
         if case.not_supported
     ]
@@ -214,7 +254,7 @@ def measure_group(
         result = measure_unkept(arms, settings, keeper, events, commands[0], CASE_KIND, label)
     except UsageError as error:  # the target itself cannot be used: an outcome like others
         words = f"{error.message} {error.remedy}".strip()
-        return found + [(p, unmeasured(case, Outcome.ERROR, words)) for p, case in able], None
+        return found + [(p, ended(case, Outcome.ERROR, words)) for p, case in able], None
     if result.method.stopped_by == "interrupt":
         raise KeyboardInterrupt
     for (position, case), arm, command in zip(able, result.arms[1:], commands, strict=True):
@@ -277,8 +317,13 @@ def describe_run(
 
 
 def _shared_id(run: Run) -> str:
-    """The same for all shards of a label: by what is run, how, and on which kind of machine."""
-    parts = (run.label, run.machine_id, run.torch, to_data(run.plan), to_data(run.method))
+    """The same for all shards of a label: by what is run, at which commit, how, and where.
+
+    Not by the reasons why some cases cannot run, which are those of one machine.
+    """
+    plan = [(to_data(case.key), case.target) for case in run.plan]
+    commit = run.git.commit if run.git is not None else ""
+    parts = (run.label, run.machine_id, run.torch, commit, plan, to_data(run.method))
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:12]
 
 

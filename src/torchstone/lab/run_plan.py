@@ -35,6 +35,7 @@ contended OpenMP barrier was seen to turn one speed-up into 10.5, 9.2 and 0.41 (
 MOST_TOGETHER = 3
 """Variants measured beside one baseline: more, and turns of one replicate lie far apart."""
 TORCHBENCH_VARIABLE = "TORCHSTONE_TORCHBENCH"
+TORCHBENCH, TORCHBENCH_CHECKOUT = "torchbench", "torchbench-checkout"
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ def make_plan(request: RunRequest, cores: int) -> Plan:
     _check(request)
     tier = _tier(request)
     threads, notes = _threads(request, cores)
-    suites = [find_any_suite(name) for name in request.suites or QUICK_SUITES]
+    suites = _suites(request)
     chosen = [
         (suite, info)
         for suite in suites
@@ -138,13 +139,31 @@ def _tier(request: RunRequest) -> str:
 def _threads(request: RunRequest, cores: int) -> tuple[int | None, tuple[str, ...]]:
     if request.threads is not None or cores > FEW_CORES or not request.device.startswith("cpu"):
         return request.threads, ()
-    return 1, (f"one thread, because this machine has {cores} cores (--threads changes it)",)
+    few = "1 core" if cores == 1 else f"{cores} cores"
+    return 1, (f"one thread, because {few} can be used here (--threads changes it)",)
+
+
+def _suites(request: RunRequest) -> list[Suite]:
+    """Those that were asked for, each once, else those of the quick tier.
+
+    A checkout's models are not of the quick tier, whose compile times were measured.
+    """
+    if not request.suites:
+        return [find_suite(name) for name in QUICK_SUITES]
+    found: dict[str, Suite] = {}
+    for suite in map(find_any_suite, request.suites):
+        known = found.setdefault(suite.name, suite)
+        if known is not suite and list(known.models()) != list(suite.models()):
+            raise UsageError(f"Two suites are called {suite.name}.", "Give one another name.")
+    return list(found.values())
 
 
 def find_any_suite(name: str) -> Suite:
-    """A suite by name, by prefix, or from a file."""
+    """A suite by name, by prefix, or from a file; `torchbench` is the checkout if one is named."""
     if name.endswith((".toml", ".py")) or os.sep in name:
         return read_suite_file(name)
+    if name == TORCHBENCH and os.environ.get(TORCHBENCH_VARIABLE):
+        return find_suite(TORCHBENCH_CHECKOUT)
     return find_suite(name)
 
 
@@ -285,7 +304,7 @@ def command_of_case(case: PlannedCase, settings: Settings) -> tuple[str, ...]:
     )
     words = public_words(command_of(request))
     checkout = os.environ.get(TORCHBENCH_VARIABLE)
-    if checkout and key.suite == "torchbench":
+    if checkout and case.target.startswith(f"{TORCHBENCH_CHECKOUT}:"):
         return ("env", f"{TORCHBENCH_VARIABLE}={checkout}", *words)
     return words
 

@@ -7,10 +7,11 @@ import shlex
 from collections.abc import Iterable
 from dataclasses import replace
 
-from torchstone.machine.redact import redact_text, visible_variables
+from torchstone.machine.redact import redact_text, visible_variables, without_secrets
 from torchstone.records import ArmSpec, Measurement, UsageError
 
 HIDDEN = "(hidden)"
+STATEMENT_NOTE = "a secret in the statement is not kept"
 
 
 def public_env(env: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
@@ -22,7 +23,13 @@ def public_env(env: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
 
 def public_arm(arm: ArmSpec) -> ArmSpec:
     """The arm as it may be stored and shown."""
-    return replace(arm, env=public_env(arm.env))
+    statement = arm.statement
+    if statement is not None:
+        env = {**os.environ, **dict(arm.env)}
+        # Secrets alone: a statement with another path in it could not be run again.
+        stmt, setup = (without_secrets(text, env) for text in (statement.stmt, statement.setup))
+        statement = replace(statement, stmt=stmt, setup=setup)
+    return replace(arm, env=public_env(arm.env), statement=statement)
 
 
 def public_measurement(measurement: Measurement) -> Measurement:
@@ -32,17 +39,21 @@ def public_measurement(measurement: Measurement) -> Measurement:
     def clean(text: str) -> str:
         return redact_text(text, env)
 
+    arm = public_arm(measurement.arm)
+    notes = tuple(map(clean, measurement.notes))
+    if arm.statement != measurement.arm.statement:
+        notes = (*notes, STATEMENT_NOTE)
     detail, agreement, graphs = measurement.detail, measurement.agreement, measurement.graphs
     return replace(
         measurement,
-        arm=public_arm(measurement.arm),
+        arm=arm,
         detail=replace(
             detail, message=clean(detail.message), stderr=tuple(map(clean, detail.stderr))
         ),
         agreement=agreement
         and replace(agreement, reason=clean(agreement.reason), mismatch=clean(agreement.mismatch)),
         graphs=graphs and replace(graphs, break_reasons=tuple(map(clean, graphs.break_reasons))),
-        notes=tuple(map(clean, measurement.notes)),
+        notes=notes,
     )
 
 
@@ -62,6 +73,15 @@ def _public_word(word: str) -> str:
             parts.append(shlex.quote(part) if " " in part else part)
         word = " ".join(parts)
     return redact_text(word, os.environ)
+
+
+def refuse_incomplete(measurement: Measurement) -> None:
+    """Say so where a statement cannot be run again, because it is not kept whole."""
+    if STATEMENT_NOTE in measurement.notes:
+        raise UsageError(
+            f"The statement {measurement.arm.name!r} was kept without the secret that stood in it.",
+            "Time it anew, and read the secret from the environment in the setup.",
+        )
 
 
 def restore_env(arm: ArmSpec) -> ArmSpec:

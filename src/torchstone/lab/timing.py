@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 
 from torchstone.conductor import Events, Settings
 from torchstone.lab.bench import measure
 from torchstone.lab.keeping import Keeper
 from torchstone.lab.request import check_arm, check_settings, distinct
+from torchstone.lab.secrets import public_words
+from torchstone.machine.redact import without_secrets
 from torchstone.measure.statement import compile_statement
 from torchstone.records import ArmSpec, Result, Statement
 
@@ -25,7 +28,6 @@ def time_statements(
     clock: str = "wall",
     keeper: Keeper | None = None,
     events: Events | None = None,
-    command: tuple[str, ...] = (),
 ) -> Result:
     """Each statement is an arm; several are compared with the first."""
     check_settings(settings)
@@ -34,13 +36,29 @@ def time_statements(
     )
     for arm in arms:
         check_arm(arm)
-    command = command or ("torchstone", "timeit", "-s", setup, *statements)
+    command = public_words(command_of(statements, setup, settings, python, clock))
     return measure(arms, settings, keeper, events, command, "timeit")
+
+
+def command_of(
+    statements: Sequence[str], setup: str, settings: Settings, python: str | None, clock: str
+) -> tuple[str, ...]:
+    """The command line that asks for the same again."""
+    words = ["torchstone", "timeit"]
+    for flag, value in (("-n", settings.loops), ("-r", settings.samples), ("--python", python)):
+        words += [] if value is None else [flag, str(value)]
+    words += ["-s", setup] if setup != "pass" else []
+    words += ["-p"] if clock == "cpu" else []
+    words += ["--budget", f"{settings.budget_s:g}s"] if settings.budget_s != BUDGET_S else []
+    for other in statements[1:]:
+        words += ["--vs", other]
+    dash = ("--",) if statements[0].startswith("-") else ()
+    return (*words, *dash, statements[0])
 
 
 def _arm(statement: Statement, seed: int, python: str | None) -> ArmSpec:
     if python is None:
         compile_statement(statement)  # another interpreter may know syntax that ours does not
-    name = " ".join(statement.stmt.split())
+    name = " ".join(without_secrets(statement.stmt, os.environ).split())
     name = name if len(name) <= _NAME_LENGTH else name[: _NAME_LENGTH - 3] + "..."
     return ArmSpec(name=name, statement=statement, python=python, seed=seed)

@@ -100,7 +100,7 @@ def _visible_value(name: str, env: Mapping[str, str]) -> str | None:
     if name == "LD_PRELOAD":
         value = ":".join(os.path.basename(part) for part in re.split(r"[:\s]+", value) if part)
     is_path = _PATH_NAME.search(name) is not None
-    if _without_secrets(value, env) != value or looks_opaque(value, is_path):
+    if without_secrets(value, env) != value or looks_opaque(value, is_path):
         return None
     return redact_text(value, env)[:MAX_VALUE]
 
@@ -137,14 +137,15 @@ def redact_text(text: str, env: Mapping[str, str]) -> str:
 
     Clean the text before it is cut: half a secret has no shape.
     """
-    text = _without_secrets(text, env)
+    text = without_secrets(text, env)
     for home in _homes(env):
         text = re.sub(re.escape(home) + r"(?![\w.-])", "~", text)
     # The marks and `~` might have joined what stood beside them into a secret's spelling.
     return _replace_values(text, _secret_spellings(env))
 
 
-def _without_secrets(text: str, env: Mapping[str, str]) -> str:
+def without_secrets(text: str, env: Mapping[str, str]) -> str:
+    """The text without the values of secret variables and without known tokens."""
     spellings = _secret_spellings(env)
     return _replace_values(hide_shapes(_replace_values(text, spellings)), spellings)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import math
 import sys
 from collections.abc import Callable
@@ -97,9 +99,7 @@ def build(arm: ArmSpec, phase: Phase) -> Built:
         phase("build")
         return Built(arm, CPU, inner=compile_statement(arm.statement))
     phase("import")
-    resolve_variant(arm.variant)  # found while the path is still as we made it
-    if _wants_torch(arm):
-        _import_torch(arm)
+    import_variant(arm)
     workload = load_workload(arm, phase)
     set_threads(arm)
     device = find_device(arm.device)
@@ -113,6 +113,16 @@ def build(arm: ArmSpec, phase: Phase) -> Built:
 def draw_for(arm: ArmSpec, workload: Workload, seed: int, shape: int = 0) -> Inputs:
     """Inputs as the arm wants them: of the one shape, or of one of its shapes."""
     return draw_at(workload, seed, shape) if arm.shapes > 1 else draw(workload, seed)
+
+
+def import_variant(arm: ArmSpec) -> None:
+    """Find the variant while the path is still as we made it, and import what it runs by."""
+    variant = resolve_variant(arm.variant)
+    if _wants_torch(arm):
+        _import_torch(arm)
+    for name in getattr(variant, "modules", ()):
+        with contextlib.suppress(ImportError):  # whoever uses it will say so
+            importlib.import_module(name)
 
 
 def _wants_torch(arm: ArmSpec) -> bool:

@@ -20,7 +20,7 @@ from torchstone.measure.warmup import BEAT_NS
 from torchstone.records import Integrity
 from torchstone.workloads import Inputs
 
-ROW = 12
+ROW, LEAST_ROW = 12, 2
 ROUNDS = 4
 DOUBT = 1.1
 """MLPerf's compliance test 04 allows 10 % between repeated and varied inputs."""
@@ -28,8 +28,11 @@ LIMIT_NS = 2_000_000_000
 FIRST_SEED = 5000
 
 
-def look_for_memory(built: Built, beat: Callable[[], None]) -> Integrity:
-    """Lower quartiles of the three kinds of call; a difference is looked at again (R11)."""
+def look_for_memory(built: Built, beat: Callable[[], None], step_ns: int) -> Integrity:
+    """Lower quartiles of the three kinds of call; a difference is looked at again (R11).
+
+    `step_ns` is about what a call takes: of long ones a row has few.
+    """
     fresh: list[int] = []
     same: list[int] = []
     again: list[int] = []
@@ -47,7 +50,7 @@ def look_for_memory(built: Built, beat: Callable[[], None]) -> Integrity:
 
     kept = []  # ids of inputs that are gone would be given to new ones
     for number in range(ROUNDS):
-        row = _row(built, number)
+        row = _row(built, number, step_ns)
         kept.append(row)
         fresh += [call(inputs) for inputs in row]
         same += [call(inputs) for inputs in row]
@@ -62,10 +65,12 @@ def look_for_memory(built: Built, beat: Callable[[], None]) -> Integrity:
     )
 
 
-def _row(built: Built, number: int) -> list[Inputs]:
+def _row(built: Built, number: int, step_ns: int) -> list[Inputs]:
     seed = built.arm.seed + FIRST_SEED + number * ROW
     first = built.inputs(seed)
-    length = max(2, min(ROW, RING_BYTES // ROUNDS // max(1, inputs_bytes(first))))
+    by_memory = RING_BYTES // ROUNDS // max(1, inputs_bytes(first))
+    by_time = LIMIT_NS // (2 * max(1, step_ns))  # a row is walked twice
+    length = max(LEAST_ROW, min(ROW, by_memory, by_time))
     return [first, *(built.inputs(seed + i) for i in range(1, length))]
 
 

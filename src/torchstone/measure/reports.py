@@ -36,6 +36,8 @@ class SoloReport:
     integrity: Integrity = field(default_factory=Integrity)
     fault_cost_ns: float | None = None
     changes: tuple[str, ...] = ()
+    probe_bits: int | None = None
+    """The size of the probe that takes its time here, found while nothing else of ours ran."""
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,14 @@ the size of a sample, and whether fresh inputs cost more than repeated ones.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from torchstone.machine import memory as memory_signals
 from torchstone.machine.environment import describe_environment
+from torchstone.machine.probe import make_probe
 from torchstone.measure.built import (
     Built,
     Phase,
@@ -52,15 +54,20 @@ class MemoryWatch:
         self.possible = memory_signals.reset_peak()
         self.before = memory_signals.rss_bytes() or 0
 
-    def read(self, built: Built, step_peak: int | None) -> Memory:
-        """The peak so far."""
-        device = built.device
-        if device.peak_bytes is not None:
-            return Memory("allocator", device.peak_bytes(), step_peak, 0)
+    def peak(self, built: Built) -> int | None:
+        """The highest since it was last reset, above the baseline."""
+        if built.device.peak_bytes is not None:
+            return built.device.peak_bytes()
         peak = memory_signals.peak_bytes()
-        if not self.possible or peak is None:
-            return Memory("none", None, step_peak, self.before)
-        return Memory("VmHWM", max(0, peak - self.before), step_peak, self.before)
+        return None if not self.possible or peak is None else max(0, peak - self.before)
+
+    def read(self, built: Built, step_peak: int | None, start_peak: int | None) -> Memory:
+        """Of the steady step, with what was found of the step alone and before it."""
+        peak = self.peak(built)
+        if built.device.peak_bytes is not None:
+            return Memory("allocator", peak, step_peak, 0, start_peak)
+        source = "none" if peak is None else "VmHWM"
+        return Memory(source, peak, step_peak, self.before, start_peak)
 
 
 def solo(
@@ -74,7 +81,7 @@ def solo(
 ) -> SoloReport:
     """Build the arm, look at its first call, then at its steady state."""
     watch = MemoryWatch()
-    target_dir = _target_dir(arm)  # before user code may change the working directory
+    here = os.getcwd()  # before user code may change it
 
     def watched(name: str) -> None:
         if name == "build":
@@ -89,7 +96,7 @@ def solo(
         report = _solo_step(built, phase, check_seed, evidence_path, loops, watch)
     environment = describe_environment(
         arm_env=arm_env,
-        target_dir=target_dir,
+        target_dir=target_dir(arm, here),
         threads=thread_counts(),
         allocator=arm.allocator,
         salt=salt,
@@ -104,6 +111,7 @@ def solo(
         environment=environment,
         integrity=integrity,
         fault_cost_ns=memory_signals.fault_cost_ns(),
+        probe_bits=make_probe().exponent_bits,
     )
     return SoloReport(**report)
 
@@ -138,14 +146,17 @@ def _solo_step(
     for one in ring[:2]:
         built.call(one)
     phase("step")
+    start_peak = watch.peak(built)  # before the step's own is looked for, which begins anew
     step_peak = _step_peak(built, ring)
-    memory = watch.read(built, step_peak)
+    memory = watch.read(built, step_peak, start_peak)
     phase("step")
     loops = built.whole_passes(loops or _choose_loops(lambda n: built.block(ring, n)))
     phase("warm-up")
     warm = warm_up(built.block(ring, loops), first_call_ns, lambda: phase("warm-up"))
     phase("step")
-    memory_of_inputs = look_for_memory(built, lambda: phase("step"))
+    memory_of_inputs = look_for_memory(
+        built, lambda: phase("step"), max(1, min(warm.wall_ns) // loops)
+    )
     return {
         "first_call_ns": first_call_ns,
         "warm_up": warm,
@@ -176,7 +187,7 @@ def _solo_statement(
         "warm_up": warm,
         "loops": loops,
         "step_ns": max(1, min(warm.wall_ns) // loops),
-        "memory": watch.read(built, None),
+        "memory": watch.read(built, None, watch.peak(built)),
         "graphs": None,
         "integrity": Integrity(),
     }
@@ -209,8 +220,14 @@ def _step_peak(built: Built, ring: list[Any]) -> int | None:
     return device.peak_bytes() - before
 
 
-def _target_dir(arm: ArmSpec) -> str | None:
+def target_dir(arm: ArmSpec, here: str) -> str | None:
+    """The folder of the code that was imported; that of a suite's model is where we started."""
     if arm.statement is not None:
         return None
     target = parse_target(arm.target)
-    return os.path.dirname(os.path.abspath(target.place)) if target.kind == "file" else os.getcwd()
+    if target.kind == "file":
+        return os.path.dirname(os.path.join(here, target.place))
+    if target.kind == "suite":
+        return here
+    file = getattr(sys.modules.get(target.place), "__file__", None)
+    return os.path.dirname(os.path.join(here, file)) if file else None

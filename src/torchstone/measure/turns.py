@@ -29,13 +29,13 @@ WHOLE_SAMPLES = 3
 class Turns:
     """One process of one arm."""
 
-    def __init__(self, arm: ArmSpec, phase: Phase, loops: int) -> None:
+    def __init__(self, arm: ArmSpec, phase: Phase, loops: int, probe_bits: int | None) -> None:
         started = wall_clock()
         self.arm = arm
         self.loops = loops
         self.built: Built = build(arm, phase)
         self.start_ns = wall_clock() - started
-        self.probe = make_probe()
+        self.probe = make_probe(exponent_bits=probe_bits)
         self.restore: Callable[[], None] | None = None
         self.threads = python_threads()
         self.compiled = 0

@@ -66,10 +66,13 @@ class Worker:
         }
 
     def _import(self, command: dict[str, Any]) -> Any:
+        from torchstone.measure.built import import_variant
         from torchstone.workloads import import_libraries
 
         self.phase("import")
-        import_libraries(from_data(ArmSpec, command["arm"]))
+        arm = from_data(ArmSpec, command["arm"])
+        import_variant(arm)
+        import_libraries(arm)
 
     def _solo(self, command: dict[str, Any]) -> Any:
         from torchstone.measure.solo import solo
@@ -116,7 +119,8 @@ class Worker:
     def _start(self, command: dict[str, Any]) -> Any:
         from torchstone.measure.turns import Turns
 
-        self.turns = Turns(from_data(ArmSpec, command["arm"]), self.phase, command["loops"])
+        arm = from_data(ArmSpec, command["arm"])
+        self.turns = Turns(arm, self.phase, command["loops"], command["probe_bits"])
         self.phase("built")
         return None
 

@@ -6,6 +6,7 @@ it calls, than in samples, which do not.
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +21,9 @@ LEAST_SHARE = 0.02
 CLEAR = 0.02
 """Beyond the interval by so much, a difference is worth a sentence."""
 
+RENAMED = {"trace": (("module.py", "_wrapped_call_impl"),)}
+"""By way: torch's tracer shows the call of a module under the module's own name."""
+
 Key = tuple[str, int, str]
 
 
@@ -33,7 +37,8 @@ class Share:
 
 @dataclass(frozen=True)
 class Row:
-    """One function by each way; a way that did not see it is absent."""
+    """One function by each way; absent is a way that saw no function at all, or knows this one by
+    another name."""
 
     name: str
     file: str
@@ -53,7 +58,8 @@ class SideBySide:
 
 
 def side_by_side(profiles: Sequence[Profile]) -> SideBySide:
-    """Compare profiles of the same work, one a way."""
+    """Compare profiles of the same work, one a way. Where one saw nothing of a function that took a
+    share by another, its share is 0."""
     tables = {profile.how: _shares(profile) for profile in profiles}
     samples = {p.how: p.sampling.samples for p in profiles if p.sampling is not None}
     keys = {key for table in tables.values() for key, value in table.items() if value > LEAST_SHARE}
@@ -65,14 +71,9 @@ def side_by_side(profiles: Sequence[Profile]) -> SideBySide:
     rows = []
     for key in chosen:
         shares = {
-            how: Share(
-                table[key],
-                share_interval(table[key] * samples[how], samples[how], level)
-                if how in samples
-                else None,
-            )
+            how: _share(table.get(key, 0.0), samples.get(how, 0), level)
             for how, table in tables.items()
-            if key in table
+            if key in table or (table and (key[0], key[2]) not in RENAMED.get(how, ()))
         }
         rows.append(Row(key[2], key[0], key[1], shares, _apart(shares)))
     return SideBySide(
@@ -80,15 +81,16 @@ def side_by_side(profiles: Sequence[Profile]) -> SideBySide:
     )
 
 
+def _share(value: float, samples: int, level: float) -> Share:
+    return Share(value, share_interval(value * samples, samples, level) if samples else None)
+
+
 def _apart(shares: Mapping[str, Share]) -> bool:
-    """Whether an exact way's share is clearly outside of the interval of the sampled one."""
-    sampled = [share for share in shares.values() if share.interval is not None]
-    exact = [share for share in shares.values() if share.interval is None]
+    """Whether two of the ways are clearly apart; a way that counts has no interval but itself."""
+    ends = [share.interval or (share.value, share.value) for share in shares.values()]
     return any(
-        share.value > one.interval[1] + CLEAR or share.value < one.interval[0] - CLEAR
-        for one in sampled
-        if one.interval is not None
-        for share in exact
+        one[0] > other[1] + CLEAR or other[0] > one[1] + CLEAR
+        for one, other in itertools.combinations(ends, 2)
     )
 
 
@@ -115,7 +117,8 @@ def _shares(profile: Profile) -> dict[Key, float]:
 
 
 def _functions(profile: Profile) -> tuple[Sequence[FunctionCalls], float]:
-    if profile.functions:
+    several = profile.tree is not None and len(set(profile.tree.threads)) > 1
+    if profile.functions and not several:
         # Where cProfile lost track, own times are less than the whole.
         own = sum(one.of.own_s for one in profile.functions)
         return profile.functions, max(own, profile.wall_s)
@@ -123,7 +126,9 @@ def _functions(profile: Profile) -> tuple[Sequence[FunctionCalls], float]:
         return (), 0.0
     critical = [i for i, thread in enumerate(profile.threads) if thread.critical]
     tree = _only(profile.tree, critical[0]) if critical else profile.tree
-    return trees.functions(tree), sum(tree.own)
+    whole = sum(tree.own)
+    # Exact figures are of all threads together; those of one thread are in its tree alone.
+    return trees.functions(tree), max(whole, profile.wall_s) if profile.functions else whole
 
 
 def _only(tree: CallTree, thread: int) -> CallTree:

@@ -16,6 +16,7 @@ from torchstone.machine.processes import die_with_parent
 from torchstone.profile.doors import write_profile
 from torchstone.profile.probes.base import ProbeOptions
 from torchstone.profile.probes.registry import choose_probe
+from torchstone.profile.probes.repeated import not_repeated
 from torchstone.records import TorchstoneError, from_data
 
 INTERRUPTED = 130
@@ -47,7 +48,7 @@ def run_script(request: ScriptRequest) -> int:
     probe = choose_probe(request.how, request.options)
     probe.start()
     code = _run(request)
-    profile = probe.stop()
+    profile = not_repeated(probe.stop())
     write_profile(replace(profile, steps=0), request.path, "torchstone")
     return code
 

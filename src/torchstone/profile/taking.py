@@ -13,7 +13,13 @@ from torchstone.profile.doors import write_profile
 from torchstone.profile.endings import format_of
 from torchstone.profile.probes.base import CLOCKS, RATE_HZ, Probe, ProbeOptions
 from torchstone.profile.probes.registry import choose_probe
+from torchstone.profile.probes.repeated import not_repeated
 from torchstone.records import Profile, UsageError
+
+_NO_COST = (
+    "What profiling costs was not measured: that takes the same work without it, in turns. "
+    "`torchstone profile` does that with a target."
+)
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -48,8 +54,10 @@ class Profiling:
     ) -> None:
         probe, self._probe = self._probe, None
         assert probe is not None
-        profile = probe.stop()
-        self.profile = replace(profile, label=self._label or profile.label)
+        profile = not_repeated(probe.stop())
+        self.profile = replace(
+            profile, label=self._label or profile.label, notes=(*profile.notes, _NO_COST)
+        )
         if self._out is not None:
             write_profile(self.profile, self._out, self._format)
 

@@ -122,14 +122,22 @@ class CompileCost:
 class Memory:
     """Peak memory in bytes above interpreter and torch before the model was built.
 
-    `source` is `VmHWM` on the CPU and `allocator` on an accelerator; `peak_bytes` is None where
-    the platform gives no true peak. The step's own peak stands beside it.
+    `source` is `VmHWM` on the CPU and `allocator` on an accelerator; peaks are None where the
+    platform gives no true peak. `peak_bytes` is that of a steady step with all that is resident
+    then, `step_peak_bytes` what the step adds to it, and `start_peak_bytes` the highest until
+    then: building, compiling and the first calls.
     """
 
     source: str
     peak_bytes: int | None = None
     step_peak_bytes: int | None = None
     before_bytes: int = 0
+    start_peak_bytes: int | None = None
+
+    @property
+    def most_bytes(self) -> int:
+        """The most that is known to have been needed."""
+        return max(self.peak_bytes or 0, self.start_peak_bytes or 0)
 
 
 @dataclass(frozen=True)
@@ -220,5 +228,7 @@ class Measurement:
     fault_cost_ns: float | None = None
     """What one minor page fault costs on this machine, measured in the arm's solo process."""
     notes: tuple[str, ...] = ()
+    probe_bits: int | None = None
+    """The size of the probe, the same in all processes of arms with one interpreter."""
     artefacts: Mapping[str, str] = field(default_factory=dict)
     schema: int = MEASUREMENT_SCHEMA

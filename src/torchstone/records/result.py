@@ -33,6 +33,10 @@ class Method:
     """What is left of the chance of error after the looks: intervals hold with 1 - alpha."""
     definition: int = 1
     """Version of the statistics' definition; figures of two versions are never mixed."""
+    asked_replicates: int | None = None
+    asked_samples: int | None = None
+    """Processes, and samples a process, where so many were asked for; None: as the budget allowed.
+    """
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,12 @@ from torchstone.show.document import DOCUMENT_SCHEMA, document, dumps
 from torchstone.show.judgement import judgement_report
 from torchstone.show.ledger import ledger_report
 from torchstone.show.ledger_difference import difference_report
-from torchstone.show.ledger_document import ledger_document, ledger_dumps, ledger_markdown
+from torchstone.show.ledger_document import (
+    difference_markdown,
+    ledger_document,
+    ledger_dumps,
+    ledger_markdown,
+)
 from torchstone.show.ledgers_listing import ledgers_listing
 from torchstone.show.listing import listing
 from torchstone.show.markdown import markdown
@@ -43,7 +48,7 @@ from torchstone.show.suites_listing import (
 )
 from torchstone.show.terminal import report
 from torchstone.show.text import sanitise
-from torchstone.show.timeit import timeit_report
+from torchstone.show.timeit import passed_checks, timeit_report
 from torchstone.show.units import format_bytes, format_percent, format_ratio, format_seconds
 
 __all__ = [
@@ -59,6 +64,7 @@ __all__ = [
     "compare_dumps",
     "compare_markdown",
     "compare_report",
+    "difference_markdown",
     "difference_report",
     "document",
     "dumps",
@@ -77,6 +83,7 @@ __all__ = [
     "make_run_progress",
     "markdown",
     "models_listing",
+    "passed_checks",
     "profile_html",
     "profile_svg",
     "profile_text",

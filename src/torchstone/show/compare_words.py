@@ -242,7 +242,7 @@ def threshold_words(comparison: RunComparison) -> str:
     )
 
 
-def cost_threshold_words(groups: Iterable[GroupChange]) -> str:
+def cost_threshold_words(groups: Iterable[GroupChange], mark: str = "!") -> str:
     """Beyond what a cost is called changed, where that is known."""
     found: dict[str, list[tuple[float, float]]] = {}
     for group in groups:
@@ -256,7 +256,7 @@ def cost_threshold_words(groups: Iterable[GroupChange]) -> str:
     )
     return (
         "costs are seen once a run and judged by their robust spread over the group, and the "
-        f"machine's drift: ! marks a mean beyond {means}; a case beyond {cases}"
+        f"machine's drift: {mark} marks a mean beyond {means}; a case beyond {cases}"
     )
 
 

@@ -82,6 +82,7 @@ def _arm(measurement: Measurement) -> dict[str, Any]:
             "exit_code": detail.exit_code,
             "stderr": plain(detail.stderr),
             "remedy": plain(detail.remedy),
+            "strays_killed": detail.strays_killed,
         },
         "time": _time(measurement),
         "memory": _memory(measurement),
@@ -93,6 +94,7 @@ def _arm(measurement: Measurement) -> dict[str, Any]:
         "flops": plain(measurement.flops),
         "faults": {"minor_per_call": _minor_per_call(measurement)},
         "noise": plain(summary(measurement)),
+        "notes": plain(measurement.notes),
         "spec": plain(measurement.arm),
     }
 
@@ -130,6 +132,7 @@ def _memory(measurement: Measurement) -> dict[str, Any]:
     return {
         "peak_bytes": memory.peak_bytes if memory else None,
         "step_peak_bytes": memory.step_peak_bytes if memory else None,
+        "start_peak_bytes": memory.start_peak_bytes if memory else None,
         "source": plain(memory.source) if memory else None,
     }
 

@@ -26,6 +26,7 @@ def what(result: Result) -> list[str]:
         _shared(spec.mode for spec in specs if spec.statement is None),
         _shared(spec.precision for spec in specs if spec.statement is None),
         _shared(spec.device for spec in specs),
+        _shared("CPU time" for spec in specs if spec.statement and spec.statement.clock == "cpu"),
         _threads(result),
         _shared(f"{spec.shapes} input shapes" for spec in specs if spec.shapes > 1),
         _allocator(specs),

@@ -22,6 +22,7 @@ BAR = 20
 TITLE = 33
 LEAST_PART = 0.01
 """Of the step: parts below are not named."""
+LEAST_DRIFT = 0.0005
 MOST_PARTS = 4
 MOST_PLACES = 4
 
@@ -135,7 +136,7 @@ def _short(place: str) -> str:
 
 def _words(ledger: Ledger, width: int, style: Style) -> list[str]:
     lines: list[str] = []
-    for text in (ledger.interpreter, *ledger.hardware):
+    for text in (ledger.interpreter, *ledger.hardware, drift_words(ledger)):
         lines += wrap(style.safe(text), width, ellipsis=style.glyphs.ellipsis) if text else []
     for text in ledger.checks:
         rows = wrap(style.safe(text), width - 2, ellipsis=style.glyphs.ellipsis)
@@ -148,6 +149,17 @@ def _words(ledger: Ledger, width: int, style: Style) -> list[str]:
             style.paint(("- " if i == 0 else "  ") + row, "dim") for i, row in enumerate(rows)
         ]
     return lines
+
+
+def drift_words(ledger: Ledger) -> str:
+    """By how much traced times were scaled to those of plain steps; empty where by nothing."""
+    try:
+        drift = float(ledger.facts.get("drift", "1"))
+    except ValueError:
+        return ""
+    if abs(drift - 1) < LEAST_DRIFT:
+        return ""
+    return f"Traced times were scaled by {drift:.3f} to those of the plain steps."
 
 
 def findings_lines(ledger: Ledger, width: int, style: Style) -> list[str]:
@@ -169,9 +181,14 @@ def findings_lines(ledger: Ledger, width: int, style: Style) -> list[str]:
 
 def remedy_words(finding: Prediction) -> str:
     """What to do, and what it would bring."""
-    low, high = finding.time_ratio
-    said = f"Remedy: {finding.advice}. Predicted: {low:.2f} to {high:.2f} of the time."
+    said = f"Remedy: {finding.advice}. {predicted_words(finding)}".rstrip()
     return said if finding.remedy.applicable else f"{said} By hand: {finding.why_not}."
+
+
+def predicted_words(finding: Prediction) -> str:
+    """The range; nothing where none is predicted."""
+    low, high = finding.time_ratio
+    return f"Predicted: {low:.2f} to {high:.2f} of the time." if low < high else ""
 
 
 def _role(test: Verification) -> str:

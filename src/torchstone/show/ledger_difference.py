@@ -27,9 +27,16 @@ def difference_report(
         _changes(found, width, style),
         _breaks(new, width, style),
         _doubts(found, width, style),
-        findings_lines(new, width, style),
+        _findings(new, width, style),
     ]
     return "\n\n".join("\n".join(lines) for lines in sections if lines) + "\n"
+
+
+def _findings(new: Ledger, width: int, style: Style) -> list[str]:
+    """Of the new one, which are also those that `--verify` tests."""
+    head = style.safe(f"What would help under {new.arm.variant}:")
+    title = style.paint(clip(head, width, style.glyphs.ellipsis), "title")
+    return [title, *findings_lines(new, width, style)]
 
 
 def _table(base: Ledger, new: Ledger, room: int, style: Style) -> list[str]:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from torchstone.records import LEVEL_NAMES, Difference, Ledger
+from torchstone.records import LEVEL_NAMES, Difference, Ledger, OpChange
 from torchstone.show.document import plain, to_text
+from torchstone.show.ledger import drift_words, predicted_words
 from torchstone.show.text import sanitise
 from torchstone.show.units import format_seconds
 
@@ -37,6 +38,37 @@ def ledger_dumps(found: Ledger | Difference) -> str:
     return to_text(ledger_document(found))
 
 
+def difference_markdown(found: Difference) -> str:
+    """Why, in sentences; both ledgers, what became of the ops, where compiled code is left."""
+    base, new = found.base, found.new
+    lines = [
+        f"### `{_safe(base.arm.target)}`: {_safe(base.arm.variant)} against "
+        f"{_safe(new.arm.variant)}",
+        "",
+        *(f"- {_safe(text)}" for text in found.sentences),
+        "",
+    ]
+    if found.changes:
+        lines += ["| op | | before | after | calls | now in |", "|---|---|---:|---:|---:|---|"]
+        lines += [_change_row(change) for change in found.changes]
+        lines.append("")
+    for title, places in (("Graph breaks", new.breaks), ("Compiled again", new.recompiles)):
+        if places:
+            lines += [f"{title}:", ""]
+            lines += [
+                f"- {_safe(place.file)}:{place.line} {_safe(place.reason)}" for place in places
+            ]
+            lines.append("")
+    return "\n".join([*lines, ledger_markdown(base), ledger_markdown(new)])
+
+
+def _change_row(change: OpChange) -> str:
+    before, after = format_seconds(change.before_s, 3), format_seconds(change.after_s, 3)
+    calls = f"{change.calls_before:.0f} to {change.calls_after:.0f}"
+    into = ", ".join(_safe(name) for name in change.into)
+    return f"| {_safe(change.name)} | {change.kind} | {before} | {after} | {calls} | {into} |"
+
+
 def ledger_markdown(ledger: Ledger) -> str:
     """A table to paste into an issue, the findings, the doubts."""
     arm = ledger.arm
@@ -58,13 +90,13 @@ def ledger_markdown(ledger: Ledger) -> str:
     lines.append("")
     tests = {one.finding: one.sentence for one in ledger.verifications}
     for number, finding in enumerate(ledger.findings, 1):
-        low, high = finding.time_ratio
-        said = tests.get(finding.name, "")
+        said = f"{predicted_words(finding)} {tests.get(finding.name, '')}".strip()
         lines.append(
             f"{number}. **{finding.title}**: {_safe(finding.evidence)}. {_safe(finding.advice)}. "
-            f"Predicted: {low:.2f} to {high:.2f} of the time. {_safe(said)}".rstrip()
+            f"{_safe(said)}".rstrip()
         )
-    lines += [f"> {_safe(text)}" for text in ledger.checks]
+    drift = drift_words(ledger)
+    lines += [f"> {_safe(text)}" for text in (*ledger.checks, *((drift,) if drift else ()))]
     return "\n".join(lines).rstrip() + "\n"
 
 

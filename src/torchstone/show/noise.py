@@ -29,6 +29,7 @@ def summary(measurement: Measurement) -> dict[str, Any] | None:
         "throttled_s": _seconds(noise.throttled_ns for noise in noises),
         "late_cpu_s": _seconds(noise.late_cpu_ns for noise in noises),
         "never_quiet_turns": sum(noise.quiet_after_ns is None for noise in noises),
+        "probe_bits": measurement.probe_bits,
         "probe_floor_s": _probe_floor(measurement),
         "probe_slow_share": _probe_slow_share(measurement),
     }
@@ -44,18 +45,23 @@ def _seconds(values: Iterable[int | None]) -> float | None:
     return None if total is None else total / 1e9
 
 
-def _probes(measurement: Measurement) -> list[int]:
-    return [probe for turn in measurement.turns for probe in turn.probe_ns if probe > 0]
+def _probes(measurement: Measurement) -> list[list[int]]:
+    """Of each process that has any."""
+    found: dict[int, list[int]] = {}
+    for turn in measurement.turns:
+        found.setdefault(turn.replicate, []).extend(probe for probe in turn.probe_ns if probe > 0)
+    return [probes for probes in found.values() if probes]
 
 
 def _probe_floor(measurement: Measurement) -> float | None:
     probes = _probes(measurement)
-    return min(probes) / 1e9 if probes else None
+    return min(map(min, probes)) / 1e9 if probes else None
 
 
 def _probe_slow_share(measurement: Measurement) -> float | None:
+    """Each against the floor of its own process, as the rule `probe` has it."""
     probes = _probes(measurement)
     if not probes:
         return None
-    limit = min(probes) * PROBE_SLOW
-    return sum(probe > limit for probe in probes) / len(probes)
+    slow = sum(probe > min(one) * PROBE_SLOW for one in probes for probe in one)
+    return slow / sum(map(len, probes))

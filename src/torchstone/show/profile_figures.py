@@ -43,6 +43,11 @@ def samples_of(profile: Profile, whole: float, unit: str) -> float | None:
     return float(profile.sampling.samples) if profile.sampling is not None else None
 
 
+def work_of(profile: Profile) -> str:
+    """What it is of, whatever way it was looked at: its label without the way."""
+    return profile.label.removesuffix(f" ({profile.how})")
+
+
 def cost_words(cost: Cost, *, ascii_only: bool = False) -> str:
     """What profiling cost, beside what the machine makes of nothing."""
 

@@ -10,7 +10,13 @@ from html import escape
 from torchstone.records import Profile, UsageError
 from torchstone.show.bundle import asset, bundle
 from torchstone.show.profile_data import profile_json, shown
-from torchstone.show.profile_figures import cost_words, facts_of, format_amount, shares
+from torchstone.show.profile_figures import (
+    cost_words,
+    facts_of,
+    format_amount,
+    shares,
+    work_of,
+)
 from torchstone.show.profile_tree import call_tree, top_functions, unit_of, whole_of
 from torchstone.show.units import format_percent
 
@@ -43,7 +49,7 @@ def _title(profiles: Sequence[Profile]) -> str:
     """What they are of: without the way, where there are several ways of the same."""
     if len(profiles) == 1:
         return profiles[0].label
-    return " · ".join(dict.fromkeys(one.label.removesuffix(f" ({one.how})") for one in profiles))
+    return " · ".join(dict.fromkeys(work_of(one) for one in profiles))
 
 
 def _policy(script: str, style: str) -> str:

@@ -111,6 +111,8 @@ def _memory(profile: Profile, width: int, style: Style) -> list[str]:
         head += f" after {format_seconds(memory.peak_ns * 1e-9, 3, ascii_only=style.ascii_only)}"
     alive = sorted(memory.alive, key=lambda tensor: -tensor.bytes)[:MOST_ALIVE]
     lines = [style.paint(head, "title")]
+    if memory.source:
+        lines += _hung("of", memory.source, width, style)
     for tensor in alive:
         figures = f"{format_bytes(tensor.bytes)} in {tensor.count:,}"
         lines += _hung(pad(figures, 18), tensor.what, width, style)
@@ -133,10 +135,12 @@ def _counted(counter: Counter) -> str:
     if counter.value is None:
         return counter.note or "not measurable here"
     if counter.unit == "bytes":
-        return format_bytes(counter.value)
-    if counter.unit == "seconds":
-        return format_seconds(counter.value, 3)
-    return f"{format_amount(counter.value, 'calls')} {counter.unit}".strip()
+        said = format_bytes(counter.value)
+    elif counter.unit == "seconds":
+        said = format_seconds(counter.value, 3)
+    else:
+        said = f"{format_amount(counter.value, 'calls')} {counter.unit}".strip()
+    return f"{said} ({counter.note})" if counter.note else said
 
 
 def _words(profile: Profile, width: int, style: Style) -> list[str]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from torchstone.profile.agree import Row, SideBySide, side_by_side
 from torchstone.records import Estimate, Profile
+from torchstone.show.profile_figures import work_of
 from torchstone.show.style import Style
 from torchstone.show.table import Cell, Column, pack
 from torchstone.show.text import wrap
@@ -17,10 +18,27 @@ LEAST_WIDTH = 60
 def ways_text(
     profiles: Sequence[Profile], *, color: bool = False, width: int = 100, unicode: bool = True
 ) -> str:
-    """Shares by way with intervals, what each cost, and where they disagree."""
+    """Of each work that was looked at in several ways (a variant is one): shares by way with
+    intervals, what each cost, and where they disagree. Empty where there is none."""
     width, style = max(width, LEAST_WIDTH), Style(color, unicode)
+    works: dict[str, list[Profile]] = {}
+    for profile in profiles:
+        works.setdefault(work_of(profile), []).append(profile)
+    compared = {
+        work: of for work, of in works.items() if len({one.how for one in of}) == len(of) > 1
+    }
+    texts = [
+        _of_one_work(of, work if len(compared) > 1 else "", width, style)
+        for work, of in compared.items()
+    ]
+    return "\n".join(texts)
+
+
+def _of_one_work(profiles: Sequence[Profile], name: str, width: int, style: Style) -> str:
     found = side_by_side(profiles)
-    lines = [style.paint("side by side: share of the time, callees included", "title")]
+    head = "side by side: share of the time, callees included"
+    head = f"{style.safe(name)}, {head}" if name else head
+    lines = [style.paint(row, "title") for row in wrap(head, width)]
     if found.rows:
         names = Column("function", tuple(Cell(style.safe(row.name)) for row in found.rows))
         columns = [_column(found, way, style) for way in found.ways]

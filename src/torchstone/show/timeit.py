@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from torchstone.records import Measurement, Outcome, Result
+from torchstone.records import Level, Measurement, Outcome, Result
 from torchstone.show import evidence
 from torchstone.show.figures import LEVEL, Figure, Figures, figures
 from torchstone.show.heading import flow
@@ -45,6 +45,15 @@ def timeit_report(
     return "\n".join(lines) + "\n"
 
 
+def passed_checks(result: Result, width: int) -> str:
+    """The checks that a report only counts, a paragraph each."""
+    style = Style()
+    passed = [check for check in result.checks if check.level is Level.OK]
+    texts = [evidence.check_text(check, result, style) for check in passed]
+    lines = [line for text in texts for line in evidence.hang("  ok ", text, width, style)]
+    return "".join(f"{line}\n" for line in lines)
+
+
 def _answer(measurement: Measurement, unit: str | None, precision: int, style: Style) -> list[str]:
     found = figures(measurement)
     if found is None:
@@ -52,9 +61,10 @@ def _answer(measurement: Measurement, unit: str | None, precision: int, style: S
         return [] if measurement.outcome is not Outcome.OK else [f"no samples ({outcome})"]
     best = min(found.samples)
     name = unit or _unit(best)
-    first = (
-        f"{_loops(found)}, best of {len(found.samples)}: {_in_unit(best, name, precision)} per loop"
-    )
+    statement = measurement.arm.statement
+    clock = ", CPU time" if statement is not None and statement.clock == "cpu" else ""
+    time = _in_unit(best, name, precision)
+    first = f"{_loops(found)}, best of {len(found.samples)}: {time} per loop{clock}"
     return [
         style.paint(first, "title"),
         _line("floor", found.floor, name, precision, style),

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from sqlalchemy import Connection, Engine, select
+from sqlalchemy import Connection, Engine, PoolProxiedConnection, select
 
 from torchstone.records import UsageError
 from torchstone.store import schema
@@ -21,12 +21,30 @@ class Base:
     def __init__(self, engine: Engine, path: Path, *, read_only: bool) -> None:
         self._engine = engine
         self._held = threading.local()
+        self._watching = threading.Lock()
+        self._watch: PoolProxiedConnection | None = None
         self._read_only = read_only
         self.path = path
 
     def close(self) -> None:
         """Give the file back. The last program to close it also folds its log into it."""
+        with self._watching:
+            if self._watch is not None:
+                self._watch.close()
+                self._watch = None
         self._engine.dispose()
+
+    def commits(self) -> int:
+        """Another number after every commit that can be seen now, as long as the store is open."""
+        with self._watching, translated(self.path):
+            if self._watch is None:
+                self._watch = self._engine.raw_connection()
+            cursor = self._watch.cursor()
+            try:
+                # It compares with what this very connection saw last.
+                return int(cursor.execute("PRAGMA data_version").fetchone()[0])
+            finally:
+                cursor.close()
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:

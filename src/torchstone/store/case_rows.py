@@ -26,8 +26,12 @@ class CaseRow:
 
 
 def row_of(result: Result | None, position: int, case: CaseFigures, created: str) -> CaseRow:
-    """A case that has just ended; its arm is the one of that variant in the result."""
-    arm = "" if result is None else arm_of(result, case.key)
+    """A case that has just ended; its arm is the one of that variant in the result.
+
+    A case that says of no result, because it could not run, has none, also where others of its
+    group were measured.
+    """
+    arm = "" if result is None or not case.result_id else arm_of(result, case.key)
     return CaseRow(position, arm, case.outcome.value, created, (case,))
 
 
@@ -79,7 +83,10 @@ def insert(
     ]
     if not made:
         return 0
-    places = [{"run": run, "position": row.position, "result": result} for row in rows]
+    places = [
+        {"run": run, "position": row.position, "result": result if row.arm else None}
+        for row in rows
+    ]
     connection.execute(
         schema.run_case.insert(),
         [{**columns, **place} for columns, place in zip(made, places, strict=True)],

@@ -63,6 +63,11 @@ class HistoryPart(Base):
         with self._reading() as connection:
             return history.named(connection, self.path, word, limit)
 
+    def revision(self) -> int:
+        """Another number whenever figures or thresholds that were stored before have changed."""
+        with self._reading() as connection:
+            return schema.revision(connection)
+
     def choices(self) -> Choices:
         """Every value that occurs in stored runs."""
         self._need_facts()

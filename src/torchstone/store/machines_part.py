@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from torchstone.records import Calibration, DoctorReport
-from torchstone.store import floors, machines
+from torchstone.store import floors, machines, schema
 from torchstone.store.base import Base
 from torchstone.store.floors import FloorSummary
 from torchstone.store.machines import MachineSummary, NoisePoint
@@ -20,6 +20,7 @@ class MachinesPart(Base):
         """Add what two identical arms differed by (relative); `evidence` is JSON-ready data."""
         with self._writing() as connection:
             floors.remember(connection, machine_id, threads, step_class, value, evidence)
+            schema.revise(connection)
 
     def aa_floor(self, machine_id: str, threads: int, step_class: str) -> float | None:
         """The difference that identical arms seldom exceed here; None if never observed."""

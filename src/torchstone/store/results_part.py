@@ -89,6 +89,7 @@ class ResultsPart(Base):
                     f"The samples of {result.id} were removed, so it cannot be judged anew.",
                     "What was said of it while it had them stands.",
                 )
+            schema.revise(connection)
             judgements.insert(connection, seq, judgement)
             judged = results.read(connection, seq, result.id)
             results.insert_summary(connection, seq, judged)

@@ -39,6 +39,7 @@ APPLICATION_ID = 0x54535431
 """In the header of the SQLite file ("TST1"), so that it is known before it is opened."""
 
 _VERSION_KEY = "torchstone_schema"
+_REVISION_KEY = "figures_revision"
 
 metadata = MetaData()
 
@@ -312,6 +313,20 @@ def has_facts(connection: Connection) -> bool:
 def has_ledgers(connection: Connection) -> bool:
     """False for a database of version 4 or less that is open for reading only."""
     return inspect(connection).has_table(ledger.name)
+
+
+def revise(connection: Connection) -> None:
+    """Figures that were stored before are others now: whoever keeps what is made of them is told
+    by `revision`."""
+    found = {meta.c.value: str(revision(connection) + 1)}
+    changed = connection.execute(meta.update().where(meta.c.key == _REVISION_KEY).values(found))
+    if not changed.rowcount:
+        connection.execute(meta.insert().values(key=_REVISION_KEY, value="1"))
+
+
+def revision(connection: Connection) -> int:
+    """How often that has happened."""
+    return int(connection.scalar(select(meta.c.value).where(meta.c.key == _REVISION_KEY)) or 0)
 
 
 def create(connection: Connection) -> None:

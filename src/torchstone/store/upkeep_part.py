@@ -76,6 +76,7 @@ class UpkeepPart(Base):
             rows = connection.execute(select(schema.run.c.seq, schema.run.c.id)).all()
         for done, (seq, run_id) in enumerate(rows, 1):
             with self._writing() as connection:
+                schema.revise(connection)
                 facts.make_anew(connection, seq, _readable(connection, seq, run_id))
             tell("runs", done, len(rows))
         with self._writing() as connection:
@@ -116,6 +117,7 @@ class UpkeepPart(Base):
             tell("results", done, len(due))
         for seq in touched:
             with self._writing() as connection:
+                schema.revise(connection)
                 run = runs.read(connection, seq, runs.id_of(connection, seq))
                 facts.refresh(connection, seq, run)
         return rebuilt

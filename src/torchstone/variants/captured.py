@@ -22,6 +22,7 @@ class Captured:
     one_shape: bool = False
     """It holds for the example's shapes alone."""
     changes: frozenset[str] = frozenset({"memory_format", "container"})
+    modules: tuple[str, ...] = ()
 
     def with_modifiers(self, modifiers: tuple[str, ...]) -> Captured:
         """Captures have none."""
@@ -79,4 +80,4 @@ def _aot_inductor(call: Any, example: Inputs) -> Callable[..., Any]:
 
 JIT_TRACE = Captured("jit-trace", _trace)
 EXPORT = Captured("export", _export, one_shape=True)
-AOTI = Captured("aoti", _aot_inductor, one_shape=True)
+AOTI = Captured("aoti", _aot_inductor, one_shape=True, modules=("torch._inductor.compile_fx",))

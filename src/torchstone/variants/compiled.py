@@ -29,6 +29,13 @@ class Compiled:
         """Backend and modifiers, as written."""
         return "+".join((self.backend, *self.modifiers))
 
+    @property
+    def modules(self) -> tuple[str, ...]:
+        """The compiler's own: libraries like torch, which count neither as compiling nor as the
+        model's memory."""
+        inductor = ("torch._inductor.compile_fx",) if self.backend == "inductor" else ()
+        return ("torch._dynamo", *inductor)
+
     def with_modifiers(self, modifiers: tuple[str, ...]) -> Compiled:
         """The same backend with switches set."""
         for modifier in modifiers:
@@ -43,8 +50,8 @@ class Compiled:
 
     def unsupported(self, arm: ArmSpec) -> str | None:
         """CUDA graphs need CUDA, freezing needs inference, and inductor's modes need inductor."""
-        cpu = arm.device.startswith("cpu")
-        if cpu and (self.backend == "cudagraphs" or "cudagraphs" in self.modifiers):
+        cuda = arm.device.startswith("cuda")
+        if not cuda and (self.backend == "cudagraphs" or "cudagraphs" in self.modifiers):
             return "CUDA graphs need a CUDA device"
         if "freezing" in self.modifiers and arm.mode == "training":
             return "freezing makes weights constant, so it is for inference only"

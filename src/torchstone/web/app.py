@@ -34,6 +34,7 @@ KEEP = "public, max-age=31536000, immutable"
 """Assets have their content's hash in their address."""
 ANSWERS = 32
 """Kept for equal requests while nothing is stored: many readers look at the same few pages."""
+LARGEST_KEPT = 1_000_000
 LOOK_AGAIN = "no-cache"
 """Pages may be kept, but the server is asked whether they still hold."""
 
@@ -110,12 +111,13 @@ def answer(request: Request, desk: Desk, kind: str, make: Callable[[Source, str]
     if tag in request.headers.get("if-none-match", ""):
         return Response(status_code=304, headers=headers)
 
-    def made() -> str:
+    key = (state, request.scope["path"], request.scope["query_string"])
+    body = desk.answers.find(key)
+    if body is None:
         with source.store.snapshot():
-            return make(source, state)
-
-    key = (state, request.url.path, request.url.query)
-    body = desk.answers.get(key, made) if source.settled() else made()
+            body = make(source, state)
+        if len(body) <= LARGEST_KEPT and desk.state(source) == state:  # it is of that state
+            desk.answers.put(key, body)
     return Response(body, media_type=kind, headers=headers)
 
 

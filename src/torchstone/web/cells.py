@@ -67,27 +67,27 @@ def number_cell(value: float | int | None, to: Place | None = None) -> Cell:
     return Cell(value, "" if value is None else f"{value:,}", to)
 
 
-def seconds_cell(value: float | None) -> Cell:
+def seconds_cell(value: float | None, to: Place | None = None) -> Cell:
     """Seconds."""
     known = _finite(value)
-    return Cell(known, "" if known is None else format_seconds(known, 3))
+    return Cell(known, "" if known is None else format_seconds(known, 3), to)
 
 
-def nanoseconds_cell(value: float | None) -> Cell:
+def nanoseconds_cell(value: float | None, to: Place | None = None) -> Cell:
     """Nanoseconds, told in seconds."""
-    return seconds_cell(None if value is None else value / 1e9)
+    return seconds_cell(None if value is None else value / 1e9, to)
 
 
-def bytes_cell(value: float | None) -> Cell:
+def bytes_cell(value: float | None, to: Place | None = None) -> Cell:
     """Bytes."""
     known = _finite(value)
-    return Cell(known, "" if known is None else format_bytes(known))
+    return Cell(known, "" if known is None else format_bytes(known), to)
 
 
-def ratio_cell(value: float | None, detail: str = "") -> Cell:
+def ratio_cell(value: float | None, to: Place | None = None, mark: str = "") -> Cell:
     """A ratio without an interval."""
     known = _finite(value)
-    return Cell(known, "" if known is None else format_ratio(known, 2), detail=detail)
+    return Cell(known, "" if known is None else format_ratio(known, 2), to, mark)
 
 
 def pass_cell(passes: PassRate, to: Place | None = None) -> Cell:
@@ -109,12 +109,11 @@ def mean_cell(mean: Mean, to: Place | None = None) -> Cell:
     return Cell(_finite(mean.value), value, to, detail=ends, title=over)
 
 
-def compile_cell(cold: Mean, warm: Mean) -> Cell:
+def compile_cell(cold: Mean, warm: Mean, to: Place | None = None) -> Cell:
     """`12.1 s / 2.30 s`: cold and warm."""
     value = None if cold.value is None else cold.value / 1e9
-    return Cell(
-        _finite(value), compile_words(cold, warm), title=f"over {cold.n} of {cold.of} passing cases"
-    )
+    over = f"over {cold.n} of {cold.of} passing cases"
+    return Cell(_finite(value), compile_words(cold, warm), to, title=over)
 
 
 def speedup_cell(case: CaseFigures, to: Place | None = None) -> Cell:

@@ -86,6 +86,12 @@ class Context:
         """What a link to another page takes along."""
         return self.query.kept(*CARRIED)
 
+    @cached_property
+    def to_base(self) -> tuple[tuple[str, str], ...]:
+        """What a link to the base's own figures takes along."""
+        rest = tuple(item for item in self.carried if item[0] not in ("base", "new"))
+        return (*rest, ("new", self.base.id)) if self.base else rest
+
 
 def resolve(source: Source, query: Query, modes: bool = True) -> Context:
     """Fill in what the URL leaves open. With `modes`, one mode and one precision are chosen."""
@@ -123,9 +129,9 @@ def _before(source: Source, heads: Sequence[RunHead], new: RunHead | None) -> Ru
     if new is None:
         return None
     known = [head for head in heads if _comparable(head, new)]
-    if not known and all(head.id != new.id for head in heads):
+    if not known:  # it may be as old as the oldest that is listed, or older
         near = Selection(machine_id=new.machine_id, branch=new.branch)
-        known = [head for head in source.heads(near, LISTED) if _comparable(head, new)]
+        known = [head for head in source.heads(near, LISTED, new.id) if _comparable(head, new)]
     return known[0] if known else None
 
 

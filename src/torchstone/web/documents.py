@@ -12,6 +12,7 @@ from torchstone.web.page import (
     Chart,
     Code,
     Facts,
+    Group,
     Notice,
     Page,
     Picture,
@@ -43,8 +44,10 @@ class TableDocument:
     title: str
     columns: list[ColumnDocument]
     rows: list[dict[str, Scalar]]
-    total: int
-    """Rows before the table was cut to a page."""
+    total: int | None
+    """Rows before the table was cut to a page; null where they are not counted."""
+    next: str = ""
+    """The address of the rows after these."""
     note: str = ""
 
 
@@ -77,6 +80,7 @@ class ChartDocument:
     unit: str
     series: list[SeriesDocument]
     data: Any = None
+    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -86,6 +90,14 @@ class NoticeDocument:
     level: str
     text: str
     remedy: str
+
+
+@dataclass(frozen=True)
+class NoteDocument:
+    """What stands below several tables or charts."""
+
+    title: str
+    text: str
 
 
 @dataclass(frozen=True)
@@ -119,10 +131,13 @@ class PageDocument:
     lead: str
     query: dict[str, str]
     facts: dict[str, dict[str, Scalar]]
+    words: dict[str, dict[str, str]]
+    """The facts as people read them: with unit, interval and denominator."""
     tables: dict[str, TableDocument]
     charts: dict[str, ChartDocument]
     texts: dict[str, str]
     notices: list[NoticeDocument]
+    notes: list[NoteDocument]
     progress: list[ProgressDocument]
 
 
@@ -134,27 +149,35 @@ class ErrorDocument:
     remedy: str = ""
 
 
-def page_data(page: Page) -> dict[str, Any]:
-    """The page as plain data."""
+def page_data(page: Page, whole: bool = False) -> dict[str, Any]:
+    """The page as plain data. `whole`: with every row of long tables, not the page's alone."""
     parts = walk(page.sections)
+    facts = [one for one in parts if isinstance(one, Facts)]
     return {
         "schema": API_SCHEMA,
         "page": page.name,
         "title": plain(page.title),
         "lead": plain(page.lead),
         "query": {name: plain(value) for name, value in page.params},
-        "facts": {
-            one.name: {name: plain(cell.value) for name, cell in one.items}
-            for one in parts
-            if isinstance(one, Facts)
+        "facts": {one.name: {name: plain(cell.value) for name, cell in one.items} for one in facts},
+        "words": {
+            one.name: {
+                name: plain(f"{cell.text} {cell.detail}".strip()) for name, cell in one.items
+            }
+            for one in facts
         },
-        "tables": {one.name: table_data(one) for one in parts if isinstance(one, Table)},
+        "tables": {one.name: table_data(one, whole) for one in parts if isinstance(one, Table)},
         "charts": {one.name: chart_data(one) for one in parts if isinstance(one, (Chart, Picture))},
         "texts": {one.name: plain(one.text) for one in parts if isinstance(one, Code)},
         "notices": [
             {"level": one.level, "text": plain(one.text), "remedy": plain(one.remedy)}
             for one in parts
             if isinstance(one, Notice)
+        ],
+        "notes": [
+            {"title": plain(one.title), "text": plain(one.note)}
+            for one in parts
+            if isinstance(one, Group) and one.note
         ],
         "progress": [progress_data(one) for one in parts if isinstance(one, Progress)],
     }
@@ -170,6 +193,7 @@ def chart_data(chart: Chart | Picture) -> dict[str, Any]:
             "unit": "",
             "series": [],
             "data": data,
+            "note": plain(chart.note),
         }
     return {
         "name": chart.name,
@@ -193,6 +217,7 @@ def chart_data(chart: Chart | Picture) -> dict[str, Any]:
             for series in chart.series
         ],
         "data": None,
+        "note": plain(chart.note),
     }
 
 

@@ -19,6 +19,8 @@ OWN = (
     "live.js",
     "icon.svg",
 )
+FRESH_CHARTS = 'document.addEventListener("torchstone:fresh", () => module_charts.enliven());\n'
+"""Charts that come in while a page is open answer too."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,7 @@ def all_assets() -> dict[str, Asset]:
     """Every asset by name, read once."""
     texts = {name: _own(name) for name in OWN}
     texts["charts.css"] = asset("charts", "charts.css")
-    texts["charts.js"] = bundle("charts", "charts", "enliven")
+    texts["charts.js"] = bundle("charts", "charts", "enliven") + FRESH_CHARTS
     texts["profile.js"] = bundle("profile", "app", "start")
     texts["profile.css"] = asset("profile", "style.css")
     return {name: Asset(name, text.encode("utf-8")) for name, text in texts.items()}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 Scalar = str | float | int | bool | None
 
@@ -29,9 +30,11 @@ class Place:
     params: tuple[tuple[str, str], ...] = ()
 
 
-@dataclass(frozen=True)
-class Cell:
-    """One figure or word. `value` is what JSON and CSV hold, `text` what is read by people."""
+class Cell(NamedTuple):
+    """One figure or word. `value` is what JSON and CSV hold, `text` what is read by people.
+
+    A tuple, because a page has thousands, and a frozen dataclass takes four times as long to make.
+    """
 
     value: Scalar = None
     text: str = ""
@@ -59,7 +62,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of cells. `total` is how many there are before cutting to a page."""
+    """Rows of cells. `total` is how many there are before cutting to a page; None: not counted."""
 
     name: str
     title: str
@@ -69,18 +72,20 @@ class Table:
     empty: str = "There is nothing to show."
     sort: str = ""
     """A column's key, with `-` before it for the largest first; empty: in their own order."""
-    total: int = 0
+    total: int | None = 0
+    start: int = 0
+    """How many rows come before these."""
     more: Place | None = None
     """Where the rows after these are."""
+    whole: Callable[[], Iterable[tuple[Cell, ...]]] | None = field(default=None, compare=False)
+    """Makes every row, where these are a part."""
     to: Place | None = None
     """Where the title leads."""
-    live: bool = False
     sortable: bool = False
     """Whether the server puts it in order; others are sorted in the browser alone."""
 
 
-@dataclass(frozen=True)
-class Point:
+class Point(NamedTuple):
     """One run's value in a chart. `value` None: the run has its place, but no value."""
 
     time_s: float
@@ -234,6 +239,8 @@ class Page:
     status: int = 200
     watched: str = field(default="")
     """The run whose progress the page follows; empty: whatever runs."""
+    live: bool = False
+    """Whether an open page is kept up to date; elsewhere a newer state is offered."""
 
 
 def walk(sections: Sequence[Section]) -> list[Section]:

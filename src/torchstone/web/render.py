@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from dataclasses import dataclass
 from functools import lru_cache
@@ -76,7 +77,7 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters.update(ticked=ticked)
+    made.filters.update(ticked=ticked, digest=digest)
     made.tests.update(section_kind=lambda section, kind: type(section).__name__ == kind)
     made.globals.update(
         marks=MARKS,
@@ -85,6 +86,7 @@ def environment() -> Environment:
         shown_columns=shown_columns,
         column_groups=column_groups,
         sort_value=sort_value,
+        further=further,
         Place=Place,
     )
     return made
@@ -132,6 +134,19 @@ def sort_value(table: Table, key: str, number: bool) -> str:
     return other if table.sort == first else first
 
 
+def further(table: Table) -> str:
+    """How many rows there are after these, where that is known."""
+    if table.total is None:
+        return ""
+    left = table.total - table.start - len(table.rows)
+    return f"{left:,} further row{'' if left == 1 else 's'}"
+
+
+def digest(text: str) -> str:
+    """Short, and another for another text: whether an open page is still what would be sent."""
+    return hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=8).hexdigest()
+
+
 def ticked(text: str) -> Markup:
     """A sentence of ours, with what stands between backticks as code."""
     return Markup(_TICKED.sub(r"<code>\1</code>", str(escape(text))))
@@ -144,15 +159,16 @@ def body(table: Table, links: Links) -> Markup:
     for row in table.rows:
         parts = ["<tr>"]
         tag = "th"
+        opened: dict[int, str] = {}  # most figures of a row lead to the same page
         for place, number in columns:
-            parts.append(_cell(row[place], number, tag, links))
+            parts.append(_cell(row[place], number, tag, links, opened))
             tag = "td"
         parts.append("</tr>")
         lines.append("".join(parts))
     return Markup("\n".join(lines))
 
 
-def _cell(cell: Cell, number: bool, tag: str, links: Links) -> str:
+def _cell(cell: Cell, number: bool, tag: str, links: Links, opened: dict[int, str]) -> str:
     name = "num" if number else "txt" if len(cell.text) <= SHORT else "txt long"
     if cell.mark:
         name = f"{name} m-{cell.mark}"
@@ -161,8 +177,11 @@ def _cell(cell: Cell, number: bool, tag: str, links: Links) -> str:
     title = f' title="{_escaped(cell.title)}"' if cell.title else ""
     inner = _escaped(cell.text)
     if cell.to is not None and cell.text:
-        to = links.url(cell.to)
-        inner = f'<a href="{_escaped(to)}">{inner}</a>' if to else inner
+        start = opened.get(id(cell.to))
+        if start is None:
+            to = links.url(cell.to)
+            start = opened[id(cell.to)] = f'<a href="{_escaped(to)}">' if to else ""
+        inner = f"{start}{inner}</a>" if start else inner
     if cell.mark and MARKS[cell.mark]:
         inner = f"{_SIGNS[cell.mark]}{inner}"
     if cell.detail:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import ipaddress
 import socket
 import threading
 import webbrowser
@@ -89,7 +90,12 @@ def _config(app: object) -> uvicorn.Config:
 
 def is_loopback(host: str) -> bool:
     """Whether only this machine can reach it."""
-    return host in LOOPBACK or host.startswith("127.")
+    if host in LOOPBACK:
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:  # a name, and who can reach that is not known
+        return False
 
 
 def _check_host(request: ServeRequest) -> None:

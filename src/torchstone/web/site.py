@@ -64,10 +64,9 @@ class Site:
             yield f"assets/{one.name}", one.content
         for name, _ in NAVIGATION:
             self.wants(Place(name))
-        while self._waiting:
-            with self._source.store.snapshot():
-                made = list(self._page(self._waiting.popleft()))
-            yield from made
+        with self._source.store.snapshot():  # all pages are of one state
+            while self._waiting:
+                yield from self._page(self._waiting.popleft())
 
     def _page(self, place: Place) -> Iterator[tuple[str, bytes]]:
         if place.page == VIEW:
@@ -88,7 +87,10 @@ class Site:
         return file_of(place), profile_html([found]).encode()
 
     def _data(self, place: Place, page: Page) -> Iterator[tuple[str, bytes]]:
-        yield f"data/{data_name(place, 'page', 'json')}", to_json(page_data(page)).encode()
+        yield (
+            f"data/{data_name(place, 'page', 'json')}",
+            to_json(page_data(page, whole=True)).encode(),
+        )
         for name, table in tables_of(page).items():
             if table.rows:
                 yield f"data/{data_name(place, name, 'csv')}", csv_text(table).encode()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -32,8 +31,6 @@ from torchstone.web.query import NotFound
 
 T = TypeVar("T")
 EVERYTHING = Selection()
-SETTLED_NS = 50_000_000
-"""Times of files are as fine as the kernel's clock ticks: 10 ms at most."""
 MOST_POINTS = 5000
 """Of a suite over time; of more, the newest."""
 
@@ -57,16 +54,25 @@ class Kept(Generic[T]):
 
     def get(self, key: object, make: Callable[[], T]) -> T:
         """The thing of that key. Two threads may make it at once; either will do."""
+        known = self.find(key)
+        if known is None:
+            known = make()
+            self.put(key, known)
+        return known
+
+    def find(self, key: object) -> T | None:
+        """The thing of that key, if it is kept."""
         with self._lock:
             if key in self._known:
                 self._known.move_to_end(key)
-                return self._known[key]
-        made = make()
+            return self._known.get(key)
+
+    def put(self, key: object, made: T) -> None:
+        """Keep it."""
         with self._lock:
             self._known[key] = made
             while len(self._known) > self._most:
                 self._known.popitem(last=False)
-        return made
 
 
 class Memory:
@@ -176,15 +182,14 @@ class Source:
         """Two whole runs; the corrections for many cases are over all of them, on every page."""
         terms = Terms(variants=variants, across=across)
         heads = (base.id, base.done, base.state, new.id, new.done, new.state)
-        return self._memory.comparisons.get(
-            (heads, across, variants), lambda: self._compared(base, new, terms)
-        )
+        key = (heads, across, variants, self.store.revision())
+        return self._memory.comparisons.get(key, lambda: self._compared(base, new, terms))
 
     def _compared(self, base: RunHead, new: RunHead, terms: Terms) -> RunComparison:
         return compare(self._side(base), self._side(new), terms, stored_floors(self.store))
 
     def _side(self, head: RunHead) -> Side:
-        key = (head.id, head.done)
+        key = (head.id, head.done, self.store.revision())
         found = self._memory.sides.get(key, lambda: stored_side(self.store, head.id))
         return replace(found, head=head)
 
@@ -200,16 +205,12 @@ class Source:
     def version(self) -> str:
         """Changes whenever what is stored, or what is running, does."""
         parts: list[object] = [_stamp(self.store.path), _stamp(_log(self.store.path))]
+        # Times of files are coarse, and the log is written before what is in it can be seen.
+        parts.append(self.store.commits())
         for run in sorted(self.running()):
             progress = alive.progress(self.store.path, run)
             parts.append((run, progress and [(p.done, p.case) for p in progress.parts]))
         return repr(parts)
-
-    def settled(self) -> bool:
-        """Whether the last change is so long ago that a further one has another time."""
-        now = time.time_ns()
-        stamps = (_stamp(self.store.path), _stamp(_log(self.store.path)))
-        return all(now - changed > SETTLED_NS for _, _, changed in stamps)
 
     def _lively(self, heads: Sequence[RunHead]) -> list[RunHead]:
         if all(head.done >= head.planned for head in heads):

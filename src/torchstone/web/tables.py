@@ -6,16 +6,20 @@ import csv
 import io
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Generic, TypeVar, overload
 
 from torchstone.show.run_csv import neutral
+from torchstone.web.links import ServerLinks
 from torchstone.web.page import Cell, Column, Place, Scalar, Table
 from torchstone.web.query import BadQuery, Query, shown
 
 PAGE_ROWS = 200
 """Rows of one page: all models of a suite under one variant, and made in a tenth of a second."""
+
+NEXT = ServerLinks()
+"""Where the API has the rows after these."""
 
 Item = TypeVar("Item")
 
@@ -60,6 +64,8 @@ def arranged(table: Table, query: Query, here: Place, size: int = PAGE_ROWS) -> 
         table,
         rows=tuple(rows[start : start + size]),
         total=len(rows),
+        start=start,
+        whole=(lambda: rows) if more or start else None,
         sort=sort,
         more=more,
         sortable=True,
@@ -104,13 +110,18 @@ def _said(columns: Sequence[Column], row: Sequence[Cell]) -> str:
 
 
 def csv_text(table: Table) -> str:
-    """By RFC 4180, a heading and all columns; no cell can be taken for a formula."""
+    """By RFC 4180, a heading, all columns and all rows; no cell can be taken for a formula."""
     stream = io.StringIO(newline="")
     writer = csv.writer(stream)
     writer.writerow([column.key for column in table.columns])
-    for row in table.rows:
+    for row in every_row(table):
         writer.writerow([_csv_cell(cell.value) for cell in row])
     return stream.getvalue()
+
+
+def every_row(table: Table) -> Iterable[tuple[Cell, ...]]:
+    """Those on other pages too."""
+    return table.rows if table.whole is None else table.whole()
 
 
 def _csv_cell(value: Scalar) -> Scalar:
@@ -133,9 +144,15 @@ def to_json(data: Any) -> str:
     return json.dumps(data, allow_nan=False, separators=(",", ":"))
 
 
-def table_data(table: Table) -> dict[str, Any]:
-    """The table as plain data: its columns, and a record a row."""
+def table_data(table: Table, whole: bool = False) -> dict[str, Any]:
+    """The table as plain data: its columns, and a record a row. `whole`: of every row."""
     keys = [column.key for column in table.columns]
+    rows = [
+        dict(zip(keys, (plain(c.value) for c in row), strict=True))
+        for row in (every_row(table) if whole else table.rows)
+    ]
+    total = len(rows) if whole else table.total
+    more = None if whole else table.more
     return {
         "name": table.name,
         "title": plain(table.title),
@@ -143,7 +160,8 @@ def table_data(table: Table) -> dict[str, Any]:
             {"key": c.key, "title": c.title, "unit": c.unit, "number": c.number}
             for c in table.columns
         ],
-        "rows": [dict(zip(keys, (plain(c.value) for c in row), strict=True)) for row in table.rows],
-        "total": max(table.total, len(table.rows)),
+        "rows": rows,
+        "total": None if total is None else max(total, len(rows)),
+        "next": NEXT.table(more, table.name, "json") if more else "",
         "note": plain(table.note),
     }

@@ -18,11 +18,20 @@ class FindingRule(Protocol):
         """A prediction that can be tested, or None."""
 
 
+LEAST_GAIN = 0.01
+"""Of the step: a remedy that may bring nothing at all would be right whatever is measured."""
+
+
 def ratio(ledger: Ledger, most_s: float, least_s: float) -> tuple[float, float]:
-    """The time after as a share of the time before, if between `least_s` and `most_s` go."""
+    """The time after as a share of the time before, if between `least_s` and `most_s` go. It never
+    reaches the time before: a prediction that nothing can refute is none."""
     wall = ledger.wall_s
-    low = max(0.01, 1 - most_s / wall)
-    return low, min(1.02, max(low, 1 - least_s / wall))
+    low = min(max(0.01, 1 - most_s / wall), 1 - 2 * LEAST_GAIN)
+    return low, min(1 - LEAST_GAIN, max(low, 1 - least_s / wall))
+
+
+NOT_PREDICTED = (1.0, 1.0)
+"""Of a finding whose remedy changes nothing in a steady step: the gain is elsewhere."""
 
 
 def percent(share: float) -> str:

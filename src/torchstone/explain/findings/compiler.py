@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from torchstone.explain.findings.base import percent, ratio
-from torchstone.records import Ledger, Prediction, Remedy
+from torchstone.explain.findings.base import NOT_PREDICTED, percent, ratio
+from torchstone.records import Ledger, Prediction
 from torchstone.records.ledger import FRONT_END
 
 LEAST_SHARE = 0.02
@@ -31,8 +31,8 @@ class GraphBreaks:
             level=FRONT_END,
             title="Graph breaks",
             evidence=(
-                f"compiled code is left {len(ledger.breaks)} times in a step; leaving and entering "
-                f"it takes {percent(share)}"
+                f"compiled code is left at {places(len(ledger.breaks))}; leaving and entering it "
+                f"takes {percent(share)} of the step"
             ),
             advice="move what breaks the graph out of the compiled function",
             at_stake_s=stake,
@@ -44,7 +44,11 @@ class GraphBreaks:
 
 @dataclass(frozen=True)
 class Recompiles:
-    """For compiled arms whose inputs change."""
+    """For compiled arms whose inputs change.
+
+    What goes is the time between steps in which the compiler runs. The ledger is of steady steps
+    and has none of it, so nothing is predicted of them, and there is nothing to test.
+    """
 
     name: str = "recompiles"
 
@@ -59,10 +63,18 @@ class Recompiles:
             evidence=f"it was compiled {ledger.late_compiles} times while it should run",
             advice="compile it once for dynamic shapes",
             at_stake_s=ledger.wall_s * ledger.share("guards"),
-            time_ratio=(0.01, 1.0),
-            remedy=Remedy(variant=f"{ledger.arm.variant}+dynamic"),
+            time_ratio=NOT_PREDICTED,
             places=ledger.recompiles,
+            why_not=(
+                "steady steps stay as long as they are; `torchstone bench --vs "
+                f"{ledger.arm.variant}+dynamic` measures it under changing shapes"
+            ),
         )
+
+
+def places(count: int) -> str:
+    """`1 place`, `3 places`: how often code passes there in a step is not counted."""
+    return f"{count} place{'' if count == 1 else 's'}"
 
 
 GRAPH_BREAKS = GraphBreaks()

@@ -7,8 +7,8 @@ blocked, or pushed off its core; the kernel's own account of waiting for a core 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from statistics import median
 from types import FrameType
 from typing import Any
@@ -21,6 +21,7 @@ from torchstone.measure.clock import thread_clock, wall_clock
 LEAST_OFF_NS = 20_000
 """Shorter absences are the scheduler's."""
 MOST_BLOCKS = 12
+ELSEWHERE = "elsewhere"
 SLEEP, LOCK, FILE, NETWORK, LOADING, TORCH, OTHER = (
     "sleep",
     "lock",
@@ -166,5 +167,19 @@ def blocked_pass(
         sys.setprofile(None)
         watch.close()
     steps = count * loops
-    made = [entry.block(key, steps) for key, entry in watch.found.items()]
-    return tuple(sorted(made, key=lambda one: -(one.off + one.on)))[:MOST_BLOCKS]
+    return cut([entry.block(key, steps) for key, entry in watch.found.items()])
+
+
+def cut(blocks: Sequence[Block], most: int = MOST_BLOCKS) -> tuple[Block, ...]:
+    """The dearest by name; the others added up, one for each kind, so that no time is lost."""
+    ordered = sorted(blocks, key=lambda one: -(one.off + one.on))
+    others: dict[str, Block] = {}
+    for one in ordered[most:]:
+        so_far = others.get(one.kind, Block(one.kind, ELSEWHERE, "", 0.0, 0.0, 0.0))
+        others[one.kind] = replace(
+            so_far,
+            off=so_far.off + one.off,
+            on=so_far.on + one.on,
+            calls=so_far.calls + one.calls,
+        )
+    return (*ordered[:most], *others.values())

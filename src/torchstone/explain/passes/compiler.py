@@ -73,9 +73,11 @@ def _recompiles(entries: list[Any]) -> tuple[Break, ...]:
 
 def _first_line(text: Any) -> str:
     lines = [line.strip() for line in str(text).splitlines() if line.strip()]
+    if not lines:
+        return ""
     explained = next((line for line in lines if line.startswith("Explanation:")), "")
     joined = f"{lines[0]}. {explained.removeprefix('Explanation: ')}" if explained else lines[0]
-    return joined[:_REASON_LENGTH] if lines else ""
+    return joined[:_REASON_LENGTH]
 
 
 def _kernels() -> tuple[Fused, ...]:

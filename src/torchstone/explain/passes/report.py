@@ -86,6 +86,8 @@ class Traced:
     ops: tuple[OpTime, ...]
     kernels: tuple[OpTime, ...] = ()
     """Of the compiler's making."""
+    copies: tuple[OpTime, ...] = ()
+    """Between host and device; on the device, so no part of the thread's time."""
 
     @property
     def on(self) -> float:
@@ -151,6 +153,10 @@ class Watched:
     other: int = 0
     reason: str = ""
     """Why nobody could look."""
+    others: int = 0
+    """The process's other Python threads."""
+    others_looks: int = 0
+    others_gil: int = 0
 
 
 @dataclass(frozen=True)

@@ -83,6 +83,7 @@ class Steps:
         self.loops = 1
         self._step: Callable[..., Any] = built.prepared.step
         self._synchronize = built.device.synchronize
+        self.device = built.arm.device
         self._place = 0
 
     def block(self) -> None:
@@ -121,7 +122,7 @@ def _rounds(
         plain = plain_round(steps.block, steps.loops, count, wait)
         traced = None
         if torch_here:
-            traced = traced_round(steps.block, steps.loops, traced_count, wait)
+            traced = traced_round(steps.block, steps.loops, traced_count, wait, steps.device)
             if number == 0:  # the first tells how many events there are, and starts the tracer
                 events = max(1.0, traced.events * steps.loops)
                 traced_count = max(LEAST_SAMPLES, min(count, int(MOST_EVENTS / events)))

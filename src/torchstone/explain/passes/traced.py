@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from torchstone.explain.passes import names
 from torchstone.explain.passes.clocks import CollectionClock, WaitClock
 from torchstone.explain.passes.plain import Sample, quiet, summary, take_samples
-from torchstone.explain.passes.report import Traced
+from torchstone.explain.passes.report import OpTime, Traced
 from torchstone.explain.passes.tally import Event, Tally
 
+ON_DEVICE = -1
+"""Stands for the thread of events that ran on a device."""
 
-def traced_round(block: Callable[[], object], loops: int, count: int, wait: WaitClock) -> Traced:
+
+def traced_round(
+    block: Callable[[], object], loops: int, count: int, wait: WaitClock, device: str = "cpu"
+) -> Traced:
     """A stretch of `count` samples of `loops` steps each, traced."""
     mark = _marker()
 
@@ -21,7 +26,7 @@ def traced_round(block: Callable[[], object], loops: int, count: int, wait: Wait
             block()
 
     with CollectionClock().watching() as collecting:
-        events, samples = trace(lambda: take_samples(marked, count, wait, collecting))
+        events, samples = trace(lambda: take_samples(marked, count, wait, collecting), device)
     tally = Tally()
     steps = steps_of(events)
     if len(steps) != len(samples):
@@ -29,21 +34,22 @@ def traced_round(block: Callable[[], object], loops: int, count: int, wait: Wait
     kept = quiet(samples)
     for i in kept:
         tally.add(*steps[i])
-    return _round([samples[i] for i in kept], samples, loops, tally)
+    copies = copies_of(events, [steps[i][:2] for i in kept], loops)
+    return _round([samples[i] for i in kept], samples, loops, tally, copies)
 
 
-def trace(run: Callable[[], Any]) -> tuple[list[tuple[Any, ...]], Any]:
-    """The events while `run` went on, of all threads, and what it returned."""
-    from torch.profiler import ProfilerActivity, profile
+def trace(run: Callable[[], Any], device: str = "cpu") -> tuple[list[tuple[Any, ...]], Any]:
+    """The events while `run` went on, of all threads and of the device, and what it returned."""
+    from torch.profiler import profile
 
-    with profile(activities=[ProfilerActivity.CPU]) as profiler:
+    with profile(activities=_activities(device)) as profiler:
         result = run()
     found = []
     kineto = getattr(profiler.profiler, "kineto_results", None)
     for event in kineto.events() if kineto is not None else ():
         found.append(
             (
-                event.start_thread_id(),
+                event.start_thread_id() if _on_host(event) else ON_DEVICE,
                 event.start_ns(),
                 -event.duration_ns(),
                 event.name(),
@@ -61,12 +67,29 @@ def steps_of(rows: list[tuple[Any, ...]]) -> list[tuple[int, int, list[Event]]]:
     end, thread = 0, None
     for row in rows:
         owner, start, minus, name, annotation, sequence = row
+        if owner == ON_DEVICE:  # which has marks of its own, and runs beside the thread
+            continue
         if name == names.STEP:
             steps.append((start, -minus, []))
             end, thread = start - minus, owner
         elif steps and owner == thread and start < end:
             steps[-1][2].append((name, start, -minus, annotation, sequence))
     return [(start, duration, with_nodes(events)) for start, duration, events in steps]
+
+
+def copies_of(
+    rows: Sequence[tuple[Any, ...]], steps: Sequence[tuple[int, int]], loops: int
+) -> tuple[OpTime, ...]:
+    """Copies between host and device that began within these steps: on the device, so beside the
+    thread's own time."""
+    found: dict[str, tuple[int, int]] = {}
+    for owner, start, minus, name, *_ in rows:
+        inside = any(begin <= start < begin + duration for begin, duration in steps)
+        if owner == ON_DEVICE and names.copies_to_device(name) and inside:
+            calls, ns = found.get(name, (0, 0))
+            found[name] = (calls + 1, ns - minus)
+    each = max(1, loops * len(steps))
+    return tuple(OpTime(name, n / each, ns / each, 0.0) for name, (n, ns) in found.items())
 
 
 def with_nodes(events: list[tuple[Any, ...]]) -> list[Event]:
@@ -87,6 +110,20 @@ def with_nodes(events: list[tuple[Any, ...]]) -> list[Event]:
     return made[::-1]
 
 
+def _activities(device: str) -> list[Any]:
+    """The host's, and the device's where this torch can trace it."""
+    from torch.profiler import ProfilerActivity, supported_activities
+
+    known = {one.name: one for one in supported_activities()}  # type: ignore[no-untyped-call]
+    kind = device.split(":")[0].upper()
+    return [ProfilerActivity.CPU, *([known[kind]] if kind != "CPU" and kind in known else [])]
+
+
+def _on_host(event: Any) -> bool:
+    asked = getattr(event, "device_type", None)
+    return asked is None or str(getattr(asked(), "name", "CPU")) == "CPU"
+
+
 def _is_annotation(event: Any) -> bool:
     asked = getattr(event, "is_user_annotation", None)
     return bool(asked()) if asked is not None else False
@@ -103,7 +140,13 @@ def _marker() -> Any:
     return _RecordFunctionFast
 
 
-def _round(samples: list[Sample], everything: list[Sample], loops: int, tally: Tally) -> Traced:
+def _round(
+    samples: list[Sample],
+    everything: list[Sample],
+    loops: int,
+    tally: Tally,
+    copies: tuple[OpTime, ...],
+) -> Traced:
     steps = loops * len(samples)
     usual = summary(samples, loops, everything)
     sums = tally.sums(loops, usual["cpu"] + usual["off"])
@@ -114,4 +157,5 @@ def _round(samples: list[Sample], everything: list[Sample], loops: int, tally: T
         places=sums.places(),
         ops=sums.ops(names.OP),
         kernels=sums.ops(names.KERNEL),
+        copies=copies,
     )

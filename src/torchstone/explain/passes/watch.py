@@ -16,8 +16,10 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
+from torchstone.explain.passes.clocks import other_python_threads
 from torchstone.explain.passes.report import Watched
 from torchstone.measure.built import Phase
 from torchstone.measure.clock import wall_clock
@@ -38,13 +40,18 @@ _POOLS = ("libgomp", "libiomp", "libomp")
 WATCHER = """
 import json, sys, time
 pid, pause = int(sys.argv[1]), float(sys.argv[2])
-files = [open(f"/proc/{pid}/task/{tid}/syscall", "rb", buffering=0) for tid in sys.argv[3:]]
+files = []
+for tid in sys.argv[3:]:
+    try:
+        files.append(open(f"/proc/{pid}/task/{tid}/syscall", "rb", buffering=0))
+    except FileNotFoundError:  # a thread that has ended
+        continue
 print("ready", flush=True)
 end = time.monotonic() + float(sys.stdin.readline())
-seen, looks = {}, 0
+found = [[0, {}] for _ in files]
 while time.monotonic() < end:
     time.sleep(pause)
-    for file in files:
+    for one, file in zip(found, files):
         try:
             file.seek(0)
             text = file.read(200).decode()
@@ -52,29 +59,38 @@ while time.monotonic() < end:
             continue
         words = text.split()
         key = " ".join((words[0], words[1], words[-1])) if len(words) > 8 else "running"
-        seen[key] = seen.get(key, 0) + 1
-        looks += 1
-print(json.dumps([looks, seen]))
+        one[1][key] = one[1].get(key, 0) + 1
+        one[0] += 1
+print(json.dumps(found))
 """
 
 
 def watched_pass(block: Callable[[], object], seconds: float, phase: Phase) -> Watched:
-    """Run the block for so long while another process looks at this thread."""
+    """Run the block for so long while another process looks at this thread, and at the other
+    Python threads of the process as far as the interpreter's lock is concerned."""
     phase("passes")
     numbers: Any = _NUMBERS.get(platform.machine())
     if numbers is None or not os.path.exists("/proc/self/task"):
         return Watched(reason="the system does not show what a thread waits for")
     try:
         lock = _lock_addresses(numbers["futex"])
-        watcher = _Watcher([threading.get_native_id()])
+        others = sorted(other_python_threads())
+        watcher = _Watcher([threading.get_native_id(), *others])
     except (OSError, ValueError) as error:
         return Watched(reason=f"threads cannot be looked at here: {error}")
     watcher.go(seconds)
     end = wall_clock() + int(seconds * 1e9)
     while wall_clock() < end:
         block()
-    looks, seen = watcher.result()
-    return classify(looks, seen, numbers, lock, _pool_ranges())
+    (looks, seen), *rest = watcher.result()
+    pools = _pool_ranges()
+    found = [classify(times, keys, numbers, lock, pools) for times, keys in rest]
+    return replace(
+        classify(looks, seen, numbers, lock, pools),
+        others=len(others),
+        others_looks=sum(one.looks for one in found),
+        others_gil=sum(one.gil for one in found),
+    )
 
 
 def classify(
@@ -150,10 +166,13 @@ class _Watcher:
         self._process.stdin.write(f"{seconds}\n")
         self._process.stdin.flush()
 
-    def result(self) -> tuple[int, dict[str, int]]:
+    def result(self) -> list[tuple[int, dict[str, int]]]:
+        """Looks, and what they saw, thread by thread."""
         text, _ = self._process.communicate(timeout=60)
-        looks, seen = json.loads(text or "[0, {}]")
-        return int(looks), {str(key): int(value) for key, value in seen.items()}
+        return [
+            (int(looks), {str(key): int(value) for key, value in seen.items()})
+            for looks, seen in json.loads(text or "[[0, {}]]")
+        ]
 
 
 def _allow(pid: int) -> None:
@@ -181,16 +200,16 @@ def _lock_addresses(futex: int) -> set[int]:
         watcher = _Watcher([thread.native_id for thread in threads if thread.native_id])
         watcher.go(LOCK_SECONDS)
         time.sleep(LOCK_SECONDS)
-        _, seen = watcher.result()
+        both = watcher.result()
     finally:
         stop = True
         for thread in threads:
             thread.join()
-    found = {}
-    for key, times in seen.items():
+    found: Counter[int] = Counter()
+    for key, times in (item for _, seen in both for item in seen.items()):
         words = key.split()
         if len(words) == 3 and int(words[0]) == futex:
-            found[int(words[1], 16)] = times
+            found[int(words[1], 16)] += times
     return {address for address, times in found.items() if times >= LEAST_SEEN}
 
 

@@ -37,6 +37,11 @@ _SHARED_NAMES = (
     "they are added up."
 )
 
+_WHOLE = (
+    "Beside lines stand calls and own time of whole functions, at the line where each begins: "
+    "cProfile does not look at single lines."
+)
+
 _Key = tuple[str, int, str]
 _Stats = Mapping[_Key, tuple[int, int, float, float, Mapping[_Key, Any]]]
 
@@ -111,7 +116,7 @@ class CountProbe:
         return replace(profile, counters=(*profile.counters, *more))
 
     def _notes(self, doubled: int) -> tuple[str, ...]:
-        notes = [_EARLIER] if self._earlier and not SHARED else []
+        notes = [_WHOLE, *([_EARLIER] if self._earlier and not SHARED else [])]
         return (*notes, _SHARED_NAMES.format(count=doubled)) if doubled else tuple(notes)
 
     def _end(self) -> float:

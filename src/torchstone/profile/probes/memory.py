@@ -13,9 +13,9 @@ from torchstone.profile.probes.line_memory import LineMemory
 from torchstone.profile.probes.resident import Timeline, can_read
 from torchstone.profile.probes.torch_memory import (
     Allocation,
+    TensorsBefore,
     allocations,
     peak_of,
-    tensors_alive,
     timeline,
 )
 from torchstone.records import CallTree, Counter, LiveTensor, MemoryUse, Profile, Thread
@@ -24,8 +24,8 @@ MOST_ALIVE = 50
 """Kinds of live memory that are named, by who made it."""
 _RESIDENT = "resident set, looked at every few milliseconds; a peak between two looks is missed"
 _BOTH = (
-    "allocator of torch (heap, above what was in use before the step) and resident set of the "
-    "process, which includes what recording the allocations took"
+    "what the step itself took from torch's allocator, without what was in use before it; beside "
+    "it the resident set of the process, which includes what recording the allocations took"
 )
 _LINES = (
     "Lines show resident memory: what was allocated but never touched is not in it, and the kernel "
@@ -103,7 +103,7 @@ class MemoryProbe:
         """With torch: the peak of its allocator, who owned what then, and the timeline of both."""
         if "torch" not in sys.modules:
             return profile
-        before = tensors_alive()
+        before = TensorsBefore()
         watching = Timeline()
         watching.start()
         try:
@@ -119,7 +119,7 @@ class MemoryProbe:
 def _with_allocations(
     profile: Profile,
     events: list[Allocation],
-    before: dict[str, tuple[int, int]],
+    before: TensorsBefore,
     points: list[tuple[int, int]],
     started_ns: int,
 ) -> Profile:
@@ -136,7 +136,7 @@ def _with_allocations(
     ]
     alive += [
         LiveTensor(f"from before the step: {kind}", count, size)
-        for kind, (count, size) in before.items()
+        for kind, (count, size) in before.alive_at(peak.time_ns).items()
     ]
     alive.sort(key=lambda one: -one.bytes)
     at_peak = trees.from_stacks(

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import sys
 import tracemalloc
+from dataclasses import replace
 
 from torchstone.profile.probes.base import Step
-from torchstone.records import Counter
+from torchstone.records import Counter, Profile
 
 MOST_OPS = 20
 """Kinds of ops that are named; the rest is counted together."""
 _COMPILED = "not seen: the ops of compiled code run inside its kernels; --how trace shows those"
+
+_ONCE = "not measured: it takes a pass of its own, and only the step of a target can be repeated"
 
 
 def repeated_counts(step: Step, eager: bool) -> tuple[Counter, ...]:
@@ -21,6 +24,19 @@ def repeated_counts(step: Step, eager: bool) -> tuple[Counter, ...]:
     counters += _tensor_memory(step)
     counters += _ops(step) if eager else [Counter("ops", None, "", _COMPILED)]
     return tuple(counters)
+
+
+def not_repeated(profile: Profile) -> Profile:
+    """The same with a word on each count that takes a pass of its own: work that runs only once
+    leaves none."""
+    names: tuple[str, ...] = ()
+    if profile.how == "count":
+        names = ("Python memory",)
+        names += ("tensor allocations", "ops by kind") if "torch" in sys.modules else ()
+    elif profile.how == "memory" and "torch" in sys.modules:
+        names = ("tensors alive at the peak",)
+    missing = tuple(Counter(name, None, "", _ONCE) for name in names)
+    return replace(profile, counters=(*profile.counters, *missing))
 
 
 def _python_memory(step: Step) -> list[Counter]:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import gc
 import sys
+import time
+import weakref
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from torchstone.profile.probes.base import Step
@@ -92,7 +94,7 @@ class Peak:
 
 
 def peak_of(events: list[Allocation]) -> Peak:
-    """The peak above what was alive before; memory from before that is given back is not known."""
+    """The peak of what these events took; of memory from before they know nothing."""
     alive: dict[int, Allocation] = {}
     held, best, when = 0, 0, -1
     for place, event in enumerate(events):
@@ -114,7 +116,7 @@ def peak_of(events: list[Allocation]) -> Peak:
 
 
 def timeline(events: list[Allocation]) -> list[tuple[int, int]]:
-    """Time and bytes alive above the start, after each event."""
+    """Time and bytes alive of what the events took, after each of them."""
     alive: dict[int, int] = {}
     held, found = 0, []
     for event in events:
@@ -127,25 +129,48 @@ def timeline(events: list[Allocation]) -> list[tuple[int, int]]:
     return found
 
 
-def tensors_alive() -> dict[str, tuple[int, int]]:
-    """Tensors that Python knows, by kind: how many and how many bytes; shared memory once."""
-    torch = sys.modules.get("torch")
-    if torch is None:
-        return {}
-    found: dict[str, tuple[int, int]] = {}
-    seen: set[int] = set()
-    for thing in gc.get_objects():
-        try:
-            if not issubclass(type(thing), torch.Tensor) or thing.device.type != "cpu":
+@dataclass
+class _Memory:
+    """One piece of memory from before, the tensors that share it, and when the last one ended."""
+
+    kind: str
+    bytes: int
+    holders: list[weakref.ref[Any]] = field(default_factory=list)
+    ended_ns: int = 0
+
+    def ended(self, holder: weakref.ref[Any]) -> None:
+        self.holders.remove(holder)
+        if not self.holders:
+            self.ended_ns = time.time_ns()
+
+
+class TensorsBefore:
+    """Tensors that Python knows before a step, and which of them the step gives back.
+
+    The profiler cannot tell: torch reports no release of memory that was taken while it was off. So
+    each tensor is asked to say when it ends, which changes nothing of how long it lives.
+    """
+
+    def __init__(self) -> None:
+        torch: Any = sys.modules.get("torch")
+        self._memory: dict[int, _Memory] = {}
+        for thing in gc.get_objects() if torch is not None else ():
+            try:
+                if not issubclass(type(thing), torch.Tensor) or thing.device.type != "cpu":
+                    continue
+                storage = thing.untyped_storage()
+                address, size = storage.data_ptr(), storage.nbytes()
+                kind = f"{type(thing).__name__} {str(thing.dtype).removeprefix('torch.')}"
+                memory = self._memory.setdefault(address, _Memory(kind, size))
+                memory.holders.append(weakref.ref(thing, memory.ended))
+            except Exception:  # a tensor without memory of its own: sparse, fake, nested
                 continue
-            storage = thing.untyped_storage()
-            address, size = storage.data_ptr(), storage.nbytes()
-        except Exception:  # a tensor without memory of its own: sparse, fake, nested
-            continue
-        if address in seen or not size:
-            continue
-        seen.add(address)
-        kind = f"{type(thing).__name__} {str(thing.dtype).removeprefix('torch.')}"
-        count, total = found.get(kind, (0, 0))
-        found[kind] = (count + 1, total + size)
-    return found
+
+    def alive_at(self, time_ns: int) -> dict[str, tuple[int, int]]:
+        """By kind: how many and how many bytes; shared memory once."""
+        found: dict[str, tuple[int, int]] = {}
+        for memory in self._memory.values():
+            if memory.bytes and not 0 < memory.ended_ns <= time_ns:
+                count, total = found.get(memory.kind, (0, 0))
+                found[memory.kind] = (count + 1, total + memory.bytes)
+        return found

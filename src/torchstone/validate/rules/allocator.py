@@ -19,6 +19,8 @@ from torchstone.validate.words import duration, name_of, number, percent
 NAME = "allocator"
 SHARE_OF_STEP = 0.02
 """The default margin: what is smaller than that counts as the same anyway."""
+MOST_SHARE = 1.05
+"""Ours: faults cannot explain more than the whole; a twentieth is left for the times' own error."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,13 @@ class _Faults:
 
     @property
     def ratio_without(self) -> float | None:
-        """The time ratio with the estimated cost of all faults taken out of both arms."""
+        """The time ratio with the estimated cost of all faults taken out of both arms.
+
+        None where faults would explain more than the whole difference: their cost is then taken
+        for too high, and what is left of the times means nothing.
+        """
+        if self.share is not None and self.share > MOST_SHARE:
+            return None
         base = self.base_time - self.base_faults * self.cost
         new = self.new_time - self.new_faults * self.cost
         return new / base if base > 0 and new > 0 else None

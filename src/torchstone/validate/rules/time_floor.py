@@ -30,7 +30,8 @@ def _look(arm: Measurement, result: Result, seconds: float) -> Iterator[Check]:
             NAME,
             Level.FAIL,
             f"A sample of {name} ({duration(seconds * arm.loops)}) is shorter than reading the "
-            f"clock takes ({duration(timer.value)}). Time more calls to a sample (--loops).",
+            f"clock takes ({duration(timer.value)}). Let the target do more in a "
+            "call, or give timeit a larger -n.",
             {"sample_s": seconds * arm.loops, "timer_s": timer.value},
             who,
         )

@@ -1,8 +1,6 @@
 // A droplist that is changed shows its page at once; the address keeps only what was chosen.
 "use strict";
 {
-  const form = document.getElementById("controls");
-
   const address = (fields, submitter, changed = "") => {
     const url = new URL(fields.action);
     const data = new FormData(fields);
@@ -33,10 +31,8 @@
   });
   // Whoever comes back finds what the address says, not what was chosen last.
   addEventListener("pageshow", () => document.getElementById("controls")?.reset());
-  form?.querySelector("button[type=submit]")?.classList.add("unseen");
 
-  for (const text of document.querySelectorAll("pre[data-copy]")) {
-    if (!navigator.clipboard) break; // only where the page is trusted: this machine, or https
+  const offerCopy = (text) => {
     const button = document.createElement("button");
     button.type = "button";
     button.className = "copy";
@@ -50,5 +46,16 @@
       }
     });
     text.parentElement.append(button);
-  }
+  };
+
+  // What is new on the page, now and whenever a part of it is replaced.
+  const prepare = () => {
+    document.querySelector("#controls button[type=submit]")?.classList.add("unseen");
+    if (!navigator.clipboard) return; // only where the page is trusted: this machine, or https
+    for (const text of document.querySelectorAll("pre[data-copy]")) {
+      if (!text.parentElement.querySelector(".copy")) offerCopy(text);
+    }
+  };
+  document.addEventListener("torchstone:fresh", prepare);
+  prepare();
 }

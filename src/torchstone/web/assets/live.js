@@ -1,36 +1,71 @@
-// A run that is measured now moves on the page without a reload: a small answer is asked for again
-// and again, and when it differs, the parts that are marked are taken from the page made anew.
+// What is stored while a page is open. A small answer is asked for again and again, and when it differs,
+// the page is made anew. Runs that are measured move by themselves. All the rest of a page speaks of one
+// state of the database, so it is replaced as a whole, or not at all and the newer page is offered.
 "use strict";
 {
   const BUSY_MS = 2000;
   const IDLE_MS = 6000;
   const { progress } = document.body.dataset;
+  const address = location.href; // as the server was asked; sorting and filtering here change it
+  const main = document.getElementById("main");
+  const newer = document.getElementById("newer");
   let state = document.body.dataset.state;
   let wait = IDLE_MS;
 
-  const ask = async (address, kind) => {
-    const answer = await fetch(address, { cache: "no-cache", credentials: "omit", headers: { accept: kind } });
+  const ask = async (from, kind) => {
+    const answer = await fetch(from, { cache: "no-cache", credentials: "omit", headers: { accept: kind } });
     if (!answer.ok) throw new Error(String(answer.status));
     return answer.text();
   };
 
-  const swap = (fresh) => {
-    for (const part of document.querySelectorAll("[data-live]")) {
-      const next = fresh.getElementById(part.id);
-      if (next && next.outerHTML !== part.outerHTML && !part.contains(document.activeElement)) {
-        const box = part.querySelector(".scroll");
-        const place = box ? [box.scrollLeft, box.scrollTop] : null;
-        part.replaceWith(document.adoptNode(next));
-        const made = document.getElementById(part.id)?.querySelector(".scroll");
-        if (place && made) made.scrollTo(...place);
-      }
+  const isHeld = (id) => document.getElementById(id).contains(document.activeElement);
+
+  // A field, a chart's values under the pointer, or text to be copied.
+  const isUsed = () =>
+    ["about", "choices", "content"].some(isHeld) ||
+    document.querySelector("#content .chart-frame:hover") !== null ||
+    !getSelection().isCollapsed;
+
+  const isTyped = () => {
+    const field = document.querySelector("#choices input[type=search]");
+    return field !== null && field.value !== field.defaultValue;
+  };
+
+  const exchange = (fresh, ids) => {
+    for (const id of ids) document.getElementById(id).replaceWith(document.adoptNode(fresh.getElementById(id)));
+    document.dispatchEvent(new Event("torchstone:fresh"));
+  };
+
+  const move = (fresh) => {
+    const now = document.getElementById("running");
+    if (now.outerHTML === fresh.getElementById("running").outerHTML) return;
+    const held = isHeld("running") ? document.activeElement.closest(".progress")?.id : null;
+    exchange(fresh, ["running"]);
+    if (held) document.getElementById(held)?.querySelector("a")?.focus({ preventScroll: true });
+  };
+
+  const replaceAll = (fresh) => {
+    const boxes = [...document.querySelectorAll("#content .scroll")];
+    const places = boxes.map((box) => [box.closest("[id]").id, box.scrollLeft, box.scrollTop]);
+    exchange(fresh, ["about", "choices", "content"]);
+    for (const [id, left, top] of places) document.getElementById(id)?.querySelector(".scroll")?.scrollTo(left, top);
+  };
+
+  // Whether the page is done with this state; what a reader is at just now is left alone, and tried again.
+  const take = (fresh) => {
+    const { made } = fresh.getElementById("main").dataset;
+    move(fresh);
+    if (made === main.dataset.made) {
+      newer.hidden = true;
+      if (!isHeld("choices") && !isTyped()) exchange(fresh, ["choices"]); // further runs to choose from
+      return true;
     }
-    const form = document.getElementById("controls");
-    const next = fresh.getElementById("controls");
-    if (form && next && !form.contains(document.activeElement)) {
-      next.querySelector("button[type=submit]")?.classList.add("unseen");
-      form.replaceWith(document.adoptNode(next));
-    }
+    const isLive = "live" in main.dataset;
+    newer.hidden = isLive && !isUsed();
+    if (!newer.hidden) return !isLive;
+    replaceAll(fresh);
+    main.dataset.made = made;
+    return true;
   };
 
   const look = async () => {
@@ -38,9 +73,8 @@
       const told = JSON.parse(await ask(progress, "application/json"));
       wait = told.runs.some((run) => run.state === "running") ? BUSY_MS : IDLE_MS;
       if (told.state !== state) {
-        const text = await ask(location.href, "text/html");
-        swap(new DOMParser().parseFromString(text, "text/html"));
-        state = told.state;
+        const text = await ask(address, "text/html");
+        if (take(new DOMParser().parseFromString(text, "text/html"))) state = told.state;
       }
     } catch {
       wait = IDLE_MS; // the server is gone; it may come back
@@ -53,5 +87,5 @@
     else look();
   };
 
-  if (progress && document.querySelector("[data-live]")) setTimeout(again, BUSY_MS);
+  if (progress && newer) setTimeout(again, BUSY_MS);
 }

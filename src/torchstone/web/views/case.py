@@ -42,7 +42,7 @@ from torchstone.web.page import (
     Series,
     Table,
 )
-from torchstone.web.query import EVERY_S, NotFound, Query, shown
+from torchstone.web.query import ALL, EVERY_S, NotFound, Query, shown
 from torchstone.web.sources import Source
 from torchstone.web.tables import arranged
 from torchstone.web.views import keyed, parts
@@ -72,6 +72,7 @@ HIDDEN = (
     *keyed.SPEEDUP_ENDS,
     Column("result_id", "Result", shown=False),
 )
+BARS = "Bars are intervals that hold at 95 %, however often a case was looked at while it ran."
 Metric = Callable[[CaseFigures], "float | None"]
 
 
@@ -123,7 +124,7 @@ def _find(source: Source, context: Context) -> tuple[CaseKey, CaseFigures | None
         key = CaseKey(
             fields["suite"],
             fields["model"],
-            fields.get("scale", "").replace("all", ""),
+            "" if context.query.scale == ALL else context.query.scale,
             fields["mode"],
             fields["precision"],
             fields["variant"],
@@ -144,7 +145,7 @@ def _history(source: Source, key: CaseKey, context: Context) -> list[CasePoint]:
 def _note(points: Sequence[CasePoint]) -> str:
     failed = sum(point.figures.outcome is not Outcome.OK for point in points)
     told = f"{len(points)} run{'' if len(points) == 1 else 's'}"
-    return f"{told}, {failed} of them did not pass; bars are 95 % intervals."
+    return f"{told}, {failed} of them did not pass."
 
 
 def _charts(points: Sequence[CasePoint], context: Context) -> tuple[Chart, ...]:
@@ -155,7 +156,7 @@ def _charts(points: Sequence[CasePoint], context: Context) -> tuple[Chart, ...]:
         return Series(name, tuple(_valued(one, blank, metric, interval) for one, blank in placed))
 
     return (
-        Chart("speedup", "Speed-up", "ratio", (line("speed-up", lambda c: c.speedup, True),)),
+        Chart("speedup", "Speed-up", "ratio", (line("speed-up", lambda c: c.speedup, True),), BARS),
         Chart(
             "time",
             "Time of a step",
@@ -211,7 +212,7 @@ def _valued(figures: CaseFigures, blank: Point, metric: Metric, interval: bool) 
     if figures.outcome is not Outcome.OK:
         return blank
     low, high = (figures.interval if interval else None) or (None, None)
-    return replace(blank, value=metric(figures), low=low, high=high)
+    return blank._replace(value=metric(figures), low=low, high=high)
 
 
 def _table(points: Sequence[CasePoint], query: Query) -> Table:
@@ -223,18 +224,19 @@ def _row(point: CasePoint) -> tuple[Cell, ...]:
     one, head = point.figures, point.run
     failed = one.outcome is not Outcome.OK
     to = Place("result", one.result_id) if one.result_id else None
+    own = to or case_place(one.key, (("new", head.id),))
     return (
         run_cell(head),
         commit_cell(head),
-        replace(outcome_word(one.outcome, one.reason), to=to),
-        speedup_cell(one, to),
-        nanoseconds_cell(one.base_ns),
-        nanoseconds_cell(one.new_ns),
-        nanoseconds_cell(one.compile_cold_ns),
-        nanoseconds_cell(one.compile_warm_ns),
-        ratio_cell(one.memory_ratio),
-        bytes_cell(one.new_peak_bytes),
-        number_cell(one.graph_breaks),
+        outcome_word(one.outcome, one.reason)._replace(to=own),
+        speedup_cell(one, own),
+        nanoseconds_cell(one.base_ns, own),
+        nanoseconds_cell(one.new_ns, own),
+        nanoseconds_cell(one.compile_cold_ns, own),
+        nanoseconds_cell(one.compile_warm_ns, own),
+        ratio_cell(one.memory_ratio, own),
+        bytes_cell(one.new_peak_bytes, own),
+        number_cell(one.graph_breaks, own),
         text_cell(failure_text(one) if failed else "", longest=90),
         Cell(head.created),
         *keyed.ends(one.interval),
@@ -282,7 +284,7 @@ def _change(source: Source, key: CaseKey, context: Context) -> Cell | None:
         return None
     cell = change_cell(change.speedup, change.verdict)
     moved = f"; {sanitise(change.moved)} moved" if change.moved in ("arm", "baseline") else ""
-    return replace(cell, detail=f"{cell.detail}{moved}", to=Place("run", context.base.id))
+    return cell._replace(detail=f"{cell.detail}{moved}", to=Place("run", context.base.id))
 
 
 def _behind(source: Source, now: CaseFigures | None, head: RunHead) -> list[Section]:

@@ -17,6 +17,7 @@ from torchstone.web.cells import (
     case_place,
     change_cell,
     mean_cell,
+    number_cell,
     outcome_cell,
     ratio_cell,
     run_cell,
@@ -34,6 +35,10 @@ from torchstone.web.views import keyed, parts
 
 OPTIONAL = ("suite", *keyed.SETTINGS)
 CONTROLS = ("base", "new", *OPTIONAL, "base_variant", "across", "common", "filter")
+NEW_ENDS = (
+    Column("new_speedup_low", "New speed-up, low end", True, "×", shown=False),
+    Column("new_speedup_high", "New speed-up, high end", True, "×", shown=False),
+)
 GROUPS = (
     Column("suite", "Suite"),
     Column("settings", "Settings"),
@@ -46,6 +51,11 @@ GROUPS = (
     Column("compile_cold", "Compile, cold", True, "×", help="New over base"),
     Column("memory", "Memory", True, "×", help="The arm's peak, new over base"),
     Column("drift", "Baselines", True, "×", help="How much slower the baselines were"),
+    *keyed.BASE_ENDS,
+    *NEW_ENDS,
+    *keyed.CHANGE_ENDS,
+    Column("threshold", "Smallest change believed", True, shown=False),
+    *keyed.COST_MARKS,
 )
 CASES = (
     *keyed.NAMED,
@@ -62,9 +72,12 @@ CASES = (
 )
 HIDDEN = (
     *keyed.columns(keyed.SETTINGS),
+    *keyed.BASE_ENDS,
+    *NEW_ENDS,
     *keyed.CHANGE_ENDS,
     Column("alone", "Verdict by itself", shown=False),
     Column("threshold", "Smallest change believed", True, shown=False),
+    *keyed.COST_MARKS,
 )
 FOREST = 40
 """Rows of the picture; the table has all."""
@@ -121,14 +134,14 @@ def _compared(found: RunComparison, context: Context, here: Place) -> tuple[Sect
     groups = [one for one in found.groups if group_fits(one.key)]
     cases = [one for one in found.cases if fits(one.key)]
     if context.query.only_common:
-        cases = [one for one in cases if one.kind == "paired"]
+        cases = [one for one in cases if one.kind not in parts.ALONE]
     cases.sort(key=_rank)
     labels = Labels.of(one.key for one in cases)
     rows = LazyRows(cases, lambda one: _case(one, labels, context))
     table = Table("cases", "Cases", (*CASES, *HIDDEN), rows, empty="No case fits the choices.")
     of_groups = Labels.of(one.key for one in groups)
     lines = tuple(_group(one, of_groups, context) for one in groups)
-    note = parts.threshold_words(found)
+    note = parts.threshold_words(found) + parts.cost_words(found)
     return (
         Table("groups", "Suites", GROUPS, lines, note=note, total=len(lines)),
         arranged(table, context.query, here),
@@ -169,19 +182,39 @@ def _group(change: GroupChange, labels: Labels, context: Context) -> tuple[Cell,
     counted = [f"{n} {name}" for name, n in change.counts.items() if n and name != "paired"]
     bad = change.counts.get("newly failing", 0)
     said = ", ".join(counted)
+    marks = _marks(change, change.compile_cold.value, change.memory.value)
     return (
         text_cell(suite_title(change.key.suite, change.key.scale), to),
         text_cell(labels.settings(change.key), to),
-        Cell(change.common, f"{change.common:,}"),
-        Cell(change.paired, f"{change.paired:,}"),
-        mean_cell(change.base_common),
-        mean_cell(change.new_common),
+        number_cell(change.common, to),
+        number_cell(change.paired, to),
+        mean_cell(change.base_common, _suite_of_base(change, context)),
+        mean_cell(change.new_common, to),
         change_cell(change.speedup, change.verdict, to),
-        Cell(said, said, mark="fail" if bad else ""),
-        _cost(change.compile_cold.value, "compile_cold" in change.costs_changed),
-        _cost(change.memory.value, "memory" in change.costs_changed),
-        _cost(change.drift, False),
+        Cell(said, said, to, "fail" if bad else ""),
+        ratio_cell(change.compile_cold.value, to, marks[0]),
+        ratio_cell(change.memory.value, to, marks[1]),
+        ratio_cell(change.drift, to),
+        *keyed.ends(change.base_common.interval),
+        *keyed.ends(change.new_common.interval),
+        *keyed.ends(change.speedup.interval if change.speedup else None),
+        Cell(change.verdict.value if change.verdict else ""),
+        Cell(change.threshold),
+        *map(Cell, marks),
     )
+
+
+def _suite_of_base(change: GroupChange, context: Context) -> Place:
+    """The base run's own page of the suite, under the variant that it was compared by."""
+    variants = parts.variants(context.query)
+    key = replace(change.key, variant=variants[0]) if variants else change.key
+    return parts.suite_place(key, context.to_base)
+
+
+def _marks(change: GroupChange | CaseChange, cold: float | None, peak: float | None) -> list[str]:
+    """How compile time and memory moved, where they did."""
+    named = (("compile_cold", cold), ("memory", peak))
+    return [parts.cost_mark(name, value, change) for name, value in named]
 
 
 def _case(change: CaseChange, labels: Labels, context: Context) -> tuple[Cell, ...]:
@@ -190,34 +223,31 @@ def _case(change: CaseChange, labels: Labels, context: Context) -> tuple[Cell, .
     kinds = {"newly failing": "fail", "newly passing": "better", "paired": ""}
     passed = change.new is not None and change.new.outcome is Outcome.OK
     ratio = change.speedup
+    marks = _marks(change, change.compile_cold, change.memory)
+    base, new = change.base, change.new if passed else None
     return (
         *keyed.named(key, labels, to),
         Cell(
             change.kind,
             "both pass" if change.kind == "paired" else change.kind,
-            mark=kinds.get(change.kind, "quiet"),
+            to,
+            kinds.get(change.kind, "quiet"),
         ),
-        speedup_cell(change.base) if change.base else Cell(),
-        speedup_cell(change.new) if change.new and passed else Cell(),
+        speedup_cell(base, case_place(base.key, context.to_base)) if base else Cell(),
+        speedup_cell(new, to) if new else Cell(),
         change_cell(ratio, change.verdict, to),
         parts.moved_cell(change),
-        _cost(change.baseline_time, False),
-        _cost(change.arm_time, False),
-        _cost(change.compile_cold, "compile_cold" in change.costs_changed),
-        _cost(change.memory, "memory" in change.costs_changed),
+        ratio_cell(change.baseline_time, to),
+        ratio_cell(change.arm_time, to),
+        ratio_cell(change.compile_cold, to, marks[0]),
+        ratio_cell(change.memory, to, marks[1]),
         outcome_cell(change.new),
         *keyed.cells(key, keyed.SETTINGS),
+        *keyed.ends_of(base),
+        *keyed.ends_of(new),
         *keyed.ends(ratio.interval if ratio else None),
         Cell(change.verdict.value if change.verdict else ""),
         Cell(change.alone.value if change.alone else ""),
         Cell(change.threshold),
+        *map(Cell, marks),
     )
-
-
-def _cost(value: float | None, changed: bool) -> Cell:
-    """New over base of something that is better when it is less."""
-    if value is None:
-        return Cell()
-    cell = ratio_cell(value)
-    mark = ("worse" if value > 1 else "better") if changed else ""
-    return Cell(cell.value, cell.text, mark=mark)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from torchstone.records import (
+    Agreement,
     Calibration,
     Check,
     Contract,
@@ -45,6 +47,8 @@ from torchstone.web.page import (
     Table,
 )
 from torchstone.web.sources import Source
+from torchstone.web.tables import LazyRows
+from torchstone.web.views import keyed
 from torchstone.web.views.ledgers import ledger_sections
 
 MOST_PROFILES = 50
@@ -65,6 +69,7 @@ ARMS = (
     Column("processes", "Processes", True),
     Column("samples", "Samples", True),
     Column("agreement", "Answer checked"),
+    *keyed.SPEEDUP_ENDS,
 )
 CHECKS = (
     Column("level", "Level"),
@@ -102,7 +107,7 @@ def evidence(source: Source, result: Result) -> tuple[Section, ...]:
         checks_table(result.checks),
         *_compiler(result),
         *_roofline(source, result),
-        profiles_table(source.store.list_profiles(MOST_PROFILES, result.id)),
+        _profiles(source, result),
         *ledger_sections(source, result),
         Group("Contract", tuple(_contract(result)), folded=True),
         Group("Environment", tuple(_environment(result)), folded=True),
@@ -131,8 +136,9 @@ def _arm(result: Result, measured: Measurement, found: Figures | None) -> tuple[
     comparison = against_first(result, measured.arm.name)
     cost, memory, graphs = measured.compile, measured.memory, measured.graphs
     speedup, ends = ("", "")
+    interval = speedup_interval(comparison) if comparison else None
     if comparison is not None:
-        speedup, ends = speedup_words(comparison.speedup, speedup_interval(comparison))
+        speedup, ends = speedup_words(comparison.speedup, interval)
     agreed = measured.agreement
     return (
         text_cell(measured.arm.name),
@@ -150,6 +156,7 @@ def _arm(result: Result, measured: Measurement, found: Figures | None) -> tuple[
         number_cell(found.processes if found else None),
         number_cell(len(found.samples) if found else None),
         text_cell(f"{agreed.method}, {agreed.checked} outputs" if agreed else ""),
+        *keyed.ends(interval),
     )
 
 
@@ -224,21 +231,28 @@ def _calibration(source: Source, result: Result) -> Calibration | None:
     return source.store.calibration(base.environment.machine_id, base.arm.device.split(":")[0])
 
 
+def _profiles(source: Source, result: Result) -> Table:
+    listed = source.store.list_profiles(MOST_PROFILES + 1, result.id)
+    note = f"Only the newest {MOST_PROFILES}." if len(listed) > MOST_PROFILES else ""
+    return replace(profiles_table(listed[:MOST_PROFILES]), note=note)
+
+
 def profiles_table(listed: Sequence[ProfileSummary]) -> Table:
     """Profiles with links to their views."""
-    rows = tuple(
-        (
-            text_cell(one.id, Place("profile", one.id)),
-            text_cell(one.how),
-            text_cell(one.tool),
-            text_cell(one.label),
-            Cell(one.created, when(one.created)),
-            bytes_cell(one.bytes),
-        )
-        for one in listed
-    )
+    rows = LazyRows(listed, _profile)
     empty = "No profile is stored with this. Take one with `torchstone profile TARGET`."
     return Table("profiles", "Profiles", PROFILES, rows, empty=empty, total=len(rows))
+
+
+def _profile(one: ProfileSummary) -> tuple[Cell, ...]:
+    return (
+        text_cell(one.id, Place("profile", one.id)),
+        text_cell(one.how),
+        text_cell(one.tool),
+        text_cell(one.label),
+        Cell(one.created, when(one.created)),
+        bytes_cell(one.bytes),
+    )
 
 
 def _contract(result: Result) -> Iterable[Section]:
@@ -246,7 +260,7 @@ def _contract(result: Result) -> Iterable[Section]:
     for measured in result.arms:
         if measured.contract is None:
             continue
-        yield _contract_facts(measured.arm.name, measured.contract)
+        yield _contract_facts(measured.arm.name, measured.contract, measured.agreement)
         for side, leaves in (
             ("input", measured.contract.inputs),
             ("output", measured.contract.outputs),
@@ -258,18 +272,39 @@ def _contract(result: Result) -> Iterable[Section]:
     yield Table("contract", "Inputs and outputs", LEAVES, cut, note, "No contract is stored.")
 
 
-def _contract_facts(name: str, contract: Contract) -> Facts:
+def _contract_facts(name: str, contract: Contract, agreed: Agreement | None) -> Facts:
+    dtypes = ", ".join(f"{number:,} {name}" for name, number in contract.parameter_dtypes.items())
+    flags = ", ".join(
+        f"{name} {'on' if flag else 'off'}" for name, flag in contract.determinism.items()
+    )
     items = [
         ("Parameters", number_cell(contract.parameters)),
+        ("Of dtype", text_cell(dtypes, longest=200)),
         ("Training mode", Cell(contract.training, "yes" if contract.training else "no")),
         ("Gradients", Cell(contract.grad_enabled, "on" if contract.grad_enabled else "off")),
         ("Autocast", text_cell(contract.autocast or "off")),
         ("Seed", number_cell(contract.seed)),
         ("Weights", text_cell(contract.weights_hash[:16])),
         ("Inputs", text_cell(contract.inputs_hash[:16])),
+        ("Determinism", text_cell(flags, longest=300)),
+        ("Notes", text_cell("; ".join(contract.notes), longest=400)),
+        ("Answer", text_cell(_agreement_words(agreed) if agreed else "", longest=400)),
     ]
     kept = tuple((label, cell) for label, cell in items if cell.text)
     return Facts(f"contract-{sanitise(name)}", sanitise(name), kept)
+
+
+def _agreement_words(agreed: Agreement) -> str:
+    """What the answer was held to, and how far it was off."""
+    parts = [f"checked by {agreed.method}", agreed.reason]
+    if agreed.method not in ("exact", "none"):
+        bound = f"tolerance {agreed.tolerance:g}"
+        if agreed.multiplier:
+            bound += f", at most {agreed.multiplier:g} times the baseline's own error"
+        parts += [bound, f"error {agreed.rmse:.3g}", f"cosine {agreed.cosine:.6g}"]
+        if agreed.method == "fp64":
+            parts.append(f"the baseline's {agreed.rmse_baseline:.3g}")
+    return "; ".join(part for part in (*parts, agreed.mismatch) if part)
 
 
 def _leaf(arm: str, side: str, leaf: Leaf) -> tuple[Cell, ...]:

@@ -9,12 +9,14 @@ from torchstone.show.run_words import Labels, command_text, failure_text
 from torchstone.web.cells import (
     case_place,
     commit_of,
+    number_cell,
     outcome_word,
     run_cell,
     text_cell,
     when,
 )
 from torchstone.web.page import Cell, Column, Place, Table
+from torchstone.web.tables import LazyRows
 from torchstone.web.views import keyed
 
 KEY = keyed.SETTINGS[1:]
@@ -36,25 +38,23 @@ HIDDEN = (
 )
 
 
-def table_of(
-    spans: Sequence[FailureSpan], carried: tuple[tuple[str, str], ...] = (), live: bool = False
-) -> Table:
+def table_of(spans: Sequence[FailureSpan], carried: tuple[tuple[str, str], ...] = ()) -> Table:
     """One row a failing case."""
     labels = Labels.of(span.figures.key for span in spans)
-    rows = tuple(_row(span, labels, carried) for span in spans)
-    empty = "Nothing fails."
-    return Table("failures", "Failures", (*COLUMNS, *HIDDEN), rows, empty=empty, live=live)
+    rows = LazyRows(spans, lambda span: _row(span, labels, carried))
+    return Table("failures", "Failures", (*COLUMNS, *HIDDEN), rows, empty="Nothing fails.")
 
 
 def _row(
     span: FailureSpan, labels: Labels, carried: tuple[tuple[str, str], ...]
 ) -> tuple[Cell, ...]:
     case, key = span.figures, span.figures.key
+    to = case_place(key, carried)
     return (
-        *keyed.named(key, labels, case_place(key, carried)),
+        *keyed.named(key, labels, to),
         outcome_word(case.outcome, case.reason),
         _reason(case),
-        Cell(span.runs_failing, f"{span.runs_failing:,}"),
+        number_cell(span.runs_failing, to),
         _commit(span.first_bad),
         _commit(span.last_good, "never seen to pass"),
         Cell(span.first_bad.id if span.first_bad else ""),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from torchstone.records import CaseKey, SuiteSummary
+from torchstone.records import CaseFigures, CaseKey, Outcome, SuiteSummary
 from torchstone.show.run_words import Labels
 from torchstone.web.cells import suite_title, text_cell
 from torchstone.web.context import LABELS
@@ -20,11 +20,20 @@ SPEEDUP_ENDS = (
     Column("speedup_low", "Speed-up, low end", True, "×", shown=False),
     Column("speedup_high", "Speed-up, high end", True, "×", shown=False),
 )
+BASE_ENDS = (
+    Column("base_speedup_low", "Base's speed-up, low end", True, "×", shown=False),
+    Column("base_speedup_high", "Base's speed-up, high end", True, "×", shown=False),
+)
 CHANGE_ENDS = (
     Column("change_low", "Change, low end", True, "×", shown=False),
     Column("change_high", "Change, high end", True, "×", shown=False),
     Column("verdict", "Verdict", shown=False),
 )
+COST_MARKS = (
+    Column("compile_verdict", "Compile, cold: better or worse", shown=False),
+    Column("memory_verdict", "Memory: better or worse", shown=False),
+)
+"""Empty where the change lies within its threshold."""
 
 
 def columns(names: Sequence[str]) -> tuple[Column, ...]:
@@ -44,6 +53,11 @@ def named(key: CaseKey, labels: Labels, to: Place) -> tuple[Cell, ...]:
         text_cell(suite_title(key.suite, key.scale)),
         text_cell(labels.settings(key)),
     )
+
+
+def ends_of(case: CaseFigures | None) -> tuple[Cell, Cell]:
+    """Both ends of a case's speed-up, where it has one to show."""
+    return ends(case.interval if case and case.outcome is Outcome.OK else None)
 
 
 def ends(interval: tuple[float, float] | None) -> tuple[Cell, Cell]:

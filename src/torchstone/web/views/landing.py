@@ -45,6 +45,9 @@ HIDDEN = (
     Column("speedup_n", "Cases in the mean", True, shown=False),
     *keyed.CHANGE_ENDS,
     Column("common", "Cases in both", True, shown=False),
+    Column("compile_change", "Compile, cold, new over base", True, "×", shown=False),
+    Column("memory_change", "The arm's peak, new over base", True, "×", shown=False),
+    *keyed.COST_MARKS,
     Column("compile_warm", "Compile, warm", True, "s", shown=False),
     Column("run", "Run", shown=False),
 )
@@ -56,9 +59,10 @@ def landing(source: Source, query: Query) -> Page:
     """Every suite of the newest run, or of the one that was chosen."""
     context = resolve(source, query)
     here = Place("landing", "", query.params)
-    top = parts.running(source, context.heads)
+    top: tuple[Section, ...] = parts.running(source, context.heads)
     if context.new is None:
-        return Page("landing", "Overview", (*top, *parts.nothing_stored()), params=query.params)
+        sections = (*top, *parts.nothing_stored())
+        return Page("landing", "Overview", sections, params=query.params, live=True)
     found = parts.comparison(source, context)
     fits = matcher(context.cases)
     groups = [one for one in context.groups if fits(parts.group_key(one))]
@@ -69,10 +73,10 @@ def landing(source: Source, query: Query) -> Page:
     for (suite, scale), rows in suites.items():
         name = table_name(suite_title(suite, scale), tables)
         tables[name] = _table(name, suite, scale, rows, found, context)
-    sections: tuple[Section, ...] = (*top, *parts.remarks(found, context))
+    sections = (*top, *parts.remarks(found, context))
     if not tables:
         sections += (Notice("This run has no case that fits the choices above."),)
-    words = parts.threshold_words(found)
+    words = parts.threshold_words(found) + parts.cost_words(found)
     sections += (Group("Suites", tuple(tables.values()), note=words), *_trends(source, context))
     return Page(
         "landing",
@@ -81,6 +85,7 @@ def landing(source: Source, query: Query) -> Page:
         lead=_lead(context),
         controls=controls(context, here, CONTROLS, OPTIONAL),
         params=query.params,
+        live=True,
     )
 
 
@@ -116,7 +121,7 @@ def _table(
     )
     hidden = () if found is not None and not found.refused else AGAINST_BASE
     columns = parts.without((*COLUMNS, *HIDDEN), hidden)
-    return Table(name, title, columns, rows, live=True, to=place, total=len(rows))
+    return Table(name, title, columns, rows, to=place, total=len(rows))
 
 
 def _row(
@@ -129,8 +134,8 @@ def _row(
         _newly(change, to),
         mean_cell(one.speedup, to),
         change_cell(change.speedup if change else None, change.verdict if change else None, to),
-        _cost(compile_cell(one.compile_cold_ns, one.compile_warm_ns), change, "compile_cold"),
-        _cost(ratio_cell(one.memory_ratio.value), change, "memory"),
+        _compile(one, change, to),
+        _memory(one, change, to),
         *_hidden(one, change, context),
     )
 
@@ -144,16 +149,25 @@ def _newly(change: GroupChange | None, to: Place) -> Cell:
     return Cell(bad, str(bad), to if bad else None, "fail" if bad else "quiet", detail)
 
 
-def _cost(cell: Cell, change: GroupChange | None, name: str) -> Cell:
-    """A cost with how it moved, marked where it lies beyond its threshold."""
-    mean = None if change is None else {"memory": change.memory}.get(name, change.compile_cold)
-    if change is None or mean is None or mean.value is None or not cell.text:
+def _compile(one: SuiteSummary, change: GroupChange | None, to: Place) -> Cell:
+    cell = compile_cell(one.compile_cold_ns, one.compile_warm_ns, to)
+    return _moved(cell, "compile_cold", change.compile_cold.value if change else None, change)
+
+
+def _memory(one: SuiteSummary, change: GroupChange | None, to: Place) -> Cell:
+    """The ratio is better when it is more; what moved is the peak, which is better when less."""
+    cell = ratio_cell(one.memory_ratio.value, to)
+    return _moved(cell, "memory", change.memory.value if change else None, change, "peak ")
+
+
+def _moved(
+    cell: Cell, name: str, value: float | None, change: GroupChange | None, what: str = ""
+) -> Cell:
+    """A cost with how it moved, where it moved beyond its threshold."""
+    mark = parts.cost_mark(name, value, change)
+    if value is None or not mark or not cell.text:
         return cell
-    moved = change_cell(None, None)
-    if name in change.costs_changed:
-        mark = "worse" if mean.value > 1 else "better"
-        moved = Cell(text=f"{(mean.value - 1) * 100:+.0f} %", mark=mark)
-    return Cell(cell.value, cell.text, cell.to, moved.mark, moved.text, cell.title)
+    return cell._replace(mark=mark, detail=f"{what}{(value - 1) * 100:+.0f} %")
 
 
 def _hidden(one: SuiteSummary, change: GroupChange | None, context: Context) -> tuple[Cell, ...]:
@@ -169,9 +183,16 @@ def _hidden(one: SuiteSummary, change: GroupChange | None, context: Context) -> 
         *keyed.ends(ratio.interval if ratio else None),
         Cell(change.verdict.value if change and change.verdict else None),
         Cell(change.common if change else None),
+        *_costs(change),
         Cell(None if warm is None else warm / 1e9),
         Cell(context.new.id if context.new else ""),
     )
+
+
+def _costs(change: GroupChange | None) -> tuple[Cell, ...]:
+    cold, peak = (change.compile_cold.value, change.memory.value) if change else (None, None)
+    marks = (("compile_cold", cold), ("memory", peak))
+    return Cell(cold), Cell(peak), *(Cell(parts.cost_mark(n, v, change)) for n, v in marks)
 
 
 def _trends(source: Source, context: Context) -> tuple[Section, ...]:
@@ -187,6 +208,6 @@ def _trends(source: Source, context: Context) -> tuple[Section, ...]:
     charts = parts.trend_charts(points, context.carried)
     runs = len({point.run.id for point in points})
     title = f"Trends of {suite_title(wanted.suite, wanted.scale)}"
-    note = f"{runs} run{'' if runs == 1 else 's'}, each at its commit; bars are 95 % intervals."
+    note = f"{runs} run{'' if runs == 1 else 's'}, each at its commit."
     note += parts.newest_only(points)
     return (Group(title, charts, grid=True, note=note),)

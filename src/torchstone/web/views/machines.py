@@ -40,6 +40,8 @@ from torchstone.web.query import NotFound, Query, shown
 from torchstone.web.sources import Source
 
 NEWEST_RUNS = 20
+NEWEST_REPORTS = 200
+"""Of the doctor, in the charts of noise."""
 MACHINES = (
     Column("machine", "Machine"),
     Column("id", "Id"),
@@ -108,7 +110,7 @@ def machine(source: Source, query: Query, ident: str) -> Page:
     )
     sections: list[Section] = [
         Facts("machine", "", items),
-        *_noise(source.store.noise_history(ident)),
+        *_noise(source.store.noise_history(ident, NEWEST_REPORTS + 1)),
         _floors(source, ident),
         *_doctor(reports),
         *_calibration(calibrations),
@@ -124,7 +126,10 @@ def machine(source: Source, query: Query, ident: str) -> Page:
     )
 
 
-def _noise(points: Sequence[NoisePoint]) -> Iterable[Section]:
+def _noise(found: Sequence[NoisePoint]) -> Iterable[Section]:
+    points = found[-NEWEST_REPORTS:]
+    left = len(found) > len(points)
+    note = f"Only the newest {NEWEST_REPORTS} reports are drawn." if left else ""
     seen = tuple(
         Point(point.created_s, point.smallest_detectable, note=when(point.created))
         for point in points
@@ -152,7 +157,7 @@ def _noise(points: Sequence[NoisePoint]) -> Iterable[Section]:
             empty=empty,
         ),
     )
-    yield Group("Noise over time", charts, grid=True)
+    yield Group("Noise over time", charts, grid=True, note=note)
 
 
 def _floors(source: Source, ident: str) -> Table:

@@ -15,6 +15,7 @@ from torchstone.records import (
     RunHead,
 )
 from torchstone.records import SuiteSummary as Summary
+from torchstone.show.compare_words import cost_threshold_words
 from torchstone.show.run_words import Labels, count
 from torchstone.show.text import sanitise
 from torchstone.web.cells import commit_of, run_title
@@ -30,12 +31,15 @@ from torchstone.web.page import (
     Section,
     Series,
 )
-from torchstone.web.query import ALL
+from torchstone.web.query import ALL, Query
 from torchstone.web.sources import MOST_POINTS, Source
 
 MOST_SERIES = 12
 """Lines of one chart: more cannot be told apart."""
 FAILED = ("wrong_answer", "nondeterministic", "error", "crash", "oom", "timeout")
+BARS = "Bars are 95 % intervals."
+ALONE = ("only in base", "only in new")
+"""Kinds of change of cases that one run alone has."""
 UNMOVED = ("neither", "cannot tell")
 PARTS = ("ok", *FAILED, "not_supported", "not_run")
 
@@ -121,12 +125,16 @@ def comparison(source: Source, context: Context) -> RunComparison | None:
     base, new, asked = context.base, context.new, context.query
     if base is None or new is None:
         return None
-    variants = None
-    if asked.base_variant and asked.variant not in ("", ALL):
-        variants = (asked.base_variant, asked.variant)
-    if base.id == new.id and variants is None:
+    chosen = variants(asked)
+    if base.id == new.id and chosen is None:
         return None
-    return source.comparison(base, new, asked.allowed, variants)
+    return source.comparison(base, new, asked.allowed, chosen)
+
+
+def variants(asked: Query) -> tuple[str, str] | None:
+    """The base's and the new run's, where two are compared."""
+    named = asked.base_variant and asked.variant not in ("", ALL)
+    return (asked.base_variant, asked.variant) if named else None
 
 
 def remarks(found: RunComparison | None, context: Context) -> tuple[Section, ...]:
@@ -156,6 +164,21 @@ def threshold_words(found: RunComparison | None) -> str:
         f"±{found.margin * 100:g} %; ? cannot tell. Corrected for the number of cases "
         f"(false discovery rate {found.false_discovery_rate * 100:g} %)."
     )
+
+
+def cost_words(found: RunComparison | None) -> str:
+    """What decides whether a compile time or a peak is called better or worse."""
+    if found is None or found.refused:
+        return ""
+    words = cost_threshold_words(found.groups, "▲ or ▼")
+    return f" {words[0].upper()}{words[1:]}."
+
+
+def cost_mark(name: str, value: float | None, change: CaseChange | GroupChange | None) -> str:
+    """How a cost moved, where it moved beyond its threshold; less is better."""
+    if value is None or change is None or name not in change.costs_changed:
+        return ""
+    return "worse" if value > 1 else "better"
 
 
 def changes_by_group(found: RunComparison | None) -> dict[CaseKey, GroupChange]:
@@ -202,7 +225,7 @@ def trend_charts(
     """Pass rate, speed-up, compile time and memory of one suite over time, a line a group."""
     placed = _placed(points, carried)
     return (
-        _trend("speedup", "Geometric mean speed-up", "ratio", placed, _speedup),
+        _trend("speedup", "Geometric mean speed-up", "ratio", placed, _speedup, BARS),
         _trend("pass_rate", "Pass rate", "share", placed, _passes),
         _trend("compile_time", "Compile time, cold", "seconds", placed, _cold),
         _trend("memory_ratio", "Memory ratio", "ratio", placed, _memory),
@@ -225,18 +248,20 @@ def _placed(points: Sequence[GroupPoint], carried: tuple[tuple[str, str], ...]) 
     return made
 
 
-def _trend(name: str, title: str, unit: str, placed: Sequence[_Placed], figure: Figure) -> Chart:
+def _trend(
+    name: str, title: str, unit: str, placed: Sequence[_Placed], figure: Figure, note: str = ""
+) -> Chart:
     lines: dict[str, list[Point]] = {}
     for one in placed:
         found = figure(one.summary)
         low, high = (found.interval if found else None) or (None, None)
         value = found.value if found else None
-        lines.setdefault(one.line, []).append(replace(one.blank, value=value, low=low, high=high))
+        lines.setdefault(one.line, []).append(one.blank._replace(value=value, low=low, high=high))
     known = [Series(label, tuple(made)) for label, made in lines.items()]
     drawn = tuple(one for one in known if any(p.value is not None for p in one.points))
     left = len(drawn) - MOST_SERIES
-    note = f"{left} more lines are left out; choose a variant." if left > 0 else ""
-    return Chart(name, title, unit, drawn[:MOST_SERIES], note)
+    said = f"{left} more lines are left out; choose a variant." if left > 0 else ""
+    return Chart(name, title, unit, drawn[:MOST_SERIES], f"{note} {said}".strip())
 
 
 def _speedup(summary: Summary) -> Mean | None:

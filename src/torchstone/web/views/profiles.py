@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from torchstone.records import Profile
 from torchstone.show.profile_figures import cost_words, facts_of, format_amount, shares
 from torchstone.show.profile_tree import call_tree, top_functions, unit_of, whole_of
@@ -11,9 +13,11 @@ from torchstone.web.cells import cut, number_cell, text_cell
 from torchstone.web.page import Cell, Column, Facts, Notice, Page, Place, Section, Table
 from torchstone.web.query import Query
 from torchstone.web.sources import Source
+from torchstone.web.tables import PAGE_ROWS, arranged
 from torchstone.web.views.evidence import profiles_table
 
-LISTED = 200
+EVERY = 1_000_000
+"""Profiles, where all are asked for."""
 TOP = 50
 FUNCTIONS = (
     Column("function", "Function"),
@@ -27,15 +31,19 @@ FUNCTIONS = (
 
 
 def profiles(source: Source, query: Query) -> Page:
-    """The newest first."""
-    table = profiles_table(source.store.list_profiles(LISTED))
-    listed = Table(
-        "profiles",
-        "",
-        table.columns,
-        table.rows,
+    """The newest first, a page of them."""
+    here = Place("profiles", "", query.kept("page"))
+    found = source.store.list_profiles(query.page_number * PAGE_ROWS + 1)
+    table = arranged(profiles_table(found), Query(page=query.page), here)
+    listed = replace(
+        table,
+        title="",
         empty="No profile is stored yet. Take one with `torchstone profile TARGET`.",
-        total=table.total,
+        total=None if table.more else table.total,
+        whole=(lambda: profiles_table(source.store.list_profiles(EVERY)).rows)
+        if table.whole
+        else None,
+        sortable=False,
     )
     return Page("profiles", "Profiles", (listed,), params=query.params)
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
-from torchstone.records import RunHead, Selection
+from torchstone.records import RunHead, Selection, SuiteSummary
 from torchstone.show.heading import processor_name
 from torchstone.show.run_words import Labels, count
 from torchstone.show.text import sanitise
@@ -14,6 +15,7 @@ from torchstone.web.cells import (
     compile_cell,
     cut,
     mean_cell,
+    nanoseconds_cell,
     number_cell,
     pass_cell,
     ratio_cell,
@@ -39,9 +41,12 @@ from torchstone.web.page import (
 )
 from torchstone.web.query import Query, selection
 from torchstone.web.sources import Source
-from torchstone.web.views import failing, parts
+from torchstone.web.tables import arranged
+from torchstone.web.views import failing, keyed, parts
 
 PAGE_RUNS = 50
+AT_ONCE = 1000
+"""Runs read at once where all are asked for."""
 COLUMNS = (
     Column("run", "Run"),
     Column("state", "State"),
@@ -68,6 +73,12 @@ GROUPS = (
     Column("speedup", "Speed-up", True, "×"),
     Column("compile_cold", "Compile, cold / warm", True, "s"),
     Column("memory_ratio", "Memory ratio", True, "×"),
+    Column("passed", "Passed", True, shown=False),
+    Column("counted", "Counted", True, shown=False),
+    Column("planned", "Planned", True, shown=False),
+    *keyed.SPEEDUP_ENDS,
+    Column("speedup_n", "Cases in the mean", True, shown=False),
+    Column("compile_warm", "Compile, warm", True, "s", shown=False),
 )
 
 
@@ -87,25 +98,33 @@ def runs(source: Source, query: Query) -> Page:
         parts.without((*COLUMNS, *HIDDEN), ("origin",) if here else ()),
         tuple(_row(head) for head in shown),
         empty="No run is stored yet. Make one with `torchstone run`.",
-        live=True,
         more=more,
-        total=len(found),
+        total=None if more or query.before else len(found),
+        whole=(lambda: _every_row(source, wanted, query.before)) if more else None,
     )
     top = parts.running(source, shown)
-    return Page("runs", "Runs", (*top, table), params=query.params)
+    return Page("runs", "Runs", (*top, table), params=query.params, live=True)
+
+
+def _every_row(source: Source, wanted: Selection, before: str) -> Iterator[tuple[Cell, ...]]:
+    found = source.heads(wanted, AT_ONCE, before)
+    while found:
+        yield from map(_row, found)
+        found = source.heads(wanted, AT_ONCE, found[-1].id)
 
 
 def _row(head: RunHead) -> tuple[Cell, ...]:
     failed = sum(head.outcomes.get(name, 0) for name in parts.FAILED)
+    own = run_cell(head)
     return (
-        run_cell(head),
+        own,
         state_cell(head),
         commit_cell(head),
         text_cell(head.label, longest=32),
         text_cell(", ".join(head.suites), longest=48),
-        number_cell(head.outcomes.get("ok", 0)),
-        Cell(failed, f"{failed:,}", mark="fail" if failed else "quiet"),
-        number_cell(head.outcomes.get("not_supported", 0)),
+        number_cell(head.outcomes.get("ok", 0), own.to),
+        Cell(failed, f"{failed:,}", own.to, "fail" if failed else "quiet"),
+        number_cell(head.outcomes.get("not_supported", 0), own.to),
         text_cell(head.torch, longest=20),
         text_cell(head.origin, longest=20),
         text_cell(
@@ -126,17 +145,7 @@ def run(source: Source, query: Query, ident: str) -> Page:
     plan = source.about(head)
     groups = source.groups(head, Selection())
     labels = Labels.of(groups)
-    rows = tuple(
-        (
-            text_cell(suite_title(one.suite, one.scale), _suite(one, head)),
-            text_cell(labels.settings(one)),
-            pass_cell(one.passes, _suite(one, head)),
-            mean_cell(one.speedup),
-            compile_cell(one.compile_cold_ns, one.compile_warm_ns),
-            ratio_cell(one.memory_ratio.value),
-        )
-        for one in groups
-    )
+    rows = tuple(_group(one, labels, head) for one in groups)
     shared = ", ".join(labels.shared(groups[0])) if groups else ""
     sections: list[Section] = [progress_of_run(source, head.id)]
     if head.state == "interrupted" and head.origin == "here":
@@ -146,8 +155,8 @@ def run(source: Source, query: Query, ident: str) -> Page:
         )
     sections += [Notice(sanitise(note)) for note in plan.notes]
     sections.append(_facts(head, plan.version, shared))
-    sections.append(Table("groups", "Suites", GROUPS, rows, live=True, total=len(rows)))
-    sections.append(failing.table_of(source.failures(head, Selection()), live=True))
+    sections.append(Table("groups", "Suites", GROUPS, rows, total=len(rows)))
+    sections.append(_failures(source, head, query))
     command = Code("command", "Command", " ".join(sanitise(word) for word in plan.command))
     sections.append(Group("How it was made", (command,)))
     return Page(
@@ -160,11 +169,33 @@ def run(source: Source, query: Query, ident: str) -> Page:
         params=query.params,
         actions=(("Compare with the run before", Place("compare", "", (("new", head.id),))),),
         watched=head.id,
+        live=True,
     )
 
 
-def _suite(one: object, head: RunHead) -> Place:
-    return parts.suite_place(parts.group_key(one), (("new", head.id),))  # type: ignore[arg-type]
+def _group(one: SuiteSummary, labels: Labels, head: RunHead) -> tuple[Cell, ...]:
+    to = parts.suite_place(parts.group_key(one), (("new", head.id),))
+    return (
+        text_cell(suite_title(one.suite, one.scale), to),
+        text_cell(labels.settings(one)),
+        pass_cell(one.passes, to),
+        mean_cell(one.speedup, to),
+        compile_cell(one.compile_cold_ns, one.compile_warm_ns, to),
+        ratio_cell(one.memory_ratio.value, to),
+        Cell(one.passes.passed),
+        Cell(one.passes.counted),
+        Cell(one.passes.planned),
+        *keyed.ends(one.speedup.interval),
+        Cell(one.speedup.n),
+        nanoseconds_cell(one.compile_warm_ns.value),
+    )
+
+
+def _failures(source: Source, head: RunHead, query: Query) -> Table:
+    """A page of them; there is no form here that could ask for another order."""
+    here = Place("run", head.id, query.kept("page"))
+    table = failing.table_of(source.failures(head, Selection()))
+    return replace(arranged(table, Query(page=query.page), here), sortable=False)
 
 
 def _facts(head: RunHead, version: str, shared: str) -> Facts:

@@ -66,6 +66,7 @@ HIDDEN = (
     Column("kind", "Kind of change", shown=False),
     Column("base_outcome", "Outcome in base", shown=False),
     *keyed.SPEEDUP_ENDS,
+    *keyed.BASE_ENDS,
     *keyed.CHANGE_ENDS,
     Column("compile_warm", "Compile, warm", True, "s", shown=False),
     Column("result_id", "Result", shown=False),
@@ -152,7 +153,7 @@ def _table(cases: tuple[CaseFigures, ...], found: RunComparison | None, context:
     now = {case.key: case for case in cases}
     keys = list(dict.fromkeys((*now, *changes)))
     if context.query.only_common and compared:
-        keys = [key for key in keys if key in changes and changes[key].kind == "paired"]
+        keys = [key for key in keys if key in changes and changes[key].kind not in parts.ALONE]
     keys = [key for key in keys if _wanted(now.get(key), context.query.outcome)]
     labels = Labels.of(keys)
     rows = LazyRows(keys, lambda key: _row(key, now.get(key), changes.get(key), labels, context))
@@ -195,31 +196,34 @@ def _row(
         model,
         settings,
         _outcome(case, change),
-        _without_ends(speedup_cell(base)) if base else Cell(),
+        _of_base(base, context),
         speedup_cell(known, to),
         change_cell(change.speedup if change else None, verdict, to),
         parts.moved_cell(change),
-        nanoseconds_cell(known.base_ns),
-        nanoseconds_cell(known.new_ns),
-        nanoseconds_cell(known.compile_cold_ns),
-        ratio_cell(known.memory_ratio),
-        number_cell(known.graph_breaks),
+        nanoseconds_cell(known.base_ns, to),
+        nanoseconds_cell(known.new_ns, to),
+        nanoseconds_cell(known.compile_cold_ns, to),
+        ratio_cell(known.memory_ratio, to),
+        number_cell(known.graph_breaks, to),
         _checks(known),
         text_cell(failure_text(known) if failed else "", longest=90),
         *_hidden(key, known, change),
     )
 
 
-def _without_ends(cell: Cell) -> Cell:
+def _of_base(base: CaseFigures | None, context: Context) -> Cell:
     """Narrow: the interval that counts is the change's."""
-    return replace(cell, detail="", title=cell.detail)
+    if base is None:
+        return Cell()
+    cell = speedup_cell(base, case_place(base.key, context.to_base))
+    return cell._replace(detail="", title=cell.detail)
 
 
 def _outcome(case: CaseFigures | None, change: CaseChange | None) -> Cell:
     cell = outcome_cell(case)
     if change is not None and change.kind in ("newly failing", "newly passing"):
         mark = "fail" if change.kind == "newly failing" else "better"
-        return replace(cell, mark=mark, detail=change.kind)
+        return cell._replace(mark=mark, detail=change.kind)
     return cell
 
 
@@ -236,7 +240,8 @@ def _hidden(key: CaseKey, case: CaseFigures, change: CaseChange | None) -> tuple
         *keyed.cells(key, KEY),
         Cell(change.kind if change else ""),
         Cell(change.base.outcome.value if change and change.base else ""),
-        *keyed.ends(case.interval),
+        *keyed.ends_of(case),
+        *keyed.ends_of(change.base if change else None),
         *keyed.ends(ratio.interval if ratio else None),
         Cell(change.verdict.value if change and change.verdict else ""),
         Cell(None if case.compile_warm_ns is None else case.compile_warm_ns / 1e9),
@@ -246,7 +251,7 @@ def _hidden(key: CaseKey, case: CaseFigures, change: CaseChange | None) -> tuple
 
 def _note(table: Table, context: Context, found: RunComparison | None) -> str:
     left = f"{len(table.rows)} of {table.total} cases. " if table.more else ""
-    common = "Only cases that pass in both runs. " if context.query.only_common else ""
+    common = "Only cases that both runs have. " if context.query.only_common else ""
     return left + common + parts.threshold_words(found)
 
 

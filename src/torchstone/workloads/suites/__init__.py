@@ -7,7 +7,13 @@ nor the suite's library; `build` runs in the worker. Touches: `records` and the 
 """
 
 from torchstone.workloads.suites.base import BuildSetting, ModelInfo, Suite
-from torchstone.workloads.suites.registry import ENTRY_POINTS, find_suite, known_suites, load_suite
+from torchstone.workloads.suites.registry import (
+    ENTRY_POINTS,
+    find_suite,
+    known_suites,
+    load_suite,
+    load_suites,
+)
 
 __all__ = [
     "ENTRY_POINTS",
@@ -17,4 +23,5 @@ __all__ = [
     "find_suite",
     "known_suites",
     "load_suite",
+    "load_suites",
 ]

@@ -16,7 +16,7 @@ from typing import Any
 
 from torchstone.records import MODES, UsageError
 from torchstone.workloads.suites.base import TIERS, BuildSetting, ModelInfo
-from torchstone.workloads.suites.registry import known_suites, load_suite
+from torchstone.workloads.suites.registry import known_suites, load_suites
 from torchstone.workloads.workload import Workload
 
 MOST_BYTES = 1024 * 1024
@@ -260,7 +260,8 @@ def _checked_name(value: Any, what: str, where: str) -> str:
 
 def _refuse_taken(name: str, path: str) -> None:
     """Figures of two suites of one name would be taken for the same."""
-    taken = {*known_suites(), *(load_suite(prefix).name for prefix in known_suites())}
+    suites, _ = load_suites()
+    taken = {*known_suites(), *(suite.name for suite in suites.values())}
     if name in taken:
         raise UsageError(f"{path}: there is a suite {name} already.", 'Give it another: name = "…"')
 

@@ -1,7 +1,8 @@
-"""The TorchBench suite: the user's own checkout of pytorch/benchmark, or models in its manner.
+"""TorchBench, twice: the user's own checkout of pytorch/benchmark, and models in its manner.
 
-With a checkout (`--torchbench PATH`, or the variable `TORCHSTONE_TORCHBENCH`) the suite is that
-checkout's models and nothing else, so that two sources never share a name.
+They are two suites with two prefixes, so that a target says which of the two it is, whatever the
+environment, and two sources never share a name. Where the checkout is says `--torchbench PATH` or
+the variable `TORCHSTONE_TORCHBENCH`.
 """
 
 from __future__ import annotations
@@ -20,54 +21,74 @@ from torchstone.workloads.suites.torchbench_builtin import (
     find_builtin,
     list_builtin,
 )
-from torchstone.workloads.suites.torchbench_checkout import VARIABLE, find_checkout, list_models
+from torchstone.workloads.suites.torchbench_checkout import VARIABLE, list_models, need_checkout
 from torchstone.workloads.workload import Workload
 
-__all__ = ["TORCHBENCH", "VARIABLE", "TorchBenchSuite"]
+__all__ = ["TORCHBENCH", "TORCHBENCH_CHECKOUT", "VARIABLE", "CheckoutSuite", "TorchBenchSuite"]
 
 
 @dataclass(frozen=True)
 class TorchBenchSuite:
-    """Satisfies `Suite`."""
+    """The models that need no checkout. Satisfies `Suite`."""
 
     name: str = "torchbench"
     prefix: str = "torchbench"
     scales: tuple[str, ...] = SCALES
 
     def models(self) -> Sequence[ModelInfo]:
-        """The checkout's models, or the built-in ones; nothing is imported."""
-        checkout = find_checkout()
-        return list_builtin() if checkout is None else list_models(checkout)
+        """Those that the installed libraries and this project can make; nothing is imported."""
+        return list_builtin()
 
     def import_library(self, model: str) -> None:
         """Import torch, which is all that these models have in common, and what this one needs."""
-        try:
-            importlib.import_module("torch")
-        except ImportError as error:
-            raise NotSupported(f"torch cannot be imported: {error}") from error
-        checkout = find_checkout()
-        if checkout is None:
-            _find(model).import_library()
-        else:
-            import_model(checkout, model)
+        _import_torch()
+        _find(model).import_library()
 
     def build(self, model: str, setting: BuildSetting) -> Workload:
-        """The model with random weights, or as the checkout makes it."""
+        """The model with random weights."""
         check_scale(self, setting.scale)
-        checkout = find_checkout()
-        if checkout is None:
-            return _find(model).build(setting)
-        return build_model(checkout, model, setting)
+        return _find(model).build(setting)
+
+
+@dataclass(frozen=True)
+class CheckoutSuite:
+    """The checkout's models and nothing else; a `UsageError` without one. Satisfies `Suite`."""
+
+    name: str = "torchbench-checkout"
+    prefix: str = "torchbench-checkout"
+    scales: tuple[str, ...] = SCALES
+
+    def models(self) -> Sequence[ModelInfo]:
+        """Every model of the checkout; nothing is imported."""
+        return list_models(need_checkout())
+
+    def import_library(self, model: str) -> None:
+        """Import torch, and the model's package."""
+        _import_torch()
+        import_model(need_checkout(), model)
+
+    def build(self, model: str, setting: BuildSetting) -> Workload:
+        """The model as the checkout makes it."""
+        check_scale(self, setting.scale)
+        return build_model(need_checkout(), model, setting)
 
 
 TORCHBENCH = TorchBenchSuite()
+TORCHBENCH_CHECKOUT = CheckoutSuite()
+
+
+def _import_torch() -> None:
+    try:
+        importlib.import_module("torch")
+    except ImportError as error:
+        raise NotSupported(f"torch cannot be imported: {error}") from error
 
 
 def _find(name: str) -> Own | Vision | Text:
     found = find_builtin(name)
     if found is None:
         raise UsageError(
-            f"torchbench has no model {name!r} without a checkout.",
-            f"Set {VARIABLE}, or see `torchstone list models torchbench`.",
+            f"torchbench has no model {name!r}.",
+            f"A checkout's model is {TORCHBENCH_CHECKOUT.prefix}:{name}.",
         )
     return found

@@ -77,11 +77,14 @@ class Checkout:
         return f"install {package}"
 
 
-def find_checkout() -> Checkout | None:
-    """The user's checkout, or None where none is named; a `UsageError` for a wrong path."""
+def need_checkout() -> Checkout:
+    """The user's checkout; a `UsageError` where none is named, or a wrong path."""
     given = os.environ.get(VARIABLE, "")
     if not given:
-        return None
+        raise UsageError(
+            "No checkout of pytorch/benchmark is named.",
+            f"Give --torchbench PATH, or set {VARIABLE}.",
+        )
     path = os.path.realpath(os.path.expanduser(given))
     if not os.path.isdir(os.path.join(path, MODELS)):
         where = "does not exist" if not os.path.isdir(path) else f"has no {MODELS}"

@@ -1,0 +1,231 @@
+"""The course of a case: what is planned, when it stops, who runs beside whom, who tries again."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.stats.synthetic import measurement
+from tests.targets.support import HONEST, run_arms
+from torchstone import stats
+from torchstone.conductor import Settings, run
+from torchstone.conductor.launch import Launcher
+from torchstone.conductor.plan import (
+    LEAST_REPLICATES,
+    LEAST_TURNS,
+    MOST_REPLICATES,
+    MOST_TURNS,
+    Plan,
+    make_plan,
+)
+from torchstone.conductor.rounds import Budget
+from torchstone.conductor.state import ArmState
+from torchstone.measure.reports import SoloReport
+from torchstone.measure.turns import Turns
+from torchstone.records import ArmSpec, Environment, Memory, Outcome, WarmUp
+
+FICKLE = """
+from pathlib import Path
+
+BUILT = Path(__file__).with_suffix(".built")
+
+def draw(seed):
+    return ([(seed * 31 + i * 7) % 1009 for i in range(400)],)
+
+def squares(values):
+    return sum(value * value for value in values)
+
+def make():
+    with BUILT.open("a") as file:
+        file.write(".")
+    if len(BUILT.read_text()) == {time}:
+        raise {error}
+    return squares, draw
+"""
+
+
+def solo(peak: int = 0, start: int = 0, before: int = 0, probe_bits: int = 64) -> SoloReport:
+    return SoloReport(
+        environment=Environment("m"),
+        first_call_ns=1,
+        warm_up=WarmUp(1, (1,), True),
+        loops=1,
+        step_ns=5_000_000,
+        memory=Memory("VmHWM", peak, None, before, start),
+        probe_bits=probe_bits,
+    )
+
+
+def state(name: str, spread: float = 0.0, replicates: int = 4, seed: int = 1) -> ArmState:
+    """An arm whose processes differ by that much."""
+    made = measurement(name, seed=seed, replicates=replicates, process_sd=spread)
+    return ArmState(ArmSpec(name, HONEST), solo=solo(), turns=list(made.turns))
+
+
+@pytest.mark.parametrize(
+    ("asked", "start_s", "cycle_s", "planned"),
+    [
+        ({"budget_s": 30.0}, 1.0, 0.1, Plan(MOST_REPLICATES, 15)),
+        ({"budget_s": 30.0}, 3.0, 0.1, Plan(6, 25)),
+        ({"budget_s": 5.0}, 10.0, 0.1, Plan(LEAST_REPLICATES, LEAST_TURNS)),
+        ({"budget_s": 1e6}, 1.0, 0.01, Plan(MOST_REPLICATES, MOST_TURNS)),
+        ({"budget_s": 30.0, "replicates": 3}, 1.0, 0.1, Plan(3, 93)),
+        ({"budget_s": 30.0, "replicates": 40}, 1.0, 0.1, Plan(40, LEAST_TURNS)),
+        ({"budget_s": 30.0, "samples": 5}, 3.0, 0.1, Plan(6, 1)),
+    ],
+)
+def test_processes_take_half_the_budget_at_most_and_turns_the_rest(
+    asked: dict[str, float], start_s: float, cycle_s: float, planned: Plan
+) -> None:
+    assert make_plan(Settings(**asked), start_s, cycle_s) == planned  # type: ignore[arg-type]
+
+
+def stopped(
+    states: list[ArmState], index: int, left_s: float = 100.0, **asked: float
+) -> tuple[str, float]:
+    """Why a case of eight processes stops after so many, and the alpha of its intervals."""
+    budget = Budget(100.0)
+    budget.started = time.monotonic() - (100.0 - left_s)
+    course = run.Course()
+    course.looks = stats.looks(8)
+    found = run._stopped_by(
+        states,
+        Settings(**asked),
+        Plan(8, 6),
+        course,
+        index,
+        budget,
+        start_s=1.0,  # type: ignore[arg-type]
+    )
+    return found, course.alpha
+
+
+def test_precision_ends_a_case_at_a_preset_look_and_nowhere_else() -> None:
+    precise = [state("base"), state("new", seed=2)]
+    first = stats.looks(8)[0]
+    found, alpha = stopped(precise, first)
+    assert found == "precision"
+    assert alpha == stats.alpha_at(0, stats.looks(8), 0.05) < 0.05
+    between = next(i for i in range(1, 8) if i not in stats.looks(8))
+    assert stopped(precise, between) == ("", 0.05)
+    assert stopped([state("base"), state("new", 0.2, seed=2)], first)[0] == ""
+    assert stopped(precise, first, within=1e-6)[0] == ""
+    assert stopped([state("alone")], first)[0] == "precision"
+    assert stopped([state("alone", 0.2)], first)[0] == ""
+
+
+def test_a_case_ends_with_its_plan_or_its_budget() -> None:
+    wide = [state("base"), state("new", 0.2, seed=2)]
+    last = stats.alpha_at(len(stats.looks(8)) - 1, stats.looks(8), 0.05)
+    assert stopped(wide, 8) == ("budget", last)
+    assert stopped(wide, 5, left_s=0.5) == ("budget", last)
+    assert stopped(wide, 2, left_s=0.5)[0] == ""  # three processes are the least
+    assert stopped(wide, 5, left_s=50.0)[0] == ""
+
+
+def test_so_many_processes_as_asked_for_whatever_the_budget_and_the_precision() -> None:
+    precise = [state("base"), state("new", seed=2)]
+    assert stopped(precise, stats.looks(8)[0], left_s=-5.0, replicates=8)[0] == ""
+    assert stopped(precise, 8, left_s=50.0, replicates=8)[0] == "replicates"
+
+
+@pytest.mark.slow
+def test_a_whole_case_stops_when_it_is_precise_enough() -> None:
+    case = run_arms(ArmSpec("only", HONEST), replicates=None, budget_s=8.0, within=0.99)
+    assert case.stopped_by == "precision"
+    assert case.replicates == case.looks[0] < MOST_REPLICATES
+
+
+@pytest.mark.parametrize(
+    ("peaks", "free", "together"),
+    [((400, 350), 1000, True), ((400, 500), 1000, False), ((400, 351), 1000, False)],
+)
+def test_arms_are_together_where_their_highest_peaks_fit(
+    peaks: tuple[int, int], free: int, together: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Compiling may need more than a step does; what the process held before counts too."""
+    first, second = (ArmState(ArmSpec(name, HONEST)) for name in "ab")
+    first.solo = solo(peak=peaks[0], start=100, before=25)
+    second.solo = solo(peak=100, start=peaks[1], before=25)
+    monkeypatch.setattr(run, "memory_available", lambda: free)
+    assert run._fit_together([first, second]) is together
+
+
+def test_without_room_for_both_the_arms_run_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "memory_available", lambda: 1)
+    arms = run_arms(ArmSpec("a", HONEST), ArmSpec("b", HONEST)).arms
+    for arm in arms:
+        assert arm.outcome is Outcome.OK, arm.detail
+        assert [one.alone for one in arm.replicates] == [True, True]
+        assert {turn.replicate for turn in arm.turns} == {0, 1}
+
+
+def fickle(folder: Path, time: int, error: str) -> ArmSpec:
+    """An arm that fails when it is built for that time: alone first, then once a replicate."""
+    file = folder / "fickle.py"
+    file.write_text(FICKLE.format(time=time, error=error))
+    return ArmSpec("fickle", f"{file}:make")
+
+
+@pytest.mark.parametrize("time", [pytest.param(2, marks=pytest.mark.slow), 3])
+def test_who_ran_out_of_memory_beside_others_is_tried_again_alone(
+    tmp_path: Path, time: int
+) -> None:
+    """Also where it happened in the last process planned, the second."""
+    case = run_arms(ArmSpec("honest", HONEST), fickle(tmp_path, time, "MemoryError"))
+    honest, arm = case.arms
+    assert (honest.outcome, arm.outcome) == (Outcome.OK, Outcome.OK)
+    assert "tried again alone" in arm.notes[0]
+    retried = {2: [(1, True)], 3: [(0, False), (2, True)]}[time]
+    assert [(one.index, one.alone) for one in arm.replicates] == retried
+    assert {turn.replicate for turn in arm.turns} == {index for index, _ in retried}
+    assert case.stopped_by == "replicates"
+
+
+@pytest.mark.slow
+def test_who_runs_out_of_memory_alone_has_run_out(tmp_path: Path) -> None:
+    arm = fickle(tmp_path, 3, "MemoryError")
+    file = tmp_path / "fickle.py"
+    file.write_text(file.read_text().replace("== 3", ">= 3"))
+    honest, other = run_arms(ArmSpec("honest", HONEST), arm).arms
+    assert honest.outcome is Outcome.OK
+    assert other.outcome is Outcome.OOM
+
+
+def test_a_reference_that_fails_gives_its_reason(tmp_path: Path) -> None:
+    """The second time that the baseline is built is for its reference."""
+    (arm,) = run_arms(fickle(tmp_path, 2, "RuntimeError('no room for float64')")).arms
+    assert arm.outcome is Outcome.OK, arm.detail
+    assert arm.agreement is not None
+    assert (arm.agreement.method, arm.agreement.checked) == ("none", 0)
+    assert arm.agreement.reason == "no reference: RuntimeError: no room for float64"
+
+
+class ByName(Launcher):
+    """Finds an interpreter by nothing but the name given."""
+
+    def interpreter(self, arm: ArmSpec) -> str:
+        return arm.python or "ours"
+
+
+def test_processes_of_one_interpreter_have_one_probe(tmp_path: Path) -> None:
+    spec = ArmSpec("a", HONEST)
+    states = [
+        ArmState(spec, solo=solo(probe_bits=128)),
+        ArmState(replace(spec, name="b"), solo=solo(probe_bits=256)),
+        ArmState(replace(spec, name="c", python="other"), solo=solo(probe_bits=512)),
+        ArmState(replace(spec, name="d", python="other"), solo=solo(probe_bits=128)),
+    ]
+    run._pin_probes(ByName(tmp_path), states)
+    assert [one.probe_bits for one in states] == [128, 128, 512, 512]
+
+
+def test_the_probe_is_sized_once_and_kept_to(tmp_path: Path) -> None:
+    turns = Turns(ArmSpec("a", HONEST), lambda name: None, 1, 32)
+    assert turns.probe.exponent_bits == 32
+    first, second = run_arms(ArmSpec("a", HONEST), ArmSpec("b", HONEST), replicates=1).arms
+    assert first.probe_bits is not None
+    assert first.probe_bits == second.probe_bits

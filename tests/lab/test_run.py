@@ -1,0 +1,201 @@
+"""What a run is told apart by, what it may go on with, and the rows of what was not measured."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.targets.support import HONEST, ROOT
+from torchstone.conductor import Settings
+from torchstone.conductor.case import Silent
+from torchstone.lab.figures import figures_of
+from torchstone.lab.keeping import Keeper
+from torchstone.lab.run import (
+    describe_run,
+    measure_group,
+    resume_run,
+    start_run,
+    usable_cores,
+)
+from torchstone.lab.run_plan import Group, RunRequest, make_plan
+from torchstone.machine import cgroup
+from torchstone.records import (
+    Agreement,
+    ArmSpec,
+    CaseFigures,
+    CaseKey,
+    Measurement,
+    Method,
+    Outcome,
+    PlannedCase,
+    Result,
+    Run,
+    UsageError,
+)
+from torchstone.store import open_store
+from torchstone.workloads.suites.torchbench import VARIABLE
+
+CHECKOUT = ROOT / "tests" / "fixtures" / "torchbench"
+COMMAND = ("torchstone", "run")
+CORES = 64
+
+
+class Quiet(Silent):
+    """Nobody watches."""
+
+    def run_started(self, run: Run, todo: int, done: int) -> None: ...
+
+    def case_started(self, index: int, total: int, key: CaseKey, left: float | None) -> None: ...
+
+    def case_finished(self, figures: CaseFigures) -> None: ...
+
+
+@pytest.fixture
+def asked(tmp_path: Path) -> RunRequest:
+    suite = tmp_path / "toys.toml"
+    suite.write_text(f'name = "toys"\n[[model]]\nname = "one"\ntarget = "{HONEST}"\n')
+    settings = Settings(budget_s=0.2, replicates=1)
+    return RunRequest((str(suite),), variants=("eager",), label="night", settings=settings)
+
+
+def begun(request: RunRequest, db: str, torch: str | None = None) -> Run:
+    """A run whose plan is stored and of which nothing is measured."""
+    run = describe_run(request, make_plan(request, CORES), COMMAND, None)
+    run = run if torch is None else replace(run, torch=torch)
+    with open_store(db) as store:
+        store.begin_run(run)
+    return run
+
+
+# Going on with a run
+
+
+@pytest.mark.parametrize("torch", ["1.13.0", ""])
+def test_a_run_is_not_gone_on_with_under_another_torch(
+    asked: RunRequest, tmp_path: Path, torch: str
+) -> None:
+    db = str(tmp_path / "kept.db")
+    run = begun(asked, db, torch)
+    with pytest.raises(UsageError, match=f"begun with {f'torch {torch}' if torch else 'no torch'}"):
+        resume_run(run.id, db, Quiet())
+    with open_store(db, read_only=True) as store:
+        assert store.done_positions(run.id) == set()
+
+
+def test_a_run_of_a_checkout_is_not_gone_on_with_without_it(
+    asked: RunRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    db = str(tmp_path / "kept.db")
+    monkeypatch.setenv(VARIABLE, str(CHECKOUT))
+    run = begun(replace(asked, suites=("torchbench",), only=("good",)), db)
+    assert [case.key.suite for case in run.plan] == ["torchbench-checkout"]
+    monkeypatch.delenv(VARIABLE)
+    with pytest.raises(UsageError, match="No checkout of pytorch/benchmark is named"):
+        resume_run(run.id, db, Quiet())
+    with open_store(db, read_only=True) as store:
+        assert store.done_positions(run.id) == set()
+
+
+# What tells cases and runs apart
+
+
+def test_a_checkout_and_the_models_without_one_share_no_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = tmp_path / "benchmark"
+    shutil.copytree(CHECKOUT, copy)
+    models = copy / "torchbenchmark" / "models"
+    shutil.copytree(models / "good", models / "dcgan")
+    request = RunRequest(("torchbench",), only=("dcgan",))
+    (built_in,) = make_plan(request, CORES).cases
+    monkeypatch.setenv(VARIABLE, str(copy))
+    (from_checkout,) = make_plan(request, CORES).cases
+    assert built_in.target == "torchbench:dcgan@small"
+    assert from_checkout.target == "torchbench-checkout:dcgan@small"
+    assert built_in.key.name == "torchbench/dcgan@small inference fp32 inductor"
+    assert from_checkout.key.name == "torchbench-checkout/dcgan@small inference fp32 inductor"
+
+
+def git(folder: Path, *words: str) -> None:
+    who = ("-c", "user.name=x", "-c", "user.email=x@example.org")
+    subprocess.run(["git", "-C", str(folder), *who, *words], check=True)
+
+
+def test_shards_are_one_run_by_plan_and_commit_and_not_by_what_one_machine_lacks(
+    asked: RunRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    git(tmp_path, "init", "-q")
+    git(tmp_path, "commit", "-qm", "first", "--allow-empty")
+    plan = make_plan(asked, CORES)
+    lacking = replace(plan, cases=(replace(plan.cases[0], not_supported="needs a package"),))
+    longer = replace(plan, cases=plan.cases * 2)
+
+    def shard(chosen: object = plan, index: int = 1, label: str = "night") -> str:
+        return describe_run(replace(asked, label=label), chosen, COMMAND, (index, 2)).id  # type: ignore[arg-type]
+
+    first = shard()
+    assert shard(index=2) == shard(lacking, 2) == first
+    assert len({first, shard(longer), shard(label="morning")}) == 3
+    git(tmp_path, "commit", "-qm", "second", "--allow-empty")
+    assert shard() != first
+
+
+# The machine
+
+
+def test_few_cores_are_those_that_may_be_used(asked: RunRequest, tmp_path: Path) -> None:
+    everything = os.sched_getaffinity(0)
+    try:
+        os.sched_setaffinity(0, {min(everything)})
+        assert usable_cores() == 1
+        end = start_run(asked, COMMAND, str(tmp_path / "kept.db"), Quiet(), total_budget_s=0.0)
+    finally:
+        os.sched_setaffinity(0, everything)
+    assert {case.key.threads for case in end.view.run.plan} == {1}
+    assert "because 1 core can be used here" in end.view.run.notes[0]
+
+
+@pytest.mark.parametrize(("quota", "cores"), [(None, 8), (64.0, 8), (2.5, 2), (0.3, 1)])
+def test_a_quota_grants_no_more_than_its_whole_cores(
+    quota: float | None, cores: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(8)))
+    monkeypatch.setattr(cgroup, "cpu_quota", lambda: quota)
+    assert usable_cores() == cores
+
+
+# What was not measured
+
+
+def planned(variant: str, target: str, why: str = "") -> PlannedCase:
+    return PlannedCase(CaseKey("toys", "one", "", "inference", "fp32", variant), target, why)
+
+
+def test_a_case_that_was_not_measured_has_its_command(tmp_path: Path) -> None:
+    settings = Settings(budget_s=0.2, replicates=1)
+    cases = (planned("inductor+cudagraphs", HONEST, "no CUDA"), planned("eager", "no target"))
+    keeper = Keeper(str(tmp_path / "kept.db"))
+    found, result = measure_group(Group(tuple(enumerate(cases))), settings, keeper, Quiet())
+    assert result is None
+    assert [(p, case.outcome.value) for p, case in found] == [(0, "not_supported"), (1, "error")]
+    for (_, figures), case in zip(found, cases, strict=True):
+        assert figures.command[:3] == ("torchstone", "bench", case.target)
+        assert figures.command[3:5] == ("--vs", case.key.variant)
+
+
+@pytest.mark.parametrize(("method", "ratio"), [("fp64", 0.5), ("eager", None)])
+def test_an_error_ratio_is_one_against_float64(method: str, ratio: float | None) -> None:
+    agreement = Agreement(method, rmse=1e-6, rmse_baseline=2e-6)
+    arms = (
+        Measurement(ArmSpec("eager", HONEST), Outcome.OK),
+        Measurement(ArmSpec("aot_eager", HONEST), Outcome.OK, agreement=agreement),
+    )
+    result = Result("r-1", "2026-11-15T20:00:00+00:00", (), arms, (), (), Method(1, 1, 1, 0, 1, 1))
+    found = figures_of(result, planned("aot_eager", HONEST), "aot_eager", ())
+    assert (found.agreement, found.error_ratio) == (method, ratio)
