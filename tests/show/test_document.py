@@ -80,6 +80,7 @@ TIME = [
     "processes",
     "turns",
     "samples",
+    "slow",
 ]
 COMPARISON = [
     "base",
@@ -153,7 +154,20 @@ def test_samples_are_seconds_per_call_in_order() -> None:
     assert time["calls"] == 50 * len(wall)
     assert sum(turn["samples"] for turn in time["turns"]) == len(wall)
     assert {turn["process"] for turn in time["turns"]} == {0, 1, 2}
+    assert all(turn["minor_faults"] >= 0 for turn in time["turns"])
     assert time["processes"] == 3
+
+
+def test_samples_beside_a_slow_probe_are_marked() -> None:
+    arm = made.arm()
+    first, *rest = arm.turns
+    probes = tuple([1000] * (len(first.probe_ns) - 1) + [3000])
+    slow = replace(first, probe_ns=probes)
+    calm = [replace(turn, probe_ns=(1000,) * len(turn.probe_ns)) for turn in rest]
+    time = document(made.result((replace(arm, turns=(slow, *calm)),)))["arms"][0]["time"]
+    assert time["slow"]
+    assert max(time["slow"]) == len(first.wall_ns) - 1
+    assert len(time["slow"]) < len(first.wall_ns)
 
 
 def test_figures_are_those_of_stats() -> None:

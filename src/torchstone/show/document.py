@@ -13,11 +13,12 @@ from enum import Enum
 from typing import Any
 
 from torchstone.records import Check, Comparison, Measurement, Result
+from torchstone.show.charts.strip import sample_turns
 from torchstone.show.figures import Figure, figures
 from torchstone.show.noise import summary
 
 DOCUMENT_SCHEMA = 1
-_ONE_LINE = 100
+_ONE_LINE = 180
 """Objects of plain values that fit in so many characters stay on one line."""
 
 
@@ -112,12 +113,42 @@ def _time(measurement: Measurement) -> dict[str, Any] | None:
         "calls_per_sample": found.calls_per_sample,
         "calls": found.calls,
         "processes": found.processes,
-        "turns": [
-            {"process": turn.replicate, "turn": turn.index, "samples": len(turn.wall_ns)}
-            for turn in measurement.turns
-        ],
+        "turns": _turns(measurement),
         "samples": list(found.samples),
+        "slow": _slow(measurement),
     }
+
+
+def _slow(measurement: Measurement) -> list[int]:
+    """The places, among all samples, of those beside a probe that ran slow."""
+    marked = {(one.process, one.index): one.dirty for one in sample_turns(measurement)}
+    found: list[int] = []
+    start = 0
+    for turn in measurement.turns:
+        found += [start + i for i in sorted(marked.get((turn.replicate, turn.index), ()))]
+        start += len(turn.wall_ns)
+    return found
+
+
+def _turns(measurement: Measurement) -> list[dict[str, Any]]:
+    """Each with what the system did to it."""
+    return [
+        {
+            "process": turn.replicate,
+            "turn": turn.index,
+            "samples": len(turn.wall_ns),
+            "minor_faults": turn.minor_faults,
+            "major_faults": turn.major_faults,
+            "wait_s": _seconds(turn.noise.wait_ns),
+            "involuntary_switches": turn.noise.involuntary_switches,
+            "steal_s": _seconds(turn.noise.steal_ns),
+        }
+        for turn in measurement.turns
+    ]
+
+
+def _seconds(nanoseconds: int | None) -> float | None:
+    return None if nanoseconds is None else nanoseconds / 1e9
 
 
 def _ends(figure: Figure) -> list[float | None] | None:

@@ -74,7 +74,7 @@ class _Panel:
         return self.bottom - share * (self.bottom - self.top)
 
 
-def strip_of(measurement: Measurement, found: Figures | None, role: int | None = None) -> Strip:
+def sample_turns(measurement: Measurement) -> list[SampleTurn]:
     """The samples of a measured arm. A sample is dirty where a probe beside it ran slow."""
     from torchstone.stats.estimators import PROBE_TOLERANCE
     from torchstone.stats.process import process_data, replicates_with_samples
@@ -92,9 +92,15 @@ def strip_of(measurement: Measurement, found: Figures | None, role: int | None =
         for index, mine in by_turn.items():
             dirty = frozenset(i for i, place in enumerate(mine) if slow[place])
             made.append(SampleTurn(process, index, tuple(samples[i] for i in mine), dirty))
+    return made
+
+
+def strip_of(measurement: Measurement, found: Figures | None, role: int | None = None) -> Strip:
+    """An arm as the chart shows it."""
     floor = found.floor.value if found else None
     typical = found.typical.value if found else None
-    return Strip(measurement.arm.name, tuple(made), floor, typical, role)
+    turns = tuple(sample_turns(measurement))
+    return Strip(measurement.arm.name, turns, floor, typical, role)
 
 
 def strip_chart(
