@@ -51,6 +51,18 @@ def test_training() -> None:
     assert any(leaf.path == "output.grad.first.weight" for leaf in contract.outputs)
 
 
+def test_running_statistics_are_part_of_the_answer() -> None:
+    norm = target("nets", "make_norm")
+    found = by_name(
+        ArmSpec("eager", norm, mode="training"),
+        ArmSpec("aot", norm, mode="training", variant="aot_eager"),
+        ArmSpec("forgetful", target("nets", "make_forgetful_norm"), mode="training"),
+    )
+    assert [found[name].outcome for name in ("eager", "aot")] == [Outcome.OK] * 2
+    assert found["forgetful"].outcome is Outcome.WRONG_ANSWER
+    assert found["forgetful"].detail.message.startswith("output.state.1.running_")
+
+
 def test_dropout_with_a_fixed_seed_is_a_fixed_answer() -> None:
     (arm,) = by_name(ArmSpec("net", target("nets", "make_dropout"), mode="training")).values()
     assert arm.outcome is Outcome.OK, arm.detail

@@ -60,6 +60,16 @@ def make_plain() -> Any:
     return nn.Sequential(nn.Linear(32, 64), nn.Tanh(), nn.Linear(64, 8)), _inputs
 
 
+def make_norm(momentum: float = 0.1) -> Any:
+    """Keeps running statistics; neither its loss nor its gradients depend on them in training."""
+    norm = nn.BatchNorm1d(64, momentum=momentum)
+    return nn.Sequential(nn.Linear(32, 64), norm, nn.Tanh(), nn.Linear(64, 8)), _inputs
+
+
+def make_forgetful_norm() -> Any:
+    return make_norm(0.5)
+
+
 class Uncountable(Net):
     """Cannot run under a dispatch mode, as some extensions cannot."""
 

@@ -18,7 +18,8 @@ from torchstone.workloads.draw import seed_everything
 LEAF_LIMIT = 1 << 22
 """Elements of a leaf that are compared; longer ones are evenly sampled."""
 GRADIENT_LIMIT = 1 << 14
-"""The same for each parameter's gradient, of which there may be hundreds."""
+"""The same for each parameter's gradient and each buffer, of which there may be hundreds."""
+_MANY = ("output.grad.", "output.state.")
 
 
 MOST_REPEATS = 32
@@ -50,7 +51,7 @@ def true_evidence(
 
 
 def write_evidence(path: str, output: Any) -> None:
-    """Write the leaves of `output` (in training: the loss and the gradients)."""
+    """Write the leaves of `output` (in training: the loss, the gradients, running statistics)."""
     with open(path, "wb") as file:
         file.write(encode_evidence(output))
 
@@ -59,7 +60,7 @@ def encode_evidence(output: Any) -> bytes:
     """The leaves as they are now; what is filled in later does not count."""
     heads, bodies = [], []
     for name, value in walk(output, "output"):
-        limit = GRADIENT_LIMIT if name.startswith("output.grad.") else LEAF_LIMIT
+        limit = GRADIENT_LIMIT if name.startswith(_MANY) else LEAF_LIMIT
         kind, body = raw_bytes(value, limit)
         heads.append({"leaf": to_data(leaf_of(name, value)), "kind": kind, "bytes": len(body)})
         bodies.append(body)

@@ -170,7 +170,10 @@ def _training(prepared: Prepared, workload: Workload, arm: ArmSpec) -> Prepared:
 
     def evidence(loss: Any) -> Any:
         grads = {n: p.grad for n, p in module.named_parameters() if p.grad is not None}
-        return {"loss": loss, "grad": grads}
+        found = {"loss": loss, "grad": grads}
+        # Running statistics. Under a loss scale they are of as many steps as it took to fit.
+        state = {n: b for n, b in module.named_buffers() if b.is_floating_point()}
+        return {**found, "state": state} if state and scaler is None else found
 
     return replace(
         prepared,
