@@ -254,7 +254,7 @@ def test_a_formula_that_fails_leaves_its_op_uncovered() -> None:
     x = torch.ones(M, M)
     found = count_ops(lambda: (x @ x, x @ x[0]), {**all_formulas(), "aten.mv": broken})
     assert found.by_op == {"aten.mm": 2 * M * M * M}
-    assert found.uncovered == ("aten.mv", "aten.select")
+    assert set(found.uncovered) == {"aten.mv", "aten.select"}  # in the order of their time
 
 
 def test_the_formulas_pass_their_own_test() -> None:
