@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -14,7 +13,7 @@ from torchstone.explain.findings.device import DEVICE_COPIES
 from torchstone.explain.ledger import TITLES, interpreter_words, make_ledger
 from torchstone.explain.lines import blocked_of, split_round
 from torchstone.explain.passes.blocked import ELSEWHERE, cut
-from torchstone.explain.passes.deeper import gil_state, usable_cores
+from torchstone.explain.passes.deeper import gil_state
 from torchstone.explain.passes.report import Block, OpTime, Watched
 from torchstone.explain.rounds import pooled, quartile
 from torchstone.records import Contract, OpWork, Peak
@@ -193,15 +192,6 @@ def test_many_small_waits_are_added_up_before_they_are_cut() -> None:
     assert sum(one.on for one in files) == pytest.approx(60e3)
     assert sum(one.calls for one in files) == 30
     assert [one.function for one in kept if one.kind == "sleep"] == [ELSEWHERE]
-
-
-def test_a_quota_makes_cores_fewer(tmp_path: Path) -> None:
-    (tmp_path / "cpu.max").write_text("150000 100000\n")
-    assert usable_cores(4, [str(tmp_path)]) == 1
-    (tmp_path / "cpu.max").write_text("max 100000\n")
-    assert usable_cores(4, [str(tmp_path)]) == 4
-    (tmp_path / "cpu.max").write_text("250000 100000\n")
-    assert usable_cores(4, [str(tmp_path)]) == 2
 
 
 def test_the_clock_is_said_where_it_is_known() -> None:

@@ -20,10 +20,9 @@ from torchstone.lab.run import (
     measure_group,
     resume_run,
     start_run,
-    usable_cores,
 )
 from torchstone.lab.run_plan import Group, RunRequest, make_plan
-from torchstone.machine import cgroup
+from torchstone.machine.cgroup import usable_cores
 from torchstone.records import (
     Agreement,
     ArmSpec,
@@ -159,15 +158,6 @@ def test_few_cores_are_those_that_may_be_used(asked: RunRequest, tmp_path: Path)
         os.sched_setaffinity(0, everything)
     assert {case.key.threads for case in end.view.run.plan} == {1}
     assert "because 1 core can be used here" in end.view.run.notes[0]
-
-
-@pytest.mark.parametrize(("quota", "cores"), [(None, 8), (64.0, 8), (2.5, 2), (0.3, 1)])
-def test_a_quota_grants_no_more_than_its_whole_cores(
-    quota: float | None, cores: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(8)))
-    monkeypatch.setattr(cgroup, "cpu_quota", lambda: quota)
-    assert usable_cores() == cores
 
 
 # What was not measured

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import os
 import time
 from collections.abc import Sequence
@@ -31,7 +30,7 @@ from torchstone.lab.run_plan import (
     shard_of,
 )
 from torchstone.lab.secrets import public_words
-from torchstone.machine import cgroup
+from torchstone.machine.cgroup import usable_cores
 from torchstone.machine.environment import machine_id
 from torchstone.machine.hardware import cache_sizes, describe_cpu, memory_bytes
 from torchstone.machine.repository import git_state
@@ -145,16 +144,6 @@ def _check_sources(run: Run) -> None:
     targets = [parse_target(case.target) for case in run.plan]
     for prefix in sorted({target.place for target in targets if target.kind == "suite"}):
         load_suite(prefix).models()
-
-
-def usable_cores() -> int:
-    """Cores that this process may use: those it is bound to, and what its quota grants of them."""
-    quota = cgroup.cpu_quota()
-    if hasattr(os, "sched_getaffinity"):
-        bound = len(os.sched_getaffinity(0))
-    else:
-        bound = os.cpu_count() or 1
-    return bound if quota is None else max(1, min(bound, math.floor(quota)))
 
 
 def carry_out(

@@ -123,3 +123,14 @@ def cpu_quota(places: Sequence[str] | None = None) -> float | None:
         if quota and period and quota > 0:
             granted.append(quota / period)
     return min(granted) if granted else None
+
+
+def usable_cores(places: Sequence[str] | None = None) -> int:
+    """Cores that this process may use: those it is bound to, and the whole ones that its quota (or
+    that of these folders) grants."""
+    if hasattr(os, "sched_getaffinity"):
+        bound = len(os.sched_getaffinity(0))
+    else:
+        bound = os.cpu_count() or 1
+    quota = cpu_quota(places)
+    return bound if quota is None else max(1, min(bound, int(quota)))

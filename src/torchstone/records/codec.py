@@ -9,9 +9,10 @@ import dataclasses
 import math
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from functools import cache
+from itertools import repeat
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -92,16 +93,20 @@ def _list(kind: Any) -> Decoder:
 
     def decode(data: Any) -> tuple[Any, ...]:
         _expect(list, data)
-        made: list[Any] = []
-        try:
-            for value in data:
-                made.append(decoded(value))
-        except _Wrong as wrong:
-            wrong.path.append(f"[{len(made)}]")
-            raise
-        return tuple(made)
+        return _items(repeat(decoded), data)
 
     return decode
+
+
+def _items(decoders: Iterable[Decoder], data: list[Any]) -> tuple[Any, ...]:
+    made: list[Any] = []
+    try:
+        for value, decoded in zip(data, decoders, strict=False):  # one may have no end
+            made.append(decoded(value))
+    except _Wrong as wrong:
+        wrong.path.append(f"[{len(made)}]")
+        raise
+    return tuple(made)
 
 
 def _integers(data: Any) -> tuple[int, ...]:
@@ -118,14 +123,7 @@ def _fixed(args: tuple[Any, ...]) -> Decoder:
         _expect(list, data)
         if len(data) != len(decoders):
             raise _Wrong(f"expected {len(decoders)} items, got {len(data)}")
-        made: list[Any] = []
-        try:
-            for decoded, value in zip(decoders, data, strict=True):
-                made.append(decoded(value))
-        except _Wrong as wrong:
-            wrong.path.append(f"[{len(made)}]")
-            raise
-        return tuple(made)
+        return _items(decoders, data)
 
     return decode
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from torchstone.explain.passes.report import Library
 from torchstone.explain.passes.verbose import library_lines
-from torchstone.machine.cgroup import cpu_quota
+from torchstone.machine.cgroup import usable_cores
 from torchstone.machine.clock import measure_clock
 from torchstone.machine.environment import describe_environment
 from torchstone.measure.built import Built, Phase
@@ -49,7 +49,7 @@ def libraries(block: Callable[[], object], loops: int) -> tuple[Library, ...]:
 
 def facts(built: Built) -> dict[str, str]:
     """The interpreter's lock, threads, cores and vector instructions."""
-    found = {"gil": gil_state(), "cores": str(usable_cores(len(os.sched_getaffinity(0))))}
+    found = {"gil": gil_state(), "cores": str(usable_cores())}
     clock = measure_clock().peak
     if clock is not None:
         found["clock_hz"] = f"{clock.value:.0f}"
@@ -62,12 +62,6 @@ def facts(built: Built) -> dict[str, str]:
         found["device"] = built.device.name
         found["torch"] = str(torch.__version__)
     return found
-
-
-def usable_cores(allowed: int, places: Sequence[str] | None = None) -> int:
-    """Cores that may be used, fewer where the control group (or these folders') grants less."""
-    quota = cpu_quota(places)
-    return allowed if quota is None else max(1, min(allowed, int(quota)))
 
 
 def gil_state(module: Any = sys) -> str:

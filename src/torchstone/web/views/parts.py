@@ -203,7 +203,7 @@ def newest_only(points: Sequence[GroupPoint]) -> str:
     """A sentence where there may be more points than were asked for."""
     if len(points) < MOST_POINTS:
         return ""
-    return f" Only the newest {MOST_POINTS:,} figures are drawn; choose fewer runs a week."
+    return f" Only the newest {MOST_POINTS:,} figures are drawn; choose one run a day or a week."
 
 
 Figure = Callable[[Summary], "Mean | None"]
