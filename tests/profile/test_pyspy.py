@@ -148,3 +148,45 @@ def test_the_real_one_sees_a_planted_split(clock: str) -> None:
             if taken.threads[of].critical
         ]
         assert sum(mine) == pytest.approx(taken.wall_s)
+
+
+def test_native_functions_are_shown_and_their_time_is_the_python_lines_too() -> None:
+    if program() is None:
+        pytest.skip("py-spy is not installed")
+    probe = PySpyProbe(ProbeOptions(native=True, rate_hz=100))
+    try:
+        probe.start()
+    except ProbeFailed as error:
+        pytest.skip(error.message)
+    try:
+        end = time.monotonic() + 2.0
+        while time.monotonic() < end:
+            profiled.digest()
+    finally:
+        taken = probe.stop()
+    check_profile(taken)
+    assert taken.tree is not None
+    digest = frame_named(taken, "digest")
+    native = [
+        own
+        for own, frame in zip(taken.tree.own, taken.tree.frames, strict=True)
+        if taken.frames[frame].kind == "native"
+    ]
+    assert sum(native) > 0.8 * sum(taken.tree.own)
+    assert roots(taken) == {
+        "test_native_functions_are_shown_and_their_time_is_the_python_lines_too"
+    }
+    table = next(table for table in taken.lines if table.file == profiled.__file__)
+    hottest = table.lines[max(range(len(table.lines)), key=table.seconds.__getitem__)]
+    assert "sha256" in table.text[hottest - 1]
+    assert digest in {code.frame for code in taken.bytecode}
+    assert any("pool of workers" in note for note in taken.notes)
+
+
+def test_native_functions_are_py_spys_business(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(tmp_path, monkeypatch)
+    assert choose_probe("sample", ProbeOptions(native=True)).name == "py-spy"
+    with pytest.raises(UsageError, match="native functions cannot be seen"):
+        choose_probe("sampler", ProbeOptions(native=True))

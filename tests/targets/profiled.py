@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from typing import Any
 
@@ -27,6 +28,11 @@ def light(units: int = 3) -> int:
 def split() -> int:
     """Seven parts of ten in one function, three in another."""
     return heavy() + light()
+
+
+def digest() -> str:
+    """Native code, called from one line."""
+    return hashlib.sha256(bytes(GROWTH // 4)).hexdigest()
 
 
 def grows() -> int:

@@ -82,6 +82,7 @@ class ProfileCommand(click.Command):
     metavar="wall|cpu|gil",
     help="What samples measure: time, CPU time, or holding the GIL.",
 )
+@click.option("--native", is_flag=True, help="Samples show native functions too (py-spy).")
 @click.option(
     "--functions", multiple=True, metavar="NAME", help="Look at these line by line (memory)."
 )
@@ -104,6 +105,7 @@ def profile(
     view: bool,
     rate: float,
     clock: str,
+    native: bool,
     functions: tuple[str, ...],
     timeout: float,
     json_path: str | None,
@@ -131,7 +133,7 @@ def profile(
 
     check_json_path(json_path)
     check_out(out, format)
-    options = ProbeOptions(rate_hz=rate, clock=clock, functions=tuple(functions))
+    options = ProbeOptions(rate_hz=rate, clock=clock, native=native, functions=tuple(functions))
     request = ProfileRequest(what, options=options, timeout_s=timeout, **asked)
     keeper = Keeper(db) if save else None
     if keeper is not None:

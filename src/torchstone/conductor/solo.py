@@ -14,6 +14,7 @@ from pathlib import Path
 from torchstone.conductor.case import Events, Settings
 from torchstone.conductor.judge import Output, combine, compare_leaves, judge, read_evidence
 from torchstone.conductor.launch import Launcher, arm_environment
+from torchstone.conductor.promises import remarks, undeclared_change
 from torchstone.conductor.state import ArmState
 from torchstone.conductor.worker import ArmEnded, WorkerProcess
 from torchstone.measure.conditioning import furthest
@@ -222,8 +223,8 @@ def judge_solo(
         )
     elif found.mismatch:
         state.wrong(Outcome.WRONG_ANSWER, found.mismatch, "contract")
-    elif not independent:
-        _compare_inputs(state, base)
+    elif not independent and state is not base:
+        _hold_to_promises(state, base, changes)
 
 
 def declared_changes(state: ArmState, base: ArmState) -> frozenset[str]:
@@ -249,14 +250,22 @@ def _nondeterminism(state: ArmState, references: References, found: Agreement) -
     return ""
 
 
-def _compare_inputs(state: ArmState, base: ArmState) -> None:
+def _hold_to_promises(state: ArmState, base: ArmState, changes: frozenset[str]) -> None:
+    """Its answer is right; is all else as the variant said?"""
     mine = state.solo.contract if state.solo else None
     other = base.solo.contract if base.solo else None
-    if mine is None or other is None or state is base:
+    if mine is None or other is None:
         return
-    difference = compare_leaves(other.inputs, mine.inputs, declared_changes(state, base))
+    difference = compare_leaves(other.inputs, mine.inputs, changes)
     if difference and len(mine.inputs) == len(other.inputs):
         state.notes.append(f"inputs differ in form from the baseline's: {difference}")
+    if state.spec.target == base.spec.target:
+        change = undeclared_change(other, mine, changes)
+        if change:
+            message = f"{change}, which {state.spec.variant} does not say it changes"
+            state.wrong(Outcome.WRONG_ANSWER, message, "contract")
+            return
+    state.notes += remarks(other, mine, changes)
 
 
 def count_flops(launcher: Launcher, spec: ArmSpec, settings: Settings, events: Events) -> Work:

@@ -14,6 +14,7 @@ import torchstone
 from torchstone.conductor import Events
 from torchstone.conductor.inspect import Inspection, inspect_arms
 from torchstone.conductor.judge import compare_leaves
+from torchstone.conductor.promises import gradients_change, may_differ
 from torchstone.lab.request import BenchRequest, check_settings, make_arms
 from torchstone.records import Contract, Outcome, RecordError, UsageError, from_data, to_data
 from torchstone.variants import resolve_variant
@@ -153,7 +154,9 @@ def _check_arm(
         _leaves(name, "inputs", contract.inputs, found.inputs, changes),
         _leaves(name, "outputs", contract.outputs, found.outputs, changes),
     ]
-    findings += [_exact(name, field, contract, found) for field in _EXACT]
+    gradients = gradients_change(contract, found, changes)
+    findings.append(Finding(name, "gradients", not gradients, gradients or "as written"))
+    findings += [_exact(name, field, contract, found, changes) for field in _EXACT]
     own = variant in boundary and not elsewhere
     written = boundary.get(variant, boundary.get("eager", {}))
     for case, behaviour in inspection.boundary.items():
@@ -187,7 +190,9 @@ def _leaves(
     return Finding(arm, subject, not difference, difference or f"{len(got)} leaves")
 
 
-def _exact(arm: str, name: str, contract: Contract, found: Contract) -> Finding:
+def _exact(
+    arm: str, name: str, contract: Contract, found: Contract, changes: frozenset[str]
+) -> Finding:
     want, got = getattr(contract, name), getattr(found, name)
-    same = want == got
+    same = want == got or may_differ(name, changes)
     return Finding(arm, name, same, str(got) if same else f"expected {want}, got {got}")

@@ -225,17 +225,19 @@ def command_of(request: ProfileRequest) -> tuple[str, ...]:
             words += [f"--{name}", str(value)]
     for variant in request.vs:
         words += ["--vs", variant]
-    for name, value in _sampling_words(request.options):
-        words += [name, value]
+    for option in _sampling_words(request.options):
+        words += option
     words += ["-m"] if request.module else []
     return (*words, request.what, *request.arguments)
 
 
-def _sampling_words(options: ProbeOptions) -> Iterator[tuple[str, str]]:
+def _sampling_words(options: ProbeOptions) -> Iterator[tuple[str, ...]]:
     plain = ProbeOptions()
     if options.rate_hz != plain.rate_hz:
         yield "--rate", f"{options.rate_hz:g}"
     if options.clock != plain.clock:
         yield "--clock", options.clock
+    if options.native:
+        yield ("--native",)
     for name in options.functions:
         yield "--functions", name

@@ -21,7 +21,7 @@ def describe_contract(arm: ArmSpec, prepared: Prepared, inputs: Inputs, output: 
     return Contract(
         inputs=leaves_of(nest, "input"),
         outputs=leaves_of(output, "output"),
-        training=prepared.training,
+        training=prepared.training if module is None else bool(module.training),
         grad_enabled=bool(torch.is_grad_enabled()) if torch is not None else False,
         autocast=prepared.autocast,
         parameters=sum(p.numel() for _, p in named),

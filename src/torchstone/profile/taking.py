@@ -80,17 +80,19 @@ def profile(
     out: str | Path | None = None,
     rate: float = RATE_HZ,
     clock: str = "wall",
+    native: bool = False,
     functions: Sequence[str] = (),
     label: str = "",
 ) -> Profiling:
     """Profile a stretch of code: `with torchstone.profile("sample") as taken:`, or as a decorator.
 
-    `how` is `count`, `sample`, `trace` or `memory`. `functions` are looked at line by line where
+    `how` is `count`, `sample`, `trace` or `memory`. With `native`, samples show native functions
+    too, which takes py-spy. `functions` are looked at line by line where
     `how` is `memory`. With `out` the profile is written to that file, in the format that its name
     ends in. The profile is in `taken.profile`.
     """
     check_sampling(rate, clock)
-    options = ProbeOptions(rate_hz=rate, clock=clock, functions=tuple(functions))
+    options = ProbeOptions(rate_hz=rate, clock=clock, native=native, functions=tuple(functions))
     return Profiling(how, options, out, label)
 
 

@@ -28,7 +28,7 @@ class Variant(Protocol):
     """A way of running a callable. Importing one must not import torch; `apply` may.
 
     `changes` names the contract fields that the variant may change (`dtype`, `memory_format`,
-    `parameters`); any other change is a wrong answer. A variant may have `modules`, names of
+    `parameters`, ...); any other change is a wrong answer. A variant may have `modules`, names of
     libraries that are imported before memory and time are looked at.
     """
 

@@ -15,6 +15,7 @@ UNNAMED = "(unnamed)"
 
 _GC = ("Python GC", "<GC>", "garbage collection")
 _NATIVE = ("<built-in", "<method", "<slot wrapper", "{built-in", "{method", "{slot wrapper")
+_NATIVE_SOURCES = (".c", ".cc", ".cpp", ".cxx", ".h", ".hpp", ".cu", ".pyx", ".rs", ".S")
 _AT = " at 0x"
 
 
@@ -40,7 +41,7 @@ def guess_kind(name: str, file: str = "") -> str:
         return "gc"
     if name.startswith("aten::"):
         return "op"
-    if name.startswith(_NATIVE) or file.endswith(".so") or ".so." in file:
+    if name.startswith(_NATIVE) or file.endswith((".so", *_NATIVE_SOURCES)) or ".so." in file:
         return "native"
     return "python"
 
@@ -98,7 +99,10 @@ class FrameTable:
     def add_place(self, text: str) -> int:
         """The index of the frame that a text such as `name (file:line)` speaks of."""
         name, file, line = split_place(text)
-        return self.add(name, file, line_of(line), guess_kind(name, file))
+        kind = guess_kind(name, file)
+        if kind == "python" and not line and "/" in file and not file.endswith(".py"):
+            kind = "native"  # a symbol of a program: `main (/usr/bin/python3)`
+        return self.add(name, file, line_of(line), kind)
 
     @property
     def frames(self) -> tuple[Frame, ...]:

@@ -26,6 +26,8 @@ class ProbeOptions:
 
     rate_hz: float = RATE_HZ
     clock: str = "wall"
+    native: bool = False
+    """Samples show functions of native code too."""
     functions: tuple[str, ...] = ()
     """Names of functions that are looked at line by line: `forward` or `Net.forward`."""
     files: tuple[str, ...] = ()

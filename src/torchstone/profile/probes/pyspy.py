@@ -30,7 +30,13 @@ _READY = "Sampling process"
 _PR_SET_PTRACER = 0x59616D61
 """From <sys/prctl.h>: whom this process lets attach to it."""
 
-_NATIVE = "Only Python functions are seen; time in native code is their caller's."
+_NATIVE = (
+    "Only Python functions are seen; time in native code is their caller's. --native shows it."
+)
+_UNWOUND = (
+    "Native functions are seen in threads that run Python; a pool of workers that native code "
+    "keeps for itself has none."
+)
 _WAITING = "Threads that wait are counted too."
 
 
@@ -68,6 +74,7 @@ class PySpyProbe:
         words = [program() or PROGRAM, "record", "--format", "raw", "--output", str(self._file)]
         words += ["--threads", "--full-filenames", "--rate", str(_rate(self._options))]
         words += ["--gil"] if self._options.clock == "gil" else ["--idle"]
+        words += ["--native"] if self._options.native else []
         # What it says goes to a file: a pipe that nobody reads would stop it when it is full.
         with open(self._words, "wb") as said:
             self._process = subprocess.Popen(
@@ -133,7 +140,10 @@ class PySpyProbe:
                 max(0, round(wall / interval - looks)) if wall_clock else 0,
             ),
             problems=("py-spy fell behind: use a lower --rate.",) if late else (),
-            notes=(_NATIVE, *((_WAITING,) if wall_clock else ())),
+            notes=(
+                _UNWOUND if self._options.native else _NATIVE,
+                *((_WAITING,) if wall_clock else ()),
+            ),
         )
 
     def _wait_until_ready(self) -> bool:

@@ -66,6 +66,8 @@ class SampleProbe:
         """Wall and CPU time only."""
         if self.clock == "gil":
             return _GIL
+        if self._options.native:
+            return "from inside the process native functions cannot be seen"
         if self.clock == "cpu" and not hasattr(time, "pthread_getcpuclockid"):
             return "the CPU time of a thread is not to be had on this system"
         return ""

@@ -60,16 +60,17 @@ def as_ours(read: Profile, outside: Outside) -> Seen:
     table, sums = FrameTable(), _Sums()
     functions = _functions(read.frames, names)
 
-    def add(number: int, own: float) -> int:
+    def add(number: int) -> int:
         function, code = functions[number]
         index = table.add(function.name, function.file, function.line, function.kind)
         if code is not None:
             sums.codes[index] = code
-        if own:
-            sums.add(index, read.frames[number], own)
         return index
 
-    paths = _work_only(read, names, outside, add)
+    def spent(number: int, own: float) -> None:
+        sums.add(add(number), read.frames[number], own)
+
+    paths = _work_only(read, names, outside, add, spent)
     return Seen(table.frames, paths, sums)
 
 
@@ -100,30 +101,41 @@ class _Sums:
 
 
 def _work_only(
-    read: Profile, names: Sequence[str], outside: Outside, add: Callable[[int, float], int]
+    read: Profile,
+    names: Sequence[str],
+    outside: Outside,
+    add: Callable[[int], int],
+    spent: Callable[[int, float], None],
 ) -> trees.TreeBuilder:
     """The tree of what is left when everything outside is taken away. `add` gives our frame for
-    one of theirs, and is told what that took by itself."""
+    one of theirs; `spent` is told what a Python frame took, with the native code it called."""
     tree, frames, builder = read.tree, read.frames, trees.TreeBuilder()
     assert tree is not None
-    nodes: list[tuple[int, int]] = []  # ours, and how many of the outer calls are above
+    # Ours, how many of the outer calls are above, and the innermost Python frame.
+    nodes: list[tuple[int, int, int]] = []
     for place, number in enumerate(tree.frames):
         frame, parent, thread = frames[number], tree.parents[place], tree.threads[place]
-        above, depth = nodes[parent] if parent >= 0 else (-1, 0)
+        above, depth, running = nodes[parent] if parent >= 0 else (-1, 0, -1)
         if above == _DROPPED or frame.file in outside.files or _is_bare_thread(frame):
-            nodes.append((_DROPPED, 0))
+            nodes.append((_DROPPED, 0, -1))
             continue
         if above < 0:
             outer = outside.calls[depth : depth + 1] if thread == outside.thread else ()
             if outer == ((frame.file, names[number]),):
-                nodes.append((-1, depth + 1))
+                nodes.append((-1, depth + 1, -1))
+                continue
+            if outer and frame.kind == "native":  # what the interpreter does between two calls
+                nodes.append((-1, depth, -1))
                 continue
             if frame.file in STARTERS:
-                nodes.append((-1, len(outside.calls)))
+                nodes.append((-1, len(outside.calls), -1))
                 continue
-        node = builder.child(above, add(number, tree.own[place]), thread)
-        nodes.append((node, depth))
+        running = number if frame.kind == "python" else running
+        node = builder.child(above, add(number), thread)
+        nodes.append((node, depth, running))
         builder.own[node] += tree.own[place]
+        if tree.own[place] and running >= 0:
+            spent(running, tree.own[place])
         builder.calls[node] += tree.calls[place] if tree.calls else 0
     return builder
 
