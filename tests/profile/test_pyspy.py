@@ -11,10 +11,12 @@ import pytest
 
 from tests.profile.probing import frame_named, names, own_share, probes, roots  # noqa: F401
 from tests.targets import profiled
+from torchstone.profile.doors import read_profile
 from torchstone.profile.formats.promises import check_profile
 from torchstone.profile.probes.base import ProbeFailed, ProbeOptions
 from torchstone.profile.probes.pyspy import PySpyProbe, program
 from torchstone.profile.probes.registry import choose_probe
+from torchstone.profile.probes.spied import Outside, as_ours
 from torchstone.profile.taking import profile as torchstone_profile
 from torchstone.records import Profile, UsageError
 
@@ -190,3 +192,18 @@ def test_native_functions_are_py_spys_business(
     assert choose_probe("sample", ProbeOptions(native=True)).name == "py-spy"
     with pytest.raises(UsageError, match="native functions cannot be seen"):
         choose_probe("sampler", ProbeOptions(native=True))
+
+
+def test_native_frames_around_the_work_and_without_symbols(tmp_path: Path) -> None:
+    start = "thread (7): MainThread;_start (/usr/bin/python3.11);outer (/w/o.py:3)"
+    work = f"{start};run (/w/o.py:9);0x7f65f5a1e02"
+    file = tmp_path / "stacks.raw"
+    file.write_text(f"{work}a (/lib/libgomp.so.1) 3\n{work}e (/lib/libgomp.so.1) 4\n{start} 2\n")
+    read = read_profile(file, "folded")
+    seen = as_ours(read, Outside(0, (("/w/o.py", "outer"),), ()))
+    tree = seen.paths.tree("samples")
+    named = [seen.frames[frame].name for frame in tree.frames]
+    assert named == ["run", "(no symbol in libgomp.so.1)"]
+    assert tree.own == (0.0, 7.0)
+    (table,) = seen.lines(1.0)
+    assert (table.file, table.lines, table.hits) == ("/w/o.py", (9,), (7,))

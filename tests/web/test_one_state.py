@@ -9,8 +9,8 @@ import pytest
 
 from tests.web import stored
 from tests.web.conftest import client_of, reading
-from torchstone.store import open_store
-from torchstone.web.site import Site
+from torchstone.store import alive, open_store
+from torchstone.web.site import Site, export_site
 from torchstone.web.sources import Source
 
 CASES = stored.keys(["timm"])
@@ -68,3 +68,29 @@ def test_the_next_asker_is_given_the_new_state(busy: Path) -> None:
         again = client.get("/", headers={"if-none-match": tag})
         assert again.status_code == 200
         assert "nightly-1" in again.text
+
+
+def test_all_pages_of_a_static_site_agree_on_what_is_running(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "half.db"
+    run = stored.make_run(0, CASES)
+    with open_store(str(path)) as store:
+        store.begin_run(run)
+        done = stored.replace(stored.figures_of(CASES[0], 0), result_id="")
+        store.add_cases(run.id, None, [(0, done)])
+    site = tmp_path / "site"
+
+    def running_ids(_: Path) -> frozenset[str]:
+        """It ends when the first page has been written."""
+        return frozenset() if list(site.glob("*.html")) else frozenset({run.id})
+
+    monkeypatch.setattr(alive, "running_ids", running_ids)
+    export_site(site, str(path))
+    pages = {page.name: page.read_text() for page in site.glob("*.html")}
+    told = {
+        state: {name for name, text in pages.items() if f'class="progress {state}"' in text}
+        for state in ("running", "interrupted")
+    }
+    assert len(told["running"]) > 1
+    assert told["interrupted"] == set()

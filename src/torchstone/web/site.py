@@ -8,7 +8,7 @@ from pathlib import Path
 
 from torchstone.records import UsageError
 from torchstone.show.profile_html import profile_html
-from torchstone.store import open_store
+from torchstone.store import alive, open_store
 from torchstone.web import files
 from torchstone.web.documents import page_data
 from torchstone.web.drawing import draw
@@ -105,7 +105,8 @@ def export_site(out: Path, db: str | None, force: bool = False) -> Sequence[str]
     with open_store(db, create=False, read_only=True) as store:
         store.run_heads(limit=1)  # a database of an older program has no history: said now
         _prepare(out, force)
-        site = Site(Source(store))
+        # Asked once: a run may end while pages are written, and they should agree on its state.
+        site = Site(Source(store, running=alive.running_ids(store.path)))
         pages = written = 0
         try:
             for name, content in site.files():

@@ -90,9 +90,12 @@ class Memory:
 class Source:
     """One store as pages read it."""
 
-    def __init__(self, store: Store, memory: Memory | None = None) -> None:
+    def __init__(
+        self, store: Store, memory: Memory | None = None, running: frozenset[str] | None = None
+    ) -> None:
         self.store = store
         self._memory = memory or Memory()
+        self._running = running
 
     @property
     def name(self) -> str:
@@ -100,8 +103,8 @@ class Source:
         return self.store.path.name
 
     def running(self) -> frozenset[str]:
-        """The runs that are being measured now."""
-        return alive.running_ids(self.store.path)
+        """The runs that are being measured now, or were when that was asked for many pages."""
+        return self._running if self._running is not None else alive.running_ids(self.store.path)
 
     def heads(
         self, selection: Selection = EVERYTHING, limit: int = 200, before: str = ""

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import gc
 import linecache
+import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import CodeType, FunctionType
 
 from torchstone.profile import trees
@@ -157,12 +158,19 @@ def _functions(
     found: list[tuple[Frame, CodeType | None]] = []
     for frame, name in zip(frames, names, strict=True):
         if frame.kind != "python":
-            found.append((frame, None))
+            found.append((_with_symbol(frame), None))
             continue
         code = finder.find(frame.file, name, frame.line)
         line = code.co_firstlineno if code is not None else first[frame.file, name]
         found.append((Frame(name, frame.file, 1 if name == MODULE else line), code))
     return found
+
+
+def _with_symbol(frame: Frame) -> Frame:
+    """Addresses without a symbol are one frame a library: alone, each would tell nothing."""
+    if not frame.name.startswith("0x"):
+        return frame
+    return replace(frame, name=f"(no symbol in {os.path.basename(frame.file) or 'memory'})")
 
 
 class CodeFinder:
