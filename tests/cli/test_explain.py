@@ -161,3 +161,10 @@ def test_a_difference_with_its_findings_tested(tmp_path: Path) -> None:
     with open_store(db) as store:
         kept = store.load(collector["result_id"])
     assert "--vs aot_eager" in " ".join(kept.command)
+
+
+def test_a_target_that_dies_is_no_mistake_of_the_request(tmp_path: Path) -> None:
+    done = torchstone("explain", target("deaths", "segfault"), "--no-save", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "cannot be explained: crash" in done.stderr
+    assert "Traceback" not in done.stderr

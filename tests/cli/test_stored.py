@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.explain.ledger_synthetic import ledger
+from tests.show import synthetic_profile
 from tests.targets.support import HONEST, target, torchstone
 from torchstone import __version__ as version
-from torchstone.records import to_data
+from torchstone.records import Ledger, to_data
 from torchstone.store import open_store
 
 QUICK = ("--budget", "0.2s", "--replicates", "2")
@@ -70,6 +74,24 @@ def test_show_gives_what_bench_wrote(kept: Path) -> None:
     done = torchstone("show", "last", "--db", str(kept / "kept.db"), "--json", "-")
     assert done.returncode == 0
     assert json.loads(done.stdout) == written
+
+
+def test_last_is_the_newest_of_all_kinds(kept: Path, tmp_path: Path) -> None:
+    db = tmp_path / "more.db"
+    shutil.copy(kept / "kept.db", db)
+    profile = synthetic_profile.full()
+    for number, thing in enumerate((ledger({"kernels": 0.5}), profile, ledger({"kernels": 0.4}))):
+        newer = replace(thing, id=f"newer{number}", created=f"2099-01-0{number + 1}T00:00:00+00:00")
+        with open_store(str(db)) as store:
+            if isinstance(newer, Ledger):
+                store.save_ledger(newer)
+            else:
+                store.save_profile(newer)
+        done = torchstone("show", "last", "--db", str(db), "--json", "-")
+        assert done.returncode == 0, done.stderr
+        document = json.loads(done.stdout)
+        (found,) = document.get("profiles", [document])
+        assert found["id"] == f"newer{number}"
 
 
 def test_a_result_is_found_by_the_start_of_its_name(kept: Path) -> None:

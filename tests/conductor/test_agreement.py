@@ -155,6 +155,18 @@ def test_a_float64_run_of_another_form_is_no_reference_and_that_is_said(
     assert strict.mismatch.startswith("output.logits: ")
 
 
+def test_whole_numbers_alone_are_compared_exactly_and_that_is_said() -> None:
+    def numbers(values: list[int], path: str = "output") -> Output:
+        array = np.asarray(values, dtype=np.int64)
+        return Output(_leaf("int64", path, array.shape), "i8", array)
+
+    want = [numbers([1, 2])]
+    assert judge(ARM, [numbers([1, 2])], want, want, frozenset()).method == "exact"
+    assert judge(ARM, [numbers([1, 3])], want, want, frozenset()).mismatch
+    mixed = [*want, _floats([1.0])]
+    assert judge(ARM, mixed, mixed, mixed, frozenset()).method == "fp64"
+
+
 def test_the_weakest_check_of_several_is_the_one_on_record() -> None:
     good, weak = Agreement("fp64", checked=1), Agreement("eager", "it is too large", checked=1)
     for first, second in ((good, weak), (weak, good)):

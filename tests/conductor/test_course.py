@@ -229,3 +229,12 @@ def test_the_probe_is_sized_once_and_kept_to(tmp_path: Path) -> None:
     first, second = run_arms(ArmSpec("a", HONEST), ArmSpec("b", HONEST), replicates=1).arms
     assert first.probe_bits is not None
     assert first.probe_bits == second.probe_bits
+
+
+def test_no_look_is_paid_for_that_is_never_made() -> None:
+    plan = Plan(8, 6)
+    assert run._looks(Settings(), plan) == stats.looks(8)
+    assert len(stats.looks(8)) > 1
+    fixed = run._looks(Settings(replicates=8), plan)
+    assert fixed == (8,)
+    assert stats.alpha_at(0, fixed, 0.05) == 0.05

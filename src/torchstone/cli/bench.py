@@ -18,6 +18,7 @@ from torchstone.cli.options import (
     settings_options,
     strict_option,
     take_settings,
+    within_option,
 )
 
 
@@ -48,6 +49,7 @@ from torchstone.cli.options import (
     show_default=True,
     help="Time for turns, once the first processes are steady.",
 )
+@within_option
 @settings_options
 @click.option("--replicates", type=int, help="Processes per arm (default: as the budget allows).")
 @click.option(

@@ -21,11 +21,11 @@ SECTIONS = {
     },
     "Explain": {
         "profile": "Say where the time or memory of a step or program goes.",
-        "explain": "Say what limits a workload: compute or memory.",
+        "explain": "Divide a step's time over five levels; say what would help.",
     },
     "Track and show": {
-        "show": "Show a stored result or run.",
-        "list": "List results, runs, suites, models, variants.",
+        "show": "Show a stored result, run, profile or ledger.",
+        "list": "List what is stored, and suites, models, variants.",
         "compare": "Set two stored runs against each other.",
         "serve": "Show stored runs as a dashboard in the browser.",
         "export": "Write a run as the PyTorch project's files, or a site.",

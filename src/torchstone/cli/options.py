@@ -121,17 +121,21 @@ def _all_of(function: F, *options: Callable[[F], F]) -> F:
     return function
 
 
+def within_option(function: F) -> F:
+    """`--within`: for commands that may stop early."""
+    return click.option(
+        "--within",
+        type=Share(),
+        default="1%",
+        show_default=True,
+        help="Stop when the ratio is known this well (not with --replicates).",
+    )(function)
+
+
 def settings_options(function: F) -> F:
-    """How exactly and how long a case is measured: `bench` and `run` alike."""
+    """How a case is judged and how long it may take: `bench` and `run` alike."""
     return _all_of(
         function,
-        click.option(
-            "--within",
-            type=Share(),
-            default="1%",
-            show_default=True,
-            help="Stop when the ratio is known this well.",
-        ),
         click.option(
             "--margin",
             type=Share(),
@@ -159,7 +163,7 @@ def take_settings(asked: dict[str, Any]) -> Settings:
 
     return Settings(
         budget_s=asked.pop("budget"),
-        within=asked.pop("within"),
+        within=asked.pop("within", Settings.within),
         margin=asked.pop("margin"),
         seed=asked.pop("seed"),
         step_timeout_s=asked.pop("timeout"),

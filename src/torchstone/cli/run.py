@@ -37,7 +37,6 @@ _PLANNING = (
     "label",
     "budget",
     "replicates",
-    "within",
     "margin",
     "seed",
     "timeout",

@@ -98,11 +98,13 @@ def show(
 def _find(store: Store, name: str, profile: bool) -> Result | RunView | Profile | Ledger:
     """A result or a run, else a profile or a ledger; where only a profile will do, that."""
     from torchstone.records import UsageError
+    from torchstone.store.limits import LAST
 
     if profile:
         return store.load_profile(name)
     try:
-        return store.find(name)
+        found = store.find(name)
+        return _newer(store, found) if name == LAST else found
     except UsageError as error:
         for load in (store.load_profile, store.load_ledger):
             try:
@@ -110,6 +112,23 @@ def _find(store: Store, name: str, profile: bool) -> Result | RunView | Profile 
             except UsageError:
                 continue
         raise error
+
+
+def _newer(store: Store, found: Result | RunView) -> Result | RunView | Profile | Ledger:
+    """The newest of all: this, or the last profile or ledger."""
+    from torchstone.records import RunView
+    from torchstone.store.dates import seconds_of
+
+    created = found.run.created if isinstance(found, RunView) else found.created
+    newest: tuple[float, Any] = (seconds_of(created) or 0.0, lambda _: found)
+    for listed, load in (
+        (store.list_profiles(1), store.load_profile),
+        (store.list_ledgers(1), store.load_ledger),
+    ):
+        for one in listed:
+            newest = max(newest, (seconds_of(one.created) or 0.0, load), key=lambda pair: pair[0])
+    made: Result | RunView | Profile | Ledger = newest[1]("last")
+    return made
 
 
 @click.command("list")

@@ -219,7 +219,7 @@ def measure_arms(
             every = sample_ns * (arms if alone else 1)
             cycle_s = cycle_seconds(settings, every, states[0].spec.shapes)
             plan = make_plan(settings, start_s * (arms if alone else 1), cycle_s)
-            course.looks = stats.looks(plan.replicates)
+            course.looks = _looks(settings, plan)
         return plan
 
     index = 0
@@ -238,6 +238,11 @@ def measure_arms(
         course.stopped_by = _stopped_by(states, settings, plan, course, index, budget, start_s)
         if course.stopped_by:
             return
+
+
+def _looks(settings: Settings, plan: Plan) -> tuple[int, ...]:
+    """When precision is looked at: never before the end where the number was asked for."""
+    return (plan.replicates,) if settings.replicates is not None else stats.looks(plan.replicates)
 
 
 def _stopped_by(

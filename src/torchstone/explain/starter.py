@@ -11,7 +11,7 @@ from torchstone.conductor.run import case_folder
 from torchstone.conductor.solo import patience
 from torchstone.conductor.worker import WorkerProcess
 from torchstone.explain.passes.report import Passes, Plan
-from torchstone.records import ArmSpec, UsageError, from_data
+from torchstone.records import ArmSpec, TorchstoneError, from_data
 
 SLACK_S = 120.0
 """Between two signs of life: passes of some seconds each, on a machine that may be busy."""
@@ -55,11 +55,12 @@ def _add_child(payload: Path) -> Path:
     return script
 
 
-def _as_error(arm: ArmSpec, ended: ArmEnded) -> UsageError:
+def _as_error(arm: ArmSpec, ended: ArmEnded) -> TorchstoneError:
+    """The request was sound and the target did not do its work: exit code 1, as elsewhere."""
     detail = ended.detail
     last = detail.stderr[-1].strip() if detail.stderr else ""
     more = f" ({last})" if last and last not in detail.message else ""
-    return UsageError(
+    return TorchstoneError(
         f"{arm.target} under {arm.variant} cannot be explained: {ended.outcome.value} in "
         f"{detail.phase or 'start'}: {detail.message}{more}.",
         detail.remedy or "See whether `torchstone bench` runs it.",

@@ -31,7 +31,7 @@ QUICK_SUITES = ("huggingface", "timm", "torchbench")
 """The three suites of the PyTorch dashboard."""
 FEW_CORES = 2
 """On so few cores a second compute thread shares its core with everything else that runs, and a
-contended OpenMP barrier was seen to turn one speed-up into 10.5, 9.2 and 0.41 (the field notes)."""
+contended OpenMP barrier was seen to turn one speed-up into 10.5, 9.2 and 0.41."""
 MOST_TOGETHER = 3
 """Variants measured beside one baseline: more, and turns of one replicate lie far apart."""
 TORCHBENCH_VARIABLE = "TORCHSTONE_TORCHBENCH"

@@ -21,7 +21,7 @@ from torchstone.records import ArmSpec, Integrity
 from torchstone.workloads import Inputs
 
 PROBE_SHARE = 0.10
-"""Probes take at most this share of a turn (the design)."""
+"""Probes take at most this share of a turn (the method)."""
 PROBE_NS = 100_000
 WHOLE_SAMPLES = 3
 

@@ -11,9 +11,9 @@ from torchstone.records import WarmUp
 
 WINDOW_CALLS = 10
 WINDOW_NS = 20_000_000
-"""A window is at least 10 calls (the design) and 20 ms, so that microsecond steps warm up too."""
+"""A window is at least 10 calls (the method) and 20 ms, so that microsecond steps warm up too."""
 AGREEMENT = 0.02
-"""Two floors that differ by less count as the same (the design)."""
+"""Two floors that differ by less count as the same (the method)."""
 SLOW_WINDOW_NS = 2_000_000_000
 SLOW_WINDOW_CALLS = 3
 """A window of steps so slow that ten would take seconds ends after two seconds and three calls."""

@@ -153,7 +153,7 @@ class CaseFigures:
 
 
 LEAST_STEP_PEAK = 16 * 2**20
-"""Below this a step's peak is the noise of the allocator (the design)."""
+"""Below this a step's peak is the noise of the allocator (the method)."""
 
 
 def _ratio(base: int | None, new: int | None) -> float | None:

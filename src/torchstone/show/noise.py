@@ -8,7 +8,7 @@ from typing import Any
 from torchstone.records import Measurement
 
 PROBE_SLOW = 1.03
-"""A probe this much above its own floor ran on a slow core: in `noise-on-shared-machines` the
+"""A probe this much above its own floor ran on a slow core: in trials on a shared machine the
 samples beside probes within 3 % had a spread of about 1 %, all samples together 50 to 90 %."""
 
 

@@ -42,7 +42,7 @@ from torchstone.stats.errors import (
 from torchstone.stats.suite import FALSE_DISCOVERY_RATE
 
 MARGIN = 0.02
-"""A change within this is `same` when its whole interval is (the design)."""
+"""A change within this is `same` when its whole interval is (the method)."""
 
 
 @dataclass(frozen=True)

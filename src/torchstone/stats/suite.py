@@ -54,7 +54,7 @@ from torchstone.stats.errors import (
 )
 
 FALSE_DISCOVERY_RATE = 0.05
-"""The share of wrong ones among the differences found, as for single comparisons (the design)."""
+"""The share of wrong ones among the differences found, as for single comparisons (the method)."""
 
 
 def passing(cases: Iterable[CaseFigures]) -> tuple[CaseFigures, ...]:

@@ -98,4 +98,4 @@ def _allocator(environment: Environment) -> str:
     return f"{environment.allocator} ({loaded} is loaded)"
 
 
-ALIKE = FunctionRule(NAME, "the design: one difference at a time, on one machine", _judge)
+ALIKE = FunctionRule(NAME, "the method: one difference at a time, on one machine", _judge)

@@ -49,4 +49,4 @@ def _difference(base: Measurement, arm: Measurement) -> str:
     return ""
 
 
-DEFINITION_RULE = FunctionRule(NAME, "the design: figures of two definitions never mix", _judge)
+DEFINITION_RULE = FunctionRule(NAME, "the method: figures of two definitions never mix", _judge)

@@ -65,4 +65,4 @@ def _words(arm: Measurement, share: float, few: int, processes: int) -> tuple[Le
     return Level.OK, text
 
 
-PROBE = FunctionRule(NAME, "R15, and the probe of the shared-machine experiment", each_arm(_look))
+PROBE = FunctionRule(NAME, "R15, and the probe of trials on a shared machine", each_arm(_look))

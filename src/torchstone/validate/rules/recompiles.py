@@ -33,4 +33,4 @@ def _look(arm: Measurement) -> Iterator[Check]:
     yield Check(NAME, Level.WARN, message, figures, who)
 
 
-RECOMPILES = FunctionRule(NAME, "the design: nothing recompiles once steady", each_arm(_look))
+RECOMPILES = FunctionRule(NAME, "the method: nothing recompiles once steady", each_arm(_look))

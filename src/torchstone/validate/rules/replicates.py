@@ -44,4 +44,4 @@ def _judge(result: Result) -> Iterator[Check]:
 
 _P = ("process", "processes")
 
-REPLICATES = FunctionRule(NAME, "the design: replicates are fresh processes", _judge)
+REPLICATES = FunctionRule(NAME, "the method: replicates are fresh processes", _judge)

@@ -72,4 +72,4 @@ def first_calls(arm: Measurement) -> int:
     return found
 
 
-STEADY = FunctionRule(NAME, "the design: warm up until steady, else say so", each_arm(_look))
+STEADY = FunctionRule(NAME, "the method: warm up until steady, else say so", each_arm(_look))

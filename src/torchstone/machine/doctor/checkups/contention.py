@@ -21,7 +21,7 @@ STEAL_SHARE = 0.01
 STEAL_LOST = 0.10
 """Ours: ten times R15, no longer a matter of marking single turns."""
 PROBE_SLOW = 1.03
-"""Work within 3 % of its own floor ran undisturbed (the shared-machine experiment)."""
+"""Work within 3 % of its own floor ran undisturbed (trials on a shared machine)."""
 SLOW_NOTE, SLOW_WARN = 0.20, 0.50
 """Ours, as in the rules `noise` and `probe`: a fifth is worth saying; beyond half, the typical time
 is the slow core's."""
@@ -91,7 +91,5 @@ def _steal(view: View) -> Iterator[Finding]:
 
 
 CORE = FunctionCheckup("core", "R15: wait and occupancy", _core)
-CORE_SPEED = FunctionCheckup(
-    "core-speed", "the probe of the shared-machine experiment", _core_speed
-)
+CORE_SPEED = FunctionCheckup("core-speed", "the probe of trials on a shared machine", _core_speed)
 STEAL = FunctionCheckup("steal", "R15: steal", _steal)

@@ -86,5 +86,5 @@ def _virtual(view: View) -> Iterator[Finding]:
 AFFINITY = FunctionCheckup("affinity", "ours: what is measured with", _affinity)
 SIBLINGS = FunctionCheckup("smt", "ours: two threads of one core share its units", _siblings)
 VIRTUAL = FunctionCheckup(
-    "virtual", "the shared-machine experiment: counters of a guest miss its neighbours", _virtual
+    "virtual", "trials on a shared machine: counters of a guest miss its neighbours", _virtual
 )
