@@ -14,7 +14,11 @@ import pytest
 from click.testing import CliRunner
 
 from tests.targets.support import HONEST, ROOT, torchstone
+from tests.validate.cases import pair
+from torchstone.cli.app import cli
 from torchstone.cli.bench import bench
+from torchstone.cli.options import deliver
+from torchstone.lab.outputs import write_file, writing
 from torchstone.machine.allocator import allocator_environment
 from torchstone.records import UsageError
 from torchstone.store import open_store
@@ -230,3 +234,39 @@ def test_other_commands_refuse_as_clearly(here: Path, words: list[str]) -> None:
     assert done.stderr
     assert "Traceback" not in done.stderr
     assert sorted(p.name for p in here.iterdir()) == ["honest.py"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["bench", "honest.py:make", "--json", "out.svg"],
+        ["explain", "honest.py:make", "--roofline", "--out", "out.svg"],
+        ["profile", "honest.py:make", "--out", "out.svg"],
+        ["contract", "write", "honest.py:make", "out.svg"],
+    ],
+    ids=" ".join,
+)
+def test_a_file_that_may_not_be_written_is_found_before_anything_runs(
+    here: Path, monkeypatch: pytest.MonkeyPatch, words: list[str]
+) -> None:
+    (here / "out.svg").write_text("keep me")
+    may = os.access
+
+    def access(path: str, mode: int) -> bool:  # root may write everything
+        return not (os.path.basename(path) == "out.svg" and mode & os.W_OK) and may(path, mode)
+
+    monkeypatch.setattr(os, "access", access)
+    monkeypatch.setenv("TORCHSTONE_DB", "kept.db")
+    with pytest.raises(UsageError, match=r"out\.svg cannot be written"):
+        cli.main(words, standalone_mode=False)
+    assert (here / "out.svg").read_text() == "keep me"
+    assert sorted(p.name for p in here.iterdir()) == ["honest.py", "out.svg"]
+
+
+def test_a_disk_that_is_full_is_told_in_a_sentence() -> None:
+    with pytest.raises(UsageError, match=r"/dev/full cannot be written: No space left on device\."):
+        write_file("/dev/full", "x" * 100_000)
+    with pytest.raises(UsageError, match="wanted: once"), writing("x"):
+        raise UsageError("wanted: once")
+    with pytest.raises(UsageError, match="/dev/full cannot be written"):
+        deliver(pair(), "/dev/full", markdown=False, saved=False)

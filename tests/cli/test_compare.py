@@ -179,6 +179,22 @@ def test_runs_from_files_need_no_database(db: str, tmp_path: Path) -> None:
     assert mixed.stdout == stored.stdout
 
 
+def test_files_are_compared_where_no_database_could_be_made(
+    db: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, taken = str(tmp_path / "run.json"), tmp_path / "no-folder"
+    call("show", "2good", "--db", db, "--json", path)
+    taken.touch()
+    monkeypatch.delenv("TORCHSTONE_DB", raising=False)
+    monkeypatch.setenv("XDG_DATA_HOME", str(taken))
+    done = call("compare", path, path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "the same run" in done.stdout
+    refused = call("compare", path, "latest")
+    assert refused.returncode == 2
+    assert "no database" in refused.stderr
+
+
 def test_one_variant_against_another_of_the_same_run(tmp_path: Path) -> None:
     path = str(tmp_path / "v.db")
     plan = [*keys(10), *keys(10, variant="aot_eager")]

@@ -5,16 +5,20 @@ from __future__ import annotations
 import json
 import xml.etree.ElementTree as ET
 from dataclasses import replace
+from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
 
+from tests.explain.ledger_synthetic import ledger
 from tests.explain.synthetic import MIB, arm, calibration, flops, result
 from tests.targets.support import target, torchstone
 from torchstone.cli.app import cli
+from torchstone.lab.explain import INTERRUPTED
+from torchstone.machine.calibrate import fingerprint
 from torchstone.machine.environment import machine_id
 from torchstone.machine.hardware import cache_sizes, describe_cpu, memory_bytes
-from torchstone.records import UsageError
+from torchstone.records import UsageError, Verification
 from torchstone.store import open_store
 
 
@@ -80,7 +84,8 @@ def test_a_target_is_measured_and_kept(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     db = str(tmp_path / "kept.db")
     here = machine_id(describe_cpu(), cache_sizes(), memory_bytes())
-    roofs = calibration(machine_id=here)
+    now = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    roofs = calibration(machine_id=here, fingerprint=fingerprint("cpu"), created=now)
     one = tuple(replace(peak, threads=1, value=peak.value * 1000) for peak in roofs.compute)
     bands = tuple(replace(peak, threads=1, value=peak.value * 1000) for peak in roofs.bandwidth)
     with open_store(db) as store:
@@ -168,3 +173,13 @@ def test_a_target_that_dies_is_no_mistake_of_the_request(tmp_path: Path) -> None
     assert done.returncode == 1
     assert "cannot be explained: crash" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(("sentence", "code"), [(INTERRUPTED, 130), ("Not tested: no.", 0)])
+def test_tests_that_were_interrupted_are_told_by_the_exit_code(
+    monkeypatch: pytest.MonkeyPatch, sentence: str, code: int
+) -> None:
+    found = ledger(verifications=(Verification("sleep", (0.5, 1.0), sentence=sentence),))
+    monkeypatch.setattr("torchstone.lab.explain.explain_target", lambda *words: found)
+    words = ["explain", "model.py:make", "--verify", "--no-save"]
+    assert cli.main(words, standalone_mode=False) == code

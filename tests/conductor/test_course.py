@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -19,13 +20,25 @@ from torchstone.conductor.plan import (
     MOST_REPLICATES,
     MOST_TURNS,
     Plan,
+    cycle_seconds,
     make_plan,
+    samples_per_turn,
 )
 from torchstone.conductor.rounds import Budget
 from torchstone.conductor.state import ArmState
+from torchstone.conductor.worker import ArmEnded
 from torchstone.measure.reports import SoloReport
 from torchstone.measure.turns import Turns
-from torchstone.records import ArmSpec, Environment, Memory, Outcome, WarmUp
+from torchstone.records import (
+    ArmSpec,
+    Environment,
+    Memory,
+    Outcome,
+    OutcomeDetail,
+    UsageError,
+    WarmUp,
+)
+from torchstone.store.samples import MAX_SAMPLES
 
 FICKLE = """
 from pathlib import Path
@@ -81,6 +94,42 @@ def test_processes_take_half_the_budget_at_most_and_turns_the_rest(
     asked: dict[str, float], start_s: float, cycle_s: float, planned: Plan
 ) -> None:
     assert make_plan(Settings(**asked), start_s, cycle_s) == planned  # type: ignore[arg-type]
+
+
+class Longest(random.Random):
+    """Every turn as long as it may become."""
+
+    def randint(self, a: int, b: int) -> int:
+        return b
+
+
+@pytest.mark.parametrize("sample_ns", [50, 15_000, 60_000, 250_000, 10_000_000])
+@pytest.mark.parametrize("replicates", [None, 1, 100])
+@pytest.mark.parametrize("budget_s", [5.0, 3600.0])
+def test_what_is_planned_can_be_stored(
+    sample_ns: int, replicates: int | None, budget_s: float
+) -> None:
+    """Wall time, CPU time and at most one probe for each sample, and warm-up beside them."""
+    asked = Settings(budget_s=budget_s, replicates=replicates)
+    plan = make_plan(asked, 0.1, cycle_seconds(asked, [sample_ns] * 2))
+    most = samples_per_turn(asked, plan, sample_ns, Longest())
+    assert plan.replicates * plan.turns * most * 3 < 0.7 * MAX_SAMPLES
+
+
+def test_turns_of_the_usual_samples_are_whole_whatever_the_budget() -> None:
+    asked = Settings()
+    longest = samples_per_turn(asked, Plan(MOST_REPLICATES, MOST_TURNS), 250_000, Longest())
+    assert longest == 1.5 * asked.turn_ns / 250_000
+
+
+def test_more_samples_than_can_be_kept_are_refused_before_anything_runs() -> None:
+    assert make_plan(Settings(samples=400_000), 0.1, 0.1) == Plan(5, 1)
+    assert make_plan(Settings(samples=500_000), 0.1, 0.1) == Plan(LEAST_REPLICATES, 1)
+    with pytest.raises(UsageError, match="more than can be kept") as caught:
+        run_arms(ArmSpec("none", "nowhere.py:make"), samples=600_000, replicates=None)
+    assert caught.value.remedy == "Ask for at most 500000."
+    with pytest.raises(UsageError, match="more than can be kept"):
+        run_arms(ArmSpec("none", "nowhere.py:make"), samples=30_000, replicates=100)
 
 
 def stopped(
@@ -183,6 +232,21 @@ def test_who_ran_out_of_memory_beside_others_is_tried_again_alone(
     assert [(one.index, one.alone) for one in arm.replicates] == retried
     assert {turn.replicate for turn in arm.turns} == {index for index, _ in retried}
     assert case.stopped_by == "replicates"
+
+
+def test_an_end_that_is_taken_back_leaves_what_was_known_before() -> None:
+    wavering = state("wavering")
+    wavering.wrong(Outcome.NONDETERMINISTIC, "two runs from one seed differ", "contract")
+    honest, failed = state("honest"), state("failed")
+    for one in (wavering, honest):
+        one.end(ArmEnded(Outcome.OOM, OutcomeDetail("killed", "turn")))
+    failed.end(ArmEnded(Outcome.ERROR, OutcomeDetail("broken", "turn")))
+    assert run._forgive_oom([wavering, honest, failed])
+    assert wavering.outcome is Outcome.NONDETERMINISTIC
+    assert wavering.detail.message == "two runs from one seed differ"
+    assert (honest.outcome, honest.detail) == (Outcome.OK, OutcomeDetail())
+    assert (failed.outcome, failed.detail.message) == (Outcome.ERROR, "broken")
+    assert "tried again alone" in wavering.notes[0]
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ import pytest
 
 from tests.targets.support import run_arms, settings, target
 from torchstone.conductor import CaseSpec
-from torchstone.conductor.plan import samples_per_turn
+from torchstone.conductor.plan import Plan, samples_per_turn
 from torchstone.conductor.solo import checked_calls
 from torchstone.records import ArmSpec, Measurement, Outcome
 
@@ -123,6 +123,7 @@ def test_a_static_arm_recompiles_late_and_a_dynamic_one_does_not() -> None:
 def test_a_turn_of_long_steps_has_at_least_four_calls_and_two_samples(
     shapes: int, least: int
 ) -> None:
-    found = {samples_per_turn(settings(), 10**9, random.Random(i), shapes) for i in range(50)}
+    plan = Plan(12, 400)
+    found = {samples_per_turn(settings(), plan, 10**9, random.Random(i), shapes) for i in range(50)}
     assert min(found) == least
     assert max(found) <= least * 1.5

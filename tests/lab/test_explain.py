@@ -2,22 +2,37 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
 
+from tests.explain import ledger_synthetic, synthetic
+from tests.targets.support import HONEST, target
 from torchstone.conductor import Settings
+from torchstone.conductor.case import Silent
 from torchstone.explain.findings import registry
 from torchstone.explain.findings.collector import COLLECTOR
 from torchstone.explain.findings.waiting import SLEEP
 from torchstone.lab.explain import (
+    INTERRUPTED,
     ExplainRequest,
+    _calibration,
+    _verified,
     explain_difference,
     explain_target,
     verify_command,
+    was_interrupted,
 )
+from torchstone.lab.keeping import Keeper
 from torchstone.lab.request import BenchRequest
-from torchstone.records import ArmSpec, UsageError
+from torchstone.lab.roofline import roofline_of_stored, roofline_of_target
+from torchstone.lab.roofs import known_roofs, with_roofs
+from torchstone.machine.calibrate import fingerprint
+from torchstone.machine.calibrate.identity import own_machine_id
+from torchstone.records import ArmSpec, Calibration, Prediction, Remedy, Result, UsageError
+from torchstone.store import open_store
 
 LITTER = """
 import time
@@ -88,3 +103,89 @@ def test_a_variant_that_does_not_exist_is_found_before_anything_is_started(
 ) -> None:
     with pytest.raises(UsageError, match="no variant"):
         explain_difference(ExplainRequest(request_.bench, "nonsense"))
+
+
+class CtrlC(Silent):
+    """Pressed in the first part of the first test; what is tested is written down."""
+
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+
+    def phase(self, text: str) -> None:
+        self.heard.append(text)
+        if not text.startswith("testing"):
+            raise KeyboardInterrupt
+
+
+def test_ctrl_c_ends_the_tests_of_all_findings() -> None:
+    def finding(name: str, remedy: Remedy) -> Prediction:
+        return Prediction(name, 1, name, "", "", 1e-3, (0.5, 0.9), remedy)
+
+    names = ("first", "second", "third")
+    remedies = (Remedy(threads=1), Remedy(), Remedy(threads=2))
+    found = ledger_synthetic.ledger(findings=tuple(map(finding, names, remedies)))
+    assert not was_interrupted(found)
+    request = ExplainRequest(BenchRequest(targets=(HONEST,), settings=SHORT))
+    events = CtrlC()
+    tested = _verified(found, ArmSpec("eager", HONEST), request, None, events)
+    assert [text for text in events.heard if text.startswith("testing")] == ["testing: first"]
+    said = [(one.finding, one.sentence) for one in tested.verifications]
+    assert said[0] == ("first", INTERRUPTED)
+    assert said[1] == ("second", "Not tested: no remedy can be applied by itself.")
+    assert said[2] == ("third", INTERRUPTED)
+    assert was_interrupted(tested)
+
+
+# Roofs that do not hold any more
+
+
+def roofs(**changes: str) -> Calibration:
+    now = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    fresh = {"fingerprint": fingerprint("cpu"), "created": now, "machine_id": own_machine_id()}
+    return synthetic.calibration(**{**fresh, **changes})
+
+
+def kept_with(db: Path, calibration: Calibration) -> Result:
+    """A result of this machine, and apart from it these roofs."""
+    counted = synthetic.arm(synthetic.flops(60_000_000, 20 << 20, 4 << 20))
+    ours = replace(synthetic.environment(), machine_id=own_machine_id())
+    made = replace(synthetic.result(replace(counted, environment=ours)), calibration=None)
+    with open_store(str(db)) as store:
+        store.save(made)
+        store.save_calibration(calibration)
+    return made
+
+
+OLD = {"created": "2024-02-03T00:00:00+00:00"}
+
+
+@pytest.mark.parametrize("changes", [OLD, {"fingerprint": "of another torch"}])
+def test_stale_roofs_are_told_by_explain_as_they_are_left_out_by_bench(
+    tmp_path: Path, changes: dict[str, str]
+) -> None:
+    db = tmp_path / "kept.db"
+    stale = roofs(**changes)
+    made, keeper = kept_with(db, stale), Keeper(str(db))
+    _, words = known_roofs(keeper, own_machine_id(), "cpu")
+    assert words.startswith(f"The roofs measured on {stale.created[:10]} are stale")
+    assert with_roofs(made, keeper).calibration is None
+    none, note = _calibration(ArmSpec("eager", HONEST), keeper)
+    assert none is None
+    assert words in note
+    assert "torchstone doctor --calibrate" in note
+    last = roofline_of_stored(made.id, db=str(db)).notes[-1]
+    assert words in last
+    assert "torchstone doctor --calibrate" in last
+    with pytest.raises(UsageError, match="are stale") as caught:
+        roofline_of_target(BenchRequest(targets=(target("no_such"),)), str(db), save=False)
+    assert "torchstone doctor --calibrate" in caught.value.remedy
+
+
+def test_roofs_that_hold_are_used_without_a_word(tmp_path: Path) -> None:
+    db = tmp_path / "kept.db"
+    made, keeper = kept_with(db, roofs()), Keeper(str(db))
+    assert with_roofs(made, keeper).calibration is not None
+    found, note = _calibration(ArmSpec("eager", HONEST), keeper)
+    assert found is not None
+    assert note == ""
+    assert "stale" not in " ".join(roofline_of_stored(made.id, db=str(db)).notes)

@@ -9,12 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.targets.support import ROOT, settings, target, torchstone
-from tests.validate.cases import pair
+from tests.targets.support import HONEST, ROOT, settings, target, torchstone
+from tests.validate.cases import arm, calibration, pair
 from torchstone import validate
+from torchstone.cli.options import exit_code
 from torchstone.conductor import Settings
-from torchstone.lab.judging import judge_again
-from torchstone.lab.roofs import raise_roofs
+from torchstone.conductor.case import Silent
+from torchstone.lab.judging import interrupted, judge_again
+from torchstone.lab.keeping import Keeper
+from torchstone.lab.roofs import raise_roofs, recalibrated
 from torchstone.lab.second_look import look_again, with_second_looks
 from torchstone.lab.validate import validate_stored
 from torchstone.records import (
@@ -156,6 +159,59 @@ def test_no_second_look_where_nothing_is_too_good() -> None:
     result = judge_again(pair())
     arms = [arm.arm for arm in result.arms]
     assert with_second_looks(result, arms, Settings(), None) is result
+
+
+class CtrlC(Silent):
+    """Pressed in the part that comes after one with these words."""
+
+    def __init__(self, words: str) -> None:
+        self.words, self.now = words, False
+
+    def phase(self, text: str) -> None:
+        if self.now:
+            raise KeyboardInterrupt
+        self.now = self.words in text
+
+
+def test_ctrl_c_in_a_second_look_keeps_the_first_and_says_so() -> None:
+    fast = arm(FAST, 0.25e-3, seed=2, flops=None)
+    result = judge_again(pair(fast, arm(flops=None)))
+    assert validate.wants_second_look(result)
+    arms = [ArmSpec(EAGER, HONEST), ArmSpec(FAST, HONEST)]
+    kept = with_second_looks(result, arms, settings(), CtrlC("a second look"))
+    assert kept.arms == result.arms
+    assert kept.second_looks == ()
+    assert kept.method.stopped_by == "interrupt"
+    assert exit_code(kept) == 130
+    assert any("was interrupted" in check.message for check in kept.checks)
+
+
+def beaten() -> Result:
+    """An arm above the roofs that are known."""
+    low = calibration(compute=(Peak(1e9, 0.1, 50, dtype="fp32", threads=2),))
+    result = judge_again(pair(calibration=low))
+    assert validate.needs_recalibration(result)
+    return result
+
+
+def test_ctrl_c_while_a_roof_is_measured_again_keeps_the_measurement(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def pressed(**words: object) -> Calibration:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("torchstone.lab.roofs.run_calibration", pressed)
+    keeper = Keeper(str(tmp_path / "kept.db"))
+    try:
+        kept = recalibrated(beaten(), keeper, None)
+    except KeyboardInterrupt:
+        pytest.fail("the measurement is lost")
+    assert kept.arms == beaten().arms
+    assert kept.method.stopped_by == "interrupt"
+    assert kept.calibration is not None
+    assert "could not be measured again: interrupted" in kept.calibration.notes[-1]
+    stopped = interrupted(beaten())
+    assert recalibrated(stopped, keeper, None) is stopped  # Ctrl-C has been heard already
 
 
 def test_a_roof_measured_again_only_rises() -> None:

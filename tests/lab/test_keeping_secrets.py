@@ -2,19 +2,37 @@
 
 from __future__ import annotations
 
+import json
+import shlex
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.targets.support import QUICK, ROOT, target
+from tests.explain.ledger_synthetic import ledger
+from tests.targets.support import QUICK, ROOT, settings, target
 from tests.targets.talkative import AWS_KEY
 from torchstone.conductor import Settings
 from torchstone.lab.bench import bench
 from torchstone.lab.keeping import Keeper
 from torchstone.lab.repro import repro
 from torchstone.lab.request import BenchRequest, make_arms
+from torchstone.lab.second_look import look_again
+from torchstone.lab.secrets import HIDDEN, public_arm_text, public_ledger, public_words
 from torchstone.lab.timing import time_statements
-from torchstone.records import Outcome, UsageError
+from torchstone.records import (
+    ArmSpec,
+    Comparison,
+    LedgerLine,
+    LedgerPart,
+    Outcome,
+    Prediction,
+    SourceLine,
+    UsageError,
+    Verdict,
+    Verification,
+    to_data,
+)
 from torchstone.show import dumps, markdown, report
 
 SECRET = "hunter2hunter2"
@@ -91,3 +109,67 @@ def test_an_arm_without_a_name_is_not_named_by_its_secrets() -> None:
     assert arm.env == (("MY_TOKEN", SECRET),)  # the arm itself still gets it
     assert SECRET not in arm.name
     assert arm.name.startswith("env.MY_TOKEN=")
+
+
+def test_a_second_look_that_fails_does_not_quote_the_secret(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setattr("torchstone.lab.second_look.SHORTEST_S", 0.1)
+    env = (("MY_TOKEN", SECRET),)
+    base = ArmSpec("slow", target("talkative", "answers_plainly"), env=env)
+    new = ArmSpec("fast", target("talkative", "answers_with_it"), env=env)
+    first = Comparison("slow", "fast", Verdict.FASTER, "floor", 0.01, (0.009, 0.011))
+    look = look_again(base, new, first, settings(), None)
+    assert look.outcome == "wrong_answer"
+    assert "is not 'nothing to see'" in look.reason
+    assert SECRET not in look.reason
+
+
+def test_a_ledger_is_kept_without_the_secrets_that_it_quotes() -> None:
+    arm = ArmSpec("eager", "model.py:make", env=(("MY_TOKEN", SECRET),))
+    guard = f"L['key'] == '{SECRET}'"
+    place = SourceLine(guard, "model.py", 3)
+    made = replace(
+        ledger(),
+        arm=arm,
+        lines=(
+            LedgerLine(1, "interpreter", "Python", 1.0, 1.0, 0.0, (LedgerPart("f", 1, 1, guard),)),
+        ),
+        findings=(Prediction("breaks", 1, "t", guard, "a", 1.0, (0.5, 1.0), places=(place,)),),
+        verifications=(Verification("breaks", (0.5, 1.0), sentence=guard),),
+        breaks=(place,),
+        recompiles=(place,),
+        checks=(guard,),
+        notes=(guard,),
+        facts={"said": guard},
+    )
+    text = json.dumps(to_data(made))
+    assert text.count(SECRET) == 10
+    kept = public_ledger(made, arm)
+    assert SECRET not in json.dumps(to_data(kept))
+    assert kept.arm.env == (("MY_TOKEN", HIDDEN),)
+    assert kept.breaks[0].reason.startswith("L['key'] == ")
+    assert (kept.breaks[0].line, kept.wall_s, kept.id) == (3, made.wall_s, made.id)
+    plain = ledger()
+    assert public_ledger(plain, plain.arm) == plain
+
+
+# Commands
+
+
+@pytest.mark.parametrize(
+    "code", ["obs = env.step(0)", "env.x = 'it\\'s'", "env.name = 'a  b'; env.reset()"]
+)
+def test_code_that_has_an_env_of_its_own_is_kept_as_it_is(code: str) -> None:
+    words = ("torchstone", "timeit", "-s", code, "--vs", code, code)
+    assert public_words(words) == words
+
+
+def test_only_what_follows_arm_is_read_as_one() -> None:
+    words = ("torchstone", "bench", "m.py:make", "--arm", f"name=b env.MINE={SECRET}")
+    assert public_words(words)[-1] == f"name=b env.MINE={HIDDEN}"
+    assert public_words(["--arm", f"env.MINE='{SECRET}"]) == ("--arm", HIDDEN)
+    assert public_words([f"--arm=env.MINE={SECRET}"]) == (f"--arm=env.MINE={HIDDEN}",)
+    kept = public_arm_text("name=\"it's\" env.OMP_NUM_THREADS=2 target='a b.py:make'")
+    assert shlex.split(kept) == ["name=it's", "env.OMP_NUM_THREADS=2", "target=a b.py:make"]

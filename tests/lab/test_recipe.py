@@ -12,12 +12,16 @@ from torchstone.records import Environment
 PACKAGES = {"torch": "2.13.0+cpu", "numpy": "2.3.1", "odd": "1.0+local.3", "bad; rm": "1"}
 
 
-def written(folder: Path, *environments: Environment) -> dict[str, str]:
+def written(
+    folder: Path,
+    *environments: Environment,
+    words: tuple[str, ...] = ("torchstone", "bench", "m.py:make"),
+) -> dict[str, str]:
     arms = [
         arm(name, environment=one)
         for name, one in zip(("eager", "py313"), environments, strict=False)
     ]
-    made = replace(result(*arms), version="0.4.2", command=("torchstone", "bench", "m.py:make"))
+    made = replace(result(*arms), version="0.4.2", command=words)
     return {path.name: path.read_text() for path in write_recipe(made, str(folder))}
 
 
@@ -49,3 +53,10 @@ def test_arms_of_another_interpreter_are_named(tmp_path: Path) -> None:
     readme = written(tmp_path, environment(packages=PACKAGES), newer)["README.md"]
     assert "- `py313`: Python 3.13.1, torch 2.13.0\n" in readme
     assert "`eager`:" not in readme
+
+
+def test_files_that_no_checkout_has_are_named(tmp_path: Path) -> None:
+    words = ("torchstone", "bench", "~/a.py:make", "--arm", "name=b target=/srv/b.py:make")
+    readme = written(tmp_path, environment(), words=words)["README.md"]
+    assert "it was run on: ~/a.py:make, /srv/b.py:make.\n" in readme
+    assert "was run on" not in written(tmp_path, environment())["README.md"]

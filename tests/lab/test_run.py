@@ -100,6 +100,58 @@ def test_a_run_of_a_checkout_is_not_gone_on_with_without_it(
         assert store.done_positions(run.id) == set()
 
 
+def refused(run: Run, db: str, words: str) -> UsageError:
+    """Going on is refused, and nothing of the run is stored."""
+    with pytest.raises(UsageError, match=words) as caught:
+        resume_run(run.id, db, Quiet())
+    with open_store(db, read_only=True) as store:
+        assert store.done_positions(run.id) == set()
+    return caught.value
+
+
+def test_a_run_of_files_is_not_gone_on_with_in_another_folder(
+    asked: RunRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, other = tmp_path / "first", tmp_path / "other"
+    for folder in (first, other):
+        folder.mkdir()
+    (first / "mine.py").write_text("def make(): return (abs, (1,))\n")
+    (first / "toys.toml").write_text('[[model]]\nname = "one"\ntarget = "mine.py:make"\n')
+    db = str(tmp_path / "kept.db")
+    monkeypatch.chdir(first)
+    run = begun(replace(asked, suites=("toys.toml",)), db)
+    monkeypatch.chdir(other)
+    assert "folder in which it was begun" in refused(run, db, "There is no file mine.py").remedy
+    monkeypatch.chdir(first)
+    (first / "mine.py").write_text("def renamed(): return (abs, (1,))\n")
+    assert "mine.py:renamed" in refused(run, db, "mine.py has no 'make'").remedy
+
+
+def test_a_run_is_not_gone_on_with_at_another_commit(
+    asked: RunRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, db = tmp_path / "place", str(tmp_path / "kept.db")
+    place.mkdir()
+    monkeypatch.chdir(place)
+    nowhere = begun(asked, db)
+    git(place, "init", "-q")
+    git(place, "commit", "-qm", "first", "--allow-empty")
+    run = begun(asked, db)
+    assert run.git is not None
+    assert resume_run(run.id, db, Quiet(), total_budget_s=0.0).stopped_by == "total budget"
+    (place / "new.py").touch()
+    refused(run, db, "here files differ from it")
+    dirty = begun(asked, db)
+    assert resume_run(dirty.id, db, Quiet(), total_budget_s=0.0).stopped_by == "total budget"
+    git(place, "add", ".")
+    git(place, "commit", "-qm", "second")
+    refused(run, db, f"was begun at commit {run.git.commit[:12]}, and here is commit ")
+    monkeypatch.chdir(tmp_path)
+    refused(run, db, "here is no repository")
+    # One that bears no commit goes on anywhere.
+    assert resume_run(nowhere.id, db, Quiet(), total_budget_s=0.0).stopped_by == "total budget"
+
+
 # What tells cases and runs apart
 
 

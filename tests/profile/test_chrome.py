@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -283,6 +284,14 @@ def test_the_start_is_told_by_the_base_time(trace: Any) -> None:
     profile = trace([x("a", 5e6, 1)], baseTimeNanoseconds=base, schemaVersion=1, host_name="h")
     assert profile.created == "2026-01-01T00:00:05+00:00"
     assert profile.facts == {"schemaVersion": "1"}
+
+
+@pytest.mark.parametrize("base", [-(10**400), 10**400, -1, True, "now"], ids=lambda b: str(b)[:4])
+def test_a_base_time_that_is_none_tells_nothing(trace: Any, tmp_path: Path, base: Any) -> None:
+    """The file's own time does instead."""
+    profile = trace([x("a", 5, 1)], baseTimeNanoseconds=base)
+    written = datetime.fromtimestamp((tmp_path / "t.json").stat().st_mtime, timezone.utc)
+    assert profile.created == written.isoformat(timespec="seconds")
 
 
 def test_pyspy_as_a_trace(tmp_path: Path) -> None:

@@ -30,6 +30,10 @@ class Outer:
     [
         ({"many": [{"size": 1}, {"size": "x"}]}, "Outer.many[1].size: expected int, got 'x'"),
         ({"pair": [1, 2]}, "Outer.pair[1]: expected str, got 2"),
+        (
+            {"pair": [10**400, ""]},
+            "Outer.pair[0]: expected float, got an integer too large for one",
+        ),
         ({"pair": [1]}, "Outer.pair: expected 2 items, got 1"),
         ({"many": {}}, "Outer.many: expected a list, got dict"),
         ({"other": 1}, "Outer: unknown field 'other'"),

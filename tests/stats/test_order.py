@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from itertools import combinations, pairwise, product
+from math import comb
 
 import numpy as np
 import pytest
@@ -10,10 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from torchstone.stats.order import (
+    _low_weights,
     expected_low_mean,
     expected_minimum,
     expected_order_statistic,
     expected_ranks_of_minima,
+    smallest,
 )
 
 few = st.lists(st.floats(1e-6, 1.0), min_size=1, max_size=8).map(sorted).map(np.asarray)
@@ -36,8 +40,67 @@ def test_large_samples_neither_overflow_nor_drift() -> None:
     samples = np.arange(1.0, 20_001.0)
     # The expected minimum of n out of 1..N is (N + 1) / (n + 1).
     assert expected_minimum(samples, 7_000) == pytest.approx(20_001 / 7_001, rel=1e-12)
-    assert expected_order_statistic(samples, 7_000, 1) == pytest.approx(20_001 / 7_001, rel=1e-8)
-    assert expected_low_mean(samples, 7_000, 3) == pytest.approx(2 * 20_001 / 7_001, rel=1e-8)
+    assert expected_order_statistic(samples, 7_000, 1) == pytest.approx(20_001 / 7_001, rel=1e-12)
+    assert expected_low_mean(samples, 7_000, 3) == pytest.approx(2 * 20_001 / 7_001, rel=1e-12)
+
+
+def exact_low_weights(size: int, n: int, lowest: int) -> list[float]:
+    """Of i-1 smaller ones rank-1 are kept, of size-i larger ones n-rank: summed over the ranks."""
+    return [
+        sum(comb(i - 1, rank - 1) * comb(size - i, n - rank) for rank in range(1, lowest + 1))
+        / comb(size, n)
+        / lowest
+        for i in range(1, size + 1)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("size", "n", "lowest"),
+    [
+        *(
+            (size, n, k)
+            for size in range(1, 9)
+            for n in range(1, size + 1)
+            for k in range(1, n + 1)
+        ),
+        (60, 37, 5),
+        (500, 480, 5),
+        (500, 20, 19),
+        (200, 100, 50),
+    ],
+)
+def test_low_weights_are_the_sum_of_the_ranks(size: int, n: int, lowest: int) -> None:
+    found = _low_weights(size, n, lowest)
+    wanted = np.asarray(exact_low_weights(size, n, lowest))
+    assert found == pytest.approx(wanted[: found.size], rel=1e-12)
+    assert wanted[found.size :].sum() < 1e-300
+
+
+def test_samples_may_stand_in_any_order() -> None:
+    samples = np.arange(1.0, 5001.0)
+    mixed = np.random.default_rng(1).permutation(samples)
+    assert expected_low_mean(mixed, 4000, 40) == expected_low_mean(samples, 4000, 40)
+    assert smallest(mixed, 7).tolist() == [1, 2, 3, 4, 5, 6, 7]
+    assert smallest(mixed, 5000).tolist() == samples.tolist()
+
+
+def test_the_floor_of_very_many_samples_is_exact_and_nothing_of_it_is_kept() -> None:
+    """One pass over the samples: a pass for each of the lowest 1 % took minutes and gigabytes."""
+    size = 300_000
+    samples = np.arange(1.0, size + 1.0)
+    tracemalloc.start()
+    try:
+        for n in range(size - 40_000, size, 10_000):
+            lowest = n // 100
+            wanted = (lowest + 1) / 2 * (size + 1) / (n + 1)
+            assert expected_low_mean(samples, n, lowest) == pytest.approx(wanted, rel=1e-11)
+            assert expected_order_statistic(samples, n, lowest) < 2 * wanted
+            assert expected_minimum(samples, n) == pytest.approx((size + 1) / (n + 1), rel=1e-11)
+        held, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < samples.nbytes
+    assert most < 20 * samples.nbytes
 
 
 @given(few)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
 from dataclasses import replace
 
 import numpy as np
@@ -166,3 +167,16 @@ def test_p_value_agrees_with_the_interval() -> None:
 def test_an_unknown_estimator_is_a_usage_error() -> None:
     with pytest.raises(UsageError, match="no estimator named 'best'"):
         ratio(constant("a", 1), constant("b", 1), "best")
+
+
+def test_the_jackknife_holds_the_samples_a_few_times_and_not_once_a_turn() -> None:
+    base, new = (measurement(name, replicates=2, turns=80, per_turn=100) for name in "ab")
+    once = 2 * 5 * 8 * 80 * 100  # two arms, five arrays, of one process
+    fit_ratio(base, new, "floor")  # numpy itself is loaded
+    tracemalloc.start()
+    try:
+        fit_ratio(base, new, "floor")
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 10 * once

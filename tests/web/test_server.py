@@ -206,6 +206,7 @@ def test_a_comparison_follows_when_a_threshold_changes(tmp_path: Path) -> None:
         ("/suite?suite=nope", 404),
         ("/?range=5", 400),
         ("/suite?sort=nope", 400),
+        ("/profiles?page=00000000199999999999999999999", 400),
         (f"/?filter={'x' * 700}", 400),
         (f"/?filter={'x' * 20000}", 414),
         ("/assets/nope.js", 404),

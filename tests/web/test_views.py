@@ -262,6 +262,8 @@ def test_a_machine_tells_its_roofs_its_noise_and_its_doctor(source: Source) -> N
         {"from": "2026-02-30"},
         {"threads": "many"},
         {"common": "yes"},
+        {"page": "10001"},
+        {"page": "0000000001"},
         {"filter": "x" * 601},
         {"suite": "a\0b"},
     ],

@@ -105,6 +105,17 @@ def test_paths_are_relative_to_the_suite_file(
     ]
 
 
+def test_paths_from_home(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(folder))
+    inner = folder / "suites"
+    inner.mkdir()
+    (inner / "s.py").write_text('MODELS = {"a": "~/models.py", "b": "~/models.py:add()"}')
+    assert [m.target for m in read_suite_file("~/suites/s.py").models()] == [
+        f"{folder}/models.py",
+        f"{folder}/models.py:add()",
+    ]
+
+
 def test_the_name_is_the_files_unless_it_says_another(folder: Path) -> None:
     (folder / "nightly.py").write_text('MODELS = [{"name": "a", "target": "models.py:make"}]')
     assert read_suite_file(str(folder / "nightly.py")).name == "nightly"

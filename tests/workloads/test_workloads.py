@@ -42,6 +42,20 @@ def test_the_parts_of_a_target(text: str, kind: str, place: str, name: str, dire
     assert (found.kind, found.place, found.name, found.direct) == (kind, place, name, direct)
 
 
+def test_a_path_from_home_is_one_in_quotes_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As stored commands have it, quoted, so that no shell spells it out."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "model.py").write_text("def make(): return (abs, (-3,))\n")
+    assert check_target("~/model.py:make").place == str(tmp_path / "model.py")
+    assert check_target("~/model.py").text == f"{tmp_path}/model.py:make"
+    assert load_workload(ArmSpec("a", "~/model.py:make"), str).inputs == (-3,)
+    with pytest.raises(UsageError, match=f"There is no file {tmp_path}/other.py"):
+        check_target("~/other.py:make")
+    assert parse_target("~no-such-user\0/x.py").place == "~no-such-user\0/x.py"
+
+
 @pytest.mark.parametrize("text", ["", ":", "x.py:", "x.py:1a", "nowhere:BERT model", "x.py:a()()"])
 def test_what_is_no_target(text: str) -> None:
     with pytest.raises(UsageError):

@@ -141,6 +141,7 @@ def _deliver(
 ) -> None:
     """Files first; then what was asked to be printed alone, or the report."""
     from torchstone import show
+    from torchstone.lab.outputs import write_file
 
     printed = False
     for path, write in ((json_path, show.compare_dumps), (csv_path, show.compare_csv)):
@@ -152,8 +153,7 @@ def _deliver(
             click.echo(text, nl=False)
             printed = True
         else:
-            with open(path, "w", encoding="utf-8", newline="") as file:
-                file.write(text)
+            write_file(path, text)
     if printed:
         return
     if markdown:

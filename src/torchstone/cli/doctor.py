@@ -63,6 +63,7 @@ def doctor(
 
 
 def _deliver(visit: Visit, json_path: str | None, markdown: bool, fix: bool) -> int:
+    from torchstone.lab.outputs import write_file
     from torchstone.show import can_unicode
     from torchstone.show.doctor import doctor_dumps, doctor_markdown, doctor_report
 
@@ -71,8 +72,7 @@ def _deliver(visit: Visit, json_path: str | None, markdown: bool, fix: bool) -> 
         click.echo(doctor_dumps(report))
     else:
         if json_path is not None:
-            with open(json_path, "w", encoding="utf-8") as file:
-                file.write(doctor_dumps(report) + "\n")
+            write_file(json_path, doctor_dumps(report) + "\n")
         if markdown:
             text = doctor_markdown(report, fixes=fix)
         else:

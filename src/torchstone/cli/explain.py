@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from torchstone.explain import Roofline
     from torchstone.records import Difference, Ledger
 
+INTERRUPTED = 130
 _MEASURING = ("mode", "precision", "device", "threads", "python", "env", "allocator", "budget")
 _OF_LEDGERS = ("vs", "verify", "markdown")
 
@@ -103,12 +103,24 @@ def explain(
         _deliver(_measured(what, db, save, asked), out, json_path)
         return 0
     _refuse(out is not None, "--out", "--roofline")
-    markdown = asked.pop("markdown")
-    found = _ledger(what, db, save, asked)
+    return _explain(what, db, save, asked, json_path, asked.pop("markdown"))
+
+
+def _explain(
+    target: str,
+    db: str | None,
+    save: bool,
+    asked: dict[str, Any],
+    json_path: str | None,
+    markdown: bool,
+) -> int:
+    from torchstone.lab.explain import was_interrupted
+
+    found = _ledger(target, db, save, asked)
     deliver_ledger(found, json_path, markdown)
     if save and json_path != "-" and not markdown:
         click.echo(f"\n{_kept(found)}")
-    return 0
+    return INTERRUPTED if was_interrupted(found) else 0
 
 
 def _given(ctx: click.Context, name: str) -> bool:
@@ -145,14 +157,14 @@ def _kept(found: Ledger | Difference) -> str:
 def deliver_ledger(found: Ledger | Difference, json_path: str | None, markdown: bool) -> None:
     """To the terminal, as Markdown or as JSON."""
     from torchstone import show
+    from torchstone.lab.outputs import write_file
     from torchstone.records import Ledger
 
     if json_path == "-":
         click.echo(show.ledger_dumps(found))
         return
     if json_path is not None:
-        with open(json_path, "w", encoding="utf-8") as file:
-            file.write(show.ledger_dumps(found) + "\n")
+        write_file(json_path, show.ledger_dumps(found) + "\n")
     unicode, color = show.can_unicode(sys.stdout), use_color()
     if isinstance(found, Ledger):
         text = (
@@ -188,29 +200,28 @@ def _refuse(given: bool, option: str, what: str) -> None:
 
 def _check_out(path: str | None) -> None:
     """Find out before measuring whether the picture can be written."""
+    from torchstone.lab.outputs import writable
     from torchstone.records import UsageError
 
     if path is None:
         return
     if not path.lower().endswith(".svg"):
         raise UsageError(f"{path} does not end in .svg.", "The picture is an SVG file.")
-    folder = os.path.dirname(os.path.abspath(path))
-    if not os.path.isdir(folder) or os.path.isdir(path) or not os.access(folder, os.W_OK):
+    if not writable(path):
         raise UsageError(f"{path} cannot be written.", "Name another file, or make its folder.")
 
 
 def _deliver(found: Roofline, out: str | None, json_path: str | None) -> None:
     from torchstone import show
+    from torchstone.lab.outputs import write_file
 
     if out is not None:
-        with open(out, "w", encoding="utf-8") as file:
-            file.write(show.roofline_svg(found))
+        write_file(out, show.roofline_svg(found))
     if json_path == "-":
         click.echo(show.roofline_dumps(found))
         return
     if json_path is not None:
-        with open(json_path, "w", encoding="utf-8") as file:
-            file.write(show.roofline_dumps(found) + "\n")
+        write_file(json_path, show.roofline_dumps(found) + "\n")
     unicode = show.can_unicode(sys.stdout)
     text = show.roofline_report(found, color=use_color(), width=width(), unicode=unicode)
     click.echo(text, nl=False, color=True)

@@ -209,15 +209,16 @@ def output_options(function: F) -> F:
 
 def check_json_path(path: str | None) -> None:
     """Find out before measuring whether the file can be written."""
+    from torchstone.lab.outputs import ANOTHER, writable
     from torchstone.records import UsageError
 
-    if path in (None, "-"):
+    if path is None or path == "-":
         return
-    folder = os.path.dirname(os.path.abspath(str(path)))
+    folder = os.path.dirname(os.path.abspath(path))
     if not os.path.isdir(folder):
         raise UsageError(f"There is no folder {folder} for the JSON file.", "Make it first.")
-    if os.path.isdir(str(path)) or not os.access(folder, os.W_OK):
-        raise UsageError(f"{path} cannot be written.", "Name another file.")
+    if not writable(path):
+        raise UsageError(f"{path} cannot be written.", ANOTHER)
 
 
 def use_color() -> bool:
@@ -252,13 +253,13 @@ def deliver(
 ) -> int:
     """Print what was asked for; the exit code says whether every arm did its work."""
     from torchstone import show
+    from torchstone.lab.outputs import write_file
 
     if json_path == "-":
         click.echo(show.dumps(result))
     else:
         if json_path is not None:
-            with open(json_path, "w", encoding="utf-8") as file:
-                file.write(show.dumps(result) + "\n")
+            write_file(json_path, show.dumps(result) + "\n")
         if markdown:
             click.echo(show.markdown(result), nl=False)
         else:

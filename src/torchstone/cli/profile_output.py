@@ -23,6 +23,7 @@ _TOP_OF_SEVERAL = 6
 
 def check_out(out: str | None, format: str | None) -> None:
     """Find out before profiling whether the file can be written, and in which format."""
+    from torchstone.lab.outputs import writable
     from torchstone.profile import find_format
     from torchstone.profile.endings import format_of
     from torchstone.records import UsageError
@@ -31,8 +32,7 @@ def check_out(out: str | None, format: str | None) -> None:
         if format is not None:
             raise UsageError("--format says how --out is written.", "Give --out FILE as well.")
         return
-    folder = os.path.dirname(os.path.abspath(out))
-    if not os.path.isdir(folder) or os.path.isdir(out) or not os.access(folder, os.W_OK):
+    if not writable(out):
         raise UsageError(f"{out} cannot be written.", "Name another file, or make its folder.")
     if format is not None:
         find_format(format)
@@ -50,13 +50,14 @@ def deliver_profiles(
 ) -> None:
     """Print and write what was asked for; where things are is said last."""
     from torchstone import show
+    from torchstone.lab.outputs import write_file
 
     said = []
     if json_path == "-":
         click.echo(_json(profiles))
     else:
         if json_path is not None:
-            Path(json_path).write_text(_json(profiles) + "\n", encoding="utf-8")
+            write_file(json_path, _json(profiles) + "\n")
         _print(profiles)
     if out is not None:
         for name, remarks in _write(profiles, out, format):
@@ -111,10 +112,11 @@ def _profile_of(name: str, db: str | None) -> Profile:
 
 def _unasked(page: str, out: str | None, view: bool, json_path: str | None) -> str | None:
     """The page, where it was asked for, or where nothing else was and there is room for it."""
+    from torchstone.lab.outputs import writable
+
     if view:
         return page
-    writable = os.access(os.path.dirname(os.path.abspath(page)), os.W_OK)
-    return page if out is None and json_path is None and writable else None
+    return page if out is None and json_path is None and writable(page) else None
 
 
 def show_profile(profile: Profile, out: str | None, view: bool, json_path: str | None) -> int:
@@ -155,6 +157,7 @@ def _write(
     profiles: Sequence[Profile], out: str, format: str | None
 ) -> list[tuple[str, tuple[str, ...]]]:
     """One file; of several profiles a page holds all, and other formats have a file each."""
+    from torchstone.lab.outputs import write_file, writing
     from torchstone.profile import write_profile
     from torchstone.profile.endings import format_of
     from torchstone.show.profile_svg import profile_svg
@@ -166,11 +169,12 @@ def _write(
     for number, one in enumerate(profiles):
         name = out if len(profiles) == 1 else _numbered(out, f"{number + 1}-{one.how}")
         if format is None and out.lower().endswith(".svg"):
-            Path(name).write_text(profile_svg(one), encoding="utf-8")
+            write_file(name, profile_svg(one))
             found.append((name, ()))
         else:
             chosen = format or format_of(Path(out))
-            found.append((name, write_profile(one, name, chosen)))
+            with writing(name):
+                found.append((name, write_profile(one, name, chosen)))
     return found
 
 
@@ -183,9 +187,10 @@ def _numbered(out: str, mark: str) -> str:
 
 def _write_page(profiles: Sequence[Profile], path: str) -> None:
     """The page; opened where somebody sits before a screen."""
+    from torchstone.lab.outputs import write_file
     from torchstone.show.profile_html import profile_html
 
-    Path(path).write_text(profile_html(profiles), encoding="utf-8")
+    write_file(path, profile_html(profiles))
     display = sys.platform == "darwin" or any(
         os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY")
     )

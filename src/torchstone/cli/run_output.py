@@ -23,14 +23,14 @@ def deliver_run(
 ) -> None:
     """The report, Markdown, CSV or JSON of a run."""
     from torchstone import show, stats
+    from torchstone.lab.outputs import write_file
 
     summaries = stats.summarise(view.complete)
     if json_path == "-":
         click.echo(show.run_dumps(view, summaries))
         return
     if json_path is not None:
-        with open(json_path, "w", encoding="utf-8") as file:
-            file.write(show.run_dumps(view, summaries) + "\n")
+        write_file(json_path, show.run_dumps(view, summaries) + "\n")
     if csv:
         click.echo(show.run_csv(view), nl=False)
     elif markdown:

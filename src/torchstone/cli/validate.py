@@ -34,6 +34,7 @@ def validate(id: str, save: bool, strict: bool, db: str | None, json_path: str |
       torchstone validate nightly-0412 --strict
       torchstone validate 1jz3k --no-save --json -
     """
+    from torchstone.lab.outputs import write_file
     from torchstone.lab.validate import validate_stored
     from torchstone.show import can_unicode, judgement_report
 
@@ -44,8 +45,7 @@ def validate(id: str, save: bool, strict: bool, db: str | None, json_path: str |
         if json_path == "-":
             click.echo(text)
         else:
-            with open(json_path, "w", encoding="utf-8") as file:
-                file.write(text + "\n")
+            write_file(json_path, text + "\n")
     if json_path != "-":
         pairs = [(one.after, one.changes) for one in judged]
         text = judgement_report(pairs, color=use_color(), unicode=can_unicode(sys.stdout))

@@ -8,6 +8,6 @@ Never imports torch and never runs user code in its own process.
 
 from torchstone.conductor.case import CaseResult, CaseSpec, Events, Settings
 from torchstone.conductor.run import run_case
-from torchstone.conductor.worker import ArmEnded
+from torchstone.conductor.worker import ArmEnded, signal_name
 
-__all__ = ["ArmEnded", "CaseResult", "CaseSpec", "Events", "Settings", "run_case"]
+__all__ = ["ArmEnded", "CaseResult", "CaseSpec", "Events", "Settings", "run_case", "signal_name"]

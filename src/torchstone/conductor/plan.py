@@ -7,6 +7,7 @@ import random
 from dataclasses import dataclass
 
 from torchstone.conductor.case import Settings
+from torchstone.records import UsageError
 
 LEAST_REPLICATES = 4
 MOST_REPLICATES = 12
@@ -23,6 +24,10 @@ MOST_SAMPLES = 4000
 LENGTH_SPREAD = 0.5
 """A turn has up to this share more samples than needed, at random: an arm cannot know the last."""
 HANDOVER_S = 0.003
+MOST_OF_AN_ARM = 2_000_000
+"""Samples of all turns and processes. Each is two or three numbers (wall, CPU, probe), and with
+those of warm-up they have to stay well under the 10 million that the store keeps of an arm. Samples
+of a length that we chose ourselves (0.25 ms and more) do not reach it in twelve processes."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +37,24 @@ class Plan:
     replicates: int
     turns: int
 
+    @property
+    def most_samples(self) -> int:
+        """Of a turn, before the random few more: what all turns together can be kept with."""
+        turns = self.replicates * self.turns
+        return max(LEAST_SAMPLES, int(MOST_OF_AN_ARM / (1 + LENGTH_SPREAD)) // turns)
+
+
+def check_asked(settings: Settings) -> None:
+    """Refuse, before anything runs, more samples than can be kept."""
+    if settings.samples is None:
+        return
+    most = MOST_OF_AN_ARM // max(1, settings.replicates or LEAST_REPLICATES)
+    if settings.samples > most:
+        raise UsageError(
+            f"{settings.samples} samples in each process are more than can be kept.",
+            f"Ask for at most {most}.",
+        )
+
 
 def make_plan(settings: Settings, start_s: float, cycle_s: float) -> Plan:
     """Replicates and turns per replicate, given what one replicate's start and one cycle cost."""
@@ -39,7 +62,8 @@ def make_plan(settings: Settings, start_s: float, cycle_s: float) -> Plan:
         replicates = max(1, settings.replicates)
     else:
         by_share = 1 + int(START_SHARE * settings.budget_s / max(start_s, 1e-3))
-        replicates = min(MOST_REPLICATES, max(LEAST_REPLICATES, by_share))
+        kept = MOST_OF_AN_ARM // max(1, settings.samples or 1)
+        replicates = min(MOST_REPLICATES, max(LEAST_REPLICATES, min(by_share, kept)))
     if settings.samples is not None:
         return Plan(replicates, 1)
     left = settings.budget_s - (replicates - 1) * start_s
@@ -48,12 +72,12 @@ def make_plan(settings: Settings, start_s: float, cycle_s: float) -> Plan:
 
 
 def samples_per_turn(
-    settings: Settings, sample_ns: int, chance: random.Random, shapes: int = 1
+    settings: Settings, plan: Plan, sample_ns: int, chance: random.Random, shapes: int = 1
 ) -> int:
-    """Enough for the turn's shortest length, and a random few more."""
+    """Enough for the turn's shortest length, or what can be kept, and a random few more."""
     if settings.samples is not None:
         return settings.samples
-    least = _least_samples(settings, sample_ns, shapes)
+    least = min(plan.most_samples, _least_samples(settings, sample_ns, shapes))
     return least + chance.randint(0, max(1, int(least * LENGTH_SPREAD)))
 
 

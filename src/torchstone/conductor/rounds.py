@@ -159,7 +159,8 @@ class Rounds:
             self.chance.shuffle(order)
             for seat in order:
                 is_checked = checked[seat.state.spec.name] == turn
-                self._alive(seat, partial(self._turn, index=index, turn=turn, checked=is_checked))
+                act = partial(self._turn, index=index, plan=plan, turn=turn, checked=is_checked)
+                self._alive(seat, act)
                 if seat.state.alive:
                     seat.worker.trim_stderr()
             self._tell_progress(index, plan, turn)
@@ -169,7 +170,7 @@ class Rounds:
         left = max(0.0, self.budget.left())
         self.events.update(done, f"process {index + 1} of {plan.replicates}", left)
 
-    def _turn(self, seat: Seat, index: int, turn: int, checked: bool) -> None:
+    def _turn(self, seat: Seat, index: int, plan: Plan, turn: int, checked: bool) -> None:
         state, worker = seat.state, seat.worker
         references = self.references.get(state.spec.name)
         checked = checked and references is not None
@@ -178,7 +179,7 @@ class Rounds:
         if checked and references is not None:
             last = references.calls[1 + index % (len(references.calls) - 1)]
         shapes = state.spec.shapes
-        samples = samples_per_turn(self.settings, seat.sample_ns, self.chance, shapes)
+        samples = samples_per_turn(self.settings, plan, seat.sample_ns, self.chance, shapes)
         slack = 10.0 * samples * seat.sample_ns / 1e9
         if shapes > 1 and turn == 0:
             slack += self.settings.build_timeout_s  # new shapes may have to be compiled

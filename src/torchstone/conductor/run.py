@@ -13,7 +13,7 @@ from pathlib import Path
 from torchstone import stats
 from torchstone.conductor.case import CaseResult, CaseSpec, Events, Settings, Silent
 from torchstone.conductor.launch import Launcher
-from torchstone.conductor.plan import Plan, cycle_seconds, make_plan
+from torchstone.conductor.plan import Plan, check_asked, cycle_seconds, make_plan
 from torchstone.conductor.rounds import Budget, Rounds
 from torchstone.conductor.solo import (
     REFERENCE_CACHE,
@@ -29,7 +29,7 @@ from torchstone.conductor.solo import (
 from torchstone.conductor.state import ArmState
 from torchstone.conductor.worker import ArmEnded
 from torchstone.machine.processes import memory_available
-from torchstone.records import Agreement, ArmSpec, Outcome, OutcomeDetail
+from torchstone.records import Agreement, ArmSpec, Outcome
 from torchstone.workloads import is_suite_model
 
 MEMORY_SHARE = 0.8
@@ -41,6 +41,7 @@ ROOM_FOR_IDLE = 6 * 2**30
 
 def run_case(case: CaseSpec, events: Events | None = None) -> CaseResult:
     """Measure every arm; deaths and wrong answers are outcomes, Ctrl-C keeps what there is."""
+    check_asked(case.settings)
     events = events or Silent()
     started = time.monotonic()
     states = [ArmState(spec) for spec in case.arms]
@@ -287,7 +288,7 @@ def _forgive_oom(states: Sequence[ArmState]) -> bool:
     killed = [state for state in states if state.outcome is Outcome.OOM and state.solo is not None]
     for state in killed:
         state.notes.append("killed for want of memory beside the other arms; tried again alone")
-        state.outcome, state.detail = Outcome.OK, OutcomeDetail()
+        state.forgive()
     return bool(killed)
 
 

@@ -38,6 +38,9 @@ class ArmState:
     toolchain_ns: int | None = None
     flops: Flops | None = None
     notes: list[str] = field(default_factory=list)
+    _before_end: tuple[Outcome, OutcomeDetail] = field(
+        default=(Outcome.OK, OutcomeDetail()), init=False
+    )
 
     @property
     def alive(self) -> bool:
@@ -51,7 +54,12 @@ class ArmState:
 
     def end(self, ended: ArmEnded) -> None:
         """The worker died or failed: that is the arm's outcome."""
+        self._before_end = self.outcome, self.detail
         self.outcome, self.detail = ended.outcome, ended.detail
+
+    def forgive(self) -> None:
+        """Take the last end back: what was known of the arm before it holds again."""
+        self.outcome, self.detail = self._before_end
 
     def wrong(self, outcome: Outcome, message: str, phase: str) -> None:
         """The arm ran but did not do what it should."""

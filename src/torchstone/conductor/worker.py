@@ -6,6 +6,7 @@ Every way a worker can end is turned into an outcome with its evidence.
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import select
@@ -27,6 +28,7 @@ from torchstone.records import (
     Outcome,
     OutcomeDetail,
     RecordError,
+    TorchstoneError,
     UsageError,
     from_data,
     to_data,
@@ -39,6 +41,23 @@ STOP_GRACE_S = 3.0
 STDERR_KEPT = 64 * 1024
 MESSAGE_KEPT = 2000
 SHORTEST_SECRET = 6
+LONGEST_POLL_S = 86_400.0
+"""`poll` takes at most 2**31 - 1 ms, some 24 days; whoever has more patience asks again."""
+_UNUSABLE = frozenset(
+    {
+        errno.E2BIG,
+        errno.EACCES,
+        errno.EISDIR,
+        errno.ELOOP,
+        errno.ENAMETOOLONG,
+        errno.ENOENT,
+        errno.ENOEXEC,
+        errno.ENOTDIR,
+        errno.EPERM,
+    }
+)
+"""What is wrong with the interpreter itself. All else (no memory, no process, no file descriptor
+to be had) is the machine's trouble, and says nothing of the arm."""
 _LENGTH = struct.Struct("!I")
 
 
@@ -64,29 +83,46 @@ class WorkerProcess:
         self._death: int | None = None
         self._ended_ahead: ArmEnded | UsageError | None = None
         self._oom_before = oom_kills()
-        self._stderr = open(scratch / f"stderr-{self.tag}", "a+b")  # noqa: SIM115
-        commands_in, self._commands = os.pipe()
-        self._replies, replies_out = os.pipe()
         try:
-            self._process = subprocess.Popen(
-                [*command, str(commands_in), str(replies_out)],
+            self._start(command, scratch)
+        except OSError as error:
+            raise TorchstoneError(
+                f"No further process can be started: {error.strerror}.",
+                "End other programs or raise the limits (ulimit -a), then try again.",
+            ) from None
+        self._death = _pidfd(self._process.pid)
+
+    def _start(self, command: list[str], scratch: Path) -> None:
+        """Open the pipes and start the process; where that fails, nothing is left open."""
+        with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
+            self._stderr = ours.enter_context(open(scratch / f"stderr-{self.tag}", "a+b"))
+            commands_in, self._commands = os.pipe()
+            theirs.callback(os.close, commands_in)
+            ours.callback(os.close, self._commands)
+            self._replies, replies_out = os.pipe()
+            ours.callback(os.close, self._replies)
+            theirs.callback(os.close, replies_out)
+            self._process = self._spawn(command, (commands_in, replies_out))
+            ours.pop_all()
+
+    def _spawn(self, command: list[str], pipes: tuple[int, int]) -> subprocess.Popen[bytes]:
+        try:
+            return subprocess.Popen(
+                [*command, *map(str, pipes)],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=self._stderr,
                 env=self._env,
-                pass_fds=(commands_in, replies_out),
+                pass_fds=pipes,
                 start_new_session=True,
             )
         except OSError as error:
-            self._close_files()
+            if error.errno not in _UNUSABLE:
+                raise
             raise UsageError(
                 f"The interpreter {command[0]} cannot be started: {error.strerror}.",
                 "Give a working interpreter with python=...",
             ) from None
-        finally:
-            os.close(commands_in)
-            os.close(replies_out)
-        self._death = _pidfd(self._process.pid)
 
     @property
     def pid(self) -> int:
@@ -172,7 +208,7 @@ class WorkerProcess:
             left = deadline - time.monotonic()
             if left <= 0:
                 return None
-            ready = {descriptor for descriptor, _ in poll.poll(left * 1000)}
+            ready = {descriptor for descriptor, _ in poll.poll(min(left, LONGEST_POLL_S) * 1000)}
             if self._replies in ready:
                 part = os.read(self._replies, 1 << 20)
                 self._buffer += part
@@ -258,7 +294,7 @@ class WorkerProcess:
             self._process.wait(STOP_GRACE_S)
         code = self._process.poll()
         strays = self._end()
-        name = signal.Signals(-code).name if code is not None and code < 0 else ""
+        name = signal_name(-code) if code is not None and code < 0 else ""
         outcome = Outcome.CRASH
         if name == "SIGKILL" and oom_kills() > self._oom_before:
             outcome = Outcome.OOM
@@ -302,6 +338,14 @@ class WorkerProcess:
         """Keep a chatty worker from filling the disk."""
         if os.fstat(self._stderr.fileno()).st_size > 16 * STDERR_KEPT:
             os.ftruncate(self._stderr.fileno(), 0)
+
+
+def signal_name(number: int) -> str:
+    """`SIGSEGV` and the like; most real-time signals have no name but their number."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 def _pidfd(pid: int) -> int | None:

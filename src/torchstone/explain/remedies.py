@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from torchstone.records import ArmSpec, Remedy
+from torchstone.workloads.target import from_home
 
 NAME = "remedied"
 _HEAD = '''"""The workload of {target}, changed by `torchstone explain --verify`."""
@@ -108,10 +109,10 @@ def apply_remedy(remedy: Remedy, arm: ArmSpec, folder: Path, name: str) -> ArmSp
 
 def target_source(around: str, arm: ArmSpec) -> str:
     """The small target that changes the arm's own."""
-    place, colon, name = arm.target.rpartition(":")
+    place, colon, name = from_home(arm.target).rpartition(":")
     target = f"{os.path.abspath(place)}:{name}" if colon and place.endswith(".py") else arm.target
     if arm.target.endswith(".py"):
-        target = os.path.abspath(arm.target)
+        target = os.path.abspath(from_home(arm.target))
     head = _HEAD.format(target=target, mode=arm.mode, precision=arm.precision, device=arm.device)
     return head + _AROUND[around]
 

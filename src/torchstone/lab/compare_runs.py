@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from torchstone.records import RunComparison, RunHead, Verdict
-from torchstone.store import check_store, open_store
+from torchstone.store import open_store
+from torchstone.store.location import locate
 from torchstone.track import (
     Found,
     Side,
@@ -62,7 +64,7 @@ def gate(comparison: RunComparison, fail_on: Iterable[str]) -> bool:
 
 def _store(db: str | None, *, needed: bool) -> Store | None:
     """Two files need no database; what it knows of their machine is used where there is one."""
-    if not needed and not check_store(db):
+    if not needed and not os.path.exists(locate(db).path):
         return None
     return open_store(db, create=False, read_only=True)
 

@@ -15,6 +15,7 @@ from torchstone.conductor import Events
 from torchstone.conductor.inspect import Inspection, inspect_arms
 from torchstone.conductor.judge import compare_leaves
 from torchstone.conductor.promises import gradients_change, may_differ
+from torchstone.lab.outputs import ANOTHER, writable, write_file
 from torchstone.lab.request import BenchRequest, check_settings, make_arms
 from torchstone.records import Contract, Outcome, RecordError, UsageError, from_data, to_data
 from torchstone.variants import resolve_variant
@@ -52,6 +53,8 @@ def write_contract(
     folder = os.path.dirname(os.path.abspath(path))
     if not os.path.isdir(folder):
         raise UsageError(f"There is no folder {folder}.", "Make it first.")
+    if not writable(path):
+        raise UsageError(f"{path} cannot be written.", ANOTHER)
     inspections = _inspect(request, events)
     _refuse_broken(inspections[0])
     base = inspections[0].measurement
@@ -65,7 +68,7 @@ def write_contract(
         "contract": to_data(base.contract),
         "boundary": {i.measurement.arm.variant: i.boundary for i in inspections},
     }
-    Path(path).write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+    write_file(path, json.dumps(document, indent=2) + "\n")
     return document
 
 

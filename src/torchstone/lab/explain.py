@@ -14,12 +14,14 @@ from torchstone.explain.findings.registry import with_findings
 from torchstone.explain.ledger import make_ledger
 from torchstone.explain.passes.report import Plan
 from torchstone.explain.remedies import apply_remedy
+from torchstone.explain.roofline import CALIBRATE
 from torchstone.explain.starter import run_passes_of
 from torchstone.explain.verdicts import untested, verdict
 from torchstone.lab.bench import measure, new_id
 from torchstone.lab.keeping import Keeper
 from torchstone.lab.request import BenchRequest, check_settings, make_arms
-from torchstone.lab.secrets import public_arm, public_env, public_words
+from torchstone.lab.roofs import known_roofs
+from torchstone.lab.secrets import public_env, public_ledger, public_words
 from torchstone.machine.environment import machine_id
 from torchstone.machine.hardware import cache_sizes, describe_cpu, memory_bytes
 from torchstone.records import (
@@ -33,6 +35,7 @@ from torchstone.records import (
 )
 
 VERIFY_BUDGET_S = 10.0
+INTERRUPTED = "Not tested: interrupted."
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,7 @@ def explain_target(
     ledger = _ledger(arm, request, keeper, events)
     if request.verify:
         ledger = _verified(ledger, arm, request, keeper, events)
+    ledger = public_ledger(ledger, arm)
     if keeper is not None:
         keeper.save_ledger(ledger)
     return ledger
@@ -72,6 +76,7 @@ def explain_difference(
     base, new = (_ledger(arm, request, keeper, events) for arm in arms[:2])
     if request.verify:
         new = _verified(new, arms[1], request, keeper, events)
+    base, new = public_ledger(base, arms[0]), public_ledger(new, arms[1])
     if keeper is not None:
         keeper.save_ledger(base)
         keeper.save_ledger(new)
@@ -91,21 +96,25 @@ def _ledger(
     if events is not None:
         events.phase(f"{arm.name}: looking at its steps")
     passes = run_passes_of(arm, Plan(budget_s=request.budget_s), request.bench.settings)
-    ledger = with_findings(make_ledger(arm, passes, _calibration(arm, keeper)))
+    calibration, stale = _calibration(arm, keeper)
+    ledger = with_findings(make_ledger(arm, passes, calibration))
     return replace(
         ledger,
-        arm=public_arm(arm),
+        notes=(*ledger.notes, stale) if stale else ledger.notes,
         id=new_id(),
         created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
         version=torchstone.__version__,
     )
 
 
-def _calibration(arm: ArmSpec, keeper: Keeper | None) -> Calibration | None:
+def _calibration(arm: ArmSpec, keeper: Keeper | None) -> tuple[Calibration | None, str]:
+    """The roofs, and a sentence where they are there and cannot be used."""
     if keeper is None:
-        return None
-    here = machine_id(describe_cpu(), cache_sizes(), memory_bytes())
-    return keeper.calibration(here, arm.device.split(":")[0])
+        return None, ""
+    found, stale = known_roofs(
+        keeper, machine_id(describe_cpu(), cache_sizes(), memory_bytes()), arm.device
+    )
+    return (None, f"{stale} They are not used. {CALIBRATE}") if stale else (found, "")
 
 
 def _verified(
@@ -115,16 +124,30 @@ def _verified(
     keeper: Keeper | None,
     events: Events | None,
 ) -> Ledger:
+    """Ctrl-C ends the testing; what was found until then is kept."""
     settings = replace(request.bench.settings, budget_s=request.verify_budget_s)
-    found = []
+    found: list[Verification] = []
+    stopped = False
     for prediction in ledger.findings:
         if not prediction.remedy.applicable:
             found.append(untested(prediction))
             continue
-        if events is not None:
-            events.phase(f"testing: {prediction.title}")
-        found.append(put_to_test(arm, prediction, settings, keeper, events))
+        tested = Verification(prediction.name, prediction.time_ratio, sentence=INTERRUPTED)
+        if not stopped:
+            try:
+                if events is not None:
+                    events.phase(f"testing: {prediction.title}")
+                tested = put_to_test(arm, prediction, settings, keeper, events)
+            except KeyboardInterrupt:
+                stopped = True
+        found.append(tested)
     return replace(ledger, verifications=tuple(found))
+
+
+def was_interrupted(found: Ledger | Difference) -> bool:
+    """Whether Ctrl-C ended the tests of the findings."""
+    ledger = found.new if isinstance(found, Difference) else found
+    return any(one.sentence == INTERRUPTED for one in ledger.verifications)
 
 
 def put_to_test(
@@ -134,7 +157,10 @@ def put_to_test(
     keeper: Keeper | None = None,
     events: Events | None = None,
 ) -> Verification:
-    """Apply the remedy, measure both arms in turns, and hold the result against the range."""
+    """Apply the remedy, measure both arms in turns, and hold the result against the range.
+
+    Half a test decides nothing, so Ctrl-C ends it as a `KeyboardInterrupt`.
+    """
     with tempfile.TemporaryDirectory(prefix="torchstone-remedy-") as folder:
         remedied = apply_remedy(prediction.remedy, arm, Path(folder), prediction.name)
         base = replace(arm, name="as it is")
@@ -144,6 +170,8 @@ def put_to_test(
         except UsageError as error:
             said = f"Not tested: {error.message}"
             return Verification(prediction.name, prediction.time_ratio, sentence=said)
+    if result.method.stopped_by == "interrupt":
+        raise KeyboardInterrupt
     return verdict(prediction, result)
 
 

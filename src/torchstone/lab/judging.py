@@ -20,3 +20,8 @@ def judge(result: Result, aa_floor: float) -> Result:
 def judge_again(result: Result) -> Result:
     """The same with the A/A floor that was in force."""
     return judge(result, max((c.aa_floor for c in result.comparisons), default=0.0))
+
+
+def interrupted(result: Result) -> Result:
+    """The same, ended by Ctrl-C while something was measured beside it."""
+    return replace(result, method=replace(result.method, stopped_by="interrupt"))

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from torchstone.conductor import signal_name
 from torchstone.lab.profile import (
     ProfileRequest,
     ProfilingFailed,
@@ -102,7 +103,7 @@ def _run_once(request: ProfileRequest, way: str) -> tuple[Profile, int, float]:
 
 
 def _end(code: int) -> str:
-    return f"by {signal.Signals(-code).name}" if code < 0 else f"with code {code}"
+    return f"by {signal_name(-code)}" if code < 0 else f"with code {code}"
 
 
 @contextmanager

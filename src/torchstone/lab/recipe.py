@@ -11,6 +11,7 @@ from torchstone.records import Environment, Result, UsageError
 _PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9.!+_-]*")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_PLACE = re.compile(r"(?:^|(?<=[\s='\"]))~?/[\w.][^\s'\"]*")
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 """Where PyTorch keeps its builds for the CPU (`+cpu`); other indexes do not have them."""
 
@@ -97,7 +98,22 @@ def _readme(result: Result, environment: Environment) -> str:
         "    podman build -t torchstone-recipe .\n"
         "    podman run --rm torchstone-recipe\n\n"
         f"which runs `{command}`. Times depend on the machine ({cpu}, {memory:.0f} GiB);\n"
-        "outcomes and outputs should not.\n" + _what_is_missing(result, environment)
+        "outcomes and outputs should not.\n"
+        + _places_elsewhere(result)
+        + _what_is_missing(result, environment)
+    )
+
+
+def _places_elsewhere(result: Result) -> str:
+    """Files that the command names and no checkout has: they were elsewhere on that machine."""
+    if any(arm.arm.statement is not None for arm in result.arms):
+        return ""
+    found = dict.fromkeys(place for word in result.command for place in _PLACE.findall(word))
+    if not found:
+        return ""
+    return (
+        f"\nThe command names places of the machine that it was run on: {', '.join(found)}.\n"
+        "Put what is there beside these files too, and change the last line of `Containerfile`.\n"
     )
 
 

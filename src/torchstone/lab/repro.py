@@ -15,6 +15,7 @@ from torchstone.lab.secrets import refuse_incomplete, restore_env
 from torchstone.machine.environment import machine_id
 from torchstone.machine.hardware import cache_sizes, describe_cpu, memory_bytes
 from torchstone.records import (
+    CASE_KIND,
     CaseFigures,
     CaseKey,
     Comparison,
@@ -83,7 +84,9 @@ def repro(
     if budget_s is not None:
         settings = replace(settings, budget_s=budget_s)
     command = ("torchstone", "repro", stored.id)
-    new = measure(arms, settings, keeper, events, command, stored.kind, f"repro of {stored.id}")
+    # One case of a run is a result of its own when it is measured again: lists leave cases out.
+    kind = "bench" if stored.kind == CASE_KIND else stored.kind
+    new = measure(arms, settings, keeper, events, command, kind, f"repro of {stored.id}")
     if stored.thinned:  # there is nothing left to set the new samples against
         return Reproduction(stored, new, ())
     floor = aa_floor(keeper, new.arms[0])
@@ -93,13 +96,16 @@ def repro(
 def where_from(stored: Result) -> str:
     """Words for a result that was not made on this machine; empty for our own.
 
-    A database from elsewhere calls its rows its own, so the machine is compared as well.
+    A database from elsewhere calls its rows its own, so the machine is compared as well. Where no
+    arm got as far as to say which machine it was on, nothing speaks for the result.
     """
     if stored.origin != "here":
         return f"was imported from {stored.origin}"
     known = {arm.environment.machine_id for arm in stored.arms if arm.environment}
+    if not known:
+        return "does not say on which machine it was made"
     here = machine_id(describe_cpu(), cache_sizes(), memory_bytes())
-    return "was made on another machine" if known - {here} else ""
+    return "" if known == {here} else "was made on another machine"
 
 
 def settings_of(stored: Result) -> Settings:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields, replace
 
 from torchstone import stats
 from torchstone.conductor import Settings
-from torchstone.lab.secrets import public_env, public_words
+from torchstone.lab.secrets import public_arm_text, public_env
 from torchstone.machine.allocator import allocator_environment
 from torchstone.machine.interpreters import resolve_interpreter
 from torchstone.records import (
@@ -128,7 +128,7 @@ def _explicit_arm(text: str, base: ArmSpec) -> ArmSpec:
             changes[key] = _threads(value)
         else:
             changes[key] = value
-    name = str(changes.pop("name", "")) or public_words([text])[0]
+    name = str(changes.pop("name", "")) or public_arm_text(text)
     return replace(base, name=name, env=tuple(sorted(env.items())), **changes)  # type: ignore[arg-type]
 
 

@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 
 from torchstone import validate
 from torchstone.conductor import Events
-from torchstone.lab.judging import judge_again
+from torchstone.lab.judging import interrupted, judge_again
 from torchstone.lab.keeping import Keeper
 from torchstone.machine.calibrate import fingerprint, is_stale, run_calibration
 from torchstone.machine.clock import measure_clock
@@ -29,14 +29,23 @@ def with_roofs(result: Result, keeper: Keeper | None) -> Result:
     base = result.arms[0]
     if keeper is None or base.environment is None:
         return result
-    device = base.arm.device.split(":")[0]
-    found = keeper.calibration(base.environment.machine_id, device)
-    if found is None:
-        return result
-    now = datetime.now(timezone.utc)
-    if is_stale(found, now, fingerprint(device, found.device_name)):
+    found, stale = known_roofs(keeper, base.environment.machine_id, base.arm.device)
+    if found is None or stale:
         return result
     return replace(result, calibration=_needed(found, result))
+
+
+def known_roofs(keeper: Keeper, machine_id: str, device: str) -> tuple[Calibration | None, str]:
+    """The newest calibration of a machine's device, and a sentence where it is stale."""
+    kind = device.split(":")[0]
+    found = keeper.calibration(machine_id, kind)
+    now = datetime.now(timezone.utc)
+    if found is None or not is_stale(found, now, fingerprint(kind, found.device_name)):
+        return found, ""
+    return found, (
+        f"The roofs measured on {found.created[:10]} are stale: they are too old, or the machine "
+        "or torch has changed."
+    )
 
 
 def _needed(calibration: Calibration, result: Result) -> Calibration:
@@ -57,6 +66,8 @@ def recalibrated(result: Result, keeper: Keeper | None, events: Events | None) -
 
     A peak is the best of many short samples, so on a noisy machine it may have been missed.
     """
+    if result.method.stopped_by == "interrupt":
+        return result
     wanted = validate.needs_recalibration(result)
     calibration = result.calibration
     if not wanted or calibration is None or keeper is None:
@@ -66,12 +77,18 @@ def recalibrated(result: Result, keeper: Keeper | None, events: Events | None) -
     try:
         fresh = run_calibration(device=calibration.device, only=wanted)
     except TorchstoneError as error:
-        note = f"a roof could not be measured again: {error.message}"
-        return replace(result, calibration=replace(calibration, notes=(*calibration.notes, note)))
+        return _as_it_was(result, calibration, error.message)
+    except KeyboardInterrupt:  # the measurement itself is whole and is kept
+        return judge_again(interrupted(_as_it_was(result, calibration, "interrupted")))
     whole = keeper.calibration(calibration.machine_id, calibration.device) or calibration
     raised = raise_roofs(whole, fresh)
     keeper.save_calibration(raised)
     return judge_again(replace(result, calibration=_needed(raised, result)))
+
+
+def _as_it_was(result: Result, calibration: Calibration, why: str) -> Result:
+    note = f"a roof could not be measured again: {why}"
+    return replace(result, calibration=replace(calibration, notes=(*calibration.notes, note)))
 
 
 def raise_roofs(old: Calibration, fresh: Calibration) -> Calibration:

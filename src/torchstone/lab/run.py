@@ -50,9 +50,11 @@ from torchstone.store import AlreadyStored, Store, check_store, open_store
 from torchstone.store.alive import Beat, beat
 from torchstone.store.location import locate
 from torchstone.workloads.suites import load_suite
-from torchstone.workloads.target import parse_target
+from torchstone.workloads.target import check_target, parse_target
 
 Shard = tuple[int, int]
+_SHORT = 12
+"""Digits of a commit in a sentence."""
 
 
 class RunEvents(Events, Protocol):
@@ -113,6 +115,7 @@ def resume_run(
     """Go on with a stored run: what is done stays, what is missing is measured."""
     with open_store(db, create=False) as store:
         run = store.load_run(wanted)
+        done = store.done_positions(run.id)
     if run.origin != "here" or run.method is None:
         raise UsageError(f"{run.id} was imported from {run.origin} and cannot be resumed.")
     here = machine_id(describe_cpu(), cache_sizes(), memory_bytes())
@@ -122,7 +125,8 @@ def resume_run(
             "Begin a run of its own here, with the same --label.",
         )
     _check_torch(run)
-    _check_sources(run)
+    _check_commit(run)
+    _check_sources(run, [case for i, case in enumerate(run.plan) if i not in done])
     with _sign(db, run, shard) as sign:
         return carry_out(run, db, events, shard, total_budget_s, sign)
 
@@ -139,11 +143,42 @@ def _check_torch(run: Run) -> None:
         )
 
 
-def _check_sources(run: Run) -> None:
-    """Refuse to go on without what models come from, such as a checkout: each would be an error."""
-    targets = [parse_target(case.target) for case in run.plan]
-    for prefix in sorted({target.place for target in targets if target.kind == "suite"}):
+def _check_commit(run: Run) -> None:
+    """A run bears the name of one commit; one begun outside a repository bears none."""
+    if run.git is None:
+        return
+    now = git_state(os.getcwd())
+    was = f"commit {run.git.commit[:_SHORT]}"
+    if now is None or now.commit != run.git.commit:
+        here = "no repository" if now is None else f"commit {now.commit[:_SHORT]}"
+        raise UsageError(
+            f"{run.id} was begun at {was}, and here is {here}: figures of two do not mix.",
+            f"Begin a run of its own, or resume in the same folder at {was}.",
+        )
+    if now.dirty and not run.git.dirty:
+        raise UsageError(
+            f"{run.id} was begun at {was} as it is, and here files differ from it.",
+            "Put the changes aside (`git stash -u`), or begin a run of its own.",
+        )
+
+
+def _check_sources(run: Run, left: Sequence[PlannedCase]) -> None:
+    """Refuse to go on without what models come from, such as a checkout or a file: each case would
+    be stored as an error, and a stored case is not measured again."""
+    targets = {case.target: parse_target(case.target) for case in left}
+    for prefix in sorted({one.place for one in targets.values() if one.kind == "suite"}):
         load_suite(prefix).models()
+    for text, target in targets.items():
+        if target.kind != "file":
+            continue
+        try:
+            check_target(text)
+        except UsageError as error:
+            elsewhere = not os.path.isabs(target.place) and not os.path.exists(target.place)
+            raise UsageError(
+                f"{run.id} cannot go on: {error.message}",
+                "Resume it in the folder in which it was begun." if elsewhere else error.remedy,
+            ) from None
 
 
 def carry_out(

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from torchstone import stats, validate
 from torchstone.conductor import CaseSpec, Events, Settings, run_case
-from torchstone.lab.judging import judge_again
+from torchstone.lab.judging import interrupted, judge_again
+from torchstone.lab.secrets import public_measurement
 from torchstone.records import ArmSpec, Comparison, Outcome, Result, SecondLook
 
 SEED_APART = 7_919
@@ -28,14 +29,22 @@ def with_second_looks(
     if not wanted:
         return result
     by_name = {arm.name: arm for arm in arms}
-    looks = tuple(look_again(by_name[c.base], by_name[c.new], c, settings, events) for c in wanted)
+    try:
+        looks = tuple(
+            look_again(by_name[c.base], by_name[c.new], c, settings, events) for c in wanted
+        )
+    except KeyboardInterrupt:  # the first look is whole and is kept
+        return judge_again(interrupted(result))
     return judge_again(replace(result, second_looks=looks))
 
 
 def look_again(
     base: ArmSpec, new: ArmSpec, first: Comparison, settings: Settings, events: Events | None
 ) -> SecondLook:
-    """The same two arms from another seed, in processes of their own."""
+    """The same two arms from another seed, in processes of their own.
+
+    Half a look says nothing, so Ctrl-C ends it as a `KeyboardInterrupt`.
+    """
     seed = settings.seed + SEED_APART
     if events is not None:
         events.phase(f"{new.name}: a second look, too good to be taken on trust")
@@ -48,10 +57,13 @@ def look_again(
     )
     pair = tuple(replace(arm, seed=seed) for arm in (base, new))
     case = run_case(CaseSpec(pair, again), events)
+    if case.stopped_by == "interrupt":
+        raise KeyboardInterrupt
     made = SecondLook(first.base, first.new, seed, first.speedup or 0.0, None)
     failed = next((arm for arm in case.arms if arm.outcome is not Outcome.OK), None)
     if failed is not None:
-        reason = failed.detail.message or f"{failed.arm.name} ended with {failed.outcome.value}"
+        said = public_measurement(failed).detail.message
+        reason = said or f"{failed.arm.name} ended with {failed.outcome.value}"
         return replace(made, outcome=failed.outcome.value, reason=reason)
     (comparison,) = stats.compare_all(case.arms, settings.margin, case.alpha, first.aa_floor)
     return replace(

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
+from dataclasses import fields, is_dataclass, replace
+from typing import Any
 
 from torchstone.machine.redact import redact_text, visible_variables, without_secrets
-from torchstone.records import ArmSpec, Measurement, UsageError
+from torchstone.records import ArmSpec, Ledger, Measurement, UsageError
 
 HIDDEN = "(hidden)"
 STATEMENT_NOTE = "a secret in the statement is not kept"
+_OF_OURS = ("arm", "environment", "id", "created", "version", "schema")
+"""Fields of a ledger that quote nobody."""
+_ARM = "--arm"
+_TO_QUOTE = re.compile(r"[\s'\"\\]")
+"""Signs that `shlex.split` does not leave as they are."""
 
 
 def public_env(env: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
@@ -57,22 +64,66 @@ def public_measurement(measurement: Measurement) -> Measurement:
     )
 
 
+def public_ledger(ledger: Ledger, arm: ArmSpec) -> Ledger:
+    """The ledger of that arm as it may be stored: graph breaks, guards and notes quote user code.
+
+    Every text is cleaned except in the environment, which has been, and where nothing is quoted.
+    """
+    env = {**os.environ, **dict(arm.env)}
+    cleaned = {
+        one.name: _clean(getattr(ledger, one.name), env)
+        for one in fields(ledger)
+        if one.name not in _OF_OURS
+    }
+    return replace(ledger, **cleaned, arm=public_arm(arm))
+
+
+def _clean(value: Any, env: Mapping[str, str]) -> Any:
+    """The value with every text in it cleaned, however deep."""
+    if isinstance(value, str):
+        return redact_text(value, env)
+    if isinstance(value, tuple):
+        return tuple(_clean(one, env) for one in value)
+    if isinstance(value, Mapping):
+        return {key: _clean(one, env) for key, one in value.items()}
+    if is_dataclass(value) and not isinstance(value, type):
+        changed = {one.name: _clean(getattr(value, one.name), env) for one in fields(value)}
+        return replace(value, **changed)
+    return value
+
+
 def public_words(words: Iterable[str]) -> tuple[str, ...]:
     """A command line without the values of hidden variables."""
-    return tuple(_public_word(word) for word in words)
+    words = list(words)
+    return tuple(
+        _public_word(before, word) for before, word in zip(["", *words], words, strict=False)
+    )
 
 
-def _public_word(word: str) -> str:
-    if "env." in word and "=" in word:
-        parts = []
-        for part in shlex.split(word):
-            key, _, value = part.partition("=")
-            if key.startswith("env."):
-                shown = dict(public_env([(key[4:], value)]))[key[4:]]
-                part = f"{key}={shown}"
-            parts.append(shlex.quote(part) if " " in part else part)
-        word = " ".join(parts)
+def _public_word(before: str, word: str) -> str:
+    if before == _ARM:
+        return public_arm_text(word)
+    if word.startswith(f"{_ARM}="):
+        return f"{_ARM}={public_arm_text(word.partition('=')[2])}"
     return redact_text(word, os.environ)
+
+
+def public_arm_text(text: str) -> str:
+    """What follows `--arm`, without the values of hidden variables (`env.NAME=VALUE`)."""
+    if "env." not in text:
+        return redact_text(text, os.environ)
+    try:
+        words = shlex.split(text)
+    except ValueError:  # quotes that do not close: who knows where a value ends
+        return HIDDEN
+    parts = []
+    for part in words:
+        key, _, value = part.partition("=")
+        if key.startswith("env."):
+            shown = dict(public_env([(key[4:], value)]))[key[4:]]
+            part = f"{key}={shown}"
+        parts.append(shlex.quote(part) if _TO_QUOTE.search(part) else part)
+    return redact_text(" ".join(parts), os.environ)
 
 
 def refuse_incomplete(measurement: Measurement) -> None:

@@ -29,7 +29,7 @@ from torchstone.measure.loops import TimeBlock
 from torchstone.measure.profilers import active_profilers
 from torchstone.measure.repeats import look_for_memory
 from torchstone.measure.reports import SoloReport
-from torchstone.measure.warmup import warm_up
+from torchstone.measure.warmup import warm_up, with_beat
 from torchstone.records import ArmSpec, Integrity, Memory
 from torchstone.workloads.draw import seed_everything
 from torchstone.workloads.target import parse_target
@@ -145,12 +145,13 @@ def _solo_step(
     ring = built.ring(check_seed + 1000, 8)
     for one in ring[:2]:
         built.call(one)
-    phase("step")
+        phase("step")
     start_peak = watch.peak(built)  # before the step's own is looked for, which begins anew
     step_peak = _step_peak(built, ring)
     memory = watch.read(built, step_peak, start_peak)
     phase("step")
-    loops = built.whole_passes(loops or _choose_loops(lambda n: built.block(ring, n)))
+    loops = loops or _choose_loops(lambda n: built.block(ring, n), lambda: phase("step"))
+    loops = built.whole_passes(loops)
     phase("warm-up")
     warm = warm_up(built.block(ring, loops), first_call_ns, lambda: phase("warm-up"))
     phase("step")
@@ -179,7 +180,8 @@ def _solo_statement(
     first_call_ns = once()
     setup_ns = max(0, wall_clock() - started - first_call_ns)
     phase("step")
-    loops = loops or _choose_loops(lambda n: built.block([], n), max(2 * SAMPLE_NS, setup_ns // 2))
+    sample_ns = max(2 * SAMPLE_NS, setup_ns // 2)
+    loops = loops or _choose_loops(lambda n: built.block([], n), lambda: phase("step"), sample_ns)
     phase("warm-up")
     warm = warm_up(built.block([], loops), first_call_ns, lambda: phase("warm-up"))
     return {
@@ -193,11 +195,16 @@ def _solo_statement(
     }
 
 
-def _choose_loops(make: Callable[[int], TimeBlock], sample_ns: int = SAMPLE_NS) -> int:
-    """Calls per sample: 1 for steps that can stand alone, else enough to reach `sample_ns`."""
+def _choose_loops(
+    make: Callable[[int], TimeBlock], beat: Callable[[], None], sample_ns: int = SAMPLE_NS
+) -> int:
+    """Calls per sample: 1 for steps that can stand alone, else enough to reach `sample_ns`.
+
+    `beat` is called after slow blocks, so that the step's time-out counts for each of them.
+    """
     loops = 1
     while loops < MOST_LOOPS:
-        block = make(loops)
+        block = with_beat(make(loops), beat)
         best = min(block() for _ in range(3))
         if loops == 1 and best >= SINGLE_CALL_NS and sample_ns == SAMPLE_NS:
             return 1

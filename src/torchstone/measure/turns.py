@@ -16,7 +16,7 @@ from torchstone.measure.graphs import compile_count
 from torchstone.measure.loops import Samples, TimeBlock, fill, fill_without_gc
 from torchstone.measure.profilers import active_profilers
 from torchstone.measure.reports import StartReport, TurnReport
-from torchstone.measure.warmup import warm_up
+from torchstone.measure.warmup import warm_up, with_beat
 from torchstone.records import ArmSpec, Integrity
 from torchstone.workloads import Inputs
 
@@ -58,7 +58,8 @@ class Turns:
         if self.arm.shapes > 1:
             sample_ns = int(sample_ns * _growth(built, ring[0], seed))
         if built.is_statement:
-            sample_ns = max(sample_ns, _whole_sample_ns(block))
+            slow = with_beat(block, lambda: phase("warm-up"))
+            sample_ns = max(sample_ns, _whole_sample_ns(slow))
         return StartReport(self.start_ns, warm, _layout(), sample_ns)
 
     def turn(

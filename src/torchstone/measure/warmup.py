@@ -54,6 +54,19 @@ def warm_up(
     return WarmUp(first_call_ns, tuple(times), False, reason)
 
 
+def with_beat(time_block: TimeBlock, beat: Callable[[], None]) -> TimeBlock:
+    """The same block, which reports back after a slow call, by the wall clock."""
+
+    def timed() -> int:
+        started = wall_clock()
+        found = time_block()
+        if wall_clock() - started > BEAT_NS:
+            beat()
+        return found
+
+    return timed
+
+
 def _window(time_block: TimeBlock, beat: Callable[[], None]) -> list[int]:
     """By the wall clock, whatever clock the block has: its setup takes time too."""
     times: list[int] = []

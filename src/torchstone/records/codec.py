@@ -198,7 +198,10 @@ def _float(data: Any) -> float:
     if type(data) is float:
         return data
     if isinstance(data, (int, float)) and not isinstance(data, bool):
-        return float(data)
+        try:
+            return float(data)
+        except OverflowError:
+            raise _Wrong("expected float, got an integer too large for one") from None
     if isinstance(data, str) and data in _NON_FINITE:
         return _NON_FINITE[data]
     raise _Wrong(f"expected float, got {data!r:.80}")

@@ -29,7 +29,7 @@ tell nothing and too large where they are right: an interval does not owe its wi
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -51,6 +51,8 @@ ROUNDING = 1e-9
 """Sums of shares are equal within this."""
 POWER = 0.8
 """The chance of being found that a "detectable" effect must have (the usual convention)."""
+
+Statistic = Callable[[Sequence[ProcessData]], float]
 
 
 class Absolute(NamedTuple):
@@ -124,7 +126,7 @@ def absolute(measurement: Measurement, estimator: str, level: float = 0.95) -> A
     values = []
     for replicate in replicates_with_samples(measurement):
         arms = (process_data(measurement, replicate),)
-        values.append(_with_jackknife(lambda a: _log(function(a[0])), arms, _leave_one_out(arms)))
+        values += _with_jackknife([lambda a: _log(function(a[0]))], arms)
     fit = combine(values)
     return Absolute(exp_or_inf(fit.centre), *fit.interval(level))
 
@@ -143,10 +145,9 @@ def fit_ratios(base: Measurement, new: Measurement, estimators: Sequence[str]) -
     for replicate in sorted(common):
         pair = process_data(base, replicate), process_data(new, replicate)
         fastest.append((fastest_probe(pair[0]), fastest_probe(pair[1])))
-        left_out = _leave_one_out(pair)
-        for name, function in functions.items():
-            statistic = _log_ratio_at_equal_n(function, pair)
-            values[name].append(_with_jackknife(statistic, pair, left_out))
+        statistics = [_log_ratio_at_equal_n(function, pair) for function in functions.values()]
+        for name, value in zip(functions, _with_jackknife(statistics, pair), strict=True):
+            values[name].append(value)
     weights = speed_weights(fastest)
     return {
         name: combine(of_name, weights if is_floor(name) else None)
@@ -158,7 +159,8 @@ def process_ratio(estimator: str, base: ProcessData, new: ProcessData) -> tuple[
     """One process's log ratio and its variance over turns: what `combine` makes a fit of."""
     pair = base, new
     statistic = _log_ratio_at_equal_n(find_estimator(estimator), pair)
-    return _with_jackknife(statistic, pair, _leave_one_out(pair))
+    (value,) = _with_jackknife([statistic], pair)
+    return value
 
 
 def combine(
@@ -201,9 +203,7 @@ def _weighted_median(values: Sequence[float], shares: Floats) -> float:
     return math.fsum(middle) / len(middle)
 
 
-def _log_ratio_at_equal_n(
-    function: Estimator, pair: tuple[ProcessData, ProcessData]
-) -> Callable[[Sequence[ProcessData]], float]:
+def _log_ratio_at_equal_n(function: Estimator, pair: tuple[ProcessData, ProcessData]) -> Statistic:
     """log(new / base) with both arms counted as having the smaller one's number of samples."""
     sizes = tuple(data.samples.size for data in pair)
     shares = tuple(min(sizes) / size for size in sizes)
@@ -217,26 +217,36 @@ def _log_ratio_at_equal_n(
     return log_ratio
 
 
-def _leave_one_out(arms: Sequence[ProcessData]) -> list[list[ProcessData]]:
-    """The arms without each turn in turn, where every arm still has samples."""
-    turns = sorted({turn for data in arms for turn in data.turn.tolist()})
-    left_out = [[data.without(turn) for data in arms] for turn in turns]
-    return [rest for rest in left_out if all(data.samples.size for data in rest)]
+def _leave_one_out(arms: Sequence[ProcessData]) -> Iterator[list[ProcessData]]:
+    """The arms without each turn in turn, where every arm still has samples.
+
+    One at a time: all of them together would take the memory of the samples once for each turn.
+    """
+    for turn in sorted({turn for data in arms for turn in data.turn.tolist()}):
+        rest = [data.without(turn) for data in arms]
+        if all(data.samples.size for data in rest):
+            yield rest
 
 
 def _with_jackknife(
-    statistic: Callable[[Sequence[ProcessData]], float],
-    arms: Sequence[ProcessData],
-    left_out: Sequence[Sequence[ProcessData]],
-) -> tuple[float, float]:
-    """The statistic, and its variance over turns; NaN with fewer than two turns."""
-    parts = [part for part in map(statistic, left_out) if math.isfinite(part)]
+    statistics: Sequence[Statistic], arms: Sequence[ProcessData]
+) -> list[tuple[float, float]]:
+    """Each statistic, and its variance over turns; NaN with fewer than two turns."""
+    rows = [[statistic(rest) for statistic in statistics] for rest in _leave_one_out(arms)]
+    columns = list(zip(*rows, strict=True)) or [()] * len(statistics)
+    return [
+        (statistic(arms), _jackknife_variance(parts))
+        for statistic, parts in zip(statistics, columns, strict=True)
+    ]
+
+
+def _jackknife_variance(values: Sequence[float]) -> float:
+    parts = [value for value in values if math.isfinite(value)]
     count = len(parts)
     if count < 2:
-        return statistic(arms), math.nan
+        return math.nan
     mean = math.fsum(parts) / count
-    spread = math.fsum((part - mean) ** 2 for part in parts)
-    return statistic(arms), spread * (count - 1) / count
+    return math.fsum((part - mean) ** 2 for part in parts) * (count - 1) / count
 
 
 def _log(value: float) -> float:

@@ -14,6 +14,7 @@ from torchstone.track import ACROSS
 LONGEST = 600
 """Characters of one value: a model's name has at most 500."""
 MOST_PAGES = 10_000
+PAGE_DIGITS = 9
 ALL = "all"
 """The value of a droplist that leaves everything in; empty is the default."""
 RANGES = {
@@ -167,7 +168,8 @@ def _check_choices(query: Query) -> None:
         raise BadQuery(f"{shown(query.sort)} is not a column to sort by.", "Click on a heading.")
     if query.page and not (query.page.isascii() and query.page.isdigit()):
         raise BadQuery(f"{shown(query.page)} is not the number of a page.", "Count from 1.")
-    if query.page and not 1 <= int(query.page[:9]) <= MOST_PAGES:
+    too_long = len(query.page) > PAGE_DIGITS
+    if query.page and (too_long or not 1 <= int(query.page) <= MOST_PAGES):
         raise BadQuery(f"There is no page {shown(query.page)}.", "Count from 1.")
     if query.threads not in ("", ALL) and not re.fullmatch(r"[0-9]{1,6}", query.threads):
         raise BadQuery(f"{shown(query.threads)} is not a number of threads.")

@@ -56,10 +56,15 @@ def parse_target(text: str) -> Target:
             "Write path.py:make (a factory), path.py:fn() (a function) or pkg.module:make.",
         )
     if place.endswith(".py") or os.sep in place:
-        return Target("file", place, name, direct)
+        return Target("file", from_home(place), name, direct)
     if not _NAME.fullmatch(place):
         raise UsageError(f"{text!r} is not a target.", _known_suites())
     return Target("module", place, name, direct)
+
+
+def from_home(path: str) -> str:
+    """The path with its `~/` spelt out: stored commands have it, in quotes, where no shell does."""
+    return os.path.expanduser(path) if path.startswith("~/") else path
 
 
 def _known_suites() -> str:

@@ -151,7 +151,7 @@ def _tool(reading: TraceReading, header: dict[str, Any]) -> str:
 
 def _created(header: dict[str, Any], settled: Settled) -> str:
     base = header.get("baseTimeNanoseconds")
-    seconds = (base + settled.base_ns) / 1e9 if type(base) is int and base < 2**63 else 0.0
+    seconds = (base + settled.base_ns) / 1e9 if type(base) is int and abs(base) < 2**63 else 0.0
     if not _EARLIEST_S < seconds < _LATEST_S:
         return ""
     return datetime.fromtimestamp(seconds, timezone.utc).isoformat(timespec="seconds")

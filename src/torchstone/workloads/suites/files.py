@@ -63,6 +63,9 @@ def is_suite_file(text: str) -> bool:
 
 def read_suite_file(path: str) -> FileSuite:
     """The suite that the file lists; a `UsageError` that says what is wrong with it otherwise."""
+    from torchstone.workloads.target import from_home
+
+    path = from_home(path)
     if not is_suite_file(path):
         raise UsageError(f"{path} is neither .toml nor .py.", "A suite file is one of the two.")
     text = _read(path)
@@ -220,7 +223,8 @@ def _target(text: str, where: str, folder: str) -> str:
     try:
         target = parse_target(text)
         if target.kind == "file" and folder:
-            text = os.path.normpath(os.path.join(folder, target.place)) + text[len(target.place) :]
+            typed = text.rpartition(":")[0] or text
+            text = os.path.normpath(os.path.join(folder, target.place)) + text[len(typed) :]
         check_target(text)
     except UsageError as error:
         raise UsageError(f"{where}: {error.message}", error.remedy) from None
