@@ -11,7 +11,7 @@ from torchstone.explain.deep import _works
 from torchstone.explain.ledger import make_ledger
 from torchstone.explain.passes.report import Passes, Plan
 from torchstone.explain.starter import run_passes_of
-from torchstone.records import ArmSpec, UsageError, from_data, to_data
+from torchstone.records import ArmSpec, TorchstoneError, UsageError, from_data, to_data
 
 PLAIN = """
 import time
@@ -80,9 +80,10 @@ def test_a_target_without_torch(file: Path) -> None:
     [("boom()", "no luck today"), ("leave()", "exited with code 3"), ("missing()", "no 'missing'")],
 )
 def test_what_fails_says_why(file: Path, name: str, said: str) -> None:
-    with pytest.raises(UsageError) as error:
+    with pytest.raises(TorchstoneError) as error:
         run_passes_of(ArmSpec("x", f"{file}:{name}"), QUICK, Settings())
     assert said in error.value.message
+    assert isinstance(error.value, UsageError) == (name == "missing()")  # who is to blame
 
 
 @pytest.mark.slow

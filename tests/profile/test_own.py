@@ -72,7 +72,7 @@ def change(where: str, value: Any) -> Callable[[dict[str, Any]], None]:
     [
         ("how", "guess", "how"),
         ("wall_s", "NaN", "wall_s"),
-        pytest.param("wall_s", 10**400, "a number", id="wall_s-endless"),
+        pytest.param("wall_s", 10**400, "an integer too large", id="wall_s-endless"),
         ("tree.parents.1", 5, "tree.parents"),
         ("tree.parents.0", 0, "tree.parents"),
         ("tree.parents.1", -2, "tree.parents"),

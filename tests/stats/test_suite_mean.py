@@ -203,3 +203,10 @@ def test_an_interval_over_models_would_say_something_else() -> None:
     sampled = stats.geometric_mean([c.speedup or 1.0 for c in cases])
     assert fixed is not None
     assert math.log(sampled.hi / sampled.lo) > 20 * math.log(fixed[1] / fixed[0])
+
+
+@pytest.mark.parametrize("freedom", [5e-324, 1e-9, 0.5])
+def test_a_record_with_less_than_one_degree_of_freedom_is_not_believed(freedom: float) -> None:
+    (summary,) = stats.summarise([case(log_speedup=0.1, error=0.01, freedom=freedom)])
+    assert summary.speedup is not None
+    assert summary.speedup.interval is None

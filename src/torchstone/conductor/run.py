@@ -17,21 +17,26 @@ from torchstone.conductor.plan import Plan, check_asked, cycle_seconds, make_pla
 from torchstone.conductor.rounds import Budget, Rounds
 from torchstone.conductor.solo import (
     REFERENCE_CACHE,
+    Begun,
     References,
     Work,
+    begin_references,
     count_flops,
+    finish_references,
     judge_solo,
-    make_references,
     patience,
     solo_pass,
     warm_toolchain,
 )
 from torchstone.conductor.state import ArmState
 from torchstone.conductor.worker import ArmEnded
+from torchstone.machine.cgroup import usable_cores
 from torchstone.machine.processes import memory_available
 from torchstone.records import Agreement, ArmSpec, Outcome
 from torchstone.workloads import is_suite_model
 
+SMALL = "@small"
+"""How the target of a suite's model at small scale ends."""
 MEMORY_SHARE = 0.8
 """Arms are resident together when their solo peaks take at most this share of free memory."""
 SAMPLE_LIMIT_NS = 50_000_000
@@ -134,11 +139,12 @@ def _prepare_each(
     judged_by: dict[str, References] = {}
     for state in states:
         state.toolchain_ns = warm_toolchain(launcher, state.spec, settings)
-        evidence = solo_pass(launcher, state, settings, events)
-        if evidence is None or not settings.check_outputs:
-            continue
-        judge_by = state if settings.independent else base
-        reference = _references_of(launcher, judge_by, settings, events, made)
+        with _reference_beside(launcher, state, base, settings) as begun:
+            evidence = solo_pass(launcher, state, settings, events)
+            if evidence is None or not settings.check_outputs:
+                continue
+            judge_by = state if settings.independent else base
+            reference = _references_of(launcher, judge_by, settings, events, made, begun)
         if isinstance(reference, ArmEnded):
             state.agreement = Agreement("none", f"no reference: {reference.detail.message}")
             continue
@@ -147,6 +153,35 @@ def _prepare_each(
         judge_solo(state, judge_by, reference, evidence, settings.independent)
         judged_by[state.spec.name] = reference
     return judged_by
+
+
+@contextmanager
+def _reference_beside(
+    launcher: Launcher, state: ArmState, base: ArmState, settings: Settings
+) -> Iterator[Begun | None]:
+    """The reference at work while the baseline runs alone, where it has cores of its own.
+
+    Nothing that is compared is timed there: an eager arm compiles nothing, memory is its own
+    process's, and what a step takes is only looked at to plan the turns. Only of a suite's small
+    models, which are sure to fit into memory side by side.
+    """
+    spec = state.spec
+    threads = spec.threads or usable_cores()
+    if (
+        state is not base
+        or not settings.check_outputs
+        or not (is_suite_model(spec) and spec.target.endswith(SMALL) and spec.variant == "eager")
+        or spec.device != "cpu"
+        or usable_cores() < 2 * threads
+        or memory_available() < ROOM_FOR_IDLE
+    ):
+        yield None
+        return
+    begun = begin_references(launcher, spec, settings, 0)
+    try:
+        yield begun
+    finally:
+        begun.worker.kill()
 
 
 def work_of(
@@ -185,11 +220,13 @@ def _references_of(
     settings: Settings,
     events: Events,
     made: dict[str, References | ArmEnded],
+    begun: Begun | None,
 ) -> References | ArmEnded:
     name = state.spec.name
     if name not in made:
         events.phase(f"{name}: reference in float64")
-        made[name] = make_references(launcher, state.spec, settings, len(made))
+        begun = begun or begin_references(launcher, state.spec, settings, len(made))
+        made[name] = finish_references(launcher, begun, settings)
     return made[name]
 
 

@@ -124,30 +124,42 @@ class References:
         return judge(spec, again, first, None, frozenset())
 
 
-def make_references(
-    launcher: Launcher, spec: ArmSpec, settings: Settings, number: int
-) -> References | ArmEnded:
-    """Run the baseline as plain eager code, and in float64, in a process of its own.
+@dataclass(frozen=True)
+class Begun:
+    """References that a process is at work on."""
 
-    It is there and built, and nothing is ever timed in it, so operations are counted in it too.
-    """
+    spec: ArmSpec
+    folder: Path
+    calls: tuple[CheckedCall, ...]
+    worker: WorkerProcess
+
+
+def begin_references(launcher: Launcher, spec: ArmSpec, settings: Settings, number: int) -> Begun:
+    """Run the baseline as plain eager code, and in float64, in a process of its own."""
     folder = launcher.folder / f"references-{number}"
     folder.mkdir()
     calls = checked_calls(spec, settings)
     worker = launcher.start(spec, cache=REFERENCE_CACHE)
+    worker.tell({"do": "reference", "arm": spec, "calls": calls, "folder": str(folder)})
+    return Begun(spec, folder, calls, worker)
+
+
+def finish_references(
+    launcher: Launcher, begun: Begun, settings: Settings
+) -> References | ArmEnded:
+    """Wait for them. The process is there and built, and nothing is ever timed in it, so
+    operations are counted in it too."""
+    spec, worker = begun.spec, begun.worker
     try:
-        report = worker.ask_for(
-            ReferenceReport,
-            {"do": "reference", "arm": spec, "calls": calls, "folder": str(folder)},
-            patience(settings, slack_s=settings.build_timeout_s),
-        )
+        slack_s = settings.build_timeout_s
+        report = worker.wait_for(ReferenceReport, patience(settings, slack_s=slack_s))
         work = _count_in(worker, spec, settings) if settings.count_flops else None
     except ArmEnded as ended:
         return ended
     finally:
         worker.kill()
     closer = partial(_look_closer, launcher, spec, settings)
-    return References(folder, calls, report, work, closer)
+    return References(begun.folder, begun.calls, report, work, closer)
 
 
 def _look_closer(

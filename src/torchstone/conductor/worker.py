@@ -136,7 +136,12 @@ class WorkerProcess:
 
     def ask_for(self, kind: type[T], command: dict[str, Any], timeout: Callable[[str], float]) -> T:
         """The same, for a reply that is a record; anything else did not come from our code."""
-        return self._record(kind, self.ask(command, timeout))
+        self.tell(command)
+        return self.wait_for(kind, timeout)
+
+    def wait_for(self, kind: type[T], timeout: Callable[[str], float]) -> T:
+        """The record that a command told before is answered with."""
+        return self._record(kind, self.wait(timeout))
 
     def finish_ahead(self, timeout: Callable[[str], float]) -> None:
         """Wait for what was told ahead of the real work; an end on the way is told by `wait`."""

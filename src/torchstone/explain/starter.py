@@ -25,7 +25,7 @@ _DOOR = '"""The part of the room that travels."""\n'
 
 
 def run_passes_of(arm: ArmSpec, plan: Plan, settings: Settings | None = None) -> Passes:
-    """All passes of one arm. A `UsageError` says why there are none."""
+    """All passes of one arm. A `TorchstoneError` says why there are none."""
     settings = settings or Settings()
     with case_folder() as folder:
         launcher = Launcher(folder)

@@ -16,6 +16,9 @@ from torchstone.stats.distributions import student_t_quantile
 CASE_ALPHA = 0.05
 """What a case's own interval may err by, all its looks taken together."""
 
+LEAST_FREEDOM = 1.0
+"""Two processes have one degree of freedom. A record that says less was not made by measuring."""
+
 FREEDOM_STEP = 0.125
 """Degrees of freedom are rounded down to multiples of this, which makes a 95 % interval wider by at
 most 2.6 % at 3 of them and by 0.6 % at 6. A suite then needs a few dozen quantiles instead of one
@@ -40,7 +43,9 @@ class Error(NamedTuple):
 def known_error(case: CaseFigures) -> Error | None:
     """Standard error of the log speed-up and its degrees of freedom, where both are known."""
     error, freedom = case.log_error, case.log_freedom
-    if error is None or freedom is None or not (0.0 <= error < math.inf and freedom > 0.0):
+    if error is None or freedom is None:
+        return None
+    if not (0.0 <= error < math.inf and freedom >= LEAST_FREEDOM):
         return None
     return Error(error, freedom)
 

@@ -120,7 +120,7 @@ RECIPES: Mapping[str, Recipe] = {
         full=DcganSize(),
         small=DcganSize(),
         batch={"inference": 256, "training": 32},
-        small_batch=8,
+        small_batch=4,
         note="the discriminator, which is what TorchBench times of it",
     ),
     "dlrm": Recipe(
