@@ -18,7 +18,7 @@ from tests.validate.cases import pair
 from torchstone.cli.app import cli
 from torchstone.cli.bench import bench
 from torchstone.cli.options import deliver
-from torchstone.lab.outputs import write_file, writing
+from torchstone.lab.outputs import writable, write_file, writing
 from torchstone.machine.allocator import allocator_environment
 from torchstone.records import UsageError
 from torchstone.store import open_store
@@ -261,6 +261,19 @@ def test_a_file_that_may_not_be_written_is_found_before_anything_runs(
         cli.main(words, standalone_mode=False)
     assert (here / "out.svg").read_text() == "keep me"
     assert sorted(p.name for p in here.iterdir()) == ["honest.py", "out.svg"]
+
+
+def test_where_rights_do_not_tell_it_is_tried_and_nothing_is_left(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TORCHSTONE_DB", "kept.db")
+    words = ["bench", "honest.py:make", "--json", "/proc/out.json"]  # root "may" write there
+    with pytest.raises(UsageError, match=r"/proc/out\.json cannot be written"):
+        cli.main(words, standalone_mode=False)
+    assert writable("new.json")
+    assert [p.name for p in here.iterdir()] == ["honest.py"]
+    os.mkfifo("pipe")
+    assert writable("pipe")  # without opening it, which would wait for a reader
 
 
 def test_a_disk_that_is_full_is_told_in_a_sentence() -> None:

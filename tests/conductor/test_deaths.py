@@ -98,6 +98,14 @@ def test_the_last_lines_of_stderr_are_kept(case: CaseResult, name: str) -> None:
     assert "last words before the end" in arm_of(case, name).detail.stderr
 
 
+def test_a_segmentation_fault_says_in_which_line(case: CaseResult) -> None:
+    for name in ("segfault", "segfault_in_a_turn"):
+        lines = arm_of(case, name).detail.stderr
+        assert any("Fatal Python error: Segmentation fault" in line for line in lines), lines
+        assert any("deaths.py" in line for line in lines), lines
+        assert not any("payload" in line for line in lines), lines
+
+
 def test_a_traceback_is_kept_with_the_line_that_raised(case: CaseResult) -> None:
     lines = arm_of(case, "raises_in_a_turn").detail.stderr
     assert any("broken in a timed turn" in line for line in lines)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.targets.support import run_arms, target
-from torchstone.records import ArmSpec, Measurement, Outcome
+from torchstone.records import DROPOUT_NOTE, ArmSpec, Measurement, Outcome
 
 pytestmark = pytest.mark.slow
 NET = target("nets")
@@ -66,6 +66,17 @@ def test_running_statistics_are_part_of_the_answer() -> None:
 def test_dropout_with_a_fixed_seed_is_a_fixed_answer() -> None:
     (arm,) = by_name(ArmSpec("net", target("nets", "make_dropout"), mode="training")).values()
     assert arm.outcome is Outcome.OK, arm.detail
+
+
+def test_dropout_under_a_compiler_is_explained() -> None:
+    net = target("nets", "make_dropout")
+    arms = [ArmSpec(name, net, name, "training") for name in ("eager", "inductor")]
+    eager, compiled = run_arms(*arms, replicates=1).arms
+    assert eager.outcome is Outcome.OK, eager.detail
+    assert eager.contract is not None
+    assert DROPOUT_NOTE in eager.contract.notes
+    assert compiled.outcome is Outcome.WRONG_ANSWER
+    assert "set every p to 0" in compiled.detail.remedy
 
 
 def test_weights_that_no_seed_governs_are_found() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -72,6 +73,42 @@ def test_long_calls_are_made_a_few_times_only(
     found = repeats.look_for_memory(built, lambda: None, step)
     assert len(made) == calls
     assert found.fresh_input_ns == found.same_input_ns == found.again_ns == step
+
+
+SLOW, FAST, ROUND = 11_800_000, 575_000, 30
+
+
+@pytest.mark.parametrize(
+    ("takes", "ratio"),
+    [
+        # A neighbour slows the first two walks of the first round; calls at once again are quick.
+        (lambda number, known, last: SLOW if number < 24 else FAST, 1.0),
+        # It remembers every input: in each round new ones are slow, known ones are not.
+        (lambda number, known, last: FAST if known else SLOW, SLOW / FAST),
+    ],
+    ids=["weather", "memory"],
+)
+def test_who_remembers_does_so_in_every_round(
+    takes: Any, ratio: float, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "plain.py").write_text(TARGET)
+    built = build(ArmSpec("a", f"{tmp_path / 'plain.py'}:make"), lambda name: None)
+    clocks, seen = Clocks(0, 0, 0), list[int]()
+
+    def call(self: object, inputs: object) -> None:
+        took = takes(len(seen), id(inputs) in seen, seen[-1:] == [id(inputs)])
+        seen.append(id(inputs))
+        clocks.now["wall"] += took
+        clocks.now["ran"] += took
+
+    monkeypatch.setattr(type(built), "call", call)
+    monkeypatch.setattr(repeats, "wall_clock", lambda: clocks.now["wall"])
+    monkeypatch.setattr(repeats, "thread_clock", lambda: clocks.now["ran"])
+    monkeypatch.setattr(repeats, "waited_ns", lambda: clocks.now["waited"])
+    found = repeats.look_for_memory(built, lambda: None, FAST)
+    assert len(seen) >= 2 * ROUND  # a doubt is looked at again
+    assert found.fresh_input_ns / found.same_input_ns == pytest.approx(ratio)
+    assert found.fresh_input_ns / found.again_ns == pytest.approx(ratio)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems do not say")

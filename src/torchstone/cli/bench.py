@@ -57,7 +57,7 @@ from torchstone.cli.options import (
     is_flag=True,
     help="The arms compute different things: do not compare their outputs.",
 )
-@click.option("--label", default="", help="A name to find the result by.")
+@click.option("--label", default="", help="A name to tell the result by in lists.")
 @database_option
 @output_options
 @click.option("--save/--no-save", default=True, show_default=True, help="Keep the result.")

@@ -19,7 +19,7 @@ from torchstone.conductor.state import ArmState
 from torchstone.conductor.worker import ArmEnded, WorkerProcess
 from torchstone.measure.conditioning import furthest
 from torchstone.measure.reports import CheckedCall, CountReport, ReferenceReport, SoloReport
-from torchstone.records import Agreement, ArmSpec, Flops, Outcome, UsageError
+from torchstone.records import DROPOUT_NOTE, Agreement, ArmSpec, Flops, Outcome, UsageError
 
 CHECKED_CALLS = 4
 """References per case: one for the solo pass, the others for outputs of timed turns."""
@@ -234,9 +234,20 @@ def judge_solo(
             "contract",
         )
     elif found.mismatch:
-        state.wrong(Outcome.WRONG_ANSWER, found.mismatch, "contract")
+        state.wrong(Outcome.WRONG_ANSWER, found.mismatch, "contract", _why_wrong(state))
     elif not independent and state is not base:
         _hold_to_promises(state, base, changes)
+
+
+def _why_wrong(state: ArmState) -> str:
+    """What to do where a right answer can hardly be expected."""
+    contract = state.solo.contract if state.solo else None
+    if contract is None or DROPOUT_NOTE not in contract.notes:
+        return ""
+    return (
+        "The model has dropout, and a compiler draws other masks than eager code: set every p to 0 "
+        "to compare the two."
+    )
 
 
 def declared_changes(state: ArmState, base: ArmState) -> frozenset[str]:

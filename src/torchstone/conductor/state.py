@@ -61,10 +61,10 @@ class ArmState:
         """Take the last end back: what was known of the arm before it holds again."""
         self.outcome, self.detail = self._before_end
 
-    def wrong(self, outcome: Outcome, message: str, phase: str) -> None:
+    def wrong(self, outcome: Outcome, message: str, phase: str, remedy: str = "") -> None:
         """The arm ran but did not do what it should."""
         self.outcome = outcome
-        self.detail = OutcomeDetail(message=message, phase=phase)
+        self.detail = OutcomeDetail(message=message, phase=phase, remedy=remedy)
 
     def note_integrity(self, seen: Integrity) -> None:
         """Keep the worst of what was seen over all turns."""

@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
+from torchstone.conductor.frames import without_ours
 from torchstone.machine.processes import kill_tree, oom_kills
 from torchstone.machine.redact import redact_text, tail, visible_variables
 from torchstone.measure.channel import MESSAGE_LIMIT, ChannelClosed, send
@@ -267,7 +268,7 @@ class WorkerProcess:
         outcome = {"not_supported": Outcome.NOT_SUPPORTED, "oom": Outcome.OOM}.get(
             failure.kind, Outcome.ERROR
         )
-        text = self._clean("\n".join(failure.traceback))
+        text = self._clean(without_ours("\n".join(failure.traceback)))
         raise ArmEnded(
             outcome,
             OutcomeDetail(
@@ -327,7 +328,7 @@ class WorkerProcess:
         size = self._stderr.seek(0, os.SEEK_END)
         self._stderr.seek(max(0, size - STDERR_KEPT))
         text = self._stderr.read().decode(errors="replace")
-        self._stderr_tail = tuple(tail(self._clean(text)))
+        self._stderr_tail = tuple(tail(self._clean(without_ours(text))))
         return self.kill()
 
     def _clean(self, text: str) -> str:

@@ -19,8 +19,8 @@ Target = str | Callable[..., Any]
 
 def bench(
     *targets: Target,
-    vs: Sequence[str] = (),
-    arms: Sequence[str] = (),
+    vs: str | Sequence[str] = (),
+    arms: str | Sequence[str] = (),
     mode: str = "inference",
     precision: str = "fp32",
     device: str = "cpu",
@@ -46,8 +46,8 @@ def bench(
     """
     request = BenchRequest(
         targets=tuple(as_target(target) for target in targets),
-        vs=tuple(vs),
-        arms=tuple(arms),
+        vs=_words(vs),
+        arms=_words(arms),
         mode=mode,
         precision=precision,
         device=device,
@@ -67,6 +67,11 @@ def bench(
         ),
     )
     return lab_bench.bench(request, Keeper(db) if save else None)
+
+
+def _words(given: str | Sequence[str]) -> tuple[str, ...]:
+    """One word or several: a string alone is not its letters."""
+    return (given,) if isinstance(given, str) else tuple(given)
 
 
 def compare(base: Target, new: Target, **options: Any) -> Result:

@@ -28,7 +28,7 @@ def calibrate(
         return None, Finding(
             NAME,
             Level.WARN,
-            f"could not be measured: {error}",
+            f"could not be measured: {getattr(error, 'message', error)}",
             remedy=getattr(error, "remedy", "") or "Install torch, then try again.",
         )
     keeper.save_calibration(made)

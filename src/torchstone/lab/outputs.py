@@ -12,11 +12,24 @@ ANOTHER = "Name another file."
 
 
 def writable(path: str) -> bool:
-    """Whether the file that is there may be written, or else a new one in its folder."""
-    if os.path.isdir(path):
+    """Whether the file that is there may be written, or else a new one in its folder.
+
+    By trying it, because rights do not tell all: root has them in /proc too. Nothing is changed.
+    Of a pipe only the rights are asked: whoever reads it would take the trial for the end.
+    """
+    new = not os.path.lexists(path)
+    if not new and not os.path.isfile(path):
+        return not os.path.isdir(path) and os.access(path, os.W_OK)
+    if not new and not os.access(path, os.W_OK):
         return False
-    folder = os.path.dirname(os.path.abspath(path))
-    return os.access(path if os.path.exists(path) else folder, os.W_OK)
+    try:
+        with open(path, "ab"):
+            pass
+        if new:
+            os.unlink(path)
+    except OSError:
+        return False
+    return True
 
 
 @contextmanager

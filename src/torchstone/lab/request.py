@@ -188,6 +188,10 @@ def check_settings(settings: Settings) -> None:
         "build timeout": settings.build_timeout_s,
     }
     for name, value in positive.items():
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise UsageError(
+                f"The {name} must be a number, not {value!r}.", "Times are in seconds: budget=5."
+            )
         if not value > 0:
             raise UsageError(f"The {name} must be more than zero, not {value:g}.")
     for name in ("loops", "samples", "replicates"):

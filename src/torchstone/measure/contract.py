@@ -7,7 +7,7 @@ from collections import Counter
 from typing import Any
 
 from torchstone.measure.leaves import fingerprint, leaves_of
-from torchstone.records import ArmSpec, Contract
+from torchstone.records import DROPOUT_NOTE, ArmSpec, Contract
 from torchstone.variants import Prepared
 from torchstone.workloads import Inputs, walk
 
@@ -30,8 +30,15 @@ def describe_contract(arm: ArmSpec, prepared: Prepared, inputs: Inputs, output: 
         inputs_hash=fingerprint(walk(nest, "input")),
         seed=arm.seed,
         determinism=_determinism(torch),
-        notes=prepared.notes,
+        notes=(*prepared.notes, *((DROPOUT_NOTE,) if _drops_out(torch, module) else ())),
     )
+
+
+def _drops_out(torch: Any, module: Any) -> bool:
+    if torch is None or module is None:
+        return False
+    kind = torch.nn.modules.dropout._DropoutNd
+    return any(isinstance(one, kind) and one.training and one.p > 0 for one in module.modules())
 
 
 def _by_dtype(named: list[tuple[str, Any]]) -> dict[str, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import os
 import sys
 import traceback
@@ -172,6 +173,8 @@ def main(kind: type[Worker] = Worker) -> None:
     commands, replies = (_move(int(number)) for number in sys.argv[1:3])
     sys.argv = ["torchstone"]
     die_with_parent()
+    with contextlib.suppress(Exception):  # no stderr, or one without a descriptor
+        faulthandler.enable()  # a segmentation fault leaves its Python stack
     code = 0
     try:
         kind(commands, replies).serve()

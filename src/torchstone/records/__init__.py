@@ -17,7 +17,13 @@ from torchstone.records.calibration import CALIBRATION_SCHEMA, DRAM, Calibration
 from torchstone.records.check import Check, Level
 from torchstone.records.codec import RecordError, from_data, to_data
 from torchstone.records.comparison import Comparison, Estimate, Verdict
-from torchstone.records.contract import Agreement, Contract, Leaf, describe_leaf
+from torchstone.records.contract import (
+    DROPOUT_NOTE,
+    Agreement,
+    Contract,
+    Leaf,
+    describe_leaf,
+)
 from torchstone.records.doctor import DOCTOR_SCHEMA, DoctorReport, Finding
 from torchstone.records.environment import Environment, GitState
 from torchstone.records.errors import NotSupported, TorchstoneError, UsageError
@@ -116,6 +122,7 @@ __all__ = [
     "COMPARISON_DEFINITION",
     "DOCTOR_SCHEMA",
     "DRAM",
+    "DROPOUT_NOTE",
     "DYNAMIC_SHAPES",
     "FIGURES_DEFINITION",
     "FOREIGN_DEFINITION",

@@ -31,6 +31,10 @@ def describe_leaf(leaf: Leaf) -> str:
     return f"{leaf.dtype}[{size}]{where}"
 
 
+DROPOUT_NOTE = "dropout is on, and its masks are drawn at random"
+"""Among the notes of a contract: two ways to run such a model need not draw the same."""
+
+
 @dataclass(frozen=True)
 class Contract:
     """Everything about an arm's computation that a variant may change only if it says so."""

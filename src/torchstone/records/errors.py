@@ -13,6 +13,10 @@ class TorchstoneError(Exception):
         self.message = message
         self.remedy = remedy
 
+    def __str__(self) -> str:
+        """Both, for whoever sees it as an exception: the remedy is the useful half."""
+        return f"{self.message} {self.remedy}".rstrip()
+
 
 class UsageError(TorchstoneError):
     """The request itself cannot be carried out; nothing was measured and nothing written."""

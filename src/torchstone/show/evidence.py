@@ -45,7 +45,8 @@ def _outcome(measurement: Measurement, width: int, style: Style) -> list[str]:
     head = measurement.outcome.value.replace("_", " ")
     if detail.phase:
         head += f" ({style.safe(detail.phase)})"
-    ends = [style.safe(detail.signal)] if detail.signal else []
+    told = detail.signal in detail.message  # as in "killed by SIGSEGV"
+    ends = [style.safe(detail.signal)] if detail.signal and not told else []
     ends += [f"exit code {detail.exit_code}"] if detail.exit_code is not None else []
     text = ": ".join(part for part in (head, style.safe(detail.message)) if part)
     text += f" [{', '.join(ends)}]" if ends else ""
