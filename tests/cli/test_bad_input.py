@@ -98,6 +98,13 @@ def local():
     def hidden(): pass
     return hidden
 value = 7
+class Net:
+    def __call__(self): pass
+    def forward(self, inner): pass
+def fine():
+    inner = 3
+    if inner: inner2 = 4
+    return inner
 """
 
 
@@ -109,6 +116,9 @@ value = 7
         ("odd", "returned a tuple", ""),
         ("value", "is an int, not a factory", "Write a function"),
         ("hidden", "has no 'hidden'", "Did you mean"),
+        ("Net", "returned a Net", "returns the module and its inputs"),
+        ("inne", "has no 'inne'", "fine or factories.py:needs?"),
+        ("inne()", "has no 'inne'", "fine() or factories.py:needs()?"),
     ],
 )
 def test_a_factory_that_is_none(here: Path, name: str, message: str, remedy: str) -> None:

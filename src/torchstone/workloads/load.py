@@ -113,12 +113,17 @@ def _as_workload(made: Any, target: Target) -> Workload:
         workload = Workload(*made)
     else:
         raise TargetError(
-            f"{target.text} returned {_kind(made)}; expected {FORMS}.",
-            f"If {target.name} is the function to be timed itself, write {target.text}().",
+            f"{target.text} returned {_kind(made)}; expected {FORMS}.", _how_to_name(made, target)
         )
     if not callable(workload.call):
         raise TargetError(f"{target.text}: the workload's call is {_kind(workload.call)}.")
     return workload
+
+
+def _how_to_name(made: Any, target: Target) -> str:
+    if callable(made) and hasattr(made, "forward"):  # a module: without inputs it cannot be called
+        return "Write a function that returns the module and its inputs, and name that one."
+    return f"If {target.name} is the function to be timed itself, write {target.text}()."
 
 
 def _import_file(target: Target) -> ModuleType:

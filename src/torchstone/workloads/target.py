@@ -9,6 +9,7 @@ import ast
 import difflib
 import os
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from torchstone.records import UsageError
@@ -93,7 +94,7 @@ def check_target(text: str) -> Target:
     if names.complete and target.name.split(".")[0] not in names.defined | names.imported:
         raise UsageError(
             f"{target.place} has no {target.name!r}.",
-            suggest(target.name, names.defined, target.place),
+            suggest(target.name, names.top_level, target.place, "()" if target.direct else ""),
         )
     return target
 
@@ -118,13 +119,13 @@ def _check_model(target: Target) -> None:
         )
 
 
-def suggest(wanted: str, names: set[str], place: str) -> str:
-    """A remedy that names the nearest candidates."""
+def suggest(wanted: str, names: set[str], place: str, ending: str = "") -> str:
+    """A remedy that names the nearest candidates, written as the wanted one was."""
     public = sorted(name for name in names if not name.startswith("_"))
     near = difflib.get_close_matches(wanted, public, n=3, cutoff=0.4) or public[:5]
     if not near:
         return f"{place} defines no public name; give it a factory `def make(): ...`."
-    return "Did you mean " + " or ".join(f"{place}:{name}" for name in near) + "?"
+    return "Did you mean " + " or ".join(f"{place}:{name}{ending}" for name in near) + "?"
 
 
 def _near_files(place: str) -> str:
@@ -138,8 +139,12 @@ def _near_files(place: str) -> str:
 
 @dataclass(frozen=True)
 class _Names:
-    """Names that a file binds, and whether the list is sure to be complete."""
+    """Names that a file binds, and whether the list is sure to be complete.
 
+    What a function binds may be global; only what stands outside of all is `top_level` for sure.
+    """
+
+    top_level: set[str]
     defined: set[str]
     imported: set[str]
     complete: bool
@@ -149,7 +154,9 @@ def _bound_names(source: str, place: str) -> _Names:
     try:
         tree = ast.parse(source, place)
     except (SyntaxError, ValueError):
-        return _Names(set(), set(), False)  # importing it will say what is wrong, with the line
+        return _Names(
+            set(), set(), set(), False
+        )  # importing it will say what is wrong, with the line
     defined: set[str] = set()
     imported: set[str] = set()
     complete = True
@@ -162,4 +169,16 @@ def _bound_names(source: str, place: str) -> _Names:
             imported |= {(alias.asname or alias.name).split(".")[0] for alias in node.names}
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             complete &= node.func.id not in ("globals", "exec", "setattr", "vars")
-    return _Names(defined, imported, complete and not {"*", "__getattr__"} & (defined | imported))
+    complete &= not {"*", "__getattr__"} & (defined | imported)
+    return _Names(set(_top_level(tree)), defined, imported, complete)
+
+
+def _top_level(node: ast.AST) -> Iterator[str]:
+    """Functions, classes and variables that are bound outside of functions and classes."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            yield child.name
+        elif isinstance(child, ast.Name) and isinstance(child.ctx, ast.Store):
+            yield child.id
+        elif not isinstance(child, ast.Lambda):
+            yield from _top_level(child)
