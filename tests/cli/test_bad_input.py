@@ -293,3 +293,20 @@ def test_a_disk_that_is_full_is_told_in_a_sentence() -> None:
         raise UsageError("wanted: once")
     with pytest.raises(UsageError, match="/dev/full cannot be written"):
         deliver(pair(), "/dev/full", markdown=False, saved=False)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["bench", "honest.py:make", "--budget", "-5s"], "-5s is not more than zero."),
+        (["list", "widgets"], "'widgets' is not one of"),
+        (["bench"], "Missing argument"),
+    ],
+)
+def test_mistakes_are_told_in_one_voice(here: Path, words: list[str], said: str) -> None:
+    done = torchstone(*words, cwd=here)
+    assert done.returncode == 2
+    first, second = done.stderr.splitlines()
+    assert first.startswith("torchstone: ")
+    assert said in first
+    assert second == f"  See `torchstone {words[0]} --help`."

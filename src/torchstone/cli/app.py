@@ -71,7 +71,7 @@ def run() -> int:
     except click.exceptions.Exit as done:
         return done.exit_code
     except click.ClickException as error:
-        error.show()
+        _say(error)
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         click.echo("torchstone: interrupted", err=True)
@@ -93,3 +93,12 @@ def _report(error: Exception) -> int:
     if error.remedy:
         click.echo(f"  {error.remedy}", err=True)
     return error.exit_code
+
+
+def _say(error: click.ClickException) -> None:
+    """One voice for all mistakes: a sentence, and what to do."""
+    text = error.format_message()
+    click.echo(f"torchstone: {text}" + ("" if text.endswith((".", "?", ")")) else "."), err=True)
+    context = getattr(error, "ctx", None)
+    if context is not None:
+        click.echo(f"  See `{context.command_path} --help`.", err=True)
