@@ -16,6 +16,7 @@ from torchstone.cli.doctor import doctor
 from torchstone.cli.exchange import export, import_
 from torchstone.cli.explain import explain
 from torchstone.cli.main import help_text
+from torchstone.cli.options import INTERRUPTED
 from torchstone.cli.profile import profile
 from torchstone.cli.repro import repro
 from torchstone.cli.run import run as run_suites
@@ -23,8 +24,6 @@ from torchstone.cli.serve import serve
 from torchstone.cli.stored import list_results, show
 from torchstone.cli.timeit import timeit
 from torchstone.cli.validate import validate
-
-INTERRUPTED = 130
 
 
 class House(click.Group):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from torchstone.cli.options import (
+    INTERRUPTED,
     check_json_path,
     database_option,
     output_options,
@@ -18,8 +19,6 @@ from torchstone.cli.options import (
 
 if TYPE_CHECKING:
     from torchstone.lab.doctor import Visit
-
-INTERRUPTED = 130
 
 
 @click.command()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from torchstone.cli.options import (
+    INTERRUPTED,
     Duration,
     arm_options,
     check_json_path,
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from torchstone.explain import Roofline
     from torchstone.records import Difference, Ledger
 
-INTERRUPTED = 130
 _MEASURING = ("mode", "precision", "device", "threads", "python", "env", "allocator", "budget")
 _OF_LEDGERS = ("vs", "verify", "markdown")
 

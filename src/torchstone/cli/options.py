@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from torchstone.show import Progress
 
 F = TypeVar("F", bound=Callable[..., Any])
+INTERRUPTED = 130
+"""Exit code after Ctrl-C, as of a program that SIGINT ended."""
 PLAIN_WIDTH = 100
 MODES = "inference|training"
 PRECISIONS = "fp32|tf32|bf16|fp16|amp|amp-bf16|amp-fp16"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from torchstone.cli.options import (
+    INTERRUPTED,
     Duration,
     check_json_path,
     database_option,
@@ -22,7 +23,6 @@ from torchstone.cli.run_output import deliver_run
 if TYPE_CHECKING:
     from torchstone.lab.run import RunEnd
 
-INTERRUPTED = 130
 _PLANNING = (
     "variants",
     "modes",

@@ -34,9 +34,8 @@ from torchstone.machine.cgroup import usable_cores
 from torchstone.machine.processes import memory_available
 from torchstone.records import Agreement, ArmSpec, Outcome
 from torchstone.workloads import is_suite_model
+from torchstone.workloads.target import parse_target
 
-SMALL = "@small"
-"""How the target of a suite's model at small scale ends."""
 MEMORY_SHARE = 0.8
 """Arms are resident together when their solo peaks take at most this share of free memory."""
 SAMPLE_LIMIT_NS = 50_000_000
@@ -170,7 +169,11 @@ def _reference_beside(
     if (
         state is not base
         or not settings.check_outputs
-        or not (is_suite_model(spec) and spec.target.endswith(SMALL) and spec.variant == "eager")
+        or not (
+            is_suite_model(spec)
+            and parse_target(spec.target).scale == "small"
+            and spec.variant == "eager"
+        )
         or spec.device != "cpu"
         or usable_cores() < 2 * threads
         or memory_available() < ROOM_FOR_IDLE
