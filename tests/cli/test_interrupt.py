@@ -58,9 +58,12 @@ def test_an_interrupt_while_nothing_is_measured_yet(tmp_path: Path, no_survivors
     process = start("bench", HONEST, "--db", str(tmp_path / "kept.db"))
     assert eventually(lambda: bool(workers(no_survivors, process.pid)), 60)
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
     assert "Traceback" not in err
+    assert "Interrupted before a sample was taken." in out
+    assert "torchstone show" not in out  # nothing was measured, so nothing is kept as `last`
+    assert not (tmp_path / "kept.db").exists()
 
 
 def test_workers_die_with_a_conductor_that_is_killed(no_survivors: str) -> None:

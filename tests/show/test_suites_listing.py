@@ -61,7 +61,10 @@ RUNS = [
 HOSTILE_ROWS: list[tuple[Callable[..., str], list[Any]]] = [
     (suites_listing, [SuiteRow(n, n, 3, 1, (n,), n * 4) for n in HOSTILE]),
     (models_listing, [ModelRow(n, n, n, n, (n,), n * 2) for n in HOSTILE]),
-    (variants_listing, [VariantRow(n, n) for n in HOSTILE]),
+    (
+        variants_listing,
+        [VariantRow(n, n) for n in HOSTILE] + [VariantRow(n, n, n) for n in HOSTILE],
+    ),
     (runs_listing, [Stored(id=n[:30], label=n, origin=n, suites=(n,)) for n in HOSTILE]),
 ]
 
@@ -91,8 +94,14 @@ def test_models_stand_under_their_suite_with_the_reasons_once() -> None:
 
 
 def test_variants() -> None:
-    rows = [VariantRow("inductor", "torchstone"), VariantRow("onnxrt", "torch.compile")]
-    assert variants_listing(rows).splitlines()[2] == "  onnxrt    torch.compile"
+    rows = [
+        VariantRow("inductor", "torchstone", "the compiler"),
+        VariantRow("onnxrt", "torch.compile"),
+        VariantRow("tvm", "torch.compile"),
+    ]
+    lines = variants_listing(rows).splitlines()
+    assert lines[1] == "  inductor  the compiler"
+    assert lines[-1] == "  - of torch.compile: onnxrt, tvm"
 
 
 def test_runs() -> None:

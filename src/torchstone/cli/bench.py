@@ -86,6 +86,7 @@ def bench(
     check_json_path(json_path)
     settings = take_settings(asked)
     request = BenchRequest(settings=settings, **asked)
+    keeper = Keeper(db)
     with progress() as events:
-        result = lab.bench(request, Keeper(db) if save else None, events)
-    return deliver(result, json_path, markdown, saved=save, strict=strict)
+        result = lab.bench(request, keeper if save else None, events)
+    return deliver(result, json_path, markdown, saved=keeper.has_kept, strict=strict)

@@ -55,11 +55,12 @@ def repro(
         for path in write_recipe(stored, recipe):
             click.echo(f"wrote {path}")
         return 0
+    keeper = Keeper(db)
     with progress() as events:
         done = again(
-            stored, trust=trust, keeper=Keeper(db) if save else None, events=events, budget_s=budget
+            stored, trust=trust, keeper=keeper if save else None, events=events, budget_s=budget
         )
-    deliver(done.combined if json_path else done.new, json_path, markdown, saved=save)
+    deliver(done.combined if json_path else done.new, json_path, markdown, saved=keeper.has_kept)
     if json_path != "-":
         click.echo(f"\nagainst {stored.id} of {stored.created}:")
         if stored.thinned:

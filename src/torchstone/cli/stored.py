@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from torchstone.workloads.suites import ModelInfo, Suite
 
 WHAT = ("results", "runs", "profiles", "ledgers", "suites", "models", "variants")
+FAULTY_BACKEND = "_TESTING_ONLY"
+"""Backends that torch breaks on purpose: they can be named, but are no choice to offer."""
 
 
 @click.command()
@@ -271,9 +273,14 @@ def _model_rows(suite: str | None) -> list[Any]:
 def _variant_rows() -> list[Any]:
     from torchstone import show as shown
     from torchstone.lab.request import torch_backends
-    from torchstone.variants import known_variants
+    from torchstone.variants import known_variants, resolve_variant
 
-    known = sorted(known_variants())
-    backends = [name for name in torch_backends(None) if name not in known]
-    rows = [shown.VariantRow(name, "torchstone") for name in known]
-    return [*rows, *(shown.VariantRow(name, "torch.compile") for name in backends)]
+    known = known_variants()
+    rows = []
+    for name in sorted(known):
+        summary = str(getattr(resolve_variant(name), "summary", ""))
+        rows.append(shown.VariantRow(name, "torchstone", summary))
+    for name in torch_backends(None):
+        if name not in known and not name.endswith(FAULTY_BACKEND):
+            rows.append(shown.VariantRow(name, "torch.compile"))
+    return list(rows)

@@ -68,6 +68,7 @@ def timeit(
     settings = Settings(
         budget_s=asked["budget"], loops=asked["number"] or None, samples=asked["repeat"]
     )
+    keeper = Keeper(db)
     with progress() as events:
         result = timing.time_statements(
             statements,
@@ -75,7 +76,7 @@ def timeit(
             settings,
             python=asked["python"],
             clock="cpu" if process else "wall",
-            keeper=Keeper(db) if save else None,
+            keeper=keeper if save else None,
             events=events,
         )
 
@@ -87,4 +88,4 @@ def timeit(
             text = show.timeit_report(result, unit=unit, precision=precision, **how)
         return text + show.passed_checks(result, how["width"]) if verbose else text
 
-    return deliver(result, json_path, markdown, saved=save, report=report)
+    return deliver(result, json_path, markdown, saved=keeper.has_kept, report=report)

@@ -39,6 +39,7 @@ from torchstone.workloads.target import parse_target
 MEMORY_SHARE = 0.8
 """Arms are resident together when their solo peaks take at most this share of free memory."""
 SAMPLE_LIMIT_NS = 50_000_000
+NO_SAMPLE = "Interrupted before a sample was taken."
 ROOM_FOR_IDLE = 6 * 2**30
 """Free memory below which no process waits beside the one that is looked at alone."""
 
@@ -60,8 +61,8 @@ def run_case(case: CaseSpec, events: Events | None = None) -> CaseResult:
         except KeyboardInterrupt:
             course.stopped_by = "interrupt"
             for state in states:
-                if state.solo is None and state.outcome is Outcome.OK:
-                    state.outcome = Outcome.NOT_RUN
+                if not state.turns and state.outcome is Outcome.OK:
+                    state.wrong(Outcome.NOT_RUN, NO_SAMPLE, "")
     return CaseResult(
         arms=tuple(state.measurement() for state in states),
         replicates=course.replicates,

@@ -25,7 +25,7 @@ from torchstone.lab.request import (
 from torchstone.lab.roofs import read_clock, recalibrated, with_roofs
 from torchstone.lab.second_look import with_second_looks
 from torchstone.lab.secrets import public_measurement, public_words
-from torchstone.records import ArmSpec, Measurement, Method, Result
+from torchstone.records import ArmSpec, Measurement, Method, Outcome, Result
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 
@@ -54,9 +54,16 @@ def measure(
     if keeper is not None:
         keeper.check()
     result = measure_unkept(arms, settings, keeper, events, command, kind, label)
-    if keeper is not None:
+    if keeper is not None and not _came_to_nothing(result):
         keeper.save(result)
     return result
+
+
+def _came_to_nothing(result: Result) -> bool:
+    """Interrupted before anything was known: nothing is lost by not keeping it."""
+    return result.method.stopped_by == "interrupt" and all(
+        arm.outcome is Outcome.NOT_RUN for arm in result.arms
+    )
 
 
 def measure_unkept(

@@ -23,6 +23,11 @@ class Keeper:
         self.url = url
         self.bytes_kept = 0
 
+    @property
+    def has_kept(self) -> bool:
+        """Whether a result was saved; one that came to nothing is not."""
+        return self.bytes_kept > 0
+
     def check(self) -> bool:
         """Whether the database exists; raises `UsageError` if it could not be used."""
         return check_store(self.url)

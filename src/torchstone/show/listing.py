@@ -6,10 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from torchstone.show.style import Style
-from torchstone.show.table import Cell, Column, pack
+from torchstone.show.table import GAP, INDENT, Cell, Column, pack
 from torchstone.show.text import cells, shorten, wrap
 
 LABEL_WIDTH = 24
+LABEL_LEAST = 8
 TAIL_LEAST = 24
 _OK = "ok"
 
@@ -47,8 +48,11 @@ def listing(
         _column("arms", [str(_count(row.arms)) for row in found], style, right=True),
         Column("outcome", tuple(_outcome(row.outcomes, style) for row in found)),
     ]
+    # Labels give way, down to a few letters, so that a row stays a line.
+    taken = INDENT + ids.width + sum(GAP + column.width for column in facts) + 2 * GAP + TAIL_LEAST
+    room = min(LABEL_WIDTH, max(LABEL_LEAST, width - taken))
     words = [
-        _column("label", [row.label for row in found], style, LABEL_WIDTH),
+        _column("label", [row.label for row in found], style, room),
         tail("result", [row.headline or "" for row in found], style),
     ]
     tables = pack(ids, [facts, words], width, style)

@@ -17,7 +17,8 @@ _PLAIN_WIDTH = 80
 
 
 class Progress:
-    """One line that rewrites itself on a terminal; elsewhere a plain line for each new phase.
+    """One line that rewrites itself on a terminal; elsewhere a plain line for each new phase, with
+    the time since the beginning.
 
     A stream that is closed or full is left alone: no measurement dies of its progress bar.
     """
@@ -35,6 +36,7 @@ class Progress:
         self._live = live
         self._clock = clock
         self._unicode = can_unicode(stream)
+        self._started = clock()
         self._phase = ""
         self._drawn_at = float("-inf")
         self._dirty = False
@@ -47,7 +49,7 @@ class Progress:
         if self._live:
             self._draw(self._clean(text))
         else:
-            self._write(self._clean(text) + "\n")
+            self._write(f"[{self._clock() - self._started:4.0f} s] {self._clean(text)}\n")
 
     def update(
         self, done_fraction: float, text: str = "", seconds_left: float | None = None

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from torchstone.show.evidence import hang
+from torchstone.show.listing import tail
 from torchstone.show.run_words import count
 from torchstone.show.style import Style
 from torchstone.show.table import Cell, Column, pack
@@ -41,10 +42,11 @@ class ModelRow:
 
 @dataclass(frozen=True)
 class VariantRow:
-    """A variant, and who brings it."""
+    """A variant, who brings it, and what it is."""
 
     name: str
     source: str = ""
+    summary: str = ""
 
 
 def suites_listing(
@@ -121,14 +123,24 @@ def _notes(title: str, lines: Sequence[str], style: Style) -> str:
 def variants_listing(
     rows: Iterable[VariantRow], color: bool = False, width: int = 100, unicode: bool = True
 ) -> str:
-    """One variant a line, with what brings it."""
+    """Variants that say what they are, one a line; then the backends, by their names alone."""
     style, found = Style(color, unicode), list(rows)
     if not found:
         return "no variants\n"
-    names = Column("variant", tuple(Cell(style.safe(row.name), "title") for row in found))
-    return _text(
-        pack(names, [[_column("from", [row.source for row in found], style)]], width, style)
-    )
+    table = _told([row for row in found if row.summary], width, style)
+    notes: list[str] = []
+    for source in dict.fromkeys(row.source for row in found if not row.summary):
+        those = [row.name for row in found if row.source == source and not row.summary]
+        notes += hang("  - ", style.safe(f"of {source}: {', '.join(those)}"), width, style)
+    return table + _notes("other backends", notes, style)
+
+
+def _told(rows: Sequence[VariantRow], width: int, style: Style) -> str:
+    if not rows:
+        return ""
+    names = Column("variant", tuple(Cell(style.safe(row.name), "title") for row in rows))
+    what = tail("what it is", [row.summary for row in rows], style)
+    return _text(pack(names, [[what]], width, style))
 
 
 def _share(row: SuiteRow) -> Cell:

@@ -87,9 +87,13 @@ def _in_unit(seconds: float, unit: str, precision: int) -> str:
 
 
 def _line(label: str, figure: Figure, unit: str, precision: int, style: Style) -> str:
-    """One digit more than the answer: an interval of equal ends would say nothing."""
-    text = f"  {label:<8} {_in_unit(figure.value, unit, precision + 1)}"
+    """One digit more than the answer, zeros kept: ends of an interval are read side by side."""
+
+    def shown(seconds: float) -> str:
+        return f"{seconds / UNITS[unit]:#.{precision + 1}g}".rstrip(".")
+
+    text = f"  {label:<8} {shown(figure.value)} {unit}"
     if figure.interval is None or not all(math.isfinite(end) for end in figure.interval):
         return text + style.paint("  (one process: no interval)", "dim")
-    low, high = (f"{end / UNITS[unit]:.{precision + 1}g}" for end in figure.interval)
+    low, high = (shown(end) for end in figure.interval)
     return text + style.paint(f"  ({low} to {high}, {format_percent(LEVEL)})", "dim")

@@ -44,7 +44,9 @@ class RunSummary:
 
 def headline(result: Result) -> str:
     """The result's verdicts in a few words, failures included."""
-    parts = [_verdict(c) for c in result.comparisons]
+    failed_arms = {arm.arm.name for arm in result.arms if arm.outcome is not Outcome.OK}
+    # What failed is told by its outcome: "cannot tell" beside it would say it twice.
+    parts = [_verdict(c) for c in result.comparisons if not failed_arms & {c.base, c.new}]
     for arm in result.arms:
         if arm.outcome is not Outcome.OK:
             parts.append(f"{arm.arm.name}: {arm.outcome.value.replace('_', ' ')}")
@@ -77,5 +79,5 @@ def _absolute(arm: Measurement) -> str:
     per_call = min(times) / max(1, arm.loops)
     for size, unit in _UNITS:
         if per_call >= size:
-            return f"{arm.arm.name}: at best {per_call / size:.3g} {unit}"
-    return f"{arm.arm.name}: at best {per_call:.3g} ns"
+            return f"{arm.arm.name}: fastest sample {per_call / size:.3g} {unit}"
+    return f"{arm.arm.name}: fastest sample {per_call:.3g} ns"

@@ -29,7 +29,8 @@ class Variant(Protocol):
 
     `changes` names the contract fields that the variant may change (`dtype`, `memory_format`,
     `parameters`, ...); any other change is a wrong answer. A variant may have `modules`, names of
-    libraries that are imported before memory and time are looked at.
+    libraries that are imported before memory and time are looked at, and `summary`, a line
+    for lists.
     """
 
     @property

@@ -23,6 +23,7 @@ class Captured:
     """It holds for the example's shapes alone."""
     changes: frozenset[str] = frozenset({"memory_format", "container"})
     modules: tuple[str, ...] = ()
+    summary: str = ""
 
     def with_modifiers(self, modifiers: tuple[str, ...]) -> Captured:
         """Captures have none."""
@@ -78,6 +79,14 @@ def _aot_inductor(call: Any, example: Inputs) -> Callable[..., Any]:
     return loaded
 
 
-JIT_TRACE = Captured("jit-trace", _trace)
-EXPORT = Captured("export", _export, one_shape=True)
-AOTI = Captured("aoti", _aot_inductor, one_shape=True, modules=("torch._inductor.compile_fx",))
+JIT_TRACE = Captured("jit-trace", _trace, summary="torch.jit.trace of one call; inference")
+EXPORT = Captured(
+    "export", _export, one_shape=True, summary="torch.export, run as a module; inference, one shape"
+)
+AOTI = Captured(
+    "aoti",
+    _aot_inductor,
+    one_shape=True,
+    modules=("torch._inductor.compile_fx",),
+    summary="AOTInductor: exported and compiled ahead of time; inference, one shape",
+)

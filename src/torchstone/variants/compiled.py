@@ -23,6 +23,7 @@ class Compiled:
     backend: str
     modifiers: tuple[str, ...] = ()
     changes: frozenset[str] = frozenset({"memory_format"})
+    summary: str = "torch.compile with this backend"
 
     @property
     def name(self) -> str:
@@ -92,6 +93,10 @@ def _forget() -> None:
     torch._dynamo.reset()
 
 
-INDUCTOR = Compiled("inductor")
-AOT_EAGER = Compiled("aot_eager")
-CUDAGRAPHS = Compiled("cudagraphs")
+INDUCTOR = Compiled(
+    "inductor", summary=f"torch.compile; with {', '.join('+' + name for name in MODIFIERS)}"
+)
+AOT_EAGER = Compiled(
+    "aot_eager", summary="torch.compile's capture and AOTAutograd, with eager kernels"
+)
+CUDAGRAPHS = Compiled("cudagraphs", summary="eager kernels replayed as a CUDA graph; needs CUDA")

@@ -17,6 +17,7 @@ class Eager:
 
     name: str = "eager"
     changes: frozenset[str] = frozenset()
+    summary: str = "the model as it is, without compiling"
 
     def with_modifiers(self, modifiers: tuple[str, ...]) -> Eager:
         """Eager has none."""
