@@ -91,4 +91,4 @@ $(READY): pyproject.toml constraints.txt
 	@echo "Installing torchstone and its tools ..."
 	@$(PIP) -e '.[dev,torch,suites,web,profile]'
 	@touch $@
-	@echo "Ready."
+	@echo "Ready: $(BIN)/torchstone."

@@ -6,10 +6,15 @@ import os
 import signal
 import subprocess
 import sys
+from datetime import datetime, timezone
 from pathlib import Path
 
+from tests.explain.synthetic import calibration
 from tests.targets import support
 from tests.targets.support import HONEST, ROOT, eventually, marked, target
+from torchstone.machine.calibrate import fingerprint
+from torchstone.machine.environment import machine_id
+from torchstone.machine.hardware import cache_sizes, describe_cpu, memory_bytes
 from torchstone.store import open_store
 
 SLOW_TURNS = ("--budget", "120s", "--replicates", "3")
@@ -64,6 +69,25 @@ def test_an_interrupt_while_nothing_is_measured_yet(tmp_path: Path, no_survivors
     assert "Interrupted before a sample was taken." in out
     assert "torchstone show" not in out  # nothing was measured, so nothing is kept as `last`
     assert not (tmp_path / "kept.db").exists()
+
+
+def test_an_interrupt_before_there_is_anything_to_draw(tmp_path: Path, no_survivors: str) -> None:
+    db = str(tmp_path / "kept.db")
+    roofs = calibration(
+        machine_id=machine_id(describe_cpu(), cache_sizes(), memory_bytes()),
+        fingerprint=fingerprint("cpu"),
+        created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+    )
+    with open_store(db) as store:
+        store.save_calibration(roofs)
+    process = start("explain", HONEST, "--roofline", "--db", db)
+    assert eventually(lambda: bool(workers(no_survivors, process.pid)), 60)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert "Traceback" not in err
+    with open_store(db) as store:
+        assert store.count() == 0
 
 
 def test_workers_die_with_a_conductor_that_is_killed(no_survivors: str) -> None:

@@ -13,6 +13,7 @@ from torchstone.cli.options import (
     arm_options,
     check_json_path,
     database_option,
+    exit_code,
     json_option,
     process_options,
     progress,
@@ -22,7 +23,7 @@ from torchstone.cli.options import (
 
 if TYPE_CHECKING:
     from torchstone.explain import Roofline
-    from torchstone.records import Difference, Ledger
+    from torchstone.records import Difference, Ledger, Result
 
 _MEASURING = ("mode", "precision", "device", "threads", "python", "env", "allocator", "budget")
 _OF_LEDGERS = ("vs", "verify", "markdown")
@@ -100,8 +101,9 @@ def explain(
         for name in _OF_LEDGERS:
             _refuse(_given(ctx, name), f"--{name}", "the ledger, not for --roofline")
             asked.pop(name)
-        _deliver(_measured(what, db, save, asked), out, json_path)
-        return 0
+        result, found = _measured(what, db, save, asked)
+        _deliver(found, out, json_path)
+        return exit_code(result)
     _refuse(out is not None, "--out", "--roofline")
     return _explain(what, db, save, asked, json_path, asked.pop("markdown"))
 
@@ -179,7 +181,9 @@ def deliver_ledger(found: Ledger | Difference, json_path: str | None, markdown: 
     click.echo(text, nl=False, color=True)
 
 
-def _measured(target: str, db: str | None, save: bool, asked: dict[str, Any]) -> Roofline:
+def _measured(
+    target: str, db: str | None, save: bool, asked: dict[str, Any]
+) -> tuple[Result, Roofline]:
     from torchstone.conductor import Settings
     from torchstone.lab.request import BenchRequest
     from torchstone.lab.roofline import roofline_of_target
@@ -187,8 +191,7 @@ def _measured(target: str, db: str | None, save: bool, asked: dict[str, Any]) ->
     settings = Settings(budget_s=asked.pop("budget"))
     request = BenchRequest(targets=(target,), settings=settings, **asked)
     with progress() as events:
-        _, found = roofline_of_target(request, db, save, events)
-    return found
+        return roofline_of_target(request, db, save, events)
 
 
 def _refuse(given: bool, option: str, what: str) -> None:

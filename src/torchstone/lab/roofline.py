@@ -46,6 +46,8 @@ def roofline_of_target(
         missing = "This machine has not been calibrated, so its roofs are not known."
         raise UsageError(stale or missing, CALIBRATE)
     result = bench(request, keeper if save else None, events)
+    if result.method.stopped_by == "interrupt" and not result.arms[0].turns:
+        raise KeyboardInterrupt  # without a sample there is nothing to draw
     calibration, stale = _calibration(result, keeper)
     return result, _noted(roofline(result, calibration), stale)
 
