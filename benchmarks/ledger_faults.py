@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import nn
 
+CORES = len(os.sched_getaffinity(0))
 HERE = "benchmarks/ledger_faults.py"
 
 
@@ -112,8 +114,21 @@ def make_slow_optimizer() -> Any:
     return Workload(Deep(24, 16), (torch.randn(4, 16),), optimizer=optimizer)
 
 
+class Scaled(nn.Module):
+    """Small ops with weights of their own: training makes three of each."""
+
+    def __init__(self, layers: int = 32, width: int = 128) -> None:
+        super().__init__()
+        self.scales = nn.ParameterList(nn.Parameter(torch.ones(width)) for _ in range(layers))
+
+    def forward(self, x: Any) -> Any:
+        for scale in self.scales:
+            x = torch.sin(x * scale) + 0.01
+        return x
+
+
 def make_small_training() -> Any:
-    return Deep(8, 32), (torch.randn(8, 32),)
+    return Scaled(), (torch.randn(128),)
 
 
 class Converting(nn.Module):
@@ -166,7 +181,7 @@ def make_one_thread() -> Any:
 
 
 class Sharing(nn.Module):
-    """Just large enough to be shared among threads, and too small to be worth it."""
+    """Kernels just large enough to be shared, by twice as many threads as there are cores."""
 
     def forward(self, x: Any) -> Any:
         for _ in range(60):
@@ -174,7 +189,7 @@ class Sharing(nn.Module):
         return x
 
 
-def make_small_shared() -> Any:
+def make_crowded() -> Any:
     return Sharing(), (torch.randn(40_000),)
 
 
@@ -188,5 +203,5 @@ PLANTED: dict[str, Planted] = {
     "small-training": Planted(f"{HERE}:make_small_training", "python-between-ops", "training"),
     "layout": Planted(f"{HERE}:make_layout", "layout-conversions"),
     "one-thread": Planted(f"{HERE}:make_one_thread", "idle-cores", cores=2),
-    "small-shared": Planted(f"{HERE}:make_small_shared", "thread-pool", threads=2, cores=2),
+    "crowded": Planted(f"{HERE}:make_crowded", "thread-pool", threads=2 * CORES, cores=2),
 }

@@ -19,7 +19,18 @@ from tests.show.synthetic_profile import (
     timed,
     training,
 )
-from torchstone.records import Calls, Frame, FunctionCalls, LineTable, Profile, Spans
+from torchstone.profile.trees import functions
+from torchstone.records import (
+    Calls,
+    CallTree,
+    Counter,
+    Frame,
+    FunctionCalls,
+    LineTable,
+    Profile,
+    Sampling,
+    Spans,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -103,6 +114,41 @@ def test_callers_from_the_tree_and_the_search(open_page: OpenPage) -> None:
     related = page.locator("#panel-functions .related")
     assert related.nth(0).inner_text().splitlines() == ["train", "100 calls · 4.00 s"]
     assert related.nth(1).inner_text().splitlines() == ["aten::addmm", "100 calls · 3.50 s"]
+
+
+def chain(label: str, frames: tuple[Frame, ...], *called: int) -> Profile:
+    """Frames that call each other in this order, each for a second."""
+    depth = len(called)
+    above, own = tuple(range(-1, depth - 1)), (1.0,) * depth
+    path = CallTree("seconds", above, called, own, (0,) * depth, (1,) * depth)
+    return replace(training(label), frames=frames, threads=(), tree=path)
+
+
+def test_a_recursion_is_its_own_caller_once(open_page: OpenPage) -> None:
+    profile = chain("deep", (Frame("rec", "a.py", 1), Frame("leaf", "a.py", 9)), 0, 0, 0, 0, 1)
+    page = opened(open_page, "functions", profile)
+    assert profile.tree is not None
+    of = {entry.of.frame: entry for entry in functions(profile.tree)}
+    assert [(calls.frame, calls.total_s) for calls in of[0].callers] == [(0, 4.0)]
+    choose(page, "rec")
+    related = page.locator("#panel-functions .related")
+    assert related.nth(0).inner_text().splitlines() == ["rec", "3 calls · 4.00 s"]
+    assert related.nth(1).inner_text().splitlines() == [
+        "rec", "3 calls · 4.00 s", "leaf", "1 call · 1.00 s",
+    ]  # fmt: skip
+
+
+def test_functions_of_one_name_count_once_where_they_call_each_other(open_page: OpenPage) -> None:
+    frames = tuple(Frame("forward", "model.py", line) for line in (10, 20, 30))
+    page = opened(open_page, "diff", chain("old", frames, 0, 1, 2), chain("new", frames, 0))
+    page.click("#panel-diff .switch >> text=Functions")
+    settle(page)
+    assert rows(page, "diff") == ["forward"]
+    assert rows(page, "diff", 1) == ["100.0 %"]
+    assert rows(page, "diff", 6) == ["0.00 points"]
+    page.click("#panel-diff .switch >> text=Absolute")
+    settle(page)
+    assert rows(page, "diff", 6) == ["−2.00 s"]
 
 
 def test_only_rows_on_screen_exist(open_page: OpenPage) -> None:
@@ -342,8 +388,13 @@ def test_another_profile_can_be_chosen(open_page: OpenPage) -> None:
 
 
 def test_about_tells_cost_problems_and_what_cannot_be_measured(open_page: OpenPage) -> None:
-    page = opened(open_page, "about", full())
+    queue = Counter("queue", 5.0, note="the last of 2 values")
+    sampling = Sampling(9, 0.0, "unknown")
+    shown = replace(full(), sampling=sampling, counters=(*full().counters, queue))
+    page = opened(open_page, "about", shown)
     said = text(page, "#panel-about")
+    assert "9, unknown clock, 0 lost" in said
+    assert "5 (the last of 2 values)" in said
     assert "1.23× (1.19–1.27)" in said
     assert "1.00× (0.98–1.02)" in said
     assert "3 of 4,000 events have a time stamp of zero" in said

@@ -11,7 +11,15 @@ from tests.targets.support import ROOT, run_arms, target
 from torchstone.conductor import CaseResult, solo
 from torchstone.conductor.judge import Output, combine, compare_leaves, judge, read_evidence
 from torchstone.measure.evidence import write_evidence
-from torchstone.records import Agreement, ArmSpec, Leaf, Measurement, Outcome
+from torchstone.records import (
+    Agreement,
+    ArmSpec,
+    Leaf,
+    Measurement,
+    Outcome,
+    from_data,
+    to_data,
+)
 
 ARM = ArmSpec("arm", "x.py:make")
 WRONG = {
@@ -198,6 +206,31 @@ def test_special_values(tmp_path: Path, base: list[float], new: list[float], agr
     eager, found = read_evidence(tmp_path / "base"), read_evidence(tmp_path / "new")
     for fp64 in (None, eager):
         assert (not judge(ARM, found, eager, fp64, frozenset()).mismatch) == agrees
+
+
+def test_an_error_is_set_against_the_baselines_own_of_the_same_output() -> None:
+    def outputs(a: float, b: float) -> list[Output]:
+        return [_floats([1.0 + a], "output.a"), _floats([1.0 + b], "output.b")]
+
+    agreed = judge(ARM, outputs(9e-6, 1e-3), outputs(1e-9, 1e-3), outputs(0, 0), frozenset())
+    assert agreed.mismatch == ""
+    assert agreed.error_ratio == pytest.approx(9000, rel=1e-3)
+    # How far a rounding moves the baseline is its own error too.
+    moved = {"output.a": 3e-6}
+    nudged = judge(
+        ARM, outputs(9e-6, 1e-3), outputs(1e-9, 1e-3), outputs(0, 0), frozenset(), moved=moved
+    )
+    assert nudged.error_ratio == pytest.approx(3, rel=1e-3)
+    assert combine(nudged, agreed, timed=True).error_ratio == agreed.error_ratio
+    without = judge(ARM, outputs(0, 0), outputs(0, 0), outputs(0, 0), frozenset())
+    assert without.error_ratio is None
+    assert combine(without, nudged, timed=True).error_ratio == nudged.error_ratio
+
+
+def test_an_agreement_of_before_the_ratio_still_loads() -> None:
+    old = to_data(Agreement("fp64", rmse=1e-6, rmse_baseline=2e-6))
+    del old["error_ratio"]
+    assert from_data(Agreement, old).error_ratio is None
 
 
 def test_what_a_rounding_moves_is_no_wrong_answer(monkeypatch: pytest.MonkeyPatch) -> None:

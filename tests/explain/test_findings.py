@@ -144,11 +144,47 @@ def test_recompiles_predict_nothing_of_a_steady_step() -> None:
     assert RECOMPILES.look(QUIET) is None
 
 
-def test_threads_that_may_cost_nothing_are_not_promised_to_bring_nothing() -> None:
+def test_threads_that_may_pay_are_left_alone() -> None:
+    """One thread would take the kernels' time twice: 1.4 steps for them instead of one."""
     shares = {"kernels": 0.7, "pool": 0.3}
-    found = DEAR_POOL.look(ledger(shares, facts={"threads": "2", "cores": "2"}))
+    assert DEAR_POOL.look(ledger(shares, facts={"threads": "2", "cores": "2"})) is None
+
+
+def test_more_threads_than_cores_are_made_as_many() -> None:
+    shares = {"kernels": 0.4, "pool": 0.6}
+    found = DEAR_POOL.look(ledger(shares, facts={"threads": "8", "cores": "4"}))
     assert found is not None
-    assert found.time_ratio[1] == pytest.approx(1 - LEAST_GAIN)
+    assert found.remedy == Remedy(threads=4)
+    assert found.time_ratio[1] < 1 - LEAST_GAIN
+
+
+def test_a_compiler_calls_libraries_as_eager_code_does() -> None:
+    """Python and dispatch in front of matrix products stay, so nothing is promised for them."""
+    shares = {"interpreter": 0.3, "dispatch": 0.4, "kernels": 0.3}
+    heavy = tuple(op(f"aten::{name}", 1e-5, front=2e-5, calls=20) for name in ("mm", "addmm"))
+    assert PYTHON_BETWEEN_OPS.look(ledger(shares, wall_s=1e-3, ops=heavy)) is None
+    assert PYTHON_BETWEEN_OPS.look(ledger(shares, wall_s=1e-3, ops=(*heavy, *MANY))) is not None
+
+
+def test_entering_compiled_code_takes_more_than_a_short_step_can_win() -> None:
+    shares = {"interpreter": 0.3, "dispatch": 0.6, "kernels": 0.1}
+    training = replace(ARM, mode="training")
+    short = ledger(shares, wall_s=3e-4, ops=MANY)
+    assert PYTHON_BETWEEN_OPS.look(short) is not None
+    assert PYTHON_BETWEEN_OPS.look(replace(short, arm=training)) is None
+
+
+def test_only_kernels_that_can_be_merged_are_counted_and_pages_once() -> None:
+    ops = (
+        op("aten::mm", 6e-3, calls=100),
+        op("aten::empty", 1e-3, calls=50),
+        op("aten::relu", 4e-3),
+    )
+    assert UNFUSED.look(ledger({"kernels": 1.0}, ops=ops)) is None  # one kernel is none to merge
+    chain = (op("aten::add", 8e-3, calls=4),)
+    found = UNFUSED.look(ledger({"kernels": 0.3, "allocator": 0.7}, ops=chain))
+    assert found is not None
+    assert found.evidence.startswith("30 % of the step is in 4 kernels")
 
 
 def test_at_most_five_the_dearest_first_and_each_remedy_once() -> None:

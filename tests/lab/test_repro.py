@@ -74,6 +74,23 @@ def test_what_is_larger_than_drift_is_told_and_still_carries_the_warning() -> No
     assert times(session(5e-3, 4e-3, seed=7))[:2] == [Verdict.SAME, Verdict.SAME]
 
 
+def test_all_processes_of_a_longer_session_count() -> None:
+    """Twelve processes, the first four of them slow, against four: the numbers mean nothing."""
+    parts = [arm("eager", step, seed=i) for i, step in enumerate((5.35e-3, 5e-3, 5e-3))]
+    turns = [
+        replace(t, replicate=t.replicate + 4 * i) for i, p in enumerate(parts) for t in p.turns
+    ]
+    stored, new = result(replace(parts[0], turns=tuple(turns))), result(arm("eager", seed=7))
+    (there,) = against(stored, new, 0.005)
+    (back,) = against(new, stored, 0.005)
+    mean = (5 / 5.35) ** (4 / 12)
+    for found, ratio in ((there, mean), (back, 1 / mean)):
+        assert found.time_ratio == pytest.approx(ratio, rel=0.003)
+        assert found.interval is not None
+        assert found.interval[1] / found.interval[0] > 1.03  # so much do the twelve differ
+        assert found.verdict is Verdict.CANNOT_TELL
+
+
 def test_speed_ups_tell_what_times_cannot() -> None:
     """The baseline is as it was, or drifts along; the arm lost 3 %."""
     for drift in (1.0, 1.02, 1.3):

@@ -40,6 +40,19 @@ def trace(tmp_path: Path) -> Any:
     return make
 
 
+def test_calls_that_begin_and_end_together_keep_their_order(trace: Any) -> None:
+    """A sampler that writes beginnings and ends has little else."""
+    names = ("<module>", "train", "step", "matmul")
+    opened = [mark("B", name, 0) for name in names]
+    closed = [mark("E", name, 1000) for name in reversed(names)]
+    assert own_by_path(trace([*opened, *closed])) == pytest.approx({names: 1e-3})
+    cut_off = [*opened, mark("B", "tail", 500)]
+    assert own_by_path(trace(cut_off)) == pytest.approx({names: 5e-4})
+    assert own_by_path(trace([x("outer", 0, 10), x("inner", 0, 10)])) == pytest.approx(
+        {("outer", "inner"): 1e-5}
+    )
+
+
 def test_spans_threads_and_self_times(trace: Any) -> None:
     profile = trace(
         [
@@ -268,15 +281,36 @@ def test_memory_and_counters(trace: Any) -> None:
             memory(15, 300),
             memory(12, 100),
             memory(13, 9**9, device=1),
-            mark("C", "queue", 11, args={"depth": 3}),
             mark("C", "queue", 12, args={"depth": 5}),
+            mark("C", "queue", 11, args={"depth": 3}),
+            mark("C", "seed", 11, args={"seed": 7}),
         ]
     )
     assert profile.memory is not None
     assert profile.memory.time_ns == (2 * US, 5 * US)
     assert profile.memory.heap == (100, 300)
     assert (profile.memory.peak_bytes, profile.memory.peak_ns) == (300, 5 * US)
-    assert [(c.name, c.value) for c in profile.counters] == [("queue", 5.0)]
+    assert [(c.name, c.value, c.note) for c in profile.counters] == [
+        ("queue", 5.0, "the last of 2 values"),
+        ("seed", 7.0, ""),
+    ]
+
+
+def test_counters_of_several_processes_stay_apart(trace: Any) -> None:
+    profile = trace(
+        [
+            x("a", 10, 10),
+            mark("M", "process_name", 0, args={"name": "worker"}),
+            mark("C", "queue", 11, args={"depth": 3}),
+            {**mark("C", "queue", 12, args={"depth": 5}), "pid": 2},
+            {**mark("C", "queue", 13, args={"depth": 6}), "pid": [2]},
+        ]
+    )
+    assert [(c.name, c.value) for c in profile.counters] == [
+        ("queue (worker)", 3.0),
+        ("queue (2)", 5.0),
+        ("queue (0)", 6.0),
+    ]
 
 
 def test_the_start_is_told_by_the_base_time(trace: Any) -> None:

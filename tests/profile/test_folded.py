@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.profile.support import own_by_path, put, read, refused, traced
 from torchstone.profile import write_profile
-from torchstone.records import Frame, LineTable
+from torchstone.records import CallTree, Frame, LineTable, Profile, UsageError
 
 PYSPY = """\
 <module> (app.py:30);main (app.py:12);work (lib/work.py:7) 40
@@ -16,6 +17,12 @@ PYSPY = """\
 <module> (app.py:30);main (app.py:13) 5
 <module> (app.py:30);main (app.py:13);sgemm (libmkl.so.2) 25
 """
+
+
+def weighing(*weights: float) -> Profile:
+    """Two call paths of one frame each."""
+    paths = CallTree("samples", (-1, -1), (0, 1), weights, (0, 0))
+    return replace(traced(), how="sample", spans=None, tree=paths)
 
 
 def test_plain_stacks(tmp_path: Path) -> None:
@@ -49,6 +56,35 @@ def test_threads_stand_at_the_head_of_a_stack(tmp_path: Path) -> None:
         ("all threads", 0),
     ]
     assert own_by_path(profile) == {("a",): 6, ("b",): 1, ("thread (9)",): 1}
+
+
+def test_a_name_may_begin_as_a_comment_does(tmp_path: Path) -> None:
+    text = "# samples: 12\n#\n#made by hand\na 1\n#<Class:Foo>;b 90\n# odd;b 5\n"
+    profile = read(put(tmp_path / "x.folded", text))
+    assert own_by_path(profile) == {("a",): 1, ("#<Class:Foo>", "b"): 90, ("# odd", "b"): 5}
+
+
+@pytest.mark.parametrize(
+    ("weights", "scale"), [((0.25, 0.5), 100), ((0.4, 3.0), 10), ((2.0, 3.0), 1)]
+)
+def test_weights_that_are_not_whole_are_scaled(
+    tmp_path: Path, weights: tuple[float, float], scale: int
+) -> None:
+    remarks = write_profile(weighing(*weights), tmp_path / "x.folded", "folded")
+    assert own_by_path(read(tmp_path / "x.folded")) == {
+        ("main",): weights[0] * scale,
+        ("forward",): weights[1] * scale,
+    }
+    said = [f"the numbers are {scale:,} times as large"] if scale > 1 else []
+    assert [one for one in said if one not in "\n".join(remarks)] == []
+    assert len(remarks) == 1 + len(said)
+
+
+def test_what_cannot_be_written_is_said(tmp_path: Path) -> None:
+    remarks = write_profile(weighing(1e-9, 3.0), tmp_path / "x.folded", "folded")
+    assert any("left out: 3.3e-10 of the whole" in said for said in remarks)
+    with pytest.raises(UsageError, match="too little"):
+        write_profile(weighing(1e-9, 1e-9), tmp_path / "y.folded", "folded")
 
 
 def test_a_name_may_hold_spaces_and_numbers(tmp_path: Path) -> None:

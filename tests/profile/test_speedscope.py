@@ -65,6 +65,14 @@ def test_samples_of_time(tmp_path: Path, unit: str, scale: float) -> None:
     )
 
 
+def test_threads_that_run_side_by_side_take_the_time_of_one(tmp_path: Path) -> None:
+    threads = [sampled([[0], [1]], [4, 6 - i], "seconds", f"t{i}") for i in range(4)]
+    profile = read(put(tmp_path / "s.json", file(*threads)))
+    assert profile.wall_s == 10.0
+    assert profile.sampling is not None
+    assert profile.sampling.interval_s == pytest.approx(34 / 8)
+
+
 def test_samples_without_unit_and_bytes(tmp_path: Path) -> None:
     counted = read(put(tmp_path / "s.json", file(sampled([[0], [0, 1]], [2, 3]))))
     assert counted.tree is not None
@@ -98,6 +106,15 @@ def test_events_become_spans(tmp_path: Path) -> None:
     assert (profile.how, profile.tool, profile.problems) == ("trace", "pyinstrument", ())
     assert profile.tree is not None
     assert profile.tree.calls == (1, 1, 1)
+
+
+def test_frames_that_open_and_close_together_keep_their_order(tmp_path: Path) -> None:
+    data = file(
+        evented(("O", 0, 0), ("O", 0, 1), ("O", 0, 2), ("C", 9, 2), ("C", 9, 1), ("C", 9, 0))
+    )
+    assert own_by_path(read(put(tmp_path / "s.json", data))) == pytest.approx(
+        {("main", "work", "aten::mm"): 9e-3}
+    )
 
 
 def test_threads_share_one_axis(tmp_path: Path) -> None:

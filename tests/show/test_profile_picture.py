@@ -20,7 +20,7 @@ from tests.show.synthetic_profile import (
     training,
     tree,
 )
-from torchstone.records import CallTree, Cost, Profile, UsageError
+from torchstone.records import CallTree, Cost, Profile, Sampling, UsageError
 from torchstone.show.profile_figures import cost_words
 from torchstone.show.profile_svg import MARGIN, MOST_ROWS, WIDTH, profile_svg
 from torchstone.show.profile_text import profile_text
@@ -116,6 +116,8 @@ def test_samples_have_intervals_and_counts_have_none() -> None:
     text = profile_text(sampled())
     assert "27–33 %" in text
     assert "1,000 every 10.0 ms, wall clock, 3 lost" in text
+    told = replace(sampled(), sampling=Sampling(1000, 0.0, "unknown"))
+    assert "1,000, unknown clock, 0 lost" in profile_text(told)
     assert "95 %" not in profile_text(counted())
     assert "call paths are estimated" in profile_text(counted())
 

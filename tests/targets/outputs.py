@@ -78,6 +78,21 @@ def nothing() -> Made:
     return call, draw
 
 
+def overflows() -> Made:
+    """NaN in float32 for every seventh value or so, and what was given in float64."""
+
+    def call(x: Any) -> Any:
+        with np.errstate(over="ignore", invalid="ignore"):
+            large = np.exp(60 * np.abs(x))
+            return x * large / large
+
+    return call, draw
+
+
+def stays_in_range() -> Made:
+    return (lambda x: x * np.float32(1.0)), draw
+
+
 def random_weights() -> Made:
     weight = np.frombuffer(os.urandom(128), dtype="uint8").astype("float32")
     return (lambda x: x * weight), draw

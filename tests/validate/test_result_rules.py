@@ -25,6 +25,10 @@ def test_few_processes_are_told() -> None:
     assert check.arms == ("inductor",)
     assert "2 processes" in check.message
     assert levels("replicates", pair(short("inductor", 3))) == [Level.OK]
+    (both,) = checks("replicates", pair(short("inductor", 2), short("eager", 1)))
+    assert (both.arms, both.figures["processes"]) == (("eager", "inductor"), 1.0)
+    some = checks("replicates", result(short("eager", 1), arm("inductor"), short("third", 2)))
+    assert [(c.arms, c.figures["processes"]) for c in some] == [(("eager",), 1), (("third",), 2)]
 
 
 def test_an_interrupt_is_told() -> None:

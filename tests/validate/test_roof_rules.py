@@ -134,7 +134,11 @@ def test_roofs_of_another_machine_are_not_used() -> None:
     check = said("peak", made)
     assert check.level is Level.WARN
     assert "m-9" in check.message
+    assert check.arms == ("eager", "inductor")
     assert checks("utilisation", made) == []
+    away = [arm(name, environment=environment(machine_id="m-9")) for name in ("eager", "third")]
+    found = checks("peak", result(away[0], arm("inductor"), away[1]))
+    assert [c.arms for c in found if c.level is Level.WARN] == [("eager",), ("third",)]
 
 
 @pytest.mark.parametrize(

@@ -74,6 +74,36 @@ def test_json_comes_in_parts_that_name_the_next(
     assert part["total"] == many
 
 
+@pytest.mark.parametrize(
+    ("table", "key", "wanted"),
+    [
+        ("profiles/tables/profiles", "profile", [f"prof{n:03d}" for n in range(long.PROFILES)]),
+        (
+            f"runs/{long.NEW}/tables/failures",
+            "model",
+            [f"breaking{n:03d}" for n in range(long.FAILING)],
+        ),
+    ],
+)
+def test_order_and_text_are_asked_for_over_all_rows(
+    client: TestClient, table: str, key: str, wanted: list[str]
+) -> None:
+    for sort in (key, f"-{key}"):
+        address, named = f"/api/v1/{table}?sort={sort}", []
+        while address:
+            part = client.get(address).json()
+            named += [row[key] for row in part["rows"]]
+            assert part["total"] == len(wanted)
+            address = part["next"]
+        assert named == (wanted if sort == key else wanted[::-1])
+    few = [name for name in wanted if name[:-1].endswith("19")]
+    asked = f"/api/v1/{table}?filter={few[0][:-1].upper()}&sort={key}"
+    assert [row[key] for row in client.get(asked).json()["rows"]] == few
+    assert [row[key] for row in rows_of(client.get(f"{asked}&format=csv").text)] == few
+    none = client.get(f"/{table.split('/tables')[0]}?filter=nowhere").text
+    assert "here holds this text." in none
+
+
 def test_the_rows_that_are_left_are_counted_from_where_the_page_is(client: TestClient) -> None:
     assert f"More: {EVERY - PAGE_ROWS} further rows" in client.get("/compare").text
     assert f"More: {EVERY - 2 * PAGE_ROWS} further rows" in client.get("/compare?page=2").text

@@ -173,7 +173,7 @@ def test_equal_requests_are_answered_once_until_something_is_stored(
         first = client.get("/runs").text
         assert client.get("/runs").text == first
         assert made == ["runs"]
-        client.get("/runs?filter=x")
+        client.get("/runs?suite=x")
         assert len(made) == 2
         with open_store(str(path)) as store:
             stored.add_night(store, 1, stored.keys(["timm"]))
@@ -206,6 +206,11 @@ def test_a_comparison_follows_when_a_threshold_changes(tmp_path: Path) -> None:
         ("/suite?suite=nope", 404),
         ("/?range=5", 400),
         ("/suite?sort=nope", 400),
+        ("/profiles?sort=nope", 400),
+        ("/runs?filter=x", 400),
+        (f"{API}/runs?sort=-created", 400),
+        (f"{API}/runs?page=2", 400),
+        (f"{API}/runs/night05x?sort=nope", 400),
         ("/profiles?page=00000000199999999999999999999", 400),
         (f"/?filter={'x' * 700}", 400),
         (f"/?filter={'x' * 20000}", 414),

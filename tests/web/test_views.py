@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.show import synthetic_profile
 from tests.web import stored
 from tests.web.conftest import reading
 from torchstone.records import Outcome, Profile
@@ -295,6 +297,23 @@ def test_what_is_not_there_is_not_found(
 ) -> None:
     with pytest.raises(NotFound):
         view(source, name, ident, **asked)
+
+
+def test_amounts_of_functions_have_the_unit_of_the_profile(tmp_path: Path) -> None:
+    path = tmp_path / "profiles.db"
+    made = {
+        "s": synthetic_profile.training(),
+        "samples": synthetic_profile.sampled(),
+        "bytes": replace(synthetic_profile.training(), tree=synthetic_profile.tree("bytes")),
+    }
+    with open_store(str(path)) as store:
+        for unit, profile in made.items():
+            store.save_profile(replace(profile, id=f"of-{unit}"))
+    with reading(path) as store:
+        for unit in made:
+            table = tables_of(view(Source(store), "profile", f"of-{unit}"))["functions"]
+            assert {c.key: c.unit for c in table.columns if c.unit} == {"own": unit, "total": unit}
+            assert {cell.value for cell in column(table, "unit")} == {unit}
 
 
 def test_an_empty_database_says_what_to_do(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from torchstone.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from torchstone.lab.keeping import Keeper
     from torchstone.lab.profile import ProfileRequest
     from torchstone.records import Profile
 
@@ -138,22 +139,33 @@ def profile(
     keeper = Keeper(db) if save else None
     if keeper is not None:
         keeper.check()
-    found, code = _profiled(request)
-    if keeper is not None:
-        for one in found:
-            keeper.save_profile(one)
+    found, code = _profiled(request, keeper)
     page = page_of(found[0]) if view else None
     deliver_profiles(found, out, format, page, json_path, kept=save)
     return code
 
 
-def _profiled(request: ProfileRequest) -> tuple[tuple[Profile, ...], int]:
-    """The profiles, and the exit code: a program's own."""
+def _profiled(request: ProfileRequest, keeper: Keeper | None) -> tuple[tuple[Profile, ...], int]:
+    """The profiles, kept, and the exit code: a program's own."""
     from torchstone.lab.profile import profile_target
     from torchstone.lab.profile_script import profile_script
 
-    if request.is_target:
+    kept: list[str] = []
+
+    def keep(one: Profile) -> None:
+        if keeper is not None:
+            keeper.save_profile(one)
+            kept.append(one.id)
+
+    if not request.is_target:
+        run = profile_script(request)
+        for one in run.profiles:
+            keep(one)
+        return run.profiles, run.code
+    try:
         with progress() as events:
-            return profile_target(request, events), 0
-    run = profile_script(request)
-    return run.profiles, run.code
+            return profile_target(request, events, keep), 0
+    except BaseException:
+        if kept:
+            click.echo(f"Kept until then: {', '.join(kept)}.", err=True)
+        raise

@@ -2,7 +2,8 @@
 
 Works on files that workers left behind, so that the reference never enters an arm's memory. The arm
 passes where its error against float64 is at most a few times the baseline's own error, or than the
-baseline itself moves when its numbers are nudged by one rounding.
+baseline itself moves when its numbers are nudged by one rounding. What is finite in float64 must be
+finite in the arm, whatever the baseline has there.
 """
 
 from __future__ import annotations
@@ -33,6 +34,13 @@ TOLERANCES = {
 PyTorch's default; the others are about ten units in the last place of the narrowest type used."""
 MINIMUM_COSINE = 0.999
 """Where there is no float64 run. PyTorch's own bound on cosine similarity is 0.99."""
+LARGE_SHARE = 0.5
+"""An output of which more than this is NaN or infinite is hardly checked, and that is said. Our own
+figure; a causal mask filled with minus infinity stays below it."""
+SQUARABLE = 1e150
+"""Larger numbers overflow when squared; `finfo.min`, with which masks are filled, is one."""
+_STRENGTH = ("exact", "fp64", "eager", "none")
+_REFERENCE = {"fp64": "float64", "eager": "the baseline"}
 _PLAIN_TYPES = (
     "torch.Tensor",
     "torch.nn.parameter.Parameter",
@@ -146,20 +154,51 @@ def judge(
         by_path = {output.leaf.path: output for output in found}
         found = [by_path[output.leaf.path] for output in eager]
     truths: Sequence[Output | None] = fp64 if fp64 is not None else [None] * len(eager)
-    worst, ways = start, set()
-    for got, want, truth in zip(found, eager, truths, strict=True):
-        one = _judge_leaf(got, want, truth, tolerance, (moved or {}).get(want.leaf.path, 0.0))
-        ways.add(one.method)
-        worst = replace(
-            worst,
-            rmse=max(worst.rmse, one.rmse),
-            rmse_baseline=max(worst.rmse_baseline, one.rmse_baseline),
-            cosine=min(worst.cosine, one.cosine),
-            mismatch=worst.mismatch or one.mismatch,
-        )
+    ones = [
+        _judge_leaf(got, want, truth, tolerance, (moved or {}).get(want.leaf.path, 0.0))
+        for got, want, truth in zip(found, eager, truths, strict=True)
+    ]
+    return _over_leaves(start, ones)
+
+
+def _over_leaves(start: Agreement, ones: Sequence[Agreement]) -> Agreement:
+    """The worst of each figure, and the weakest way that any number was checked."""
+    worst = start
+    for one in ones:
+        worst = _worst(worst, one)
+    ways = {one.method for one in ones}
     if ways == {"exact"}:  # whole numbers and text: nothing was rounded, no reference was needed
         return replace(worst, method="exact", reason="", tolerance=0.0, multiplier=0.0)
-    return worst
+    said = [one.reason for one in ones if one.reason]
+    more = f" (and {len(said) - 1} more outputs)" if len(said) > 1 else ""
+    reason = "; ".join(text for text in (start.reason, *said[:1]) if text) + more
+    if ways <= {"exact", "none"} and not worst.mismatch:
+        return Agreement("none", reason)
+    return replace(worst, method="eager" if "eager" in ways else start.method, reason=reason)
+
+
+def _worst(first: Agreement, second: Agreement) -> Agreement:
+    ratios = [one.error_ratio for one in (first, second) if one.error_ratio is not None]
+    return replace(
+        first,
+        rmse=max(first.rmse, second.rmse),
+        rmse_baseline=max(first.rmse_baseline, second.rmse_baseline),
+        cosine=min(first.cosine, second.cosine),
+        mismatch=first.mismatch or second.mismatch,
+        error_ratio=max(ratios, default=None),
+    )
+
+
+def out_of_range(eager: Sequence[Output], fp64: Sequence[Output]) -> bool:
+    """Whether the baseline itself is NaN or infinite where float64 is finite."""
+    if _unlike(eager, fp64):
+        return False
+    pairs = ((want.values, truth.values) for want, truth in zip(eager, fp64, strict=True))
+    return any(
+        bool((np.isfinite(true) & ~np.isfinite(base)).any())
+        for base, true in pairs
+        if not isinstance(base, bytes) and not isinstance(true, bytes)
+    )
 
 
 def _unlike(eager: Sequence[Output], fp64: Sequence[Output]) -> str:
@@ -204,31 +243,100 @@ def _judge_floats(
     moved: float,
 ) -> Agreement:
     found, base = got.astype(np.float64), want.astype(np.float64)
-    true = base if truth is None else np.asarray(truth.values, dtype=np.float64)
-    finite = np.isfinite(base)
-    odd = ~(finite & np.isfinite(found))
-    bad = int((odd & ~((found == base) | (np.isnan(found) & np.isnan(base)))).sum())
-    if bad:
-        return Agreement(
-            "fp64", mismatch=f"{path}: {bad} values are NaN or infinite here but not there"
+    true = None if truth is None else np.asarray(truth.values, dtype=np.float64)
+    reason = "" if true is None else _no_reference(path, base, true)
+    if reason:
+        true = None
+    aim, method = (base, "eager") if true is None else (true, "fp64")
+    astray = _astray(path, found, base, aim, method)
+    if astray:
+        return Agreement(method, reason, mismatch=astray)
+    finite = np.isfinite(aim)
+    if not finite.all():
+        reason = reason or _mostly_odd(path, aim, method)
+        # Nothing but NaN says nothing; nor do infinities that only the baseline has.
+        if not (finite if true is None else ~np.isnan(aim)).any():
+            return Agreement("none", reason)
+    largest = float(np.abs(aim[finite]).max(initial=0.0))
+    if largest > SQUARABLE:  # all figures are relative
+        found, base, aim = found / largest, base / largest, aim / largest
+        moved /= largest
+    both = finite & np.isfinite(base)
+    own = _rmse(base[both], aim[both])
+    found, aim = found[finite], aim[finite]
+    scale = (float(np.sqrt(np.mean(aim**2))) if aim.size else 0.0) or 1.0
+    rmse, own = _rmse(found, aim) / scale, max(own, moved) / scale
+    cosine = _cosine(found, aim)
+    return Agreement(
+        method,
+        reason,
+        rmse=rmse,
+        rmse_baseline=own,
+        cosine=cosine,
+        mismatch=_too_far(path, method, rmse, own, cosine, tolerance),
+        error_ratio=rmse / own if method == "fp64" and own > 0 else None,
+    )
+
+
+def _too_far(
+    path: str, method: str, rmse: float, own: float, cosine: float, tolerance: float
+) -> str:
+    if method == "fp64":
+        allowed = MULTIPLIER * own + tolerance / 10
+        if rmse <= allowed:
+            return ""
+        return f"{path}: error {rmse:.2e} against float64, allowed {allowed:.2e}"
+    if rmse <= MULTIPLIER * own or (rmse <= tolerance and cosine >= MINIMUM_COSINE):
+        return ""
+    return f"{path}: differs from the baseline by {rmse:.2e} (relative), cosine {cosine:.4f}"
+
+
+def _no_reference(path: str, base: npt.NDArray[np.float64], true: npt.NDArray[np.float64]) -> str:
+    """Why float64 is no reference for this leaf; empty where it is one."""
+    gone = int((np.isfinite(base) & ~np.isfinite(true)).sum())
+    if not gone:
+        return ""
+    return (
+        f"{path}: {gone} of {base.size} values are NaN or infinite in float64 "
+        "and finite in the baseline"
+    )
+
+
+def _astray(
+    path: str,
+    found: npt.NDArray[np.float64],
+    base: npt.NDArray[np.float64],
+    aim: npt.NDArray[np.float64],
+    method: str,
+) -> str:
+    """Where NaN and infinities are not those of the reference, in words; empty where they are."""
+    where = _REFERENCE[method]
+    gone = np.isfinite(aim) & ~np.isfinite(found)
+    if gone.any():
+        also = int((gone & ~np.isfinite(base)).sum())
+        return (
+            f"{path}: {int(gone.sum())} of {base.size} values are NaN or infinite here and finite "
+            f"in {where}"
+        ) + (f"; the baseline itself is not finite in {also} of them" if also else "")
+    other = int((~np.isfinite(aim) & ~(_same(found, aim) | _same(found, base))).sum())
+    if other:
+        return (
+            f"{path}: {other} of {base.size} values are NaN or infinite in {where} "
+            "and something else here"
         )
-    found, base, true = found[finite], base[finite], true[finite]
-    size = float(np.sqrt(np.mean(true**2))) if true.size else 0.0
-    scale = size or 1.0
-    rmse = _rmse(found, true) / scale
-    own = max(_rmse(base, true), moved) / scale
-    cosine = _cosine(found, true)
-    allowed = MULTIPLIER * own + tolerance / 10
-    mismatch = ""
-    if truth is not None and not rmse <= allowed:
-        mismatch = f"{path}: error {rmse:.2e} against float64, allowed {allowed:.2e}"
-    elif truth is None and not (
-        rmse <= MULTIPLIER * own or (rmse <= tolerance and cosine >= MINIMUM_COSINE)
-    ):
-        mismatch = (
-            f"{path}: differs from the baseline by {rmse:.2e} (relative), cosine {cosine:.4f}"
-        )
-    return Agreement("fp64", rmse=rmse, rmse_baseline=own, cosine=cosine, mismatch=mismatch)
+    return ""
+
+
+def _same(a: npt.NDArray[np.float64], b: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
+    return np.equal(a, b) | np.logical_and(np.isnan(a), np.isnan(b))
+
+
+def _mostly_odd(path: str, aim: npt.NDArray[np.float64], method: str) -> str:
+    """That little of a leaf is finite; empty where enough is."""
+    odd = int((~np.isfinite(aim)).sum())
+    if odd <= LARGE_SHARE * aim.size:
+        return ""
+    return f"{path}: {odd} of {aim.size} values are NaN or infinite in {_REFERENCE[method]}"
 
 
 def _rmse(a: npt.NDArray[np.float64], b: npt.NDArray[np.float64]) -> float:
@@ -247,18 +355,17 @@ def _short(output: Output) -> str:
 
 def combine(first: Agreement | None, second: Agreement, timed: bool) -> Agreement:
     """Evidence of several checks: the worst of each figure, the weakest way, the first mismatch."""
-    second = replace(second, timed=int(timed))
+    second = replace(second, timed=second.checked if timed else 0)
     if first is None:
         return second
-    weakest = second if second.method == "eager" != first.method else first
+    strength = [_STRENGTH.index(one.method) for one in (first, second)]
+    same = strength[0] == strength[1]
+    weaker = not first.reason if same else strength[1] > strength[0]
+    weakest = second if weaker else first
     return replace(
-        first,
+        _worst(first, second),
         method=weakest.method,
         reason=weakest.reason,
-        rmse=max(first.rmse, second.rmse),
-        rmse_baseline=max(first.rmse_baseline, second.rmse_baseline),
-        cosine=min(first.cosine, second.cosine),
         checked=first.checked + second.checked,
         timed=first.timed + second.timed,
-        mismatch=first.mismatch or second.mismatch,
     )

@@ -12,7 +12,14 @@ from functools import partial
 from pathlib import Path
 
 from torchstone.conductor.case import Events, Settings
-from torchstone.conductor.judge import Output, combine, compare_leaves, judge, read_evidence
+from torchstone.conductor.judge import (
+    Output,
+    combine,
+    compare_leaves,
+    judge,
+    out_of_range,
+    read_evidence,
+)
 from torchstone.conductor.launch import Launcher, arm_environment
 from torchstone.conductor.promises import remarks, undeclared_change
 from torchstone.conductor.state import ArmState
@@ -122,6 +129,13 @@ class References:
         seed = self.calls[0].seed
         first, again = self._read("eager", seed), self._read("again", seed)
         return judge(spec, again, first, None, frozenset())
+
+    def out_of_range(self) -> bool:
+        """Whether the baseline itself is not finite where float64 is, for the first seed."""
+        if self.report.method != "fp64":
+            return False
+        seed = self.calls[0].seed
+        return out_of_range(self._read("eager", seed), self._read("fp64", seed))
 
 
 @dataclass(frozen=True)
@@ -234,13 +248,18 @@ def judge_solo(
             "contract",
         )
     elif found.mismatch:
-        state.wrong(Outcome.WRONG_ANSWER, found.mismatch, "contract", _why_wrong(state))
+        state.wrong(Outcome.WRONG_ANSWER, found.mismatch, "contract", _why_wrong(state, references))
     elif not independent and state is not base:
         _hold_to_promises(state, base, changes)
 
 
-def _why_wrong(state: ArmState) -> str:
+def _why_wrong(state: ArmState, references: References) -> str:
     """What to do where a right answer can hardly be expected."""
+    if references.out_of_range():
+        return (
+            "The baseline itself gives NaN or infinities where float64 does not: choose another "
+            "precision, or weights and inputs that stay within the range of this one."
+        )
     contract = state.solo.contract if state.solo else None
     if contract is None or DROPOUT_NOTE not in contract.notes:
         return ""
@@ -268,7 +287,7 @@ def _nondeterminism(state: ArmState, references: References, found: Agreement) -
     weights = references.report.weights_hash
     if state.spec.precision == "fp32" and contract and contract.weights_hash != weights:
         return "two processes with one seed build different weights: the factory is not seeded"
-    if found.mismatch and state.spec.variant == "eager":
+    if found.mismatch and state.spec.variant == "eager" and not references.out_of_range():
         return f"two processes with one seed differ: {found.mismatch}"
     return ""
 

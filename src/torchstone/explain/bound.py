@@ -36,8 +36,13 @@ def bound_of(
     used: Utilisation | None,
     calibration: Calibration,
     seconds: float,
+    *,
+    of_kernels: bool = False,
 ) -> Bound:
-    """Which roof the step stands under. What is missing is said, and nothing is guessed."""
+    """Which roof the step stands under. What is missing is said, and nothing is guessed.
+
+    `of_kernels`: the time is that of the kernels alone, so no dispatch is in it.
+    """
     if used is None:
         return Bound("", "Nothing is said of its limit: no roof for it was measured.")
     notes = _coverage_notes(flops, used)
@@ -47,7 +52,9 @@ def bound_of(
     if unknown:
         return Bound("", unknown, notes)
     if used.share < OVERHEAD_SHARE:
-        return Bound(NEITHER, _neither(flops, used, calibration, seconds), notes)
+        said = _reached(used)
+        said += _IN_KERNELS if of_kernels else _overhead(flops, calibration, seconds)
+        return Bound(NEITHER, said, notes)
     bound = COMPUTE if used.nearer == COMPUTE else f"{MEMORY} ({used.level})"
     return Bound(bound, _bound_by(bound, arm, flops, used, seconds), notes)
 
@@ -130,15 +137,22 @@ def _bound_by(bound: str, arm: Measurement, flops: Flops, used: Utilisation, sec
     )
 
 
-def _neither(flops: Flops, used: Utilisation, calibration: Calibration, seconds: float) -> str:
+_IN_KERNELS = " The time goes into small operands, waiting, or code that is far from either roof."
+
+
+def _reached(used: Utilisation) -> str:
     reached = []
     if used.compute is not None and used.claimed:
         reached.append(f"{percent(used.compute)} of the {used.dtype} peak")
     if used.memory is not None:
         reached.append(f"{percent(used.memory)} of the {used.level} bandwidth")
+    return f"Bound by neither roof: it reaches {' and '.join(reached)}."
+
+
+def _overhead(flops: Flops, calibration: Calibration, seconds: float) -> str:
     said = (
-        f"Bound by neither roof: it reaches {' and '.join(reached)}. The time goes into overhead "
-        f"(Python, the dispatch of {count(flops.ops, 'op')} a step, small operands, waiting)."
+        f" The time goes into overhead (Python, the dispatch of {count(flops.ops, 'op')} a step, "
+        "small operands, waiting)."
     )
     cost = calibration.costs.get("dispatch")
     if cost is not None and cost.value > 0:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 
 from torchstone.explain.bound import bound_of
+from torchstone.explain.passes.names import allocates
 from torchstone.explain.passes.report import Passes
 from torchstone.records import (
     ArmSpec,
@@ -60,7 +61,8 @@ def deep_lines(
     wall_s: float,
     calibration: Calibration | None,
 ) -> list[LedgerLine]:
-    """Both levels; each adds up to the kernels' time."""
+    """Both levels; each adds up to the kernels' time. What only makes room is not in it."""
+    ops = [op for op in ops if not allocates(op.name)]
     libraries = _by(ops, lambda op: library_of(op, passes))
     made = _divide(ABSTRACTION, LIBRARIES, libraries, kernels_s, wall_s)
     works = _works(_heaviest(passes))
@@ -221,5 +223,5 @@ def _roof_words(
     measurement = _measurement(arm, passes)
     used = utilisation(measurement, calibration, kernels.seconds)
     assert passes.flops is not None
-    found = bound_of(measurement, passes.flops, used, calibration, kernels.seconds)
+    found = bound_of(measurement, passes.flops, used, calibration, kernels.seconds, of_kernels=True)
     return f"While in kernels: {found.sentence}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from torchstone.explain.passes.names import copies_to_device
+from torchstone.explain.passes.names import allocates, copies_to_device
 from torchstone.records import Ledger, OpCost
 
 _HEAVY = (
@@ -33,13 +33,26 @@ def moves_data(op: OpCost) -> bool:
     return bare(op.name) in _LAYOUT
 
 
+def fusable(ledger: Ledger) -> list[OpCost]:
+    """Ops with kernels that a compiler can merge with their neighbours."""
+    return [op for op in _working(ledger) if not (op.generated or is_heavy(op))]
+
+
 def fusable_s(ledger: Ledger) -> float:
-    """Time in kernels that a compiler can merge with their neighbours."""
-    return sum(
-        op.kernel_s
+    """Their time, as far as it is in the kernels' line: pages and the pool were taken out of it."""
+    working = sum(op.kernel_s for op in _working(ledger))
+    if not working:
+        return 0.0
+    share = sum(op.kernel_s for op in fusable(ledger)) / working
+    return share * min(working, ledger.share("kernels") * ledger.wall_s)
+
+
+def _working(ledger: Ledger) -> list[OpCost]:
+    return [
+        op
         for op in ledger.ops
-        if not op.generated and not is_heavy(op) and not copies_to_device(op.name)
-    )
+        if op.kernel_s > 0 and not allocates(op.name) and not copies_to_device(op.name)
+    ]
 
 
 def op_calls(ledger: Ledger) -> float:

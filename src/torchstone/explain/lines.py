@@ -171,7 +171,7 @@ def _on_lines(
 ) -> tuple[dict[str, float], tuple[OpSplit, ...]]:
     off = traced.off
     loading = min(off, blocked.known.get("loading", 0.0))
-    waiting = min(off - loading, blocked.torch_off) if threads > 1 else 0.0
+    waiting = min(off - loading, _in_pool(off, blocked)) if threads > 1 else 0.0
     away = {names.LOADING: loading, names.PYTHON: off - loading - waiting + traced.collecting}
     half = event / 2
     on = _On()
@@ -269,7 +269,7 @@ def _off_lines(
     left = off - gil
     pool = 0.0
     if threads > 1:
-        pool = min(left, off * seen["pool"] if seen is not None else blocked.torch_off)
+        pool = min(left, _in_pool(off, blocked))
     lines["pool"] = pool
     left -= pool
     fit = min(1.0, left / known) if known else 0.0
@@ -277,6 +277,11 @@ def _off_lines(
         lines[name] = lines.get(name, 0.0) + ns * fit
     left -= known * fit
     return _silent(lines, left, off, seen) if seen is not None and left > 0 else lines
+
+
+def _in_pool(off: float, blocked: Blocked) -> float:
+    """Of the time off the CPU, what was spent waiting for the other threads of a kernel."""
+    return blocked.torch_off if blocked.seen is None else off * blocked.seen["pool"]
 
 
 def _silent(

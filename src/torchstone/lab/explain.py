@@ -73,12 +73,14 @@ def explain_difference(
     if not request.vs:
         raise UsageError("There is nothing to compare with.", "Name a variant: --vs inductor.")
     arms = make_arms(replace(request.bench, vs=(request.vs,)))
-    base, new = (_ledger(arm, request, keeper, events) for arm in arms[:2])
+    base = public_ledger(_ledger(arms[0], request, keeper, events), arms[0])
+    if keeper is not None:
+        keeper.save_ledger(base)  # now: the other may fail, or be interrupted
+    new = _ledger(arms[1], request, keeper, events)
     if request.verify:
         new = _verified(new, arms[1], request, keeper, events)
-    base, new = public_ledger(base, arms[0]), public_ledger(new, arms[1])
+    new = public_ledger(new, arms[1])
     if keeper is not None:
-        keeper.save_ledger(base)
         keeper.save_ledger(new)
     return difference(base, new)
 

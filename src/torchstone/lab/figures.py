@@ -30,7 +30,7 @@ def figures_of(
     new = next(one for one in result.arms if one.arm.name == arm)
     failed = base if base.outcome is not Outcome.OK else new
     comparison = next((c for c in result.comparisons if c.new == arm), None)
-    checks = _checks_of(result.checks, (base.arm.name, arm))
+    checks = _checks_of(result.checks, base.arm.name, arm)
     worse = tuple(dict.fromkeys(c.rule for c in checks if c.level in (Level.WARN, Level.FAIL)))
     figures = CaseFigures(
         key=planned.key,
@@ -115,19 +115,27 @@ def _with_answer(figures: CaseFigures, new: Measurement) -> CaseFigures:
     agreement = new.agreement
     if agreement is None:
         return figures
-    # Only then is the baseline's own error one against float64 as well.
-    own = agreement.rmse_baseline if agreement.method == "fp64" else 0.0
+    # Only then is every leaf's error, and the baseline's own, one against float64.
+    ratio = agreement.error_ratio if agreement.method == "fp64" else None
     return replace(
         figures,
         agreement=agreement.method,
-        error_ratio=_finite(agreement.rmse / own) if own > 0 else None,
+        error_ratio=None if ratio is None else _finite(ratio),
         outputs_checked=agreement.timed,
     )
 
 
-def _checks_of(checks: Sequence[Check], arms: tuple[str, ...]) -> list[Check]:
-    """Those that speak of the case's arms, or of the whole result."""
-    return [check for check in checks if not check.arms or set(check.arms) <= set(arms)]
+def _checks_of(checks: Sequence[Check], base: str, arm: str) -> list[Check]:
+    """Those that speak of the case's arm, of its baseline or of the whole result."""
+    return [check for check in checks if _speaks_of(check, base, arm)]
+
+
+def _speaks_of(check: Check, base: str, arm: str) -> bool:
+    """One that names the baseline and other arms compares those with it, and is theirs. Failed it
+    is this arm's too: the ratio is withheld wherever a failed arm is one of the two."""
+    if not check.arms or arm in check.arms or set(check.arms) == {base}:
+        return True
+    return check.level is Level.FAIL and base in check.arms
 
 
 def _allocator_share(checks: Sequence[Check], arm: str) -> float | None:

@@ -13,6 +13,7 @@ from torchstone.conductor import CaseResult
 from torchstone.lab.keeping import Keeper
 from torchstone.records import ArmSpec, Measurement, Outcome, Verdict
 from torchstone.track.floors import DEFAULT_AA_FLOOR, step_class
+from torchstone.validate.facts import seconds_per_call
 
 EVERY = 20
 """One comparison in this many carries a duplicate: two arms then take half as long again."""
@@ -73,6 +74,11 @@ def aa_floor(keeper: Keeper | None, arm: Measurement) -> float:
 
 
 def conditions(arm: Measurement) -> tuple[int, str]:
-    """Thread count and order of magnitude of a step: noise depends on both."""
+    """Thread count and order of magnitude of a step: noise depends on both.
+
+    The step's time is that of the samples, as for the floors of a run's cases (`track.floors`):
+    statements have no compile cost to read it from.
+    """
     threads = arm.environment.threads.get("torch", 1) if arm.environment else 1
-    return threads, step_class(arm.compile.steady_ns if arm.compile else 0)
+    seconds = seconds_per_call(arm, stats.DECIDING_ESTIMATOR) or 0.0
+    return threads, step_class(seconds * 1e9)

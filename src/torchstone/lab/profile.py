@@ -102,8 +102,15 @@ def check_request(request: ProfileRequest) -> None:
         raise UsageError(f"{request.what} is a target and takes no arguments.", "Leave them away.")
 
 
-def profile_target(request: ProfileRequest, events: Events | None = None) -> tuple[Profile, ...]:
-    """Each variant in a process of its own: built, warmed up, then profiled in each way."""
+def profile_target(
+    request: ProfileRequest,
+    events: Events | None = None,
+    keep: Callable[[Profile], object] | None = None,
+) -> tuple[Profile, ...]:
+    """Each variant in a process of its own: built, warmed up, then profiled in each way.
+
+    `keep` is given every profile as soon as it is there: a later one may fail.
+    """
     check_request(request)
     events = events or Silent()
     arms = _arms(request)
@@ -113,10 +120,13 @@ def profile_target(request: ProfileRequest, events: Events | None = None) -> tup
         name = f"{name} {arm.variant}" if len(arms) > 1 else name
         with _child(arm) as (worker, folder):
             try:
-                found += _profiles(request, worker, folder, name, events)
+                for profile in _profiles(request, worker, folder, name, events):
+                    found.append(stamp(profile, request))
+                    if keep is not None:
+                        keep(found[-1])
             except ArmEnded as ended:
                 raise _failed(name, request, ended) from None
-    return tuple(stamp(profile, request) for profile in found)
+    return tuple(found)
 
 
 def _arms(request: ProfileRequest) -> list[ArmSpec]:

@@ -117,11 +117,11 @@ def settings_of(stored: Result) -> Settings:
 
 
 def against(stored: Result, new: Result, floor: float) -> tuple[Comparison, ...]:
-    """Each arm's time against its stored self, floor by floor."""
+    """Each arm's time against its stored self, floor by floor, over all processes of both."""
     alpha = 0.05 / max(1, len(stored.arms))
     return tuple(
         _with_drift(
-            stats.compare(
+            stats.compare_sessions(
                 _renamed(old), again, margin=stored.method.margin, alpha=alpha, aa_floor=floor
             )
         )

@@ -61,6 +61,8 @@ class Agreement:
     `eager` (compared with the baseline where float64 is not possible; `reason` says why),
     `exact` (integers, strings) or `none`. Errors are the largest over all leaves and inputs
     checked; `checked` counts outputs, of which `timed` came from inside timed turns.
+    `error_ratio` is the largest of error ÷ the baseline's own of one and the same leaf; None
+    where no leaf has both against float64, and in records older than it.
     """
 
     method: str
@@ -73,3 +75,4 @@ class Agreement:
     checked: int = 0
     timed: int = 0
     mismatch: str = ""
+    error_ratio: float | None = None

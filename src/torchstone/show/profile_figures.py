@@ -71,7 +71,9 @@ def facts_of(profile: Profile) -> list[tuple[str, str]]:
     sampling = profile.sampling
     taken = ""
     if sampling is not None:
-        taken = f"{sampling.samples:,} every {format_seconds(sampling.interval_s, 3)}"
+        taken = f"{sampling.samples:,}"
+        if sampling.interval_s > 0:
+            taken += f" every {format_seconds(sampling.interval_s, 3)}"
         taken += f", {sampling.clock} clock, {sampling.lost:,} lost"
     facts = [
         ("how", profile.how),

@@ -17,7 +17,13 @@ from torchstone.stats.changes import (
     mean_threshold,
     threshold,
 )
-from torchstone.stats.compare import COMPARABLE, DECIDING_ESTIMATOR, compare, compare_all
+from torchstone.stats.compare import (
+    COMPARABLE,
+    DECIDING_ESTIMATOR,
+    compare,
+    compare_all,
+    compare_sessions,
+)
 from torchstone.stats.corrections import benjamini_hochberg, holm
 from torchstone.stats.distributions import (
     beta_quantile,
@@ -125,6 +131,7 @@ __all__ = [
     "clopper_pearson",
     "compare",
     "compare_all",
+    "compare_sessions",
     "compute_roof",
     "cost_thresholds",
     "drift_of",

@@ -15,6 +15,7 @@ from torchstone.stats.corrections import holm
 from torchstone.stats.estimators import FLOOR_ESTIMATOR, TYPICAL_ESTIMATOR, find_estimator
 from torchstone.stats.process import replicates_with_samples
 from torchstone.stats.ratio import LogFit, as_estimate, fit_ratios
+from torchstone.stats.sessions import fit_sessions
 
 DECIDING_ESTIMATOR = FLOOR_ESTIMATOR
 """The estimator whose interval decides; settled by the A/A and known-slowdown benchmark."""
@@ -44,6 +45,8 @@ class _Evidence:
     deciding: LogFit
     floor: Estimate
     typical: Estimate
+    sessions: bool = False
+    """Whether the two arms ran in sessions of their own, and not turn by turn."""
 
 
 def compare(
@@ -62,11 +65,32 @@ def compare(
     `faster` or `slower`: its p-value, times `comparisons`, is at most alpha and the effect is
     larger than `aa_floor`. Where both hold, `same` wins. Else `cannot tell`.
     """
-    rules = _rules(margin, alpha, aa_floor, comparisons, decide_by)
+    return _compared(base, new, _rules(margin, alpha, aa_floor, comparisons, decide_by))
+
+
+def compare_sessions(
+    base: Measurement,
+    new: Measurement,
+    *,
+    margin: float,
+    alpha: float,
+    aa_floor: float,
+    decide_by: str | None = None,
+) -> Comparison:
+    """The same of one arm in two sessions, each summed up over all its processes (`sessions`).
+
+    The interval knows nothing of what changed on the machine between the two.
+    """
+    return _compared(base, new, _rules(margin, alpha, aa_floor, 1, decide_by), sessions=True)
+
+
+def _compared(
+    base: Measurement, new: Measurement, rules: Rules, *, sessions: bool = False
+) -> Comparison:
     refusal = _refusal(base, new)
     if refusal:
         return _refused(base, new, rules, refusal)
-    evidence = _evidence(base, new, rules)
+    evidence = _evidence(base, new, rules, sessions=sessions)
     found = evidence.deciding.p_value() * rules.comparisons <= rules.alpha
     return _judged(base, new, rules, evidence, found)
 
@@ -132,12 +156,16 @@ def _refused(base: Measurement, new: Measurement, rules: Rules, reason: str) -> 
     )
 
 
-def _evidence(base: Measurement, new: Measurement, rules: Rules) -> _Evidence:
-    fits = fit_ratios(base, new, (rules.decide_by, FLOOR_ESTIMATOR, TYPICAL_ESTIMATOR))
+def _evidence(
+    base: Measurement, new: Measurement, rules: Rules, *, sessions: bool = False
+) -> _Evidence:
+    fit = fit_sessions if sessions else fit_ratios
+    fits = fit(base, new, (rules.decide_by, FLOOR_ESTIMATOR, TYPICAL_ESTIMATOR))
     return _Evidence(
         deciding=fits[rules.decide_by],
         floor=as_estimate(fits[FLOOR_ESTIMATOR], FLOOR_ESTIMATOR, rules.level),
         typical=as_estimate(fits[TYPICAL_ESTIMATOR], TYPICAL_ESTIMATOR, rules.level),
+        sessions=sessions,
     )
 
 
@@ -168,7 +196,7 @@ def _verdict(evidence: _Evidence, rules: Rules, found: bool) -> tuple[Verdict, s
     """The verdict and its reason; `found` is the decision after correction for multiplicity."""
     fit = evidence.deciding
     if fit.replicates < 2:
-        return Verdict.CANNOT_TELL, _too_few(fit, rules)
+        return Verdict.CANNOT_TELL, _too_few(evidence, rules)
     floor, typical = evidence.floor, evidence.typical
     if _side(floor.interval) * _side(typical.interval) < 0:
         return Verdict.CANNOT_TELL, (
@@ -183,8 +211,13 @@ def _verdict(evidence: _Evidence, rules: Rules, found: bool) -> tuple[Verdict, s
     return Verdict.CANNOT_TELL, _undecided(fit, interval, rules, found)
 
 
-def _too_few(fit: LogFit, rules: Rules) -> str:
-    if fit.replicates == 0:
+def _too_few(evidence: _Evidence, rules: Rules) -> str:
+    none = evidence.deciding.replicates == 0
+    if evidence.sessions:
+        few = f"No process of one session has enough samples for {rules.decide_by}."
+        one = "Only one process of one session was measured"
+        return few if none else f"{one}, which cannot show how much processes differ."
+    if none:
         return f"No process in which both arms ran has enough samples for {rules.decide_by}."
     return "Only one process per arm was measured, which cannot show how much processes differ."
 

@@ -72,10 +72,14 @@ class LogFit:
     replicates: int
     floored: bool = False
     """Whether the variance over turns decided, not that over replicates."""
+    freedom: float | None = None
+    """Degrees of freedom of a fit that was made from others; None where the processes tell."""
 
     @property
-    def df(self) -> int:
+    def df(self) -> float:
         """Degrees of freedom: processes less one, twice that where the floor decided."""
+        if self.freedom is not None:
+            return self.freedom
         return (self.replicates - 1) * (2 if self.floored and self.replicates > 2 else 1)
 
     def interval(self, level: float) -> tuple[float, float]:
@@ -160,6 +164,18 @@ def process_ratio(estimator: str, base: ProcessData, new: ProcessData) -> tuple[
     pair = base, new
     statistic = _log_ratio_at_equal_n(find_estimator(estimator), pair)
     (value,) = _with_jackknife([statistic], pair)
+    return value
+
+
+def process_time(estimator: str, data: ProcessData, n: int) -> tuple[float, float]:
+    """One process's log time, counted as having n samples, and its variance over turns."""
+    function = find_estimator(estimator)
+    share = min(1.0, n / data.samples.size)
+
+    def log_time(arms: Sequence[ProcessData]) -> float:
+        return _log(function(arms[0], max(1, round(share * arms[0].samples.size))))
+
+    (value,) = _with_jackknife([log_time], (data,))
     return value
 
 

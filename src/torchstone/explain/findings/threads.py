@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from torchstone.explain.findings.base import percent, ratio
+from torchstone.explain.findings.base import LEAST_GAIN, percent, ratio
 from torchstone.explain.kinds import figure
 from torchstone.records import Ledger, Prediction, Remedy
 from torchstone.records.ledger import ABSTRACTION, BACK_END
@@ -43,26 +43,35 @@ class IdleCores:
 
 @dataclass(frozen=True)
 class DearPool:
-    """For steps whose kernels are too small to share."""
+    """For steps whose kernels are too small to share, or shared by more threads than can run."""
 
     name: str = "thread-pool"
 
     def look(self, ledger: Ledger) -> Prediction | None:
         """Starting and joining threads takes a share of its own."""
         share, threads = ledger.share("pool"), int(figure(ledger, "threads"))
+        cores = int(figure(ledger, "cores")) or threads
         if threads < 2 or share < LEAST_POOL:
             return None
-        stake = share * ledger.wall_s
-        lost = ledger.share("kernels") * ledger.wall_s * (threads - 1)
+        stake, kernels = share * ledger.wall_s, ledger.share("kernels") * ledger.wall_s
+        if threads > cores:
+            most, sure, enough = stake + kernels, SURE * stake, cores
+            advice = f"give torch no more threads than there are cores ({cores})"
+        else:
+            # Where the kernels are shared well, one thread takes so much longer for them.
+            most, sure, enough = stake, stake - kernels * (threads - 1), 1
+            advice = "give torch one thread"
+        if sure < LEAST_GAIN * ledger.wall_s:
+            return None
         return Prediction(
             name=self.name,
             level=BACK_END,
             title="Threads that cost more than they bring",
             evidence=f"{percent(share)} of the step starts and joins {threads} threads",
-            advice="give torch one thread",
+            advice=advice,
             at_stake_s=stake,
-            time_ratio=ratio(ledger, stake, stake - lost),
-            remedy=Remedy(threads=1),
+            time_ratio=ratio(ledger, most, sure),
+            remedy=Remedy(threads=enough),
         )
 
 

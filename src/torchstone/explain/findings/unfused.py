@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from torchstone.explain.findings.base import is_eager, percent, ratio
-from torchstone.explain.kinds import fusable_s
+from torchstone.explain.kinds import fusable, fusable_s
 from torchstone.records import Ledger, Prediction, Remedy
 from torchstone.records.ledger import BACK_END
 
@@ -23,7 +23,7 @@ class Unfused:
     def look(self, ledger: Ledger) -> Prediction | None:
         """Kernels that a compiler merges, and the memory between them."""
         stake = fusable_s(ledger)
-        calls = sum(op.calls for op in ledger.ops if op.kernel_s > 0)
+        calls = sum(op.calls for op in fusable(ledger))
         if not is_eager(ledger) or calls < LEAST_CALLS or stake < LEAST_SHARE * ledger.wall_s:
             return None
         overhead = sum(ledger.share(n) for n in ("dispatch", "autograd", "allocator"))

@@ -14,7 +14,7 @@ from torchstone.profile.formats.chrome_events import CATEGORIES, Memory, TraceRe
 from torchstone.profile.formats.files import MAX_TRACE_BYTES, Input, bad, first_byte
 from torchstone.profile.formats.json_events import EventReader
 from torchstone.profile.formats.nesting import Settled, settle
-from torchstone.records import Counter, MemoryUse, Profile, Spans, UsageError
+from torchstone.records import MemoryUse, Profile, Spans, UsageError
 
 ZERO_SHARE = 0.2
 """Of the spans. More of them with no duration at all means a clock that is too coarse, or lost."""
@@ -116,7 +116,7 @@ def _assemble(reading: TraceReading, header: dict[str, Any], file: Input) -> Pro
         tree=tree,
         spans=settled.spans,
         memory=_memory(reading.memory, settled, tool),
-        counters=tuple(Counter(name, value) for name, value in reading.counters.items()),
+        counters=reading.counters(),
         steps=max((len(steps) for steps in reading.steps.values()), default=0),
         wall_s=settled.wall_ns / 1e9,
         problems=reading.faults.sentences("events"),

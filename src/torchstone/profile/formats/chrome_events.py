@@ -17,7 +17,7 @@ from torchstone.profile.formats.frames import (
     without_address,
 )
 from torchstone.profile.formats.nesting import Columns
-from torchstone.records import Thread, UsageError
+from torchstone.records import Counter, Thread, UsageError
 
 MAX_EVENTS = 6_000_000
 """Of every kind. Behind them nothing is read: the profile says so."""
@@ -85,6 +85,15 @@ class Memory:
 
 
 @dataclass
+class _Series:
+    """A counter's values over time; the last of them is kept."""
+
+    time: int
+    value: float
+    values: int = 0
+
+
+@dataclass
 class _Open:
     """What has begun on a thread and has not ended."""
 
@@ -100,7 +109,6 @@ class TraceReading:
         self.columns = Columns()
         self.faults = Faults()
         self.memory = Memory()
-        self.counters: dict[str, float] = {}
         self.categories: set[str] = set()
         self.steps: dict[int, set[str]] = {}
         self.events = 0
@@ -110,6 +118,7 @@ class TraceReading:
         self._names: dict[tuple[Any, Any], str] = {}
         self._processes: dict[Any, str] = {}
         self._open: dict[int, _Open] = {}
+        self._counters: dict[tuple[Any, str], _Series] = {}
         self._indexes = [0, -1, 0]  # lowest, highest, how many of torch's event numbers
         self._take: dict[Any, Callable[[dict[str, Any]], None]] = {
             "X": self._whole,
@@ -142,9 +151,9 @@ class TraceReading:
     def finish(self) -> None:
         """End what has begun and never ended; look for numbers that are missing."""
         for thread, one in self._open.items():
-            for frame, start, name in one.stack:
+            for depth, (frame, start, name) in enumerate(one.stack):
                 self.faults.add("no_end", brief(name))
-                self.columns.add(frame, thread, start, max(0, one.last - start))
+                self.columns.add(frame, thread, start, max(0, one.last - start), depth)
             one.stack.clear()
         low, high, count = self._indexes
         if count and high - low + 1 > count:
@@ -164,6 +173,16 @@ class TraceReading:
             if several:
                 name = f"{name} ({self._processes.get(process) or process})"
             found.append(Thread(clean(name), _number(thread), _number(process), index == critical))
+        return tuple(found)
+
+    def counters(self) -> tuple[Counter, ...]:
+        """The last value of each, by process where there are several."""
+        several = len({process for process, _ in self._counters}) > 1
+        found = []
+        for (process, name), one in self._counters.items():
+            whose = f" ({self._processes.get(process) or process})" if several else ""
+            note = f"the last of {one.values:,} values" if one.values > 1 else ""
+            found.append(Counter(clean(name + whose), one.value, note=note))
         return tuple(found)
 
     def _thread(self, event: dict[str, Any]) -> int | None:
@@ -255,7 +274,7 @@ class TraceReading:
         if end < start:
             self.faults.add("negative", brief(name))
         else:
-            self.columns.add(frame, thread, start, end - start)
+            self.columns.add(frame, thread, start, end - start, len(one.stack))
 
     def _metadata(self, event: dict[str, Any]) -> None:
         args = event.get("args")
@@ -279,11 +298,18 @@ class TraceReading:
         if name == "memory" and set(args) & {"resident", "heap"}:
             self._memory_point(time, args.get("resident"), args.get("heap"))
             return
+        process = event.get("pid", 0)
+        process = process if _is_mark(process) else 0
         for part, value in args.items():
             if type(value) in (int, float) and -MAX_TIME_US < value < MAX_TIME_US:
                 label = clean(name if len(args) == 1 else f"{name}: {part}")
-                if label in self.counters or len(self.counters) < MAX_COUNTERS:
-                    self.counters[label] = float(value)
+                key = (process, label)
+                if key not in self._counters and len(self._counters) >= MAX_COUNTERS:
+                    continue
+                one = self._counters.setdefault(key, _Series(time, float(value)))
+                one.values += 1
+                if time >= one.time:
+                    one.time, one.value = time, float(value)
 
     def _instant(self, event: dict[str, Any]) -> None:
         args, time = event.get("args"), to_ns(event.get("ts"))

@@ -18,7 +18,7 @@ from torchstone.profile import trees
 from torchstone.profile.formats.files import MAX_DOCUMENT_BYTES, Input, bad
 from torchstone.profile.formats.frames import MAX_NAME, FrameTable, clean
 from torchstone.profile.formats.speedscope_write import path_of
-from torchstone.records import Frame, LineTable, Profile, Sampling, Thread, UsageError
+from torchstone.records import CallTree, Frame, LineTable, Profile, Sampling, Thread, UsageError
 
 MAX_LINE = 2**20
 """Characters of one line."""
@@ -32,6 +32,10 @@ _THREAD = re.compile(r"thread \((0x[0-9A-Fa-f]{1,16}|[0-9]{1,18})\)(?:: (.*))?")
 _HEAD_LINE = re.compile(rb"[^\n]*\S [0-9]+(\.[0-9]+)?\r?")
 _SCALES = {"seconds": 1e9}
 """What we write is whole numbers: seconds become nanoseconds."""
+_MOST_SCALE = 1e6
+"""Other weights that are not whole are multiplied by a power of ten up to here."""
+_SAME = 1e-6
+"""So near to a whole number is one: the rest comes from adding up."""
 
 
 class FoldedFormat:
@@ -80,7 +84,7 @@ class FoldedFormat:
             )
         names = [_frame_text(frame) for frame in profile.frames]
         several = len(set(tree.threads)) > 1
-        scale = _SCALES.get(tree.unit, 1.0)
+        scale = _scale(tree)
         lines = []
         for node, own in enumerate(tree.own):
             weight = round(own * scale)
@@ -89,17 +93,31 @@ class FoldedFormat:
                 if several:
                     words.insert(0, _thread_text(profile.threads[tree.threads[node]]))
                 lines.append(f"{';'.join(words)} {weight}\n")
+        if not lines:
+            raise UsageError(
+                "The call paths weigh too little to be written as whole numbers.",
+                "Write it as speedscope or torchstone.",
+            )
         return "".join(lines).encode()
 
     def remarks(self, profile: Profile) -> tuple[str, ...]:
         """No unit, no time axis."""
-        unit = profile.tree.unit if profile.tree else ""
-        said = (
+        tree = profile.tree
+        said = [
             "Folded stacks hold call paths and whole numbers; kinds, tables and times are left out."
-        )
-        if unit == "seconds":
-            return (said, "The numbers are nanoseconds; the file cannot say so.")
-        return (said,)
+        ]
+        if tree is None:
+            return tuple(said)
+        scale = _scale(tree)
+        if tree.unit == "seconds":
+            said.append("The numbers are nanoseconds; the file cannot say so.")
+        elif scale > 1:
+            said.append(f"Not all weights are whole: the numbers are {scale:,.0f} times as large.")
+        lost = [own for own in tree.own if own > 0 and round(own * scale) <= 0]
+        if lost:
+            share = sum(lost) / sum(tree.own)
+            said.append(f"Call paths that round to nothing are left out: {share:.2g} of the whole.")
+        return tuple(said)
 
 
 class _Reading:
@@ -116,7 +134,7 @@ class _Reading:
         self._innermost: dict[int, float] = {}
         self._name = file.name
         for number, line in enumerate(self._lines(file.chunks()), 1):
-            if line.strip() and not line.startswith("#"):
+            if line.strip() and not _is_comment(line):
                 self._add(number, line)
         if not self.builder.parents:
             raise bad(self._name, "there is no stack in it", "Record something, or give another.")
@@ -188,6 +206,29 @@ class _Reading:
             self._thread_index[key] = len(self.threads)
             self.threads.append(Thread(clean(name), number))
         return self._thread_index[key]
+
+
+def _scale(tree: CallTree) -> float:
+    """What weights are multiplied by to be whole numbers, or as near as the reader allows."""
+    scale = _SCALES.get(tree.unit)
+    if scale is not None:
+        return scale
+    scale, largest = 1.0, max(tree.own, default=0.0)
+    while (
+        scale < _MOST_SCALE
+        and largest * scale * 10 <= MAX_WEIGHT
+        and any(abs(own * scale - round(own * scale)) > _SAME for own in tree.own)
+    ):
+        scale *= 10
+    return scale
+
+
+def _is_comment(line: str) -> bool:
+    """Whether a line that begins with `#` is no stack: Ruby's names begin so too."""
+    if not line.startswith("#"):
+        return False
+    stack, _, said = line.rstrip().rpartition(" ")
+    return _weight(said) is None or (line.startswith("# ") and ";" not in stack)
 
 
 def _weight(text: str) -> float | None:

@@ -44,13 +44,16 @@ class Columns:
     threads: array[int] = field(default_factory=_column)
     starts: array[int] = field(default_factory=_column)
     durations: array[int] = field(default_factory=_column)
+    depths: array[int] = field(default_factory=lambda: array("i"))
 
-    def add(self, frame: int, thread: int, start: int, duration: int) -> None:
-        """One more span."""
+    def add(self, frame: int, thread: int, start: int, duration: int, depth: int = 0) -> None:
+        """One more span. `depth` says which of two that begin and end together is within the other;
+        those of one depth are nested as they were added."""
         self.frames.append(frame)
         self.threads.append(thread)
         self.starts.append(start)
         self.durations.append(duration)
+        self.depths.append(depth)
 
     def __len__(self) -> int:
         return len(self.frames)
@@ -84,7 +87,8 @@ def settle(
         for column in (columns.starts, columns.durations, columns.threads, columns.frames)
     )
     keep = _without_zeros(starts, durations, frames, names, faults)
-    order = np.lexsort((-durations[keep], starts[keep], threads[keep]))
+    depths = np.array(columns.depths, dtype=np.int32)
+    order = np.lexsort((depths[keep], -durations[keep], starts[keep], threads[keep]))
     order = keep[order]
     base = int(starts[keep].min()) if base_ns is None else base_ns
     _look_for_silence(starts[keep], durations[keep], faults)

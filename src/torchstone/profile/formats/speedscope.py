@@ -74,6 +74,7 @@ class _Reading:
         self._columns = Columns()
         self._samples = 0
         self._weight = 0.0
+        self._longest = 0.0
         self._exporter = data.get("exporter") if isinstance(data, dict) else None
         shared = data.get("shared") if isinstance(data, dict) else None
         frames = shared.get("frames") if isinstance(shared, dict) else None
@@ -94,7 +95,8 @@ class _Reading:
         """The whole as a record."""
         frames = self._table.frames
         spans: Spans | None = None
-        wall = self._weight if self._unit == "seconds" else 0.0
+        # Profiles are of threads that ran side by side: their sum is no time on a wall.
+        wall = self._longest if self._unit == "seconds" else 0.0
         if len(self._columns):
             settled = settle(self._columns, frames, self._faults, 0)
             spans, wall = settled.spans, max(wall, settled.wall_ns / 1e9)
@@ -179,7 +181,7 @@ class _Reading:
             raise bad(self._name, "a profile has no samples or no weights")
         if len(samples) != len(weights):
             raise bad(self._name, f"there are {len(samples):,} samples, {len(weights):,} weights")
-        thread = len(self.threads) - 1
+        thread, taken = len(self.threads) - 1, 0.0
         for stack, value in zip(samples, weights, strict=True):
             weight = self._number(value)
             if weight is None or weight < 0 or not isinstance(stack, list):
@@ -187,7 +189,9 @@ class _Reading:
                 continue
             self._builder.add_stack([self._known(one) for one in stack], weight * scale, thread)
             self._samples += 1
-            self._weight += weight * scale
+            taken += weight * scale
+        self._weight += taken
+        self._longest = max(self._longest, taken)
 
     def _evented(self, data: dict[str, Any], scale: float) -> None:
         events = data.get("events")
@@ -222,7 +226,7 @@ class _Reading:
         if max(abs(start), abs(end)) * scale > _MAX_S:
             raise bad(self._name, f"a frame is open from {start!r} to {end!r}")
         begin_ns, end_ns = (_ns(at, scale) - self._base_ns for at in (start, end))
-        self._columns.add(frame, thread, begin_ns, end_ns - begin_ns)
+        self._columns.add(frame, thread, begin_ns, end_ns - begin_ns, len(stack))
 
     def _start_ns(self, data: dict[str, Any]) -> int:
         """When an evented profile begins."""

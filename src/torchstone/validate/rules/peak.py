@@ -31,8 +31,10 @@ def _judge(result: Result) -> Iterator[Check]:
     yield from refused
     fitting = [arm for arm in counted if applies(calibration, arm)]
     strangers = [arm for arm in counted if arm not in fitting]
-    if strangers:
-        yield _strange(strangers, calibration)
+    # Some of the arms: each by itself, because what is said of the baseline is every case's.
+    for arms in [[arm] for arm in strangers] if fitting else [strangers]:
+        if arms:
+            yield _strange(arms, calibration)
     unknown = list(_unknown(fitting, result, calibration))
     yield from unknown
     if not refused and not strangers and not unknown and calibration.compute:

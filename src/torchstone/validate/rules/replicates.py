@@ -32,14 +32,18 @@ def _judge(result: Result) -> Iterator[Check]:
     if least >= FEWEST:
         yield Check(NAME, Level.OK, f"Each arm ran in {least} or more processes.", figures)
         return
-    yield Check(
-        NAME,
-        Level.WARN,
-        f"The interval rests on {count(least, *_P)} only, too few to know how much processes "
-        "differ. Give a longer --budget, or more --replicates.",
-        figures,
-        tuple(name for name, found in counts.items() if found < FEWEST),
-    )
+    short = tuple(name for name, found in counts.items() if found < FEWEST)
+    # Some of the arms: each by itself, because what is said of the baseline is every case's.
+    for who in [short] if len(short) == len(counts) else [(name,) for name in short]:
+        fewest = min(counts[name] for name in who)
+        yield Check(
+            NAME,
+            Level.WARN,
+            f"The interval rests on {count(fewest, *_P)} only, too few to know how much processes "
+            "differ. Give a longer --budget, or more --replicates.",
+            {**figures, "processes": float(fewest)},
+            who,
+        )
 
 
 _P = ("process", "processes")

@@ -27,22 +27,31 @@ FUNCTIONS = (
     Column("total_share", "Share", True),
     Column("calls", "Calls", True),
     Column("place", "Where"),
+    Column("unit", "Unit", shown=False),
 )
+AMOUNTS = ("own", "total")
+"""Columns in the unit of the profile's call tree."""
+UNITS = {"seconds": "s"}
+"""Units of call trees as other tables write them; those that are not here are the same."""
 
 
 def profiles(source: Source, query: Query) -> Page:
     """The newest first, a page of them."""
-    here = Place("profiles", "", query.kept("page"))
-    found = source.store.list_profiles(query.page_number * PAGE_ROWS + 1)
-    table = arranged(profiles_table(found), Query(page=query.page), here)
+    here = Place("profiles", "", query.kept("sort", "filter", "page"))
+    # Another order needs all of them; their own order only those up to this page.
+    chosen = bool(query.sort or query.filter)
+    most = EVERY if chosen else query.page_number * PAGE_ROWS + 1
+    table = arranged(profiles_table(source.store.list_profiles(most)), query, here)
     listed = replace(
         table,
         title="",
-        empty="No profile is stored yet. Take one with `torchstone profile TARGET`.",
-        total=None if table.more else table.total,
+        empty="No profile here holds this text."
+        if query.filter
+        else "No profile is stored yet. Take one with `torchstone profile TARGET`.",
+        total=None if table.more and not chosen else table.total,
         whole=(lambda: profiles_table(source.store.list_profiles(EVERY)).rows)
-        if table.whole
-        else None,
+        if table.whole and not chosen
+        else table.whole,
         sortable=False,
     )
     return Page("profiles", "Profiles", (listed,), params=query.params)
@@ -74,6 +83,8 @@ def profile(source: Source, query: Query, ident: str) -> Page:
 def _functions(found: Profile) -> Table:
     tree = call_tree(found)
     unit, whole = unit_of(found, tree), whole_of(found, tree)
+    said = UNITS.get(unit, unit)
+    columns = tuple(replace(one, unit=said) if one.key in AMOUNTS else one for one in FUNCTIONS)
     rows = []
     for row in top_functions(found, tree, TOP):
         own, total = shares(found, row, whole)
@@ -87,12 +98,13 @@ def _functions(found: Profile) -> Table:
                 Cell(total, format_percent(total)),
                 number_cell(row.calls),
                 text_cell(place, longest=80),
+                Cell(said),
             )
         )
     return Table(
         "functions",
         "Functions that took most",
-        FUNCTIONS,
+        columns,
         tuple(rows),
         empty="This profile counts no functions.",
         total=len(rows),

@@ -39,7 +39,7 @@ from torchstone.web.page import (
     Section,
     Table,
 )
-from torchstone.web.query import Query, selection
+from torchstone.web.query import BadQuery, Query, selection
 from torchstone.web.sources import Source
 from torchstone.web.tables import arranged
 from torchstone.web.views import failing, keyed, parts
@@ -84,6 +84,7 @@ GROUPS = (
 
 def runs(source: Source, query: Query) -> Page:
     """The newest first, a page of them."""
+    _refuse_order(query)
     wanted = selection(replace(query, range="all"))
     found = source.heads(wanted, PAGE_RUNS + 1, query.before)
     shown = found[:PAGE_RUNS]
@@ -104,6 +105,21 @@ def runs(source: Source, query: Query) -> Page:
     )
     top = parts.running(source, shown)
     return Page("runs", "Runs", (*top, table), params=query.params, live=True)
+
+
+def _refuse_order(query: Query) -> None:
+    """Only a part is read, so neither an order nor a text could be kept over all of them."""
+    for name in ("sort", "filter"):
+        if getattr(query, name):
+            raise BadQuery(
+                f"The list of runs takes no {name}: it is read in parts, the newest first.",
+                "Take the whole table as CSV, or choose by suite, machine or branch.",
+            )
+    if query.page_number > 1:
+        raise BadQuery(
+            "The list of runs has no numbered pages.",
+            "Follow its link to more; `before` names the run to go on from.",
+        )
 
 
 def _every_row(source: Source, wanted: Selection, before: str) -> Iterator[tuple[Cell, ...]]:
@@ -192,10 +208,12 @@ def _group(one: SuiteSummary, labels: Labels, head: RunHead) -> tuple[Cell, ...]
 
 
 def _failures(source: Source, head: RunHead, query: Query) -> Table:
-    """A page of them; there is no form here that could ask for another order."""
-    here = Place("run", head.id, query.kept("page"))
+    """A page of them, as the URL asks; there is no form here that could ask for another order."""
+    asked = Query(sort=query.sort, filter=query.filter, page=query.page)
+    here = Place("run", head.id, asked.params)
     table = failing.table_of(source.failures(head, Selection()))
-    return replace(arranged(table, Query(page=query.page), here), sortable=False)
+    empty = "No failure here holds this text." if query.filter else table.empty
+    return replace(arranged(table, asked, here), sortable=False, empty=empty)
 
 
 def _facts(head: RunHead, version: str, shared: str) -> Facts:

@@ -42,14 +42,15 @@ function counterValue(counter) {
   const text = counter.unit === "bytes" ? formatBytes(counter.value)
     : counter.unit === "seconds" ? formatSeconds(counter.value)
     : `${formatCount(counter.value)} ${counter.unit}`.trim();
-  return make("span", { title: counter.note || null }, text);
+  return make("span", {}, counter.note ? `${text} (${counter.note})` : text);
 }
 
 export function mountAbout(element, model) {
   const { raw } = model;
   const { sampling } = raw;
+  const every = sampling?.interval_s > 0 ? ` every ${formatSeconds(sampling.interval_s)}` : "";
   const taken = sampling
-    ? `${formatCount(sampling.samples)} every ${formatSeconds(sampling.interval_s)}, ${sampling.clock} clock, ${formatCount(sampling.lost)} lost`
+    ? `${formatCount(sampling.samples)}${every}, ${sampling.clock} clock, ${formatCount(sampling.lost)} lost`
     : "";
   const cards = [
     raw.problems.length ? card("Problems", list(raw.problems, "problems")) : null,

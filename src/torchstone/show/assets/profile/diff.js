@@ -117,18 +117,23 @@ function change(before, after) {
   return most > 0 ? (after - before) / most : 0;
 }
 
-// Own and total of each joined frame, on both sides.
+// Own and total of each joined frame, on both sides. Joined functions that call each other (the
+// `forward` of several classes in a file) count once, as a recursion does, where paths are known.
 function functionSums(joined, scales) {
   return joined.sources.map((model, side) => {
+    const map = joined.maps[side];
+    const scaled = (values) => values.map((value) => value * scales[side]);
+    if (model.tree) {
+      const keys = model.tree.frame.map((frame) => (frame >= 0 ? map[frame] : -1));
+      const { own, total } = model.tree.sums(keys, joined.count);
+      return { own: scaled(own), total: scaled(total) };
+    }
     const sums = { own: new Float64Array(joined.count), total: new Float64Array(joined.count) };
-    const add = (frame, own, total) => {
-      const at = joined.maps[side][frame];
-      sums.own[at] += own * scales[side];
-      sums.total[at] += total * scales[side];
-    };
     const counted = model.raw.functions?.of;
-    if (model.tree) model.tree.byFrame.own.forEach((own, frame) => add(frame, own, model.tree.byFrame.total[frame]));
-    else if (counted) counted.frame.forEach((frame, i) => add(frame, counted.own[i], counted.total[i]));
+    counted?.frame.forEach((frame, i) => {
+      sums.own[map[frame]] += counted.own[i] * scales[side];
+      sums.total[map[frame]] += counted.total[i] * scales[side];
+    });
     return sums;
   });
 }

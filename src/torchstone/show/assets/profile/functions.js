@@ -42,23 +42,12 @@ function fromTree(model) {
   for (let i = 0; i < tree.count; i += 1) if (tree.frame[i] >= 0) seen[tree.frame[i]] = 1;
   const frame = [];
   for (let i = 0; i < seen.length; i += 1) if (seen[i]) frame.push(i);
-  // Sums over the nodes of a frame, by the frame at the other end of the call.
-  const gather = (of, callers) => {
-    const found = new Map();
-    const add = (other, node) => {
-      if (other < 0) return;
-      const entry = found.get(other) ?? { frame: other, calls: 0, own: 0, total: 0 };
-      entry.calls += tree.calls ? tree.calls[node] : 0;
-      entry.own += tree.own[node];
-      entry.total += tree.total[node];
-      found.set(other, entry);
-    };
-    for (let i = 1; i < tree.count; i += 1) {
-      const above = tree.frame[tree.parent[i]];
-      if (callers && tree.frame[i] === of) add(above, i);
-      if (!callers && above === of) add(tree.frame[i], i);
-    }
-    return [...found.values()];
+  // Sums over calls, by the frame at the other end: `other` says it of a node, or -1.
+  const gather = (other) => {
+    const ends = Int32Array.from(tree.frame, (_, node) => (node > 0 ? other(tree.frame[node], tree.frame[tree.parent[node]]) : -1));
+    const { own, total, calls } = tree.sums(ends, model.count);
+    const found = [...new Set(ends)].filter((end) => end >= 0);
+    return found.map((end) => ({ frame: end, calls: calls ? calls[end] : 0, own: own[end], total: total[end] }));
   };
   return {
     unit: tree.unit,
@@ -69,8 +58,8 @@ function fromTree(model) {
     primitive: null,
     own: frame.map((f) => sums.own[f]),
     total: frame.map((f) => sums.total[f]),
-    callersOf: (row) => gather(frame[row], true),
-    calleesOf: (row) => gather(frame[row], false),
+    callersOf: (row) => gather((called, caller) => (called === frame[row] ? caller : -1)),
+    calleesOf: (row) => gather((called, caller) => (caller === frame[row] ? called : -1)),
     rowOf: new Map(frame.map((f, row) => [f, row])),
   };
 }

@@ -158,31 +158,34 @@ export class Tree {
 
   // Own, total (a recursion counted once) and calls of every frame.
   get byFrame() {
-    if (this.gathered) return this.gathered;
-    const frames = this.model.count;
-    const own = new Float64Array(frames);
-    const total = new Float64Array(frames);
-    const calls = this.calls ? new Float64Array(frames) : null;
-    const open = new Uint32Array(frames);
+    this.gathered ??= this.sums(this.frame, this.model.count);
+    return this.gathered;
+  }
+
+  // The same of every key, where `keys` has one for each node, or -1. A key within itself counts once.
+  sums(keys, count) {
+    const own = new Float64Array(count);
+    const total = new Float64Array(count);
+    const calls = this.calls ? new Float64Array(count) : null;
+    const open = new Uint32Array(count);
     const next = this.first.slice();
     let node = 0;
     while (node >= 0) {
-      const frame = this.frame[node];
-      if (next[node] === this.first[node] && frame >= 0) {
-        own[frame] += this.own[node];
-        if (calls) calls[frame] += this.calls[node];
-        if (open[frame] === 0) total[frame] += this.total[node];
-        open[frame] += 1;
+      const key = keys[node];
+      if (next[node] === this.first[node] && key >= 0) {
+        own[key] += this.own[node];
+        if (calls) calls[key] += this.calls[node];
+        if (open[key] === 0) total[key] += this.total[node];
+        open[key] += 1;
       }
       if (next[node] < this.first[node + 1]) {
         next[node] += 1;
         node = this.children[next[node] - 1];
       } else {
-        if (frame >= 0) open[frame] -= 1;
+        if (key >= 0) open[key] -= 1;
         node = this.parent[node];
       }
     }
-    this.gathered = { own, total, calls };
-    return this.gathered;
+    return { own, total, calls };
   }
 }
