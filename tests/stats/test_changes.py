@@ -204,6 +204,20 @@ def test_false_discoveries_in_suites_without_any_change() -> None:
     assert high > 0.005, "so few that the test looks at nothing"
 
 
+def test_small_true_changes_lend_no_certainty_to_what_is_merely_noisy() -> None:
+    """Most of a suite is a little faster, well measured and called `same`; the rest is unchanged
+    and noisy. Whatever is called different among the rest is false."""
+    rng, suites, wrong, called = np.random.default_rng(11), 300, 0, 0
+    for _ in range(suites):
+        small = [Change(rng.normal(0.006, 0.0015), Error(0.0015, 6.0)) for _ in range(32)]
+        noisy = [Change(rng.normal(0.0, 0.03), Error(0.03, 200.0)) for _ in range(8)]
+        judged = [one.verdict for one in judge([*small, *noisy], [FLOOR] * 40)]
+        called += judged.count(Verdict.SAME)
+        wrong += any(one in (Verdict.FASTER, Verdict.SLOWER) for one in judged[32:])
+    assert called > 20 * suites  # the premise
+    assert clopper_pearson(wrong, suites)[0] <= Rules().q, f"{wrong} of {suites} suites"
+
+
 def test_intervals_of_cases_and_of_means_hold_the_truth() -> None:
     rng, suites = np.random.default_rng(8), 150
     base, new = (simulated(rng, suites, 20, 4, 0.01) for _ in range(2))

@@ -9,7 +9,7 @@ import pytest
 
 from tests.stats.synthetic import from_turns, turn
 from torchstone.records import Measurement
-from torchstone.stats import fit_ratios, process_data
+from torchstone.stats import absolute, central_time, fit_ratios, process_data
 from torchstone.stats.weights import fastest_probe, speed_weights
 
 FULL = (1e-4, 1e-4)
@@ -60,3 +60,14 @@ def test_a_process_that_never_met_full_speed_hardly_moves_the_floor_and_wholly_t
     assert math.exp(fits["median"].centre) == pytest.approx(1.02 * (1500 / 1020) ** 0.25)
     low, high = fits["low1"].interval(0.95)
     assert low < 1.0 < high  # one of four says otherwise, and the interval does not hide it
+
+
+def test_the_time_of_an_arm_is_weighed_as_its_ratio_is() -> None:
+    """Two of four processes met a slow core, and their probes say so: the times of both arms must
+    not say what their ratio denies."""
+    slow = probed("b", [5000, 6500, 5000, 6500], [100, 130, 100, 130])
+    found = absolute(slow, "floor")
+    assert found.value == pytest.approx(5e-6, rel=0.03)
+    assert central_time(slow, "floor") == pytest.approx(found.value)
+    mean = absolute(slow, "mean")
+    assert mean.value == pytest.approx(math.sqrt(5e-6 * 6.5e-6))

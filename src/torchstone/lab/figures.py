@@ -67,12 +67,14 @@ def _with_speed(
     figures: CaseFigures, base: Measurement, new: Measurement, comparison: Comparison | None
 ) -> CaseFigures:
     name = stats.DECIDING_ESTIMATOR
+    if comparison is not None and not comparison.time_ratio:
+        return figures  # withheld: its two times would quote it all the same
     figures = replace(
         figures,
         base_ns=_nanoseconds(seconds_per_call(base, name)),
         new_ns=_nanoseconds(seconds_per_call(new, name)),
     )
-    if comparison is None or not comparison.time_ratio:
+    if comparison is None:
         return figures
     fit = stats.fit_ratio(base, new, name)
     low, high = comparison.interval or (0.0, math.inf)

@@ -9,9 +9,11 @@ where a case was looked at before it ended. Interval and p-value are made from t
 95 % interval leaves out 1 exactly where p < 0.05.
 
 **Verdicts.** `same`: the whole interval lies within the margin. `faster` or `slower`: the p-value
-survives Benjamini and Hochberg's procedure over all paired cases of the comparison, and the effect
-is larger than what two identical arms are seen to differ by (`threshold`). Where both hold, `same`
-wins, as for two arms (`compare`). Else `cannot tell`.
+is at most 0.05 and survives Benjamini and Hochberg's procedure over all paired cases of the
+comparison, and the effect is larger than what two identical arms are seen to differ by
+(`threshold`). Where both hold, `same` wins, as for two arms (`compare`). Else `cannot tell`. A case
+that would not be called different whatever its p-value enters the procedure with 1: it counts, and
+lends no other its certainty.
 
 **The mean change** of a suite is the geometric mean of its cases' changes. The cases are a fixed
 set and each is paired with itself, so neither the models' differences nor the differences of their
@@ -41,6 +43,7 @@ from torchstone.stats.errors import (
 )
 from torchstone.stats.suite import FALSE_DISCOVERY_RATE
 
+DIFFERENT = (Verdict.FASTER, Verdict.SLOWER)
 MARGIN = 0.02
 """A change within this is `same` when its whole interval is (the method)."""
 
@@ -132,25 +135,32 @@ def judge(
     A change without an error cannot be told and is not among those that are corrected for.
     """
     rules = rules or Rules()
+    alone = [
+        _alone(change, least, rules) for change, least in zip(changes, thresholds, strict=True)
+    ]
     found = [change.p_value for change in changes]
-    tested = [p for p in found if p is not None]
+    # What is not to be called different counts among those looked at and helps no other: a suite of
+    # small true changes, all of them `same`, would lower the bar for whatever is merely noisy.
+    tested = [
+        p if verdict in DIFFERENT else 1.0
+        for p, verdict in zip(found, alone, strict=True)
+        if p is not None
+    ]
     corrected = iter(benjamini_hochberg(tested))
-    adjusted = [1.0 if p is None else next(corrected) for p in found]
+    survives = [p is not None and next(corrected) <= rules.q for p in found]
     return [
-        _judged(change, least, rules, raised <= rules.q, p is not None and p <= CASE_ALPHA)
-        for change, least, p, raised in zip(changes, thresholds, found, adjusted, strict=True)
+        Judged(Verdict.CANNOT_TELL if verdict in DIFFERENT and not kept else verdict, verdict)
+        for verdict, kept in zip(alone, survives, strict=True)
     ]
 
 
-def _judged(change: Change, least: float, rules: Rules, found: bool, alone: bool) -> Judged:
-    """`found` says whether its p-value survives the correction, `alone` what it is by itself."""
-    if change.error is None:
-        return Judged(Verdict.CANNOT_TELL, Verdict.CANNOT_TELL)
+def _alone(change: Change, least: float, rules: Rules) -> Verdict:
+    """The verdict of a change by itself."""
+    p = change.p_value
+    if change.error is None or p is None:
+        return Verdict.CANNOT_TELL
     if abs(change.log) + change.error.half_width(rules.level) <= math.log1p(rules.margin):
-        return Judged(Verdict.SAME, Verdict.SAME)
-    moved = Verdict.FASTER if change.log > 0.0 else Verdict.SLOWER
-    large = abs(change.log) > math.log1p(least)
-    return Judged(
-        moved if found and large else Verdict.CANNOT_TELL,
-        moved if alone and large else Verdict.CANNOT_TELL,
-    )
+        return Verdict.SAME
+    if p > CASE_ALPHA or abs(change.log) <= math.log1p(least):
+        return Verdict.CANNOT_TELL
+    return Verdict.FASTER if change.log > 0.0 else Verdict.SLOWER

@@ -125,14 +125,32 @@ def as_estimate(fit: LogFit, estimator: str, level: float) -> Estimate:
 
 
 def absolute(measurement: Measurement, estimator: str, level: float = 0.95) -> Absolute:
-    """Seconds per call of one arm: the geometric mean over processes, with its interval."""
+    """Seconds per call of one arm: the geometric mean over processes, with its interval; of floors
+    weighed by what the probes saw, as their ratios are."""
     function = find_estimator(estimator)
+    processes = [process_data(measurement, r) for r in replicates_with_samples(measurement)]
     values = []
-    for replicate in replicates_with_samples(measurement):
-        arms = (process_data(measurement, replicate),)
-        values += _with_jackknife([lambda a: _log(function(a[0]))], arms)
-    fit = combine(values)
+    for data in processes:
+        values += _with_jackknife([lambda a: _log(function(a[0]))], (data,))
+    fit = combine(values, own_weights(processes, estimator))
     return Absolute(exp_or_inf(fit.centre), *fit.interval(level))
+
+
+def central_time(measurement: Measurement, estimator: str) -> float | None:
+    """The value of `absolute` without its interval, whose jackknife is most of the work; None
+    without samples."""
+    function = find_estimator(estimator)
+    processes = [process_data(measurement, r) for r in replicates_with_samples(measurement)]
+    values = [(_log(function(data)), math.nan) for data in processes]
+    fit = combine(values, own_weights(processes, estimator))
+    return exp_or_inf(fit.centre) if fit.replicates else None
+
+
+def own_weights(processes: Sequence[ProcessData], estimator: str) -> list[float] | None:
+    """Of the processes of one arm, by their own probes, as ratios of floors have them."""
+    if not is_floor(estimator):
+        return None
+    return speed_weights([(probe, probe) for probe in map(fastest_probe, processes)])
 
 
 def fit_ratio(base: Measurement, new: Measurement, estimator: str) -> LogFit:

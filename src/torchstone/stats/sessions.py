@@ -18,10 +18,8 @@ from statistics import median_low
 
 from torchstone.records import Measurement
 from torchstone.stats.errors import Error, error_of_sum
-from torchstone.stats.estimators import is_floor
 from torchstone.stats.process import ProcessData, process_data, replicates_with_samples
-from torchstone.stats.ratio import LogFit, combine, process_time
-from torchstone.stats.weights import fastest_probe, speed_weights
+from torchstone.stats.ratio import LogFit, combine, own_weights, process_time
 
 
 def fit_sessions(
@@ -50,10 +48,7 @@ def _time(session: Sequence[ProcessData], estimator: str, n: int) -> LogFit:
     """The mean log time of one session. Probes of two sessions may be of two sizes, so full
     speed is the session's own."""
     values = [process_time(estimator, data, n) for data in session]
-    weights = None
-    if is_floor(estimator):
-        weights = speed_weights([(probe, probe) for probe in map(fastest_probe, session)])
-    return combine(values, weights)
+    return combine(values, own_weights(session, estimator))
 
 
 def _difference(base: LogFit, new: LogFit) -> LogFit:

@@ -9,20 +9,23 @@ worth believing. With fewer baselines than `LEAST_NUMBER` there is no drift to s
 cannot be told.
 
 **Costs.** Compile times and memory peaks are observed once a run, so no interval can be made from
-a case alone. What a case's ratio is worth is taken from the others: the robust spread of the log
-ratios of the group about their median. A case's cost has changed beyond the size that chance alone
-would reach in one of twenty groups; the group's mean beyond what it would reach in one of 370.
-Compile times carry the machine's drift too, so that much is added; and nothing below
-a named least is called a change. A change of all cases alike leaves the spread small and is found;
-one of very different sizes widens the spread and may be missed, never invented.
+a case alone. What a case's ratio is worth is taken from the others: how the log ratios of the group
+spread about their median, by the middle half or by the outer tenth, whichever is wider. A case is
+marked beyond the size that chance alone would reach in one of twenty groups, if all cases of the
+group are equally noisy; one that is noisier than the others may be marked without a change, which
+nothing but another run can tell. So a mark is no verdict, and no gate asks for it. The group's mean
+is held against the plain standard error, noisy cases included, and marked beyond what it would
+reach in one of 370. Compile times carry the machine's drift too, so that much is added; and nothing
+below a named least is marked. A change of all cases alike leaves the spread small and is found; one
+of very different sizes widens it and may be missed.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from statistics import median
+from dataclasses import dataclass, replace
+from statistics import median, stdev
 
 from torchstone.records import Verdict
 from torchstone.stats.distributions import exp_or_inf, student_t_quantile
@@ -39,11 +42,13 @@ t is taken with so many fewer degrees of freedom; with the normal distribution, 
 groups of 30 unchanged cases had one called changed, where 5 % were meant."""
 COST_ALPHA = 0.05
 """The chance that any case of a group, all of them unchanged, is called changed."""
-LEAST_COMPILE_CHANGE = 0.05
-LEAST_MEMORY_CHANGE = 0.02
+LEAST_COMPILE_CHANGE = 0.10
+LEAST_MEMORY_CHANGE = 0.05
 """Costs are observed once: smaller changes than these are not called so, however alike the cases.
-Peaks move by a percent or two with the layout of the address space, compile times by several with
-what else the machine does."""
+Between two runs of one machine and torch, peaks of small models moved by up to 4 %, compile times
+by several per cent where the machine was quiet, and by far more where it was not."""
+OUTER, OUTER_SIGMAS = 0.9, 1.645
+"""Of normal numbers nine in ten lie within so many standard deviations."""
 LEAST_COMPILE_NS = 100_000_000
 """A first call that costs less above a steady one has compiled nothing (as in a run's table)."""
 
@@ -126,7 +131,12 @@ def cost_thresholds(
     if found is None or not found.enough:
         return None
     lowest, offset = math.log1p(least), abs(drift.log) if drift is not None else 0.0
+    beside = sorted(abs(value - found.log) for value in log_ratios)
+    outer = beside[math.ceil(OUTER * found.n) - 1] / OUTER_SIGMAS
+    spread = replace(found, spread=max(found.spread, outer))
+    error = stdev(log_ratios) / math.sqrt(found.n)
+    of_mean = student_t_quantile(1.0 - 0.5 * CHANCE, found.n - 1) * error
     return CostThresholds(
-        case=exp_or_inf(max(lowest, offset + found.reach(COST_ALPHA / found.n))) - 1.0,
-        mean=exp_or_inf(max(lowest, offset + found.reach(CHANCE) / math.sqrt(found.n))) - 1.0,
+        case=exp_or_inf(max(lowest, offset + spread.reach(COST_ALPHA / found.n))) - 1.0,
+        mean=exp_or_inf(max(lowest, offset + of_mean)) - 1.0,
     )

@@ -154,7 +154,12 @@ def verdicts(
         raise ValueError(f"q must lie in (0, 1), got {q}")
     passing(cases)
     found = [p_value(case) for case in cases]
-    tested = [p for p in found if p is not None]
+    # What is not called different by itself counts among those looked at, and helps no other.
+    tested = [
+        p if case.verdict in (Verdict.FASTER, Verdict.SLOWER) else 1.0
+        for p, case in zip(found, cases, strict=True)
+        if p is not None
+    ]
     corrected = iter(benjamini_hochberg(tested))
     survives = [p is not None and next(corrected) <= q for p in found]
     return tuple(_verdict(case, kept) for case, kept in zip(cases, survives, strict=True))

@@ -70,15 +70,17 @@ def compare(
 def _compared(pair: Pair, base: Side, new: Side, floors: Floors) -> _Compared:
     old, fresh = pair.both
     floor = floors(base.head.machine_id, old), floors(new.head.machine_id, fresh)
+    change = stats.change_of(old, fresh)
     return _Compared(
         pair,
         old,
         fresh,
-        stats.change_of(old, fresh),
+        change,
         stats.threshold(floor[0].value, floor[1].value),
         floor[0].seen and floor[1].seen,
-        _log_ratio(fresh.base_ns, old.base_ns),
-        _log_ratio(fresh.new_ns, old.new_ns),
+        # Times of a speed-up that was withheld are withheld with it.
+        None if change is None else _log_ratio(fresh.base_ns, old.base_ns),
+        None if change is None else _log_ratio(fresh.new_ns, old.new_ns),
     )
 
 

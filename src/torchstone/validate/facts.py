@@ -10,8 +10,7 @@ from torchstone.stats import (
     DECIDING_ESTIMATOR,
     ESTIMATORS,
     absolute,
-    find_estimator,
-    process_data,
+    central_time,
     replicates_with_samples,
 )
 
@@ -64,10 +63,7 @@ def seconds_per_call(arm: Measurement, estimator_name: str) -> float | None:
 
     Without the interval, whose jackknife would cost more than all the rules together.
     """
-    function = find_estimator(estimator_name)
-    values = [function(process_data(arm, r)) for r in replicates_with_samples(arm)]
-    logs = [math.log(value) for value in values if value > 0 and math.isfinite(value)]
-    return math.exp(math.fsum(logs) / len(logs)) if logs else None
+    return central_time(arm, estimator_name)
 
 
 def arm_named(name: str, result: Result) -> Measurement | None:
