@@ -31,7 +31,15 @@ from torchstone.lab.roofline import roofline_of_stored, roofline_of_target
 from torchstone.lab.roofs import known_roofs, with_roofs
 from torchstone.machine.calibrate import fingerprint
 from torchstone.machine.calibrate.identity import own_machine_id
-from torchstone.records import ArmSpec, Calibration, Prediction, Remedy, Result, UsageError
+from torchstone.records import (
+    ArmSpec,
+    Calibration,
+    Prediction,
+    Remedy,
+    Result,
+    TorchstoneError,
+    UsageError,
+)
 from torchstone.store import open_store
 
 LITTER = """
@@ -54,6 +62,20 @@ def request_(tmp_path: Path) -> ExplainRequest:
     path.write_text(LITTER, encoding="utf-8")
     bench = BenchRequest(targets=(f"{path}:step()",), settings=SHORT, env=(("TOKEN", "s3cret-x"),))
     return ExplainRequest(bench, budget_s=0.8, verify_budget_s=1.0)
+
+
+@pytest.mark.slow
+def test_the_first_ledger_is_kept_where_the_second_cannot_be_made(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    db = str(tmp_path / "kept.db")
+    request = ExplainRequest(
+        BenchRequest(targets=(target("nets"),), settings=SHORT), vs="cudagraphs", budget_s=0.2
+    )
+    with pytest.raises(TorchstoneError, match="CUDA"):
+        explain_difference(request, Keeper(db))
+    with open_store(db, read_only=True) as store:
+        (one,) = store.list_ledgers()
+    assert one.variant == "eager"
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from torchstone.lab import profile_script
 from torchstone.lab.profile import ProfileRequest, ProfilingFailed, command_of, profile_target
 from torchstone.profile.formats.promises import check_profile
 from torchstone.profile.probes import ProbeOptions
-from torchstone.records import UsageError
+from torchstone.records import Profile, TorchstoneError, UsageError
 
 pytestmark = pytest.mark.usefixtures("probes", "declared_path")
 
@@ -73,6 +73,17 @@ def test_a_target_that_fails_is_told_in_one_sentence(
     assert said in message
     assert "torchstone bench" in error.value.remedy or error.value.remedy
     assert error.value.exit_code == 1
+
+
+def test_what_was_profiled_before_a_variant_fails_is_kept() -> None:
+    pytest.importorskip("torch")
+    kept: list[Profile] = []
+    request = ProfileRequest(target("nets"), how="count", vs=("cudagraphs",), steps=3, cost=False)
+    with pytest.raises(TorchstoneError, match="CUDA"):
+        profile_target(request, keep=kept.append)
+    (profile,) = kept
+    assert profile.label.endswith("eager (count)")
+    assert profile.id  # as it would be stored
 
 
 def test_a_step_that_hangs_is_stopped() -> None:

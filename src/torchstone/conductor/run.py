@@ -60,6 +60,9 @@ def run_case(case: CaseSpec, events: Events | None = None) -> CaseResult:
             measure_arms(launcher, states, case.settings, references, events, course)
         except KeyboardInterrupt:
             course.stopped_by = "interrupt"
+            if course.looks:  # some of the chance of error may have been spent by now
+                last = len(course.looks) - 1
+                course.alpha = stats.alpha_at(last, course.looks, case.settings.alpha)
             for state in states:
                 if not state.turns and state.outcome is Outcome.OK:
                     state.wrong(Outcome.NOT_RUN, NO_SAMPLE, "")
