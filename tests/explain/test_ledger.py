@@ -12,6 +12,7 @@ from torchstone.explain.deep import _works
 from torchstone.explain.findings.device import DEVICE_COPIES
 from torchstone.explain.ledger import TITLES, interpreter_words, make_ledger
 from torchstone.explain.lines import blocked_of, split_round
+from torchstone.explain.passes import names
 from torchstone.explain.passes.blocked import ELSEWHERE, cut
 from torchstone.explain.passes.deeper import gil_state
 from torchstone.explain.passes.report import Block, OpTime, Watched
@@ -35,6 +36,37 @@ def test_the_planted_parts_come_out() -> None:
 
 
 SLEEP = Block("sleep", "time.sleep", "model.py:3", 4e6, 0.0, 1.0)
+
+
+def test_a_sleep_in_a_graph_break_is_not_the_breaks_time_too() -> None:
+    one = step(python=2e6, kernel=3e6, sleep=4e6)
+    assert one.traced is not None
+    places = {names.BREAK: one.traced.places[names.PYTHON]}
+    broken = replace(one, traced=replace(one.traced, places=places))
+    found = make_ledger(ARM, passes(broken, broken, broken, blocks=(SLEEP,)))
+    assert found.share("breaks") * found.wall_s == pytest.approx(2e-3)
+    assert found.share("sleep") * found.wall_s == pytest.approx(4e-3)
+    assert found.share("rest") == pytest.approx(0, abs=1e-9)
+
+
+def test_waiting_for_the_pool_is_counted_once_where_it_was_only_seen_from_outside() -> None:
+    one = step(python=0.0, kernel=9e6, sleep=6e6)
+    assert one.traced is not None
+    (op,) = one.traced.ops
+    inside = replace(op, own=op.own + 6e6)  # the op's own time holds the wait for its threads
+    around = one.traced.places[names.PYTHON]
+    traced = replace(
+        one.traced,
+        ops=(inside,),
+        places={names.PYTHON: replace(around, own=around.own - 6e6)},
+    )
+    share = 6e6 / one.plain.wall
+    seen = Watched(looks=1000, running=round(1000 * (1 - share)), pool=round(1000 * share))
+    shared = passes(*[replace(one, traced=traced)] * 3, watched=seen)
+    found = make_ledger(ARM, replace(shared, facts={**shared.facts, "threads": "4"}))
+    assert found.share("pool") == pytest.approx(share, abs=0.01)
+    assert found.share("kernels") * found.wall_s == pytest.approx(9e-3, rel=0.02)
+    assert abs(found.share("rest")) < 0.01
 
 
 def test_levels_that_divide_the_wall_time_add_up() -> None:

@@ -172,7 +172,12 @@ def _on_lines(
     off = traced.off
     loading = min(off, blocked.known.get("loading", 0.0))
     waiting = min(off - loading, _in_pool(off, blocked)) if threads > 1 else 0.0
-    away = {names.LOADING: loading, names.PYTHON: off - loading - waiting + traced.collecting}
+    away = {names.LOADING: loading}
+    left = off - loading - waiting + traced.collecting
+    for place in (names.PYTHON, names.BREAK):  # in compiled code, Python runs where it breaks
+        seen = traced.places.get(place)
+        away[place] = min(left, seen.own) if seen is not None else 0.0
+        left -= away[place]
     half = event / 2
     on = _On()
     bound: dict[str, float] = {}
