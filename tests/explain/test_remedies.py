@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import math
 import subprocess
 import sys
 from dataclasses import replace
@@ -17,7 +18,15 @@ from tests.targets.support import ROOT
 from torchstone.explain.findings.collector import COLLECTOR
 from torchstone.explain.remedies import apply_remedy, known_changes, target_source
 from torchstone.explain.verdicts import untested, verdict
-from torchstone.records import Comparison, Outcome, OutcomeDetail, Prediction, Remedy, Verdict
+from torchstone.records import (
+    Comparison,
+    Estimate,
+    Outcome,
+    OutcomeDetail,
+    Prediction,
+    Remedy,
+    Verdict,
+)
 
 
 def prediction(low: float = 0.5, high: float = 0.8) -> Prediction:
@@ -125,6 +134,16 @@ def test_whether_it_held(
     found = verdict(prediction(), replace(synthetic_result.single(), comparisons=(comparison,)))
     assert found.held is held
     assert f"{measured:.2f}" in found.sentence
+
+
+def test_typical_steps_are_held_against_it_because_the_ledger_is_of_those() -> None:
+    """Pages that are mapped in every third step are in none of the quickest."""
+    typical = Estimate("typical", 0.6, (0.55, 0.65), 0.95, 4)
+    comparison = Comparison("a", "b", Verdict.SAME, "floor", 1.0, (0.99, 1.01), typical=typical)
+    result = replace(synthetic_result.single(), comparisons=(comparison,))
+    assert verdict(prediction(), result).held is True
+    one = replace(comparison, typical=replace(typical, interval=(0.0, math.inf), replicates=1))
+    assert verdict(prediction(), replace(result, comparisons=(one,))).held is None
 
 
 def test_an_arm_that_fails_tests_nothing() -> None:

@@ -41,10 +41,13 @@ def fusable(ledger: Ledger) -> list[OpCost]:
 def fusable_s(ledger: Ledger) -> float:
     """Their time, as far as it is in the kernels' line: pages and the pool were taken out of it."""
     working = sum(op.kernel_s for op in _working(ledger))
-    if not working:
-        return 0.0
-    share = sum(op.kernel_s for op in fusable(ledger)) / working
-    return share * min(working, ledger.share("kernels") * ledger.wall_s)
+    return fusable_share(ledger) * min(working, ledger.share("kernels") * ledger.wall_s)
+
+
+def fusable_share(ledger: Ledger) -> float:
+    """Of the time that all ops work."""
+    working = sum(op.kernel_s for op in _working(ledger))
+    return sum(op.kernel_s for op in fusable(ledger)) / working if working else 0.0
 
 
 def _working(ledger: Ledger) -> list[OpCost]:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import math
+
 from torchstone.records import Outcome, Prediction, Result, Verification
 
 
 def verdict(prediction: Prediction, result: Result) -> Verification:
     """The measured interval against the range: it held where all of the interval is inside, and did
     not where all of it is outside. One that reaches over an edge decides nothing, and neither does
-    a ratio without an interval."""
+    a ratio without an interval.
+
+    Of typical steps, because a ledger is of those: what comes now and then (pages that are mapped
+    anew, the collector) is not in the quickest.
+    """
     low, high = prediction.time_ratio
     failed = [arm for arm in result.arms if arm.outcome is not Outcome.OK]
     if failed:
@@ -22,7 +28,9 @@ def verdict(prediction: Prediction, result: Result) -> Verification:
         return Verification(
             prediction.name, (low, high), sentence="Not tested: no comparison came out."
         )
-    measured, interval = comparison.time_ratio, comparison.interval
+    typical = comparison.typical
+    measured = typical.time_ratio if typical else comparison.time_ratio
+    interval = _finite(typical.interval) if typical else comparison.interval
     held = _held(interval, low, high)
     words = {
         True: "The prediction held",
@@ -38,10 +46,15 @@ def verdict(prediction: Prediction, result: Result) -> Verification:
         held=held,
         sentence=(
             f"{words[held]}: predicted {low:.2f}–{high:.2f} of the time, measured "
-            f"{measured:.2f}{spread}."
+            f"{measured:.2f}{spread} of typical steps."
         ),
         result_id=result.id,
     )
+
+
+def _finite(interval: tuple[float, float]) -> tuple[float, float] | None:
+    """None for that of a single process, which has no ends."""
+    return interval if math.isfinite(interval[1]) else None
 
 
 def _held(interval: tuple[float, float] | None, low: float, high: float) -> bool | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from torchstone.explain.findings.base import is_eager, percent, ratio
-from torchstone.explain.kinds import fusable, fusable_s
+from torchstone.explain.kinds import fusable, fusable_s, fusable_share
 from torchstone.records import Ledger, Prediction, Remedy
 from torchstone.records.ledger import BACK_END
 
@@ -22,19 +22,21 @@ class Unfused:
 
     def look(self, ledger: Ledger) -> Prediction | None:
         """Kernels that a compiler merges, and the memory between them."""
-        stake = fusable_s(ledger)
-        calls = sum(op.calls for op in fusable(ledger))
-        if not is_eager(ledger) or calls < LEAST_CALLS or stake < LEAST_SHARE * ledger.wall_s:
+        wall, kernels = ledger.wall_s, fusable_s(ledger)
+        # What is merged is never written, so no page is mapped for it either.
+        pages = fusable_share(ledger) * ledger.share("allocator") * wall
+        calls, stake = sum(op.calls for op in fusable(ledger)), kernels + pages
+        if not is_eager(ledger) or calls < LEAST_CALLS or stake < LEAST_SHARE * wall:
             return None
-        overhead = sum(ledger.share(n) for n in ("dispatch", "autograd", "allocator"))
-        most = stake + overhead * ledger.wall_s
+        most = kernels + sum(ledger.share(n) for n in ("dispatch", "autograd", "allocator")) * wall
+        mapped = f", and {percent(pages / wall)} maps pages for them" if pages > 0.05 * wall else ""
         return Prediction(
             name=self.name,
             level=BACK_END,
             title="Small kernels, one after the other",
             evidence=(
-                f"{percent(stake / ledger.wall_s)} of the step is in {calls:.0f} kernels that each "
-                "read and write all their data"
+                f"{percent(kernels / wall)} of the step is in {calls:.0f} kernels that each "
+                f"read and write all their data{mapped}"
             ),
             advice="torch.compile merges them; only the first read and the last write remain",
             at_stake_s=stake,
