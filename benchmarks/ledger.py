@@ -7,8 +7,8 @@
 
 Aims: every planted share within 5 points, the unexplained rest under 5 %, the sum of all lines
 within 5 % of the unprofiled wall time; at least 8 of 10 predictions land inside their range, and
-how wide these are is said beside them. A part's truth is its time alone, in turns with the others, on the same
-machine. Of a layout conversion level 4 must name the part of it that is in kernels.
+how wide these are is said beside them. A part's truth is its time alone, in turns with the others,
+on the same machine. Of a layout conversion level 4 must name the part of it that is in kernels.
 """
 
 from __future__ import annotations
