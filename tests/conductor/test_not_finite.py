@@ -106,7 +106,7 @@ def test_an_output_of_nan_beside_a_good_one_is_named() -> None:
     agreed = judge(ARM, same, same, same, frozenset())
     assert (agreed.method, agreed.mismatch) == ("fp64", "")
     assert agreed.reason.startswith("output.a: 1 of 1 values are NaN")
-    assert agreed.reason.endswith("(and 1 more outputs)")
+    assert agreed.reason.endswith("(and 1 more of its outputs)")
 
 
 def test_an_output_that_was_not_checked_is_not_counted_among_the_checked() -> None:

@@ -185,7 +185,7 @@ def test_only_kernels_that_can_be_merged_are_counted_and_pages_once() -> None:
     found = UNFUSED.look(ledger({"kernels": 0.3, "allocator": 0.7}, ops=chain))
     assert found is not None
     assert found.evidence.startswith("30 % of the step is in 4 kernels")
-    assert found.evidence.endswith("and 70 % maps pages for them")
+    assert found.evidence.endswith("and 70 % goes into memory for them")
 
 
 def test_at_most_five_the_dearest_first_and_each_remedy_once() -> None:

@@ -81,3 +81,4 @@ def test_whose_a_check_is(arms: tuple[str, ...], level: Level, of_a: bool) -> No
     assert (found.worst_check, found.checks) == ((level, ("x",)) if of_a else (Level.OK, ()))
     withheld = held.comparisons[0].verdict is Verdict.CANNOT_TELL
     assert withheld == (level is Level.FAIL and of_a)
+    assert (found.base_ns is None, found.new_ns is None) == (withheld, withheld)

@@ -138,6 +138,15 @@ def test_a_planted_cost_is_found_and_the_drift_is_allowed_for() -> None:
     assert not slow_machine.mean_changed(1.15)
 
 
+@pytest.mark.parametrize("n", [8, 9, 10, 30])
+def test_one_cost_that_stands_out_is_found_in_a_small_group_too(n: int) -> None:
+    rng = random.Random(n)
+    logs = [rng.gauss(0.0, 0.02) for _ in range(n - 1)] + [math.log(3.0)]
+    limits = cost_thresholds(logs, 0.05)
+    assert limits is not None
+    assert limits.case_changed(3.0)
+
+
 def test_few_costs_are_not_judged() -> None:
     assert cost_thresholds([0.0] * 7, 0.05) is None
     assert cost_thresholds([0.0] * 8, 0.05) == CostThresholds(

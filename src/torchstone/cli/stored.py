@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from torchstone.workloads.suites import ModelInfo, Suite
 
 WHAT = ("results", "runs", "profiles", "ledgers", "suites", "models", "variants")
-FAULTY_BACKEND = "_TESTING_ONLY"
-"""Backends that torch breaks on purpose: they can be named, but are no choice to offer."""
 
 
 @click.command()
@@ -273,14 +271,20 @@ def _model_rows(suite: str | None) -> list[Any]:
 def _variant_rows() -> list[Any]:
     from torchstone import show as shown
     from torchstone.lab.request import torch_backends
+    from torchstone.records import UsageError
     from torchstone.variants import known_variants, resolve_variant
+    from torchstone.variants.registry import NOT_FOR_USERS
 
     known = known_variants()
     rows = []
-    for name in sorted(known):
-        summary = str(getattr(resolve_variant(name), "summary", ""))
-        rows.append(shown.VariantRow(name, "torchstone", summary))
+    for name, point in sorted(known.items()):
+        source = point.dist.name if point.dist else ""
+        try:
+            summary = str(getattr(resolve_variant(name), "summary", "")) or f"of {source}"
+        except (ImportError, AttributeError, UsageError) as error:  # costs the others nothing
+            summary = f"cannot be loaded: {error}"
+        rows.append(shown.VariantRow(name, source, summary))
     for name in torch_backends(None):
-        if name not in known and not name.endswith(FAULTY_BACKEND):
+        if name not in known and not name.endswith(NOT_FOR_USERS):
             rows.append(shown.VariantRow(name, "torch.compile"))
     return list(rows)

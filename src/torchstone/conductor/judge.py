@@ -170,7 +170,7 @@ def _over_leaves(start: Agreement, ones: Sequence[Agreement]) -> Agreement:
     if ways == {"exact"}:  # whole numbers and text: nothing was rounded, no reference was needed
         return replace(worst, method="exact", reason="", tolerance=0.0, multiplier=0.0)
     said = [one.reason for one in ones if one.reason]
-    more = f" (and {len(said) - 1} more outputs)" if len(said) > 1 else ""
+    more = f" (and {len(said) - 1} more of its outputs)" if len(said) > 1 else ""
     reason = "; ".join(text for text in (start.reason, *said[:1]) if text) + more
     if ways <= {"exact", "none"} and not worst.mismatch:
         return Agreement("none", reason)

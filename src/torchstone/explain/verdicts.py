@@ -46,7 +46,7 @@ def verdict(prediction: Prediction, result: Result) -> Verification:
         held=held,
         sentence=(
             f"{words[held]}: predicted {low:.2f}–{high:.2f} of the time, measured "
-            f"{measured:.2f}{spread} of typical steps."
+            f"{measured:.2f}{spread}{' by typical steps' if typical else ''}."
         ),
         result_id=result.id,
     )

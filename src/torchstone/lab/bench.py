@@ -62,7 +62,8 @@ def measure(
 def _came_to_nothing(result: Result) -> bool:
     """Interrupted before anything was known: nothing is lost by not keeping it."""
     return result.method.stopped_by == "interrupt" and all(
-        arm.outcome is Outcome.NOT_RUN for arm in result.arms
+        arm.outcome is Outcome.NOT_RUN and arm.compile is None and arm.memory is None
+        for arm in result.arms
     )
 
 

@@ -255,7 +255,7 @@ def cost_threshold_words(groups: Iterable[GroupChange], mark: str = "!") -> str:
         for i in (0, 1)
     )
     return (
-        "costs are seen once a run and judged by their robust spread over the group, and the "
+        "costs are seen once a run and judged by their spread over the group, and the "
         f"machine's drift: {mark} marks a mean beyond {means}; a case beyond {cases}"
     )
 

@@ -12,8 +12,8 @@ where a case was looked at before it ended. Interval and p-value are made from t
 is at most 0.05 and survives Benjamini and Hochberg's procedure over all paired cases of the
 comparison, and the effect is larger than what two identical arms are seen to differ by
 (`threshold`). Where both hold, `same` wins, as for two arms (`compare`). Else `cannot tell`. A case
-that would not be called different whatever its p-value enters the procedure with 1: it counts, and
-lends no other its certainty.
+that is not called different by itself enters the procedure with 1: it counts, and lends no other
+its certainty.
 
 **The mean change** of a suite is the geometric mean of its cases' changes. The cases are a fixed
 set and each is paired with itself, so neither the models' differences nor the differences of their

@@ -60,7 +60,12 @@ def compare(
     found = iter(compared)
     changes = [next(found).change if pair.kind == PAIRED else None for pair in pairs]
     groups, held = groups_of(base, new, cases, changes, drift, terms)
-    answer = replace(answer, groups=groups, cases=held, threshold_source=_source(compared))
+    answer = replace(
+        answer,
+        groups=groups,
+        cases=held,
+        threshold_source=_source([one for one in compared if one.change is not None]),
+    )
     if drift is None:
         return answer
     middle, spread = exp_or_inf(drift.log), exp_or_inf(drift.spread) - 1.0
@@ -139,7 +144,7 @@ def _case(
         compile_cold=_compile_ratio(fresh.compile_cold_ns, old.compile_cold_ns),
         compile_warm=_compile_ratio(fresh.compile_warm_ns, old.compile_warm_ns),
         memory=_ratio(_log_ratio(fresh.new_peak_bytes, old.new_peak_bytes)),
-        threshold=one.threshold,
+        threshold=None if one.change is None else one.threshold,
     )
 
 

@@ -13,7 +13,7 @@ from torchstone.variants.base import Variant
 from torchstone.variants.compiled import Compiled
 
 ENTRY_POINTS = "torchstone.variants"
-_NOT_FOR_USERS = ("_TESTING_ONLY", "minifier_backend", "_crossref")
+NOT_FOR_USERS = ("_TESTING_ONLY", "minifier_backend", "_crossref")
 """Endings of backends that torch keeps for itself: they can be named, and are not recommended."""
 
 
@@ -39,7 +39,7 @@ def check_variant(text: str, backends: Callable[[], Sequence[str]]) -> None:
     if head not in known:
         registered = backends()
         if head not in registered:
-            usual = [name for name in registered if not name.endswith(_NOT_FOR_USERS)]
+            usual = [name for name in registered if not name.endswith(NOT_FOR_USERS)]
             names = sorted({*known, *usual})
             hint = did_you_mean(head, names, most=2, cutoff=0.4)
             raise UsageError(

@@ -29,7 +29,11 @@ class Unfused:
         if not is_eager(ledger) or calls < LEAST_CALLS or stake < LEAST_SHARE * wall:
             return None
         most = kernels + sum(ledger.share(n) for n in ("dispatch", "autograd", "allocator")) * wall
-        mapped = f", and {percent(pages / wall)} maps pages for them" if pages > 0.05 * wall else ""
+        mapped = (
+            f", and {percent(pages / wall)} goes into memory for them"
+            if pages > 0.05 * wall
+            else ""
+        )
         return Prediction(
             name=self.name,
             level=BACK_END,

@@ -177,10 +177,15 @@ class TraceReading:
 
     def counters(self) -> tuple[Counter, ...]:
         """The last value of each, by process where there are several."""
-        several = len({process for process, _ in self._counters}) > 1
+        processes = {process for process, _ in self._counters}
+        several = len(processes) > 1
+        names = [self._processes[one] for one in processes if self._processes.get(one)]
+        alike = len(set(names)) < len(names)
         found = []
         for (process, name), one in self._counters.items():
-            whose = f" ({self._processes.get(process) or process})" if several else ""
+            known = self._processes.get(process)
+            named = f"{known} {process}" if known and alike else known or process
+            whose = f" ({named})" if several else ""
             note = f"the last of {one.values:,} values" if one.values > 1 else ""
             found.append(Counter(clean(name + whose), one.value, note=note))
         return tuple(found)

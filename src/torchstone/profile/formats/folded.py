@@ -224,11 +224,12 @@ def _scale(tree: CallTree) -> float:
 
 
 def _is_comment(line: str) -> bool:
-    """Whether a line that begins with `#` is no stack: Ruby's names begin so too."""
+    """Whether a line that begins with `#` is no stack: Ruby's names begin so too. A stack of one
+    frame cannot be told from a remark that ends in a number, and is taken for one."""
     if not line.startswith("#"):
         return False
     stack, _, said = line.rstrip().rpartition(" ")
-    return _weight(said) is None or (line.startswith("# ") and ";" not in stack)
+    return _weight(said) is None or ";" not in stack
 
 
 def _weight(text: str) -> float | None:

@@ -10,6 +10,9 @@ from torchstone.validate.facts import is_step
 from torchstone.validate.words import count, name_of, percent
 
 NAME = "output-check"
+ODD = "NaN or infinite"
+"""In the reasons of an agreement that few or no finite numbers stand behind."""
+IN_RANGE = "Choose weights, inputs or a precision that keep it within range"
 BLUNT = 0.1
 """An answer whose allowed error is over a tenth of its size is hardly checked: most mistakes are
 smaller. Our own figure; honest training steps of the suites stay under a thirtieth."""
@@ -34,14 +37,24 @@ def _look(arm: Measurement) -> Iterator[Check]:
 
 def _checked(arm: Measurement, agreement: Agreement) -> Iterator[Check]:
     clean = True
+    reason = agreement.reason.rstrip(".")
+    why = f" ({reason})" if reason else ""
     if agreement.method == "eager":
         clean = False
-        why = f" ({agreement.reason.rstrip('.')})" if agreement.reason else ""
+        remedy = IN_RANGE if ODD in reason else "Make the model run in float64"
         yield _check(
             arm,
             Level.NOTE,
             f"{name_of(arm)} was checked against the baseline's own output, because there is no "
-            f"float64 reference{why}. Make the model run in float64 to have the stronger check.",
+            f"float64 reference{why}. {remedy} to have the stronger check.",
+        )
+    elif ODD in reason:
+        clean = False
+        yield _check(
+            arm,
+            Level.WARN,
+            f"{name_of(arm)} was hardly checked{why}: what is not a number can only be like the "
+            f"reference's. {IN_RANGE} to have a check.",
         )
     allowed = agreement.multiplier * agreement.rmse_baseline
     if allowed > BLUNT:
@@ -77,7 +90,11 @@ def _unchecked(arm: Measurement, agreement: Agreement | None) -> Check:
         arm,
         Level.WARN,
         f"The outputs of {name_of(arm)} were not checked{why}: it may be fast and wrong. "
-        "Let the target return tensors, arrays or numbers, and leave checking on.",
+        + (
+            f"{IN_RANGE}."
+            if ODD in reason
+            else "Let the target return tensors, arrays or numbers, and leave checking on."
+        ),
     )
 
 
