@@ -296,6 +296,13 @@ def test_memory_and_counters(trace: Any) -> None:
     ]
 
 
+def test_counters_of_processes_of_one_name_are_told_apart(trace: Any) -> None:
+    named = [{**mark("M", "process_name", 0, args={"name": "python"}), "pid": n} for n in (1, 2)]
+    counted = [{**mark("C", "queue", 11, args={"depth": n}), "pid": n} for n in (1, 2)]
+    profile = trace([x("a", 10, 10), *named, *counted])
+    assert [c.name for c in profile.counters] == ["queue (python 1)", "queue (python 2)"]
+
+
 def test_counters_of_several_processes_stay_apart(trace: Any) -> None:
     profile = trace(
         [
