@@ -86,8 +86,7 @@ class Labels:
     def of(cls, keys: Iterable[CaseKey | SuiteSummary]) -> Labels:
         """The settings in which these differ."""
         known = list(keys)
-        different = (s for s in _SETTINGS if len({getattr(key, s) for key in known}) > 1)
-        return cls(frozenset(different))
+        return cls(frozenset(s for s in _SETTINGS if _differs(known, s)))
 
     def group(self, key: CaseKey | SuiteSummary) -> str:
         """`huggingface@small training inductor`: suite, what varies, variant."""
@@ -104,6 +103,14 @@ class Labels:
     def shared(self, key: CaseKey | SuiteSummary) -> list[str]:
         """The settings that are not in the labels."""
         return [text for s in _SETTINGS if s not in self.varying if (text := _setting(key, s))]
+
+
+def _differs(keys: Sequence[CaseKey | SuiteSummary], name: str) -> bool:
+    """Looks no further than the first two that differ: there may be thousands."""
+    if not keys:
+        return False
+    first = getattr(keys[0], name)
+    return any(getattr(key, name) != first for key in keys)
 
 
 def _setting(key: CaseKey | SuiteSummary, name: str) -> str:

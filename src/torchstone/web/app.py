@@ -17,6 +17,7 @@ from starlette.responses import Response
 from torchstone import __version__
 from torchstone.records import TorchstoneError, UsageError
 from torchstone.store import Store
+from torchstone.store.limits import LAST
 from torchstone.web import files
 from torchstone.web.api import add_api
 from torchstone.web.links import ServerLinks
@@ -57,12 +58,11 @@ class Desk:
         return Source(self.store, self._memory)
 
     def warm(self) -> None:
-        """Make the landing page once, so that the first reader need not wait for what is kept,
-        and bring in what pages about samples need."""
-        with suppress(TorchstoneError), self.store.snapshot():  # whoever asks for it is told
-            html(PAGES["landing"].view(self.source(), Query(), ""), self.links, House(""))
-        import torchstone.stats.process  # noqa: F401
-
+        """Make the landing page and the newest result's once, so that the first reader need wait
+        neither for what is kept nor for what pages about samples bring in."""
+        for name, ident in (("landing", ""), ("result", LAST)):
+            with suppress(TorchstoneError), self.store.snapshot():  # whoever asks for it is told
+                html(PAGES[name].view(self.source(), Query(), ident), self.links, House(""))
         self.describe()
 
     def state(self, source: Source) -> str:

@@ -25,6 +25,7 @@ from torchstone.records import (
     TorchstoneError,
     UsageError,
 )
+from torchstone.show.figures import Figures, figures
 from torchstone.store import Store, alive
 from torchstone.track import Side, Terms, compare, stored_floors, stored_side
 from torchstone.web.query import NotFound
@@ -85,6 +86,7 @@ class Memory:
         self.abouts: Kept[About] = Kept(200)
         self.profiles: Kept[Profile] = Kept(4)
         self.of_profiles: Kept[object] = Kept(8)
+        self.figures: Kept[tuple[Figures | None, ...]] = Kept(64)
 
 
 class Source:
@@ -161,6 +163,11 @@ class Source:
             return self.store.load(wanted)
         except UsageError as error:
             raise NotFound(error.message, error.remedy) from None
+
+    def figures(self, result: Result) -> tuple[Figures | None, ...]:
+        """What the samples of each arm come to: they never change, but may be thinned away."""
+        key = (result.id, result.thinned is None)
+        return self._memory.figures.get(key, lambda: tuple(map(figures, result.arms)))
 
     def profile(self, wanted: str) -> Profile:
         """A stored profile; they never change."""

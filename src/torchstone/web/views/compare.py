@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from heapq import nlargest
 
 from torchstone.records import CaseChange, GroupChange, Outcome, Ratio, RunComparison, Verdict
 from torchstone.show.charts import IntervalRow
@@ -82,7 +83,9 @@ HIDDEN = (
 FOREST = 40
 """Rows of the picture; the table has all."""
 ORDER = ("newly failing", "newly passing", "paired", "failing", "only in base", "only in new")
-_VERDICTS = (Verdict.SLOWER, Verdict.FASTER, Verdict.CANNOT_TELL, Verdict.SAME)
+_VERDICTS = (Verdict.SLOWER, Verdict.FASTER, Verdict.CANNOT_TELL, Verdict.SAME, None)
+_KIND_RANKS = {kind: rank for rank, kind in enumerate(ORDER)}
+_VERDICT_RANKS = {verdict: rank for rank, verdict in enumerate(_VERDICTS)}
 
 
 def compare(source: Source, query: Query) -> Page:
@@ -145,15 +148,14 @@ def _compared(found: RunComparison, context: Context, here: Place) -> tuple[Sect
     return (
         Table("groups", "Suites", GROUPS, lines, note=note, total=len(lines)),
         arranged(table, context.query, here),
-        *_forest(cases),
+        *_forest(cases, labels),
     )
 
 
-def _forest(cases: Sequence[CaseChange]) -> tuple[Section, ...]:
+def _forest(cases: Sequence[CaseChange], labels: Labels) -> tuple[Section, ...]:
     """The cases that moved most, with their intervals."""
     moved = [(one, one.speedup) for one in cases if one.speedup and one.speedup.value > 0]
-    moved.sort(key=lambda item: -abs(math.log(item[1].value)))
-    labels = Labels.of(one.key for one, _ in moved)
+    most = nlargest(FOREST, moved, key=lambda item: abs(math.log(item[1].value)))
     rows = tuple(
         IntervalRow(
             f"{sanitise(one.key.model)} {sanitise(labels.settings(one.key))}",
@@ -161,7 +163,7 @@ def _forest(cases: Sequence[CaseChange]) -> tuple[Section, ...]:
             *_ends(ratio),
             verdict=VERDICT_MARKS[one.verdict] if one.verdict else "doubt",
         )
-        for one, ratio in moved[:FOREST]
+        for one, ratio in most
     )
     note = f"The {len(rows)} of {len(moved)} cases that moved most; above 1 the new run is better."
     return (Picture("changes", "Change of the speed-up", rows, note),) if rows else ()
@@ -172,9 +174,7 @@ def _ends(ratio: Ratio) -> tuple[float | None, float | None]:
 
 
 def _rank(change: CaseChange) -> tuple[int, int]:
-    kind = ORDER.index(change.kind) if change.kind in ORDER else len(ORDER)
-    verdict = _VERDICTS.index(change.verdict) if change.verdict else len(_VERDICTS)
-    return kind, verdict
+    return _KIND_RANKS.get(change.kind, len(_KIND_RANKS)), _VERDICT_RANKS[change.verdict]
 
 
 def _group(change: GroupChange, labels: Labels, context: Context) -> tuple[Cell, ...]:

@@ -18,7 +18,7 @@ from torchstone.records import (
     describe_leaf,
 )
 from torchstone.show.charts import strip_of
-from torchstone.show.figures import Figures, figures
+from torchstone.show.figures import Figures
 from torchstone.show.rows import against_first, speedup_interval
 from torchstone.show.run_words import speedup_words
 from torchstone.show.text import sanitise
@@ -98,7 +98,7 @@ PROFILES = (
 
 def evidence(source: Source, result: Result) -> tuple[Section, ...]:
     """Everything that a result carries, the weightiest first."""
-    known = [figures(measured) for measured in result.arms]
+    known = source.figures(result)
     return (
         *_thinned(result),
         _arms(result, known),
