@@ -63,6 +63,7 @@ def open_charts(browser: Any, site: str, tmp_path: Path) -> Iterator[OpenCharts]
     """Serve charts as a page and open it. Complaints and requests to elsewhere fail the test."""
     seen: list[str] = []
     contexts: list[Any] = []
+    (tmp_path / "favicon.ico").touch()  # browsers ask for it, when they come to it
 
     def opened(*charts: str, query: str = "", bundled: bool = False, **settings: Any) -> Any:
         script = '<script type="module" src="start.js"></script>'
