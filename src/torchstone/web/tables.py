@@ -15,8 +15,9 @@ from torchstone.web.links import ServerLinks
 from torchstone.web.page import Cell, Column, Place, Scalar, Table
 from torchstone.web.query import BadQuery, Query, shown
 
-PAGE_ROWS = 200
-"""Rows of one page: all models of a suite under one variant, and made in a tenth of a second."""
+PAGE_ROWS = 100
+"""Rows of one page: all models of a suite under one variant, and made in less than a tenth of a
+second. The PyTorch project's longest suite has some ninety."""
 
 NEXT = ServerLinks()
 """Where the API has the rows after these."""
