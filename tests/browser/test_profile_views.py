@@ -18,6 +18,7 @@ from tests.show.synthetic_profile import (
     spans,
     timed,
     training,
+    tree,
 )
 from torchstone.profile.trees import functions
 from torchstone.records import (
@@ -355,6 +356,30 @@ def test_what_grew_is_red_and_what_shrank_is_blue(open_page: OpenPage) -> None:
     assert tone(0.65, 3) == "grey"  # by itself it took as long as before
     click(page, 0.1, 3, panel)
     assert text(page, "#panel-diff .side h2") == "forward"
+
+
+def scaled(label: str, scale: float, steps: int) -> Profile:
+    """The same step so many times, as a pass that fills its time has it."""
+    return replace(training(label), tree=tree(scale=scale), steps=steps)
+
+
+def test_absolute_is_by_the_step_where_both_count_theirs(open_page: OpenPage) -> None:
+    old, new = scaled("old", 1.0, 10), scaled("new", 2.0, 20)
+    page = opened(open_page, "diff", old, new, replace(new, id="p-none", label="none", steps=0))
+    page.click("#panel-diff .switch >> text=Absolute")
+    settle(page)
+    assert "1.00 s → 1.00 s a step" in text(page, "#panel-diff .toolbar")
+    said = hover(page, 0.1, 3, "diff")
+    assert said.startswith("forward")
+    assert "400 ms → 400 ms" in said
+    red, _, blue = colour(page, 0.1, 3, "diff")
+    assert abs(red - blue) <= 8
+    page.click("#panel-diff .switch >> text=Functions")
+    settle(page)
+    assert set(rows(page, "diff", 3)) == {"0 s"}
+    page.select_option(SELECT_AFTER, "2")
+    settle(page)
+    assert "10.0 s → 20.0 s · in all: only one" in text(page, "#panel-diff .toolbar")
 
 
 def test_the_table_of_changes(open_page: OpenPage) -> None:

@@ -147,6 +147,13 @@ function unitOf(model) {
   return model.tree ? model.tree.unit : "seconds";
 }
 
+// How many steps each whole is the sum of; null where that is not known of both. A pass fills a
+// fixed time, so the faster side has more steps. Memory in use does not add up over steps.
+function stepsOf(models) {
+  const steps = models.map((model) => model.raw.steps);
+  return steps.every((count) => count > 0) && models.every((model) => unitOf(model) !== "bytes") ? steps : null;
+}
+
 export class DiffView {
   constructor(element, models) {
     this.models = models;
@@ -177,12 +184,12 @@ export class DiffView {
     const alike = unitOf(before) === unitOf(after);
     if (!alike && this.way === "absolute") this.ways.show((this.way = "share"));
     const wholes = [wholeOf(before), wholeOf(after)];
-    this.scales = this.way === "share" ? wholes.map((whole) => (whole > 0 ? 1 / whole : 0)) : [1, 1];
+    const steps = stepsOf([before, after]) ?? [1, 1];
+    this.scales = this.way === "share" ? wholes.map((whole) => (whole > 0 ? 1 / whole : 0)) : steps.map((count) => 1 / count);
     this.format = this.way === "share" ? formatShare : formatter(unitOf(before));
     // A share that goes from 40 % to 50 % has moved by 10 points, not by 10 %.
     this.formatMove = this.way === "share" ? (move) => formatShare(move).replace("%", "points") : this.format;
-    const sentence = `${formatter(unitOf(before))(wholes[0])} → ${formatter(unitOf(after))(wholes[1])}`;
-    this.said.textContent = alike ? sentence : `${sentence} · units differ, so only shares are compared`;
+    this.said.textContent = this.sentence(wholes, stepsOf([before, after]));
     this.joined = new Joined(before, after);
     const view = make("div", { class: "view" });
     refill(this.place, view);
@@ -190,6 +197,16 @@ export class DiffView {
     if (!trees) this.whats.show((this.what = "table"));
     if (this.what === "paths") this.showTree(view);
     else this.showTable(view);
+  }
+
+  // Both wholes, of a step where that is what is compared, and what cannot be compared.
+  sentence(wholes, steps) {
+    const models = this.sides.map((i) => this.models[i]);
+    const [before, after] = models.map((model, i) => formatter(unitOf(model))(wholes[i] / (steps ? steps[i] : 1)));
+    const said = `${before} → ${after}${steps ? " a step" : ""}`;
+    if (unitOf(models[0]) !== unitOf(models[1])) return `${said} · units differ, so only shares are compared`;
+    const some = models.some((model) => model.raw.steps > 0) && unitOf(models[0]) !== "bytes";
+    return some && !steps ? `${said} · in all: only one of them counts its steps` : said;
   }
 
   difference(before, after) {
