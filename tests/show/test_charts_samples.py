@@ -27,7 +27,7 @@ from torchstone.show.figures import figures
 
 
 def drawn_of(measurement: Measurement) -> Strip:
-    return strip_of(measurement, figures(measurement))
+    return strip_of(measurement, figures(measurement, 0.05))
 
 
 def probed(**probes: tuple[int, ...]) -> Measurement:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from store_cases import failed_result, make_result
 
-from torchstone.records import TorchstoneError, Turn, UsageError, Verdict
+from torchstone.records import Outcome, TorchstoneError, Turn, UsageError, Verdict
 from torchstone.store import CorruptResultError, Summary, open_store
 
 
@@ -119,6 +119,17 @@ def test_a_summary_says_the_verdict_and_the_failures(db: Path) -> None:
     assert lines["aa14"].startswith("eager: fastest sample 5")
     assert lines["aa14"].endswith(" ms")
     assert lines["aa15"].endswith("; and 2 more")
+
+
+def test_a_summary_keeps_the_verdict_on_arms_whose_answers_vary(db: Path) -> None:
+    varying = make_result("aa21")
+    arms = tuple(replace(arm, outcome=Outcome.NONDETERMINISTIC) for arm in varying.arms)
+    with open_store(str(db)) as store:
+        store.save(replace(varying, arms=arms))
+        (line,) = store.list()
+    assert line.headline == (
+        "inductor: 1.30x faster; eager: nondeterministic; inductor: nondeterministic"
+    )
 
 
 def test_a_list_longer_than_a_query_may_have_parameters(db: Path) -> None:

@@ -42,9 +42,11 @@ class Budget:
 
     def left(self) -> float:
         """Seconds that remain; all of them before the start."""
-        if self.started is None:
-            return self.seconds
-        return self.seconds - (time.monotonic() - self.started)
+        return self.seconds - self.spent()
+
+    def spent(self) -> float:
+        """Seconds since the start; none before it."""
+        return 0.0 if self.started is None else time.monotonic() - self.started
 
 
 @dataclass
@@ -69,6 +71,8 @@ class Rounds:
     events: Events
     budget: Budget
     turn_number: int = 0
+    start_s: float = 0.0
+    """What the last processes took from their start until they were steady."""
 
     def replicate(
         self,
@@ -78,7 +82,9 @@ class Rounds:
         alone: bool = False,
     ) -> None:
         """One process per arm: start all, warm up each, then turns."""
+        began = time.monotonic()
         seats = self._start(states, index, alone)
+        self.start_s = time.monotonic() - began
         try:
             if seats:
                 plan = plan_when_steady([seat.sample_ns for seat in seats])
@@ -166,9 +172,16 @@ class Rounds:
             self._tell_progress(index, plan, turn)
 
     def _tell_progress(self, index: int, plan: Plan, turn: int) -> None:
-        done = (index * plan.turns + turn + 1) / (plan.replicates * plan.turns)
-        left = max(0.0, self.budget.left())
-        self.events.update(done, f"process {index + 1} of {plan.replicates}", left)
+        """The time left is the budget's, or what the work left will take by what is done.
+
+        Slow steps take longer than the budget: a plan has a least number of processes and turns.
+        """
+        turns, planned = index * plan.turns + turn + 1, plan.replicates * plan.turns
+        in_turns = max(0.0, self.budget.spent() - index * self.start_s)
+        by_work = in_turns / turns * (planned - turns)
+        by_work += (plan.replicates - index - 1) * self.start_s
+        left = max(0.0, self.budget.left(), by_work)
+        self.events.update(turns / planned, f"process {index + 1} of {plan.replicates}", left)
 
     def _turn(self, seat: Seat, index: int, plan: Plan, turn: int, checked: bool) -> None:
         state, worker = seat.state, seat.worker

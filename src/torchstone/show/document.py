@@ -31,7 +31,7 @@ def document(result: Result) -> dict[str, Any]:
         "kind": plain(result.kind),
         "command": plain(result.command),
         "version": plain(result.version),
-        "arms": [_arm(measurement) for measurement in result.arms],
+        "arms": [_arm(measurement, result.method.alpha) for measurement in result.arms],
         "comparisons": [_comparison(comparison) for comparison in result.comparisons],
         "checks": [_check(check) for check in result.checks],
         "method": plain(result.method),
@@ -71,7 +71,7 @@ def plain(value: Any) -> Any:
     return value
 
 
-def _arm(measurement: Measurement) -> dict[str, Any]:
+def _arm(measurement: Measurement, alpha: float) -> dict[str, Any]:
     detail = measurement.detail
     return {
         "name": plain(measurement.arm.name),
@@ -85,7 +85,7 @@ def _arm(measurement: Measurement) -> dict[str, Any]:
             "remedy": plain(detail.remedy),
             "strays_killed": detail.strays_killed,
         },
-        "time": _time(measurement),
+        "time": _time(measurement, alpha),
         "memory": _memory(measurement),
         "compile": _compile(measurement),
         "contract": plain(measurement.contract),
@@ -100,8 +100,8 @@ def _arm(measurement: Measurement) -> dict[str, Any]:
     }
 
 
-def _time(measurement: Measurement) -> dict[str, Any] | None:
-    found = figures(measurement)
+def _time(measurement: Measurement, alpha: float) -> dict[str, Any] | None:
+    found = figures(measurement, alpha)
     if found is None:
         return None
     return {

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from torchstone.records import Measurement
 
 LEVEL = 0.95
+"""What the shown intervals hold with, over the whole course of a case: see `figures`."""
 FLOOR = "floor"
 TYPICAL = "typical"
 
@@ -43,14 +44,19 @@ def seconds_per_call(measurement: Measurement) -> tuple[float, ...]:
     return tuple(wall / scale for turn in measurement.turns for wall in turn.wall_ns)
 
 
-def figures(measurement: Measurement) -> Figures | None:
-    """The figures of an arm, or None when it has no samples."""
+def figures(measurement: Measurement, alpha: float) -> Figures | None:
+    """The figures of an arm, or None when it has no samples.
+
+    `alpha` is the method's: what the look at which the case stopped could still spend. Intervals
+    made at 1 - alpha hold with `LEVEL` whichever look it was; made at `LEVEL` itself they would
+    not, because a case stops early where its processes happen to agree.
+    """
     samples = seconds_per_call(measurement)
     if not samples:
         return None
     return Figures(
-        floor=_figure(measurement, FLOOR),
-        typical=_figure(measurement, TYPICAL),
+        floor=_figure(measurement, FLOOR, 1.0 - alpha),
+        typical=_figure(measurement, TYPICAL, 1.0 - alpha),
         samples=samples,
         processes=len({turn.replicate for turn in measurement.turns}),
         turns=len(measurement.turns),
@@ -58,9 +64,9 @@ def figures(measurement: Measurement) -> Figures | None:
     )
 
 
-def _figure(measurement: Measurement, estimator: str) -> Figure:
+def _figure(measurement: Measurement, estimator: str, level: float) -> Figure:
     from torchstone.stats import absolute  # numpy comes with it: only when a figure is wanted
 
-    value, low, high = absolute(measurement, estimator, LEVEL)
+    value, low, high = absolute(measurement, estimator, level)
     bounded = 0 < low <= high and math.isfinite(high)  # one process alone gives no bounds
     return Figure(value, (low, high) if bounded else None)

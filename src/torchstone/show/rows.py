@@ -70,7 +70,7 @@ def rows(result: Result, *, ascii_only: bool = False, plus_minus: str = "±") ->
 def _row(
     result: Result, measurement: Measurement, lead: str, ascii_only: bool, plus_minus: str
 ) -> Row:
-    found = figures(measurement)
+    found = figures(measurement, result.method.alpha)
     comparison = against_first(result, measurement.arm.name)
     speedup, interval = _speedup(comparison, ascii_only)
     verdict, role = _verdict(result, measurement, comparison)

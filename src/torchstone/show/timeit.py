@@ -36,7 +36,8 @@ def timeit_report(
         if len(result.arms) > 1:
             name = shorten(style.safe(measurement.arm.name), width, style.glyphs.ellipsis)
             lines.append(style.paint(name, "title"))
-        lines += _answer(measurement, unit, precision, style)
+        found = figures(measurement, result.method.alpha)
+        lines += _answer(measurement, found, unit, precision, style)
     lines += evidence.outcomes(result, width, style) + evidence.checks(result, width, style)
     ending = evidence.course(result, style)
     if saved and result.id:
@@ -54,8 +55,9 @@ def passed_checks(result: Result, width: int) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _answer(measurement: Measurement, unit: str | None, precision: int, style: Style) -> list[str]:
-    found = figures(measurement)
+def _answer(
+    measurement: Measurement, found: Figures | None, unit: str | None, precision: int, style: Style
+) -> list[str]:
     if found is None:
         outcome = measurement.outcome.value.replace("_", " ")
         return [] if measurement.outcome is not Outcome.OK else [f"no samples ({outcome})"]

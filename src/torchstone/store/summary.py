@@ -45,8 +45,13 @@ class RunSummary:
 def headline(result: Result) -> str:
     """The result's verdicts in a few words, failures included."""
     failed_arms = {arm.arm.name for arm in result.arms if arm.outcome is not Outcome.OK}
-    # What failed is told by its outcome: "cannot tell" beside it would say it twice.
-    parts = [_verdict(c) for c in result.comparisons if not failed_arms & {c.base, c.new}]
+    # What failed is told by its outcome: "cannot tell" beside it would say it twice. An arm that
+    # did not end well may still have been compared (`stats.COMPARABLE`), and then has a ratio.
+    parts = [
+        _verdict(c)
+        for c in result.comparisons
+        if c.time_ratio is not None or not failed_arms & {c.base, c.new}
+    ]
     for arm in result.arms:
         if arm.outcome is not Outcome.OK:
             parts.append(f"{arm.arm.name}: {arm.outcome.value.replace('_', ' ')}")

@@ -92,7 +92,7 @@ def half_width(arm: Measurement, result: Result) -> float | None:
     """The widest relative half-width of what is said of the arm: ratios, or else its own time."""
     ends = [c.interval for c in comparisons_of(arm, result) if c.interval]
     if not ends and replicates_with_samples(arm):
-        own = absolute(arm, estimator(result))
+        own = absolute(arm, estimator(result), 1.0 - result.method.alpha)
         ends = [(own.lo, own.hi)]
     widths = [math.sqrt(high / low) - 1 if low > 0 else math.inf for low, high in ends]
     width = max(widths, default=math.inf)

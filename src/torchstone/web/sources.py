@@ -167,7 +167,9 @@ class Source:
     def figures(self, result: Result) -> tuple[Figures | None, ...]:
         """What the samples of each arm come to: they never change, but may be thinned away."""
         key = (result.id, result.thinned is None)
-        return self._memory.figures.get(key, lambda: tuple(map(figures, result.arms)))
+        return self._memory.figures.get(
+            key, lambda: tuple(figures(arm, result.method.alpha) for arm in result.arms)
+        )
 
     def profile(self, wanted: str) -> Profile:
         """A stored profile; they never change."""
