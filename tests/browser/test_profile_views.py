@@ -171,6 +171,19 @@ def test_sampled_functions_tell_their_interval(open_page: OpenPage) -> None:
     assert "own share, 95 %: 27.2 % – 32.9 %" in text(page, "#panel-functions .side")
 
 
+@pytest.mark.parametrize("unit", ["samples", "weight"])
+def test_weights_of_which_nobody_knows_the_looks_have_no_interval(
+    open_page: OpenPage, unit: str
+) -> None:
+    unknown = replace(sampled(), tree=replace(tree(unit, 100.0), calls=()), sampling=None)
+    page = opened(open_page, "functions", unknown)
+    choose(page, "backward")
+    assert "95 %" not in text(page, "#panel-functions .side")
+    page.click("#tab-tree")
+    settle(page)
+    assert "95 %" not in hover(page, 0.1, 2)
+
+
 ROW, HEAD, AXIS = 18, 22, 30
 
 

@@ -10,7 +10,8 @@ import pytest
 
 from tests.profile.support import own_by_path, put, read, refused, spans_of, traced
 from torchstone.profile import write_profile
-from torchstone.records import Frame
+from torchstone.records import CallTree, Frame, Profile, Sampling
+from torchstone.show.profile_text import profile_text
 
 SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 
@@ -55,9 +56,7 @@ def test_samples_of_time(tmp_path: Path, unit: str, scale: float) -> None:
     assert profile.tree is not None
     assert (profile.tree.unit, profile.how, profile.tool) == ("seconds", "sample", "py-spy")
     assert profile.wall_s == pytest.approx(10 * scale)
-    assert profile.sampling is not None
-    assert profile.sampling.samples == 4
-    assert profile.sampling.interval_s == pytest.approx(2.5 * scale)
+    assert profile.sampling is None  # weights are unequal: nobody knows how many looks they are
     assert profile.frames == (
         Frame("main", "a.py", 3),
         Frame("work"),
@@ -69,16 +68,17 @@ def test_threads_that_run_side_by_side_take_the_time_of_one(tmp_path: Path) -> N
     threads = [sampled([[0], [1]], [4, 6 - i], "seconds", f"t{i}") for i in range(4)]
     profile = read(put(tmp_path / "s.json", file(*threads)))
     assert profile.wall_s == 10.0
-    assert profile.sampling is not None
-    assert profile.sampling.interval_s == pytest.approx(34 / 8)
 
 
 def test_samples_without_unit_and_bytes(tmp_path: Path) -> None:
-    counted = read(put(tmp_path / "s.json", file(sampled([[0], [0, 1]], [2, 3]))))
+    counted = read(put(tmp_path / "s.json", file(sampled([[0], [0, 1], [0]], [1, 1, 1]))))
     assert counted.tree is not None
     assert (counted.tree.unit, counted.wall_s) == ("samples", 0.0)
     assert counted.sampling is not None
-    assert counted.sampling.samples == 5
+    assert counted.sampling.samples == 3
+    unknown = read(put(tmp_path / "u.json", file(sampled([[0], [0, 1]], [2, 3]))))
+    assert unknown.tree is not None
+    assert (unknown.tree.unit, unknown.sampling) == ("weight", None)
     of_memory = read(put(tmp_path / "m.json", file(sampled([[0, 1]], [4096], "bytes"))))
     assert of_memory.tree is not None
     assert (of_memory.tree.unit, of_memory.how) == ("bytes", "memory")
@@ -205,4 +205,64 @@ def test_call_paths_read_back(tmp_path: Path) -> None:
     assert own_by_path(again) == own_by_path(source) == {("a", "b"): 3, ("a", "c"): 5, ("a",): 2}
     assert [thread.name for thread in again.threads] == ["all threads", "io"]
     assert again.tree is not None
-    assert again.tree.unit == "samples"
+    assert again.tree.unit == "weight"
+
+
+def test_a_list_of_looks_has_intervals(tmp_path: Path) -> None:
+    """As py-spy writes it: each look an entry, each of the length of the interval."""
+    stacks = [[0], [0, 1], [0, 1], [0, 1]]
+    threads = [sampled(stacks, [0.01, 0.01, 0.01 + 1e-17, 0.01], "seconds", n) for n in "ab"]
+    profile = read(put(tmp_path / "s.json", file(*threads)))
+    assert profile.sampling is not None
+    assert (profile.sampling.samples, profile.sampling.clock) == (8, "unknown")
+    assert profile.sampling.interval_s == pytest.approx(0.01)
+    assert "95 %" in profile_text(profile)
+
+
+@pytest.mark.parametrize(
+    ("stacks", "weights"),
+    [
+        ([[0], [0, 1], [0, 1]], [0.01, 0.01, 0.02]),  # some look was longer, or is several
+        ([[0], [0, 1], [2]], [0.01, 0.01, 0.01]),  # call paths added up, equal by chance
+        ([[0]], [3.0]),
+        ([[0], [0]], [0, 0]),
+    ],
+)
+def test_weights_that_are_no_looks_have_no_interval(
+    tmp_path: Path, stacks: list[list[int]], weights: list[float]
+) -> None:
+    profile = read(put(tmp_path / "s.json", file(sampled(stacks, weights, "seconds"))))
+    assert profile.sampling is None
+    assert "95 %" not in profile_text(profile)
+
+
+@pytest.mark.parametrize(
+    ("how", "unit", "sampling"),
+    [
+        ("count", "seconds", None),
+        ("sample", "seconds", Sampling(600, 0.005, "cpu", 2)),
+        ("sample", "samples", Sampling(3, 0.0, "wall")),
+        ("memory", "bytes", None),
+    ],
+)
+def test_ours_read_back_as_what_they_were(
+    tmp_path: Path, how: str, unit: str, sampling: Sampling | None
+) -> None:
+    was = Profile(
+        "p", "2026-11-16T00:00:00Z", how, "mine",
+        frames=traced().frames, threads=traced().threads, steps=7, estimated=how == "count",
+        tree=CallTree(unit, (-1, 0), (0, 1), (1.0, 2.0), (0, 0)), sampling=sampling,
+    )  # fmt: skip
+    write_profile(was, tmp_path / "s.json", "speedscope")
+    again = read(tmp_path / "s.json")
+    assert again.tree is not None
+    assert own_by_path(again) == own_by_path(was)
+    assert (again.how, again.tool, again.tree.unit, again.steps) == (how, "mine", unit, 7)
+    assert (again.sampling, again.estimated) == (sampling, how == "count")
+
+
+def test_what_somebody_else_says_in_our_name_is_checked(tmp_path: Path) -> None:
+    said = {"how": "count", "tool": "x", "unit": "seconds", "steps": -3}
+    data = {**file(sampled([[0]], [3.0], "seconds")), "torchstone": said}
+    profile = read(put(tmp_path / "s.json", data))
+    assert (profile.how, profile.steps) == ("sample", 0)

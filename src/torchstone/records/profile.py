@@ -14,7 +14,8 @@ from torchstone.records.comparison import Estimate
 PROFILE_SCHEMA = 1
 WAYS = ("count", "sample", "trace", "memory")
 """How a profile can be taken."""
-UNITS = ("seconds", "samples", "bytes", "calls")
+UNITS = ("seconds", "samples", "bytes", "calls", "weight")
+"""`weight` is whatever a file counted without saying what."""
 
 
 @dataclass(frozen=True)

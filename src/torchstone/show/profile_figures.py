@@ -38,9 +38,9 @@ def sampled_interval(
 
 def samples_of(profile: Profile, whole: float, unit: str) -> float | None:
     """How many samples the whole stands for; None where nothing was sampled."""
-    if unit == "samples":
-        return whole
-    return float(profile.sampling.samples) if profile.sampling is not None else None
+    if profile.sampling is None:
+        return None
+    return whole if unit == "samples" else float(profile.sampling.samples)
 
 
 def work_of(profile: Profile) -> str:

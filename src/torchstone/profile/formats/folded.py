@@ -2,12 +2,14 @@
 
 What stack-collapsing scripts, `py-spy record -f raw`, `torch.profiler.export_stacks` and CPython's
 own sampler write. Frames may carry a place: `name (file:line)`. py-spy puts the line that was
-running there, so a function that was seen on two lines is two frames.
+running there, so a function that was seen on two lines is two frames. Nothing says what is counted;
+ours say it in a comment, which other readers pass over.
 """
 
 from __future__ import annotations
 
 import codecs
+import json
 import math
 import re
 from collections.abc import Iterable, Iterator
@@ -17,8 +19,9 @@ from torchstone import __version__
 from torchstone.profile import trees
 from torchstone.profile.formats.files import MAX_DOCUMENT_BYTES, Input, bad
 from torchstone.profile.formats.frames import MAX_NAME, FrameTable, clean
+from torchstone.profile.formats.remembered import Remembered, remember, remembered
 from torchstone.profile.formats.speedscope_write import path_of
-from torchstone.records import CallTree, Frame, LineTable, Profile, Sampling, Thread, UsageError
+from torchstone.records import CallTree, Frame, LineTable, Profile, Thread, UsageError
 
 MAX_LINE = 2**20
 """Characters of one line."""
@@ -30,6 +33,12 @@ MAX_WEIGHT = 2**53
 
 _THREAD = re.compile(r"thread \((0x[0-9A-Fa-f]{1,16}|[0-9]{1,18})\)(?:: (.*))?")
 _HEAD_LINE = re.compile(rb"[^\n]*\S [0-9]+(\.[0-9]+)?\r?")
+_HEAD = "# torchstone: "
+"""Begins the comment that says what the profile was that we wrote."""
+_UNSAID = (
+    "Folded stacks do not say what they count: samples, microseconds or bytes. So shares have no "
+    "intervals."
+)
 _SCALES = {"seconds": 1e9}
 """What we write is whole numbers: seconds become nanoseconds."""
 _MOST_SCALE = 1e6
@@ -45,7 +54,9 @@ class FoldedFormat:
     endings = (".folded", ".collapsed", ".raw", ".txt")
 
     def accepts(self, head: bytes, path: Path) -> bool:
-        """Text whose first line ends in a number."""
+        """Text whose first line ends in a number, or is our own comment."""
+        if head.startswith(_HEAD.encode()):
+            return b"\0" not in head
         lines = [line for line in head.split(b"\n", 4)[:4] if line.strip()]
         return b"\0" not in head and bool(lines) and _HEAD_LINE.fullmatch(lines[0]) is not None
 
@@ -54,23 +65,23 @@ class FoldedFormat:
         file = Input(path, MAX_DOCUMENT_BYTES)
         reading = _Reading(file)
         problems = () if reading.ended else ("The last line has no end: the file may be cut off.",)
+        was = reading.was
         return Profile(
             id=file.id,
             created=file.created,
-            how="sample",
-            tool="folded stacks",
+            how=was.how if was else "sample",
+            tool=was.tool if was else "folded stacks",
             frames=reading.table.frames,
             threads=tuple(reading.threads),
-            tree=reading.builder.tree("samples"),
+            tree=reading.builder.tree(reading.unit, scale=was.scale if was else 1.0),
             lines=reading.lines(),
-            sampling=Sampling(round(reading.weight), 0.0, "unknown"),
+            sampling=was.sampling if was else None,
+            steps=was.steps if was else 0,
+            estimated=was.estimated if was else False,
             problems=problems,
             label=file.name,
             origin=self.name,
-            notes=(
-                "Folded stacks do not say what they count: samples, microseconds or bytes. It is "
-                "taken for samples.",
-            ),
+            notes=() if was else (_UNSAID,),
             version=__version__,
         )
 
@@ -85,7 +96,7 @@ class FoldedFormat:
         names = [_frame_text(frame) for frame in profile.frames]
         several = len(set(tree.threads)) > 1
         scale = _scale(tree)
-        lines = []
+        lines = [f"{_HEAD}{json.dumps(remember(profile, scale))}\n"]
         for node, own in enumerate(tree.own):
             weight = round(own * scale)
             if weight > 0:
@@ -93,7 +104,7 @@ class FoldedFormat:
                 if several:
                     words.insert(0, _thread_text(profile.threads[tree.threads[node]]))
                 lines.append(f"{';'.join(words)} {weight}\n")
-        if not lines:
+        if len(lines) == 1:
             raise UsageError(
                 "The call paths weigh too little to be written as whole numbers.",
                 "Write it as speedscope or torchstone.",
@@ -110,7 +121,7 @@ class FoldedFormat:
             return tuple(said)
         scale = _scale(tree)
         if tree.unit == "seconds":
-            said.append("The numbers are nanoseconds; the file cannot say so.")
+            said.append("The numbers are nanoseconds; only Torchstone reads that in the file.")
         elif scale > 1:
             said.append(f"Not all weights are whole: the numbers are {scale:,.0f} times as large.")
         lost = [own for own in tree.own if own > 0 and round(own * scale) <= 0]
@@ -127,20 +138,27 @@ class _Reading:
         self.table = FrameTable()
         self.builder = trees.TreeBuilder()
         self.threads: list[Thread] = []
-        self.weight = 0.0
         self.ended = True
+        self.was: Remembered | None = None
         self._thread_index: dict[str, int] = {}
         self._frames: dict[str, int] = {}
         self._innermost: dict[int, float] = {}
         self._name = file.name
         for number, line in enumerate(self._lines(file.chunks()), 1):
-            if line.strip() and not _is_comment(line):
+            if number == 1 and line.startswith(_HEAD):
+                self.was = _said(line)
+            elif line.strip() and not _is_comment(line):
                 self._add(number, line)
         if not self.builder.parents:
             raise bad(self._name, "there is no stack in it", "Record something, or give another.")
 
+    @property
+    def unit(self) -> str:
+        """What the weights are, where that is known."""
+        return self.was.unit if self.was else "weight"
+
     def lines(self) -> tuple[LineTable, ...]:
-        """Samples by the line of the innermost frame, where frames carry the running line."""
+        """Weights by the line of the innermost frame, where frames carry the running line."""
         frames = self.table.frames
         places = {(f.name, f.file) for f in frames if f.line}
         if len(places) == sum(1 for f in frames if f.line):
@@ -150,10 +168,14 @@ class _Reading:
             if frames[frame].line:
                 lines = by_file.setdefault(frames[frame].file, {})
                 lines[frames[frame].line] = lines.get(frames[frame].line, 0.0) + weight
-        return tuple(
-            LineTable(file, tuple(sorted(of)), hits=tuple(round(of[line]) for line in sorted(of)))
-            for file, of in by_file.items()
-        )
+        return tuple(self._table_of(file, of) for file, of in by_file.items())
+
+    def _table_of(self, file: str, of: dict[int, float]) -> LineTable:
+        lines = tuple(sorted(of))
+        scale = self.was.scale if self.was else 1.0
+        if self.unit == "seconds":
+            return LineTable(file, lines, seconds=tuple(of[line] / scale for line in lines))
+        return LineTable(file, lines, hits=tuple(round(of[line] / scale) for line in lines))
 
     def _lines(self, chunks: Iterable[bytes]) -> Iterator[str]:
         decoder = codecs.getincrementaldecoder("utf-8-sig")()
@@ -185,7 +207,6 @@ class _Reading:
             return
         self.builder.add_stack(frames, weight, thread)
         self._innermost[frames[-1]] = self._innermost.get(frames[-1], 0.0) + weight
-        self.weight += weight
 
     def _frame(self, word: str) -> int:
         word = word[: MAX_NAME + 1]
@@ -221,6 +242,14 @@ def _scale(tree: CallTree) -> float:
     ):
         scale *= 10
     return scale
+
+
+def _said(line: str) -> Remembered | None:
+    """What our own comment says."""
+    try:
+        return remembered(json.loads(line.removeprefix(_HEAD)))
+    except (ValueError, RecursionError):
+        return None
 
 
 def _is_comment(line: str) -> bool:

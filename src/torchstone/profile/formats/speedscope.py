@@ -16,6 +16,7 @@ from torchstone.profile.formats.faults import Faults, brief
 from torchstone.profile.formats.files import MAX_DOCUMENT_BYTES, Input, bad, first_byte
 from torchstone.profile.formats.frames import FrameTable, clean, guess_kind, line_of, split_place
 from torchstone.profile.formats.nesting import Columns, settle
+from torchstone.profile.formats.remembered import KEY, UNKNOWN_CLOCK, remembered
 from torchstone.profile.formats.speedscope_write import document
 from torchstone.records import Profile, Sampling, Spans, Thread
 
@@ -28,7 +29,9 @@ SECONDS = {
     "milliseconds": 1e-3,
     "seconds": 1.0,
 }
-_OTHER_UNITS = {"none": "samples", "bytes": "bytes"}
+_OTHER_UNITS = {"none": "weight", "bytes": "bytes"}
+_SAME = 1e-6
+"""Weights that differ by less are equal: the rest comes from dividing."""
 _MAX_S = 3e9
 """95 years: what 63 bits of nanoseconds hold with room to add."""
 
@@ -72,8 +75,8 @@ class _Reading:
         self._faults = Faults()
         self._builder = trees.TreeBuilder()
         self._columns = Columns()
-        self._samples = 0
-        self._weight = 0.0
+        self._looks = _Looks()
+        self._was = remembered(data.get(KEY)) if isinstance(data, dict) else None
         self._longest = 0.0
         self._exporter = data.get("exporter") if isinstance(data, dict) else None
         shared = data.get("shared") if isinstance(data, dict) else None
@@ -106,7 +109,9 @@ class _Reading:
         if not self._builder.parents:
             raise bad(self._name, "there is nothing in it", "Record something, or give another.")
         tree = self._builder.tree(
-            self._unit, scale=1e9 if spans else 1.0, counted=bool(spans) and not self._samples
+            self._unit_now(),
+            scale=1e9 if spans else 1.0,
+            counted=bool(spans) and not self._looks.entries,
         )
         return Profile(
             id=file.id,
@@ -117,7 +122,9 @@ class _Reading:
             threads=tuple(self.threads),
             tree=tree,
             spans=spans,
-            sampling=self._sampling(),
+            sampling=self._was.sampling if self._was else self._sampling(),
+            steps=self._was.steps if self._was else 0,
+            estimated=self._was.estimated if self._was else False,
             wall_s=wall,
             problems=self._faults.sentences("entries"),
             label=file.name,
@@ -127,23 +134,33 @@ class _Reading:
         )
 
     def _how(self, has_spans: bool) -> str:
+        if self._was is not None:
+            return self._was.how
         if self._unit == "bytes":
             return "memory"
         return "trace" if has_spans else "sample"
 
+    def _unit_now(self) -> str:
+        """The tree's unit: a file without one may still say what it counts."""
+        if self._unit != _OTHER_UNITS["none"]:
+            return self._unit
+        if self._was is not None:
+            return self._was.unit
+        return "samples" if self._looks.listed and self._looks.least == 1.0 else self._unit
+
     def _tool(self) -> str:
+        if self._was is not None:
+            return self._was.tool
         text = self._exporter if isinstance(self._exporter, str) else ""
         return clean(text.split("@")[0].strip()) or "speedscope"
 
     def _sampling(self) -> Sampling | None:
-        if not self._samples or self._unit == "bytes":
+        """Only where the entries are looks, one by one: elsewhere nobody knows how many."""
+        looks = self._looks
+        if not looks.listed or self._unit == "bytes":
             return None
-        timed = self._unit == "seconds"
-        return Sampling(
-            samples=self._samples if timed else round(self._weight),
-            interval_s=self._weight / self._samples if timed else 0.0,
-            clock="unknown",
-        )
+        every = looks.least if self._unit == "seconds" else 0.0
+        return Sampling(looks.entries, every, UNKNOWN_CLOCK)
 
     def _frame(self, data: Any) -> int:
         if not isinstance(data, dict) or not isinstance(data.get("name"), str):
@@ -187,10 +204,10 @@ class _Reading:
             if weight is None or weight < 0 or not isinstance(stack, list):
                 self._faults.add("weight", brief(value))
                 continue
-            self._builder.add_stack([self._known(one) for one in stack], weight * scale, thread)
-            self._samples += 1
+            known = [self._known(one) for one in stack]
+            self._builder.add_stack(known, weight * scale, thread)
+            self._looks.add(known, weight * scale, thread)
             taken += weight * scale
-        self._weight += taken
         self._longest = max(self._longest, taken)
 
     def _evented(self, data: dict[str, Any], scale: float) -> None:
@@ -251,6 +268,35 @@ class _Reading:
         if type(value) not in (int, float) or not abs(value) < MAX_NUMBER:
             return None
         return float(value)
+
+
+class _Looks:
+    """Whether the entries of sampled profiles are looks, one by one in time.
+
+    Then all weigh the same, and some stack was seen more than once. Call paths that somebody added
+    up come once each and weigh what they took; how many looks they stand for is lost, if there ever
+    were any.
+    """
+
+    def __init__(self) -> None:
+        self.entries = 0
+        self.least = self.most = 0.0
+        self._repeated = False
+        self._seen: set[tuple[int, tuple[int, ...]]] = set()
+
+    @property
+    def listed(self) -> bool:
+        return self._repeated and self.least > 0 and self.most <= self.least * (1 + _SAME)
+
+    def add(self, stack: list[int], weight: float, thread: int) -> None:
+        """One entry."""
+        self.least = min(self.least, weight) if self.entries else weight
+        self.most = max(self.most, weight)
+        self.entries += 1
+        if not self._repeated:
+            key = (thread, tuple(stack))
+            self._repeated = key in self._seen
+            self._seen.add(key)
 
 
 def _is_evented(data: Any) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from torchstone import __version__
+from torchstone.profile.formats.remembered import KEY, remember
 from torchstone.records import CallTree, Frame, Profile, Spans, Thread, UsageError
 
 SCHEMA = "https://www.speedscope.app/file-format-schema.json"
@@ -29,6 +30,7 @@ def document(profile: Profile) -> dict[str, Any]:
         "activeProfileIndex": 0,
         "shared": {"frames": [_frame(one) for one in profile.frames]},
         "profiles": parts,
+        KEY: remember(profile),
     }
 
 

@@ -132,8 +132,8 @@ export class Model {
 
   // How many samples a weight stands for; 0 where nothing was sampled.
   samplesIn(tree, weight) {
-    if (tree.unit === "samples") return weight;
     const taken = this.raw.sampling?.samples ?? 0;
+    if (tree.unit === "samples") return taken && weight;
     return tree.unit === "seconds" && tree.total[0] > 0 ? (taken * weight) / tree.total[0] : 0;
   }
 }
