@@ -27,8 +27,11 @@ test: lint ## lint, then every test that is not slow
 	@echo "== pytest"
 	@$(PY) -m pytest -m "not slow" -n 2 --dist loadfile $(PYTEST_ARGS)
 
+# Where only outcomes count, two at a time; where time is looked at, one.
+OUTCOMES := tests/cli/test_run_suites.py tests/workloads
 test-slow: $(READY) ## the slow tests
-	@$(PY) -m pytest -m slow $(PYTEST_ARGS)
+	@$(PY) -m pytest -m slow -n 2 --dist load $(OUTCOMES) $(PYTEST_ARGS)
+	@$(PY) -m pytest -m slow $(OUTCOMES:%=--ignore=%) $(PYTEST_ARGS)
 
 # Start-up is one of the things measured, so byte code is allowed here even where it is off.
 bench: $(READY) ## how precise and how costly measuring is; results in build/
