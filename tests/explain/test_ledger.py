@@ -15,7 +15,7 @@ from torchstone.explain.lines import blocked_of, split_round
 from torchstone.explain.passes import names
 from torchstone.explain.passes.blocked import ELSEWHERE, cut
 from torchstone.explain.passes.deeper import gil_state
-from torchstone.explain.passes.report import Block, OpTime, Watched
+from torchstone.explain.passes.report import Block, OpTime, Round, Watched
 from torchstone.explain.rounds import pooled, quartile
 from torchstone.records import Contract, OpWork, Peak
 
@@ -38,14 +38,43 @@ def test_the_planted_parts_come_out() -> None:
 SLEEP = Block("sleep", "time.sleep", "model.py:3", 4e6, 0.0, 1.0)
 
 
-def test_a_sleep_in_a_graph_break_is_not_the_breaks_time_too() -> None:
-    one = step(python=2e6, kernel=3e6, sleep=4e6)
+PRICE = 3e4
+
+
+def broken(one: Round, breaks: float = 4.0) -> Round:
+    """The same step, its Python in graph breaks."""
     assert one.traced is not None
     places = {names.BREAK: one.traced.places[names.PYTHON]}
-    broken = replace(one, traced=replace(one.traced, places=places))
-    found = make_ledger(ARM, passes(broken, broken, broken, blocks=(SLEEP,)))
-    assert found.share("breaks") * found.wall_s == pytest.approx(2e-3)
+    return replace(one, traced=replace(one.traced, places=places, breaks=breaks))
+
+
+def test_python_in_a_graph_break_is_pythons_but_for_the_price_of_the_break() -> None:
+    one = broken(step(python=2e6, kernel=3e6, sleep=4e6))
+    priced = costs(breaking=PRICE)
+    found = make_ledger(ARM, passes(one, one, one, blocks=(SLEEP,), costs=priced))
+    assert found.share("breaks") * found.wall_s == pytest.approx(4 * PRICE / 1e9)
+    assert found.share("interpreter") * found.wall_s == pytest.approx(2e-3 - 4 * PRICE / 1e9)
     assert found.share("sleep") * found.wall_s == pytest.approx(4e-3)
+    assert found.share("rest") == pytest.approx(0, abs=1e-9)
+
+
+def test_breaks_take_no_more_than_there_is() -> None:
+    one = broken(step(python=1e5), breaks=40.0)
+    found = make_ledger(ARM, passes(one, one, one, costs=costs(breaking=PRICE)))
+    assert found.share("breaks") * found.wall_s == pytest.approx(1e-4)
+    assert found.share("interpreter") == 0
+
+
+@pytest.mark.parametrize(("python", "breaks"), [(2e6, 4.0), (1.1e6, 10.0)])
+def test_files_in_a_graph_break_are_counted_once(python: float, breaks: float) -> None:
+    """Where Python alone does not hold the calls, the breaks give the rest."""
+    reading = Block("file", "io.read", "x.py:2", 0.0, 1e6, 1.0)
+    one = broken(step(python=python), breaks)
+    priced = costs(breaking=PRICE)
+    found = make_ledger(ARM, passes(one, one, one, blocks=(reading,), costs=priced))
+    assert found.share("files") * found.wall_s == pytest.approx(1e-3)
+    left = found.share("interpreter") + found.share("breaks")
+    assert left * found.wall_s == pytest.approx(python / 1e9 - 1e-3)
     assert found.share("rest") == pytest.approx(0, abs=1e-9)
 
 

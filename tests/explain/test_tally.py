@@ -135,9 +135,47 @@ def test_python_between_two_compiled_regions_is_a_graph_break() -> None:
     found = sums([events] * 3).sums(1, 1000)
     places = found.places()
     assert places[names.BREAK].own + places[names.GUARDS].own == 50 + 900 - 200 - 100
-    assert places[names.BREAK].own >= 100 + 10
+    assert places[names.BREAK].own == 300 + 10 + 100
+    assert found.breaks == 1
     assert places[names.WRAPPER].own == 100
     assert [kernel.name for kernel in found.ops("kernel")] == ["graph_0_cpp_fused_add_0"]
+
+
+REGION = "Torch-Compiled Region: 2/0"
+ENDS_IN_PYTHON = [
+    event("TorchDynamo Cache Lookup", 0, 50),
+    event(REGION, 60, 900),
+    event("Pregraph bytecode", 70, 10),
+    event("## Call CompiledFxGraph f ##", 100, 100),
+    event("somebody's mark", 250, 500, True),
+    event("aten::sin", 400, 100),
+]
+
+
+def test_python_at_the_end_of_a_region_that_breaks_is_not_called_guards() -> None:
+    """No compiled code follows; but the compiler has said that it had to stop there."""
+    tally = Tally()
+    for _ in range(3):
+        tally.add(0, 1000, ENDS_IN_PYTHON, frozenset({REGION}))
+    found = tally.sums(1, 1000)
+    places = found.places()
+    assert places[names.GUARDS].own == 50 + 10 + 10 + 20
+    assert places[names.BREAK].own == 50 + 400 + 210
+    assert places[names.BREAK].entries == {"aten::sin": 1}
+    assert found.breaks == 1
+
+
+def test_a_region_that_does_not_break_is_all_the_compilers() -> None:
+    found = sums([ENDS_IN_PYTHON] * 3).sums(1, 1000)
+    assert names.BREAK not in found.places()
+    assert found.breaks == 0
+
+
+def test_compiled_code_under_a_mark_follows_a_break_and_within_a_graph_it_does_not() -> None:
+    marked = [*ENDS_IN_PYTHON[:5], event("TorchDynamo Cache Lookup", 500, 50)]
+    assert sums([marked] * 3).sums(1, 1000).breaks == 1
+    nested = [*ENDS_IN_PYTHON[:4], event("TorchDynamo Cache Lookup", 120, 50)]
+    assert sums([nested] * 3).sums(1, 1000).breaks == 0
 
 
 def test_an_event_that_outlives_its_caller_is_cut() -> None:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from torchstone.explain.passes import names
-from torchstone.explain.passes.floors import floor_of
+from torchstone.explain.passes.floors import binding_of, floor_of
 from torchstone.explain.passes.report import Block, Costs, OpTime, Round, Traced, Watched
 
 TRUSTED = (0.5, 2.0)
@@ -135,7 +135,7 @@ def split_round(found: Round, costs: Costs, blocked: Blocked, threads: int) -> S
         on = {name: ns * drift for name, ns in on.items()}
         ops = tuple(replace(op, kernel=op.kernel * drift, front=op.front * drift) for op in ops)
         on["collector"] = plain.collecting
-        on["interpreter"] = on.get("interpreter", 0.0) - calling
+        _take_from_python(on, calling)
         _take_from_kernels(on, ops, costs, plain.faults, threads)
     on.update(blocked.on)
     for name, ns in on.items():
@@ -187,7 +187,12 @@ def _on_lines(
         own = max(0.0, own - (seen.events + seen.inside) * half)
         into = sum(entering.values())
         fit = min(1.0, own / into) if into else 0.0  # getting into ops takes no more than there is
-        on.add(_PLACE_LINES[place], own - fit * into)
+        left = own - fit * into
+        if place == names.BREAK:
+            price = min(left, traced.breaks * costs.breaking)
+            on.add("breaks", price)
+            left -= price
+        on.add(_PLACE_LINES[place], left)
         for entry, ns in entering.items():
             name = entry.partition(">")[0]
             bound[name] = bound.get(name, 0.0) + ns * fit
@@ -213,15 +218,9 @@ _PLACE_LINES = {
     names.AUTOGRAD: "autograd",
     names.OPTIMIZER: "optimizer",
     names.GUARDS: "guards",
-    names.BREAK: "breaks",
+    names.BREAK: "interpreter",  # but for the price of the breaks
     names.WRAPPER: "wrapper",
 }
-
-
-def binding_of(costs: Costs, entry: str) -> float:
-    """What it takes to get from Python into an op; a usual one where this one is not known."""
-    known = costs.bindings.get(entry)
-    return costs.bindings.get(entry.partition(">")[0], costs.binding) if known is None else known
 
 
 def _op(op: OpTime, costs: Costs, half: float, entering: float) -> OpSplit:
@@ -241,6 +240,14 @@ def _forward_nodes(ops: Sequence[OpTime], costs: Costs) -> float:
         if op.with_grad and op.name in costs.grad_floors and op.name in costs.floors:
             total += op.with_grad * max(0.0, costs.grad_floors[op.name] - costs.floors[op.name])
     return total
+
+
+def _take_from_python(lines: dict[str, float], calling: float) -> None:
+    """Calls for files and for the network are made by Python, in compiled code where it breaks."""
+    for name in ("interpreter", "breaks"):
+        taken = min(calling, max(0.0, lines.get(name, 0.0)))
+        lines[name] = lines.get(name, 0.0) - taken
+        calling -= taken
 
 
 def _take_from_kernels(

@@ -68,6 +68,7 @@ def _traced(rounds: Sequence[Traced]) -> Traced:
         ops=_ops(rounds, lambda one: one.ops),
         kernels=_ops(rounds, lambda one: one.kernels),
         copies=_ops(rounds, lambda one: one.copies),
+        breaks=fmean(one.breaks for one in rounds),
     )
 
 

@@ -18,7 +18,7 @@ class GraphBreaks:
     name: str = "graph-breaks"
 
     def look(self, ledger: Ledger) -> Prediction | None:
-        """Breaks, and what entering compiled code again costs."""
+        """Breaks, and what entering compiled code again costs; not the Python that runs there."""
         if not ledger.breaks:
             return None
         again = len(ledger.breaks) / (len(ledger.breaks) + 1)
@@ -32,7 +32,7 @@ class GraphBreaks:
             title="Graph breaks",
             evidence=(
                 f"compiled code is left at {places(len(ledger.breaks))}; leaving and entering it "
-                f"takes {percent(share)} of the step"
+                f"takes {percent(share)} of the step, the Python in between apart"
             ),
             advice="move what breaks the graph out of the compiled function",
             at_stake_s=stake,

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Sequence
 from typing import Any
 
-from torchstone.explain.passes.names import fused_ops
+from torchstone.explain.passes.names import fused_ops, region_of
 from torchstone.explain.passes.report import Break, Compiled, Fused
 from torchstone.measure.graphs import describe_graphs
 from torchstone.records import ArmSpec
 
 _RESUME = re.compile(r"torch_dynamo_resume_in_(.+)_at_(\d+)$")
 _REASON_LENGTH = 240
+UNSAID = "Dynamo does not say; often a branch on a tensor"
 
 
 def prepare_compiler(arm: ArmSpec) -> None:
@@ -31,32 +33,69 @@ def describe_compiled(late: int) -> Compiled | None:
     graphs = describe_graphs(late)
     if graphs is None or not (graphs.graphs or graphs.breaks):
         return None
-    utils: Any = sys.modules["torch._dynamo.utils"]
-    entries = list(getattr(utils, "get_compilation_metrics", list)())
+    entries = _entries()
     return Compiled(
         graphs=graphs,
-        breaks=_breaks(entries, graphs.break_reasons),
+        breaks=_breaks(entries),
         recompiles=_recompiles(entries),
         kernels=_kernels(),
         late=late,
     )
 
 
-def _breaks(entries: list[Any], reasons: tuple[str, ...]) -> tuple[Break, ...]:
-    """One for each place at which compiled code goes on after a break."""
-    said = [text for entry in entries for text in _restarts(entry)] or list(reasons)
-    found: list[Break] = []
-    for entry in entries:
-        match = _RESUME.match(str(getattr(entry, "co_name", "") or ""))
-        if match is None or getattr(entry, "recompile_reason", None):
+def breaking_regions() -> frozenset[str]:
+    """Events of the regions of which Dynamo says that they end at a graph break."""
+    known = [entry for entry in _entries() if getattr(entry, "restart_reasons", None)]
+    return frozenset(region_of(str(getattr(entry, "compile_id", ""))) for entry in known)
+
+
+def _entries() -> list[Any]:
+    """Dynamo's record of what it compiled, in the order in which it did."""
+    utils: Any = sys.modules.get("torch._dynamo.utils")
+    return list(getattr(utils, "get_compilation_metrics", list)())
+
+
+def _breaks(entries: Sequence[Any]) -> tuple[Break, ...]:
+    """One for each line at which compiled code goes on after a break. Its reason is with the code
+    of the same function that was compiled before: the function up to the break, or from the break
+    before it."""
+    found: dict[tuple[str, int], Break] = {}
+    for number, entry in enumerate(entries):
+        name, line = _function(entry)
+        file = str(entry.co_filename or "")
+        if line is None or getattr(entry, "recompile_reason", None) or (file, line) in found:
             continue
-        reason = said[min(len(found), len(said) - 1)] if said else ""
-        found.append(Break(reason, str(entry.co_filename or ""), int(match.group(2))))
-    return tuple(found)
+        began = _began(entries, file, name, line)
+        before = [
+            one
+            for one in entries[:number]
+            if (str(one.co_filename or ""), _function(one)[0]) == (file, name)
+            and _began(entries, file, name, int(one.co_firstlineno or 0)) == began
+        ]
+        said = _restarts(before[-1]) if before else ()
+        found[file, line] = Break("; ".join(said) or UNSAID, file, line)
+    return tuple(found.values())
+
+
+def _function(entry: Any) -> tuple[str, int | None]:
+    """The name of the function in the source, and the line at which it goes on after a break."""
+    name = str(getattr(entry, "co_name", "") or "")
+    match = _RESUME.match(name)
+    return (match.group(1), int(match.group(2))) if match else (name, None)
+
+
+def _began(entries: Sequence[Any], file: str, name: str, line: int) -> int:
+    """Where the function of this name and line begins: a file has many a `forward`."""
+    begins = [
+        int(one.co_firstlineno or 0)
+        for one in entries
+        if _function(one) == (name, None) and str(one.co_filename or "") == file
+    ]
+    return max((first for first in begins if first <= line), default=0)
 
 
 def _restarts(entry: Any) -> list[str]:
-    return [_first_line(text) for text in getattr(entry, "restart_reasons", None) or ()]
+    return sorted(map(_first_line, getattr(entry, "restart_reasons", None) or ()))
 
 
 def _recompiles(entries: list[Any]) -> tuple[Break, ...]:

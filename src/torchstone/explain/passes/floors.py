@@ -217,3 +217,9 @@ def floor_of(costs: Costs, name: str, with_grad: bool) -> float:
         return float("inf")
     table = costs.grad_floors if with_grad and name in costs.grad_floors else costs.floors
     return table.get(name, costs.default_floor)
+
+
+def binding_of(costs: Costs, entry: str) -> float:
+    """What it takes to get from Python into an op; a usual one where this one is not known."""
+    known = costs.bindings.get(entry)
+    return costs.bindings.get(entry.partition(">")[0], costs.binding) if known is None else known

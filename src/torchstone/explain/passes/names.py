@@ -7,6 +7,8 @@ PYTHON, OPTIMIZER, LOADING, AUTOGRAD = "python", "optimizer", "loading", "autogr
 GUARDS, BREAK, WRAPPER = "guards", "break", "wrapper"
 OP, KERNEL, MARK = "op", "kernel", "mark"
 PLACES = (PYTHON, OPTIMIZER, LOADING, AUTOGRAD, GUARDS, BREAK, WRAPPER)
+PYTHON_MARKS = (MARK, OPTIMIZER, LOADING)
+"""Marks that Python makes on its way: what is called under them is called by Python."""
 
 _BEGINNINGS = (
     ("autograd::engine::", AUTOGRAD),
@@ -19,7 +21,7 @@ _BEGINNINGS = (
     ("AOTDispatcher", GUARDS),
     ("## Call CompiledFxGraph", WRAPPER),
 )
-_REGION = ("Torch-Compiled Region", "TorchDynamo Cache Lookup")
+_REGION, _LOOKUP = "Torch-Compiled Region", "TorchDynamo Cache Lookup"
 _GENERATED = ("cpp_fused", "triton_", "cpp_CppMicroGemm")
 _ALLOCATING = (
     "aten::empty",
@@ -65,7 +67,23 @@ def kind_of(name: str, annotation: bool = False) -> str:
 
 def enters_compiled_code(name: str) -> bool:
     """A compiled region, or the look for one; inside another region it follows a graph break."""
+    return name.startswith((_REGION, _LOOKUP))
+
+
+def is_region(name: str) -> bool:
+    """The code that Dynamo made of a frame, from entry to return."""
     return name.startswith(_REGION)
+
+
+def region_of(compile_id: str) -> str:
+    """The event of the region that was compiled under this number."""
+    return f"{_REGION}: {compile_id}"
+
+
+def belongs_to_region(name: str, kind: str) -> bool:
+    """The steps of a region towards its graph, and the graph; ops may as well be of a break."""
+    own = kind in (GUARDS, WRAPPER, KERNEL)
+    return own and not enters_compiled_code(name)
 
 
 def allocates(op: str) -> bool:

@@ -88,6 +88,8 @@ class Traced:
     """Of the compiler's making."""
     copies: tuple[OpTime, ...] = ()
     """Between host and device; on the device, so no part of the thread's time."""
+    breaks: float = 0.0
+    """Compiled regions that were left at a graph break (a count)."""
 
     @property
     def on(self) -> float:
@@ -124,6 +126,9 @@ class Costs:
     """To start and join the thread pool once."""
     fault: float = 0.0
     """To map one page."""
+    breaking: float = 0.0
+    """To leave compiled code at a graph break and go on, with nothing to do in between; what it
+    takes to find and enter the code that goes on is traced, and no part of it."""
 
 
 @dataclass(frozen=True)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
-from torchstone.explain.passes import deeper
+from torchstone.explain.passes import deeper, names
 from torchstone.explain.passes.blocked import blocked_pass
+from torchstone.explain.passes.breaking import breaking_cost
 from torchstone.explain.passes.clocks import WaitClock
 from torchstone.explain.passes.compiler import describe_compiled, prepare_compiler
 from torchstone.explain.passes.floors import measure_costs
@@ -57,6 +59,8 @@ def run_passes(arm: ArmSpec, plan: Plan, phase: Phase) -> Passes:
     watched = watched_pass(steps.block, seconds, phase)
     functions = functions_pass(steps.block, steps.loops, limited(steps.loops), phase)
     phase("passes")
+    compiled_code = describe_compiled(late)  # now: what a break costs is compiled code of our own
+    costs, unpriced = _with_breaks(costs, rounds)
     return Passes(
         rounds=rounds,
         costs=costs,
@@ -66,12 +70,25 @@ def run_passes(arm: ArmSpec, plan: Plan, phase: Phase) -> Passes:
         watched=watched,
         functions=functions,
         libraries=deeper.libraries(steps.block, steps.loops) if torch_here else (),
-        compiled=describe_compiled(late),
+        compiled=compiled_code,
         flops=deeper.count(arm, phase) if plan.count_flops and torch_here else None,
         steady=warm.steady,
         facts=deeper.facts(built),
-        notes=() if warm.steady else (f"not steady: {warm.reason}",),
+        notes=(*(() if warm.steady else (f"not steady: {warm.reason}",)), *unpriced),
     )
+
+
+def _with_breaks(costs: Costs, rounds: Sequence[Round]) -> tuple[Costs, tuple[str, ...]]:
+    """With what a graph break costs, where there are any; or a note why nobody knows."""
+    traced = [one.traced for one in rounds if one.traced is not None]
+    if not any(one.breaks for one in traced):
+        return costs, ()
+    generated = any(names.WRAPPER in one.places for one in traced)
+    try:
+        price = breaking_cost(costs, "inductor" if generated else "aot_eager")
+    except Exception as error:  # whatever a compiler may raise under the target's own settings
+        return costs, (f"what a graph break costs could not be measured: {error}",)
+    return replace(costs, breaking=price), ()
 
 
 class Steps:

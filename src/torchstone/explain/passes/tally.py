@@ -3,6 +3,9 @@
 A steady step does the same things in the same order, so its stretches of time can be laid over
 each other, one by one, and each is taken at the median over the steps: a neighbour that pushes the
 thread off its core for a moment hits a different stretch each time, and is gone.
+
+What a compiled region does itself, beside its graph, is the compiler's unless it breaks. Then the
+step's own Python runs there too, and no event tells them apart: that time is a place of its own.
 """
 
 from __future__ import annotations
@@ -42,7 +45,6 @@ class _Open:
     first: str = ""
     grad: bool = False
     from_python: bool = False
-    broken: bool = False
     engine: bool = False
     """Its last child was a node of the autograd engine."""
 
@@ -58,6 +60,7 @@ class _Step:
     grads: Counter[Key] = field(default_factory=Counter)
     entries: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     events: int = 0
+    breaks: int = 0
 
     def spend(self, key: Key, ns: int) -> None:
         self.keys.append(key)
@@ -70,13 +73,21 @@ class Tally:
     def __init__(self) -> None:
         self._steps: list[_Step] = []
 
-    def add(self, start: int, duration: int, events: Sequence[Event]) -> None:
-        """One step: its own span, and the events of its thread in order, longer first."""
-        step = _Step(events=len(events))
+    def add(
+        self,
+        start: int,
+        duration: int,
+        events: Sequence[Event],
+        breaking: frozenset[str] = frozenset(),
+    ) -> None:
+        """One step: its own span, and the events of its thread in order, longer first. `breaking`:
+        regions that break by the compiler's own word, whatever follows the break."""
+        broken = _broken(events, breaking)
+        step = _Step(events=len(events), breaks=len(broken))
         end = start + duration
         stack = [_Open(names.STEP, names.PYTHON, names.PYTHON, start, end, start)]
-        for event in events:
-            _open(step, stack, event)
+        for number, event in enumerate(events):
+            _open(step, stack, event, number in broken)
         while stack:
             _close(step, stack)
         self._steps.append(step)
@@ -133,6 +144,11 @@ class Sums:
                 )
         return found
 
+    @property
+    def breaks(self) -> float:
+        """Compiled regions that were left at a graph break."""
+        return sum(step.breaks for step in self._steps) / self._n
+
     def ops(self, kind: str) -> tuple[OpTime, ...]:
         """`op` or `kernel`, the dearest first."""
         made = [
@@ -169,7 +185,25 @@ def _fitted(spent: list[tuple[Key, float]], most_ns: float) -> dict[Key, float]:
     return dict(found)
 
 
-def _open(step: _Step, stack: list[_Open], event: Event) -> None:
+def _broken(events: Sequence[Event], breaking: frozenset[str]) -> set[int]:
+    """Regions that break, by number: from within them other compiled code is entered, not by their
+    graph but by Python, be it under a mark of somebody's own."""
+    found: set[int] = set()
+    stack: list[tuple[int, int, str, str]] = []  # end, number, name, kind
+    for number, (name, start, duration, annotation, _) in enumerate(events):
+        while stack and stack[-1][0] <= start:
+            stack.pop()
+        if names.enters_compiled_code(name):
+            around = [one for one in stack if one[3] not in names.PYTHON_MARKS]
+            if around and names.is_region(around[-1][2]):
+                found.add(around[-1][1])
+            if name in breaking:
+                found.add(number)
+        stack.append((start + duration, number, name, names.kind_of(name, annotation)))
+    return found
+
+
+def _open(step: _Step, stack: list[_Open], event: Event, broken: bool) -> None:
     name, start, duration, annotation, grad = event
     while len(stack) > 1 and stack[-1].end <= start:
         _close(step, stack)
@@ -181,9 +215,8 @@ def _open(step: _Step, stack: list[_Open], event: Event) -> None:
         kind = names.AUTOGRAD
     # Ticks of two clocks: an event may seem to outlive the one that called it.
     end = min(start + duration, parent.end)
-    opened = _Open(name, kind, _place(kind, parent), start, end, start, grad=grad)
-    if names.enters_compiled_code(name) and names.enters_compiled_code(parent.name):
-        parent.broken = True
+    place = names.BREAK if broken else _place(kind, parent)
+    opened = _Open(name, kind, place, start, end, start, grad=grad)
     _before_child(step, parent, opened)
     parent.first = parent.first or name
     if kind == names.OP and parent.kind not in (names.OP, names.KERNEL, names.AUTOGRAD):
@@ -195,7 +228,8 @@ def _open(step: _Step, stack: list[_Open], event: Event) -> None:
 def _before_child(step: _Step, parent: _Open, child: _Open) -> None:
     """The stretch up to the child, and who pays for the child's being recorded.
 
-    Between two nodes of a backward pass it is the engine that is at work, not the caller.
+    Between two nodes of a backward pass it is the engine that is at work, not the caller. Up to its
+    graph, a region that breaks is as any other.
     """
     between = child.start - parent.since
     node = child.kind == names.AUTOGRAD and parent.kind != names.AUTOGRAD
@@ -203,7 +237,10 @@ def _before_child(step: _Step, parent: _Open, child: _Open) -> None:
         parent.own += between
         parent.inside += 1
     else:
-        key = ("place", names.AUTOGRAD if node and parent.engine else _whose(parent))
+        whose = names.AUTOGRAD if node and parent.engine else parent.place
+        if names.is_region(parent.name) and names.belongs_to_region(child.name, child.kind):
+            whose = names.GUARDS
+        key = ("place", whose)
         step.spend(key, between)
         step.inside[key] += 1
     parent.engine = node
@@ -218,9 +255,9 @@ def _close(step: _Step, stack: list[_Open]) -> None:
         step.inside[key] += done.inside
         step.grads[key] += done.grad
         if done.from_python and stack:
-            step.entries[_whose(stack[-1])][entry_of(done.name, done.first)] += 1
+            step.entries[stack[-1].place][entry_of(done.name, done.first)] += 1
         return
-    key = ("place", _whose(done))
+    key = ("place", done.place)
     step.spend(key, done.end - done.since)
     if done.name != names.STEP:
         step.calls[key] += 1
@@ -229,10 +266,6 @@ def _close(step: _Step, stack: list[_Open]) -> None:
 def entry_of(name: str, first: str) -> str:
     """How an op was entered: `x * y` and `x * 2.0` are one op, and do different things first."""
     return f"{name}>{first}" if first else name
-
-
-def _whose(event: _Open) -> str:
-    return names.BREAK if event.broken else event.place
 
 
 def _place(kind: str, parent: _Open) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 from torchstone.explain.passes import names
 from torchstone.explain.passes.clocks import CollectionClock, WaitClock
+from torchstone.explain.passes.compiler import breaking_regions
 from torchstone.explain.passes.plain import Sample, quiet, summary, take_samples
 from torchstone.explain.passes.report import OpTime, Traced
 from torchstone.explain.passes.tally import Event, Tally
@@ -32,8 +33,9 @@ def traced_round(
     if len(steps) != len(samples):
         raise RuntimeError(f"{len(samples)} samples were traced, and {len(steps)} came out")
     kept = quiet(samples)
+    breaking = breaking_regions()
     for i in kept:
-        tally.add(*steps[i])
+        tally.add(*steps[i], breaking)
     copies = copies_of(events, [steps[i][:2] for i in kept], loops)
     return _round([samples[i] for i in kept], samples, loops, tally, copies)
 
@@ -158,4 +160,5 @@ def _round(
         ops=sums.ops(names.OP),
         kernels=sums.ops(names.KERNEL),
         copies=copies,
+        breaks=sums.breaks,
     )
