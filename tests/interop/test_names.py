@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -105,6 +107,23 @@ def test_a_small_model_never_goes_by_the_large_ones_name() -> None:
     assert key_of(named, "Bert@small").scale == "small"
     assert key_of(named, "Bert").scale == "full"
     assert key_of(Naming(suite="mine"), "Bert").scale == ""
+
+
+@pytest.mark.parametrize("part", ["compiler", "suite", "dtype", "device"])
+def test_a_long_name_is_cut_before_its_end_and_stays_apart(part: str) -> None:
+    named = Naming("inductor", "timm_models", "amp", "inference", "cpu", "performance")
+    one, two = (replace(named, **{part: "x" * 300 + end}) for end in "ab")
+    stems = {safe_stem(name.stem) for name in (one, two, replace(one, table="accuracy"))}
+    assert len(stems) == 3
+    assert all(len(stem) <= 200 for stem in stems)
+    found = [read_stem(stem) for stem in stems]
+    assert sorted(name.table for name in found) == ["accuracy", "performance", "performance"]
+    assert {name.mode for name in found} == {"inference"}
+    # What is not cut is as it was; a name that somebody else gave is cut in the same way.
+    assert named.stem == "inductor_timm_models_amp_inference_cpu_performance"
+    parts = (one.compiler, one.suite, one.dtype, one.mode, one.device, one.table)
+    assert safe_stem("_".join(parts)) == one.stem
+    assert safe_stem("x" * 300 + "a") != safe_stem("x" * 300 + "b")
 
 
 @pytest.mark.parametrize("text", ["../../etc/passwd", "a/b\\c", "..", "", "=cmd|' /C x'!A0", "-rf"])

@@ -196,6 +196,26 @@ def test_cases_that_differ_in_anything_stay_apart(form: Format, tmp_path: Path) 
     assert all(case.outcome is Outcome.OK for case in imported.cases)
 
 
+@pytest.mark.parametrize("form", FORMATS, ids=NAMES)
+@pytest.mark.parametrize("field", ["suite", "variant", "device", "precision"])
+def test_a_long_name_loses_no_figure(form: Format, field: str, tmp_path: Path) -> None:
+    long = [own_key("m", **{field: "a" * 165 + end}) for end in ("one", "two")]
+    view = RunView(
+        Run("x", "", (), tuple(PlannedCase(key, "") for key in long)),
+        tuple(passed(key) for key in long),
+    )
+    files = form.write(view, lambda case: (2e6, 1e6))
+    assert len(files) == 4
+    imported = form.read(put(tmp_path, files))
+    assert {case.key for case in imported.cases} == set(long)
+    for case in imported.cases:
+        assert {one.table for one in case.foreign} == {"performance", "accuracy"}
+        # And once more, from what was read.
+    again = form.read(put(tmp_path / "again", form.write(imported.view)))
+    assert {case.key for case in again.cases} == set(long)
+    assert all(len(case.foreign) == 2 for case in again.cases)
+
+
 def turn(walls: tuple[int, ...], index: int) -> Turn:
     return Turn(
         replicate=index % 2,

@@ -8,6 +8,7 @@ turned round, so that a case keeps its place on the way out and back in.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -45,6 +46,11 @@ _FULL = re.compile(
 )
 _UNSAFE = re.compile(r"[^A-Za-z0-9_+.@=,-]")
 _MAX_STEM = 200
+"""A file's name may have 255 bytes, its ending and a number among them."""
+_MAX_PART = 40
+"""Of each of the four free parts of a name that is too long; with mode and table, 185 at most."""
+_DIGITS = 8
+"""Of the hash that tells cut names apart."""
 _SCALE_MARK = "@"
 
 
@@ -68,7 +74,14 @@ class Naming:
     def stem(self) -> str:
         """The name that says it all, without its ending."""
         parts = (self.compiler, self.suite, self.dtype, self.mode, self.device, self.table)
-        return safe_stem("_".join(parts))
+        whole = _clean("_".join(parts))
+        if len(whole) <= _MAX_STEM:
+            return whole
+        # Each part by itself: the end says which table it is, and both tables name one suite.
+        compiler, suite, dtype, device = (
+            _cut(part, _MAX_PART) for part in (self.compiler, self.suite, self.dtype, self.device)
+        )
+        return _clean("_".join((compiler, suite, dtype, self.mode, device, self.table)))
 
 
 def read_stem(stem: str) -> Naming:
@@ -181,4 +194,20 @@ def _back(table: Mapping[str, str], ours: str) -> str:
 
 def safe_stem(text: str) -> str:
     """A file name without its ending that leads to no other folder and needs no quoting."""
-    return _UNSAFE.sub("-", text)[:_MAX_STEM].lstrip(".-") or UNKNOWN
+    clean = _clean(text)
+    if len(clean) <= _MAX_STEM:
+        return clean
+    named = read_stem(clean)
+    return named.stem if named.whole else _cut(clean, _MAX_STEM)
+
+
+def _clean(text: str) -> str:
+    return _UNSAFE.sub("-", text).lstrip(".-") or UNKNOWN
+
+
+def _cut(text: str, most: int) -> str:
+    """The beginning, and a hash of the whole where something is left out."""
+    if len(text) <= most:
+        return text
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGITS]
+    return f"{text[: most - 1 - _DIGITS]}-{digest}"
