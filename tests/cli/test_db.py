@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import sys
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,11 +13,23 @@ import pytest
 
 from tests.house.places import ROOT
 from tests.targets.support import torchstone
+from torchstone.records import FIGURES_DEFINITION
 from torchstone.store import open_store
 
 sys.path.insert(0, str(ROOT / "tests" / "store"))
 
 from store_runs import fill, make_run
+
+
+def make_stale(path: str, which: str) -> None:
+    """As if an older program had derived these figures."""
+    with closing(sqlite3.connect(path)) as raw, raw:
+        raw.execute(f"UPDATE case_fact SET definition = 0 WHERE {which}")
+
+
+def definitions(path: str) -> list[int]:
+    with open_store(path, read_only=True) as store:
+        return [case.definition for case in store.cases("run-1")]
 
 
 @pytest.fixture
@@ -60,6 +74,24 @@ def test_thin_says_what_goes_and_the_result_says_it_went(old: str) -> None:
     assert run.returncode == 0, run.stderr
 
 
+def test_thin_derives_older_figures_while_it_can(old: str) -> None:
+    make_stale(old, "position < 5")
+    done = torchstone("db", "thin", "--db", old, "--older-than", "90d")
+    assert done.returncode == 0, done.stderr
+    assert definitions(old)[:5] == [FIGURES_DEFINITION] * 5
+    with open_store(old, read_only=True) as store:
+        assert store.load("run-1.0").thinned is not None
+
+
+def test_rebuild_says_which_figures_it_cannot_derive(old: str) -> None:
+    torchstone("db", "thin", "--db", old, "--older-than", "90d")
+    make_stale(old, "position < 2")
+    done = torchstone("db", "rebuild", "--db", old)
+    assert done.returncode == 0, done.stderr
+    assert "2 cases without samples: figures of an older definition stay" in done.stdout
+    assert json.loads(torchstone("db", "rebuild", "--db", old, "--json").stdout)["older"] == 2
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -82,4 +114,5 @@ def test_rebuild(old: str) -> None:
     done = torchstone("db", "rebuild", "--db", old)
     assert done.stdout == "1 run summed up anew, 0 cases derived\n"
     data = json.loads(torchstone("db", "rebuild", "--db", old, "--json").stdout)
-    assert data == {"schema": 1, "runs": 1, "figures": 0, "summaries": 0, "documents": 0}
+    none = dict.fromkeys(("figures", "summaries", "documents", "older"), 0)
+    assert data == {"schema": 1, "runs": 1, **none}

@@ -155,6 +155,9 @@ def db_rebuild(every: bool, db: str | None, as_json: bool) -> int:
     if made.documents:
         line += f", {_number(made.documents, 'figure')} of the older form moved"
     click.echo(line)
+    if made.older:
+        cases = _number(made.older, "case")
+        click.echo(f"{cases} without samples: figures of an older definition stay as they are")
     return 0
 
 

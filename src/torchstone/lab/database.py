@@ -27,7 +27,8 @@ def thin(
 ) -> tuple[ThinReport, int]:
     """Remove the raw samples of old results of runs; and, if asked to, shrink the file.
 
-    What is removed, and the bytes that the file got smaller by.
+    Figures of an older definition are derived anew before: afterwards they could not be. What is
+    removed, and the bytes that the file got smaller by.
     """
     if older_than_s < LEAST_AGE_S:
         raise UsageError(
@@ -42,6 +43,7 @@ def thin(
             keep_every=keep_every,
             trial=trial,
             tell=tell,
+            derive=_derive,
         )
         return report, store.compact() if compact and not trial else 0
 

@@ -109,14 +109,26 @@ def of_run(
 
 
 def readable(connection: Connection, run: int) -> dict[int, CaseFigures]:
-    """The same without those that are damaged: one such case must not keep others from going in."""
-    found = {}
+    """The same without those that are damaged: one such case must not keep others from going in.
+
+    Figures that can be summed up are of one definition: where only some of the passing cases have
+    figures of the newest, those of the newest that all of them have are taken.
+    """
+    found: dict[int, dict[int, CaseFigures]] = {}
     for row in connection.execute(_in_order(run, Selection())):
         try:
-            found[row[0]] = figures_of(row[-WIDTH:])
+            one = figures_of(row[-WIDTH:])
         except RecordError:
             found.pop(row[0], None)
-    return found
+        else:
+            found.setdefault(row[0], {})[one.definition] = one
+    newest = {position: known[max(known)] for position, known in found.items()}
+    passing = [{*found[position]} for position, one in newest.items() if one.outcome is Outcome.OK]
+    shared = set.intersection(*passing) if passing else set()
+    if not shared:
+        return newest
+    chosen = max(shared)
+    return {position: known.get(chosen, newest[position]) for position, known in found.items()}
 
 
 def _in_order(run: int, selection: Selection) -> Select[Any]:

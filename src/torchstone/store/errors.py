@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from torchstone.records import TorchstoneError, UsageError
 from torchstone.store.location import cannot_open
@@ -62,14 +62,22 @@ def translated(path: Path) -> Iterator[None]:
     try:
         yield
     except DBAPIError as error:
-        raise _translate(path, str(error.orig)) from error
+        refused = isinstance(error, IntegrityError)
+        raise _translate(path, str(error.orig), refused=refused) from error
     except sqlite3.Error as error:
-        raise _translate(path, str(error)) from error
+        refused = isinstance(error, sqlite3.IntegrityError)
+        raise _translate(path, str(error), refused=refused) from error
 
 
-def _translate(path: Path, reason: str) -> TorchstoneError:
+def _translate(path: Path, reason: str, *, refused: bool) -> TorchstoneError:
     # By text, because Python 3.10 gives no error code.
     text = reason.lower()
+    if refused and "append-only" not in text:  # before the rest: it quotes names of columns
+        return TorchstoneError(
+            f"The database {path} refused the change: {reason}. Nothing of it was stored.",
+            "This is a fault of Torchstone's, or the file was changed by another program: "
+            "report it, with the command.",
+        )
     if "locked" in text or "busy" in text:
         return StoreBusyError(
             f"The database {path} is held by another program.",

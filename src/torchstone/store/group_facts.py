@@ -8,7 +8,7 @@ from enum import Enum
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import Connection, Select, select
+from sqlalchemy import ColumnElement, Connection, Select, select
 
 from torchstone.records import (
     FIGURES_DEFINITION,
@@ -44,17 +44,15 @@ def put(connection: Connection, place: Place, planned: Sequence[CaseFigures]) ->
     """
     from torchstone.stats import summarise  # late: numpy comes with it
 
-    connection.execute(
-        group_fact.delete().where(
-            group_fact.c.run == place.run,
-            group_fact.c.definition == SUITE_DEFINITION,
-            group_fact.c.figures_definition.in_((FIGURES_DEFINITION, FOREIGN_DEFINITION)),
-        )
-    )
     try:
         summaries = summarise(planned)
     except UsageError:
+        # Older sums are of those cases alone that there were then.
+        _remove(connection, place, group_fact.c.figures_definition <= FIGURES_DEFINITION)
         return
+    # Sums by an older definition, beside those by today's, are what an older program still reads.
+    made = {FIGURES_DEFINITION, FOREIGN_DEFINITION, *(one.figures_definition for one in summaries)}
+    _remove(connection, place, group_fact.c.figures_definition.in_(made))
     keys = [_key_of(summary) for summary in summaries]
     ids = groups_of(connection, keys)
     rows = [
@@ -63,6 +61,14 @@ def put(connection: Connection, place: Place, planned: Sequence[CaseFigures]) ->
     ]
     if rows:
         connection.execute(group_fact.insert(), rows)
+
+
+def _remove(connection: Connection, place: Place, which: ColumnElement[bool]) -> None:
+    connection.execute(
+        group_fact.delete().where(
+            group_fact.c.run == place.run, group_fact.c.definition == SUITE_DEFINITION, which
+        )
+    )
 
 
 def _key_of(summary: SuiteSummary) -> CaseKey:

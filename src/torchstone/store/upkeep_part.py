@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection, select
@@ -51,6 +51,8 @@ class Rebuilt:
     summaries: int
     documents: int
     """Figures of the older form that are in columns now, and were removed."""
+    older: int = 0
+    """Cases that keep figures of an older definition: their samples are gone or damaged."""
 
 
 class UpkeepPart(Base):
@@ -68,9 +70,12 @@ class UpkeepPart(Base):
         with self._writing() as connection:
             old_figures.take_in(connection)
             documents = old_figures.forget(connection)
-        derived = 0
+        derived = older = 0
         if derive is not None:
             derived = self._derive(derive, None, stale=not every, tell=tell)
+            with self._reading() as connection:
+                left = figures.due(connection, None, stale=True)
+            older = sum(len(item.cases) for item in left)
         summaries = self._rebuild_summaries(tell) if every else 0
         with self._reading() as connection:
             rows = connection.execute(select(schema.run.c.seq, schema.run.c.id)).all()
@@ -82,7 +87,7 @@ class UpkeepPart(Base):
         with self._writing() as connection:
             used = select(case_fact.c.detail).where(case_fact.c.detail.is_not(None))
             connection.execute(case_detail.delete().where(case_detail.c.seq.not_in(used)))
-        return Rebuilt(len(rows), derived, summaries, documents)
+        return Rebuilt(len(rows), derived, summaries, documents, older)
 
     def rebuild_figures(self, derive: Derive, wanted: str | None = None) -> int:
         """Derive the figures of all cases (or of one run's) anew from their results; how many.
@@ -90,17 +95,20 @@ class UpkeepPart(Base):
         For a new definition. Cases without a result, or with a damaged or thinned one, keep
         theirs. A kill on the way leaves some cases with the old figures; doing it again mends that.
         """
-        return self._derive(derive, wanted, stale=False, tell=_silent)
+        found = None
+        if wanted is not None:
+            with self._reading() as connection:
+                found = lookup.resolve_run(connection, wanted).seq
+        return self._derive(derive, found, stale=False, tell=_silent)
 
     def rebuild_summaries(self) -> int:
         """Derive all summaries anew from the results; how many. Damaged results keep theirs."""
         return self._rebuild_summaries(_silent)
 
-    def _derive(self, derive: Derive, wanted: str | None, *, stale: bool, tell: Tell) -> int:
+    def _derive(self, derive: Derive, run: int | None, *, stale: bool, tell: Tell) -> int:
         self._refuse_reading_only()
         with self._reading() as connection:
-            found = None if wanted is None else lookup.resolve_run(connection, wanted).seq
-            due = figures.due(connection, found, stale=stale)
+            due = figures.due(connection, run, stale=stale)
         rebuilt = 0
         touched: dict[int, None] = {}
         for done, item in enumerate(due, 1):
@@ -118,8 +126,9 @@ class UpkeepPart(Base):
         for seq in touched:
             with self._writing() as connection:
                 schema.revise(connection)
-                run = runs.read(connection, seq, runs.id_of(connection, seq))
-                facts.refresh(connection, seq, run)
+                facts.refresh(
+                    connection, seq, runs.read(connection, seq, runs.id_of(connection, seq))
+                )
         return rebuilt
 
     def _rebuild_summaries(self, tell: Tell) -> int:
@@ -143,12 +152,16 @@ class UpkeepPart(Base):
         keep_every: int = 0,
         trial: bool = False,
         tell: Tell = _silent,
+        derive: Derive | None = None,
     ) -> ThinReport:
         """Remove the samples of results of runs made before that time (UTC seconds).
 
         Figures, comparisons and checks stay, and each result says from then on that it was
         thinned, when and by which command. With `keep_every` one run in so many of each machine
         and branch keeps its samples. A `trial` changes nothing.
+
+        Figures are final once their samples are gone, so those of an older definition are derived
+        with `derive` before; without it, that they are there is a `UsageError`.
         """
         self._refuse_reading_only()
         with self._reading() as connection:
@@ -160,12 +173,33 @@ class UpkeepPart(Base):
             with self._reading() as connection:
                 size_of = thinnings.sample_bytes(connection, [seq for seq, _ in rows])
             return ThinReport(len(due), len(rows), 0, size_of, aged.kept, True)
+        left = self._not_current(due, derive, tell)
         told = Thinning(now(), tuple(command), version, 0, "")
-        done = list(self._thinned(rows, told, tell))
-        damaged = tuple(name for name, _, _ in done if name)
+        done = list(self._thinned([row for row in rows if row[0] not in left], told, tell))
+        damaged = tuple(name for seq, name in rows if seq in left)
+        damaged += tuple(name for name, _, _ in done if name)
         changed = [(samples, saved) for name, samples, saved in done if not name and saved]
         samples, saved = (sum(part) for part in zip(*changed, strict=True)) if changed else (0, 0)
         return ThinReport(len(due), len(changed), samples, saved, aged.kept, False, damaged)
+
+    def _not_current(
+        self, due: Mapping[int, Sequence[tuple[int, str]]], derive: Derive | None, tell: Tell
+    ) -> set[int]:
+        """The results among these whose figures are of an older definition, even after `derive`."""
+        left: set[int] = set()
+        for run, rows in due.items():
+            if derive is not None:
+                self._derive(derive, run, stale=True, tell=tell)
+            with self._reading() as connection:
+                stale = {item.result.seq for item in figures.due(connection, run, stale=True)}
+            left |= stale & {seq for seq, _ in rows}
+        if left and derive is None:
+            raise UsageError(
+                "Some of these results have figures of an older definition, which could not be "
+                "derived anew without their samples.",
+                "Make the figures anew first: torchstone db rebuild.",
+            )
+        return left
 
     def _thinned(
         self, rows: Sequence[tuple[int, str]], told: Thinning, tell: Tell
