@@ -199,7 +199,7 @@ def test_stale_roofs_are_told_by_explain_as_they_are_left_out_by_bench(
     assert words in last
     assert "torchstone doctor --calibrate" in last
     with pytest.raises(UsageError, match="are stale") as caught:
-        roofline_of_target(BenchRequest(targets=(target("no_such"),)), str(db), save=False)
+        roofline_of_target(BenchRequest(targets=(target("no_such"),)), Keeper(str(db)), save=False)
     assert "torchstone doctor --calibrate" in caught.value.remedy
 
 

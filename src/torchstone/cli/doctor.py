@@ -16,6 +16,7 @@ from torchstone.cli.options import (
     use_color,
     width,
 )
+from torchstone.cli.unkept import tell_troubles
 
 if TYPE_CHECKING:
     from torchstone.lab.doctor import Visit
@@ -56,9 +57,10 @@ def doctor(
 
     check_json_path(json_path)
     request = DoctorRequest(device=device, identical=not no_aa, calibrate=calibrate)
+    keeper = Keeper(db)
     with progress() as events:
-        visit = examine(request, Keeper(db), events)
-    return _deliver(visit, json_path, markdown, fix)
+        visit = examine(request, keeper, events)
+    return tell_troubles(keeper, _deliver(visit, json_path, markdown, fix))
 
 
 def _deliver(visit: Visit, json_path: str | None, markdown: bool, fix: bool) -> int:

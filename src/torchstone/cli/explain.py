@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -20,9 +21,11 @@ from torchstone.cli.options import (
     use_color,
     width,
 )
+from torchstone.cli.unkept import tell_troubles
 
 if TYPE_CHECKING:
     from torchstone.explain import Roofline
+    from torchstone.lab.keeping import Keeper
     from torchstone.records import Difference, Ledger, Result
 
 _MEASURING = ("mode", "precision", "device", "threads", "python", "env", "allocator", "budget")
@@ -87,6 +90,7 @@ def explain(
       torchstone explain timm:resnet18@small --roofline --out roofline.svg
       torchstone explain 1jz3k --arm inductor --json -
     """
+    from torchstone.lab.keeping import Keeper
     from torchstone.lab.roofline import is_target, roofline_of_stored
 
     check_json_path(json_path)
@@ -101,9 +105,10 @@ def explain(
         for name in _OF_LEDGERS:
             _refuse(_given(ctx, name), f"--{name}", "the ledger, not for --roofline")
             asked.pop(name)
-        result, found = _measured(what, db, save, asked)
+        keeper = Keeper(db)
+        result, found = _measured(what, keeper, save, asked)
         _deliver(found, out, json_path)
-        return exit_code(result)
+        return tell_troubles(keeper, exit_code(result))
     _refuse(out is not None, "--out", "--roofline")
     return _explain(what, db, save, asked, json_path, asked.pop("markdown"))
 
@@ -117,21 +122,22 @@ def _explain(
     markdown: bool,
 ) -> int:
     from torchstone.lab.explain import was_interrupted
+    from torchstone.lab.keeping import Keeper
 
-    found = _ledger(target, db, save, asked)
+    keeper = Keeper(db) if save else None
+    found = _ledger(target, keeper, asked)
     deliver_ledger(found, json_path, markdown)
-    if save and json_path != "-" and not markdown:
-        click.echo(f"\n{_kept(found)}")
-    return INTERRUPTED if was_interrupted(found) else 0
+    if keeper is not None and keeper.ids_kept and json_path != "-" and not markdown:
+        click.echo(f"\n{_kept(keeper.ids_kept)}")
+    return tell_troubles(keeper, INTERRUPTED if was_interrupted(found) else 0)
 
 
 def _given(ctx: click.Context, name: str) -> bool:
     return ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
 
 
-def _ledger(target: str, db: str | None, save: bool, asked: dict[str, Any]) -> Ledger | Difference:
+def _ledger(target: str, keeper: Keeper | None, asked: dict[str, Any]) -> Ledger | Difference:
     from torchstone.lab.explain import ExplainRequest, explain_difference, explain_target
-    from torchstone.lab.keeping import Keeper
     from torchstone.lab.request import BenchRequest
 
     vs, verify, budget = asked.pop("vs"), asked.pop("verify"), asked.pop("budget")
@@ -142,17 +148,13 @@ def _ledger(target: str, db: str | None, save: bool, asked: dict[str, Any]) -> L
         verify=verify,
         verify_budget_s=budget,
     )
-    keeper = Keeper(db) if save else None
     with progress() as events:
         if vs:
             return explain_difference(request, keeper, events)
         return explain_target(request, keeper, events)
 
 
-def _kept(found: Ledger | Difference) -> str:
-    from torchstone.records import Ledger
-
-    ids = [found.id] if isinstance(found, Ledger) else [found.base.id, found.new.id]
+def _kept(ids: Sequence[str]) -> str:
     return f"Kept as {' and '.join(ids)}; `torchstone show {ids[-1]}` shows it again."
 
 
@@ -182,7 +184,7 @@ def deliver_ledger(found: Ledger | Difference, json_path: str | None, markdown: 
 
 
 def _measured(
-    target: str, db: str | None, save: bool, asked: dict[str, Any]
+    target: str, keeper: Keeper, save: bool, asked: dict[str, Any]
 ) -> tuple[Result, Roofline]:
     from torchstone.conductor import Settings
     from torchstone.lab.request import BenchRequest
@@ -191,7 +193,7 @@ def _measured(
     settings = Settings(budget_s=asked.pop("budget"))
     request = BenchRequest(targets=(target,), settings=settings, **asked)
     with progress() as events:
-        return roofline_of_target(request, db, save, events)
+        return roofline_of_target(request, keeper, save, events)
 
 
 def _refuse(given: bool, option: str, what: str) -> None:

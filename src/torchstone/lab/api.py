@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -66,7 +67,15 @@ def bench(
             independent=independent,
         ),
     )
-    return lab_bench.bench(request, Keeper(db) if save else None)
+    keeper = Keeper(db) if save else None
+    return _told(lab_bench.bench(request, keeper), keeper)
+
+
+def _told(result: Result, keeper: Keeper | None) -> Result:
+    """The result, with a warning for each thing that could not be kept."""
+    for one in keeper.troubles if keeper is not None else ():
+        warnings.warn(f"{one.message} {one.remedy}".rstrip(), stacklevel=3)
+    return result
 
 
 def _words(given: str | Sequence[str]) -> tuple[str, ...]:
@@ -102,7 +111,8 @@ def timeit(
     statements = (stmt,) if isinstance(stmt, str) else tuple(stmt)
     settings = Settings(budget_s=budget, loops=number, samples=repeat)
     keeper = Keeper(db) if save else None
-    return timing.time_statements(statements, setup, settings, python=python, keeper=keeper)
+    result = timing.time_statements(statements, setup, settings, python=python, keeper=keeper)
+    return _told(result, keeper)
 
 
 def as_target(target: Target) -> str:

@@ -12,8 +12,8 @@ import torchstone
 from torchstone import validate
 from torchstone.conductor import CaseResult, CaseSpec, Events, Settings, run_case
 from torchstone.lab import identical
-from torchstone.lab.judging import judge
-from torchstone.lab.keeping import Keeper
+from torchstone.lab.judging import interrupted, judge, judge_again
+from torchstone.lab.keeping import INTERRUPTED, Keeper, Trouble
 from torchstone.lab.request import (
     BenchRequest,
     check_settings,
@@ -23,9 +23,17 @@ from torchstone.lab.request import (
     vary_shapes,
 )
 from torchstone.lab.roofs import read_clock, recalibrated, with_roofs
-from torchstone.lab.second_look import with_second_looks
+from torchstone.lab.second_look import SEED_APART, with_second_looks
 from torchstone.lab.secrets import public_measurement, public_words
-from torchstone.records import ArmSpec, Measurement, Method, Outcome, Result
+from torchstone.records import (
+    ArmSpec,
+    Measurement,
+    Method,
+    Outcome,
+    Result,
+    SecondLook,
+    TorchstoneError,
+)
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 
@@ -54,8 +62,14 @@ def measure(
     if keeper is not None:
         keeper.check()
     result = measure_unkept(arms, settings, keeper, events, command, kind, label)
-    if keeper is not None and not _came_to_nothing(result):
-        keeper.save(result)
+    if keeper is None or _came_to_nothing(result):
+        return result
+    try:
+        with keeper.forgiving("The result was not kept"):
+            keeper.save(result)
+    except KeyboardInterrupt:  # pressed while another program held the database
+        keeper.troubles.append(Trouble(f"The result may not be kept: {INTERRUPTED}."))
+        return interrupted(result)
     return result
 
 
@@ -99,7 +113,24 @@ def measure_unkept(
     )
     result = judge(with_roofs(made, keeper), identical.aa_floor(keeper, made.arms[0]))
     result = recalibrated(result, keeper, events)
-    return with_second_looks(result, arms, settings, events)
+    return _looked_at_again(result, arms, settings, events)
+
+
+def _looked_at_again(
+    result: Result, arms: Sequence[ArmSpec], settings: Settings, events: Events | None
+) -> Result:
+    """With second looks. One that cannot be had (a file is gone, the disk is full) says why, and
+    costs nothing of the first."""
+    try:
+        return with_second_looks(result, arms, settings, events)
+    except (TorchstoneError, OSError) as error:
+        why = f"it failed: {error}"
+        seed = settings.seed + SEED_APART
+        looks = tuple(
+            SecondLook(one.base, one.new, seed, one.speedup or 0.0, None, reason=why)
+            for one in validate.wants_second_look(result)
+        )
+        return judge_again(replace(result, second_looks=looks))
 
 
 def _public(arm: Measurement, constant: bool) -> Measurement:

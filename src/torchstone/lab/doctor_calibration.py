@@ -31,7 +31,8 @@ def calibrate(
             f"could not be measured: {getattr(error, 'message', error)}",
             remedy=getattr(error, "remedy", "") or "Install torch, then try again.",
         )
-    keeper.save_calibration(made)
+    with keeper.forgiving("The calibration was not kept"):
+        keeper.save_calibration(made)
     return made, Finding(NAME, Level.OK, f"measured just now: {_roofs(made)}", _figures(made))
 
 

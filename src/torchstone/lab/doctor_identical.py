@@ -65,7 +65,7 @@ def see(result: Result, keeper: Keeper) -> Seen:
     differ = identical.differ(base, twin, result.method.margin)
     shown = result.comparisons[0].smallest_detectable if result.comparisons else None
     if differ or (shown is not None and shown <= identical.USELESS):
-        _remember(keeper, base, estimate)
+        identical.remember(keeper, base, estimate)
     floor = identical.aa_floor(keeper, base)
     smallest = None if shown is None or not math.isfinite(shown) else max(shown, floor)
     finding = _judge(estimate, differ, smallest, result.method.budget_s)
@@ -78,17 +78,6 @@ def _estimate(base: Measurement, twin: Measurement) -> Estimate | None:
     found = stats.ratio(base, twin, stats.DECIDING_ESTIMATOR)
     usable = found.replicates > 1 and math.isfinite(found.time_ratio)
     return found if usable else None
-
-
-def _remember(keeper: Keeper, base: Measurement, estimate: Estimate) -> None:
-    """Add this observation to what is known of the machine."""
-    if base.environment is not None:
-        keeper.remember_aa_floor(
-            base.environment.machine_id,
-            *identical.conditions(base),
-            abs(estimate.time_ratio - 1),
-            estimate,
-        )
 
 
 def _judge(estimate: Estimate, differ: bool, smallest: float | None, budget_s: float) -> Finding:

@@ -59,8 +59,7 @@ def explain_target(
     if request.verify:
         ledger = _verified(ledger, arm, request, keeper, events)
     ledger = public_ledger(ledger, arm)
-    if keeper is not None:
-        keeper.save_ledger(ledger)
+    _keep(ledger, keeper)
     return ledger
 
 
@@ -74,15 +73,20 @@ def explain_difference(
         raise UsageError("There is nothing to compare with.", "Name a variant: --vs inductor.")
     arms = make_arms(replace(request.bench, vs=(request.vs,)))
     base = public_ledger(_ledger(arms[0], request, keeper, events), arms[0])
-    if keeper is not None:
-        keeper.save_ledger(base)  # now: the other may fail, or be interrupted
+    _keep(base, keeper)  # now: the other may fail, or be interrupted
     new = _ledger(arms[1], request, keeper, events)
     if request.verify:
         new = _verified(new, arms[1], request, keeper, events)
     new = public_ledger(new, arms[1])
-    if keeper is not None:
-        keeper.save_ledger(new)
+    _keep(new, keeper)
     return difference(base, new)
+
+
+def _keep(ledger: Ledger, keeper: Keeper | None) -> None:
+    if keeper is not None:
+        with keeper.forgiving("The ledger was not kept"):
+            keeper.save_ledger(ledger)
+            keeper.ids_kept.append(ledger.id)
 
 
 def _check(request: ExplainRequest, keeper: Keeper | None) -> None:
@@ -113,9 +117,11 @@ def _calibration(arm: ArmSpec, keeper: Keeper | None) -> tuple[Calibration | Non
     """The roofs, and a sentence where they are there and cannot be used."""
     if keeper is None:
         return None, ""
-    found, stale = known_roofs(
-        keeper, machine_id(describe_cpu(), cache_sizes(), memory_bytes()), arm.device
-    )
+    found, stale = None, ""
+    with keeper.forgiving("The machine's roofs could not be looked up"):
+        found, stale = known_roofs(
+            keeper, machine_id(describe_cpu(), cache_sizes(), memory_bytes()), arm.device
+        )
     return (None, f"{stale} They are not used. {CALIBRATE}") if stale else (found, "")
 
 

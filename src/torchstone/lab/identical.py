@@ -11,7 +11,7 @@ from dataclasses import replace
 from torchstone import stats
 from torchstone.conductor import CaseResult
 from torchstone.lab.keeping import Keeper
-from torchstone.records import ArmSpec, Measurement, Outcome, Verdict
+from torchstone.records import ArmSpec, Estimate, Measurement, Outcome, Verdict
 from torchstone.track.floors import DEFAULT_AA_FLOOR, step_class
 from torchstone.validate.facts import seconds_per_call
 
@@ -42,10 +42,16 @@ def observe(keeper: Keeper, case: CaseResult) -> CaseResult:
     if base.outcome is duplicate.outcome is Outcome.OK and base.environment is not None:
         found = stats.ratio(base, duplicate, stats.DECIDING_ESTIMATOR)
         if found.replicates > 1 and is_telling(base, duplicate):
-            keeper.remember_aa_floor(
-                base.environment.machine_id, *conditions(base), abs(found.time_ratio - 1), found
-            )
+            remember(keeper, base, found)
     return replace(case, arms=case.arms[:-1])
+
+
+def remember(keeper: Keeper, base: Measurement, found: Estimate) -> None:
+    """Keep what two identical arms differed by, if the database lets us."""
+    if base.environment is not None:
+        size = abs(found.time_ratio - 1)
+        with keeper.forgiving("What identical arms differ by was not kept"):
+            keeper.remember_aa_floor(base.environment.machine_id, *conditions(base), size, found)
 
 
 def is_telling(base: Measurement, twin: Measurement) -> bool:
@@ -69,7 +75,8 @@ def aa_floor(keeper: Keeper | None, arm: Measurement) -> float:
     """What identical arms have been seen to differ by, on this machine at this size of step."""
     known = None
     if keeper is not None and arm.environment is not None:
-        known = keeper.aa_floor(arm.environment.machine_id, *conditions(arm))
+        with keeper.forgiving("What identical arms differ by could not be looked up"):
+            known = keeper.aa_floor(arm.environment.machine_id, *conditions(arm))
     return max(DEFAULT_AA_FLOOR, known or 0.0)
 
 

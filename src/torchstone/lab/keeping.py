@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 
 from torchstone.records import (
     Calibration,
@@ -11,9 +13,20 @@ from torchstone.records import (
     Ledger,
     Profile,
     Result,
+    TorchstoneError,
     to_data,
 )
 from torchstone.store import check_store, open_store
+
+INTERRUPTED = "interrupted before it was sure to be stored"
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """Something that could not be kept or looked up, in a sentence, and what to do."""
+
+    message: str
+    remedy: str = ""
 
 
 class Keeper:
@@ -22,6 +35,21 @@ class Keeper:
     def __init__(self, url: str | None = None) -> None:
         self.url = url
         self.bytes_kept = 0
+        self.ids_kept: list[str] = []
+        self.troubles: list[Trouble] = []
+
+    @contextmanager
+    def forgiving(self, what: str) -> Iterator[None]:
+        """Note a failure instead of raising it: no measurement may be lost to the database.
+
+        `what` is how the sentence begins: "The result was not kept". To be told at the end.
+        """
+        try:
+            yield
+        except TorchstoneError as error:
+            self.troubles.append(Trouble(f"{what}: {error.message}", error.remedy))
+        except OSError as error:
+            self.troubles.append(Trouble(f"{what}: {error}."))
 
     @property
     def has_kept(self) -> bool:

@@ -36,10 +36,9 @@ def roofline_of_stored(name: str, arm: str = "", db: str | None = None) -> Roofl
 
 
 def roofline_of_target(
-    request: BenchRequest, db: str | None, save: bool, events: Events | None = None
+    request: BenchRequest, keeper: Keeper, save: bool, events: Events | None = None
 ) -> tuple[Result, Roofline]:
     """Measure the target as `bench` does, then look at it."""
-    keeper = Keeper(db)
     here = machine_id(describe_cpu(), cache_sizes(), memory_bytes())
     known, stale = known_roofs(keeper, here, request.device)
     if known is None or stale:
@@ -48,7 +47,9 @@ def roofline_of_target(
     result = bench(request, keeper if save else None, events)
     if result.method.stopped_by == "interrupt" and not result.arms[0].turns:
         raise KeyboardInterrupt  # without a sample there is nothing to draw
-    calibration, stale = _calibration(result, keeper)
+    calibration: Calibration | None = known
+    with keeper.forgiving("The machine's roofs could not be looked up"):
+        calibration, stale = _calibration(result, keeper)
     return result, _noted(roofline(result, calibration), stale)
 
 

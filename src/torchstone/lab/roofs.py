@@ -29,7 +29,9 @@ def with_roofs(result: Result, keeper: Keeper | None) -> Result:
     base = result.arms[0]
     if keeper is None or base.environment is None:
         return result
-    found, stale = known_roofs(keeper, base.environment.machine_id, base.arm.device)
+    found, stale = None, ""
+    with keeper.forgiving("The machine's roofs could not be looked up"):
+        found, stale = known_roofs(keeper, base.environment.machine_id, base.arm.device)
     if found is None or stale:
         return result
     return replace(result, calibration=_needed(found, result))
@@ -78,11 +80,15 @@ def recalibrated(result: Result, keeper: Keeper | None, events: Events | None) -
         fresh = run_calibration(device=calibration.device, only=wanted)
     except TorchstoneError as error:
         return _as_it_was(result, calibration, error.message)
+    except OSError as error:
+        return _as_it_was(result, calibration, str(error))
     except KeyboardInterrupt:  # the measurement itself is whole and is kept
         return judge_again(interrupted(_as_it_was(result, calibration, "interrupted")))
-    whole = keeper.calibration(calibration.machine_id, calibration.device) or calibration
-    raised = raise_roofs(whole, fresh)
-    keeper.save_calibration(raised)
+    raised = raise_roofs(calibration, fresh)
+    with keeper.forgiving("The roofs measured again were not kept"):
+        whole = keeper.calibration(calibration.machine_id, calibration.device) or calibration
+        raised = raise_roofs(whole, fresh)
+        keeper.save_calibration(raised)
     return judge_again(replace(result, calibration=_needed(raised, result)))
 
 
