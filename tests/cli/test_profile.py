@@ -152,7 +152,8 @@ def test_the_cost_of_a_short_program_is_measured_where_that_is_allowed(place: Pa
         (("--out", "x.what", "program.py"), "does not end in a way"),
         (("--out", "/no/such/x.prof", "program.py"), "cannot be written"),
         (("--format", "pstats", "program.py"), "--format says how --out"),
-        (("--steps", "3", "program.py"), "are for a target"),
+        (("--steps", "3", "program.py"), "--steps is for a target"),
+        (("--mode", "training", "-m", "program"), "--mode is for a target"),
         (("--clock", "gil", "--how", "sampler", "program.py"), "cannot be told from inside"),
         (("--how", "guess", "program.py"), "no way to profile called 'guess'"),
     ],
@@ -195,6 +196,30 @@ def test_an_interrupted_program_leaves_its_profile(place: Path) -> None:
     assert "KeyboardInterrupt" in err
     assert "time.sleep" in out
     assert any(key[2] == "waits" for key in pstats.Stats("x.prof").stats)  # type: ignore[attr-defined]
+
+
+def test_an_interrupt_of_the_silent_runs_leaves_the_profile(place: Path, no_survivors: str) -> None:
+    (place / "slow_again.py").write_text(
+        "import os, time\n"
+        "def first():\n"
+        "    open('first', 'w').close()\n"
+        "if os.path.exists('first'):\n"
+        "    open('again', 'w').close()\n"
+        "    time.sleep(600)\n"
+        "first()\n"
+    )
+    words = ("--how", "count", "--cost", "--out", "x.prof", "--db", "kept.db", "slow_again.py")
+    process = start("profile", *words)
+    assert eventually((place / "again").exists, 60)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert "silent runs show what profiling costs" in err
+    assert "was not measured: it was interrupted" in out
+    assert any(key[2] == "first" for key in pstats.Stats("x.prof").stats)  # type: ignore[attr-defined]
+    listed = run("list", "profiles", "--db", "kept.db", "--json")
+    assert len(json.loads(listed.stdout)["profiles"]) == 1
+    assert eventually(lambda: not marked(no_survivors), 10)
 
 
 def test_an_interrupt_while_a_target_is_profiled(place: Path, no_survivors: str) -> None:

@@ -157,12 +157,10 @@ def _profiled(request: ProfileRequest, keeper: Keeper | None) -> tuple[tuple[Pro
             keeper.save_profile(one)
             kept.append(one.id)
 
-    if not request.is_target:
-        run = profile_script(request)
-        for one in run.profiles:
-            keep(one)
-        return run.profiles, run.code
     try:
+        if not request.is_target:
+            run = profile_script(request, progress, keep)
+            return run.profiles, run.code
         with progress() as events:
             return profile_target(request, events, keep), 0
     except BaseException:

@@ -10,12 +10,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from torchstone.conductor import signal_name
+from torchstone.conductor import Events, signal_name
+from torchstone.conductor.case import Silent
+from torchstone.conductor.launch import arm_environment
 from torchstone.lab.profile import (
     ProfileRequest,
     ProfilingFailed,
@@ -27,12 +29,14 @@ from torchstone.lab.profile import (
 from torchstone.profile import read_profile
 from torchstone.profile.child_script import FAILED, INTERRUPTED, ScriptRequest
 from torchstone.profile.cost import cost_of, take_turns
-from torchstone.records import Cost, Profile, UsageError, to_data
+from torchstone.records import ArmSpec, Cost, Profile, UsageError, to_data
 
 CHILD = "torchstone.profile.child_script"
 SHORT_RUN_S = 5.0
 """Programs that take longer are not run again and again to see what profiling costs."""
 PAIRS = 3
+RUNS = 4 * PAIRS
+"""A pair, and a pair of the control."""
 GRACE_S = 10.0
 """After Ctrl-C, for the program to end and its profile to be written."""
 _NOT_ASKED = (
@@ -41,7 +45,22 @@ _NOT_ASKED = (
 )
 _ENDED_BADLY = "What profiling costs was not measured: the program did not end well."
 _NOT_WANTED = "What profiling costs was not measured: --no-cost."
+_STOPPED = "What profiling costs was not measured: it was interrupted."
 _TOO_LONG = f"What profiling costs was not measured: a run takes longer than {SHORT_RUN_S:g} s."
+
+
+class NotTheSameAgain(Exception):
+    """The program ended otherwise when it was run again: its time is that of something else."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(
+            f"What profiling costs was not measured: run again, the program ended {_end(code)}. "
+            "It does not do the same again."
+        )
+
+
+_OF_TARGETS = ("steps", "variant", "vs", "mode", "precision", "device", "timeout_s")
+"""What only a target can be asked for: a program is run as it is."""
 
 
 @dataclass(frozen=True)
@@ -52,21 +71,36 @@ class ScriptRun:
     code: int
 
 
-def profile_script(request: ProfileRequest) -> ScriptRun:
-    """Run the program once for each way, under a probe; a profile is kept whatever its end."""
+def _no_progress() -> AbstractContextManager[Events]:
+    return nullcontext(Silent())
+
+
+def profile_script(
+    request: ProfileRequest,
+    progress: Callable[[], AbstractContextManager[Events]] = _no_progress,
+    keep: Callable[[Profile], object] | None = None,
+) -> ScriptRun:
+    """Run the program once for each way, under a probe; a profile is kept whatever its end.
+
+    `keep` is given every profile as soon as it is there: a later way may fail. `progress` is there
+    while the program runs silently; at other times the terminal is the program's own.
+    """
     check_request(request)
     _check_program(request)
     found, code = [], 0
     for way in request.ways:
         profile, code, took = _run_once(request, way)
-        cost, note = _cost(request, way, took, profile) if not code else (None, _ENDED_BADLY)
-        profile = replace(
-            profile,
-            label=f"{short_name(request.what)} ({way})",
-            cost=cost,
-            notes=(*profile.notes, *((note,) if note else ())),
-        )
-        found.append(stamp(profile, request))
+        profile = replace(profile, label=f"{short_name(request.what)} ({way})")
+        cost, note = None, _ENDED_BADLY
+        if not code:
+            try:
+                cost, note = _cost(request, way, took, progress)
+            except KeyboardInterrupt:  # the profile is there: only its cost is given up
+                cost, note, code = None, _STOPPED, INTERRUPTED
+        notes = (*profile.notes, *((note,) if note else ()))
+        found.append(stamp(replace(profile, cost=cost, notes=notes), request))
+        if keep is not None:
+            keep(found[-1])
         if code:
             break
     return ScriptRun(tuple(found), code)
@@ -78,10 +112,16 @@ def _check_program(request: ProfileRequest) -> None:
             f"There is no file {request.what}.",
             "Give a script, `-m MODULE`, or a target such as model.py:make.",
         )
-    if request.steps is not None or request.vs or request.variant != "eager":
+    plain = ProfileRequest(request.what)
+    given = [one for one in _OF_TARGETS if getattr(request, one) != getattr(plain, one)]
+    if given:
+        words = " and ".join(f"--{one.removesuffix('_s')}" for one in given)
         raise UsageError(
-            "--steps, --vs and --variant are for a target.", "Leave them away for a program."
+            f"{words} {'is' if len(given) == 1 else 'are'} for a target.",
+            "Leave it away for a program, which decides that itself.",
         )
+    if request.threads is not None and request.threads < 1:
+        raise UsageError(f"{request.threads} threads cannot do anything.", "Give 1 or more.")
 
 
 def _run_once(request: ProfileRequest, way: str) -> tuple[Profile, int, float]:
@@ -124,7 +164,8 @@ def _started(
     note = Path(folder) / "request.json"
     note.write_text(json.dumps(to_data(asked)), encoding="utf-8")
     nowhere = subprocess.DEVNULL if silent else None
-    env = {**os.environ, "PYTHONPATH": house_on_path()}
+    threads = arm_environment(ArmSpec(name="", target=request.what, threads=request.threads))
+    env = {**os.environ, **threads, "PYTHONPATH": house_on_path()}
     env.setdefault("KINETO_LOG_LEVEL", "99")
     with subprocess.Popen(
         [sys.executable, "-m", CHILD, str(note)],
@@ -170,27 +211,45 @@ def _terminal_told() -> bool:
 
 
 def _cost(
-    request: ProfileRequest, way: str, took: float, profile: Profile
+    request: ProfileRequest,
+    way: str,
+    took: float,
+    progress: Callable[[], AbstractContextManager[Events]],
 ) -> tuple[Cost | None, str]:
     """Whole processes in turns, silent ones; only where it was asked for and a run is short."""
     if not request.cost:
         return None, _NOT_ASKED if request.cost is None else _NOT_WANTED
     if took > SHORT_RUN_S:
         return None, _TOO_LONG
-    size = 0
+    with progress() as events:
+        try:
+            return _timed_again(request, way, events), ""
+        except NotTheSameAgain as reason:
+            return None, str(reason)
+
+
+def _timed_again(request: ProfileRequest, way: str, events: Events) -> Cost:
+    size, runs = 0, 0
+    name = short_name(request.what)
+    events.phase(f"{name} ({way}): {RUNS} silent runs show what profiling costs")
 
     def run(of_way: str) -> float:
-        nonlocal size
+        nonlocal size, runs
+        events.update(runs / RUNS, f"{name}: run {runs + 1} of {RUNS}", None)
+        runs += 1
         with tempfile.TemporaryDirectory(prefix="torchstone-") as folder:
             path = Path(folder) / "again.profile.json"
             started = time.perf_counter()
             with _started(request, of_way, folder, path, silent=True) as process:
-                process.wait()
+                code = process.wait()
+            took = time.perf_counter() - started
+            if code:  # the profiled run ended with 0, or there would be no cost to measure
+                raise NotTheSameAgain(code)
             size = path.stat().st_size if path.exists() else size
-            return time.perf_counter() - started
+            return took
 
     turns = take_turns(lambda: run(""), lambda: run(way), least=PAIRS, most=PAIRS)
-    return cost_of(turns, footprint_bytes=size), ""
+    return cost_of(turns, footprint_bytes=size)
 
 
 __all__ = ["INTERRUPTED", "ScriptRun", "profile_script"]
