@@ -86,6 +86,22 @@ def conv():
 def adam():
     return Workload(torch.nn.Linear(2, 2), (torch.ones(1, 2),),
                     optimizer=lambda p: torch.optim.AdamW(p, lr=0.25, foreach=False))
+
+def rmsprop():
+    return Workload(torch.nn.Linear(2, 2), (torch.ones(1, 2),), optimizer=torch.optim.RMSprop)
+
+def fused():
+    return Workload(torch.nn.Linear(2, 2), (torch.ones(1, 2),),
+                    optimizer=lambda p: torch.optim.SGD(p, lr=0.1, fused=True))
+"""
+REFUSED = """
+from torchstone.records import NotSupported
+try:
+    made.optimizer(made.call.parameters())
+except NotSupported as error:
+    assert {said!r} in str(error), error
+else:
+    raise AssertionError("the same optimizer as before is no remedy")
 """
 
 
@@ -99,6 +115,12 @@ def test_changes_around_the_workload_do_what_they_say(tmp_path: Path) -> None:
         name, check = CHECKS[around]
         arm = replace(ARM, target=f"{path}:{name}")
         jobs.append((apply_remedy(Remedy(around=around), arm, tmp_path, "x").target, check))
+    for name, said in (("rmsprop", "RMSprop has no fused"), ("fused", "SGD is fused already")):
+        folder = tmp_path / name
+        folder.mkdir()
+        arm = replace(ARM, target=f"{path}:{name}")
+        changed = apply_remedy(Remedy(around="fused_optimizer"), arm, folder, "x")
+        jobs.append((changed.target, REFUSED.format(said=said)))
     done = subprocess.run(
         [sys.executable, "-c", CHECK, json.dumps(jobs)], capture_output=True, text=True, cwd=ROOT
     )

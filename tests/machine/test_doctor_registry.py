@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.machine.doctor_tree import empty_view, view
+from torchstone.machine.cores import read_cores
 from torchstone.machine.doctor import (
     FunctionCheckup,
     View,
@@ -25,7 +26,7 @@ from torchstone.machine.doctor import (
 )
 from torchstone.machine.doctor import registry as door
 from torchstone.machine.doctor.checkups import load
-from torchstone.machine.doctor.words import cores, percent, read_cores, size
+from torchstone.machine.doctor.words import cores, percent, size
 from torchstone.records import Finding, Level
 
 CHECKUPS = {

@@ -190,7 +190,7 @@ def hardware_words(
     facts = passes.facts
     busy = median(one.plain.busy for one in passes.rounds)
     words = [
-        f"{busy:.2f} of {facts.get('cores', '?')} cores were busy"
+        f"{busy:.2f} of {_cores_words(passes)} were busy"
         + (f", with {facts['threads']} threads for torch." if "threads" in facts else ".")
     ]
     if facts.get("isa"):
@@ -202,6 +202,15 @@ def hardware_words(
     if kernels is not None and passes.flops is not None:
         words.append(_roof_words(arm, passes, kernels, calibration))
     return tuple(word for word in words if word)
+
+
+def _cores_words(passes: Passes) -> str:
+    """`8 cores`, or how many there are of each kind where hyper-threads share some."""
+    usable, cpu = passes.facts.get("cores", "?"), passes.environment.cpu
+    physical = cpu.get("physical_cores", "")
+    if not physical or physical == cpu.get("affinity"):
+        return f"{usable} cores"
+    return f"{usable} logical cores (on {physical} physical ones)"
 
 
 def _clock_words(facts: Mapping[str, str], calibration: Calibration | None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,6 +10,7 @@ from statistics import median
 
 from torchstone.explain.deep import deep_lines, hardware_words
 from torchstone.explain.doubts import doubts
+from torchstone.explain.kinds import IMAGES, ONE_TYPE, OPTIMIZER_FILE
 from torchstone.explain.lines import Split, blocked_of, split_round
 from torchstone.explain.passes.names import allocates, fused_ops
 from torchstone.explain.passes.report import Break, Passes, Round, Watched
@@ -49,6 +51,9 @@ MODELLED = ("dispatch", "allocator", "pool", "gil")
 LEAST_SHARE = 0.0005
 """A line below a twentieth of a per cent is left out."""
 MOST_PARTS = 8
+IMAGE_DIMENSIONS = 4
+_OPTIMIZER = re.compile(r"/torch/optim/(?!optimizer|lr_scheduler|swa_utils|_functional)(\w+)\.py$")
+"""One of torch's own, by the file of a function that a step was seen in; not what they share."""
 
 
 def make_ledger(arm: ArmSpec, passes: Passes, calibration: Calibration | None = None) -> Ledger:
@@ -85,6 +90,7 @@ def make_ledger(arm: ArmSpec, passes: Passes, calibration: Calibration | None = 
         facts={
             **passes.facts,
             **_figures(passes),
+            **_settings(passes),
             "drift": f"{split.drift:.3f}",
             "wall_spread": f"{_spread([one.wall for one in splits]) / wall:.4f}",
         },
@@ -103,6 +109,23 @@ def _figures(passes: Passes) -> dict[str, str]:
         "binding_ns": f"{passes.costs.binding:.0f}",
         "grad": str(bool(passes.contract and passes.contract.grad_enabled)).lower(),
     }
+
+
+def _settings(passes: Passes) -> dict[str, str]:
+    """What findings must know lest they advise what is done already, or cannot be done."""
+    found = {}
+    contract = passes.contract
+    if contract is not None:
+        tensors = [leaf for leaf in contract.inputs if leaf.kind == "torch"]
+        types = {leaf.dtype for leaf in tensors} | set(contract.parameter_dtypes)
+        one = types == {"float32"} and contract.autocast is None
+        found[ONE_TYPE] = str(one).lower()
+        layouts = {leaf.memory_format for leaf in tensors if len(leaf.shape) == IMAGE_DIMENSIONS}
+        if layouts:
+            found[IMAGES] = ", ".join(sorted(layouts))
+    seen = (_OPTIMIZER.search(one.file.replace("\\", "/")) for one in passes.functions)
+    names = [match[1] for match in seen if match]
+    return {**found, OPTIMIZER_FILE: names[0]} if names else found
 
 
 def _lines(

@@ -72,7 +72,10 @@ _AROUND = {
     return dataclasses.replace(workload, inputs=plain)
 """,
     "fused_optimizer": """def make(seed):
+    import inspect
+
     import torch
+    from torchstone.records import NotSupported
 
     workload = original(seed)
 
@@ -81,9 +84,13 @@ _AROUND = {
         if workload.optimizer is None:
             return torch.optim.SGD(parameters, lr=1e-3, fused=True)
         made = workload.optimizer(parameters)
+        known = inspect.signature(type(made)).parameters
+        if "fused" not in known:
+            raise NotSupported(f"{type(made).__name__} has no fused implementation")
+        if made.defaults.get("fused"):
+            raise NotSupported(f"{type(made).__name__} is fused already")
         options = {**made.defaults, "fused": True}
         options.pop("foreach", None)
-        known = type(made).__init__.__code__.co_varnames
         return type(made)(parameters, **{k: v for k, v in options.items() if k in known})
 
     return dataclasses.replace(workload, optimizer=optimizer)

@@ -7,7 +7,7 @@ import platform
 import re
 import subprocess
 
-from torchstone.machine import cgroup
+from torchstone.machine import cgroup, cores
 from torchstone.machine.files import read_field, read_text
 
 FLAGS_OF_INTEREST = frozenset(
@@ -39,6 +39,7 @@ def describe_cpu() -> dict[str, str]:
         "flags": " ".join(sorted(flags & FLAGS_OF_INTEREST)),
         "logical_cores": str(os.cpu_count() or 0),
         "affinity": str(_affinity()),
+        "physical_cores": _physical_cores(),
         "quota": _optional(cgroup.cpu_quota()),
         "governor": (read_text(f"{_CPU0}/cpufreq/scaling_governor") or "").strip(),
         "hypervisor": _hypervisor(flags),
@@ -71,6 +72,11 @@ def _affinity() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 0
+
+
+def _physical_cores() -> str:
+    """Among those that this process is bound to; empty where nobody says."""
+    return str(cores.physical_cores() or _sysctl("hw.physicalcpu"))
 
 
 def _hypervisor(flags: set[str]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from torchstone.explain.findings.base import LEAST_GAIN, percent, ratio
-from torchstone.explain.kinds import figure
+from torchstone.explain.kinds import figure, physical_cores
 from torchstone.records import Ledger, Prediction, Remedy
 from torchstone.records.ledger import ABSTRACTION, BACK_END
 
@@ -21,8 +21,8 @@ class IdleCores:
     name: str = "idle-cores"
 
     def look(self, ledger: Ledger) -> Prediction | None:
-        """Threads fewer than cores, and enough kernel time to share."""
-        cores, threads = int(figure(ledger, "cores")), int(figure(ledger, "threads"))
+        """Threads fewer than physical cores, and enough kernel time to share."""
+        cores, threads = physical_cores(ledger), int(figure(ledger, "threads"))
         kernels = ledger.share("kernels")
         if not 0 < threads < cores or kernels < LEAST_KERNELS:
             return None
@@ -55,8 +55,8 @@ class DearPool:
             return None
         stake, kernels = share * ledger.wall_s, ledger.share("kernels") * ledger.wall_s
         if threads > cores:
-            most, sure, enough = stake + kernels, SURE * stake, cores
-            advice = f"give torch no more threads than there are cores ({cores})"
+            most, sure, enough = stake + kernels, SURE * stake, physical_cores(ledger) or cores
+            advice = f"give torch no more threads than there are cores ({enough})"
         else:
             # Where the kernels are shared well, one thread takes so much longer for them.
             most, sure, enough = stake, stake - kernels * (threads - 1), 1

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from torchstone.machine import cgroup
+from torchstone.machine.cores import read_cores
 from torchstone.machine.doctor.window import Window
-from torchstone.machine.doctor.words import read_cores
 from torchstone.machine.files import read_field, read_text
 
 CPU = "sys/devices/system/cpu"

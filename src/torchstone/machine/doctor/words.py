@@ -35,13 +35,3 @@ def cores(numbers: Iterable[int]) -> str:
         else:
             parts.append([number])
     return ",".join(str(p[0]) if len(p) == 1 else f"{p[0]}-{p[-1]}" for p in parts)
-
-
-def read_cores(text: str) -> frozenset[int]:
-    """The numbers in `0,2-5`; what cannot be read is left out."""
-    found: set[int] = set()
-    for part in text.strip().split(","):
-        low, dash, high = part.partition("-")
-        if low.isdigit() and (not dash or high.isdigit()):
-            found.update(range(int(low), int(high or low) + 1))
-    return frozenset(found)

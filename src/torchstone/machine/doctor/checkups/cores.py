@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from torchstone.machine.cores import SIBLINGS as SIBLINGS_FILE
+from torchstone.machine.cores import one_each, read_cores
 from torchstone.machine.doctor.base import FunctionCheckup, fix, note, ok, unseen
 from torchstone.machine.doctor.view import CPU, View
-from torchstone.machine.doctor.words import cores, count, read_cores
+from torchstone.machine.doctor.words import cores, count
 from torchstone.records import Finding
 
 
@@ -37,15 +39,15 @@ def _siblings(view: View) -> Iterator[Finding]:
     shared = {core for core, others in pairs.items() if len(others) > 1}
     figures = {"sharing": float(len(shared)), "allowed": float(len(view.cores))}
     if shared:
-        one_each = {min(others) for others in pairs.values()}
+        ones = one_each(pairs)
         yield note(
             "smt",
             f"{len(shared)} of {count(len(view.cores), 'allowed core')} are siblings: two threads "
             "on one physical core take turns",
-            f"Use at most {count(len(one_each), 'thread')}, one a physical core.",
+            f"Use at most {count(len(ones), 'thread')}, one a physical core.",
             [
                 fix(
-                    f"taskset -c {cores(one_each)} torchstone bench ...",
+                    f"taskset -c {cores(ones)} torchstone bench ...",
                     "uses one sibling of each physical core",
                 )
             ],
@@ -65,7 +67,7 @@ def _siblings(view: View) -> Iterator[Finding]:
 
 
 def _siblings_path(core: int) -> str:
-    return f"{CPU}/cpu{core}/topology/thread_siblings_list"
+    return f"{CPU}/cpu{core}/{SIBLINGS_FILE}"
 
 
 def _virtual(view: View) -> Iterator[Finding]:
