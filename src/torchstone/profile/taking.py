@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import inspect
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +25,9 @@ _NO_COST = (
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+_ON: list[Profiling] = []
+"""Those that are on in this process."""
+
 
 class Profiling:
     """What `torchstone.profile()` returns. `profile` is the last one taken, None before that."""
@@ -34,16 +39,15 @@ class Profiling:
         self._format = format_of(self._out) if self._out is not None else ""
         self._label = label
         self._probe: Probe | None = None
+        self._turn = threading.Lock()
+        """Held from the start until the profile is written, by whatever thread."""
         self.profile: Profile | None = None
 
     def __enter__(self) -> Profiling:
-        if self._probe is not None:
+        if not self._begin():
             raise UsageError(
                 "This profiler is on already.", "Make another one for what is inside or beside it."
             )
-        probe = choose_probe(self._how, self._options)
-        probe.start()
-        self._probe = probe
         return self
 
     def __exit__(
@@ -52,26 +56,96 @@ class Profiling:
         error: BaseException | None,
         where: TracebackType | None,
     ) -> None:
-        probe, self._probe = self._probe, None
-        assert probe is not None
-        profile = not_repeated(probe.stop())
-        self.profile = replace(
-            profile, label=self._label or profile.label, notes=(*profile.notes, _NO_COST)
-        )
-        if self._out is not None:
-            write_profile(self.profile, self._out, self._format)
+        self._end()
 
     def __call__(self, function: F) -> F:
-        """Profile each call of a function; `profile` is of the last one."""
+        """Profile each call of a function; `profile` is of the last one.
+
+        A call while another is being profiled (a recursion, a second thread, a task beside it) only
+        runs. A coroutine function is profiled until it has been awaited.
+        """
+        _refuse_generators(function)
         if not self._label:
             self._label = getattr(function, "__qualname__", "")
+        if _is_coroutine_function(function):
+
+            @functools.wraps(function)
+            async def awaited(*args: Any, **kwargs: Any) -> Any:
+                if not self._begin_if_free():
+                    return await function(*args, **kwargs)
+                try:
+                    return await function(*args, **kwargs)
+                finally:
+                    self._end()
+
+            return awaited  # type: ignore[return-value]
 
         @functools.wraps(function)
         def profiled(*args: Any, **kwargs: Any) -> Any:
-            with self:
+            if not self._begin_if_free():
                 return function(*args, **kwargs)
+            try:
+                return function(*args, **kwargs)
+            finally:
+                self._end()
 
         return profiled  # type: ignore[return-value]
+
+    def _begin(self) -> bool:
+        """Start the probe; False where this one is on already, in whatever thread."""
+        if not self._turn.acquire(blocking=False):
+            return False
+        _ON.append(self)
+        try:
+            self._probe = choose_probe(self._how, self._options)
+            self._probe.start()
+        except BaseException:
+            self._off()
+            raise
+        return True
+
+    def _begin_if_free(self) -> bool:
+        """The same for a decorated function, which has to run where another profiler bars ours."""
+        try:
+            return self._begin()
+        except Exception:
+            if not _ON:
+                raise
+            return False
+
+    def _end(self) -> None:
+        """Stop the probe, and write what it saw."""
+        assert self._probe is not None
+        try:
+            profile = not_repeated(self._probe.stop())
+            self.profile = replace(
+                profile, label=self._label or profile.label, notes=(*profile.notes, _NO_COST)
+            )
+            if self._out is not None:
+                write_profile(self.profile, self._out, self._format)
+        finally:
+            self._off()
+
+    def _off(self) -> None:
+        self._probe = None
+        _ON.remove(self)
+        self._turn.release()
+
+
+def _refuse_generators(function: Callable[..., Any]) -> None:
+    """Its call only makes one, and later it runs in turns with whoever takes from it."""
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        name = getattr(function, "__qualname__", "It")
+        raise UsageError(
+            f"{name} is a generator: its call does no work that could be profiled.",
+            "Profile the loop that takes from it: `with torchstone.profile() as taken:`.",
+        )
+
+
+def _is_coroutine_function(function: Callable[..., Any]) -> bool:
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+        getattr(function, "__call__", None)  # noqa: B004 - an object may be called asynchronously
+    )
 
 
 def profile(

@@ -22,12 +22,14 @@ STARTERS = (
     os.path.join(HOUSE, "profile", "child_script.py"),
 )
 """Files whose functions only start the work."""
+BEGINNERS = ("__enter__", "_begin", "_begin_if_free")
+"""Functions of ours that have ended when what is profiled runs: those of `Profiling`."""
 MOST_DEPTH = 2_000
 
 
 def innermost_outside(frame: FrameType | None) -> FrameType | None:
     """The frame in which what is profiled will run: not one that is left when profiling begins."""
-    while frame is not None and frame.f_code.co_name == "__enter__" and is_ours(frame.f_code):
+    while frame is not None and frame.f_code.co_name in BEGINNERS and is_ours(frame.f_code):
         frame = frame.f_back
     return frame
 
