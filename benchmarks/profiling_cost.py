@@ -60,6 +60,7 @@ class Line:
     tool: str
     stands_for: tuple[str, ...] = ()
     processes: int = 0
+    """That were measured; those that failed are not among them."""
     ratio: Ratio | None = None
     cpu: float | None = None
     """The same of CPU time; what another process needs is not in it."""
@@ -70,7 +71,9 @@ class Line:
     finish_s: float | None = None
     written_bytes: int | None = None
     memory_bytes: int | None = None
+    failed: int = 0
     reason: str = ""
+    """Why there are no figures, or why the first of those that failed did."""
 
     @property
     def separable(self) -> bool:
@@ -118,7 +121,7 @@ def collect(journal: Journal, settings: Row, works: Sequence[str], tools: Sequen
         random.Random(turn).shuffle(places)
         for work, tool in places:
             rows = _rows(journal.rows, work, tool)
-            if any(row["round"] == turn or row["reason"] for row in rows):
+            if any(row["round"] == turn or row.get("for_good") for row in rows):
                 continue
             if time.monotonic() > end:
                 print("The time is up; the same command goes on.", file=sys.stderr)
@@ -152,9 +155,10 @@ def line_of(rows: Sequence[Row], work: str, entry: Entry) -> Line:
     """What all processes of a profiler say together."""
     mine = _rows(rows, work, entry.name)
     good = [row for row in mine if not row["reason"]]
+    failed = [row["reason"] for row in mine if row["reason"]]
     if not good:
-        reason = mine[0]["reason"] if mine else "not run yet"
-        return Line(work, entry.name, entry.stands_for, reason=reason)
+        reason = failed[0] if failed else "not run yet"
+        return Line(work, entry.name, entry.stands_for, failed=len(failed), reason=reason)
     pairs = [logs(row, "pairs") for row in good]
     controls = [logs(row, "controls") for row in good]
     beyond = [
@@ -177,6 +181,8 @@ def line_of(rows: Sequence[Row], work: str, entry: Entry) -> Line:
         median(row["finish_s"] for row in good),
         round(median(row["written_bytes"] for row in good)),
         round(median(memory)) if memory else None,
+        len(failed),
+        failed[0] if failed else "",
     )
 
 
@@ -232,10 +238,17 @@ def _half(ratio: Ratio) -> float:
 
 def text_of(lines: Sequence[Line], judged: Sequence[Aim], markdown: bool) -> str:
     """Both tables."""
-    head = ("work", "profiler", "stands in for", "wall ×", "A/A ×", "separable", "CPU ×")
-    head += ("start", "end and write", "file", "memory")
+    head = ("work", "profiler", "stands in for", "processes (failed)", "wall ×", "A/A ×")
+    head += ("separable", "CPU ×", "start", "end and write", "file", "memory")
     body = [_cells(line) for line in lines]
     parts = [table(head, body, markdown)]
+    told = [
+        f"{line.work}, {line.tool}: {line.failed} failed, the first because: {line.reason}"
+        for line in lines
+        if line.failed and line.ratio is not None
+    ]
+    if told:
+        parts.append("\n".join(told))
     if judged:
         rows = [(aim.what, aim.work, aim.seen, aim.verdict) for aim in judged]
         parts.append(table(("aim", "work", "seen", "verdict"), rows, markdown))
@@ -248,7 +261,8 @@ def text_of(lines: Sequence[Line], judged: Sequence[Aim], markdown: bool) -> str
 
 
 def _cells(line: Line) -> tuple[str, ...]:
-    names = (line.work, line.tool, ", ".join(line.stands_for))
+    processes = f"{line.processes} ({line.failed})"
+    names = (line.work, line.tool, ", ".join(line.stands_for), processes)
     if line.ratio is None or line.control is None or line.beyond is None:
         return (*names, line.reason, *[""] * 7)
     half = _half(line.beyond)

@@ -23,7 +23,7 @@ from typing import Any, Protocol
 
 from torchstone.profile import write_profile
 from torchstone.profile.probes import ProbeOptions, known_probes
-from torchstone.profile.probes.base import Marks, Probe
+from torchstone.profile.probes.base import Marks, Probe, ProbeFailed
 from torchstone.records import TorchstoneError
 
 ATTACH_S = 20.0
@@ -156,9 +156,11 @@ class PySpy(Plain):
             )
         limit = time.monotonic() + ATTACH_S
         while "Sampling process" not in said.read_text(errors="replace"):
-            if self._process.poll() is not None or time.monotonic() > limit:
+            if self._process.poll() is not None:
                 lines = said.read_text(errors="replace").strip().splitlines()
                 raise CannotStart(f"may not attach here ({lines[-1] if lines else 'no word'})")
+            if time.monotonic() > limit:  # a busy machine, perhaps: the next round may do better
+                raise ProbeFailed(f"it did not attach within {ATTACH_S:g} s")
             time.sleep(0.01)
 
     def end(self, keep: Path | None) -> None:

@@ -110,6 +110,8 @@ class Seen:
     memory_bytes: int | None = None
     """That one block needed more at its peak, ending and writing included."""
     reason: str = ""
+    for_good: bool = False
+    """It would be the same in every process: not installed, or not allowed."""
 
 
 def block(step: Callable[[], object], steps: int) -> Timed:
@@ -194,13 +196,13 @@ def main(words: list[str]) -> int:
     made = WORKS[work]()
     tool = entry.make(made.chosen)
     reason = tool.unavailable()
-    found = Seen(reason=reason)
+    found = Seen(reason=reason, for_good=bool(reason))
     if not reason:
         seconds = options["block_s"] * SHORT.get(entry.way, 1.0)
         try:
             found = measure(made, tool, options["pairs"], seconds)
         except (CannotStart, ProbeFailed) as error:
-            found = Seen(reason=error.message)
+            found = Seen(reason=error.message, for_good=isinstance(error, CannotStart))
     print(json.dumps(asdict(found)))
     return 0
 

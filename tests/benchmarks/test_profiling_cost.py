@@ -94,6 +94,30 @@ def test_a_tool_that_is_not_there_is_listed_with_the_reason() -> None:
     assert "not run yet" in text_of([Line("python", "x", reason="not run yet")], [], True)
 
 
+def test_a_process_that_failed_is_counted_and_told() -> None:
+    died = {**row(OURS, 1, 1.0), "reason": "ended with code -9: no word"}
+    line = line_of([row(OURS, 0, 1.5), died, row(OURS, 2, 1.5)], "python", entry(OURS))
+    assert (line.processes, line.failed) == (2, 1)
+    assert line.ratio is not None
+    shown = text_of([line], [], False)
+    assert "processes (failed)" in shown
+    assert "2 (1)" in shown
+    assert f"python, {OURS}: 1 failed, the first because: ended with code -9: no word" in shown
+
+
+@pytest.mark.parametrize(("for_good", "rounds"), [(False, [0, 1, 2]), (True, [0])])
+def test_only_what_cannot_be_otherwise_is_not_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, for_good: bool, rounds: list[int]
+) -> None:
+    seen = {"reason": "did not work", "for_good": for_good}
+    monkeypatch.setattr("profiling_cost.run_process", lambda *_: seen)
+    settings = {"rounds": 3, "pairs": 4, "block_s": 0.05, "max_minutes": 9}
+    with Journal(tmp_path / "cost.jsonl") as journal:
+        for _ in range(2):  # and what was tried is not tried again
+            collect(journal, settings, ["python"], [OURS])
+            assert [row["round"] for row in journal.rows] == rounds
+
+
 @pytest.mark.slow
 def test_the_whole_command_goes_on_where_it_ended(tmp_path: Path) -> None:
     out = tmp_path / "cost.jsonl"
