@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 VERSION_1 = Path(__file__).with_name("version_1.sql")
 VERSION_3 = Path(__file__).with_name("version_3.sql")
 VERSION_4 = Path(__file__).with_name("version_4.sql")
+VERSION_5 = Path(__file__).with_name("version_5.sql")
 SUITES = ("huggingface", "timm")
 CRASHED = 3
 """Every case whose position leaves this remainder by 5 died."""
@@ -179,6 +180,12 @@ def make_version_3(db: Path) -> None:
 def make_version_4(db: Path) -> None:
     """As the program of schema 4 left it: the runs of `version_3`, and an A/A floor."""
     _make_version(db, VERSION_4, 4, True)
+
+
+def make_version_5(db: Path) -> None:
+    """As the program of schema 5 left it: the same, with a ledger `l-1` and a profile `p-1`; the
+    profile's file is not there."""
+    _make_version(db, VERSION_5, 5, True)
 
 
 def version_3() -> list[tuple[Run, tuple[int, ...]]]:

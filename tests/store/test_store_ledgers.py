@@ -58,6 +58,8 @@ def test_the_newest_of_the_same_work_on_the_same_machine(db: Path) -> None:
         assert store.ledger_of(replace(arm, threads=8), "m-1") is None
         assert store.ledger_of(replace(arm, env=(("A", "b"),)), "m-1") is None
         assert store.ledger_of(replace(arm, seed=7), "m-1") == made("b")
+        # A ledger is of one shape, also where samples went through several.
+        assert store.ledger_of(replace(arm, shapes=4), "m-1") == made("b")
 
 
 @pytest.mark.parametrize("how", ["cut", "flipped", "empty"])

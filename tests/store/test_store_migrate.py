@@ -23,11 +23,12 @@ from store_runs import (
     make_version_1,
     make_version_3,
     make_version_4,
+    make_version_5,
     version_3,
     wanted,
 )
 
-from torchstone.records import RunView, Selection, UsageError, to_data
+from torchstone.records import ArmSpec, Profile, RunView, Selection, UsageError, to_data
 from torchstone.stats import summarise
 from torchstone.store import check_store, open_store, schema
 
@@ -262,6 +263,30 @@ def test_version_4_is_read_as_it_is_and_gets_its_ledgers(db: Path) -> None:
         assert len(store.group_points(Selection())) == 4
     assert db.read_bytes() == before
     open_store(str(db)).close()
+    assert versions(db) == NEW
+    fresh = db.with_name("fresh.db")
+    open_store(str(fresh)).close()
+    assert tables(db) == tables(fresh)
+    check_runs(db)
+
+
+def test_version_5_is_read_as_it_is_and_its_profiles_may_have_arms(db: Path) -> None:
+    make_version_5(db)
+    before = db.read_bytes()
+    assert versions(db) == ("5", 5)
+    check_runs(db)
+    arm = ArmSpec("eager", "hf:Model@small")
+    with open_store(str(db), read_only=True) as store:
+        (one,) = store.list_profiles()
+        assert (one.id, one.target, one.variant) == ("p-1", "", "")
+        assert store.profiles_of("nobody", [(arm, "m-1")]) == []
+        assert store.list_ledgers()[0].id == "l-1"
+    assert db.read_bytes() == before
+    with open_store(str(db)) as store:
+        assert store.list_profiles() == [one]
+        new = Profile("p-2", "", "count", "cProfile", machine_id="m-1", arm=arm)
+        store.save_profile(new)
+        assert [found.id for found in store.profiles_of("nobody", [(arm, "m-1")])] == ["p-2"]
     assert versions(db) == NEW
     fresh = db.with_name("fresh.db")
     open_store(str(fresh)).close()

@@ -12,7 +12,15 @@ from pathlib import Path
 import pytest
 from store_runs import make_version_1
 
-from torchstone.records import CallTree, Frame, Profile, Thread, TorchstoneError, UsageError
+from torchstone.records import (
+    ArmSpec,
+    CallTree,
+    Frame,
+    Profile,
+    Thread,
+    TorchstoneError,
+    UsageError,
+)
 from torchstone.store import artefacts, open_store
 
 KILLED = """
@@ -56,6 +64,34 @@ def test_profiles_come_back_equal(db: Path) -> None:
         assert [one.id for one in store.list_profiles()] == ["p-2", "p-1"]
         (of_result,) = store.list_profiles(result="a1b2c3")
         assert (of_result.id, of_result.how, of_result.tool) == ("p-2", "count", "cProfile")
+
+
+def test_profiles_are_found_by_the_work_that_they_are_of(db: Path) -> None:
+    arm = ArmSpec("inductor", "timm:resnet18@small", "inductor", threads=1)
+    here = replace(profile(), arm=arm)
+    with open_store(str(db)) as store:
+        store.save_profile(replace(here, id="same", arm=replace(arm, name="inductor #2", seed=7)))
+        store.save_profile(replace(here, id="eager", arm=replace(arm, variant="eager")))
+        store.save_profile(replace(here, id="threads", arm=replace(arm, threads=8)))
+        store.save_profile(replace(here, id="elsewhere", machine_id="m-2"))
+        store.save_profile(profile("program"))
+        store.save_profile(profile("attached"), "a1b2c3")
+
+        def found(*arms: ArmSpec, limit: int = 20) -> list[str]:
+            wanted = [(one, "m-1") for one in arms]
+            return [one.id for one in store.profiles_of("a1b2c3", wanted, limit)]
+
+        assert found(arm) == ["attached", "same"]
+        assert found(arm, replace(arm, variant="eager")) == ["attached", "eager", "same"]
+        assert found(arm, replace(arm, variant="eager"), limit=2) == ["attached", "eager"]
+        assert found(replace(arm, mode="training")) == ["attached"]
+        assert found(replace(arm, env=(("A", "b"),))) == ["attached"]
+        # A profile is of one shape, whatever the samples went through.
+        assert found(replace(arm, shapes=4)) == ["attached", "same"]
+        assert store.load_profile("same").arm == replace(arm, name="inductor #2", seed=7)
+        listed = {one.id: (one.target, one.variant) for one in store.list_profiles()}
+        assert listed["eager"] == ("timm:resnet18@small", "eager")
+        assert listed["program"] == ("", "")
 
 
 def test_a_missing_or_altered_file_is_said(db: Path) -> None:

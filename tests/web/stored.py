@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -124,6 +124,21 @@ def add_night(store: Store, night: int, cases: Sequence[CaseKey], until: int | N
     return run
 
 
+def add_run(
+    store: Store,
+    run: Run,
+    night: int,
+    change: Callable[[CaseFigures], CaseFigures] = lambda figures: figures,
+    until: int | None = None,
+) -> Run:
+    """A run of that night's figures without samples, each of them as `change` leaves it."""
+    store.begin_run(run)
+    plan = [one.key for one in run.plan][:until]
+    cases = [change(replace(figures_of(one, night), result_id="")) for one in plan]
+    store.add_cases(run.id, None, list(enumerate(cases)))
+    return run
+
+
 def add_machine(store: Store) -> None:
     store.save_calibration(
         Calibration(
@@ -156,7 +171,11 @@ def add_machine(store: Store) -> None:
 
 
 def add_profiles(store: Store) -> None:
-    store.save_profile(replace(synthetic_profile.full(), id="prof1"), "r05000")
+    """One of the compiled arm of every result that `add_night` stores, as `profile` keeps it."""
+    measured = synthetic_result.two_faster().arms[1]
+    assert measured.environment is not None
+    of_arm = {"arm": measured.arm, "machine_id": measured.environment.machine_id}
+    store.save_profile(replace(synthetic_profile.full(), id="prof1", **of_arm))
 
 
 def add_ledgers(store: Store, result: Result, name: str = "") -> None:

@@ -16,7 +16,7 @@ from torchstone.conductor.launch import arm_environment
 from torchstone.conductor.worker import WorkerProcess
 from torchstone.lab.bench import new_id
 from torchstone.lab.request import check_arm, distinct
-from torchstone.lab.secrets import public_words
+from torchstone.lab.secrets import public_arm, public_words
 from torchstone.machine.environment import machine_id
 from torchstone.machine.hardware import cache_sizes, describe_cpu, memory_bytes
 from torchstone.profile import read_profile
@@ -121,7 +121,7 @@ def profile_target(
         with _child(arm) as (worker, folder):
             try:
                 for profile in _profiles(request, worker, folder, name, events):
-                    found.append(stamp(profile, request))
+                    found.append(replace(stamp(profile, request), arm=public_arm(arm)))
                     if keep is not None:
                         keep(found[-1])
             except ArmEnded as ended:

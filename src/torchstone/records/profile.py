@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from torchstone.records.arm import ArmSpec
 from torchstone.records.comparison import Estimate
 
-PROFILE_SCHEMA = 1
+PROFILE_SCHEMA = 2
+"""2: with the arm that it is of. Both are read; profiles of 1 have none."""
 WAYS = ("count", "sample", "trace", "memory")
 """How a profile can be taken."""
 UNITS = ("seconds", "samples", "bytes", "calls", "weight")
@@ -221,6 +223,8 @@ class Profile:
     label: str = ""
     origin: str = "here"
     machine_id: str = ""
+    arm: ArmSpec | None = None
+    """What was profiled; None for a program."""
     facts: Mapping[str, str] = field(default_factory=dict)
     """Interpreter, torch, threads, whether there is a GIL."""
     notes: tuple[str, ...] = ()

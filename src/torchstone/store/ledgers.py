@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from sqlalchemy import Connection, select
 
@@ -16,7 +16,7 @@ from torchstone.records import (
     from_data,
     to_data,
 )
-from torchstone.store import lookup, schema
+from torchstone.store import arms, lookup, schema
 from torchstone.store.blobs import seal, unseal
 
 LOOKED_AT = 10
@@ -54,11 +54,7 @@ def insert(connection: Connection, ledger: Ledger) -> int:
         table.insert().values(
             id=ledger.id,
             created=ledger.created,
-            target=arm.target,
-            variant=arm.variant,
-            mode=arm.mode,
-            precision=arm.precision,
-            device=arm.device,
+            **arms.key_of(arm),
             machine_id=environment.machine_id if environment else "",
             wall_s=ledger.wall_s,
             findings=len(ledger.findings),
@@ -85,18 +81,15 @@ def load(connection: Connection, wanted: str) -> Ledger:
 
 
 def newest_of(connection: Connection, arm: ArmSpec, machine_id: str) -> Ledger | None:
-    """The newest ledger of the same work on the same machine; names and seeds do not matter."""
+    """The newest ledger of the same work on the same machine; see `arms.same_work`."""
     if not schema.has_ledgers(connection):
         return None
     table = schema.ledger
-    same = [
-        table.c[name] == getattr(arm, name)
-        for name in ("target", "variant", "mode", "precision", "device")
-    ]
-    query = select(table.c.seq, table.c.id).where(*same, table.c.machine_id == machine_id)
+    same = (*arms.matching(table, arm), table.c.machine_id == machine_id)
+    query = select(table.c.seq, table.c.id).where(*same)
     for row in connection.execute(query.order_by(table.c.seq.desc()).limit(LOOKED_AT)).all():
         ledger = _read(connection, row.seq, row.id)
-        if replace(ledger.arm, name=arm.name, seed=arm.seed) == arm:
+        if arms.same_work(ledger.arm, arm):
             return ledger
     return None
 

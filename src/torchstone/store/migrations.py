@@ -53,10 +53,15 @@ def _add_ledgers(connection: Connection) -> None:
     schema.ledger.create(connection, checkfirst=False)
 
 
+def _add_profile_arms(connection: Connection) -> None:
+    schema.profile_arm.create(connection, checkfirst=False)
+
+
 _STEPS: Mapping[int, Callable[[Connection], None]] = {
     2: _add_runs,
     3: _add_judging,
     4: _add_facts,
     5: _add_ledgers,
+    6: _add_profile_arms,
 }
 """By the version that a step leads to. A table changed later needs its older form kept here."""

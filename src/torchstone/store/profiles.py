@@ -6,12 +6,15 @@ import gzip
 import io
 import json
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, Select, func, literal, select
 
 from torchstone.records import (
+    ArmSpec,
     Profile,
     RecordError,
     TorchstoneError,
@@ -19,8 +22,10 @@ from torchstone.records import (
     from_data,
     to_data,
 )
-from torchstone.store import artefacts, lookup, schema
+from torchstone.store import arms, artefacts, lookup, schema
 
+LOOKED_AT = 200
+"""Profiles of one target among which those with the same threads and settings are looked for."""
 LARGEST = 1 << 30
 """Bytes of a profile when unpacked: a file that says more was not written by us."""
 
@@ -38,6 +43,9 @@ class ProfileSummary:
     result: str
     """The id of the result that it belongs to; empty for one by itself."""
     bytes: int
+    target: str = ""
+    """Of the arm that it is of, as the next; empty for a program's."""
+    variant: str = ""
 
 
 def pack(profile: Profile) -> bytes:
@@ -74,7 +82,16 @@ def insert(connection: Connection, profile: Profile, digest: str, size: int, res
         "bytes": size,
         "digest": digest,
     }
-    connection.execute(schema.profile.insert().values(**row))
+    stored = connection.execute(schema.profile.insert().values(**row))
+    if profile.arm is None or not stored.inserted_primary_key:
+        return
+    connection.execute(
+        schema.profile_arm.insert().values(
+            profile=stored.inserted_primary_key[0],
+            **arms.key_of(profile.arm),
+            document=json.dumps(to_data(profile.arm), separators=(",", ":")),
+        )
+    )
 
 
 def summaries(
@@ -83,12 +100,48 @@ def summaries(
     """The newest first; those of one result where it is given."""
     if not schema.has_judging(connection):
         return []
-    table = schema.profile
-    columns = [table.c[name] for name in ProfileSummary.__dataclass_fields__]
-    query = select(*columns).order_by(table.c.seq.desc()).limit(limit)
+    query = _query(connection).limit(limit)
     if result is not None:
-        query = query.where(table.c.result == result)
-    return [ProfileSummary(*row) for row in connection.execute(query)]
+        query = query.where(schema.profile.c.result == result)
+    return [ProfileSummary(*row[2:]) for row in connection.execute(query)]
+
+
+def of_arms(
+    connection: Connection, limit: int, result: str, looked_at: Sequence[tuple[ArmSpec, str]]
+) -> list[ProfileSummary]:
+    """Those of one result, and those of the same work as one of these arms on its machine."""
+    if not schema.has_judging(connection):
+        return []
+    table, arm_of = schema.profile, schema.profile_arm
+    query = _query(connection)
+    found = list(connection.execute(query.where(table.c.result == result).limit(limit)))
+    if schema.has_profile_arms(connection):
+        for arm, machine_id in looked_at:
+            same = query.where(*arms.matching(arm_of, arm), table.c.machine_id == machine_id)
+            rows = connection.execute(same.limit(LOOKED_AT)).all()
+            found += [row for row in rows if _is_of(row[1], arm)]
+    by_seq = {row[0]: ProfileSummary(*row[2:]) for row in found}
+    return [by_seq[seq] for seq in sorted(by_seq, reverse=True)[:limit]]
+
+
+def _query(connection: Connection) -> Select[Any]:
+    """The row, the document of the arm, and what a summary has; the newest first."""
+    table, arm_of = schema.profile, schema.profile_arm
+    own = [table.c[name] for name in ProfileSummary.__dataclass_fields__ if name in table.c]
+    newest = table.c.seq.desc()
+    if not schema.has_profile_arms(connection):
+        return select(table.c.seq, literal(""), *own).order_by(newest)
+    of_arm = [func.coalesce(arm_of.c[name], "") for name in ("target", "variant")]
+    joined = table.outerjoin(arm_of, arm_of.c.profile == table.c.seq)
+    columns = (table.c.seq, arm_of.c.document, *own, *of_arm)
+    return select(*columns).select_from(joined).order_by(newest)
+
+
+def _is_of(document: str, arm: ArmSpec) -> bool:
+    try:
+        return arms.same_work(from_data(ArmSpec, json.loads(document)), arm)
+    except (RecordError, ValueError, TypeError):
+        return False  # of a newer program, or not one of ours
 
 
 def load(connection: Connection, folder: Path, wanted: str) -> Profile:

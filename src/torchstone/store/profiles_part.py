@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from torchstone.records import Profile
+from collections.abc import Sequence
+
+from torchstone.records import ArmSpec, Profile
 from torchstone.store import artefacts, lookup, profiles
 from torchstone.store.base import Base
 from torchstone.store.profiles import ProfileSummary
@@ -34,3 +36,11 @@ class ProfilesPart(Base):
         """The newest first; those of one result where it is given."""
         with self._reading() as connection:
             return profiles.summaries(connection, limit, result)
+
+    def profiles_of(
+        self, result: str, arms: Sequence[tuple[ArmSpec, str]], limit: int = 20
+    ) -> list[ProfileSummary]:
+        """Profiles of a result, and of the same work as one of these arms, each with its machine;
+        the newest first."""
+        with self._reading() as connection:
+            return profiles.of_arms(connection, limit, result, arms)

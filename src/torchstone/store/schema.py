@@ -2,9 +2,9 @@
 
 `result` and `measurement` hold what was measured, `run` and `run_case` what was planned and what
 became of it, `aa_floor`, `calibration` and `doctor` what a machine was like, `judgement` what later
-rules said of a result, `profile` which file holds one, `ledger` where the time of a step went,
-`thinned` whose samples were removed; these are only ever added to (`guards`). `summary` is derived
-from them, and so are the tables of `derived`.
+rules said of a result, `profile` which file holds one, `profile_arm` what it is of, `ledger` where
+the time of a step went, `thinned` whose samples were removed; these are only ever added to
+(`guards`). `summary` is derived from them, and so are the tables of `derived`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from torchstone.records import CASE_KIND, UsageError
 from torchstone.store.guards import allow_thinning, append_only
 from torchstone.store.location import FILE_NAME
 
-SCHEMA = 5
+SCHEMA = 6
 """Version of the tables. A database with a higher one was made by a newer program; one with a
 lower one is brought up to date by `migrations` when it is opened for writing."""
 
@@ -202,6 +202,20 @@ profile = Table(
     sqlite_autoincrement=True,
 )
 
+profile_arm = Table(
+    "profile_arm",
+    metadata,
+    Column("profile", ForeignKey(profile.c.seq), primary_key=True),
+    Column("target", Text, nullable=False),
+    Column("variant", Text, nullable=False),
+    Column("mode", Text, nullable=False),
+    Column("precision", Text, nullable=False),
+    Column("device", Text, nullable=False),
+    Column("document", Text, nullable=False),  # the whole `ArmSpec`
+    Index("profile_arm_key", "target", "variant", "mode", "precision", "device", "profile"),
+)
+"""The arm that a profile is of; a program's profile has none."""
+
 ledger = Table(
     "ledger",
     metadata,
@@ -268,6 +282,7 @@ append_only(calibration, "seq = NEW.seq OR id = NEW.id")
 append_only(doctor, "seq = NEW.seq OR id = NEW.id")
 append_only(judgement, "seq = NEW.seq")
 append_only(profile, "seq = NEW.seq OR id = NEW.id")
+append_only(profile_arm, "profile = NEW.profile")
 append_only(ledger, "seq = NEW.seq OR id = NEW.id")
 append_only(thinned, "result = NEW.result")
 allow_thinning(result, measurement, thinned)
@@ -313,6 +328,11 @@ def has_facts(connection: Connection) -> bool:
 def has_ledgers(connection: Connection) -> bool:
     """False for a database of version 4 or less that is open for reading only."""
     return inspect(connection).has_table(ledger.name)
+
+
+def has_profile_arms(connection: Connection) -> bool:
+    """False for a database of version 5 or less that is open for reading only."""
+    return inspect(connection).has_table(profile_arm.name)
 
 
 def revise(connection: Connection) -> None:

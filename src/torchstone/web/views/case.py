@@ -303,7 +303,7 @@ def _behind(source: Source, now: CaseFigures | None, head: RunHead) -> list[Sect
     except NotFound as error:
         return [*found, Notice(error.message, "warn", error.remedy)]
     title = f"Evidence of {run_title(head)}"
-    return [*found, Group(title, evidence(source, result))]
+    return [*found, Group(title, evidence(source, result, now.key.variant))]
 
 
 def _foreign(now: CaseFigures) -> list[Section]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
 from torchstone.records import (
     Agreement,
@@ -23,7 +22,6 @@ from torchstone.show.rows import against_first, speedup_interval
 from torchstone.show.run_words import speedup_words
 from torchstone.show.text import sanitise
 from torchstone.show.units import format_bytes, format_percent
-from torchstone.store.profiles import ProfileSummary
 from torchstone.web.cells import (
     LEVEL_MARKS,
     bytes_cell,
@@ -42,16 +40,15 @@ from torchstone.web.page import (
     Group,
     Notice,
     Picture,
-    Place,
     Section,
     Table,
 )
 from torchstone.web.sources import Source
-from torchstone.web.tables import LazyRows
 from torchstone.web.views import keyed
 from torchstone.web.views.ledgers import ledger_sections
+from torchstone.web.views.looks import arms_looked_at
+from torchstone.web.views.profiled import profile_sections
 
-MOST_PROFILES = 50
 MOST_LEAVES = 200
 ARMS = (
     Column("arm", "Arm"),
@@ -86,19 +83,16 @@ LEAVES = (
     Column("memory_format", "Memory format"),
     Column("requires_grad", "Requires grad"),
 )
-PROFILES = (
-    Column("profile", "Profile"),
-    Column("how", "How"),
-    Column("tool", "Tool"),
-    Column("label", "Label"),
-    Column("created", "Taken"),
-    Column("bytes", "Size", True, "bytes"),
-)
 
 
-def evidence(source: Source, result: Result) -> tuple[Section, ...]:
-    """Everything that a result carries, the weightiest first."""
+def evidence(source: Source, result: Result, variant: str = "") -> tuple[Section, ...]:
+    """Everything that a result carries, the weightiest first.
+
+    A result may hold several variants beside their baseline. Where the page is about one of them,
+    `variant`, so are the looks at its steps and the commands for more.
+    """
     known = source.figures(result)
+    looked_at = arms_looked_at(result, variant)
     return (
         *_thinned(result),
         _arms(result, known),
@@ -107,8 +101,8 @@ def evidence(source: Source, result: Result) -> tuple[Section, ...]:
         checks_table(result.checks),
         *_compiler(result),
         *_roofline(source, result),
-        _profiles(source, result),
-        *ledger_sections(source, result),
+        *profile_sections(source, result, looked_at),
+        *ledger_sections(source, looked_at),
         Group("Contract", tuple(_contract(result)), folded=True),
         Group("Environment", tuple(_environment(result)), folded=True),
         _method(result),
@@ -229,30 +223,6 @@ def _calibration(source: Source, result: Result) -> Calibration | None:
     if base is None or base.environment is None:
         return None
     return source.store.calibration(base.environment.machine_id, base.arm.device.split(":")[0])
-
-
-def _profiles(source: Source, result: Result) -> Table:
-    listed = source.store.list_profiles(MOST_PROFILES + 1, result.id)
-    note = f"Only the newest {MOST_PROFILES}." if len(listed) > MOST_PROFILES else ""
-    return replace(profiles_table(listed[:MOST_PROFILES]), note=note)
-
-
-def profiles_table(listed: Sequence[ProfileSummary]) -> Table:
-    """Profiles with links to their views."""
-    rows = LazyRows(listed, _profile)
-    empty = "No profile is stored with this. Take one with `torchstone profile TARGET`."
-    return Table("profiles", "Profiles", PROFILES, rows, empty=empty, total=len(rows))
-
-
-def _profile(one: ProfileSummary) -> tuple[Cell, ...]:
-    return (
-        text_cell(one.id, Place("profile", one.id)),
-        text_cell(one.how),
-        text_cell(one.tool),
-        text_cell(one.label),
-        Cell(one.created, when(one.created)),
-        bytes_cell(one.bytes),
-    )
 
 
 def _contract(result: Result) -> Iterable[Section]:

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from torchstone.records import LEVEL_NAMES, Ledger, LedgerLine, Result, TorchstoneError
+from torchstone.records import (
+    LEVEL_NAMES,
+    ArmSpec,
+    Ledger,
+    LedgerLine,
+    Measurement,
+    TorchstoneError,
+)
 from torchstone.show.ledger import (
     has_amounts,
     heading,
@@ -13,9 +20,10 @@ from torchstone.show.ledger import (
 )
 from torchstone.show.text import sanitise
 from torchstone.show.units import format_percent
-from torchstone.web.cells import command_line, seconds_cell, table_name, text_cell, when
+from torchstone.web.cells import seconds_cell, table_name, text_cell, when
 from torchstone.web.page import Cell, Code, Column, Group, Notice, Section, Table
 from torchstone.web.sources import Source
+from torchstone.web.views.looks import explain_commands, machine_of, shapes_words
 
 LINES = (
     Column("level", "Level"),
@@ -33,22 +41,21 @@ FINDINGS = (
 )
 
 
-def ledger_sections(source: Source, result: Result) -> Iterable[Section]:
+def ledger_sections(source: Source, arms: Sequence[Measurement]) -> Iterable[Section]:
     """Ledgers that `torchstone explain` made of the same work here, and the command for more."""
     sections: list[Section] = []
     taken: set[str] = set()
-    for measured in result.arms:
-        machine = measured.environment.machine_id if measured.environment else ""
+    for measured in arms:
         try:
-            ledger = source.store.ledger_of(measured.arm, machine)
+            ledger = source.store.ledger_of(measured.arm, machine_of(measured))
         except TorchstoneError as error:
             sections.append(Notice(sanitise(error.message), "warn"))
             continue
         if ledger is not None:
             name = table_name(measured.arm.name, taken)
             taken.add(name)
-            sections.append(_ledger(ledger, measured.arm.name, name))
-    command = _command(result)
+            sections.append(_ledger(ledger, measured.arm, name))
+    command = explain_commands(arms)
     if command:
         title = "Look again" if sections else "Nobody has looked yet"
         sections.append(Code("explain", title, command))
@@ -56,16 +63,18 @@ def ledger_sections(source: Source, result: Result) -> Iterable[Section]:
         yield Group("Where the time of a step goes", tuple(sections))
 
 
-def _ledger(ledger: Ledger, arm: str, name: str) -> Group:
+def _ledger(ledger: Ledger, arm: ArmSpec, name: str) -> Group:
     rows = tuple(_line(line, ledger) for level in LEVEL_NAMES for line in ledger.level(level))
+    shapes = shapes_words([arm]) if ledger.arm.shapes != arm.shapes else ""
     said = " · ".join([*heading(ledger)[1:], f"looked at {when(ledger.created)}"])
+    said = f"{said}. {shapes}" if shapes else said
     sections: list[Section] = [
         Table(f"ledger-{name}", "", LINES, rows, note=sanitise(said), total=len(rows))
     ]
     sections += [Notice(sanitise(text), "warn") for text in ledger.checks]
     if ledger.findings:
         sections.append(_findings(ledger, name))
-    return Group(sanitise(arm), tuple(sections))
+    return Group(sanitise(arm.name), tuple(sections))
 
 
 def _line(line: LedgerLine, ledger: Ledger) -> tuple[Cell, ...]:
@@ -98,15 +107,3 @@ def _findings(ledger: Ledger, name: str) -> Table:
         for one in ledger.findings
     )
     return Table(f"findings-{name}", "Findings", FINDINGS, rows, total=len(rows))
-
-
-def _command(result: Result) -> str:
-    spec = result.arms[0].arm if result.arms else None
-    if spec is None or not spec.target:
-        return ""
-    words = ["torchstone", "explain", spec.target, "--mode", spec.mode]
-    words += ["--precision", spec.precision] if spec.precision != "fp32" else []
-    words += ["--threads", str(spec.threads)] if spec.threads else []
-    new = next((one.arm.variant for one in result.arms[1:]), "")
-    words += ["--vs", new] if new else []
-    return command_line(words)

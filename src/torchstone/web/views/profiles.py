@@ -14,7 +14,7 @@ from torchstone.web.page import Cell, Column, Facts, Notice, Page, Place, Sectio
 from torchstone.web.query import Query
 from torchstone.web.sources import Source
 from torchstone.web.tables import PAGE_ROWS, arranged
-from torchstone.web.views.evidence import profiles_table
+from torchstone.web.views.profiled import profiles_table
 
 EVERY = 1_000_000
 """Profiles, where all are asked for."""
