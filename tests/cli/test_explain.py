@@ -68,6 +68,12 @@ def test_json_alone_and_another_arm(kept: tuple[str, str]) -> None:
         ((f"{target('nets')}", "--roofline", "--verify"), "--verify is for the ledger"),
         ((f"{target('nets')}", "--out", "x.svg"), "--out is for --roofline"),
         (("last", "--vs", "inductor"), "--vs is for a target"),
+        (("last", "--variant", "inductor"), "--variant is for a target"),
+        (
+            (f"{target('nets')}", "--roofline", "--variant", "inductor"),
+            "--variant is for the ledger",
+        ),
+        ((f"{target('nets')}", "--variant", "nonsense", "--no-save"), "no variant 'nonsense'"),
     ],
 )
 def test_a_request_that_cannot_be_met(
@@ -165,7 +171,7 @@ def test_a_difference_with_its_findings_tested(tmp_path: Path) -> None:
     assert any("litter" in place["file"] for place in data["new"]["breaks"])
     with open_store(db) as store:
         kept = store.load(collector["result_id"])
-    assert "--vs aot_eager" in " ".join(kept.command)
+    assert "--variant aot_eager" in " ".join(kept.command)
 
 
 def test_a_target_that_dies_is_no_mistake_of_the_request(tmp_path: Path) -> None:

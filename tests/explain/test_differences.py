@@ -78,6 +78,25 @@ def test_the_story_in_words() -> None:
     assert "No difference" in same.sentences[0]
 
 
+def test_kernels_stand_for_ops_only_where_ops_ran_one_by_one() -> None:
+    told = " ".join(difference(BASE, NEW).sentences)
+    assert "1 generated kernel stands for ops that ran one by one." in told
+    tuned = replace(
+        NEW,
+        arm=replace(ARM, name="inductor+max-autotune", variant="inductor+max-autotune"),
+        ops=(*NEW.ops, op("cpp_fused_mul_1", 1e-5, generated=True, ops=("mul",))),
+        breaks=(),
+    )
+    told = " ".join(difference(NEW, tuned).sentences)
+    assert "one by one" not in told
+    assert "2 generated kernels under inductor+max-autotune, 1 under inductor." in told
+    assert "left at 0 places (graph breaks), under inductor at 1 place." in told
+    assert "`torchstone bench --vs inductor --vs inductor+max-autotune` takes turns" in told
+    told = " ".join(difference(NEW, BASE).sentences)
+    assert "`torchstone bench --vs inductor` takes turns" in told
+    assert "one by one" not in told
+
+
 def test_a_gap_within_what_the_rounds_vary_is_none() -> None:
     shaky = replace(NEW, facts={"wall_spread": "0.6"})
     told = difference(replace(BASE, facts={"wall_spread": "0.3"}), shaky).sentences

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +16,9 @@ from torchstone.conductor import Settings
 from torchstone.conductor.case import Silent
 from torchstone.explain.findings import registry
 from torchstone.explain.findings.collector import COLLECTOR
+from torchstone.explain.findings.threads import IDLE_CORES
 from torchstone.explain.findings.waiting import SLEEP
+from torchstone.explain.passes.report import Passes
 from torchstone.lab.explain import (
     INTERRUPTED,
     ExplainRequest,
@@ -40,6 +44,7 @@ from torchstone.records import (
     TorchstoneError,
     UsageError,
 )
+from torchstone.show import ledger_dumps
 from torchstone.store import open_store
 
 LITTER = """
@@ -108,7 +113,7 @@ def test_what_verifies_can_be_asked_for_again() -> None:
         allocator="keep",
     )
     words = " ".join(verify_command(arm, Settings(budget_s=3.0)))
-    assert words.startswith("torchstone explain model.py:make --vs inductor --mode training")
+    assert words.startswith("torchstone explain model.py:make --variant inductor --mode training")
     for part in ("--precision bf16", "--threads 2", "--allocator keep", "--budget 3s", "--verify"):
         assert part in words
     assert "--env TOKEN=(hidden)" in words
@@ -120,11 +125,64 @@ def test_a_difference_needs_something_to_differ_from(request_: ExplainRequest) -
         explain_difference(request_)
 
 
+@pytest.mark.parametrize(("variant", "vs"), [("inductor", "inductor+dynamic"), ("eager", "")])
+def test_the_base_is_the_variant_that_was_asked_for(
+    request_: ExplainRequest, monkeypatch: pytest.MonkeyPatch, variant: str, vs: str
+) -> None:
+    """And what a remedy is measured against is that arm, not eager."""
+    arms: list[ArmSpec] = []
+    tested: list[tuple[ArmSpec, ...]] = []
+    commands: list[tuple[str, ...]] = []
+
+    def looked(arm: ArmSpec, *_: object) -> Passes:
+        arms.append(arm)
+        return ledger_synthetic.passes()
+
+    def measured(pair: tuple[ArmSpec, ...], *more: Any) -> Result:
+        tested.append(pair)
+        commands.append(more[3])
+        raise UsageError("enough")
+
+    monkeypatch.setattr("torchstone.lab.explain.run_passes_of", looked)
+    monkeypatch.setattr("torchstone.lab.explain.measure", measured)
+    monkeypatch.setattr(registry, "known_findings", lambda: [IDLE_CORES])
+    request = replace(request_, variant=variant, vs=vs, verify=True)
+    if vs:
+        found = explain_difference(request)
+        data = json.loads(ledger_dumps(found))
+        assert (data["base"]["arm"]["variant"], data["new"]["arm"]["variant"]) == (variant, vs)
+    else:
+        assert explain_target(request).arm.variant == variant
+    assert [arm.variant for arm in arms] == [variant, *([vs] if vs else [])]
+    ((base, remedied),) = tested
+    assert base.variant == remedied.variant == (vs or variant)
+    assert (base.threads, remedied.threads) == (None, 4)
+    asked = f"--variant {vs}" if vs else "--budget"
+    assert asked in " ".join(commands[0])
+
+
+def test_one_compiled_arm_is_looked_at_alone(
+    request_: ExplainRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[str] = []
+
+    def look(arm: ArmSpec, *_: object) -> Passes:
+        looked.append(arm.variant)
+        return ledger_synthetic.passes()
+
+    monkeypatch.setattr("torchstone.lab.explain.run_passes_of", look)
+    found = explain_target(replace(request_, variant="inductor"))
+    assert looked == ["inductor"]
+    assert (found.arm.name, found.arm.variant) == ("inductor", "inductor")
+
+
 def test_a_variant_that_does_not_exist_is_found_before_anything_is_started(
     request_: ExplainRequest,
 ) -> None:
     with pytest.raises(UsageError, match="no variant"):
         explain_difference(ExplainRequest(request_.bench, "nonsense"))
+    with pytest.raises(UsageError, match="no variant"):
+        explain_target(replace(request_, variant="nonsense"))
 
 
 class CtrlC(Silent):

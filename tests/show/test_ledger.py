@@ -140,6 +140,32 @@ def test_findings_that_are_shown_are_the_ones_that_were_tested(found: Ledger) ->
     assert "The prediction held: yes." in text
 
 
+def test_beside_each_other_both_say_what_they_say_alone(found: Ledger) -> None:
+    """The lock, the hardware, notes such as stale roofs; once where they say the same."""
+    new = replace(
+        found,
+        arm=replace(found.arm, variant="inductor"),
+        interpreter="This interpreter has a lock, and the step waited.",
+        notes=("a note", "The roofs are stale."),
+        facts={"drift": "1.061"},
+    )
+    both = difference(found, new)
+    text = difference_report(both, width=140)
+    for said in (
+        "eager: This interpreter has a lock.",
+        "inductor: This interpreter has a lock, and the step waited.",
+        "both: 1.00 of 2 cores were busy.",
+        "inductor: Traced times were scaled by 1.061",
+        "! both: The thread waited for a core.",
+        "- both: a note",
+        "- inductor: The roofs are stale.",
+    ):
+        assert text.count(said) == 1, said
+    pasted = difference_markdown(both)
+    for said in (found.interpreter, new.interpreter, "The roofs are stale."):
+        assert f"- {said}\n" in pasted
+
+
 def test_drift_is_shown(found: Ledger) -> None:
     drifted = replace(found, facts={"drift": "1.061"})
     assert "scaled by 1.061" in ledger_report(drifted)

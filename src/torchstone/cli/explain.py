@@ -29,11 +29,12 @@ if TYPE_CHECKING:
     from torchstone.records import Difference, Ledger, Result
 
 _MEASURING = ("mode", "precision", "device", "threads", "python", "env", "allocator", "budget")
-_OF_LEDGERS = ("vs", "verify", "markdown")
+_OF_LEDGERS = ("variant", "vs", "verify", "markdown")
 
 
 @click.command()
 @click.argument("what", metavar="TARGET|ID")
+@click.option("--variant", default="eager", show_default=True, help="How the target is run.")
 @click.option("--vs", default="", metavar="VARIANT", help="Also under this variant: what changes.")
 @click.option(
     "--verify", is_flag=True, help="Apply each remedy, measure it in turns, and say if it held."
@@ -87,6 +88,7 @@ def explain(
       torchstone explain model.py:make
       torchstone explain model.py:make --mode training --verify
       torchstone explain model.py:make --vs inductor
+      torchstone explain model.py:make --variant inductor --vs inductor+max-autotune
       torchstone explain timm:resnet18@small --roofline --out roofline.svg
       torchstone explain 1jz3k --arm inductor --json -
     """
@@ -141,12 +143,14 @@ def _ledger(target: str, keeper: Keeper | None, asked: dict[str, Any]) -> Ledger
     from torchstone.lab.request import BenchRequest
 
     vs, verify, budget = asked.pop("vs"), asked.pop("verify"), asked.pop("budget")
+    variant = asked.pop("variant")
     request = ExplainRequest(
         bench=BenchRequest(targets=(target,), **asked),
         vs=vs,
         budget_s=budget,
         verify=verify,
         verify_budget_s=budget,
+        variant=variant,
     )
     with progress() as events:
         if vs:

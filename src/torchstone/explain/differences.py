@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from torchstone.explain.findings.base import is_eager
 from torchstone.explain.findings.compiler import places
 from torchstone.explain.kinds import bare, figure
 from torchstone.records import LEVEL_NAMES, Difference, Ledger, OpChange, OpCost
@@ -106,10 +107,7 @@ def _sentences(base: Ledger, new: Ledger) -> list[str]:
         told = [
             f"The step is {abs(gap):.0%} {word} under {new.arm.name} (give or take {room:.0%})."
         ]
-    told.append(
-        "They were looked at one after the other, not in turns: which is faster is for "
-        f"`torchstone bench --vs {new.arm.variant}` to decide."
-    )
+    told.append(_in_turns(base, new))
     names = {line.name: line.title for line in (*base.lines, *new.lines) if line.level <= 3}
     parts = [
         (_seconds(new, name) - _seconds(base, name), title)
@@ -120,12 +118,41 @@ def _sentences(base: Ledger, new: Ledger) -> list[str]:
         if abs(change) >= LEAST_SHARE * base.wall_s:
             word = "less" if change < 0 else "more"
             told.append(f"{abs(change) / base.wall_s:.0%} of it {word} in {title}.")
-    kernels = [op for op in new.ops if op.generated]
-    if kernels:
-        told.append(f"{len(kernels)} generated kernels stand for ops that ran one by one.")
-    if new.breaks:
-        told.append(f"Compiled code is left at {places(len(new.breaks))} (graph breaks).")
+    return [*told, *_compiled_sentences(base, new)]
+
+
+def _in_turns(base: Ledger, new: Ledger) -> str:
+    """How to have it decided. `bench` has eager for its baseline."""
+    said = "They were looked at one after the other, not in turns: "
+    if is_eager(base):
+        return f"{said}which is faster is for `torchstone bench --vs {new.arm.variant}` to decide."
+    others = [one.arm.variant for one in (base, new) if not is_eager(one)]
+    flags = " ".join(f"--vs {variant}" for variant in others)
+    return f"{said}`torchstone bench {flags}` takes turns, each against eager."
+
+
+def _compiled_sentences(base: Ledger, new: Ledger) -> list[str]:
+    """Kernels and graph breaks, beside those of the other where it is compiled too."""
+    told = []
+    now, before = (sum(op.generated for op in one.ops) for one in (new, base))
+    if is_eager(base):
+        if now:
+            told.append(f"{_kernels(now)} for ops that ran one by one.")
+    elif now or before:
+        told.append(
+            f"{now} generated kernel{'' if now == 1 else 's'} under {new.arm.name}, {before} under "
+            f"{base.arm.name}."
+        )
+    breaks = f"Compiled code is left at {places(len(new.breaks))} (graph breaks)"
+    if base.breaks:
+        told.append(f"{breaks}, under {base.arm.name} at {places(len(base.breaks))}.")
+    elif new.breaks:
+        told.append(f"{breaks}.")
     return told
+
+
+def _kernels(count: int) -> str:
+    return "1 generated kernel stands" if count == 1 else f"{count} generated kernels stand"
 
 
 def _unsure(base: Ledger, new: Ledger) -> float:

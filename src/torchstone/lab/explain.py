@@ -19,7 +19,7 @@ from torchstone.explain.starter import run_passes_of
 from torchstone.explain.verdicts import untested, verdict
 from torchstone.lab.bench import measure, new_id
 from torchstone.lab.keeping import Keeper
-from torchstone.lab.request import BenchRequest, check_settings, make_arms
+from torchstone.lab.request import BenchRequest, check_arm, check_settings, distinct, make_arms
 from torchstone.lab.roofs import known_roofs
 from torchstone.lab.secrets import public_env, public_ledger, public_words
 from torchstone.machine.environment import machine_id
@@ -34,19 +34,22 @@ from torchstone.records import (
     Verification,
 )
 
+EAGER = "eager"
 VERIFY_BUDGET_S = 10.0
 INTERRUPTED = "Not tested: interrupted."
 
 
 @dataclass(frozen=True)
 class ExplainRequest:
-    """A target, and how long to look at it; `vs` asks for a second ledger beside the first."""
+    """A target under a variant, and how long to look at it; `vs` asks for a second ledger beside
+    the first."""
 
     bench: BenchRequest
     vs: str = ""
     budget_s: float = 6.0
     verify: bool = False
     verify_budget_s: float = VERIFY_BUDGET_S
+    variant: str = EAGER
 
 
 def explain_target(
@@ -54,7 +57,7 @@ def explain_target(
 ) -> Ledger:
     """The ledger of one arm, with findings; each tested if asked for."""
     _check(request, keeper)
-    arm = make_arms(request.bench)[0]
+    arm = _arms(request, request.variant)[0]
     ledger = _ledger(arm, request, keeper, events)
     if request.verify:
         ledger = _verified(ledger, arm, request, keeper, events)
@@ -66,12 +69,12 @@ def explain_target(
 def explain_difference(
     request: ExplainRequest, keeper: Keeper | None = None, events: Events | None = None
 ) -> Difference:
-    """The ledgers of the target as it is and under `vs`, side by side. The findings under `vs` are
-    the ones that are shown, and so the ones that are tested."""
+    """The ledgers of the target under its variant and under `vs`, side by side. The findings under
+    `vs` are the ones that are shown, and so the ones that are tested."""
     _check(request, keeper)
     if not request.vs:
         raise UsageError("There is nothing to compare with.", "Name a variant: --vs inductor.")
-    arms = make_arms(replace(request.bench, vs=(request.vs,)))
+    arms = _arms(request, request.variant, request.vs)
     base = public_ledger(_ledger(arms[0], request, keeper, events), arms[0])
     _keep(base, keeper)  # now: the other may fail, or be interrupted
     new = _ledger(arms[1], request, keeper, events)
@@ -87,6 +90,15 @@ def _keep(ledger: Ledger, keeper: Keeper | None) -> None:
         with keeper.forgiving("The ledger was not kept"):
             keeper.save_ledger(ledger)
             keeper.ids_kept.append(ledger.id)
+
+
+def _arms(request: ExplainRequest, *variants: str) -> list[ArmSpec]:
+    """The target under each of these, which need not begin with eager as those of `bench` do."""
+    plain = make_arms(replace(request.bench, vs=()))[0]
+    arms = distinct([replace(plain, name=one, variant=one) for one in variants])
+    for arm in arms:
+        check_arm(arm)
+    return arms
 
 
 def _check(request: ExplainRequest, keeper: Keeper | None) -> None:
@@ -186,7 +198,7 @@ def put_to_test(
 def verify_command(arm: ArmSpec, settings: Settings) -> tuple[str, ...]:
     """The command line that looks at the same arm and tests its predictions again."""
     words = ["torchstone", "explain", arm.target]
-    words += ["--vs", arm.variant] if arm.variant != "eager" else []
+    words += ["--variant", arm.variant] if arm.variant != EAGER else []
     plain = ArmSpec("", "")
     for name in ("mode", "precision", "device", "threads", "python", "allocator"):
         value = getattr(arm, name)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from torchstone.records import (
     LEVEL_NAMES,
     Ledger,
@@ -135,19 +137,25 @@ def _short(place: str) -> str:
 
 
 def _words(ledger: Ledger, width: int, style: Style) -> list[str]:
+    return words_lines(told(ledger), ledger.checks, ledger.notes, width, style)
+
+
+def told(ledger: Ledger) -> tuple[str, ...]:
+    """Sentences on the interpreter's lock, the hardware and the drift."""
+    said = (ledger.interpreter, *ledger.hardware, drift_words(ledger))
+    return tuple(text for text in said if text)
+
+
+def words_lines(
+    said: Iterable[str], doubts: Iterable[str], notes: Iterable[str], width: int, style: Style
+) -> list[str]:
+    """What stands below the table: sentences, then doubts, then notes."""
     lines: list[str] = []
-    for text in (ledger.interpreter, *ledger.hardware, drift_words(ledger)):
-        lines += wrap(style.safe(text), width, ellipsis=style.glyphs.ellipsis) if text else []
-    for text in ledger.checks:
-        rows = wrap(style.safe(text), width - 2, ellipsis=style.glyphs.ellipsis)
-        lines += [
-            style.paint(("! " if i == 0 else "  ") + row, "warn") for i, row in enumerate(rows)
-        ]
-    for text in ledger.notes:
-        rows = wrap(style.safe(text), width - 2, ellipsis=style.glyphs.ellipsis)
-        lines += [
-            style.paint(("- " if i == 0 else "  ") + row, "dim") for i, row in enumerate(rows)
-        ]
+    for text in said:
+        lines += wrap(style.safe(text), width, ellipsis=style.glyphs.ellipsis)
+    for mark, role, texts in (("! ", "warn", doubts), ("- ", "dim", notes)):
+        for text in texts:
+            lines += _wrapped(text, width, style, role, mark, "  ")
     return lines
 
 

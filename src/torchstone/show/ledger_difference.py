@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from torchstone.records import LEVEL_NAMES, Difference, Ledger, OpChange
 from torchstone.show.heading import flow
-from torchstone.show.ledger import LEAST_WIDTH, TITLE, findings_lines
+from torchstone.show.ledger import LEAST_WIDTH, TITLE, findings_lines, told, words_lines
 from torchstone.show.style import Style
 from torchstone.show.text import clip, pad, shorten, wrap
 from torchstone.show.units import format_seconds
@@ -26,7 +28,7 @@ def difference_report(
         _table(base, new, min(TITLE, width - 3 * (TIME + 2)), style),
         _changes(found, width, style),
         _breaks(new, width, style),
-        _doubts(found, width, style),
+        _words(found, width, style),
         _findings(new, width, style),
     ]
     return "\n\n".join("\n".join(lines) for lines in sections if lines) + "\n"
@@ -105,13 +107,22 @@ def _breaks(new: Ledger, width: int, style: Style) -> list[str]:
     return lines
 
 
-def _doubts(found: Difference, width: int, style: Style) -> list[str]:
-    lines = []
-    for ledger in (found.base, found.new):
-        for text in ledger.checks:
-            said = f"{ledger.arm.variant}: {text}"
-            rows = wrap(style.safe(said), width - 2, ellipsis=style.glyphs.ellipsis)
-            lines += [
-                style.paint(("! " if i == 0 else "  ") + row, "warn") for i, row in enumerate(rows)
-            ]
-    return lines
+def _words(found: Difference, width: int, style: Style) -> list[str]:
+    """What each ledger has to say for itself; once where both say the same."""
+    base, new = found.base, found.new
+
+    def of_both(before: Sequence[str], after: Sequence[str]) -> list[str]:
+        same = [text for text in before if text in after]
+        return [
+            *(f"both: {text}" for text in same),
+            *(f"{base.arm.variant}: {text}" for text in before if text not in same),
+            *(f"{new.arm.variant}: {text}" for text in after if text not in same),
+        ]
+
+    return words_lines(
+        of_both(told(base), told(new)),
+        of_both(base.checks, new.checks),
+        of_both(base.notes, new.notes),
+        width,
+        style,
+    )

@@ -9,7 +9,7 @@ from typing import Any
 
 from torchstone.records import LEVEL_NAMES, Difference, Ledger, OpChange
 from torchstone.show.document import plain, to_text
-from torchstone.show.ledger import drift_words, predicted_words
+from torchstone.show.ledger import predicted_words, told
 from torchstone.show.text import sanitise
 from torchstone.show.units import format_seconds
 
@@ -95,8 +95,10 @@ def ledger_markdown(ledger: Ledger) -> str:
             f"{number}. **{finding.title}**: {_safe(finding.evidence)}. {_safe(finding.advice)}. "
             f"{_safe(said)}".rstrip()
         )
-    drift = drift_words(ledger)
-    lines += [f"> {_safe(text)}" for text in (*ledger.checks, *((drift,) if drift else ()))]
+    if ledger.findings:
+        lines.append("")
+    lines += [f"- {_safe(text)}" for text in (*told(ledger), *ledger.notes)]
+    lines += ["", *(f"> {_safe(text)}" for text in ledger.checks)]
     return "\n".join(lines).rstrip() + "\n"
 
 
