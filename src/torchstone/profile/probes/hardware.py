@@ -9,6 +9,8 @@ import os
 import platform
 import struct
 import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from torchstone.machine.files import list_numbers, read_text
 from torchstone.records import Counter
@@ -18,6 +20,7 @@ _CALLS = {"x86_64": 298, "aarch64": 241}
 _ATTRIBUTE_BYTES = 128
 _HARDWARE = 0
 _DISABLED, _INHERIT, _NO_KERNEL, _NO_HYPERVISOR = 1 << 0, 1 << 1, 1 << 5, 1 << 6
+_TIME_ENABLED, _TIME_RUNNING = 1 << 0, 1 << 1
 _ENABLE, _DISABLE = 0x2400, 0x2401
 """ioctls; all of these are from <linux/perf_event.h>."""
 EVENTS = (
@@ -29,7 +32,20 @@ EVENTS = (
 _ABSENT = (errno.ENOENT, errno.EOPNOTSUPP, errno.ENODEV, errno.EINVAL)
 _FORBIDDEN = (errno.EACCES, errno.EPERM)
 _MOST_THREADS = 64
-_NOTE = "in user code, of all threads"
+"""Each takes a descriptor for every event, and a process may usually have 1024 of them."""
+_READING = struct.Struct("=QQQ")
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What one counter has counted, and how long: the processor has few, and takes turns where more
+    are asked for."""
+
+    value: int
+    enabled: int
+    """Nanoseconds in which it should have counted: its thread ran."""
+    running: int
+    """Nanoseconds of them in which it did."""
 
 
 class HardwareCounters:
@@ -38,6 +54,8 @@ class HardwareCounters:
     def __init__(self) -> None:
         self._open: dict[str, list[int]] = {}
         self.reason = ""
+        found = sorted(list_numbers("/proc/self/task")) or [0]  # the oldest first
+        self._threads, self._all = found[:_MOST_THREADS], len(found)
         for name, event in EVENTS:
             descriptors = self._open_all(event)
             if not descriptors:
@@ -54,7 +72,8 @@ class HardwareCounters:
         found = []
         for name, _ in EVENTS:
             if name in self._open:
-                found.append(Counter(name, float(sum(map(_read, self._open[name]))), "", _NOTE))
+                readings = list(map(_read, self._open[name]))
+                found.append(counter_of(name, readings, len(self._threads), self._all))
             else:
                 found.append(Counter(name, None, "", f"not measurable here: {self.reason}"))
         self.close()
@@ -70,8 +89,7 @@ class HardwareCounters:
 
     def _open_all(self, event: int) -> list[int]:
         found: list[int] = []
-        threads = list_numbers("/proc/self/task")[:_MOST_THREADS] or [0]
-        for thread in threads:
+        for thread in self._threads:
             descriptor = _open_event(event, thread)
             if descriptor < 0:
                 if -descriptor == errno.ESRCH:
@@ -101,7 +119,9 @@ def _open_event(event: int, thread: int) -> int:
         return -errno.ENODEV
     attribute = bytearray(_ATTRIBUTE_BYTES)
     flags = _DISABLED | _INHERIT | _NO_KERNEL | _NO_HYPERVISOR
-    struct.pack_into("=IIQQQQQ", attribute, 0, _HARDWARE, _ATTRIBUTE_BYTES, event, 0, 0, 0, flags)
+    times = _TIME_ENABLED | _TIME_RUNNING
+    head = (_HARDWARE, _ATTRIBUTE_BYTES, event, 0, 0, times, flags)
+    struct.pack_into("=IIQQQQQ", attribute, 0, *head)
     libc = ctypes.CDLL(None, use_errno=True)
     buffer = (ctypes.c_char * _ATTRIBUTE_BYTES).from_buffer(attribute)
     made = libc.syscall(
@@ -124,8 +144,38 @@ def _why(number: int) -> str:
     return os.strerror(number)
 
 
-def _read(descriptor: int) -> int:
+def counter_of(
+    name: str, readings: Sequence[Reading | None], counted: int, threads: int
+) -> Counter:
+    """The readings of all threads (None: it could not be read) as one figure. A counter that ran
+    for a part of its time is taken to have gone on like that, and the note says that it is so."""
+    lost = sum(one is None for one in readings)
+    known = [one for one in readings if one is not None]
+    silent = [one for one in known if one.enabled and not one.running]
+    heard = [one for one in known if one.running]
+    if (lost or silent) and not heard:
+        why = "it could not be read" if lost else "others held the processor's counters"
+        return Counter(name, None, "", f"not measurable here: {why}")
+    enabled, running = (sum(getattr(one, key) for one in known) for key in ("enabled", "running"))
+    value = sum(one.value * max(1.0, one.enabled / one.running) for one in heard)
+    notes = [f"in user code, of {_whose(counted, threads)}"]
+    if running < enabled:
+        share = f"{running / enabled:.0%}".replace("%", " %")
+        notes.append(f"an estimate: it counted {share} of the time")
+    if silent:
+        notes.append(f"too low: it never counted on {len(silent)} of them")
+    if lost:
+        notes.append(f"too low: it could not be read on {lost} of them")
+    return Counter(name, float(value), "", "; ".join(notes))
+
+
+def _whose(counted: int, threads: int) -> str:
+    return "all threads" if counted >= threads else f"the first {counted} of {threads} threads"
+
+
+def _read(descriptor: int) -> Reading | None:
     try:
-        return int.from_bytes(os.read(descriptor, 8), sys.byteorder)
+        data = os.read(descriptor, _READING.size)
     except OSError:
-        return 0
+        return None
+    return Reading(*_READING.unpack(data)) if len(data) == _READING.size else None
