@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from torchstone.records import UsageError
@@ -14,10 +15,11 @@ from torchstone.web.documents import page_data
 from torchstone.web.drawing import draw
 from torchstone.web.links import SiteLinks, data_name, file_of
 from torchstone.web.page import Notice, Page, Place, charts_of, tables_of
-from torchstone.web.query import BadQuery, NotFound, parse
+from torchstone.web.query import ALL, BadQuery, NotFound, Query, parse, with_defaults
 from torchstone.web.registry import PAGES
 from torchstone.web.render import NAVIGATION, House, html
 from torchstone.web.security import POLICY
+from torchstone.web.site_folder import SiteFolder
 from torchstone.web.sources import Source
 from torchstone.web.tables import csv_text, to_json
 
@@ -27,6 +29,8 @@ STANDING = frozenset(
     {"suite", "model", "scale", "mode", "precision", "variant", "device", "threads"}
 )
 """What a written page may be about: not a chosen range, base or run, of which there is no end."""
+WHOLE = frozenset({"landing", "suite"})
+"""Pages that show one mode and precision unless they are asked for all."""
 VIEW = "profile-view"
 SITE_POLICY = "; ".join(part for part in POLICY.split("; ") if not part.startswith("frame-"))
 """A page's own policy cannot speak of frames; the rest holds from disk too."""
@@ -73,7 +77,9 @@ class Site:
             yield self._view(place)
             return
         try:
-            page = PAGES[place.page].view(self._source, parse(place.params), place.ident)
+            query = _whole(place.page, parse(place.params))
+            page = PAGES[place.page].view(self._source, query, place.ident)
+            page = replace(page, params=place.params)  # what its files are named by
         except (NotFound, BadQuery, UsageError) as error:
             sorry = (Notice(error.message, "warn", error.remedy),)
             page = Page(place.page, "Not found", sorry, place.ident, status=404)
@@ -100,34 +106,39 @@ class Site:
                 yield f"data/{data_name(place, name, 'svg')}", drawn.encode()
 
 
+def _whole(page: str, query: Query) -> Query:
+    """With every mode and precision where the server would choose one and offer the others: a
+    page without a server has no droplists, and what no page links is not written."""
+    return with_defaults(query, mode=ALL, precision=ALL) if page in WHOLE else query
+
+
 def export_site(out: Path, db: str | None, force: bool = False) -> Sequence[str]:
     """Write the site into a folder; lines for the terminal."""
     with open_store(db, create=False, read_only=True) as store:
         store.run_heads(limit=1)  # a database of an older program has no history: said now
-        _prepare(out, force)
         # Asked once: a run may end while pages are written, and they should agree on its state.
         site = Site(Source(store, running=alive.running_ids(store.path)))
-        pages = written = 0
-        try:
-            for name, content in site.files():
-                (out / name).write_bytes(content)
-                written += len(content)
-                pages += name.endswith(".html")
-        except OSError as error:
-            raise UsageError(f"{out} cannot be written: {error.strerror}.") from None
+        pages, written, removed = _write(site, out, force)
     lines = [f"{out / 'index.html'}: {pages} pages, {written / 1e6:.1f} MB"]
+    if removed:
+        lines.append(f"{removed} files of the export before are removed")
     if site.left_out:
         lines.append(f"note: {len(site.left_out)} further pages are left out")
     return lines
 
 
-def _prepare(out: Path, force: bool) -> None:
-    if out.exists() and not out.is_dir():
-        raise UsageError(f"{out} is not a folder.", "Name a folder for the site.")
-    if out.exists() and any(out.iterdir()) and not force:
-        raise UsageError(f"{out} is not empty.", "Choose another folder, or add --force.")
+def _write(site: Site, out: Path, force: bool) -> tuple[int, int, int]:
+    """Pages and bytes that were written, and how many files of an earlier export were removed."""
+    pages = written = 0
     try:
-        for folder in (out, out / "assets", out / "data"):
-            folder.mkdir(parents=True, exist_ok=True)
+        folder = SiteFolder(out, force)
+        try:
+            for name, content in site.files():
+                folder.write(name, content)
+                written += len(content)
+                pages += name.endswith(".html")
+            return pages, written, folder.finish()
+        finally:
+            folder.close()
     except OSError as error:
-        raise UsageError(f"{out} cannot be made: {error.strerror}.") from None
+        raise UsageError(f"{out} cannot be written: {error.strerror}.") from None
