@@ -48,6 +48,27 @@ def test_a_click_zooms_and_reset_goes_back(open_page: OpenPage) -> None:
 
 
 @pytest.mark.slow
+def test_fifty_thousand_nodes_can_be_used(open_page: OpenPage) -> None:
+    made = grown(50_000)
+    assert made.tree is not None
+    assert len(made.tree.parents) >= 50_000
+    page = open_page([made])
+    assert crumbs(page) == [made.label]
+    click(page, 0.3, 4)
+    zoomed = crumbs(page)
+    assert len(zoomed) > 2
+    assert hover(page, 0.5, 0).startswith(zoomed[-1])
+    page.click("#panel-tree .reset")
+    settle(page)
+    page.fill("#panel-tree .search", zoomed[-1])
+    settle(page)
+    assert text(page, "#panel-tree .found")
+    page.keyboard.press("Escape")
+    settle(page)
+    assert crumbs(page) == [made.label]
+
+
+@pytest.mark.slow
 def test_crumbs_and_the_zoomed_box_lead_back(open_page: OpenPage) -> None:
     page = open_page([training()])
     click(page, 0.1, 6)
