@@ -4,8 +4,9 @@
 
 The same models × variants, several rounds of each way in turn, resumable. The usual way is two
 processes per case (accuracy, then performance: 30 interleaved repeats, medians). `eager` is always
-among the variants: an A/A whose true speed-up is 1. Printed for both: wall time per case, cases
-that ended well, the spread of the speed-up from round to round, and how far the A/A is from 1.
+among the variants: an A/A whose true speed-up is 1. Printed for both: wall time per case over the
+cases that ended well by both ways, where the two differ in that, the spread of the speed-up from
+round to round, and how far the A/A is from 1, pairs whose figure was withheld included.
 """
 
 from __future__ import annotations
@@ -32,6 +33,10 @@ MODELS = (
     "torchbench:nanogpt@small",
 )
 WAYS = ("ours", "usual")
+AA = "eager"
+"""The variant that is the baseline itself."""
+IDENTICAL = "identical"
+"""The rule that takes a figure away where identical arms are called different."""
 
 
 def measure(way: str, target: str, variant: str, mode: str, budget: str) -> Row:
@@ -54,13 +59,22 @@ def ours(target: str, variant: str, mode: str, budget: str) -> Row:
     outcome = next((a["outcome"] for a in document["arms"] if a["outcome"] != "ok"), "ok")
     ratio, ends = comparison["time_ratio"], comparison["interval"]
     if not ratio or not ends:
-        return {"outcome": outcome}
+        return {"outcome": outcome, **withheld(document)}
     return {
         "outcome": outcome,
         "speedup": 1 / ratio,
         "interval": [1 / ends[1], 1 / ends[0]],
         "verdict": comparison["verdict"],
     }
+
+
+def withheld(document: Row) -> Row:
+    """Which checks took the figure away. Of identical arms that were called different, by how much:
+    such a pair is no gap in the table, it is the worst that there is."""
+    failed = [check for check in document["checks"] if check["level"] == "fail"]
+    found: Row = {"withheld": [check["rule"] for check in failed]}
+    effects = [c["figures"]["effect"] for c in failed if c["rule"] == IDENTICAL]
+    return {**found, "effect": max(effects)} if effects else found
 
 
 def usual(target: str, variant: str, mode: str) -> Row:
@@ -89,48 +103,110 @@ def report(rows: list[Row]) -> str:
     for row in rows:
         groups.setdefault((row["target"], row["variant"], row["way"]), []).append(row)
     for (target, variant, way), cell in sorted(groups.items()):
-        good = [row for row in cell if row["outcome"] == "ok" and row.get("speedup")]
         body.append(
             (
                 target,
                 variant,
                 way,
-                f"{len(good)}/{len(cell)}",
+                f"{sum(map(ended_well, cell))}/{len(cell)}",
                 f"{statistics.fmean(r['wall_s'] for r in cell):.0f} s",
-                " ".join(f"{r['speedup']:.3f}" for r in good),
-                spread(good),
+                " ".join(filter(None, map(figure, cell))),
+                spread(cell, identical=variant == AA),
             )
         )
     head = ("case", "variant", "way", "ended well", "wall time", "speed-ups", "spread")
     return table(head, body, markdown=False) + "\n\n" + totals(rows)
 
 
+def ended_well(row: Row) -> bool:
+    """With a figure that is believed."""
+    return row["outcome"] == "ok" and bool(row.get("speedup"))
+
+
+def deviation(row: Row) -> float | None:
+    """How far a pair is from 1 on the log scale, its figure withheld or not."""
+    if row["outcome"] != "ok":
+        return None
+    if row.get("speedup"):
+        return abs(math.log(row["speedup"]))
+    return math.log1p(row["effect"]) if "effect" in row else None
+
+
+def figure(row: Row) -> str:
+    """The speed-up, or by how much identical arms were called different."""
+    if row.get("speedup"):
+        return f"{row['speedup']:.3f}" if row["outcome"] == "ok" else ""
+    off = deviation(row)
+    return f"(withheld: {off:.2%} off)" if off is not None else ""
+
+
 def totals(rows: list[Row]) -> str:
-    lines = []
+    """What a case costs where both ways end well, beside each way's own A/A."""
+    cells: dict[tuple[str, str, int], dict[str, Row]] = {}
+    for row in rows:
+        cells.setdefault((row["target"], row["variant"], row["round"]), {})[row["way"]] = row
+    both = {key: pair for key, pair in cells.items() if len(pair) == len(WAYS)}
+    common = [pair for pair in both.values() if all(map(ended_well, pair.values()))]
+    lines = [f"ended well by both ways: {len(common)} of {len(both)} cases"]
     for way in WAYS:
         mine = [row for row in rows if row["way"] == way]
-        if not mine:
-            continue
-        wall = statistics.fmean(row["wall_s"] for row in mine)
-        identical = [r for r in mine if r["variant"] == "eager" and r.get("speedup")]
-        off = [abs(math.log(r["speedup"])) for r in identical]
-        text = f"{way}: {wall:.0f} s a case"
-        if off:
-            text += f"; identical arms off by {statistics.median(off):.2%} (median)"
-            text += f", {max(off):.2%} (worst)"
-        said = [r for r in identical if r.get("verdict")]
-        if said:
-            wrong = sum(r["verdict"] in ("faster", "slower") for r in said)
-            text += f"; called different {wrong} of {len(said)}"
-        lines.append(text)
-    return "\n".join(lines)
+        if mine:
+            wall = [pair[way]["wall_s"] for pair in common]
+            cost = f"{statistics.fmean(wall):.0f} s a case" if wall else "no case to compare"
+            lines.append("; ".join([f"{way}: {cost}", *identical_words(mine), *gaps(mine)]))
+    return "\n".join(lines + uncovered(both))
 
 
-def spread(rows: list[Row]) -> str:
-    """Standard deviation of the log speed-up between rounds."""
-    if len(rows) < 2:
-        return "–"
-    return f"{statistics.stdev(math.log(row['speedup']) for row in rows):.2%}"
+def identical_words(rows: list[Row]) -> list[str]:
+    """How identical arms fared; a way without verdicts calls none of them different."""
+    pairs = [row for row in rows if row["variant"] == AA]
+    off = [found for row in pairs if (found := deviation(row)) is not None]
+    if not off:
+        return []
+    text = f"{len(off)} identical pairs off by {statistics.median(off):.2%} (median)"
+    words = [f"{text}, {max(off):.2%} (worst)"]
+    judged = [row for row in pairs if row.get("verdict") or "effect" in row]
+    wrong = sum("effect" in row or row["verdict"] in ("faster", "slower") for row in judged)
+    return [*words, f"called different {wrong} of {len(judged)}" if judged else "no verdicts"]
+
+
+def gaps(rows: list[Row]) -> list[str]:
+    """Cases that ended and have no figure for another reason."""
+    left = [r for r in rows if r["outcome"] == "ok" and deviation(r) is None]
+    if not left:
+        return []
+    rules = sorted({rule for row in left for rule in row.get("withheld", [])})
+    why = f" ({', '.join(rules)})" if rules else ""
+    return [f"{len(left)} more without a figure{why}"]
+
+
+def uncovered(both: dict[tuple[str, str, int], dict[str, Row]]) -> list[str]:
+    """The cases that one way alone brought to a good end: its cost is not compared for them."""
+    lines = []
+    for way in WAYS:
+        lost = [
+            f"{target} {variant} (round {index + 1}: {reason(pair[way])})"
+            for (target, variant, index), pair in sorted(both.items())
+            if not ended_well(pair[way])
+            and any(ended_well(row) for other, row in pair.items() if other != way)
+        ]
+        if lost:
+            lines.append(f"coverage differs: {way} alone does not end well in {', '.join(lost)}")
+    return lines
+
+
+def reason(row: Row) -> str:
+    rules = ", ".join(row.get("withheld", []))
+    return str(row["outcome"]) if row["outcome"] != "ok" else f"withheld by {rules or 'a check'}"
+
+
+def spread(rows: list[Row], identical: bool = False) -> str:
+    """Standard deviation of the log speed-up between rounds; of identical arms, about 1."""
+    if identical:
+        off = [found for row in rows if (found := deviation(row)) is not None]
+        return f"{math.sqrt(statistics.fmean(x * x for x in off)):.2%}" if len(off) > 1 else "–"
+    good = [math.log(row["speedup"]) for row in rows if ended_well(row)]
+    return f"{statistics.stdev(good):.2%}" if len(good) > 1 else "–"
 
 
 def main() -> None:
@@ -152,7 +228,7 @@ def main() -> None:
         done = {key_of(row) for row in journal.rows if row["kind"] == "case"}
         for index in range(args.rounds):
             for target in args.models:
-                for variant in dict.fromkeys(("eager", *args.variants)):
+                for variant in dict.fromkeys((AA, *args.variants)):
                     for way in WAYS if index % 2 else reversed(WAYS):
                         key = {"way": way, "target": target, "variant": variant, "round": index}
                         if (
