@@ -178,6 +178,16 @@ def test_what_the_total_budget_leaves_is_not_run_and_counted(here: Path) -> None
     assert left == ["not_run"] * (len(MODELS) - done_cases)
     assert f"{done_cases}/{len(MODELS)}" in done.stdout
     assert "--resume" in done.stdout
+    # What is printed works as it stands, on the database that was named.
+    assert f"torchstone run --resume {view.run.id} --db kept.db" in done.stdout
+    assert f"torchstone show {view.run.id} --db kept.db" in done.stdout
+
+
+def test_the_database_is_printed_only_where_it_is_not_found_without(here: Path) -> None:
+    words = ("run", "toys.toml", *FAST, "--total-budget", "1ms", "--db", "kept.db")
+    done = torchstone(*words, cwd=here, TORCHSTONE_DB="kept.db")
+    assert "torchstone run --resume" in done.stdout
+    assert "--db" not in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -191,9 +201,13 @@ def test_what_the_total_budget_leaves_is_not_run_and_counted(here: Path) -> None
         (["--resume", "nothing"], "no database"),
         (["toys.toml", "--resume", "last"], "cannot be changed by --resume"),
         (["--resume", "last", "--tier", "full"], "--tier cannot be changed"),
+        (["--resume", "last", "--budget-per-case", "5s"], "--budget-per-case cannot be changed"),
+        (["--resume", "last", "-k", "foo"], "-k cannot be changed"),
+        (["--resume", "last", "--build-timeout", "5s"], "--build-timeout cannot be changed"),
         (["toys.toml", "--variants", "inductor,,eager"], "empty part"),
         (["toys.toml", "--torchbench", "."], "not a checkout"),
         (["--torchbench", str(CHECKOUT)], "torchstone run torchbench --torchbench"),
+        (["toys.toml", "--torchbench", str(CHECKOUT)], "no suite that it is for"),
         (["torchbench-checkout"], "No checkout of pytorch/benchmark is named"),
     ],
 )

@@ -53,6 +53,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     done = torchstone("bench", HONEST, target("honest", "make_slow"), *QUICK, *words)
     assert done.returncode == 0, done.stderr
     assert "make_slow" in done.stdout
+    assert done.stdout.count(f"--db {folder / 'kept.db'}") == 2  # to show it, and to repeat it
     return folder
 
 

@@ -7,21 +7,20 @@ import shutil
 import subprocess
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.targets.support import HONEST, ROOT
 from torchstone.conductor import Settings
 from torchstone.conductor.case import Silent
+from torchstone.lab import run_record
 from torchstone.lab.figures import figures_of
 from torchstone.lab.keeping import Keeper
-from torchstone.lab.run import (
-    describe_run,
-    measure_group,
-    resume_run,
-    start_run,
-)
+from torchstone.lab.run import carry_out, measure_group, resume_run, start_run
 from torchstone.lab.run_plan import Group, RunRequest, make_plan
+from torchstone.lab.run_record import CHECKOUT as CHECKOUT_PACKAGE
+from torchstone.lab.run_record import describe_run
 from torchstone.machine.cgroup import usable_cores
 from torchstone.records import (
     Agreement,
@@ -34,9 +33,13 @@ from torchstone.records import (
     PlannedCase,
     Result,
     Run,
+    RunView,
     UsageError,
 )
+from torchstone.stats import summarise
 from torchstone.store import open_store
+from torchstone.store.alive import beat
+from torchstone.store.location import locate
 from torchstone.workloads.suites.torchbench import VARIABLE
 
 CHECKOUT = ROOT / "tests" / "fixtures" / "torchbench"
@@ -53,6 +56,8 @@ class Quiet(Silent):
 
     def case_finished(self, figures: CaseFigures) -> None: ...
 
+    def note(self, text: str) -> None: ...
+
 
 @pytest.fixture
 def asked(tmp_path: Path) -> RunRequest:
@@ -62,10 +67,10 @@ def asked(tmp_path: Path) -> RunRequest:
     return RunRequest((str(suite),), variants=("eager",), label="night", settings=settings)
 
 
-def begun(request: RunRequest, db: str, torch: str | None = None) -> Run:
+def begun(request: RunRequest, db: str, **changed: Any) -> Run:
     """A run whose plan is stored and of which nothing is measured."""
     run = describe_run(request, make_plan(request, CORES), COMMAND, None)
-    run = run if torch is None else replace(run, torch=torch)
+    run = replace(run, **changed)
     with open_store(db) as store:
         store.begin_run(run)
     return run
@@ -79,7 +84,7 @@ def test_a_run_is_not_gone_on_with_under_another_torch(
     asked: RunRequest, tmp_path: Path, torch: str
 ) -> None:
     db = str(tmp_path / "kept.db")
-    run = begun(asked, db, torch)
+    run = begun(asked, db, torch=torch)
     with pytest.raises(UsageError, match=f"begun with {f'torch {torch}' if torch else 'no torch'}"):
         resume_run(run.id, db, Quiet())
     with open_store(db, read_only=True) as store:
@@ -103,7 +108,7 @@ def test_a_run_of_a_checkout_is_not_gone_on_with_without_it(
 def refused(run: Run, db: str, words: str) -> UsageError:
     """Going on is refused, and nothing of the run is stored."""
     with pytest.raises(UsageError, match=words) as caught:
-        resume_run(run.id, db, Quiet())
+        resume_run(run.id, db, Quiet(), total_budget_s=0.0)
     with open_store(db, read_only=True) as store:
         assert store.done_positions(run.id) == set()
     return caught.value
@@ -143,6 +148,9 @@ def test_a_run_is_not_gone_on_with_at_another_commit(
     refused(run, db, "here files differ from it")
     dirty = begun(asked, db)
     assert resume_run(dirty.id, db, Quiet(), total_budget_s=0.0).stopped_by == "total budget"
+    (place / "new.py").unlink()
+    refused(dirty, db, "with changed files, and here none differs")
+    (place / "new.py").touch()
     git(place, "add", ".")
     git(place, "commit", "-qm", "second")
     refused(run, db, f"was begun at commit {run.git.commit[:12]}, and here is commit ")
@@ -150,6 +158,40 @@ def test_a_run_is_not_gone_on_with_at_another_commit(
     refused(run, db, "here is no repository")
     # One that bears no commit goes on anywhere.
     assert resume_run(nowhere.id, db, Quiet(), total_budget_s=0.0).stopped_by == "total budget"
+
+
+def test_a_run_is_not_gone_on_with_under_other_libraries(asked: RunRequest, tmp_path: Path) -> None:
+    db = str(tmp_path / "kept.db")
+    request = replace(asked, suites=("timm",), only=("resnet18",))
+    now = begun(request, db)
+    assert set(now.packages) == {"timm", "torchvision"}
+    assert all(now.packages.values())
+    older = begun(request, db, packages={**now.packages, "timm": "0.1.2"})
+    refused(older, db, "begun with timm 0.1.2, and here is timm ")
+    lacking = begun(request, db, packages={**now.packages, "torchvision": ""})
+    refused(lacking, db, "begun with no torchvision, and here is torchvision ")
+    # Runs that were stored before the versions were kept go on, and so does the same again.
+    for run in (now, begun(request, db, packages={})):
+        assert resume_run(run.id, db, Quiet(), total_budget_s=0.0).stopped_by == "total budget"
+
+
+def test_a_run_of_a_checkout_goes_on_with_the_same_state_of_it(
+    asked: RunRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy, db = tmp_path / "benchmark", str(tmp_path / "kept.db")
+    shutil.copytree(CHECKOUT, copy)
+    git(copy, "init", "-q")
+    git(copy, "add", ".")
+    git(copy, "commit", "-qm", "first")
+    monkeypatch.setenv(VARIABLE, str(copy))
+    run = begun(replace(asked, suites=("torchbench",), only=("good",)), db)
+    assert len(run.packages[CHECKOUT_PACKAGE]) == 40
+    assert resume_run(run.id, db, Quiet(), total_budget_s=0.0).stopped_by == "total budget"
+    (copy / "new.py").touch()
+    refused(run, db, f"{CHECKOUT_PACKAGE} {run.packages[CHECKOUT_PACKAGE]}, and here .* changes")
+    git(copy, "add", ".")
+    git(copy, "commit", "-qm", "second")
+    refused(run, db, f"begun with {CHECKOUT_PACKAGE} {run.packages[CHECKOUT_PACKAGE]}, and here")
 
 
 # What tells cases and runs apart
@@ -182,7 +224,8 @@ def test_shards_are_one_run_by_plan_and_commit_and_not_by_what_one_machine_lacks
 ) -> None:
     monkeypatch.chdir(tmp_path)
     git(tmp_path, "init", "-q")
-    git(tmp_path, "commit", "-qm", "first", "--allow-empty")
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "-qm", "first")
     plan = make_plan(asked, CORES)
     lacking = replace(plan, cases=(replace(plan.cases[0], not_supported="needs a package"),))
     longer = replace(plan, cases=plan.cases * 2)
@@ -193,8 +236,25 @@ def test_shards_are_one_run_by_plan_and_commit_and_not_by_what_one_machine_lacks
     first = shard()
     assert shard(index=2) == shard(lacking, 2) == first
     assert len({first, shard(longer), shard(label="morning")}) == 3
+    (tmp_path / "new.py").touch()
+    changed = shard()
+    (tmp_path / "new.py").unlink()
     git(tmp_path, "commit", "-qm", "second", "--allow-empty")
-    assert shard() != first
+    assert len({first, changed, shard()}) == 3
+
+
+def test_shards_of_two_versions_of_a_library_are_two_runs(
+    asked: RunRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = replace(asked, suites=("timm",), only=("resnet18",))
+    plan = make_plan(request, CORES)
+    first = describe_run(request, plan, COMMAND, (1, 2)).id
+    assert describe_run(request, plan, COMMAND, (2, 2)).id == first
+    torch = describe_run(request, plan, COMMAND, None).torch
+    monkeypatch.setattr(run_record, "version_of", lambda p: torch if p == "torch" else "0.1.2")
+    older = describe_run(request, plan, COMMAND, (2, 2))
+    assert (older.torch, older.packages["timm"]) == (torch, "0.1.2")
+    assert older.id != first
 
 
 # The machine
@@ -215,20 +275,83 @@ def test_few_cores_are_those_that_may_be_used(asked: RunRequest, tmp_path: Path)
 # What was not measured
 
 
-def planned(variant: str, target: str, why: str = "") -> PlannedCase:
-    return PlannedCase(CaseKey("toys", "one", "", "inference", "fp32", variant), target, why)
+class Watched(Quiet):
+    """Keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+        self.places: list[tuple[int, int]] = []
+        self.left: list[float | None] = []
+
+    def run_started(self, run: Run, todo: int, done: int) -> None:
+        self.told.append(f"{todo} to do")
+
+    def case_started(self, index: int, total: int, key: CaseKey, left: float | None) -> None:
+        self.places.append((index, total))
+        self.left.append(left)
+
+    def case_finished(self, figures: CaseFigures) -> None:
+        self.told.append(figures.reason)
+
+
+def passes(view: RunView) -> tuple[int, int]:
+    found = [summary.passes for summary in summarise(view.complete)]
+    return sum(one.passed for one in found), sum(one.counted for one in found)
+
+
+def planned(variant: str, target: str, why: str = "", model: str = "one") -> PlannedCase:
+    return PlannedCase(CaseKey("toys", model, "", "inference", "fp32", variant), target, why)
 
 
 def test_a_case_that_was_not_measured_has_its_command(tmp_path: Path) -> None:
     settings = Settings(budget_s=0.2, replicates=1)
-    cases = (planned("inductor+cudagraphs", HONEST, "no CUDA"), planned("eager", "no target"))
+    case = planned("eager", "no target")
     keeper = Keeper(str(tmp_path / "kept.db"))
-    found, result = measure_group(Group(tuple(enumerate(cases))), settings, keeper, Quiet())
+    ((position, figures),), result = measure_group(Group(((3, case),)), settings, keeper, Quiet())
     assert result is None
-    assert [(p, case.outcome.value) for p, case in found] == [(0, "not_supported"), (1, "error")]
-    for (_, figures), case in zip(found, cases, strict=True):
-        assert figures.command[:3] == ("torchstone", "bench", case.target)
-        assert figures.command[3:5] == ("--vs", case.key.variant)
+    assert (position, figures.outcome.value) == (3, "error")
+    assert figures.command[:5] == ("torchstone", "bench", case.target, "--vs", "eager")
+
+
+def test_what_cannot_run_is_stored_before_the_first_case_is_measured(
+    asked: RunRequest, tmp_path: Path
+) -> None:
+    """It is left out of the pass rate from the start, and out of the time left."""
+    db = str(tmp_path / "kept.db")
+    plan = (
+        planned("eager", HONEST, "needs a package", model="drone"),
+        planned("eager", HONEST),
+        planned("inductor+cudagraphs", HONEST, "no CUDA"),
+        planned("eager", HONEST, model="two"),
+    )
+    run = begun(asked, db, plan=plan)
+    seen = Watched()
+    with beat(locate(db), run.id) as sign:
+        end = carry_out(run, db, seen, None, 1e-9, sign)
+    assert end.stopped_by == "total budget"
+    outcomes = [case.outcome.value for case in end.view.complete]
+    assert outcomes == ["not_supported", "not_run", "not_supported", "not_run"]
+    assert passes(end.view) == (0, 2)
+    assert seen.told == ["4 to do", "needs a package", "no CUDA"]
+    variants = [case.command[:5] for case in end.view.cases]
+    bench = ("torchstone", "bench", HONEST, "--vs")
+    assert variants == [(*bench, "eager"), (*bench, "inductor+cudagraphs")]
+
+
+def test_the_time_left_comes_from_cases_that_take_some(asked: RunRequest, tmp_path: Path) -> None:
+    db = str(tmp_path / "kept.db")
+    plan = (
+        planned("eager", HONEST, "needs a package", model="drone"),
+        planned("eager", HONEST),
+        planned("eager", HONEST, model="two"),
+    )
+    run = begun(asked, db, plan=plan)
+    seen = Watched()
+    with beat(locate(db), run.id) as sign:
+        end = carry_out(run, db, seen, None, None, sign)
+    assert passes(end.view) == (2, 2)
+    assert seen.places == [(1, 3), (2, 3)]
+    assert [left is None for left in seen.left] == [True, False]
 
 
 @pytest.mark.parametrize(("method", "ratio"), [("fp64", 0.5), ("eager", None)])

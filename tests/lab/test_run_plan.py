@@ -11,11 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.targets.support import HONEST
+from tests.targets.support import HONEST, ROOT
 from torchstone.conductor import Settings
 from torchstone.lab import run_plan
 from torchstone.lab.run_plan import (
     MOST_TOGETHER,
+    TORCHBENCH_VARIABLE,
     RunRequest,
     arm_of,
     command_of_case,
@@ -87,6 +88,8 @@ def test_the_matrix_in_order() -> None:
         ({"pattern": "CAR"}, ["car", "carousel"]),
         ({"only": ("car*",)}, ["car", "carousel"]),
         ({"only": ("car",)}, ["car"]),
+        ({"only": ("ball", "drone")}, ["ball", "drone"]),
+        ({"tier": "standard", "only": ("car*",)}, ["car"]),
         ({"tier": "full", "exclude": ("car*", "ball")}, ["drone"]),
     ],
 )
@@ -107,6 +110,16 @@ def test_two_suites_of_one_name_are_refused(tmp_path: Path) -> None:
     assert len(make_plan(RunRequest((a, a)), MANY).cases) == 1
     with pytest.raises(UsageError, match="Two suites are called mine"):
         make_plan(RunRequest((a, b)), MANY)
+
+
+def test_a_checkout_may_be_named_for_a_file_that_lists_its_models(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(TORCHBENCH_VARIABLE, str(ROOT / "tests" / "fixtures" / "torchbench"))
+    path = tmp_path / "mine.toml"
+    path.write_text('[[model]]\nname = "one"\ntarget = "torchbench-checkout:good"\n')
+    (case,) = make_plan(RunRequest((str(path),), torchbench="bench"), MANY).cases
+    assert case.target == "torchbench-checkout:good"
 
 
 def test_the_quick_tier_runs_each_model_in_its_mode() -> None:
@@ -153,7 +166,11 @@ def test_one_thread_on_few_cores_and_it_says_so(cores: int) -> None:
         ({"scale": "huge"}, "no scale 'huge'", "small, full"),
         ({"threads": 0}, "0 threads", "1 or more"),
         ({"settings": Settings(budget_s=-1)}, "budget", ""),
-        ({"tier": "quick", "only": ("car",)}, "No model is left", "--tier"),
+        ({"tier": "quick", "only": ("car",)}, "car is of the tier standard", "--tier standard"),
+        ({"tier": "standard", "only": ("ball", "drone")}, "drone is of the tier full", "--tier"),
+        ({"tier": "standard", "only": ("*ousel",)}, "carousel is of the tier full", "--tier"),
+        ({"only": ("car",), "exclude": ("car*",)}, "No model is left", "--exclude"),
+        ({"torchbench": "bench"}, "no suite that it is for", "torchbench --torchbench bench"),
     ],
 )
 def test_slips_are_told(asked: dict[str, Any], message: str, remedy: str) -> None:

@@ -113,6 +113,19 @@ def test_an_incomplete_run_says_how_to_go_on() -> None:
     assert "--resume" not in report(replace_run(made.every_outcome(), origin="hud-v3"))
 
 
+@pytest.mark.parametrize("width", [60, 100])
+def test_commands_name_the_database_that_was_named(width: int) -> None:
+    db = "results of the night/" + "deep/" * 5 + "kept.db"
+    text = report(made.every_outcome(), width=width, db=db)
+    assert max(cells(line) for line in text.splitlines()) <= width
+    words = " ".join(text.replace("\\\n", " ").split())
+    ending = f"--db '{db}'"
+    assert words.count(f"torchstone run --resume 1jz3k4m {ending}") == 2
+    assert f"evidence: torchstone show x1y2z3 {ending}" in words
+    assert f"torchstone show 1jz3k4m {ending} --csv" in words
+    assert words.count("--resume 1jz3k4m") == 2
+
+
 def test_nothing_measured_yet() -> None:
     text = report(made.nothing(), width=100)
     assert "0 of 3 cases done · 3 not run" in text

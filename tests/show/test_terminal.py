@@ -55,6 +55,14 @@ def test_one_target_has_absolute_figures_only() -> None:
     assert "id r7k2m9 · torchstone show r7k2m9 · torchstone repro r7k2m9" in text
 
 
+def test_the_closing_commands_name_the_database_that_was_named() -> None:
+    text = report(made.single(), width=120, db="my night.db")
+    assert "torchstone show r7k2m9 --db 'my night.db' · " in text
+    assert "torchstone repro r7k2m9 --db 'my night.db'\n" in text
+    narrow = report(made.single(), width=60, db="d" * 50)
+    assert "torchstone show r7k2m9 --db \\\n  " + "d" * 50 + "\n" in narrow
+
+
 def test_two_arms_with_ratio_verdict_memory_and_compile_cost() -> None:
     text = report(made.two_faster(), width=160)
     row = next(line for line in text.splitlines() if line.startswith("  inductor"))

@@ -89,4 +89,4 @@ def bench(
     keeper = Keeper(db)
     with progress() as events:
         result = lab.bench(request, keeper if save else None, events)
-    return deliver(result, json_path, markdown, saved=keeper.has_kept, strict=strict)
+    return deliver(result, json_path, markdown, saved=keeper.has_kept, strict=strict, db=db)

@@ -194,6 +194,13 @@ def database_option(function: F) -> F:
     )(function)
 
 
+def named_database(db: str | None) -> str:
+    """The database for commands that are printed; empty where it is the one they find anyway."""
+    from torchstone.store.location import locate
+
+    return db if db is not None and locate(db).path != locate(None).path else ""
+
+
 def json_option(function: F) -> F:
     """`--json`."""
     return click.option(
@@ -252,6 +259,7 @@ def deliver(
     saved: bool,
     report: Callable[..., str] | None = None,
     strict: bool = False,
+    db: str | None = None,
 ) -> int:
     """Print what was asked for; the exit code says whether every arm did its work."""
     from torchstone import show
@@ -272,6 +280,7 @@ def deliver(
                 width=width(),
                 unicode=show.can_unicode(sys.stdout),
                 saved=saved,
+                db=named_database(db),
             )
             click.echo(text, nl=False, color=True)
     return exit_code(result, strict)

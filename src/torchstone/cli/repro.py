@@ -60,7 +60,8 @@ def repro(
         done = again(
             stored, trust=trust, keeper=keeper if save else None, events=events, budget_s=budget
         )
-    deliver(done.combined if json_path else done.new, json_path, markdown, saved=keeper.has_kept)
+    result = done.combined if json_path else done.new
+    deliver(result, json_path, markdown, saved=keeper.has_kept, db=db)
     if json_path != "-":
         click.echo(f"\nagainst {stored.id} of {stored.created}:")
         if stored.thinned:

@@ -153,18 +153,17 @@ def run(
     check_json_path(json_path)
     if torchbench is not None:
         os.environ[TORCHBENCH_VARIABLE] = _checkout(torchbench)
+        asked["torchbench"] = torchbench
     part = parse_shard(shard) if shard is not None else None
     if resume is not None:
         _refuse_planning(ctx, suites)
-    elif torchbench is not None and not suites:
-        _refuse_unused(torchbench)
     with make_run_progress(sys.stderr) as events:
         if resume is not None:
             end = resume_run(resume, db, events, part, total_budget)
         else:
             command = ("torchstone", *sys.argv[1:])
             end = start_run(_request(suites, asked), command, db, events, part, total_budget)
-    deliver_run(end.view, json_path, markdown=markdown, commands=commands)
+    deliver_run(end.view, json_path, markdown=markdown, commands=commands, db=db)
     return _exit_code(end, strict)
 
 
@@ -188,27 +187,18 @@ def _checkout(path: str) -> str:
     return os.path.abspath(path)
 
 
-def _refuse_unused(torchbench: str) -> None:
-    """The quick tier has no model of a checkout; running it would look like what was asked for."""
-    from torchstone.records import UsageError
-
-    raise UsageError(
-        "--torchbench names a checkout, and no suite that it is for.",
-        f"Write `torchstone run torchbench --torchbench {torchbench}`.",
-    )
-
-
 def _refuse_planning(ctx: click.Context, suites: tuple[str, ...]) -> None:
     """A resumed run keeps its plan; an option that would change it is a misunderstanding."""
     from torchstone.records import UsageError
 
     given = [
-        name
-        for name in _PLANNING
-        if ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
+        param.opts[0]
+        for param in ctx.command.params
+        if param.name in _PLANNING
+        and ctx.get_parameter_source(param.name) is click.core.ParameterSource.COMMANDLINE
     ]
     if suites or given:
-        what = f"--{given[0].replace('_', '-')}" if given else suites[0]
+        what = given[0] if given else suites[0]
         raise UsageError(
             f"{what} cannot be changed by --resume: the stored run has its plan.",
             "Leave it out, or begin a new run.",

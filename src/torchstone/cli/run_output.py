@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from torchstone.cli.options import use_color, width
+from torchstone.cli.options import named_database, use_color, width
 
 if TYPE_CHECKING:
     from torchstone.records import RunView
@@ -20,8 +20,9 @@ def deliver_run(
     markdown: bool = False,
     csv: bool = False,
     commands: bool = False,
+    db: str | None = None,
 ) -> None:
-    """The report, Markdown, CSV or JSON of a run."""
+    """The report, Markdown, CSV or JSON of a run. `db`: the database it is in, as it was named."""
     from torchstone import show, stats
     from torchstone.lab.outputs import write_file
 
@@ -43,5 +44,6 @@ def deliver_run(
             width=width(),
             unicode=show.can_unicode(sys.stdout),
             commands=commands,
+            db=named_database(db),
         )
         click.echo(text, nl=False, color=True)

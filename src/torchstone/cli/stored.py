@@ -89,9 +89,9 @@ def show(
 
         deliver_ledger(found, json_path, markdown)
     elif isinstance(found, RunView):
-        deliver_run(found, json_path, markdown=markdown, csv=csv, commands=commands)
+        deliver_run(found, json_path, markdown=markdown, csv=csv, commands=commands, db=db)
     else:
-        deliver(found, json_path, markdown, saved=True)
+        deliver(found, json_path, markdown, saved=True, db=db)
     return 0
 
 

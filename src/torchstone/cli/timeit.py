@@ -88,4 +88,4 @@ def timeit(
             text = show.timeit_report(result, unit=unit, precision=precision, **how)
         return text + show.passed_checks(result, how["width"]) if verbose else text
 
-    return deliver(result, json_path, markdown, saved=keeper.has_kept, report=report)
+    return deliver(result, json_path, markdown, saved=keeper.has_kept, report=report, db=db)

@@ -54,6 +54,8 @@ class RunRequest:
     device: str = "cpu"
     threads: int | None = None
     label: str = ""
+    torchbench: str = ""
+    """The checkout that was named for this run alone; a suite must use it."""
     settings: Settings = field(default_factory=Settings)
 
 
@@ -72,6 +74,7 @@ def make_plan(request: RunRequest, cores: int) -> Plan:
     tier = _tier(request)
     threads, notes = _threads(request, cores)
     suites = _suites(request)
+    _check_checkout(request, suites)
     chosen = [
         (suite, info)
         for suite in suites
@@ -167,6 +170,21 @@ def find_any_suite(name: str) -> Suite:
     return find_suite(name)
 
 
+def _check_checkout(request: RunRequest, suites: Sequence[Suite]) -> None:
+    """A checkout that no suite uses: a run without it would look like what was asked for."""
+    if not request.torchbench:
+        return
+    for suite in suites:
+        begins = f"{TORCHBENCH_CHECKOUT}:"
+        listed = (info.target for info in suite.models())
+        if suite.name == TORCHBENCH_CHECKOUT or any(t.startswith(begins) for t in listed):
+            return
+    raise UsageError(
+        "--torchbench names a checkout, and no suite that it is for.",
+        f"Write `torchstone run torchbench --torchbench {request.torchbench}`.",
+    )
+
+
 def _is_chosen(info: ModelInfo, request: RunRequest, tier: str) -> bool:
     if request.only and not any(_matches(info.name, name) for name in request.only):
         return False
@@ -203,8 +221,25 @@ def _check_names(
                 f"No model of {where} is called {wanted!r}.",
                 f"{hint}`torchstone list models` lists them.",
             )
+    _check_tier(request, suites)
     if request.pattern and not chosen:
         raise UsageError(f"No model matches -k {request.pattern!r}.", "Try a shorter pattern.")
+
+
+def _check_tier(request: RunRequest, suites: Sequence[Suite]) -> None:
+    """A model asked for by --only that --tier leaves out: the two say different things."""
+    if not request.tier:
+        return
+    for wanted in request.only:
+        found = [i for suite in suites for i in suite.models() if _matches(i.name, wanted)]
+        nearest = min(found, key=lambda info: TIERS.index(info.tier))
+        if TIERS.index(nearest.tier) > TIERS.index(request.tier):
+            raise UsageError(
+                f"{nearest.name} is of the tier {nearest.tier}, and --tier {request.tier} leaves "
+                "it out.",
+                f"Leave --tier out: --only then chooses from all models. Or give --tier "
+                f"{nearest.tier}.",
+            )
 
 
 def _tier_note(

@@ -12,7 +12,8 @@ from torchstone.records.foreign import ForeignFigures
 from torchstone.records.measurement import Outcome
 from torchstone.records.result import Method
 
-RUN_SCHEMA = 1
+RUN_SCHEMA = 2
+"""2: with the packages of a run. Both are read; runs of 1 have none."""
 FIGURES_DEFINITION = 1
 """Version of what the fields of `CaseFigures` mean; figures of two versions are never mixed."""
 SUITE_DEFINITION = 1
@@ -71,6 +72,9 @@ class Run:
     machine: str = ""
     torch: str = ""
     git: GitState | None = None
+    packages: Mapping[str, str] = field(default_factory=dict)
+    """Versions of the libraries that the suites' models come from, and the commit of a checkout;
+    empty text where one was not there."""
     tier: str = ""
     method: Method | None = None
     """The settings of every case, so that `--resume` goes on with the same."""

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Sequence
 
 from torchstone.records import CaseFigures, Outcome, RunView
+from torchstone.show.commands import in_database
 from torchstone.show.evidence import hang
 from torchstone.show.run_words import (
     by_reason,
@@ -24,31 +25,30 @@ MOST_NAMES = 8
 """Models named beside a reason; the rest is counted."""
 
 
-def failed(view: RunView, width: int, style: Style) -> list[str]:
+def failed(view: RunView, db: str, width: int, style: Style) -> list[str]:
     """Every failure: which case, how, why, and the command that repeats it."""
     found = failures(view)
     if not found:
         return []
     lines = [style.paint(f"{len(found)} failed", "title")]
     for case in found:
-        lines += _failure(case, width, style)
+        lines += _failure(case, db, width, style)
     return lines
 
 
-def _failure(case: CaseFigures, width: int, style: Style) -> list[str]:
+def _failure(case: CaseFigures, db: str, width: int, style: Style) -> list[str]:
     glyphs = style.glyphs
     name = shorten(style.safe(case.key.name), width - 4, glyphs.ellipsis)
     lines = [f"  {style.paint(glyphs.cross, 'fail')} {style.paint(name, 'title')}"]
     lines += hang("    ", style.safe(failure_text(case)), width, style)
-    return lines + _again(case, width, style)
+    return lines + _again(case, db, width, style)
 
 
-def _again(case: CaseFigures, width: int, style: Style) -> list[str]:
+def _again(case: CaseFigures, db: str, width: int, style: Style) -> list[str]:
     lines = command_lines(case.command, width, style) if case.command else []
     if case.result_id:
-        lines += hang(
-            "    evidence: ", f"torchstone show {style.safe(case.result_id)}", width, style
-        )
+        show = in_database(f"torchstone show {case.result_id}", db)
+        lines += hang("    evidence: ", style.safe(show), width, style)
     return [style.paint(line, "dim") for line in lines]
 
 
@@ -72,7 +72,7 @@ def command_lines(words: Sequence[str], width: int, style: Style) -> list[str]:
     ]
 
 
-def commands(view: RunView, width: int, style: Style) -> list[str]:
+def commands(view: RunView, db: str, width: int, style: Style) -> list[str]:
     """The command of every case that did not fail: those stand beside their failures."""
     known = [case for case in view.complete if case.outcome is Outcome.OK and case.command]
     if not known:
@@ -80,7 +80,7 @@ def commands(view: RunView, width: int, style: Style) -> list[str]:
     lines = [style.paint("commands", "title")]
     for case in known:
         lines.append(f"  {shorten(style.safe(case.key.name), width - 2, style.glyphs.ellipsis)}")
-        lines += _again(case, width, style)
+        lines += _again(case, db, width, style)
     return lines
 
 
@@ -106,7 +106,7 @@ def unsupported_text(view: RunView, reason: str, cases: Sequence[CaseFigures]) -
     return f"{reason.rstrip('.')}: {many}{listed}"
 
 
-def not_run(view: RunView, width: int, style: Style) -> list[str]:
+def not_run(view: RunView, db: str, width: int, style: Style) -> list[str]:
     """What was planned and not measured, by reason, and how to go on."""
     found = by_reason(view, Outcome.NOT_RUN)
     if not found:
@@ -116,7 +116,7 @@ def not_run(view: RunView, width: int, style: Style) -> list[str]:
     for reason, cases in found:
         said = f"{count(len(cases), 'case')}: {style.safe(reason)}"
         lines += hang("  - ", said, width, style)
-    command = resume_command(view)
+    command = resume_command(view, db)
     return lines + (
         hang(f"  {style.glyphs.arrow} ", style.safe(command), width, style) if command else []
     )

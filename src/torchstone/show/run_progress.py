@@ -76,6 +76,11 @@ class RunProgress(Progress):
         self._write_lasting(self._finished(figures))
         self._show()
 
+    def note(self, text: str) -> None:
+        """Something that a reader must know: its line stays."""
+        self._keep(text)
+        self._show()
+
     def phase(self, text: str) -> None:
         """A new part of the case begins."""
         if text != self._doing:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from torchstone.records import Outcome, RunView, SuiteSummary
 from torchstone.show import run_evidence as evidence
+from torchstone.show.commands import flow_commands, in_database
 from torchstone.show.heading import flow
 from torchstone.show.run_table import case_table, suite_table
 from torchstone.show.run_words import Tally, circumstances, resume_command, subject
@@ -22,35 +23,38 @@ def run_report(
     width: int = 100,
     unicode: bool = True,
     commands: bool = False,
+    db: str = "",
 ) -> str:
     """Heading, suites, cases, failures, what did not run; no line wider than `width` (or 40).
 
     `commands` adds the command that repeats each case; failures always have theirs.
+    `db` is the database that was named, for the commands that are printed.
     """
     width, style = max(width, LEAST_WIDTH), Style(color, unicode)
     cases = case_table(view, width, style)
     sections = [
-        _heading(view, width, style),
+        _heading(view, db, width, style),
         suite_table(view, summaries, width, style) + _legend(summaries, width, style),
         cases + evidence.checks(view, width, style),
-        evidence.failed(view, width, style),
+        evidence.failed(view, db, width, style),
         evidence.not_supported(view, width, style),
-        evidence.not_run(view, width, style),
-        evidence.commands(view, width, style) if commands else [],
-        _closing(view, commands, width, style),
+        evidence.not_run(view, db, width, style),
+        evidence.commands(view, db, width, style) if commands else [],
+        _closing(view, commands, db, width, style),
     ]
     return "\n\n".join("\n".join(lines) for lines in sections if lines) + "\n"
 
 
-def _heading(view: RunView, width: int, style: Style) -> list[str]:
+def _heading(view: RunView, db: str, width: int, style: Style) -> list[str]:
     first, *rest = flow(subject(view), width, style)
     lines = [style.paint(first, "title"), *rest]
     lines += [style.paint(line, "dim") for line in flow(circumstances(view.run), width, style)]
     for note in filter(str.strip, view.run.notes):
         lines += wrap(style.safe(note), width, ellipsis=style.glyphs.ellipsis)
     lines += flow(Tally.of(view).parts, width, style)
-    command = resume_command(view)
-    return lines + flow([f"{style.glyphs.arrow} {command}"] if command else [], width, style)
+    command = resume_command(view, db)
+    said = [f"{style.glyphs.arrow} {command}"] if command else []
+    return lines + flow_commands(said, width, style)
 
 
 def _legend(summaries: Sequence[SuiteSummary], width: int, style: Style) -> list[str]:
@@ -67,11 +71,11 @@ def _legend(summaries: Sequence[SuiteSummary], width: int, style: Style) -> list
     return [style.paint(f"  {row}", "dim") for row in rows]
 
 
-def _closing(view: RunView, commands: bool, width: int, style: Style) -> list[str]:
+def _closing(view: RunView, commands: bool, db: str, width: int, style: Style) -> list[str]:
     if not view.run.id:
         return []
-    show = f"torchstone show {view.run.id}"
+    show = in_database(f"torchstone show {view.run.id}", db)
     parts = [f"id {view.run.id}", show, f"{show} --csv"]
     if not commands and any(c.command and c.outcome is Outcome.OK for c in view.cases):
         parts.append(f"{show} --commands")
-    return [style.paint(line, "dim") for line in flow(parts, width, style)]
+    return [style.paint(line, "dim") for line in flow_commands(parts, width, style)]

@@ -20,6 +20,7 @@ from torchstone.records import (
     SuiteSummary,
     Verdict,
 )
+from torchstone.show.commands import in_database
 from torchstone.show.heading import processor_name, revision
 from torchstone.show.listing import when
 from torchstone.show.rows import VERDICT_ROLES
@@ -174,12 +175,12 @@ def labels_of(view: RunView) -> Labels:
     return Labels.of(case.key for case in view.run.plan)
 
 
-def resume_command(view: RunView) -> str:
+def resume_command(view: RunView, db: str = "") -> str:
     """How to go on with a run that is not complete; empty where it is, or came from elsewhere."""
     run = view.run
     if run.origin != HERE or not Tally.of(view).not_run:
         return ""
-    return f"torchstone run --resume {run.id}"
+    return in_database(f"torchstone run --resume {run.id}", db)
 
 
 def grouped(cases: Iterable[CaseFigures]) -> dict[GroupKey, list[CaseFigures]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from torchstone.records import Result
 from torchstone.show import evidence
+from torchstone.show.commands import flow_commands, in_database
 from torchstone.show.heading import flow, machine, what
 from torchstone.show.rows import Row, Rows, rows
 from torchstone.show.strip import Scale, axis, common_scale, strip
@@ -24,10 +25,12 @@ def report(
     width: int = 100,
     unicode: bool = True,
     saved: bool = True,
+    db: str = "",
 ) -> str:
     """The whole report. No line is wider than `width` (40 at least); no escape without `color`.
 
     `saved` closes it with the commands that show and repeat it; a result without an id has none.
+    `db` is the database that was named, for those commands.
     """
     width, style = max(width, LEAST_WIDTH), Style(color, unicode)
     sections = [
@@ -35,7 +38,7 @@ def report(
         _tables(result, width, style),
         evidence.outcomes(result, width, style) + evidence.doubts(result, width, style),
         evidence.checks(result, width, style),
-        _closing(result, width, style, saved),
+        _closing(result, width, style, saved, db),
     ]
     return "\n\n".join("\n".join(lines) for lines in sections if lines) + "\n"
 
@@ -105,9 +108,10 @@ def _picture(row: Row, scale: Scale, width: int, style: Style) -> Cell:
     return Cell(strip(found.samples, found.floor.value, scale, width, style.glyphs), "strip")
 
 
-def _closing(result: Result, width: int, style: Style, saved: bool) -> list[str]:
+def _closing(result: Result, width: int, style: Style, saved: bool, db: str) -> list[str]:
     lines = flow(evidence.course(result, style), width, style)
     if saved and result.id:
-        parts = [f"id {result.id}", f"torchstone show {result.id}", f"torchstone repro {result.id}"]
-        lines += flow(parts, width, style)
+        words = (f"torchstone {verb} {result.id}" for verb in ("show", "repro"))
+        parts = [f"id {result.id}", *(in_database(command, db) for command in words)]
+        lines += flow_commands(parts, width, style)
     return [style.paint(line, "dim") for line in lines]

@@ -6,8 +6,8 @@ import math
 
 from torchstone.records import Level, Measurement, Outcome, Result
 from torchstone.show import evidence
+from torchstone.show.commands import flow_commands, in_database
 from torchstone.show.figures import LEVEL, Figure, Figures, figures
-from torchstone.show.heading import flow
 from torchstone.show.style import Style
 from torchstone.show.text import shorten
 from torchstone.show.units import format_percent
@@ -25,6 +25,7 @@ def timeit_report(
     unit: str | None = None,
     precision: int = PRECISION,
     saved: bool = True,
+    db: str = "",
 ) -> str:
     """`50 loops, best of 5: 4.12 usec per loop`, then floor, typical, checks and how it went.
 
@@ -41,8 +42,8 @@ def timeit_report(
     lines += evidence.outcomes(result, width, style) + evidence.checks(result, width, style)
     ending = evidence.course(result, style)
     if saved and result.id:
-        ending.append(f"torchstone show {result.id}")
-    lines += [style.paint(f"  {line}", "dim") for line in flow(ending, width - 2, style)]
+        ending.append(in_database(f"torchstone show {result.id}", db))
+    lines += [style.paint(f"  {line}", "dim") for line in flow_commands(ending, width - 2, style)]
     return "\n".join(lines) + "\n"
 
 

@@ -83,6 +83,7 @@ class Beat:
         self._folder = folder
         token = f"{os.getpid()}-{secrets.token_hex(4)}"
         self._path = folder / f"{quote(run_id, safe='')}{_APART}{token}{_NAME}"
+        self._run_id = run_id
         self._held: int | None = None
         now = time.time()
         self._part = Part(os.getpid(), now, "", now, 0, 0, shard[:LONGEST])
@@ -99,6 +100,13 @@ class Beat:
         if self._held is not None:
             os.close(self._held)
         self._held = held
+
+    def others(self) -> tuple[Part, ...]:
+        """The other living programs of the run. Asked once our own sign is there: of two programs
+        that begin at the same time at least one sees the other."""
+        signs = (path for named, path in _signs(self._folder) if named == self._run_id)
+        found = (_look(path) for path in signs if path != self._path)
+        return tuple(part for part in found if part is not None)
 
     def end(self) -> None:
         """Take the sign away, and the folder with the last one."""
