@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.validate.cases import arm, environment, result
+from tests.validate.cases import arm, result
 from torchstone import stats
 from torchstone.conductor import Settings
+from torchstone.lab.installation import signature
 from torchstone.lab.keeping import Keeper
 from torchstone.lab.repro import (
     DRIFT,
@@ -18,14 +19,10 @@ from torchstone.lab.repro import (
     repro,
     settings_of,
     speedups,
-    where_from,
 )
 from torchstone.lab.request import method_of, settings_from
-from torchstone.machine.environment import machine_id
-from torchstone.machine.hardware import cache_sizes, describe_cpu, memory_bytes
 from torchstone.records import (
     CASE_KIND,
-    Environment,
     Outcome,
     Result,
     Statement,
@@ -150,31 +147,7 @@ def test_a_record_from_before_still_tells_that_processes_were_asked_for() -> Non
     assert settings_from(replace(old, stopped_by="budget")).replicates is None
 
 
-HERE = environment(machine_id=machine_id(describe_cpu(), cache_sizes(), memory_bytes()))
-THERE = environment(machine_id="elsewhere")
-
-
-@pytest.mark.parametrize(
-    ("environments", "words"),
-    [
-        ((HERE, HERE), ""),
-        ((HERE, None), ""),  # an arm that died before it could say anything
-        ((HERE, THERE), "another machine"),
-        ((THERE, None), "another machine"),
-        ((None, None), "does not say on which machine"),
-        ((), "does not say on which machine"),
-    ],
-)
-def test_a_result_is_our_own_only_if_it_was_made_here(
-    environments: tuple[Environment | None, ...], words: str
-) -> None:
-    arms = tuple(arm(f"a{i}", environment=one) for i, one in enumerate(environments))
-    said = where_from(replace(STORED, arms=arms))
-    assert words in said
-    assert bool(said) == bool(words)
-
-
-def test_a_result_that_names_no_machine_is_not_run_without_trust(tmp_path: Path) -> None:
+def test_a_result_that_nobody_signed_is_not_run_without_trust(tmp_path: Path) -> None:
     """Somebody's database may call its rows our own and leave everything else out."""
     mark = tmp_path / "was-run"
     spec = replace(arm().arm, statement=Statement(f"open({str(mark)!r}, 'w').close()"))
@@ -189,7 +162,8 @@ def test_a_case_of_a_run_is_listed_when_it_is_measured_again(tmp_path: Path) -> 
     db = str(tmp_path / "kept.db")
     timed = replace(arm().arm, statement=Statement("pass"))
     short = method_of(Settings(budget_s=0.1, samples=2, replicates=1))
-    case = result(replace(arm(), arm=timed, environment=HERE), method=short, kind=CASE_KIND)
+    case = result(replace(arm(), arm=timed), method=short, kind=CASE_KIND)
+    case = replace(case, signature=signature(case.id, [timed]))
     with open_store(db) as store:
         store.save(case)
         assert list(store.list()) == []

@@ -20,6 +20,7 @@ from torchstone.cli.options import (
     take_settings,
     within_option,
 )
+from torchstone.cli.unkept import tell_troubles
 
 
 @click.command()
@@ -89,4 +90,5 @@ def bench(
     keeper = Keeper(db)
     with progress() as events:
         result = lab.bench(request, keeper if save else None, events)
-    return deliver(result, json_path, markdown, saved=keeper.has_kept, strict=strict, db=db)
+    code = deliver(result, json_path, markdown, saved=keeper.has_kept, strict=strict, db=db)
+    return tell_troubles(keeper, code)

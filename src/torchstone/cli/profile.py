@@ -14,6 +14,7 @@ from torchstone.cli.options import (
     json_option,
     progress,
 )
+from torchstone.cli.unkept import tell_troubles
 
 if TYPE_CHECKING:
     from torchstone.lab.keeping import Keeper
@@ -141,8 +142,8 @@ def profile(
         keeper.check()
     found, code = _profiled(request, keeper)
     page = page_of(found[0]) if view else None
-    deliver_profiles(found, out, format, page, json_path, kept=save)
-    return code
+    deliver_profiles(found, out, format, page, json_path, keeper.ids_kept if keeper else ())
+    return tell_troubles(keeper, code)
 
 
 def _profiled(request: ProfileRequest, keeper: Keeper | None) -> tuple[tuple[Profile, ...], int]:
@@ -150,12 +151,11 @@ def _profiled(request: ProfileRequest, keeper: Keeper | None) -> tuple[tuple[Pro
     from torchstone.lab.profile import profile_target
     from torchstone.lab.profile_script import profile_script
 
-    kept: list[str] = []
-
     def keep(one: Profile) -> None:
         if keeper is not None:
-            keeper.save_profile(one)
-            kept.append(one.id)
+            with keeper.forgiving("The profile was not kept"):
+                keeper.save_profile(one)
+                keeper.ids_kept.append(one.id)
 
     try:
         if not request.is_target:
@@ -164,6 +164,7 @@ def _profiled(request: ProfileRequest, keeper: Keeper | None) -> tuple[tuple[Pro
         with progress() as events:
             return profile_target(request, events, keep), 0
     except BaseException:
-        if kept:
-            click.echo(f"Kept until then: {', '.join(kept)}.", err=True)
+        if keeper is not None and keeper.ids_kept:
+            click.echo(f"Kept until then: {', '.join(keeper.ids_kept)}.", err=True)
+        tell_troubles(keeper, 1)
         raise

@@ -46,7 +46,7 @@ def deliver_profiles(
     format: str | None,
     page: str | None,
     json_path: str | None,
-    kept: bool = False,
+    kept: Sequence[str] = (),
 ) -> None:
     """Print and write what was asked for; where things are is said last."""
     from torchstone import show
@@ -65,8 +65,7 @@ def deliver_profiles(
     if page is not None:
         _write_page(profiles, page)
         said.append(f"The page is {page}")
-    if kept:
-        said += [f"Kept as {one.id}: `torchstone show {one.id}`." for one in profiles]
+    said += [f"Kept as {one}: `torchstone show {one}`." for one in kept]
     for sentence in said:
         click.echo(show.sanitise(sentence), err=json_path == "-")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from torchstone.cli.options import (
@@ -13,6 +15,10 @@ from torchstone.cli.options import (
     output_options,
     progress,
 )
+from torchstone.cli.unkept import tell_troubles
+
+if TYPE_CHECKING:
+    from torchstone.lab.repro import Reproduction
 
 
 @click.command()
@@ -69,10 +75,23 @@ def repro(
                 f"  its samples were removed on {stored.thinned.created[:10]}, so only its "
                 f"figures can be compared: torchstone show {stored.id}"
             )
+        _tell_changes(done)
         for one in (*done.speedups, *done.against_stored):
             ratio = format_ratio(one.time_ratio) if one.time_ratio else "-"
             span = f" [{one.interval[0]:.3f}, {one.interval[1]:.3f}]" if one.interval else ""
-            click.echo(f"  {sanitise(one.new)}: time ratio {ratio}{span}: {one.verdict.value}")
+            why = f" ({sanitise(one.reason)})" if one.time_ratio is None and one.reason else ""
+            said = f"time ratio {ratio}{span}: {one.verdict.value}{why}"
+            click.echo(f"  {sanitise(one.new)}: {said}")
         if done.against_stored:
             click.echo(f"  {BETWEEN_SESSIONS}")
-    return exit_code(done.new)
+    return tell_troubles(keeper, exit_code(done.new))
+
+
+def _tell_changes(done: Reproduction) -> None:
+    """What is not as it was, before any ratio: it may be what a difference comes from."""
+    from torchstone.show import sanitise
+
+    for one in done.changes:
+        some = len(one.arms) < len(done.new.arms)
+        arms = f"{', '.join(one.arms)}: " if some else ""
+        click.echo(f"  not as it was: {sanitise(arms + one.sentence)}")

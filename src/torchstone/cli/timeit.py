@@ -14,6 +14,7 @@ from torchstone.cli.options import (
     output_options,
     progress,
 )
+from torchstone.cli.unkept import tell_troubles
 
 
 @click.command(context_settings={"ignore_unknown_options": False})
@@ -88,4 +89,5 @@ def timeit(
             text = show.timeit_report(result, unit=unit, precision=precision, **how)
         return text + show.passed_checks(result, how["width"]) if verbose else text
 
-    return deliver(result, json_path, markdown, saved=keeper.has_kept, report=report, db=db)
+    code = deliver(result, json_path, markdown, saved=keeper.has_kept, report=report, db=db)
+    return tell_troubles(keeper, code)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 import time
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
+from pathlib import Path
 
 import torchstone
 from torchstone import validate
 from torchstone.conductor import CaseResult, CaseSpec, Events, Settings, run_case
 from torchstone.lab import identical
+from torchstone.lab.installation import signature
 from torchstone.lab.judging import interrupted, judge, judge_again
 from torchstone.lab.keeping import INTERRUPTED, Keeper, Trouble
 from torchstone.lab.request import (
@@ -34,6 +37,7 @@ from torchstone.records import (
     SecondLook,
     TorchstoneError,
 )
+from torchstone.workloads.target import parse_target
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 
@@ -93,16 +97,21 @@ def measure_unkept(
     """Measure and judge; the way of every command that measures. `keeper` knows the machine."""
     watched = identical.is_due(keeper, arms)
     specs = identical.with_duplicate(arms) if watched else tuple(arms)
+    sources = {arm.name: source_hash(arm) for arm in specs}
     clock = read_clock()
     case = run_case(CaseSpec(specs, settings), events)
     clocks = (*clock, *read_clock())
     if keeper is not None and watched:
         case = identical.observe(keeper, case)
+    measured = tuple(
+        _public(arm, arm.arm.name in case.constant, sources[arm.arm.name]) for arm in case.arms
+    )
+    name = new_id()
     made = Result(
-        id=new_id(),
+        id=name,
         created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
         command=command,
-        arms=tuple(_public(arm, arm.arm.name in case.constant) for arm in case.arms),
+        arms=measured,
         comparisons=(),
         checks=(),
         method=_method(case, settings),
@@ -110,6 +119,7 @@ def measure_unkept(
         label=label,
         version=torchstone.__version__,
         clocks_hz=clocks,
+        signature=signature(name, (arm.arm for arm in measured)) if keeper is not None else "",
     )
     result = judge(with_roofs(made, keeper), identical.aa_floor(keeper, made.arms[0]))
     result = recalibrated(result, keeper, events)
@@ -133,10 +143,24 @@ def _looked_at_again(
         return judge_again(replace(result, second_looks=looks))
 
 
-def _public(arm: Measurement, constant: bool) -> Measurement:
+def _public(arm: Measurement, constant: bool, source: str) -> Measurement:
     arm = public_measurement(arm)
     notes = (*arm.notes, validate.CONSTANT_OUTPUT_NOTE) if constant else arm.notes
-    return replace(arm, notes=notes)
+    environment = arm.environment and replace(arm.environment, source=source)
+    return replace(arm, notes=notes, environment=environment)
+
+
+def source_hash(arm: ArmSpec) -> str:
+    """Of the target's file as it is now, so that another one of its name can be told from it."""
+    if arm.statement is not None:
+        return ""
+    target = parse_target(arm.target)
+    if target.kind != "file":
+        return ""
+    try:
+        return hashlib.sha256(Path(target.place).read_bytes()).hexdigest()
+    except OSError:  # what is wrong with it, its worker will say
+        return ""
 
 
 def _method(case: CaseResult, settings: Settings) -> Method:

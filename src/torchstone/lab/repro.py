@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from torchstone import stats, validate
 from torchstone.conductor import Events, Settings
 from torchstone.lab.bench import measure
 from torchstone.lab.identical import aa_floor
+from torchstone.lab.installation import is_ours
 from torchstone.lab.keeping import Keeper
+from torchstone.lab.repro_changes import Change, as_checks, changes, other_models
 from torchstone.lab.request import check_arm, settings_from
 from torchstone.lab.secrets import refuse_incomplete, restore_env
-from torchstone.machine.environment import machine_id
-from torchstone.machine.hardware import cache_sizes, describe_cpu, memory_bytes
 from torchstone.records import (
     CASE_KIND,
     CaseFigures,
     CaseKey,
+    Check,
     Comparison,
     Measurement,
     Outcome,
@@ -50,6 +52,9 @@ class Reproduction:
     new: Result
     against_stored: tuple[Comparison, ...]
     speedups: tuple[Comparison, ...] = ()
+    changes: tuple[Change, ...] = ()
+    other_models: Mapping[str, str] = field(default_factory=dict)
+    """Arms that are not what they were, and why: their times are not compared."""
 
     @property
     def combined(self) -> Result:
@@ -57,7 +62,8 @@ class Reproduction:
         arms = (*(_renamed(arm) for arm in self.stored.arms), *self.new.arms)
         both = replace(self.new, arms=arms)
         comparisons = (*self.new.comparisons, *self.speedups, *self.against_stored)
-        return replace(both, comparisons=comparisons, checks=validate.judge(both))
+        checks = (*validate.judge(both), *as_checks(self.changes, self.other_models))
+        return replace(both, comparisons=comparisons, checks=checks)
 
 
 def repro(
@@ -87,25 +93,28 @@ def repro(
     # One case of a run is a result of its own when it is measured again: lists leave cases out.
     kind = "bench" if stored.kind == CASE_KIND else stored.kind
     new = measure(arms, settings, keeper, events, command, kind, f"repro of {stored.id}")
+    done = Reproduction(
+        stored, new, (), changes=changes(stored, new), other_models=other_models(stored, new)
+    )
     if stored.thinned:  # there is nothing left to set the new samples against
-        return Reproduction(stored, new, ())
+        return done
     floor = aa_floor(keeper, new.arms[0])
-    return Reproduction(stored, new, against(stored, new, floor), speedups(stored, new, floor))
+    return replace(
+        done, against_stored=against(stored, new, floor), speedups=speedups(stored, new, floor)
+    )
 
 
 def where_from(stored: Result) -> str:
-    """Words for a result that was not made on this machine; empty for our own.
+    """Words for a result that this installation did not make; empty for our own.
 
-    A database from elsewhere calls its rows its own, so the machine is compared as well. Where no
-    arm got as far as to say which machine it was on, nothing speaks for the result.
+    A database from elsewhere calls its rows its own, and machines of one type have one
+    `machine_id`, so neither speaks for a result: only the signature does.
     """
     if stored.origin != "here":
         return f"was imported from {stored.origin}"
-    known = {arm.environment.machine_id for arm in stored.arms if arm.environment}
-    if not known:
-        return "does not say on which machine it was made"
-    here = machine_id(describe_cpu(), cache_sizes(), memory_bytes())
-    return "" if known == {here} else "was made on another machine"
+    if not stored.signature:
+        return "is not signed by the installation that made it (as those of older versions)"
+    return "" if is_ours(stored) else "was not made by this installation, or was changed since"
 
 
 def settings_of(stored: Result) -> Settings:
@@ -113,13 +122,18 @@ def settings_of(stored: Result) -> Settings:
     method = stored.method
     # A statement's setup may be good for so many executions only.
     loops = {arm.loops for arm in stored.arms if arm.arm.statement is not None and arm.turns}
-    return replace(settings_from(method), loops=loops.pop() if len(loops) == 1 else None)
+    settings = replace(settings_from(method), loops=loops.pop() if len(loops) == 1 else None)
+    # As `bench` does, or no rule could hold the new times against the work that they stand for.
+    return replace(settings, count_flops=all(arm.arm.statement is None for arm in stored.arms))
 
 
 def against(stored: Result, new: Result, floor: float) -> tuple[Comparison, ...]:
-    """Each arm's time against its stored self, floor by floor, over all processes of both."""
+    """Each arm's time against its stored self, floor by floor, over all processes of both.
+
+    No figure where one of the two fails a check, or is not the model that it was.
+    """
     alpha = 0.05 / max(1, len(stored.arms))
-    return tuple(
+    made = tuple(
         _with_drift(
             stats.compare_sessions(
                 _renamed(old), again, margin=stored.method.margin, alpha=alpha, aa_floor=floor
@@ -127,6 +141,25 @@ def against(stored: Result, new: Result, floor: float) -> tuple[Comparison, ...]
         )
         for old, again in zip(stored.arms, new.arms, strict=True)
     )
+    others = other_models(stored, new)
+    judged = validate.withhold(made, (*_checks_of(stored), *new.checks))
+    return tuple(_without_figures(one, others.get(one.new, "")) for one in judged)
+
+
+def _checks_of(stored: Result) -> tuple[Check, ...]:
+    """The stored result's, under the names that its arms have beside the new ones."""
+    return tuple(
+        replace(check, arms=tuple(name + STORED for name in check.arms)) for check in stored.checks
+    )
+
+
+def _without_figures(found: Comparison, why: str) -> Comparison:
+    """The same where there is nothing against it, else what `validate.withhold` would leave."""
+    if not why:
+        return found
+    bare = Comparison(found.base, found.new, Verdict.CANNOT_TELL, found.decided_by)
+    bare = replace(bare, margin=found.margin, aa_floor=found.aa_floor)
+    return replace(bare, reason=f"Withheld: {why}.")
 
 
 def _with_drift(found: Comparison) -> Comparison:
@@ -152,6 +185,7 @@ def speedups(stored: Result, new: Result, floor: float) -> tuple[Comparison, ...
     """
     if len(stored.arms) < 2:
         return ()
+    others = other_models(stored, new)
     pairs = list(zip(_cases(stored), _cases(new), strict=True))
     changes = [stats.change_of(before, after) for before, after in pairs]
     known = [change for change in changes if change is not None]
@@ -167,10 +201,12 @@ def speedups(stored: Result, new: Result, floor: float) -> tuple[Comparison, ...
         if change is None:
             made.append(replace(one, reason="One of the two sessions has no ratio."))
             continue
+        judgement = next(judged)
         ratio = change.ratio(rules.level)
         ends = None if ratio.interval is None else (1 / ratio.interval[1], 1 / ratio.interval[0])
-        verdict = next(judged).verdict
-        made.append(replace(one, verdict=verdict, time_ratio=1 / ratio.value, interval=ends))
+        found = replace(one, verdict=judgement.verdict, time_ratio=1 / ratio.value)
+        why = others.get(arm.arm.name) or others.get(base, "")
+        made.append(_without_figures(replace(found, interval=ends), why))
     return tuple(made)
 
 

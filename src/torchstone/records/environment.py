@@ -21,6 +21,7 @@ class Environment:
 
     `machine_id` is a hash of the parts that decide speed. `variables` holds allow-listed
     environment variables by value; `hidden_variables` the arm's other ones by salted hash only.
+    `source` is a hash of the target's file; empty where the target is none, and in older records.
     """
 
     machine_id: str
@@ -36,3 +37,4 @@ class Environment:
     hidden_variables: Mapping[str, str] = field(default_factory=dict)
     packages: Mapping[str, str] = field(default_factory=dict)
     git: GitState | None = None
+    source: str = ""

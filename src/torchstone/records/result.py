@@ -102,4 +102,6 @@ class Result:
     second_looks: tuple[SecondLook, ...] = ()
     thinned: Thinning | None = None
     """None: every sample is there."""
+    signature: str = ""
+    """By the installation that made it, over the code that it names (`lab.installation`)."""
     schema: int = RESULT_SCHEMA

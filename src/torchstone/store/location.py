@@ -31,7 +31,7 @@ def locate(url: str | None) -> Location:
     if url is None:
         url = os.environ.get(VARIABLE) or None
     if url is None:
-        return Location(_data_directory() / FILE_NAME, own=True)
+        return Location(data_directory() / FILE_NAME, own=True)
     return Location(_path_of(url))
 
 
@@ -69,7 +69,8 @@ def _path_of(url: str) -> Path:
         raise UsageError(f"No home directory is known for {text!r}.", "Give a full path.") from None
 
 
-def _data_directory() -> Path:
+def data_directory() -> Path:
+    """The user's own, where nothing else is said; it need not exist yet."""
     base = os.environ.get("XDG_DATA_HOME", "")
     if os.path.isabs(base):  # a relative one is to be ignored, says the XDG specification
         return Path(base) / "torchstone"
