@@ -12,8 +12,8 @@ import pytest
 from tests.targets.support import HONEST, alive, eventually, run_arms, settings
 from torchstone.conductor import run
 from torchstone.conductor.launch import Launcher
-from torchstone.conductor.run import REFERENCE_CACHE
-from torchstone.conductor.solo import Begun, patience
+from torchstone.conductor.patience import patience
+from torchstone.conductor.references import REFERENCE_CACHE, Begun
 from torchstone.conductor.state import ArmState
 from torchstone.conductor.worker import ArmEnded
 from torchstone.records import ArmSpec, Outcome

@@ -11,7 +11,7 @@ import pytest
 from tests.targets.support import run_arms, settings, target
 from torchstone.conductor import CaseSpec
 from torchstone.conductor.plan import Plan, samples_per_turn
-from torchstone.conductor.solo import checked_calls
+from torchstone.conductor.references import checked_calls
 from torchstone.records import ArmSpec, Measurement, Outcome
 
 

@@ -9,6 +9,8 @@ import pytest
 from tests.show import synthetic_result
 from tests.validate.cases import arm, checks, environment, levels, one, pair, result, with_noise
 from torchstone.records import (
+    NO_REFERENCE,
+    NOTHING_COMPARABLE,
     Agreement,
     Contract,
     Graphs,
@@ -187,13 +189,26 @@ def test_outputs_that_were_not_checked() -> None:
     for agreement in (None, Agreement("none", reason="no tensors"), Agreement("fp64")):
         check = one("output-check", result(arm(agreement=agreement)), "eager")
         assert check.level is Level.WARN
-        assert "were not checked" in check.message
-    assert (
-        "(no tensors)"
-        in one(
-            "output-check", result(arm(agreement=Agreement("none", "no tensors"))), "eager"
-        ).message
-    )
+        assert "were not compared" in check.message
+
+
+@pytest.mark.parametrize(
+    ("agreement", "why", "remedy"),
+    [
+        (None, "(checking was off)", "with the check of outputs on"),
+        (Agreement("none", NOTHING_COMPARABLE), f"({NOTHING_COMPARABLE})", "return tensors"),
+        (Agreement("none", f"{NO_REFERENCE}: killed by SIGKILL"), "killed by SIGKILL", "baseline"),
+        (Agreement("none", "output: 9 of 9 values are NaN or infinite"), "9 of 9", "within range"),
+    ],
+)
+def test_why_nothing_was_compared_and_what_helps(
+    agreement: Agreement | None, why: str, remedy: str
+) -> None:
+    check = one("output-check", result(arm(agreement=agreement)), "eager")
+    assert check.level is Level.WARN
+    assert why in check.message
+    assert remedy in check.message
+    assert ("return tensors" in check.message) == (remedy == "return tensors")
 
 
 def test_outputs_checked_against_the_baseline_only() -> None:

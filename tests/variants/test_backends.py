@@ -86,3 +86,14 @@ def test_an_unknown_backend_is_not_supported() -> None:
     reason = unsupported_backend(caught.value)
     assert reason is not None
     assert "nobody" in reason
+
+
+class InvalidBackend(Exception):
+    """As Dynamo raises it for a name it does not know."""
+
+
+@pytest.mark.parametrize(("said", "reason"), [("no b\nhere", "no b"), ("", "InvalidBackend")])
+def test_a_backend_that_nobody_knows_is_named_also_without_a_message(
+    said: str, reason: str
+) -> None:
+    assert unsupported_backend(InvalidBackend(said)) == reason

@@ -6,13 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from torchstone.conductor.case import Events, Settings, Silent
+from torchstone.conductor.clean import clean
 from torchstone.conductor.launch import Launcher
+from torchstone.conductor.patience import patience
 from torchstone.conductor.run import Course, case_folder, prepare_arms
-from torchstone.conductor.solo import patience
 from torchstone.conductor.state import ArmState
-from torchstone.conductor.worker import ArmEnded
-from torchstone.records import ArmSpec, Measurement
+from torchstone.conductor.worker import ArmEnded, ended_by
+from torchstone.records import ArmSpec, Measurement, UsageError
 
+BEHAVIOUR_KEPT = 160
 BOUNDARY_CASES = ("batch of one", "empty batch", "non-contiguous", "wrong dtype", "wrong device")
 
 
@@ -58,10 +60,12 @@ def _boundary(
                     patience(settings, slack_s=settings.build_timeout_s),
                 )
             )
-        except ArmEnded as ended:
+        except (ArmEnded, UsageError) as error:
+            ended = ended_by(error, worker.phase) if isinstance(error, UsageError) else error
             reached = worker.phase.removeprefix("boundary ")
             fatal = reached if reached in left else left[0]
             found[fatal] = f"{ended.outcome.value}: {ended.detail.message}"
         finally:
             worker.kill()
-    return found
+    # They quote user code, and a contract is made to be shown around.
+    return {case: clean(text, state.spec)[:BEHAVIOUR_KEPT] for case, text in found.items()}

@@ -16,7 +16,14 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from torchstone.records import Agreement, ArmSpec, Leaf, describe_leaf, from_data
+from torchstone.records import (
+    NOTHING_COMPARABLE,
+    Agreement,
+    ArmSpec,
+    Leaf,
+    describe_leaf,
+    from_data,
+)
 
 MULTIPLIER = 3.0
 """An arm may be this many times further from float64 than the baseline is; the allowance that
@@ -148,8 +155,7 @@ def judge(
     if mismatch:
         return replace(start, mismatch=mismatch)
     if all(output.kind == "object" for output in eager):
-        nothing = "the target returns nothing that can be compared"
-        return Agreement("none", nothing)
+        return Agreement("none", NOTHING_COMPARABLE)
     if "container" not in changes:
         by_path = {output.leaf.path: output for output in found}
         found = [by_path[output.leaf.path] for output in eager]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -12,20 +13,24 @@ from pathlib import Path
 from torchstone.conductor.case import Events, Settings
 from torchstone.conductor.judge import combine
 from torchstone.conductor.launch import Launcher
+from torchstone.conductor.patience import patience
 from torchstone.conductor.plan import Plan, samples_per_turn
-from torchstone.conductor.solo import References, declared_changes, patience, timed_shape
+from torchstone.conductor.references import References, timed_shape
+from torchstone.conductor.solo import declared_changes
 from torchstone.conductor.state import ArmState
-from torchstone.conductor.worker import ArmEnded, WorkerProcess
+from torchstone.conductor.worker import ArmEnded, WorkerProcess, ended_by
 from torchstone.machine.noise import difference, snapshot
 from torchstone.machine.processes import wait_until_quiet
 from torchstone.measure.reports import CheckedCall, StartReport, TurnReport
-from torchstone.records import Noise, Outcome, Replicate, Turn
+from torchstone.measure.sources import changed, hash_file
+from torchstone.records import Noise, Outcome, OutcomeDetail, Replicate, Turn, UsageError
 
 QUIET_LIMIT_S = 0.25
 """OpenMP threads spin on for milliseconds (libgomp) or up to 200 ms (others) after a call."""
 LEAST_WARM_UP_S, MOST_WARM_UP_S, WARM_UP_SHARE = 0.5, 10.0, 0.05
 WARM_UP_SLACK_S = 5.0
 """Slow calls report back at least every second; this is for the rest."""
+UNTOUCHED = "Measure it again, and leave it as it is until that is done."
 
 
 class Budget:
@@ -89,15 +94,18 @@ class Rounds:
             if seats:
                 plan = plan_when_steady([seat.sample_ns for seat in seats])
                 self._turns(seats, index, plan)
+            self._stop(seats)
         except BaseException:  # Ctrl-C: whoever is in the middle of a turn need not finish it
             _kill(seats)
             raise
         for seat in seats:
+            self._judge(seat)
+
+    def _stop(self, seats: Sequence[Seat]) -> None:
+        for seat in seats:
             strays = seat.worker.stop()
             if strays:
                 seat.state.notes.append(f"{strays} process(es) that outlived a worker were killed")
-        for seat in seats:
-            self._judge(seat)
 
     def _start(self, states: Sequence[ArmState], index: int, alone: bool) -> list[Seat]:
         """Import and build side by side (nothing is timed yet), warm up one after the other."""
@@ -105,8 +113,13 @@ class Rounds:
         layout = self._layout(index)
         try:
             for state in states:
-                seats.append(Seat(state, self.launcher.start(state.spec, layout=layout)))
-                seats[-1].worker.tell(
+                try:
+                    worker = self.launcher.start(state.spec, layout=layout)
+                except UsageError as error:  # its interpreter, which was there before
+                    state.end(ended_by(error, "start"))
+                    continue
+                seats.append(Seat(state, worker))
+                worker.tell(
                     {
                         "do": "start",
                         "arm": state.spec,
@@ -128,8 +141,8 @@ class Rounds:
         """Do something with a worker; its death is its arm's outcome and nobody else's."""
         try:
             act(seat)
-        except ArmEnded as ended:
-            seat.state.end(ended)
+        except (ArmEnded, UsageError) as ended:
+            seat.state.end(explained(ended, seat))
             return False
         return True
 
@@ -147,6 +160,10 @@ class Rounds:
             {"do": "turn", "warm_up": True, "seed": seed, "limit_s": self._warm_up_limit()},
             patience(self.settings, slack_s=WARM_UP_SLACK_S),
         )
+        edited = changed(seat.state.sources, start.sources)
+        if edited:
+            detail = OutcomeDetail(_edited(edited), seat.worker.phase, UNTOUCHED)
+            raise ArmEnded(Outcome.ERROR, detail)
         seat.sample_ns = start.sample_ns
         seat.state.replicates.append(
             Replicate(index, start.start_ns, start.warm_up, start.layout, alone)
@@ -239,8 +256,26 @@ class Rounds:
 
 
 def _kill(seats: Sequence[Seat]) -> None:
-    for seat in seats:
-        seat.worker.kill()
+    with ExitStack() as stack:  # all of them, also where Ctrl-C comes once more
+        for seat in seats:
+            stack.callback(seat.worker.kill)
+
+
+def explained(ended: ArmEnded | UsageError, seat: Seat) -> ArmEnded:
+    """Code that fails now and ran before has been edited, more often than not; then say so."""
+    if isinstance(ended, UsageError):
+        ended = ended_by(ended, seat.worker.phase)
+    sources = seat.state.sources
+    edited = changed(sources, {path: hash_file(path) for path in sources})
+    detail = ended.detail
+    if ended.outcome is not Outcome.ERROR or not edited or detail.remedy == UNTOUCHED:
+        return ended
+    message = f"{_edited(edited)} ({detail.message.rstrip('.')})"
+    return ArmEnded(ended.outcome, replace(detail, message=message, remedy=UNTOUCHED))
+
+
+def _edited(names: Sequence[str]) -> str:
+    return f"the file changed while it was measured: {', '.join(names)}"
 
 
 def _turn_record(

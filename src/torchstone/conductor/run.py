@@ -13,9 +13,9 @@ from pathlib import Path
 from torchstone import stats
 from torchstone.conductor.case import CaseResult, CaseSpec, Events, Settings, Silent
 from torchstone.conductor.launch import Launcher
+from torchstone.conductor.patience import patience
 from torchstone.conductor.plan import Plan, check_asked, cycle_seconds, make_plan
-from torchstone.conductor.rounds import Budget, Rounds
-from torchstone.conductor.solo import (
+from torchstone.conductor.references import (
     REFERENCE_CACHE,
     Begun,
     References,
@@ -23,16 +23,14 @@ from torchstone.conductor.solo import (
     begin_references,
     count_flops,
     finish_references,
-    judge_solo,
-    patience,
-    solo_pass,
-    warm_toolchain,
 )
+from torchstone.conductor.rounds import Budget, Rounds
+from torchstone.conductor.solo import judge_form, judge_solo, solo_pass, warm_toolchain
 from torchstone.conductor.state import ArmState
 from torchstone.conductor.worker import ArmEnded
 from torchstone.machine.cgroup import usable_cores
 from torchstone.machine.processes import memory_available
-from torchstone.records import Agreement, ArmSpec, Outcome
+from torchstone.records import ArmSpec, Outcome
 from torchstone.workloads import is_suite_model
 from torchstone.workloads.target import parse_target
 
@@ -149,8 +147,10 @@ def _prepare_each(
             judge_by = state if settings.independent else base
             reference = _references_of(launcher, judge_by, settings, events, made, begun)
         if isinstance(reference, ArmEnded):
-            state.agreement = Agreement("none", f"no reference: {reference.detail.message}")
+            judge_form(state, judge_by, reference.detail.message, settings.independent)
             continue
+        if state is judge_by:
+            state.notes += reference.report.notes
         if reference.report.constant:
             course.constant.add(state.spec.name)
         judge_solo(state, judge_by, reference, evidence, settings.independent)

@@ -1,197 +1,23 @@
-"""The first part of a case: references, then each arm alone."""
+"""The first part of a case: each arm alone, and its first answer judged."""
 
 from __future__ import annotations
 
-import getpass
-import json
-import os
-import tempfile
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
+from torchstone.conductor import toolchain
 from torchstone.conductor.case import Events, Settings
-from torchstone.conductor.judge import (
-    Output,
-    combine,
-    compare_leaves,
-    judge,
-    out_of_range,
-    read_evidence,
-)
+from torchstone.conductor.judge import combine, compare_leaves
 from torchstone.conductor.launch import Launcher, arm_environment
+from torchstone.conductor.patience import patience
 from torchstone.conductor.promises import remarks, undeclared_change
+from torchstone.conductor.references import References, checked_calls
 from torchstone.conductor.state import ArmState
-from torchstone.conductor.worker import ArmEnded, WorkerProcess
-from torchstone.measure.conditioning import furthest
-from torchstone.measure.reports import CheckedCall, CountReport, ReferenceReport, SoloReport
-from torchstone.records import DROPOUT_NOTE, Agreement, ArmSpec, Flops, Outcome, UsageError
+from torchstone.conductor.worker import ArmEnded
+from torchstone.measure.reports import SoloReport
+from torchstone.records import DROPOUT_NOTE, NO_REFERENCE, Agreement, ArmSpec, Outcome
 
-CHECKED_CALLS = 4
-"""References per case: one for the solo pass, the others for outputs of timed turns."""
-SEED_STEP = 101
-REFERENCE_CACHE = "reference"
 SOLO_SLACK_S = 10.0
 """For what the solo pass does besides steps: evidence, environment, page faults."""
-COUNT_SLOWDOWN = 4.0
-"""A step under the counting mode: two runs, and some microseconds more for every op."""
-_BUILDING = ("start", "import", "build", "first call", "reference", "contract")
-_TOOLCHAIN_VARIANTS = ("inductor", "aoti")
-
-
-def patience(settings: Settings, slack_s: float = 0.0) -> Callable[[str], float]:
-    """The time-out of a phase: building and compiling have one, steps another."""
-
-    def of_phase(phase: str) -> float:
-        if phase in _BUILDING:
-            return settings.build_timeout_s
-        return settings.step_timeout_s + slack_s
-
-    return of_phase
-
-
-def checked_calls(spec: ArmSpec, settings: Settings) -> tuple[CheckedCall, ...]:
-    """The solo pass's at the base shape, then those of timed turns, at every shape timed."""
-    count = CHECKED_CALLS if spec.shapes == 1 else max(CHECKED_CALLS, 1 + spec.shapes)
-    shapes = [0, *(timed_shape(spec, i) for i in range(count - 1))]
-    return tuple(
-        CheckedCall(settings.seed + SEED_STEP * (i + 1), shape) for i, shape in enumerate(shapes)
-    )
-
-
-def timed_shape(spec: ArmSpec, number: int) -> int:
-    """One of the shapes that timed turns use."""
-    return 1 + number % spec.shapes if spec.shapes > 1 else 0
-
-
-MOST_JUMP = 0.1
-"""Relative error up to which a jump at a kink is thought of; a wrong answer is mostly further."""
-
-
-@dataclass(frozen=True)
-class Work:
-    """What counting found: operations and bytes of a step, or why there is no figure."""
-
-    flops: Flops | None
-    note: str = ""
-
-
-@dataclass(frozen=True)
-class References:
-    """The baseline's outputs for the checked calls, on disk."""
-
-    folder: Path
-    calls: tuple[CheckedCall, ...]
-    report: ReferenceReport
-    work: Work | None = None
-    look_closer: Callable[[CheckedCall, Path], str] | None = None
-    """Writes how far more nudges move the baseline, or says why it could not."""
-
-    def judge(
-        self, state: ArmState, evidence: Path, seed: int, changes: frozenset[str]
-    ) -> Agreement:
-        """One output of an arm against the reference of its seed.
-
-        Before an arm is called wrong by a little, the baseline is nudged many more times: a jump
-        that five runs did not show may still be the baseline's own.
-        """
-        fp64 = self._read("fp64", seed) if self.report.method == "fp64" else None
-        eager, found = self._read("eager", seed), read_evidence(evidence)
-        reason = self.report.reason
-        moved = self._moved(seed)
-        agreed = judge(state.spec, found, eager, fp64, changes, reason, moved)
-        if not (agreed.mismatch and 0.0 < agreed.rmse <= MOST_JUMP):
-            return agreed
-        moved = furthest(moved, self._moved_further(seed, state))
-        return judge(state.spec, found, eager, fp64, changes, reason, moved)
-
-    def _moved(self, seed: int) -> dict[str, float]:
-        found: dict[str, float] = json.loads((self.folder / f"moved-{seed}").read_text())
-        return found
-
-    def _moved_further(self, seed: int, state: ArmState) -> dict[str, float]:
-        """Looked for once; empty, with a note, where it cannot be."""
-        path = self.folder / f"further-{seed}"
-        call = next(call for call in self.calls if call.seed == seed)
-        if not path.exists() and self.look_closer is not None:
-            failure = self.look_closer(call, path)
-            if failure:
-                state.notes.append(failure)
-        found: dict[str, float] = json.loads(path.read_text()) if path.exists() else {}
-        return found
-
-    def _read(self, kind: str, seed: int) -> list[Output]:
-        return read_evidence(self.folder / f"{kind}-{seed}")
-
-    def repeats_itself(self, spec: ArmSpec) -> Agreement:
-        """The baseline's first seed, run twice from the same state."""
-        seed = self.calls[0].seed
-        first, again = self._read("eager", seed), self._read("again", seed)
-        return judge(spec, again, first, None, frozenset())
-
-    def out_of_range(self) -> bool:
-        """Whether the baseline itself is not finite where float64 is, for the first seed."""
-        if self.report.method != "fp64":
-            return False
-        seed = self.calls[0].seed
-        return out_of_range(self._read("eager", seed), self._read("fp64", seed))
-
-
-@dataclass(frozen=True)
-class Begun:
-    """References that a process is at work on."""
-
-    spec: ArmSpec
-    folder: Path
-    calls: tuple[CheckedCall, ...]
-    worker: WorkerProcess
-
-
-def begin_references(launcher: Launcher, spec: ArmSpec, settings: Settings, number: int) -> Begun:
-    """Run the baseline as plain eager code, and in float64, in a process of its own."""
-    folder = launcher.folder / f"references-{number}"
-    folder.mkdir()
-    calls = checked_calls(spec, settings)
-    worker = launcher.start(spec, cache=REFERENCE_CACHE)
-    worker.tell({"do": "reference", "arm": spec, "calls": calls, "folder": str(folder)})
-    return Begun(spec, folder, calls, worker)
-
-
-def finish_references(
-    launcher: Launcher, begun: Begun, settings: Settings
-) -> References | ArmEnded:
-    """Wait for them. The process is there and built, and nothing is ever timed in it, so
-    operations are counted in it too."""
-    spec, worker = begun.spec, begun.worker
-    try:
-        slack_s = settings.build_timeout_s
-        report = worker.wait_for(ReferenceReport, patience(settings, slack_s=slack_s))
-        work = _count_in(worker, spec, settings) if settings.count_flops else None
-    except ArmEnded as ended:
-        return ended
-    finally:
-        worker.kill()
-    closer = partial(_look_closer, launcher, spec, settings)
-    return References(begun.folder, begun.calls, report, work, closer)
-
-
-def _look_closer(
-    launcher: Launcher, spec: ArmSpec, settings: Settings, call: CheckedCall, path: Path
-) -> str:
-    """In a process of its own, as references are made; a failure leaves no file but a sentence."""
-    worker = launcher.start(spec, cache=REFERENCE_CACHE)
-    try:
-        worker.ask(
-            {"do": "closer", "arm": spec, "call": call, "path": str(path)},
-            patience(settings, slack_s=settings.build_timeout_s),
-        )
-    except ArmEnded as ended:
-        path.unlink(missing_ok=True)
-        return f"no closer look at the baseline's own rounding: {ended.detail.message}"
-    finally:
-        worker.kill()
-    return ""
 
 
 def solo_pass(
@@ -223,7 +49,8 @@ def solo_pass(
         state.end(ended)
         return None
     finally:
-        strays = worker.stop()
+        # Whoever is not through (Ctrl-C) need not finish: only a whole pass ends in good order.
+        strays = worker.stop() if state.solo is not None else worker.kill()
     if strays:
         state.notes.append(f"{strays} process(es) that outlived the arm's solo process were killed")
     return None if spec.statement else evidence
@@ -250,6 +77,21 @@ def judge_solo(
     elif found.mismatch:
         state.wrong(Outcome.WRONG_ANSWER, found.mismatch, "contract", _why_wrong(state, references))
     elif not independent and state is not base:
+        _hold_to_promises(state, base, changes)
+
+
+def judge_form(state: ArmState, base: ArmState, reason: str, independent: bool) -> None:
+    """Without any reference nobody knows the values; the form of the answer still counts."""
+    state.agreement = Agreement("none", f"{NO_REFERENCE}: {reason}")
+    mine = state.solo.contract if state.solo else None
+    other = base.solo.contract if base.solo else None
+    if independent or state is base or mine is None or other is None:
+        return
+    changes = declared_changes(state, base)
+    difference = compare_leaves(other.outputs, mine.outputs, changes)
+    if difference:
+        state.wrong(Outcome.WRONG_ANSWER, difference, "contract")
+    else:
         _hold_to_promises(state, base, changes)
 
 
@@ -310,51 +152,26 @@ def _hold_to_promises(state: ArmState, base: ArmState, changes: frozenset[str]) 
     state.notes += remarks(other, mine, changes)
 
 
-def count_flops(launcher: Launcher, spec: ArmSpec, settings: Settings, events: Events) -> Work:
-    """Count in a process of its own, where no reference was made."""
-    spec = replace(spec, variant="eager")
-    events.phase(f"{spec.name}: counting operations")
-    worker = launcher.start(spec, cache="count")
-    try:
-        return _count_in(worker, spec, settings)
-    finally:
-        worker.kill()
-
-
-def _count_in(worker: WorkerProcess, spec: ArmSpec, settings: Settings) -> Work:
-    """A failure is a note, no outcome."""
-    try:
-        counted = worker.ask_for(
-            CountReport,
-            {"do": "count", "arm": replace(spec, variant="eager")},
-            patience(settings, slack_s=COUNT_SLOWDOWN * settings.step_timeout_s),
-        )
-        return Work(counted.flops)
-    except ArmEnded as ended:
-        return Work(None, f"FLOPs not counted: {ended.detail.message}")
-    except UsageError as error:
-        return Work(None, f"FLOPs not counted: {error.message}")
-
-
 def warm_toolchain(launcher: Launcher, spec: ArmSpec, settings: Settings) -> int | None:
-    """Pay the compiler's own one-time cost (precompiled headers) where it has not been paid yet."""
-    if spec.variant.split("+")[0] not in _TOOLCHAIN_VARIANTS or _headers_exist():
+    """Pay the compiler's own one-time cost (precompiled headers) where it has not been paid yet.
+
+    Nanoseconds; None where there was nothing to pay.
+    """
+    if spec.variant.split("+")[0] not in toolchain.VARIANTS:
         return None
+    env = launcher.environment(spec, "toolchain")
+    mark = toolchain.mark_of(launcher.interpreter(spec), env, spec)
+    if mark is not None and mark.holds:
+        return None
+    before = mark.headers() if mark is not None else None
     worker = launcher.start(spec, cache="toolchain")
     try:
-        return int(worker.ask({"do": "toolchain", "arm": spec}, patience(settings)))
+        spent = int(worker.ask({"do": "toolchain", "arm": spec}, patience(settings)))
     except ArmEnded:
         return None  # the arm itself will meet the same trouble, and say so
     finally:
         worker.kill()
-
-
-def _headers_exist() -> bool:
-    """Inductor keeps precompiled headers outside its cache folder, by user name."""
-    try:
-        name = getpass.getuser()
-    except (KeyError, OSError):  # a container's user may have no name
-        return False
-    user = "".join(c if c not in r'\/:*?"<>|' else "_" for c in name)
-    folder = Path(tempfile.gettempdir()) / f"torchinductor_{user}" / "precompiled_headers"
-    return folder.is_dir() and bool(os.listdir(folder))
+    if mark is None:
+        return spent
+    mark.put()
+    return spent if mark.headers() != before else None

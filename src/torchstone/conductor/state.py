@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from torchstone.conductor.worker import ArmEnded
@@ -51,6 +52,11 @@ class ArmState:
     def changes(self) -> frozenset[str]:
         """Contract fields that the variant may change."""
         return frozenset(self.solo.changes) if self.solo else frozenset()
+
+    @property
+    def sources(self) -> Mapping[str, str]:
+        """Hashes of the arm's own source files when it ran alone, by path."""
+        return self.solo.sources if self.solo else {}
 
     def end(self, ended: ArmEnded) -> None:
         """The worker died or failed: that is the arm's outcome."""

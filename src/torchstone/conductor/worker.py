@@ -19,9 +19,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
+from torchstone.conductor.clean import clean
 from torchstone.conductor.frames import without_ours
 from torchstone.machine.processes import kill_tree, oom_kills
-from torchstone.machine.redact import redact_text, tail, visible_variables
+from torchstone.machine.redact import tail
 from torchstone.measure.channel import MESSAGE_LIMIT, ChannelClosed, send
 from torchstone.measure.reports import Failure
 from torchstone.records import (
@@ -41,7 +42,6 @@ TAG = "TORCHSTONE_WORKER"
 STOP_GRACE_S = 3.0
 STDERR_KEPT = 64 * 1024
 MESSAGE_KEPT = 2000
-SHORTEST_SECRET = 6
 LONGEST_POLL_S = 86_400.0
 """`poll` takes at most 2**31 - 1 ms, some 24 days; whoever has more patience asks again."""
 _UNUSABLE = frozenset(
@@ -69,6 +69,11 @@ class ArmEnded(Exception):
         super().__init__(detail.message)
         self.outcome = outcome
         self.detail = detail
+
+
+def ended_by(error: UsageError, phase: str) -> ArmEnded:
+    """An arm that ran before, and now cannot even be built: that is its outcome."""
+    return ArmEnded(Outcome.ERROR, OutcomeDetail(error.message, phase, error.remedy))
 
 
 class WorkerProcess:
@@ -130,6 +135,11 @@ class WorkerProcess:
         """The worker's process id."""
         return self._process.pid
 
+    @property
+    def ended(self) -> bool:
+        """Whether it is gone, by itself or by our doing; nothing more can be asked of it."""
+        return self._closed
+
     def ask(self, command: dict[str, Any], timeout: Callable[[str], float]) -> Any:
         """Send a command and wait for its reply; `timeout` gives the patience for each phase."""
         self.tell(command)
@@ -179,10 +189,14 @@ class WorkerProcess:
 
     def stop(self) -> int:
         """End the worker in good order, or without; returns how many strays had to be killed."""
-        self.tell({"do": "stop"})
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(STOP_GRACE_S)
-        return self.kill()
+        strays = 0
+        try:
+            self.tell({"do": "stop"})
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(STOP_GRACE_S)
+        finally:  # also where Ctrl-C ends the waiting
+            strays = self.kill()
+        return strays
 
     def kill(self) -> int:
         """Kill the worker and everything it has started; once is enough."""
@@ -268,11 +282,11 @@ class WorkerProcess:
         outcome = {"not_supported": Outcome.NOT_SUPPORTED, "oom": Outcome.OOM}.get(
             failure.kind, Outcome.ERROR
         )
-        text = self._clean(without_ours("\n".join(failure.traceback)))
+        text = clean(without_ours("\n".join(failure.traceback)), self.arm)
         raise ArmEnded(
             outcome,
             OutcomeDetail(
-                message=self._clean(failure.message)[:MESSAGE_KEPT],
+                message=clean(failure.message, self.arm)[:MESSAGE_KEPT],
                 phase=failure.phase,
                 remedy=failure.remedy,
                 stderr=(*self._stderr_tail, *text.splitlines())[-20:],
@@ -328,17 +342,8 @@ class WorkerProcess:
         size = self._stderr.seek(0, os.SEEK_END)
         self._stderr.seek(max(0, size - STDERR_KEPT))
         text = self._stderr.read().decode(errors="replace")
-        self._stderr_tail = tuple(tail(self._clean(without_ours(text))))
+        self._stderr_tail = tuple(tail(clean(without_ours(text), self.arm)))
         return self.kill()
-
-    def _clean(self, text: str) -> str:
-        """Without secrets, and without any value the arm was given off the allow-list."""
-        given = dict(self.arm.env)
-        hidden = {value for name, value in given.items() if name not in visible_variables(given)}
-        for value in sorted(hidden, key=len, reverse=True):
-            if len(value) >= SHORTEST_SECRET:
-                text = text.replace(value, "***")
-        return redact_text(text, self._env)
 
     def trim_stderr(self) -> None:
         """Keep a chatty worker from filling the disk."""

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from torchstone.conductor import ArmEnded, Settings
 from torchstone.conductor.launch import Launcher
+from torchstone.conductor.patience import patience
 from torchstone.conductor.run import case_folder
-from torchstone.conductor.solo import patience
 from torchstone.conductor.worker import WorkerProcess
 from torchstone.explain.passes.report import Passes, Plan
 from torchstone.records import ArmSpec, TorchstoneError, from_data

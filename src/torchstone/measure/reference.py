@@ -1,6 +1,7 @@
 """The reference: the baseline as plain eager code, and again in float64, in a process of its own.
 
-Its outputs go to files; neither they nor the float64 model ever enter an arm's memory.
+Its outputs go to files; neither they nor the float64 model ever enter an arm's memory. Float64 is
+asked for apart: it may take more memory than there is, and what eager code gave must outlive that.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import math
 import os
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -32,8 +33,8 @@ from torchstone.measure.conditioning import (
 from torchstone.measure.contract import weights_fingerprint
 from torchstone.measure.evidence import true_evidence, write_evidence
 from torchstone.measure.leaves import fingerprint
-from torchstone.measure.reports import CheckedCall, ReferenceReport
-from torchstone.records import ArmSpec
+from torchstone.measure.reports import FLOAT64_FAILED, CheckedCall, Float64Report, ReferenceReport
+from torchstone.records import ArmSpec, in_a_line
 from torchstone.variants import Prepared, prepare, reference_step
 from torchstone.workloads import Inputs, Workload, draw, load_workload, walk
 from torchstone.workloads.draw import seed_everything
@@ -44,11 +45,27 @@ FP64_SLOWDOWN = 4.0
 is taken to cost four float32 ones (twice the bytes, half the vector width)."""
 
 
+LONGEST_REASON = 10_000
+"""What an error says may be of any length. The conductor cuts it shorter when it has looked for
+secrets: a part of one cannot be told."""
+
+
+@dataclass(frozen=True)
+class Reference:
+    """What the float64 run needs of the one before it."""
+
+    arm: ArmSpec
+    pristine: Workload | None
+    calls: Sequence[CheckedCall]
+    folder: str
+    step_ns: int
+
+
 def make_references(
     arm: ArmSpec, phase: Phase, calls: Sequence[CheckedCall], folder: str
-) -> ReferenceReport:
-    """Write `eager-SEED`, `again-SEED` (the first call a second time), `moved-SEED` (how far each
-    leaf moves when the numbers move by a rounding) and `fp64-SEED` files."""
+) -> tuple[ReferenceReport, Reference]:
+    """Write `eager-SEED`, `again-SEED` (the first call a second time) and `moved-SEED` (how far
+    each leaf moves when the numbers move by a rounding) files."""
     plain = replace(arm, variant="eager")
     workload = load_workload(plain, phase)
     set_threads(plain)
@@ -56,7 +73,7 @@ def make_references(
     phase("reference")
     prepared = prepare(workload, draw_for(plain, workload, plain.seed), plain)
     weights = weights_fingerprint(prepared.module)
-    prints, step_ns = [], 0
+    prints, notes, step_ns = [], list[str](), 0
     named = [*(("eager", call) for call in calls), ("again", calls[0])]
     if arm.shapes > 1:
         # Outputs of several shapes differ whatever they hold; constancy shows at one shape only.
@@ -71,14 +88,14 @@ def make_references(
             write_evidence(os.path.join(folder, f"{name}-{call.seed}"), evidence)
         if name == "eager":
             seeds = range(nudges_within(step_ns, len(calls)))
-            moved = _moved(plain, pristine, call, evidence, seeds)
+            moved = _moved(plain, pristine, call, evidence, seeds, notes)
             write_distances(os.path.join(folder, f"moved-{call.seed}"), moved)
         if call.shape == 0:
             prints.append(fingerprint(walk(evidence, "output")))
         phase("reference")
     constant = len(calls) > 1 and len(set(prints)) == 1 and _inputs_differ(workload, calls)
-    reason = _write_fp64(plain, pristine, calls, folder, step_ns, phase)
-    return ReferenceReport("eager" if reason else "fp64", reason, weights, constant, step_ns)
+    report = ReferenceReport(weights, constant, step_ns, tuple(dict.fromkeys(notes)))
+    return report, Reference(plain, pristine, calls, folder, step_ns)
 
 
 def look_closer(arm: ArmSpec, phase: Phase, call: CheckedCall, path: str) -> None:
@@ -91,7 +108,7 @@ def look_closer(arm: ArmSpec, phase: Phase, call: CheckedCall, path: str) -> Non
     prepared = prepare(workload, draw_for(plain, workload, plain.seed), plain)
     evidence, _ = _evidence(plain, workload, prepared, call)
     seeds = range(NUDGES, NUDGES + CLOSER_NUDGES)
-    moved = _moved(plain, pristine, call, evidence, seeds, CLOSER_STEPS, CLOSER_SECONDS)
+    moved = _moved(plain, pristine, call, evidence, seeds, [], CLOSER_STEPS, CLOSER_SECONDS)
     write_distances(path, moved)
 
 
@@ -101,23 +118,38 @@ def _moved(
     call: CheckedCall,
     evidence: Any,
     seeds: Sequence[int],
+    notes: list[str],
     steps: int = 1,
     limit_s: float = math.inf,
 ) -> dict[str, float]:
-    """How far each leaf moves at most when weights and inputs are nudged, in a run a seed."""
+    """How far each leaf moves at most when weights and inputs are nudged, in a run a seed.
+
+    A model may refuse inputs that are off by a rounding, a label beyond 1 for example. Then its
+    weights are nudged alone, and what fails even so is left out.
+    """
     moved: dict[str, float] = {}
     if pristine is None or "torch" not in sys.modules:
         return moved
     end = wall_clock() + limit_s * 1e9
+    tries = {
+        "inputs cannot be nudged": partial(nudge_inputs, steps=steps),
+        "weights cannot be nudged": None,
+    }
     for seed in seeds:
-        workload = _copy(pristine) if wall_clock() < end else None
-        if workload is None:
-            return moved
-        prepared = prepare(workload, draw_for(arm, workload, arm.seed), arm)
-        nudge_weights(prepared.module, seed, steps)
-        nudge = partial(nudge_inputs, seed=seed, steps=steps)
-        other, _ = _evidence(arm, workload, prepared, call, nudge)
-        moved = furthest(moved, distances(evidence, other))
+        for failure, nudge in list(tries.items()):
+            workload = _copy(pristine) if wall_clock() < end else None
+            if workload is None:
+                return moved
+            try:
+                prepared = prepare(workload, draw_for(arm, workload, arm.seed), arm)
+                nudge_weights(prepared.module, seed, steps)
+                change = partial(nudge, seed=seed) if nudge else None
+                other, _ = _evidence(arm, workload, prepared, call, change)
+            except Exception as error:  # the model's own; the reference is none the worse for it
+                notes.append(f"{failure} by a rounding: {in_a_line(error)[:LONGEST_REASON]}")
+                continue
+            moved = furthest(moved, distances(evidence, other))
+            break
     return moved
 
 
@@ -147,18 +179,17 @@ def _inputs_differ(workload: Workload, calls: Sequence[CheckedCall]) -> bool:
     return len({fingerprint(walk((d.args, d.kwargs), "input")) for d in drawn}) > 1
 
 
-def _write_fp64(
-    arm: ArmSpec,
-    pristine: Workload | None,
-    calls: Sequence[CheckedCall],
-    folder: str,
-    step_ns: int,
-    phase: Phase,
-) -> str:
+def make_float64(made: Reference, phase: Phase) -> Float64Report:
+    """Write `fp64-SEED` files for the same calls."""
+    return Float64Report(_write_float64(made, phase)[:LONGEST_REASON])
+
+
+def _write_float64(made: Reference, phase: Phase) -> str:
     """Empty when done, else why float64 cannot serve."""
+    arm, pristine, calls = made.arm, made.pristine, made.calls
     if pristine is None:
         return "the module cannot be copied"
-    seconds = step_ns / 1e9 * FP64_SLOWDOWN * len(calls)
+    seconds = made.step_ns / 1e9 * FP64_SLOWDOWN * len(calls)
     if seconds > FP64_SECONDS:
         return f"float64 would take about {seconds:.0f} s"
     needed = _weights_bytes(pristine) * 6
@@ -169,10 +200,10 @@ def _write_fp64(
             workload = _copy(pristine) or pristine
             prepared = reference_step(workload, draw_for(arm, workload, arm.seed), arm)
             evidence, _ = _evidence(arm, workload, prepared, call)
-            write_evidence(os.path.join(folder, f"fp64-{call.seed}"), evidence)
+            write_evidence(os.path.join(made.folder, f"fp64-{call.seed}"), evidence)
             phase("reference")
     except Exception as error:  # any op may lack float64; the record says which
-        return f"float64 failed: {type(error).__name__}: {str(error).splitlines()[0][:120]}"
+        return f"{FLOAT64_FAILED}: {in_a_line(error)}"
     return ""
 
 

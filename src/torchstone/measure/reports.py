@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from torchstone.records import Contract, Environment, Flops, Graphs, Integrity, Memory, WarmUp
@@ -38,6 +39,8 @@ class SoloReport:
     changes: tuple[str, ...] = ()
     probe_bits: int | None = None
     """The size of the probe that takes its time here, found while nothing else of ours ran."""
+    sources: Mapping[str, str] = field(default_factory=dict)
+    """Hashes of the user's own source files, by path."""
 
 
 @dataclass(frozen=True)
@@ -50,14 +53,23 @@ class CheckedCall:
 
 @dataclass(frozen=True)
 class ReferenceReport:
-    """References made for some calls: `method` is `fp64`, or `eager` with a reason."""
+    """References made for some calls, by plain eager code."""
 
-    method: str
-    reason: str
     weights_hash: str
     constant: bool
     """The output was the same for inputs that differ."""
     step_ns: int
+    notes: tuple[str, ...] = ()
+
+
+FLOAT64_FAILED = "float64 failed"
+
+
+@dataclass(frozen=True)
+class Float64Report:
+    """The same calls in float64: made, or why not."""
+
+    reason: str = ""
 
 
 @dataclass(frozen=True)
@@ -75,6 +87,7 @@ class StartReport:
     warm_up: WarmUp
     layout: str
     sample_ns: int
+    sources: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ from torchstone.measure.loops import TimeBlock
 from torchstone.measure.profilers import active_profilers
 from torchstone.measure.repeats import look_for_memory
 from torchstone.measure.reports import SoloReport
+from torchstone.measure.sources import Sources
 from torchstone.measure.warmup import warm_up, with_beat
 from torchstone.records import ArmSpec, Integrity, Memory
 from torchstone.workloads.draw import seed_everything
@@ -82,6 +83,7 @@ def solo(
     """Build the arm, look at its first call, then at its steady state."""
     watch = MemoryWatch()
     here = os.getcwd()  # before user code may change it
+    sources = Sources(arm)
 
     def watched(name: str) -> None:
         if name == "build":
@@ -89,6 +91,7 @@ def solo(
         phase(name)
 
     built = build(arm, watched)
+    sources.look()
     threads_before = python_threads()
     if built.is_statement:
         report = _solo_statement(built, phase, loops, watch)
@@ -112,6 +115,7 @@ def solo(
         integrity=integrity,
         fault_cost_ns=memory_signals.fault_cost_ns(),
         probe_bits=make_probe().exponent_bits,
+        sources=sources.look(),
     )
     return SoloReport(**report)
 

@@ -16,6 +16,7 @@ from torchstone.measure.graphs import compile_count
 from torchstone.measure.loops import Samples, TimeBlock, fill, fill_without_gc
 from torchstone.measure.profilers import active_profilers
 from torchstone.measure.reports import StartReport, TurnReport
+from torchstone.measure.sources import Sources
 from torchstone.measure.warmup import warm_up, with_beat
 from torchstone.records import ArmSpec, Integrity
 from torchstone.workloads import Inputs
@@ -30,11 +31,13 @@ class Turns:
     """One process of one arm."""
 
     def __init__(self, arm: ArmSpec, phase: Phase, loops: int, probe_bits: int | None) -> None:
+        self.sources = Sources(arm)
         started = wall_clock()
         self.arm = arm
         self.loops = loops
         self.built: Built = build(arm, phase)
         self.start_ns = wall_clock() - started
+        self.sources.look()
         self.probe = make_probe(exponent_bits=probe_bits)
         self.restore: Callable[[], None] | None = None
         self.threads = python_threads()
@@ -60,7 +63,7 @@ class Turns:
         if built.is_statement:
             slow = with_beat(block, lambda: phase("warm-up"))
             sample_ns = max(sample_ns, _whole_sample_ns(slow))
-        return StartReport(self.start_ns, warm, _layout(), sample_ns)
+        return StartReport(self.start_ns, warm, _layout(), sample_ns, self.sources.look())
 
     def turn(
         self,

@@ -28,6 +28,7 @@ class Worker:
         self.replies = replies
         self.where = "start"
         self.turns: Any = None
+        self.reference: Any = None
 
     def phase(self, name: str) -> None:
         """Tell the conductor where we are, so that a death can be placed and timed out."""
@@ -57,6 +58,7 @@ class Worker:
             "import": self._import,
             "solo": self._solo,
             "reference": self._reference,
+            "float64": self._float64,
             "closer": self._closer,
             "count": self._count,
             "boundary": self._boundary,
@@ -93,7 +95,14 @@ class Worker:
 
         arm = from_data(ArmSpec, command["arm"])
         calls = [from_data(CheckedCall, call) for call in command["calls"]]
-        return make_references(arm, self.phase, calls, command["folder"])
+        report, self.reference = make_references(arm, self.phase, calls, command["folder"])
+        return report
+
+    def _float64(self, command: dict[str, Any]) -> Any:
+        from torchstone.measure.reference import make_float64
+
+        made, self.reference = self.reference, None
+        return make_float64(made, self.phase)
 
     def _closer(self, command: dict[str, Any]) -> Any:
         from torchstone.measure.reference import look_closer

@@ -19,6 +19,8 @@ from torchstone.records.codec import RecordError, from_data, to_data
 from torchstone.records.comparison import Comparison, Estimate, Verdict
 from torchstone.records.contract import (
     DROPOUT_NOTE,
+    NO_REFERENCE,
+    NOTHING_COMPARABLE,
     Agreement,
     Contract,
     Leaf,
@@ -26,7 +28,13 @@ from torchstone.records.contract import (
 )
 from torchstone.records.doctor import DOCTOR_SCHEMA, DoctorReport, Finding
 from torchstone.records.environment import Environment, GitState
-from torchstone.records.errors import NotSupported, TorchstoneError, UsageError
+from torchstone.records.errors import (
+    NotSupported,
+    TorchstoneError,
+    UsageError,
+    first_line,
+    in_a_line,
+)
 from torchstone.records.foreign import FOREIGN_DEFINITION, ForeignFigures
 from torchstone.records.ledger import (
     LEDGER_SCHEMA,
@@ -130,6 +138,8 @@ __all__ = [
     "LEVEL_NAMES",
     "MEASUREMENT_SCHEMA",
     "MODES",
+    "NOTHING_COMPARABLE",
+    "NO_REFERENCE",
     "PRECISIONS",
     "PROFILE_SCHEMA",
     "RESULT_SCHEMA",
@@ -221,6 +231,8 @@ __all__ = [
     "Verification",
     "WarmUp",
     "describe_leaf",
+    "first_line",
     "from_data",
+    "in_a_line",
     "to_data",
 ]

@@ -76,3 +76,9 @@ class Agreement:
     timed: int = 0
     mismatch: str = ""
     error_ratio: float | None = None
+
+
+NO_REFERENCE = "no reference"
+"""Begins the reason of an agreement by method `none` where none could be made."""
+NOTHING_COMPARABLE = "the target returns nothing that can be compared"
+"""The reason where an answer has no tensors, arrays, numbers or text in it."""

@@ -26,3 +26,17 @@ class UsageError(TorchstoneError):
 
 class NotSupported(Exception):
     """This arm cannot run here, for a reason that is not its fault; becomes `not_supported`."""
+
+
+def first_line(error: BaseException) -> str:
+    """What an error says, in one line; empty where it says nothing or cannot even be written."""
+    try:
+        lines = str(error).strip().splitlines()
+    except Exception:  # an error that cannot be written must not hide itself
+        return ""
+    return lines[0] if lines else ""
+
+
+def in_a_line(error: BaseException) -> str:
+    """Its kind and what it says: `ValueError: too long`, or `AssertionError` alone."""
+    return f"{type(error).__name__}: {first_line(error)}".rstrip(": ")

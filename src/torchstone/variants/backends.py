@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from torchstone.records import first_line
+
 _FAILED, _UNKNOWN = "BackendCompilerFailed", "InvalidBackend"
 _MISSING_ARGUMENT = re.compile(r"\w+\(\) missing \d+ required [\w-]+ arguments?: (.+)")
 
@@ -16,7 +18,7 @@ def unsupported_backend(error: BaseException) -> str | None:
     """The reason in words; None for a backend that broke, and for errors of the model's own."""
     chain = list(_chain(error))
     if any(type(one).__name__ == _UNKNOWN for one in chain):
-        return str(error).splitlines()[0]
+        return first_line(error) or type(error).__name__
     failed = next((one for one in chain if type(one).__name__ == _FAILED), None)
     if failed is None:
         return None

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from torchstone.records import Agreement, Check, Level, Measurement, Outcome
+from torchstone.records import (
+    NO_REFERENCE,
+    NOTHING_COMPARABLE,
+    Agreement,
+    Check,
+    Level,
+    Measurement,
+    Outcome,
+)
 from torchstone.validate.base import FunctionRule, each_arm
 from torchstone.validate.facts import is_step
 from torchstone.validate.words import count, name_of, percent
@@ -22,6 +30,7 @@ def _look(arm: Measurement) -> Iterator[Check]:
     if not is_step(arm) or arm.outcome is not Outcome.OK:
         return
     agreement = arm.agreement
+    # Without a single output that was compared, nothing is known of the values.
     if agreement is None or agreement.method == "none" or not agreement.checked:
         yield _unchecked(arm, agreement)
     elif agreement.mismatch:
@@ -84,18 +93,28 @@ def _checked(arm: Measurement, agreement: Agreement) -> Iterator[Check]:
 
 
 def _unchecked(arm: Measurement, agreement: Agreement | None) -> Check:
-    reason = agreement.reason.rstrip(".") if agreement else ""
+    reason = agreement.reason.rstrip(".") if agreement else "checking was off"
     why = f" ({reason})" if reason else ""
     return _check(
         arm,
         Level.WARN,
-        f"The outputs of {name_of(arm)} were not checked{why}: it may be fast and wrong. "
-        + (
-            f"{IN_RANGE}."
-            if ODD in reason
-            else "Let the target return tensors, arrays or numbers, and leave checking on."
-        ),
+        f"The outputs of {name_of(arm)} were not compared with anything{why}: it may be fast and "
+        f"wrong. {_remedy(reason)}",
     )
+
+
+def _remedy(reason: str) -> str:
+    """What to do, by why nothing was compared."""
+    if ODD in reason:
+        return f"{IN_RANGE}."
+    if reason.startswith(NO_REFERENCE):
+        return (
+            "Make the baseline run as plain eager code in a process of its own, and bear being "
+            "copied there; until then only the form of the answers is compared."
+        )
+    if reason.startswith(NOTHING_COMPARABLE):
+        return "Let the target return tensors, arrays or numbers."
+    return "Measure it with the check of outputs on, before its speed is believed."
 
 
 def _check(arm: Measurement, level: Level, message: str) -> Check:
