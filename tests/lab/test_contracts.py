@@ -7,11 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
-from tests.targets.support import target, torchstone
+from tests.targets.support import HONEST, target, torchstone
+from torchstone.cli.contract import contract
 from torchstone.conductor.inspect import Inspection
 from torchstone.lab.contracts import hold
-from torchstone.records import ArmSpec, Contract, Leaf, Measurement, Outcome
+from torchstone.records import ArmSpec, Contract, Leaf, Measurement, Outcome, OutcomeDetail
 
 CASES = ["batch of one", "empty batch", "non-contiguous", "wrong dtype", "wrong device"]
 
@@ -47,7 +49,7 @@ def leaf(path: str, rows: int = 4, device: str = "cpu") -> Leaf:
 def on(device: str, name: str, outputs: int = 4, **boundary: str) -> Inspection:
     """An arm as the workers describe it; `device` need not be here."""
     index = "cpu" if device == "cpu" else f"{device}:0"
-    contract = Contract((leaf("input.0", device=index),), (leaf("output", outputs, index),))
+    found = Contract((leaf("input.0", device=index),), (leaf("output", outputs, index),))
     where = "" if device == "cpu" else f" on {index}"
     known = {
         "batch of one": f"output float32[1,8]{where}",
@@ -55,7 +57,7 @@ def on(device: str, name: str, outputs: int = 4, **boundary: str) -> Inspection:
         "wrong device": "RuntimeError: all on one device" if where else "RuntimeError: meta",
     }
     spec = ArmSpec(name, "m.py:make", device=device)
-    return Inspection(Measurement(spec, Outcome.OK, contract=contract), {**known, **boundary})
+    return Inspection(Measurement(spec, Outcome.OK, contract=found), {**known, **boundary})
 
 
 def broken(*arms: Inspection) -> list[tuple[str, str]]:
@@ -84,6 +86,111 @@ def test_at_home_the_device_and_every_word_count() -> None:
     moved = replace(moved, measurement=replace(moved.measurement, arm=spec))
     subjects = [subject for _, subject in broken(eager, moved)]
     assert subjects == ["inputs", "outputs", "batch of one", "wrong dtype", "wrong device"]
+
+
+def test_a_variant_without_an_entry_of_its_own_is_held_to_what_eager_does() -> None:
+    eager = on("cpu", "eager")
+    spec = replace(eager.measurement.arm, name="aot_eager", variant="aot_eager")
+    words = {**eager.boundary, "wrong dtype": "TorchRuntimeError: other words"}
+    other = Inspection(replace(eager.measurement, arm=spec), words)
+    home = eager.measurement.contract
+    assert home is not None
+    # An older version wrote an empty entry for a variant that had not run.
+    found = hold((eager, other), home, {"eager": eager.boundary, "aot_eager": {}})
+    assert [finding for finding in found if not finding.ok] == []
+
+
+@pytest.fixture
+def inspected(monkeypatch: pytest.MonkeyPatch) -> list[ArmSpec]:
+    """The arms that were asked for; all run as `on` says, but aot_eager, which crashes."""
+    asked: list[ArmSpec] = []
+
+    def inspect(arms: tuple[ArmSpec, ...], *_: object) -> list[Inspection]:
+        asked.extend(arms)
+        made = []
+        for spec in arms:
+            one = on(spec.device, spec.name)
+            measurement = replace(one.measurement, arm=spec)
+            if spec.variant == "aot_eager":
+                detail = OutcomeDetail("killed by SIGSEGV\x1b[2J")
+                measurement = Measurement(spec, Outcome.CRASH, detail)
+            made.append(Inspection(measurement, one.boundary if measurement.contract else {}))
+        return made
+
+    monkeypatch.setattr("torchstone.lab.contracts.inspect_arms", inspect)
+    return asked
+
+
+def test_a_variant_that_did_not_run_is_named_and_left_out(
+    tmp_path: Path, inspected: list[ArmSpec]
+) -> None:
+    file = tmp_path / "c.json"
+    words = ["write", HONEST, str(file), "--vs", "aot_eager", "--vs", "inductor"]
+    done = CliRunner().invoke(contract, words, standalone_mode=False)
+    assert done.exception is None, done.exception
+    assert done.return_value == 1
+    assert f"aot_eager is not in {file}: crash: killed by SIGSEGV" in done.stderr
+    assert "\x1b" not in done.output
+    assert set(json.loads(file.read_text())["boundary"]) == {"eager", "inductor"}
+    done = CliRunner().invoke(contract, words[:3], standalone_mode=False)
+    assert done.return_value == 0
+
+
+def test_a_contract_is_written_on_the_cpu_alone(tmp_path: Path) -> None:
+    file = tmp_path / "c.json"
+    done = torchstone("contract", "write", HONEST, str(file), "--device", "cuda")
+    assert done.returncode == 2
+    assert "written on the CPU, not on cuda" in done.stderr
+    assert not file.exists()
+
+
+def test_every_variant_is_held_to_the_contract_on_the_device_too(
+    tmp_path: Path, inspected: list[ArmSpec]
+) -> None:
+    file = str(tmp_path / "c.json")
+    CliRunner().invoke(contract, ["write", HONEST, file], standalone_mode=False)
+    inspected.clear()
+    words = ["check", HONEST, file, "--vs", "inductor", "--device", "cuda"]
+    done = CliRunner().invoke(contract, words, standalone_mode=False)
+    assert done.return_value == 0, done.output
+    assert [(arm.name, arm.variant, arm.device) for arm in inspected] == [
+        ("eager", "eager", "cpu"),
+        ("inductor", "inductor", "cpu"),
+        ("cuda", "eager", "cuda"),
+        ("inductor cuda", "inductor", "cuda"),
+    ]
+
+
+LEAKS = """
+import os, torch
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        if x.shape[0] == 1:
+            place = "https://bob:hunter2hunter2@db.example/x"
+            raise RuntimeError(f"cannot reach {place} as " + os.environ["HF_TOKEN"])
+        if x.shape[0] == 0:
+            raise RuntimeError("x" * 130 + " https://bob:hunter2hunter2@db.example/x")
+        return {"\\x1b[2J": x * 2}
+
+def make():
+    return Model(), (torch.randn(4, 8),)
+"""
+
+
+@pytest.mark.slow
+def test_what_a_model_says_at_the_edges_is_kept_without_its_secrets(tmp_path: Path) -> None:
+    (tmp_path / "m.py").write_text(LEAKS)
+    token = "hf_" + "AbCdEfGhIjKlMnOpQrStUvWxYz012345"
+    words = ("contract", "write", "m.py:make", "c.json")
+    done = torchstone(*words, cwd=tmp_path, HF_TOKEN=token)
+    assert done.returncode == 0, done.stderr
+    for text in (done.stdout, (tmp_path / "c.json").read_text()):
+        assert "cannot reach https://" in text
+        assert "xxxxx" in text
+        assert token not in text
+        assert "bob" not in text
+    assert "\x1b" not in done.stdout
 
 
 @pytest.mark.slow

@@ -18,14 +18,26 @@ from torchstone.lab.keeping import Keeper
 from torchstone.lab.repro import repro
 from torchstone.lab.request import BenchRequest, make_arms
 from torchstone.lab.second_look import look_again
-from torchstone.lab.secrets import HIDDEN, public_arm_text, public_ledger, public_words
+from torchstone.lab.secrets import (
+    HIDDEN,
+    public_arm_text,
+    public_ledger,
+    public_measurement,
+    public_words,
+)
 from torchstone.lab.timing import time_statements
 from torchstone.records import (
+    Agreement,
     ArmSpec,
     Comparison,
+    Contract,
+    Graphs,
+    Leaf,
     LedgerLine,
     LedgerPart,
+    Measurement,
     Outcome,
+    OutcomeDetail,
     Prediction,
     SourceLine,
     UsageError,
@@ -124,6 +136,25 @@ def test_a_second_look_that_fails_does_not_quote_the_secret(
     assert look.outcome == "wrong_answer"
     assert "is not 'nothing to see'" in look.reason
     assert SECRET not in look.reason
+
+
+def test_a_value_off_the_allow_list_is_in_no_sentence_that_is_kept() -> None:
+    value = "an ordinary value"
+    arm = ArmSpec("eager", "model.py:make", env=(("MY_SETTING", value),))
+    said = f"it was {value}"
+    made = Measurement(
+        arm,
+        Outcome.WRONG_ANSWER,
+        OutcomeDetail(said, stderr=(said,)),
+        contract=Contract((Leaf(f"input.{value}", "python", "int64"),), (), notes=(said,)),
+        agreement=Agreement("none", said, mismatch=said),
+        graphs=Graphs(break_reasons=(said,)),
+        notes=(said,),
+    )
+    assert json.dumps(to_data(made)).count(value) == 9
+    kept = public_measurement(made)
+    assert value not in json.dumps(to_data(kept))
+    assert kept.notes == ("it was ***",)
 
 
 def test_a_ledger_is_kept_without_the_secrets_that_it_quotes() -> None:

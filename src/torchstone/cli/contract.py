@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shlex
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -56,24 +58,33 @@ def _request(target: str, asked: dict[str, Any]) -> Any:
 @click.argument("target")
 @click.argument("file", type=click.Path(dir_okay=False))
 @_options
-def write(target: str, file: str, as_json: bool, **asked: Any) -> None:
-    """Inspect TARGET and write its contract to FILE."""
+def write(target: str, file: str, as_json: bool, **asked: Any) -> int:
+    """Inspect TARGET on the CPU and write its contract to FILE.
+
+    Exit code 1 if a variant of --vs did not run or was wrong; FILE is then without it.
+    """
     from torchstone.lab.contracts import write_contract
-    from torchstone.records import Contract, describe_leaf, from_data
+    from torchstone.show import sanitise
 
     with progress() as events:
-        document = write_contract(_request(target, asked), file, events)
-    if as_json:
-        click.echo(json.dumps(document, indent=2))
-        return
+        written = write_contract(_request(target, asked), file, events)
+    lines = [json.dumps(written.document, indent=2)] if as_json else _lines(written.document, file)
+    for line in lines:
+        click.echo(line if as_json else sanitise(line))
+    for variant, reason in written.left_out.items():
+        click.echo(sanitise(f"{variant} is not in {file}: {reason}"), err=True)
+    return int(bool(written.left_out))
+
+
+def _lines(document: dict[str, Any], file: str) -> list[str]:
+    from torchstone.records import Contract, describe_leaf, from_data
+
     made = from_data(Contract, document["contract"])
-    for leaf in (*made.inputs, *made.outputs):
-        click.echo(f"  {leaf.path}  {describe_leaf(leaf)}")
-    click.echo(f"  {made.parameters} parameters, weights {made.weights_hash or '-'}")
+    lines = [f"  {leaf.path}  {describe_leaf(leaf)}" for leaf in (*made.inputs, *made.outputs)]
+    lines.append(f"  {made.parameters} parameters, weights {made.weights_hash or '-'}")
     for variant, cases in document["boundary"].items():
-        for case, behaviour in cases.items():
-            click.echo(f"  {variant}, {case}: {behaviour}")
-    click.echo(f"written to {file}")
+        lines += [f"  {variant}, {case}: {behaviour}" for case, behaviour in cases.items()]
+    return [*lines, f"written to {file}"]
 
 
 @contract.command()
@@ -82,7 +93,7 @@ def write(target: str, file: str, as_json: bool, **asked: Any) -> None:
 @_options
 def check(target: str, file: str, as_json: bool, **asked: Any) -> int:
     """Hold TARGET, and its variants, to the contract in FILE; exit code 1 if it is broken."""
-    from torchstone.lab.contracts import check_contract, read_contract
+    from torchstone.lab.contracts import HOME, check_contract, read_contract
     from torchstone.show import sanitise
 
     written = read_contract(file)  # before time is spent
@@ -90,10 +101,13 @@ def check(target: str, file: str, as_json: bool, **asked: Any) -> int:
         if asked[name] is None:
             asked[name] = written[name]
     device = asked["device"]
-    if device != "cpu":
-        # The promise is the CPU's; the accelerator is held to it as one more arm.
-        asked["arms"] = (f"name={device} device={device}",)
-        asked["device"] = "cpu"
+    if device != HOME:
+        # The promise is the CPU's; the accelerator is held to it by one more arm of every variant.
+        asked["arms"] = tuple(
+            shlex.join((f"name={name}", f"variant={variant}", f"device={device}"))
+            for variant, name in _on(device, asked["vs"])
+        )
+        asked["device"] = HOME
     with progress() as events:
         findings = check_contract(_request(target, asked), file, events)
     broken = [finding for finding in findings if not finding.ok]
@@ -107,6 +121,11 @@ def check(target: str, file: str, as_json: bool, **asked: Any) -> int:
         kept = len(findings) - len(broken)
         click.echo(f"{kept} kept, {len(broken)} broken")
     return int(bool(broken))
+
+
+def _on(device: str, variants: Sequence[str]) -> list[tuple[str, str]]:
+    """Every variant, and what its arm on that device is called."""
+    return [("eager", device), *((variant, f"{variant} {device}") for variant in variants)]
 
 
 def _document(findings: Any) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import json
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +17,21 @@ from torchstone.conductor.judge import compare_leaves
 from torchstone.conductor.promises import gradients_change, may_differ
 from torchstone.lab.outputs import ANOTHER, writable, write_file
 from torchstone.lab.request import BenchRequest, check_settings, make_arms
-from torchstone.records import Contract, Outcome, RecordError, UsageError, from_data, to_data
+from torchstone.lab.secrets import public_measurement
+from torchstone.records import (
+    Contract,
+    Measurement,
+    Outcome,
+    RecordError,
+    UsageError,
+    from_data,
+    to_data,
+)
 from torchstone.variants import resolve_variant
 
 FILE_SCHEMA = 1
+HOME = "cpu"
+"""Where contracts are written, so that every device can be held to the same one."""
 FILE_LIMIT = 16 * 1024 * 1024
 _EXACT = (
     "training",
@@ -46,10 +57,22 @@ class Finding:
     message: str
 
 
-def write_contract(
-    request: BenchRequest, path: str, events: Events | None = None
-) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Written:
+    """What was written, and the variants that are not in it, each with the reason."""
+
+    document: dict[str, Any]
+    left_out: dict[str, str]
+
+
+def write_contract(request: BenchRequest, path: str, events: Events | None = None) -> Written:
     """Inspect the target (and each `--vs`), and write what was found to a file."""
+    if request.device != HOME:
+        raise UsageError(
+            f"A contract is written on the CPU, not on {request.device}: `contract check --device` "
+            "holds other devices to what it says there.",
+            "Leave --device out here, and give it to `contract check`.",
+        )
     folder = os.path.dirname(os.path.abspath(path))
     if not os.path.isdir(folder):
         raise UsageError(f"There is no folder {folder}.", "Make it first.")
@@ -58,6 +81,7 @@ def write_contract(
     inspections = _inspect(request, events)
     _refuse_broken(inspections[0])
     base = inspections[0].measurement
+    left_out = {i.measurement.arm.variant: _outcome(i.measurement) for i in inspections if _lame(i)}
     document = {
         "schema": FILE_SCHEMA,
         "torchstone": torchstone.__version__,
@@ -66,10 +90,10 @@ def write_contract(
         "precision": request.precision,
         "seed": request.settings.seed,
         "contract": to_data(base.contract),
-        "boundary": {i.measurement.arm.variant: i.boundary for i in inspections},
+        "boundary": {i.measurement.arm.variant: i.boundary for i in inspections if not _lame(i)},
     }
     write_file(path, json.dumps(document, indent=2) + "\n")
-    return document
+    return Written(document, left_out)
 
 
 def check_contract(
@@ -124,18 +148,29 @@ def read_contract(path: str) -> dict[str, Any]:
 
 
 def _inspect(request: BenchRequest, events: Events | None) -> list[Inspection]:
+    """Every arm as it may be shown and kept."""
     check_settings(request.settings)
-    return inspect_arms(make_arms(request), request.settings, events)
+    found = inspect_arms(make_arms(request), request.settings, events)
+    return [replace(one, measurement=public_measurement(one.measurement)) for one in found]
 
 
 def _refuse_broken(inspection: Inspection) -> None:
     measurement = inspection.measurement
-    if measurement.contract is None or measurement.outcome is not Outcome.OK:
+    if _lame(inspection):
         raise UsageError(
-            f"{measurement.arm.target} has no contract to speak of: "
-            f"{measurement.outcome.value}: {measurement.detail.message}.",
+            f"{measurement.arm.target} has no contract to speak of: {_outcome(measurement)}.",
             "Make it run with `torchstone bench` first.",
         )
+
+
+def _lame(inspection: Inspection) -> bool:
+    """It did not run, or gave a wrong answer: what it does is nothing to be held to."""
+    measurement = inspection.measurement
+    return measurement.contract is None or measurement.outcome is not Outcome.OK
+
+
+def _outcome(measurement: Measurement) -> str:
+    return f"{measurement.outcome.value}: {measurement.detail.message.rstrip('.')}"
 
 
 def _check_arm(
@@ -148,10 +183,9 @@ def _check_arm(
     name, variant = measurement.arm.name, measurement.arm.variant
     if measurement.outcome is Outcome.NOT_SUPPORTED:
         return [Finding(name, "outcome", True, f"not supported: {measurement.detail.message}")]
-    if measurement.outcome is not Outcome.OK or measurement.contract is None:
-        message = f"{measurement.outcome.value}: {measurement.detail.message}"
-        return [Finding(name, "outcome", False, message)]
     found = measurement.contract
+    if measurement.outcome is not Outcome.OK or found is None:
+        return [Finding(name, "outcome", False, _outcome(measurement))]
     changes = resolve_variant(variant).changes | ({"device"} if elsewhere else set())
     findings = [
         _leaves(name, "inputs", contract.inputs, found.inputs, changes),
@@ -160,8 +194,9 @@ def _check_arm(
     gradients = gradients_change(contract, found, changes)
     findings.append(Finding(name, "gradients", not gradients, gradients or "as written"))
     findings += [_exact(name, field, contract, found, changes) for field in _EXACT]
-    own = variant in boundary and not elsewhere
-    written = boundary.get(variant, boundary.get("eager", {}))
+    written = boundary.get(variant, {})
+    own = bool(written) and not elsewhere
+    written = written or boundary.get("eager", {})
     for case, behaviour in inspection.boundary.items():
         findings.append(_boundary(name, case, behaviour, written.get(case, ""), own))
     return findings

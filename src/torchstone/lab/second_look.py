@@ -9,7 +9,7 @@ from torchstone import stats, validate
 from torchstone.conductor import CaseSpec, Events, Settings, run_case
 from torchstone.lab.judging import interrupted, judge_again
 from torchstone.lab.secrets import public_measurement
-from torchstone.records import ArmSpec, Comparison, Outcome, Result, SecondLook
+from torchstone.records import ArmSpec, Comparison, Result, SecondLook
 
 SEED_APART = 7_919
 """Added to the seed: other inputs and, where the factory is seeded, other weights."""
@@ -60,7 +60,7 @@ def look_again(
     if case.stopped_by == "interrupt":
         raise KeyboardInterrupt
     made = SecondLook(first.base, first.new, seed, first.speedup or 0.0, None)
-    failed = next((arm for arm in case.arms if arm.outcome is not Outcome.OK), None)
+    failed = next((arm for arm in case.arms if arm.outcome not in stats.COMPARABLE), None)
     if failed is not None:
         said = public_measurement(failed).detail.message
         reason = said or f"{failed.arm.name} ended with {failed.outcome.value}"

@@ -9,8 +9,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
+from torchstone.conductor.clean import clean
 from torchstone.machine.redact import redact_text, visible_variables, without_secrets
-from torchstone.records import ArmSpec, Ledger, Measurement, UsageError
+from torchstone.records import ArmSpec, Contract, Leaf, Ledger, Measurement, UsageError
 
 HIDDEN = "(hidden)"
 STATEMENT_NOTE = "a secret in the statement is not kept"
@@ -41,26 +42,42 @@ def public_arm(arm: ArmSpec) -> ArmSpec:
 
 def public_measurement(measurement: Measurement) -> Measurement:
     """The record as it may be stored: every sentence that quotes user code is cleaned as well."""
-    env = {**os.environ, **dict(measurement.arm.env)}
+    own = measurement.arm
 
-    def clean(text: str) -> str:
-        return redact_text(text, env)
+    def cleaned(text: str) -> str:
+        return clean(text, own)
 
-    arm = public_arm(measurement.arm)
-    notes = tuple(map(clean, measurement.notes))
-    if arm.statement != measurement.arm.statement:
+    arm = public_arm(own)
+    notes = tuple(map(cleaned, measurement.notes))
+    if arm.statement != own.statement:
         notes = (*notes, STATEMENT_NOTE)
     detail, agreement, graphs = measurement.detail, measurement.agreement, measurement.graphs
+    contract = measurement.contract
     return replace(
         measurement,
         arm=arm,
         detail=replace(
-            detail, message=clean(detail.message), stderr=tuple(map(clean, detail.stderr))
+            detail, message=cleaned(detail.message), stderr=tuple(map(cleaned, detail.stderr))
         ),
+        contract=contract and _public_contract(contract, own),
         agreement=agreement
-        and replace(agreement, reason=clean(agreement.reason), mismatch=clean(agreement.mismatch)),
-        graphs=graphs and replace(graphs, break_reasons=tuple(map(clean, graphs.break_reasons))),
+        and replace(
+            agreement, reason=cleaned(agreement.reason), mismatch=cleaned(agreement.mismatch)
+        ),
+        graphs=graphs and replace(graphs, break_reasons=tuple(map(cleaned, graphs.break_reasons))),
         notes=notes,
+    )
+
+
+def _public_contract(contract: Contract, arm: ArmSpec) -> Contract:
+    """Keys of the target's own nests name the leaves, and notes may quote it; the rest is ours."""
+
+    def named(leaves: tuple[Leaf, ...]) -> tuple[Leaf, ...]:
+        return tuple(replace(leaf, path=clean(leaf.path, arm)) for leaf in leaves)
+
+    notes = tuple(clean(note, arm) for note in contract.notes)
+    return replace(
+        contract, inputs=named(contract.inputs), outputs=named(contract.outputs), notes=notes
     )
 
 
@@ -69,25 +86,24 @@ def public_ledger(ledger: Ledger, arm: ArmSpec) -> Ledger:
 
     Every text is cleaned except in the environment, which has been, and where nothing is quoted.
     """
-    env = {**os.environ, **dict(arm.env)}
     cleaned = {
-        one.name: _clean(getattr(ledger, one.name), env)
+        one.name: _clean(getattr(ledger, one.name), arm)
         for one in fields(ledger)
         if one.name not in _OF_OURS
     }
     return replace(ledger, **cleaned, arm=public_arm(arm))
 
 
-def _clean(value: Any, env: Mapping[str, str]) -> Any:
+def _clean(value: Any, arm: ArmSpec) -> Any:
     """The value with every text in it cleaned, however deep."""
     if isinstance(value, str):
-        return redact_text(value, env)
+        return clean(value, arm)
     if isinstance(value, tuple):
-        return tuple(_clean(one, env) for one in value)
+        return tuple(_clean(one, arm) for one in value)
     if isinstance(value, Mapping):
-        return {key: _clean(one, env) for key, one in value.items()}
+        return {key: _clean(one, arm) for key, one in value.items()}
     if is_dataclass(value) and not isinstance(value, type):
-        changed = {one.name: _clean(getattr(value, one.name), env) for one in fields(value)}
+        changed = {one.name: _clean(getattr(value, one.name), arm) for one in fields(value)}
         return replace(value, **changed)
     return value
 
