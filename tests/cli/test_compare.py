@@ -126,7 +126,6 @@ def test_latest_keeps_to_the_machine_of_new(db: str) -> None:
     ("words", "said", "remedy"),
     [
         (("night-2", "far"), "two machines", "--across machines"),
-        (("night-2", "5torch"), "two builds of torch: 2.13.0+cpu and 2.14.0", "--across torch"),
         (("night-2", "nigth-3"), "no run, label", "list runs"),
         (("night-1", "night-2", "--suite", "none"), "no such case", "suite timm"),
         (("night-1", "night-2", "--variant", "x=y"), "no such case", "variant inductor"),
@@ -146,6 +145,13 @@ def test_what_cannot_be_compared_is_a_sentence_and_a_remedy(
     assert said in done.stderr
     assert remedy in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_another_torch_is_compared_with_a_mark_above_the_tables(db: str) -> None:
+    done = compare(db, "night-2", "5torch")
+    assert (done.returncode, done.stderr) == (0, "")
+    above = done.stdout.partition("in both")[0]
+    assert "! another build of torch: the runs are of two builds of torch: 2.13.0+cpu" in above
 
 
 def test_json_csv_and_files_say_the_same(db: str, tmp_path: Path) -> None:

@@ -262,6 +262,66 @@ def test_the_terms_select_cases_of_both_runs() -> None:
     assert "mine, timm" in nothing.remedy
 
 
+def near_the_border(of: Side, model: str, mode: str, log: float) -> Side:
+    """That case with a change that is found by itself (p = 0.02) and lost among forty."""
+    return changed(
+        of,
+        lambda c: (
+            replace(c, speedup=math.exp(log), interval=None, log_error=0.009, log_freedom=30.0)
+            if (c.key.model, c.key.mode) == (model, mode)
+            else c
+        ),
+    )
+
+
+def test_a_selection_leaves_out_cases_and_changes_no_verdict() -> None:
+    plan = [*keys(40), *keys(4, mode="training"), *keys(6, suite="mine")]
+    base, new = two(plan=plan, error=0.002, drift=0.02)
+    base = near_the_border(base, "model01", "training", 0.0)
+    new = near_the_border(new, "model01", "training", -0.03)
+    whole = compare(base, new)
+    every = {case.key: case for case in whole.cases}
+    groups = {group.key: group for group in whole.groups}
+    for terms in (
+        Terms(Selection(mode="training")),
+        Terms(Selection(suite="timm")),
+        Terms(Selection(precision="fp32", mode="training")),
+        Terms(variants=("inductor", "inductor")),
+        Terms(Selection(mode="training"), only_common=True),
+    ):
+        part = compare(base, new, terms)
+        assert part.cases
+        assert all(case == every[case.key] for case in part.cases)
+        assert all(group == groups[group.key] for group in part.groups)
+        assert (part.drift, part.drift_of) == (whole.drift, whole.drift_of)
+    (case,) = [c for c in whole.cases if (c.key.model, c.key.mode) == ("model01", "training")]
+    assert (case.alone, case.verdict) == (Verdict.SLOWER, Verdict.CANNOT_TELL)
+
+
+def test_verdicts_are_corrected_over_a_suite_and_not_over_its_neighbours() -> None:
+    plan = [*keys(40), *keys(1, suite="mine")]
+    base, new = two(plan=plan, error=0.002)
+    alone = compare(
+        near_the_border(base, "model00", "inference", 0.0),
+        near_the_border(new, "model00", "inference", -0.03),
+    )
+    verdicts = {c.key.suite: c.verdict for c in alone.cases if c.key.model == "model00"}
+    assert verdicts == {"timm": Verdict.CANNOT_TELL, "mine": Verdict.SLOWER}
+
+
+def test_what_never_ran_in_the_base_does_not_newly_pass() -> None:
+    plan = keys(12)
+    stub = {f"model{i:02d}": Plant(outcome=Outcome.NOT_RUN) for i in range(2, 12)}
+    crash = {"model02": Plant(outcome=Outcome.CRASH), "model03": Plant(outcome=Outcome.NOT_RUN)}
+    comparison = compare(side(1, plan, stub), side(2, plan, crash, run_id="run-new"))
+    kinds = {case.key.model: case.kind for case in comparison.cases}
+    assert kinds["model00"] == kinds["model01"] == "paired"
+    assert kinds["model02"] == kinds["model04"] == "only in new"
+    assert kinds["model03"] == "failing", "neither run came to it"
+    (group,) = comparison.groups
+    assert (group.counts["newly passing"], group.common, group.paired) == (0, 3, 2)
+
+
 def test_two_variants_are_paired_when_asked() -> None:
     plan = [*keys(10), *keys(10, variant="aot_eager")]
     both = side(1, plan)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.track.made import changed, keys, side, two
-from torchstone.records import FOREIGN_DEFINITION, CaseFigures, Method, UsageError
+from torchstone.records import FOREIGN_DEFINITION, CaseFigures, Method, Outcome, UsageError
 from torchstone.track import ACROSS, Side, Terms, compare
 
 
@@ -27,7 +27,6 @@ def terms(*across: str) -> Terms:
 
 DIFFERENCES = {
     "machines": lambda new: headed(new, machine_id="machine-two", machine="An Other CPU"),
-    "torch": lambda new: headed(new, torch="2.14.0"),
     "methods": lambda new: other_method(new, estimator="median"),
     "threads": lambda new: changed(new, lambda c: replace(c, key=replace(c.key, threads=4))),
     "devices": lambda new: changed(new, lambda c: replace(c, key=replace(c.key, device="cuda"))),
@@ -52,12 +51,34 @@ def test_each_difference_is_refused_unless_it_is_asked_for(name: str) -> None:
 
 def test_every_reason_is_named_at_once() -> None:
     base, new = two(plan=keys(10))
-    far = headed(new, machine_id="machine-two", torch="2.14.0")
+    far = headed(other_method(new, estimator="median"), machine_id="machine-two")
     comparison = compare(base, far)
     assert "two machines" in comparison.refused
-    assert "2.13.0+cpu and 2.14.0" in comparison.refused
-    assert comparison.remedy.endswith("add --across machines,torch.")
-    assert not compare(base, far, terms("machines", "torch")).refused
+    assert "two ways" in comparison.refused
+    assert comparison.remedy.endswith("add --across machines,methods.")
+    assert not compare(base, far, terms("machines", "methods")).refused
+
+
+def test_another_torch_is_compared_and_marked() -> None:
+    base, new = two(plan=keys(10))
+    newer = headed(new, torch="2.14.0")
+    comparison = compare(base, newer)
+    assert not comparison.refused
+    assert len(comparison.cases) == 10
+    said = "the runs are of two builds of torch: 2.13.0+cpu and 2.14.0"
+    assert comparison.marks[0] == f"another build of torch: {said}"
+    asked = compare(base, newer, terms("torch"))
+    assert asked.marks[0] == f"another build of torch, as asked: {said}"
+    far = compare(base, headed(newer, machine_id="machine-two"))
+    assert far.remedy.endswith("add --across machines.")
+
+
+def test_a_base_of_which_nothing_has_ended_is_not_compared() -> None:
+    base, new = two(plan=keys(10))
+    never = changed(base, lambda c: CaseFigures(c.key, Outcome.NOT_RUN))
+    comparison = compare(never, new)
+    assert comparison.refused == "No case that both runs planned has ended in both."
+    assert "got further" in comparison.remedy
 
 
 def test_two_definitions_never_mix_whatever_is_asked() -> None:

@@ -103,6 +103,28 @@ def test_a_word_that_means_several_things_is_an_error_that_lists_them() -> None:
         resolve("2.14", [*HEADS, head("s1", torch="2.14.0+cpu")])
 
 
+def test_a_whole_id_is_that_run_whatever_else_is_called_so() -> None:
+    heads = [head("r9", label="r2"), *HEADS]
+    assert resolve("r2", heads).run_id == "r2"
+    assert resolve("label:r2", heads).run_id == "r9"
+
+
+def test_a_word_may_ask_what_differs() -> None:
+    assert resolve("torch:2.13", HEADS).across == {"torch"}
+    assert resolve("machine:neoverse", HEADS).across == {"machines"}
+    assert resolve("branch:main", HEADS).across == frozenset()
+
+
+def test_where_no_word_is_a_file_none_is_looked_for(tmp_path: Path) -> None:
+    path = tmp_path / "run.json"
+    path.write_text("{}")
+    assert resolve(str(path), HEADS).kind == "file"
+    for word in (str(path), f"file:{path}"):
+        with pytest.raises(UsageError) as caught:
+            resolve(word, HEADS, files=False)
+        assert "such a file" not in caught.value.message
+
+
 def test_several_names_of_one_run_are_no_ambiguity() -> None:
     found = resolve("same", [head("r9", label="same", branch="same"), *HEADS])
     assert found.run_id == "r9"

@@ -44,7 +44,12 @@ class Variants(click.ParamType):  # type: ignore[type-arg]
 @click.command()
 @click.argument("base")
 @click.argument("new")
-@click.option("--suite", default="", metavar="NAME", help="Only cases of this suite.")
+@click.option(
+    "--suite",
+    default="",
+    metavar="NAME",
+    help="Only cases of this suite. (Verdicts are always given over whole suites.)",
+)
 @click.option("--mode", default="", metavar="MODE", help="Only inference, or only training.")
 @click.option("--precision", default="", metavar="NAME", help="Only cases of this precision.")
 @click.option(
@@ -66,7 +71,7 @@ class Variants(click.ParamType):  # type: ignore[type-arg]
     "--across",
     type=Words(),
     default=(),
-    help="What may differ: machines, torch, threads, devices, methods.",
+    help="What may differ: machines, threads, devices, methods. (Torch may, and is marked.)",
 )
 @click.option(
     "--fail-on",

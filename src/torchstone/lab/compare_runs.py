@@ -23,13 +23,10 @@ from torchstone.track import (
     stored_heads,
     stored_side,
 )
-from torchstone.track.terms import MACHINES, TORCH
 
 if TYPE_CHECKING:
     from torchstone.store import Store
 
-ASKED_BY = {"torch": TORCH, "machine": MACHINES}
-"""Who names a run by its torch or its machine asks how those compare."""
 SLOWER, FAIL = "slower", "fail"
 
 
@@ -46,7 +43,7 @@ def compare_runs(
         heads = stored_heads(store) if store is not None else []
         found_new, new_side = _side(new, store, heads, None)
         found_base, base_side = _side(base, store, heads, new_side.head)
-        terms = replace(terms, across=terms.across | _asked((found_base, found_new)))
+        terms = replace(terms, across=terms.across | found_base.across | found_new.across)
         floors = stored_floors(store) if store is not None else default_floors
         notes = [found.note for found in (found_base, found_new) if found.note]
         return compare(base_side, new_side, terms, floors, list(dict.fromkeys(notes)))
@@ -78,7 +75,3 @@ def _side(
 
         return found, read_document(found.path)
     return found, stored_side(store, found.run_id)
-
-
-def _asked(found: Iterable[Found]) -> frozenset[str]:
-    return frozenset(ASKED_BY[one.kind] for one in found if one.kind in ASKED_BY)

@@ -101,7 +101,7 @@ def _cases(comparison: RunComparison, everything: bool, room: int) -> list[str]:
     kept, left_out = fit(rows, room - len(heading) - len(marks) - 400)
     lines = [heading, marks, *kept]
     if any(case.alone is not case.verdict for case in found):
-        lines += ["", f"\\* {words.LOST_NOTE.format(paired)}"]
+        lines += ["", f"\\* {words.LOST_NOTE}"]
     if left_out:
         lines += ["", f"{count(left_out, 'case')} more did not fit in a comment; --csv has all."]
     said = f"all {count(paired, 'paired case')}"

@@ -144,7 +144,7 @@ def _cases(comparison: RunComparison, width: int, style: Style, everything: bool
     lines = [style.paint(said, "title")]
     lines += _joined(pack(names, _case_columns(found, style), width, style))
     if any(case.alone is not case.verdict for case in found):
-        note = f"{LOST} {words.LOST_NOTE.format(paired)}"
+        note = f"{LOST} {words.LOST_NOTE}"
         lines += _dim(note, width, style)
     legend = (
         "moved: the side whose time left the machine's drift; eager, compiled: its time, new / base"

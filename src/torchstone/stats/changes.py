@@ -10,7 +10,7 @@ where a case was looked at before it ended. Interval and p-value are made from t
 
 **Verdicts.** `same`: the whole interval lies within the margin. `faster` or `slower`: the p-value
 is at most 0.05 and survives Benjamini and Hochberg's procedure over all paired cases of the
-comparison, and the effect is larger than what two identical arms are seen to differ by
+suite in both runs, and the effect is larger than what two identical arms are seen to differ by
 (`threshold`). Where both hold, `same` wins, as for two arms (`compare`). Else `cannot tell`. A case
 that is not called different by itself enters the procedure with 1: it counts, and lends no other
 its certainty.
@@ -26,7 +26,7 @@ what the verdicts of the cases are for.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 from torchstone.records import CaseFigures, Ratio, Verdict
@@ -152,6 +152,23 @@ def judge(
         Judged(Verdict.CANNOT_TELL if verdict in DIFFERENT and not kept else verdict, verdict)
         for verdict, kept in zip(alone, survives, strict=True)
     ]
+
+
+def judge_families(
+    changes: Sequence[Change],
+    thresholds: Sequence[float],
+    families: Sequence[Hashable],
+    rules: Rules | None = None,
+) -> list[Judged]:
+    """The verdict of each, in order, corrected over those of the same family."""
+    places: dict[Hashable, list[int]] = {}
+    for place, family in enumerate(families):
+        places.setdefault(family, []).append(place)
+    found: dict[int, Judged] = {}
+    for own in places.values():
+        judged = judge([changes[i] for i in own], [thresholds[i] for i in own], rules)
+        found.update(zip(own, judged, strict=True))
+    return [found[place] for place in range(len(changes))]
 
 
 def _alone(change: Change, least: float, rules: Rules) -> Verdict:

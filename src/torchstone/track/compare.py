@@ -9,10 +9,11 @@ from dataclasses import dataclass, replace
 from torchstone import stats
 from torchstone.records import CaseChange, CaseFigures, RunComparison
 from torchstone.stats.distributions import exp_or_inf
+from torchstone.stats.suite import group_key
 from torchstone.track import refusal
 from torchstone.track.floors import DEFAULT_AA_FLOOR, Floors, default_floors
 from torchstone.track.groups import groups_of
-from torchstone.track.pairing import PAIRED, Pair, pairs_of
+from torchstone.track.pairing import PAIRED, Pair, pairs_of, selected
 from torchstone.track.sides import Side
 from torchstone.track.terms import MACHINES, Terms
 
@@ -40,10 +41,13 @@ def compare(
 ) -> RunComparison:
     """Set two runs against each other. `notes` become marks, before those found here.
 
-    Where they cannot be compared, `refused` and `remedy` of the answer say why.
+    Where they cannot be compared, `refused` and `remedy` of the answer say why. Drift, verdicts and
+    the figures of groups are those of the whole runs; a selection in the terms only leaves out
+    what is not wanted of them. So a case has one verdict, however it is looked at.
     """
     terms = terms or Terms()
-    pairs = pairs_of(base, new, terms)
+    every = pairs_of(base, new, terms.whole)
+    pairs = selected(every, terms)
     answer = RunComparison(
         base.head,
         new.head,
@@ -51,21 +55,23 @@ def compare(
         margin=terms.rules.margin,
         false_discovery_rate=terms.rules.q,
     )
-    refused, remedy = refusal.refusal(refusal.reasons(base, new, terms, pairs))
+    refused, remedy = refusal.refusal(refusal.reasons(base, new, terms, pairs, every))
     if refused:
         return replace(answer, refused=refused, remedy=remedy)
-    compared = [_compared(pair, base, new, floors) for pair in pairs if pair.kind == PAIRED]
+    compared = [_compared(pair, base, new, floors) for pair in every if pair.kind == PAIRED]
     drift = stats.drift_of(_baselines(compared))
-    cases = _cases(pairs, compared, drift, terms)
+    cases = _cases(every, compared, drift, terms)
     found = iter(compared)
-    changes = [next(found).change if pair.kind == PAIRED else None for pair in pairs]
-    groups, held = groups_of(base, new, cases, changes, drift, terms)
-    answer = replace(
-        answer,
-        groups=groups,
-        cases=held,
-        threshold_source=_source([one for one in compared if one.change is not None]),
-    )
+    changes = [next(found).change if pair.kind == PAIRED else None for pair in every]
+    groups, held = groups_of(base, new, cases, changes, drift, terms.whole)
+    told = [one for one in compared if one.change is not None]
+    if len(pairs) < len(every):
+        keys = {pair.key for pair in pairs}
+        of_groups = {group_key(key) for key in keys}
+        groups = tuple(group for group in groups if group.key in of_groups)
+        held = tuple(case for case in held if case.key in keys)
+        told = [one for one in told if one.pair.key in keys]
+    answer = replace(answer, groups=groups, cases=held, threshold_source=_source(told))
     if drift is None:
         return answer
     middle, spread = exp_or_inf(drift.log), exp_or_inf(drift.spread) - 1.0
@@ -106,10 +112,15 @@ def _cases(
     drift: stats.Drift | None,
     terms: Terms,
 ) -> list[CaseChange]:
-    """Every case, in the pairs' order, with its verdict among all of them."""
+    """Every case, in the pairs' order, with its verdict among all of its suite."""
     told = [(one, one.change) for one in compared if one.change is not None]
     judged = iter(
-        stats.judge([change for _, change in told], [one.threshold for one, _ in told], terms.rules)
+        stats.judge_families(
+            [change for _, change in told],
+            [one.threshold for one, _ in told],
+            [(one.pair.key.suite, one.pair.key.scale) for one, _ in told],
+            terms.rules,
+        )
     )
     # On another machine every time is another: what moved there says nothing of the software.
     usable = None if MACHINES in terms.across else drift

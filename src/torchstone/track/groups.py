@@ -90,7 +90,7 @@ def _group(
     limits: Limits,
     terms: Terms,
 ) -> GroupChange:
-    """The group without its mean change, which is judged among all groups."""
+    """The group without its mean change, which is judged among all groups of its suite."""
     paired = [case for case in cases if case.kind == PAIRED]
     told = [case for case in paired if case.speedup is not None]
     olds, news = [c.base for c in told if c.base], [c.new for c in told if c.new]
@@ -126,13 +126,18 @@ def _judged(
     changes: Mapping[CaseKey, Sequence[tuple[stats.Change, float]]],
     terms: Terms,
 ) -> tuple[GroupChange, ...]:
-    """The groups with their mean changes and verdicts, corrected over all groups."""
+    """The groups with their mean changes and verdicts, corrected over all groups of a suite."""
     told: dict[CaseKey, tuple[stats.Change, float]] = {}
     for key, found in changes.items():
         mean = stats.mean_change([change for change, _ in found])
         if mean is not None:
             told[key] = mean, stats.mean_threshold([least for _, least in found])
-    judged = stats.judge([c for c, _ in told.values()], [t for _, t in told.values()], terms.rules)
+    judged = stats.judge_families(
+        [change for change, _ in told.values()],
+        [least for _, least in told.values()],
+        [(key.suite, key.scale) for key in told],
+        terms.rules,
+    )
     verdicts = dict(zip(told, judged, strict=True))
     return tuple(
         replace(

@@ -2,12 +2,12 @@
 
 Cases are the same only if their whole key is equal, but for what the terms say: a variant named
 for each side, or threads or devices that may differ. A case that is `not_supported` is not there:
-it counts neither for nor against a run.
+it counts neither for nor against a run. Nor is one that the base planned and did not run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from torchstone.records import CaseFigures, CaseKey, Outcome, UsageError
@@ -56,10 +56,22 @@ def pairs_of(base: Side, new: Side, terms: Terms) -> list[Pair]:
     every += [(key, None, case) for key, case in news.items() if key not in olds]
     found = []
     for key, old, fresh in every:
-        pair = _pair(key, _there(old, base), _there(fresh, new))
+        pair = _pair(key, _began(old, fresh, _there(old, base)), _there(fresh, new))
         if pair is not None and not (terms.only_common and pair.kind in (ONLY_BASE, ONLY_NEW)):
             found.append(pair)
     return found
+
+
+def selected(pairs: Sequence[Pair], terms: Terms) -> list[Pair]:
+    """The pairs that the terms select, by the key of either run's own case."""
+    fits = _fits(terms, "")
+    if fits is None:
+        return list(pairs)
+    return [
+        pair
+        for pair in pairs
+        if any(case is not None and fits(case.key) for case in (pair.base, pair.new))
+    ]
 
 
 def chosen(side: Side, terms: Terms, number: int) -> dict[CaseKey, CaseFigures]:
@@ -89,14 +101,30 @@ def common_key(key: CaseKey, terms: Terms) -> CaseKey:
 
 
 def _selected(cases: Iterable[CaseFigures], terms: Terms, number: int) -> Iterator[CaseFigures]:
-    asked = terms.selection
-    if terms.variants:
-        asked = replace(asked, variant=terms.variants[number])
-    names = ("suite", "model", "scale", "mode", "precision", "variant", "device", "threads")
-    wanted = {name: value for name in names if (value := getattr(asked, name)) not in ("", None)}
+    fits = _fits(terms, terms.variants[number] if terms.variants else "")
     for case in cases:
-        if all(getattr(case.key, name) == value for name, value in wanted.items()):
+        if fits is None or fits(case.key):
             yield case
+
+
+def _fits(terms: Terms, variant: str) -> Callable[[CaseKey], bool] | None:
+    """Whether a key is selected, of cases of that variant where one is named; None: every one."""
+    asked = replace(terms.selection, variant=variant) if terms.variants else terms.selection
+    names = ("suite", "model", "scale", "mode", "precision", "variant", "device", "threads")
+    wanted = [(name, value) for name in names if (value := getattr(asked, name)) not in ("", None)]
+    if not wanted:
+        return None
+    return lambda key: all(getattr(key, name) == value for name, value in wanted)
+
+
+def _began(
+    old: CaseFigures | None, fresh: CaseFigures | None, there: CaseFigures | None
+) -> CaseFigures | None:
+    """The base's case, unless it never ran there: then nobody knows whether it would have passed,
+    and passing now is no news. What neither run came to stays in both."""
+    if old is None or old.outcome is not Outcome.NOT_RUN:
+        return there
+    return there if fresh is not None and fresh.outcome is Outcome.NOT_RUN else None
 
 
 def _there(case: CaseFigures | None, side: Side) -> CaseFigures | None:

@@ -1,8 +1,9 @@
 """Why two runs cannot be compared, and what a reader must know where they can.
 
-Numbers of two machines, two builds of torch, two definitions or two ways of measuring differ for
-reasons that have nothing to do with what is asked. So that is refused unless it is what is asked;
-then it becomes a mark that stands above every table.
+Numbers of two machines, two definitions or two ways of measuring differ for reasons that have
+nothing to do with what is asked. So that is refused unless it is what is asked; then it becomes a
+mark that stands above every table. Two builds of torch are what a nightly compares: they have the
+mark, and are not refused.
 """
 
 from __future__ import annotations
@@ -13,7 +14,16 @@ from dataclasses import dataclass, replace
 from torchstone.records import FOREIGN_DEFINITION, CaseFigures, CaseKey, Level, Method, Outcome
 from torchstone.track.pairing import PAIRED, Pair, chosen
 from torchstone.track.sides import Side
-from torchstone.track.terms import ACROSS, DEVICES, MACHINES, METHODS, THREADS, TORCH, Terms
+from torchstone.track.terms import (
+    ACROSS,
+    ALWAYS,
+    DEVICES,
+    MACHINES,
+    METHODS,
+    THREADS,
+    TORCH,
+    Terms,
+)
 
 HERE = "here"
 _SAME_SCALE = "Run both at the same --scale: small and full are different models."
@@ -32,11 +42,16 @@ class Reason:
     remedy: str = ""
 
 
-def reasons(base: Side, new: Side, terms: Terms, pairs: Sequence[Pair]) -> list[Reason]:
-    """Everything that stands in the way, what is allowed left out."""
-    found = [*_nothing_common(base, new, terms, pairs), *_definitions(pairs)]
+def reasons(
+    base: Side, new: Side, terms: Terms, pairs: Sequence[Pair], every: Sequence[Pair]
+) -> list[Reason]:
+    """Everything that stands in the way, what is allowed left out.
+
+    `pairs` are those that the terms select of `every` one, which verdicts are given over.
+    """
+    found = [*_nothing_common(base, new, terms, pairs), *_definitions(every)]
     found += _differences(base, new)
-    return [reason for reason in found if reason.across not in terms.across]
+    return [reason for reason in found if reason.across not in terms.across | ALWAYS]
 
 
 def refusal(found: Sequence[Reason]) -> tuple[str, str]:
@@ -108,6 +123,12 @@ def _nothing_common(base: Side, new: Side, terms: Terms, pairs: Sequence[Pair]) 
         if not cases:
             yield Reason(f"The {name} run has no such case.", remedy=_has(base, new))
             return
+    if olds.keys() & news.keys():
+        yield Reason(
+            "No case that both runs planned has ended in both.",
+            remedy="Choose a base that got further.",
+        )
+        return
     whole = (
         ("threads", Reason("", THREADS)),
         ("device", Reason("", DEVICES)),
@@ -136,8 +157,9 @@ def _without(keys: dict[CaseKey, CaseFigures], name: str) -> set[tuple[object, .
 
 def _allowed(base: Side, new: Side, terms: Terms) -> Iterator[str]:
     for reason in _differences(base, new):
-        if reason.across in terms.across:
-            yield f"{ACROSS[reason.across]}, as asked: {_lower(reason.text)}"
+        asked = ", as asked" if reason.across in terms.across else ""
+        if asked or reason.across in ALWAYS:
+            yield f"{ACROSS[reason.across]}{asked}: {_lower(reason.text)}"
     for name in (THREADS, DEVICES):
         field = {THREADS: "threads", DEVICES: "device"}[name]
         found = (sorted({str(getattr(c.key, field)) for c in side.cases}) for side in (base, new))

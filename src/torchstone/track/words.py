@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from torchstone.records import RunHead, UsageError
+from torchstone.track import terms
 
 LEAST_COMMIT = 4
 """Digits that a commit is named by at least, as in git."""
@@ -20,13 +21,15 @@ TORCH, MACHINE, FILE = "torch", "machine", "file"
 KINDS = (RUN, LABEL, COMMIT, BRANCH, TORCH, MACHINE, FILE)
 _EXPLICIT = re.compile(rf"({'|'.join(KINDS)}):(.+)", re.S)
 _BEFORE = re.compile(rf"(?:{'|'.join(LATEST)})(?:~(\d{{1,6}}))?")
-_SEE = (
-    "`torchstone list runs` lists runs; run:, label:, commit:, branch:, torch:, machine: and file: "
-    "say what a word means."
-)
+_SEE = "`torchstone list runs` lists runs; {} say what a word means."
+_KINDS_TOLD = "run:, label:, commit:, branch:, torch:, machine:"
 
 _Thing = tuple[str, str, list[RunHead]]
 """A kind, the name of a thing of that kind, and its runs."""
+
+
+_ASKED = {TORCH: terms.TORCH, MACHINE: terms.MACHINES}
+"""Who names a run by its torch or its machine asks how those compare."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,11 @@ class Found:
     path: str = ""
     note: str = ""
 
+    @property
+    def across(self) -> frozenset[str]:
+        """What may differ between two runs because one of them was named so."""
+        return frozenset({_ASKED[self.kind]}) if self.kind in _ASKED else frozenset()
+
 
 def is_file(word: str) -> bool:
     """Whether the word can only mean a file: named so, or with a folder or `.json` in it."""
@@ -46,15 +54,18 @@ def is_file(word: str) -> bool:
     return not _EXPLICIT.fullmatch(word) and _looks_like_file(word) and os.path.isfile(word)
 
 
-def resolve(word: str, heads: Sequence[RunHead], beside: RunHead | None = None) -> Found:
+def resolve(
+    word: str, heads: Sequence[RunHead], beside: RunHead | None = None, *, files: bool = True
+) -> Found:
     """The run that a word means among `heads` (newest first); `UsageError` if none or several.
 
     `latest~2` is the second before the newest, among the runs of the machine and the suites of
-    `beside`, or without it of the newest run.
+    `beside`, or without it of the newest run. A whole id is that run, whatever else is called so.
+    Without `files` no word is a file, and none is looked for: a reader of pages may name runs.
     """
     if not word or not word.isprintable():
-        raise UsageError(f"{word[:60]!r} does not name a run.", _SEE)
-    if is_file(word):
+        raise UsageError(f"{word[:60]!r} does not name a run.", _see(files))
+    if files and is_file(word):
         return _file(word.removeprefix(f"{FILE}:"))
     if not heads:
         raise UsageError("No run is stored yet.", "Make one with `torchstone run`.")
@@ -63,14 +74,16 @@ def resolve(word: str, heads: Sequence[RunHead], beside: RunHead | None = None) 
         return _latest(word, int(before[1] or 0), heads, beside)
     explicit = _EXPLICIT.fullmatch(word)
     kind, value = explicit.groups() if explicit else ("", word)
-    kinds = [kind] if kind else [one for one in KINDS if one != FILE]
+    if not kind and any(head.id == word for head in heads):
+        return Found(RUN, word)
+    kinds = [one for one in KINDS if one != FILE and kind in ("", one)]
     things = [
         (one, thing, found)
         for one in kinds
         for thing, found in _things(one, value, heads, bool(kind)).items()
     ]
     if not things:
-        raise _unknown(value, heads, kind)
+        raise _unknown(value, heads, kind, files)
     if len({found[0].id for _, _, found in things}) > 1:
         raise _several(word, things)
     chosen, thing, found = things[0]
@@ -174,11 +187,11 @@ def _note(kind: str, thing: str, found: Sequence[RunHead]) -> str:
     )
 
 
-def _unknown(value: str, heads: Sequence[RunHead], kind: str) -> UsageError:
+def _unknown(value: str, heads: Sequence[RunHead], kind: str, files: bool) -> UsageError:
     from difflib import get_close_matches  # only on the way to an error
 
     names: dict[str, str] = {}
-    for one in [kind] if kind else _RULES:
+    for one in [rule for rule in _RULES if kind in ("", rule)]:
         for thing in filter(None, map(_RULES[one][0], heads[:NEAR_AMONG])):
             names.setdefault(thing, f"{one}:{thing}")
             # A beginning with a slip in it is far from the whole name, but near to its start.
@@ -187,5 +200,9 @@ def _unknown(value: str, heads: Sequence[RunHead], kind: str) -> UsageError:
     named = dict.fromkeys(names[one] for one in near)
     hint = f" Nearest: {', '.join(named)}." if near else ""
     what = kind or "run, label, commit, branch, torch or machine"
-    file = ", nor such a file" if not kind and _looks_like_file(value) else ""
-    return UsageError(f"There is no {what} {value[:60]!r} here{file}.{hint}", _SEE)
+    file = ", nor such a file" if files and not kind and _looks_like_file(value) else ""
+    return UsageError(f"There is no {what} {value[:60]!r} here{file}.{hint}", _see(files))
+
+
+def _see(files: bool) -> str:
+    return _SEE.format(f"{_KINDS_TOLD} and file:" if files else _KINDS_TOLD)
