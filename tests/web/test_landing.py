@@ -16,7 +16,7 @@ from torchstone.web.query import parse
 from torchstone.web.registry import PAGES
 from torchstone.web.sources import Source
 
-AGAINST = {"newly_failing", "change"}
+AGAINST = {"newly_failing", "change", "threshold"}
 CASES = stored.keys(["timm"])
 
 
@@ -68,12 +68,10 @@ def test_nor_are_runs_that_must_not_be_compared(tmp_path: Path) -> None:
     path = tmp_path / "two.db"
     with open_store(str(path)) as store:
         stored.add_night(store, 0, CASES)
-        run = stored.make_run(1, CASES, torch="2.14.0+cpu")
-        store.begin_run(run)
-        ended = [stored.replace(stored.figures_of(one, 1), result_id="") for one in CASES]
-        store.add_cases(run.id, None, list(enumerate(ended)))
-    assert not AGAINST & shown(landing(path))
-    assert shown(landing(path, across="torch")) >= AGAINST
+        stored.add_run(store, stored.make_run(1, CASES, machine_id="m-4567"), 1)
+    two = {"base": "night00x", "new": "night01x"}
+    assert not AGAINST & shown(landing(path, **two))
+    assert shown(landing(path, **two, across="machines")) >= AGAINST
 
 
 def test_a_run_under_way_is_no_point_of_a_trend_until_it_ends(tmp_path: Path) -> None:

@@ -208,24 +208,21 @@ def test_what_newly_fails_comes_first_in_a_comparison(source: Source) -> None:
     assert first["outcome"].value == "crash"
 
 
-def test_another_torch_is_refused_until_it_may_differ(tmp_path: Path) -> None:
+def test_another_machine_is_refused_until_it_may_differ(tmp_path: Path) -> None:
     path = tmp_path / "two.db"
     cases = stored.keys(["timm"])
     with open_store(str(path)) as store:
         stored.add_night(store, 0, cases)
-        run = stored.make_run(1, cases, torch="2.14.0+cpu")
-        store.begin_run(run)
-        ended = [stored.replace(stored.figures_of(one, 1), result_id="") for one in cases]
-        store.add_cases(run.id, None, list(enumerate(ended)))
+        stored.add_run(store, stored.make_run(1, cases, machine_id="m-4567"), 1)
     with reading(path) as store:
         source = Source(store)
         page = view(source, "compare", base="night00x")
         (notice,) = [one for one in page.sections if type(one).__name__ == "Notice"]
-        assert "two builds of torch" in notice.text  # type: ignore[union-attr]
+        assert "two machines" in notice.text  # type: ignore[union-attr]
         assert notice.to is not None  # type: ignore[union-attr]
         assert "cases" not in tables_of(page)
         asked = dict(notice.to.params)  # type: ignore[union-attr]
-        assert asked["across"] == "torch"
+        assert asked["across"] == "machines"
         assert len(tables_of(view(source, "compare", **asked))["cases"].rows) == len(cases)
 
 

@@ -46,7 +46,10 @@ class RunHead:
 
 @dataclass(frozen=True)
 class Choices:
-    """Every value that occurs in stored runs, for droplists and for messages; sorted."""
+    """Every value that occurs in stored runs, for droplists and for messages; sorted.
+
+    There may be thousands of branches, builds of torch and machines: those come newest first.
+    """
 
     suites: tuple[str, ...] = ()
     scales: tuple[str, ...] = ()
@@ -129,11 +132,11 @@ class CaseChange:
 
     `kind` is `paired` (both pass), `newly failing`, `newly passing`, `failing` (in both),
     `only in base` or `only in new`. `speedup` is the new run's speed-up over the base run's: above
-    1 is better. `verdict` speaks of it, after Benjamini and Hochberg over all paired cases;
-    `alone` is what it would be by itself. `baseline_time` and `arm_time` are the new run's time of
-    the baseline (eager) and of the arm (compiled) over the base run's; they carry the machine's
-    drift between the runs, and `moved` says which of the two explains the change of the speed-up:
-    `arm`, `baseline`, `both`, `neither` or `cannot tell`.
+    1 is better. `verdict` speaks of it, after Benjamini and Hochberg over all paired cases of its
+    suite; `alone` is what it would be by itself. `baseline_time` and `arm_time` are the new run's
+    time of the baseline (eager) and of the arm (compiled) over the base run's; they carry the
+    machine's drift between the runs, and `moved` says which of the two explains the change of the
+    speed-up: `arm`, `baseline`, `both`, `neither` or `cannot tell`.
     """
 
     key: CaseKey

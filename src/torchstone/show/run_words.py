@@ -87,7 +87,7 @@ class Labels:
     def of(cls, keys: Iterable[CaseKey | SuiteSummary]) -> Labels:
         """The settings in which these differ."""
         known = list(keys)
-        return cls(frozenset(s for s in _SETTINGS if _differs(known, s)))
+        return cls(frozenset(s for s in (*_SETTINGS, "scale") if _differs(known, s)))
 
     def group(self, key: CaseKey | SuiteSummary) -> str:
         """`huggingface@small training inductor`: suite, what varies, variant."""
@@ -100,6 +100,11 @@ class Labels:
             for half in (_SETTINGS[:2], _SETTINGS[2:])
         )
         return " ".join([*before, key.variant, *after])
+
+    def within_suite(self, key: CaseKey | SuiteSummary) -> str:
+        """`full training inductor`: the same with the scale, where nothing beside it says that."""
+        scale = key.scale if "scale" in self.varying else ""
+        return f"{scale} {self.settings(key)}".lstrip()
 
     def shared(self, key: CaseKey | SuiteSummary) -> list[str]:
         """The settings that are not in the labels."""

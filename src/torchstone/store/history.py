@@ -85,7 +85,7 @@ def named(connection: Connection, path: Path, word: str, limit: int) -> list[Run
 
 
 def choices(connection: Connection) -> Choices:
-    """Every value that occurs; sorted."""
+    """Every value that occurs; sorted, and those of runs the newest first."""
     names = ("suite", "scale", "mode", "precision", "variant", "device", "threads")
     groups = connection.execute(select(*(case_group.c[name] for name in names))).all()
     suites, scales, modes, precisions, variants, devices, threads = (
@@ -93,7 +93,8 @@ def choices(connection: Connection) -> Choices:
     )
     columns = (run_fact.c.branch, run_fact.c.torch, run_fact.c.machine_id, run_fact.c.machine)
     newest = func.max(run_fact.c.at)
-    of_runs = connection.execute(select(*columns, newest).group_by(*columns).order_by(newest)).all()
+    known = select(*columns).group_by(*columns).order_by(newest.desc())
+    of_runs = connection.execute(known).all()
     return Choices(
         suites=suites,
         scales=scales,
@@ -102,11 +103,19 @@ def choices(connection: Connection) -> Choices:
         variants=variants,
         devices=devices,
         threads=threads,
-        branches=tuple(sorted({row.branch for row in of_runs if row.branch})),
-        torches=tuple(sorted({row.torch for row in of_runs if row.torch})),
-        # The newest description comes last, and stays.
-        machines={row.machine_id: row.machine for row in of_runs if row.machine_id},
+        branches=tuple(dict.fromkeys(row.branch for row in of_runs if row.branch)),
+        torches=tuple(dict.fromkeys(row.torch for row in of_runs if row.torch)),
+        machines=_newest_descriptions(of_runs),
     )
+
+
+def _newest_descriptions(of_runs: Sequence[Any]) -> dict[str, str]:
+    """Of each machine what its newest run says; the newest machine first."""
+    found: dict[str, str] = {}
+    for row in of_runs:
+        if row.machine_id:
+            found.setdefault(row.machine_id, row.machine)
+    return found
 
 
 def one_in(

@@ -19,6 +19,7 @@ from torchstone.records import (
     RunHead,
     Verdict,
 )
+from torchstone.show.heading import processor_name
 from torchstone.show.run_words import (
     compile_words,
     mean_decimals,
@@ -28,7 +29,7 @@ from torchstone.show.run_words import (
     word,
 )
 from torchstone.show.text import sanitise
-from torchstone.show.units import format_bytes, format_ratio, format_seconds
+from torchstone.show.units import format_bytes, format_percent, format_ratio, format_seconds
 from torchstone.web.page import Cell, Place, Scalar
 
 COMMIT_DIGITS = 8
@@ -41,7 +42,10 @@ VERDICT_MARKS = {
     Verdict.CANNOT_TELL: "doubt",
 }
 LEVEL_MARKS = {Level.OK: "pass", Level.NOTE: "quiet", Level.WARN: "doubt", Level.FAIL: "fail"}
-CARRIED = ("base", "new", "range", "from", "to", "granularity", "machine", "branch", "torch")
+CARRIED = (
+    *("base", "new", "across", "range", "from", "to", "granularity"),
+    *("machine", "branch", "torch"),
+)
 """What goes along from page to page, where a reader chose it."""
 
 
@@ -145,8 +149,16 @@ def verdict_cell(verdict: Verdict | None, words: str = "") -> Cell:
     return Cell(verdict.value, words or verdict.value, mark=VERDICT_MARKS[verdict])
 
 
-def change_cell(ratio: Ratio | None, verdict: Verdict | None, to: Place | None = None) -> Cell:
-    """`+2.1 %` with its interval, marked by the verdict: better or worse, never by size alone."""
+def change_cell(
+    ratio: Ratio | None,
+    verdict: Verdict | None,
+    to: Place | None = None,
+    threshold: float | None = None,
+) -> Cell:
+    """`+2.1 %` with its interval, marked by the verdict: better or worse, never by size alone.
+
+    What is told on hover has the threshold too: the smallest change that is believed.
+    """
     if ratio is None or _finite(ratio.value) is None:
         return Cell(None, "", to)
     ends = ""
@@ -154,7 +166,14 @@ def change_cell(ratio: Ratio | None, verdict: Verdict | None, to: Place | None =
         ends = " to ".join(_signed(end) for end in ratio.interval)
     mark = VERDICT_MARKS[verdict] if verdict else ""
     said = {"better": "better", "worse": "worse", "same": "same", "doubt": "cannot tell"}
-    return Cell(ratio.value, _signed(ratio.value), to, mark, ends, said.get(mark, ""))
+    least = "" if threshold is None else f"believed beyond {format_percent(threshold)}"
+    told = "; ".join(part for part in (said.get(mark, ""), least) if part)
+    return Cell(ratio.value, _signed(ratio.value), to, mark, ends, told)
+
+
+def threshold_cell(threshold: float | None, to: Place | None = None) -> Cell:
+    """The smallest change that is believed."""
+    return Cell(_finite(threshold), "" if threshold is None else format_percent(threshold), to)
 
 
 def _signed(ratio: float) -> str:
@@ -195,6 +214,11 @@ def run_title(head: RunHead) -> str:
     commit = " ".join(part for part in (cut(sanitise(head.branch), 24), commit_of(head)) if part)
     parts = (when(head.created), commit, cut(sanitise(head.label), 32))
     return " · ".join(part for part in parts if part)
+
+
+def machine_title(machine_id: str, described: str) -> str:
+    """`Intel Xeon Platinum 8370C 0f3c55`: enough to know a machine in a list."""
+    return cut(sanitise(f"{processor_name(described)} {machine_id[:6]}".strip()), 40)
 
 
 def run_cell(head: RunHead | None, text: str = "") -> Cell:

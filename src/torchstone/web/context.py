@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 
 from torchstone.records import Choices, RunHead, Selection, SuiteSummary
-from torchstone.show.heading import processor_name
 from torchstone.show.text import sanitise
-from torchstone.track import ACROSS
-from torchstone.web.cells import CARRIED, cut, run_title
+from torchstone.track.terms import ACROSS, ALWAYS
+from torchstone.web.cells import CARRIED, cut, machine_title, run_title
 from torchstone.web.page import Choice, Controls, Place
 from torchstone.web.query import (
     ALL,
@@ -25,7 +25,8 @@ from torchstone.web.query import (
 from torchstone.web.sources import Source
 
 LISTED = 100
-"""Runs in a droplist."""
+"""Runs in a droplist; and branches, builds of torch and machines, of which there may be
+thousands."""
 _FIELDS = {
     "suite": "suites",
     "scale": "scales",
@@ -68,6 +69,12 @@ class Context:
     base: RunHead | None
     groups: tuple[SuiteSummary, ...] = ()
     """The suites of the new run, before mode and precision were chosen."""
+    passed_over: tuple[RunHead, ...] = ()
+    """Runs newer than `new` that broke off, where the reader chose none."""
+    across: frozenset[str] = frozenset()
+    """What may differ because of how the runs were named."""
+    notes: tuple[str, ...] = ()
+    """What the words for the runs left open."""
 
     @cached_property
     def cases(self) -> Selection:
@@ -104,8 +111,11 @@ def resolve(source: Source, query: Query, modes: bool = True) -> Context:
         torch="" if query.torch == ALL else query.torch,
     )
     heads = tuple(source.heads(runs, LISTED))
-    new = source.head(query.new) if query.new else _newest(heads)
-    base = source.head(query.base) if query.base else _before(source, heads, new)
+    new, by_new = source.named(query.new) if query.new else (_newest(heads), None)
+    base, by_base = _before(source, heads, new), None
+    if query.base:
+        base, by_base = source.named(query.base, new)
+    words = [found for found in (by_base, by_new) if found is not None]
     groups = tuple(source.groups(new)) if new is not None else ()
     zoomed = bool(query.since or query.until)
     granularity = "week" if query.range in LONG_RANGES else "run"
@@ -113,29 +123,62 @@ def resolve(source: Source, query: Query, modes: bool = True) -> Context:
     chosen = replace(chosen, range="" if zoomed else chosen.range)
     if modes:
         chosen = _first_group(chosen, groups)
-    return Context(query, chosen, choices, heads, new, base, groups)
+    if new is not None:  # figures of two machines or branches are no history of each other
+        chosen = with_defaults(chosen, machine=new.machine_id, branch=new.branch)
+    return Context(
+        query,
+        chosen,
+        choices,
+        heads,
+        new,
+        base,
+        groups,
+        passed_over=() if query.new else _passed_over(heads, new),
+        across=frozenset().union(*(found.across for found in words)),
+        notes=tuple(dict.fromkeys(found.note for found in words if found.note)),
+    )
 
 
 def _newest(heads: Sequence[RunHead]) -> RunHead | None:
-    """The newest run that has something to show. One that is being measured has too little yet:
-    half a run looks like a worse one, and it is on its own page."""
-    ended = (head for head in heads if head.done and head.state != "running")
+    """The newest run that got to its end; else the newest that has something to show.
+
+    Half a run looks like a worse one. One that is being measured is on its own page.
+    """
+    ended = [head for head in heads if head.done and head.state != "running"]
+    whole = (head for head in ended if head.state == "complete")
     begun = (head for head in heads if head.done)
-    return next(ended, next(begun, heads[0] if heads else None))
+    return next(chain(whole, ended, begun, heads), None)
+
+
+def _passed_over(heads: Sequence[RunHead], new: RunHead | None) -> tuple[RunHead, ...]:
+    """The newer ones that broke off, where one that did not is shown in their stead."""
+    if new is None or new.state != "complete":
+        return ()
+    place = next((i for i, head in enumerate(heads) if head.id == new.id), 0)
+    return tuple(head for head in heads[:place] if head.state == "interrupted")
 
 
 def _before(source: Source, heads: Sequence[RunHead], new: RunHead | None) -> RunHead | None:
-    """The run before: of the same machine, branch and kind, with a suite in common."""
+    """The run before: of the same machine, branch and kind, with a suite in common, whatever its
+    torch. One that got to its end is better than a newer one that broke off."""
     if new is None:
         return None
     known = [head for head in heads if _comparable(head, new)]
-    if not known:  # it may be as old as the oldest that is listed, or older
+    if not any(head.state == "complete" for head in known):
+        # It may be as old as the oldest that is listed, or older.
         near = Selection(machine_id=new.machine_id, branch=new.branch)
-        known = [head for head in source.heads(near, LISTED, new.id) if _comparable(head, new)]
-    return known[0] if known else None
+        known += [head for head in source.heads(near, LISTED, new.id) if _comparable(head, new)]
+    return _newest([head for head in known if head.state != "running"] or known)
+
+
+def newer_than(source: Source, base: RunHead) -> RunHead | None:
+    """The newest run that may be held against this one; None where it is the newest itself."""
+    near = Selection(machine_id=base.machine_id, branch=base.branch)
+    return _newest([head for head in source.heads(near, LISTED) if _comparable(base, head)])
 
 
 def _comparable(head: RunHead, new: RunHead) -> bool:
+    """Whether the first may be the base of the other."""
     return (
         head.id != new.id
         and head.done > 0
@@ -207,8 +250,8 @@ def _choice(context: Context, name: str, optional: bool) -> Choice | None:
 
 
 def _across(chosen: str) -> Choice:
-    options = [("", "nothing"), *((name, text.partition(":")[0]) for name, text in ACROSS.items())]
-    options.append((",".join(ACROSS), "all of these"))
+    asked = {name: text.partition(":")[0] for name, text in ACROSS.items() if name not in ALWAYS}
+    options = [("", "nothing"), *asked.items(), (",".join(asked), "all of these")]
     if chosen not in [value for value, _ in options]:
         options.append((chosen, chosen.replace(",", ", ")))
     return Choice("across", "May differ", chosen, tuple(options))
@@ -217,9 +260,10 @@ def _across(chosen: str) -> Choice:
 def _named(context: Context, name: str, chosen: str, optional: bool) -> Choice | None:
     values: Mapping[str, str] | Sequence[object] = getattr(context.choices, _FIELDS[name])
     if name == "machine" and isinstance(values, Mapping):
-        options = [(key, _machine(key, text)) for key, text in values.items()]
+        options = [(key, machine_title(key, values[key])) for key in _listed(values, chosen)]
     else:
-        options = [(str(one), cut(sanitise(str(one)), 40)) for one in values]
+        known = _listed([str(one) for one in values], chosen)
+        options = [(one, cut(sanitise(one), 40)) for one in known]
     if name in _SELDOM and len(options) < 2:
         return None
     if name == "threads":
@@ -230,8 +274,11 @@ def _named(context: Context, name: str, chosen: str, optional: bool) -> Choice |
     return Choice(name, LABELS[name], value, tuple(options))
 
 
-def _machine(key: str, text: str) -> str:
-    return cut(sanitise(f"{processor_name(text)} {key[:6]}".strip()), 40)
+def _listed(values: Iterable[str], chosen: str) -> list[str]:
+    """The first of them, and the chosen one: a page must not grow with all there ever was."""
+    every = list(values)
+    found = every[:LISTED]
+    return found if chosen in found or chosen not in every else [*found, chosen]
 
 
 def _runs(context: Context, name: str) -> Choice:

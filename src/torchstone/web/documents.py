@@ -61,6 +61,12 @@ class PointDocument:
     high: float | None
     label: str
     note: str
+    n: int | None = None
+    """Of a figure over cases: how many are in it."""
+    of: int | None = None
+    """How many count in that run."""
+    partial: bool = False
+    """The run ended before it came to all of them."""
 
 
 @dataclass(frozen=True)
@@ -210,6 +216,9 @@ def chart_data(chart: Chart | Picture) -> dict[str, Any]:
                         "high": plain(point.high),
                         "label": plain(point.label),
                         "note": plain(point.note),
+                        "n": point.n,
+                        "of": point.of,
+                        "partial": point.partial,
                     }
                     for point in series.points
                 ],

@@ -33,6 +33,7 @@ def draw(chart: Chart | Picture, links: Links, alone: bool = False) -> str:
         height=HEIGHT,
         marks=[charts.ChangeMark(one.time_s, one.text) for one in chart.events],
         embedded=not alone,
+        note=chart.note if alone else "",
         zoom=not links.static,
     )
 
@@ -45,7 +46,7 @@ def _point(point: Point, links: Links, alone: bool) -> charts.Point:
         high=point.high,
         label=point.label,
         href="" if alone else links.url(point.to),
-        mark="failed" if point.failed else "",
+        mark="failed" if point.failed else "partial" if point.partial else "",
         note=point.note,
     )
 

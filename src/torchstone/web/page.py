@@ -98,6 +98,12 @@ class Point(NamedTuple):
     to: Place | None = None
     failed: bool = False
     """The run has the case, and it did not pass."""
+    n: int | None = None
+    """Of a figure over cases: how many are in it."""
+    of: int | None = None
+    """How many count in that run."""
+    partial: bool = False
+    """The run ended before it came to all of them."""
 
 
 @dataclass(frozen=True)

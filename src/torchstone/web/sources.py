@@ -27,7 +27,16 @@ from torchstone.records import (
 )
 from torchstone.show.figures import Figures, figures
 from torchstone.store import Store, alive
-from torchstone.track import Side, Terms, compare, stored_floors, stored_side
+from torchstone.track import (
+    Found,
+    Side,
+    Terms,
+    compare,
+    resolve,
+    stored_floors,
+    stored_heads,
+    stored_side,
+)
 from torchstone.web.query import NotFound
 
 T = TypeVar("T")
@@ -116,13 +125,25 @@ class Source:
 
     def head(self, wanted: str) -> RunHead:
         """One run, by what it is called."""
+        return self.named(wanted)[0]
+
+    def named(self, word: str, beside: RunHead | None = None) -> tuple[RunHead, Found]:
+        """The run that a word means, by the command's own rules, and how it was found.
+
+        Links name runs by their ids, which are looked up; only words that people write are held
+        against every run.
+        """
         try:
-            found = [self.store.run_head(wanted)]
+            head = self.store.run_head(word)
+        except UsageError:
+            head = None
+        if head is not None and head.id == word:
+            return self._lively([head])[0], Found("run", head.id)
+        try:
+            found = resolve(word, stored_heads(self.store), beside, files=False)
         except UsageError as error:
-            found = self.store.find_heads(wanted, 1)
-            if not found:
-                raise NotFound(error.message, error.remedy) from None
-        return self._lively(found)[0]
+            raise NotFound(error.message, error.remedy) from None
+        return self._lively([self.store.run_head(found.run_id)])[0], found
 
     def choices(self) -> Choices:
         """Every value that occurs."""
@@ -191,7 +212,7 @@ class Source:
         across: frozenset[str] = frozenset(),
         variants: tuple[str, str] | None = None,
     ) -> RunComparison:
-        """Two whole runs; the corrections for many cases are over all of them, on every page."""
+        """Two whole runs; pages show a part of them, which changes no verdict."""
         terms = Terms(variants=variants, across=across)
         heads = (base.id, base.done, base.state, new.id, new.done, new.state)
         key = (heads, across, variants, self.store.revision())

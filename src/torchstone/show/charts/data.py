@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-MARKS = ("", "failed", "doubt", "better", "worse")
-"""How a point is drawn: `failed` stands on the floor of the chart, `doubt` is hollow, `better` and
-`worse` have a ring."""
+MARKS = ("", "failed", "doubt", "partial", "better", "worse")
+"""How a point is drawn: `failed` stands on the floor of the chart, `doubt` is hollow, `partial` is
+hollow and no part of the line, `better` and `worse` have a ring."""
+HOLLOW = ("doubt", "partial")
 LARGEST = 1e30
 """Beyond it, and below its inverse where a logarithm is taken, a number is no figure of ours."""
 

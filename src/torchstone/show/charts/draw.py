@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from torchstone.show.charts.data import Point, has_interval, has_value
+from torchstone.show.charts.data import HOLLOW, Point, has_interval, has_value
 from torchstone.show.charts.dates import format_date
 from torchstone.show.charts.frame import Frame
 from torchstone.show.charts.looks import Look, circle, cross
@@ -143,9 +143,11 @@ def draw_columns(svg: Svg, frame: Frame, one: Drawn, columns: Sequence[Column]) 
 
 
 def _runs(spots: Sequence[Spot]) -> Iterator[list[Spot]]:
-    """Stretches of spots that have a value, one after another."""
+    """Stretches of spots that have a value, one after another; the line goes past partial ones."""
     run: list[Spot] = []
     for spot in spots:
+        if spot.point.mark == "partial":
+            continue
         if spot.y is not None and spot.point.mark != "failed":
             run.append(spot)
         elif run:
@@ -194,7 +196,7 @@ def _draw_linked(svg: Svg, one: Drawn, spot: Spot, lonely: bool) -> None:
             colour = "good" if point.mark == "better" else "bad"
             svg.path(circle(x, y, one.radius + 3.4), stroke=colour, thick=1.6, title=told)
         shape = one.look.shape(x, y, one.radius)
-        if point.mark == "doubt":
+        if point.mark in HOLLOW:
             svg.path(shape, fill="paper", stroke=one.look.colour, thick=1.4, title=told)
         elif one.spacing >= TIGHT or lonely or point.mark:
             svg.path(shape, fill=one.look.colour, title=told)
@@ -214,8 +216,8 @@ def _draw_together(svg: Svg, one: Drawn, lonely: set[int]) -> None:
             continue
         if mark in ("better", "worse"):
             paths[mark].append(circle(spot.x, spot.y, SMALL + 2.6))
-        if one.spacing >= TIGHT or id(spot) in lonely or mark in ("better", "worse"):
-            kind = "doubt" if mark == "doubt" else ""
+        if one.spacing >= TIGHT or id(spot) in lonely or mark in ("better", "worse", "partial"):
+            kind = "doubt" if mark in HOLLOW else ""
             paths[kind].append(circle(spot.x, spot.y, SMALL))
     colours = {"better": "good", "worse": "bad", "failed": "bad", "doubt": one.look.colour}
     for mark, found in paths.items():

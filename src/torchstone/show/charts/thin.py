@@ -48,7 +48,8 @@ def dense(points: Sequence[Point], span: tuple[float, float] | None) -> Dense:
     y = np.array(list(map(attrgetter("y"), points)), dtype=np.float64)
     marks = list(map(attrgetter("mark"), points))
     failed = np.fromiter((mark == "failed" for mark in marks), dtype=np.bool_, count=len(marks))
-    y = np.where((np.abs(y) <= LARGEST) & ~failed, y, np.nan)
+    apart = np.fromiter((mark == "partial" for mark in marks), dtype=np.bool_, count=len(marks))
+    y = np.where((np.abs(y) <= LARGEST) & ~failed & ~apart, y, np.nan)
     low, high = span or (-LAST_DATE, LAST_DATE)
     keep = (x >= low) & (x <= high)
     x, y, failed = x[keep], y[keep], failed[keep]

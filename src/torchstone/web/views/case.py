@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from torchstone.records import CaseFigures, CaseKey, CasePoint, Outcome, RunHead
+from torchstone.records import CaseFigures, CaseKey, CasePoint, Outcome, RunComparison, RunHead
 from torchstone.show.run_words import command_text, failure_text, suite_of
 from torchstone.show.text import sanitise
 from torchstone.show.units import format_percent
@@ -45,13 +45,13 @@ from torchstone.web.page import (
 from torchstone.web.query import ALL, EVERY_S, NotFound, Query, shown
 from torchstone.web.sources import Source
 from torchstone.web.tables import arranged
-from torchstone.web.views import keyed, parts
+from torchstone.web.views import keyed, parts, trends
 from torchstone.web.views.evidence import evidence
 
 OPTIONAL = (*keyed.RUNS_OF, "torch")
 CONTROLS = (
     *("range", "granularity", "mode", "precision", "variant", "scale", "device", "threads"),
-    *(*OPTIONAL, "base", "new"),
+    *(*OPTIONAL, "base", "new", "across"),
 )
 HISTORY = (
     Column("run", "Run"),
@@ -74,6 +74,18 @@ HIDDEN = (
 )
 BARS = "Bars are intervals that hold at 95 %, however often a case was looked at while it ran."
 Metric = Callable[[CaseFigures], "float | None"]
+TIMES: dict[str, Metric] = {
+    "eager": lambda c: _seconds(c.base_ns),
+    "compiled": lambda c: _seconds(c.new_ns),
+}
+COMPILES: dict[str, Metric] = {
+    "cold": lambda c: _seconds(c.compile_cold_ns),
+    "warm": lambda c: _seconds(c.compile_warm_ns),
+}
+PEAKS: dict[str, Metric] = {
+    "eager": lambda c: c.base_peak_bytes,
+    "compiled": lambda c: c.new_peak_bytes,
+}
 
 
 def case(source: Source, query: Query) -> Page:
@@ -87,10 +99,12 @@ def case(source: Source, query: Query) -> Page:
     key, now = _find(source, context)
     own = case_place(key, query.kept(*CARRIED, "sort", "page"))
     context = replace(context, chosen=replace(context.chosen, **dict(case_place(key).params)))
+    found = parts.comparison(source, context) if now is not None else None
     points = _history(source, key, context)
     table = arranged(replace(_table(points, query), sort=""), replace(query, filter=""), own)
     sections: list[Section] = [
-        _facts(source, key, now, context),
+        *parts.remarks(found, context),
+        _facts(key, now, found, context),
         Group("History", _charts(points, context), grid=True, note=_note(points)),
         Group("Every run in this range", (table,), folded=True),
     ]
@@ -150,42 +164,40 @@ def _note(points: Sequence[CasePoint]) -> str:
 
 def _charts(points: Sequence[CasePoint], context: Context) -> tuple[Chart, ...]:
     rest = tuple(item for item in context.carried if item[0] not in ("new", "base"))
-    placed = [(point.figures, _blank(point, rest)) for point in points]
+    lines = trends.Lines.of(point.run for point in points)
+    placed: dict[str, list[tuple[CaseFigures, Point]]] = {}
+    for point in points:
+        placed.setdefault(lines.words(point.run), []).append((point.figures, _blank(point, rest)))
 
-    def line(name: str, metric: Metric, interval: bool = False) -> Series:
-        return Series(name, tuple(_valued(one, blank, metric, interval) for one, blank in placed))
+    def chart(
+        name: str, title: str, unit: str, metrics: dict[str, Metric], interval: bool = False
+    ) -> Chart:
+        """Each metric is a line on every machine and branch."""
+        room = trends.MOST_SERIES // len(metrics)
+        kept = trends.newest_lines(
+            {w: [blank for _, blank in own] for w, own in placed.items()}, room
+        )
+        series = tuple(
+            Series(
+                f"{told} {where}".rstrip(),
+                tuple(_valued(one, blank, metric, interval) for one, blank in placed[where]),
+            )
+            for where in kept
+            for told, metric in metrics.items()
+        )
+        notes = (
+            BARS if interval else "",
+            trends.left_out((len(placed) - len(kept)) * len(metrics)),
+        )
+        return Chart(name, title, unit, series, " ".join(part for part in notes if part))
 
     return (
-        Chart("speedup", "Speed-up", "ratio", (line("speed-up", lambda c: c.speedup, True),), BARS),
-        Chart(
-            "time",
-            "Time of a step",
-            "seconds",
-            (
-                line("eager", lambda c: _seconds(c.base_ns)),
-                line("compiled", lambda c: _seconds(c.new_ns)),
-            ),
-        ),
-        Chart(
-            "compile",
-            "Compile time",
-            "seconds",
-            (
-                line("cold", lambda c: _seconds(c.compile_cold_ns)),
-                line("warm", lambda c: _seconds(c.compile_warm_ns)),
-            ),
-        ),
-        Chart(
-            "memory",
-            "Peak memory",
-            "bytes",
-            (
-                line("eager", lambda c: c.base_peak_bytes),
-                line("compiled", lambda c: c.new_peak_bytes),
-            ),
-        ),
-        Chart("memory_ratio", "Memory ratio", "ratio", (line("ratio", lambda c: c.memory_ratio),)),
-        Chart("graph_breaks", "Graph breaks", "count", (line("breaks", lambda c: c.graph_breaks),)),
+        chart("speedup", "Speed-up", "ratio", {"speed-up": lambda c: c.speedup}, interval=True),
+        chart("time", "Time of a step", "seconds", TIMES),
+        chart("compile", "Compile time", "seconds", COMPILES),
+        chart("memory", "Peak memory", "bytes", PEAKS),
+        chart("memory_ratio", "Memory ratio", "ratio", {"ratio": lambda c: c.memory_ratio}),
+        chart("graph_breaks", "Graph breaks", "count", {"breaks": lambda c: c.graph_breaks}),
     )
 
 
@@ -244,7 +256,9 @@ def _row(point: CasePoint) -> tuple[Cell, ...]:
     )
 
 
-def _facts(source: Source, key: CaseKey, now: CaseFigures | None, context: Context) -> Facts:
+def _facts(
+    key: CaseKey, now: CaseFigures | None, found: RunComparison | None, context: Context
+) -> Facts:
     assert context.new is not None
     items = [("Run", run_cell(context.new, run_title(context.new)))]
     if now is None:
@@ -264,7 +278,7 @@ def _facts(source: Source, key: CaseKey, now: CaseFigures | None, context: Conte
         ("FLOPs of a step", number_cell(now.flops)),
         ("FLOPs cover", _covered(now.flops_covered)),
     ]
-    change = _change(source, key, context)
+    change = _change(key, found, context)
     if change is not None:
         items.insert(3, ("Against base", change))
     kept = tuple((name, cell) for name, cell in items if cell.text not in ("", "-"))
@@ -275,14 +289,13 @@ def _covered(share: float | None) -> Cell:
     return Cell(share, "" if share is None else f"{format_percent(share)} of op time")
 
 
-def _change(source: Source, key: CaseKey, context: Context) -> Cell | None:
-    found = parts.comparison(source, context)
+def _change(key: CaseKey, found: RunComparison | None, context: Context) -> Cell | None:
     if found is None or found.refused or context.base is None:
         return None
     change = next((one for one in found.cases if one.key == key), None)
     if change is None or change.speedup is None:
         return None
-    cell = change_cell(change.speedup, change.verdict)
+    cell = change_cell(change.speedup, change.verdict, threshold=change.threshold)
     moved = f"; {sanitise(change.moved)} moved" if change.moved in ("arm", "baseline") else ""
     return cell._replace(detail=f"{cell.detail}{moved}", to=Place("run", context.base.id))
 

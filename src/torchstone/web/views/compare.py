@@ -26,6 +26,7 @@ from torchstone.web.cells import (
     speedup_cell,
     suite_title,
     text_cell,
+    threshold_cell,
 )
 from torchstone.web.context import Context, controls, resolve
 from torchstone.web.page import Cell, Column, Facts, Notice, Page, Picture, Place, Section, Table
@@ -48,6 +49,7 @@ GROUPS = (
     Column("base_speedup", "Base", True, "×", group="Speed-up, common cases"),
     Column("new_speedup", "New", True, "×", group="Speed-up, common cases"),
     Column("change", "Change", True, "×", group="Speed-up, common cases"),
+    Column("threshold", "Threshold", True, help="A smaller change of the mean is not believed"),
     Column("verdicts", "Cases"),
     Column("compile_cold", "Compile, cold", True, "×", help="New over base"),
     Column("memory", "Memory", True, "×", help="The arm's peak, new over base"),
@@ -55,7 +57,6 @@ GROUPS = (
     *keyed.BASE_ENDS,
     *NEW_ENDS,
     *keyed.CHANGE_ENDS,
-    Column("threshold", "Smallest change believed", True, shown=False),
     *keyed.COST_MARKS,
 )
 CASES = (
@@ -100,7 +101,8 @@ def compare(source: Source, query: Query) -> Page:
         text = "There is no other run like this one yet; choose a base."
         if context.base is not None:
             text = "Base and new are the same run; choose another, or two variants."
-        return Page("compare", "Compare", (Notice(text),), controls=form, params=query.params)
+        said = (Notice(text), *parts.remarks(found, context))
+        return Page("compare", "Compare", said, controls=form, params=query.params)
     sections: tuple[Section, ...] = (_runs(found), *parts.remarks(found, context))
     if not found.refused:
         sections += _compared(found, context, here)
@@ -144,7 +146,7 @@ def _compared(found: RunComparison, context: Context, here: Place) -> tuple[Sect
     table = Table("cases", "Cases", (*CASES, *HIDDEN), rows, empty="No case fits the choices.")
     of_groups = Labels.of(one.key for one in groups)
     lines = tuple(_group(one, of_groups, context) for one in groups)
-    note = parts.threshold_words(found) + parts.cost_words(found)
+    note = parts.threshold_words(found, fits) + parts.cost_words(found)
     return (
         Table("groups", "Suites", GROUPS, lines, note=note, total=len(lines)),
         arranged(table, context.query, here),
@@ -158,7 +160,7 @@ def _forest(cases: Sequence[CaseChange], labels: Labels) -> tuple[Section, ...]:
     most = nlargest(FOREST, moved, key=lambda item: abs(math.log(item[1].value)))
     rows = tuple(
         IntervalRow(
-            f"{sanitise(one.key.model)} {sanitise(labels.settings(one.key))}",
+            f"{sanitise(one.key.model)} {sanitise(labels.within_suite(one.key))}",
             ratio.value,
             *_ends(ratio),
             verdict=VERDICT_MARKS[one.verdict] if one.verdict else "doubt",
@@ -190,7 +192,8 @@ def _group(change: GroupChange, labels: Labels, context: Context) -> tuple[Cell,
         number_cell(change.paired, to),
         mean_cell(change.base_common, _suite_of_base(change, context)),
         mean_cell(change.new_common, to),
-        change_cell(change.speedup, change.verdict, to),
+        change_cell(change.speedup, change.verdict, to, change.threshold),
+        threshold_cell(change.threshold, to),
         Cell(said, said, to, "fail" if bad else ""),
         ratio_cell(change.compile_cold.value, to, marks[0]),
         ratio_cell(change.memory.value, to, marks[1]),
@@ -199,7 +202,6 @@ def _group(change: GroupChange, labels: Labels, context: Context) -> tuple[Cell,
         *keyed.ends(change.new_common.interval),
         *keyed.ends(change.speedup.interval if change.speedup else None),
         Cell(change.verdict.value if change.verdict else ""),
-        Cell(change.threshold),
         *map(Cell, marks),
     )
 
@@ -235,7 +237,7 @@ def _case(change: CaseChange, labels: Labels, context: Context) -> tuple[Cell, .
         ),
         speedup_cell(base, case_place(base.key, context.to_base)) if base else Cell(),
         speedup_cell(new, to) if new else Cell(),
-        change_cell(ratio, change.verdict, to),
+        change_cell(ratio, change.verdict, to, change.threshold),
         parts.moved_cell(change),
         ratio_cell(change.baseline_time, to),
         ratio_cell(change.arm_time, to),

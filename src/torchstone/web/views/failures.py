@@ -31,7 +31,7 @@ def failures(source: Source, query: Query) -> Page:
     return Page(
         "failures",
         "Failures",
-        (replace(table, title="", note=NOTE if table.rows else ""),),
+        (*parts.chosen_words(context), replace(table, title="", note=NOTE if table.rows else "")),
         lead=f"In {run_title(context.new)}: {table.total} failing.",
         controls=controls(context, here, CONTROLS, OPTIONAL),
         params=query.params,

@@ -8,7 +8,6 @@ from torchstone.records import CaseKey, GroupChange, RunComparison, SuiteSummary
 from torchstone.show.run_words import Labels
 from torchstone.store.selecting import matcher
 from torchstone.web.cells import (
-    change_cell,
     compile_cell,
     mean_cell,
     pass_cell,
@@ -17,22 +16,30 @@ from torchstone.web.cells import (
     suite_title,
     table_name,
     text_cell,
+    threshold_cell,
 )
 from torchstone.web.context import Context, controls, resolve
 from torchstone.web.page import Cell, Column, Group, Notice, Page, Place, Section, Table
 from torchstone.web.query import ALL, EVERY_S, Query
 from torchstone.web.sources import Source
-from torchstone.web.views import keyed, parts
+from torchstone.web.views import keyed, parts, trends
 
 OPTIONAL = ("suite", *keyed.SETTINGS, *keyed.RUNS_OF, "torch")
-CONTROLS = ("range", "granularity", *OPTIONAL, "base", "new")
+CONTROLS = ("range", "granularity", *OPTIONAL, "base", "new", "across")
 KEY = ("suite", "scale", "mode", "precision", "device", "threads")
 COLUMNS = (
     Column("variant", "Variant"),
     Column("pass_rate", "Pass rate", True, help="Passing cases out of those that count"),
     Column("newly_failing", "Newly failing", True, help="Passed in the base, does not pass now"),
     Column("speedup", "Speed-up", True, "×", help="Geometric mean over passing cases"),
-    Column("change", "Against base", True, "×", help="New mean over base mean, common cases"),
+    Column(
+        "change",
+        "Against base",
+        True,
+        "×",
+        help="New mean over base mean, over the cases that pass in both, of those that count now",
+    ),
+    Column("threshold", "Threshold", True, help="A smaller change of the mean is not believed"),
     Column("compile_cold", "Compile, cold / warm", True, "s", help="Mean over passing cases"),
     Column("memory_ratio", "Memory ratio", True, "×", help="Baseline peak over the arm's peak"),
 )
@@ -45,13 +52,14 @@ HIDDEN = (
     Column("speedup_n", "Cases in the mean", True, shown=False),
     *keyed.CHANGE_ENDS,
     Column("common", "Cases in both", True, shown=False),
+    Column("compared", "Cases in the change", True, shown=False),
     Column("compile_change", "Compile, cold, new over base", True, "×", shown=False),
     Column("memory_change", "The arm's peak, new over base", True, "×", shown=False),
     *keyed.COST_MARKS,
     Column("compile_warm", "Compile, warm", True, "s", shown=False),
     Column("run", "Run", shown=False),
 )
-AGAINST_BASE = ("newly_failing", "change")
+AGAINST_BASE = ("newly_failing", "change", "threshold")
 """Columns that say nothing where there is no base."""
 
 
@@ -76,7 +84,7 @@ def landing(source: Source, query: Query) -> Page:
     sections = (*top, *parts.remarks(found, context))
     if not tables:
         sections += (Notice("This run has no case that fits the choices above."),)
-    words = parts.threshold_words(found) + parts.cost_words(found)
+    words = parts.threshold_words(found, fits) + parts.cost_words(found)
     sections += (Group("Suites", tuple(tables.values()), note=words), *_trends(source, context))
     return Page(
         "landing",
@@ -133,7 +141,8 @@ def _row(
         pass_cell(one.passes, to),
         _newly(change, to),
         mean_cell(one.speedup, to),
-        change_cell(change.speedup if change else None, change.verdict if change else None, to),
+        parts.against_cell(change, to),
+        threshold_cell(change.threshold if change else None, to),
         _compile(one, change, to),
         _memory(one, change, to),
         *_hidden(one, change, context),
@@ -183,6 +192,7 @@ def _hidden(one: SuiteSummary, change: GroupChange | None, context: Context) -> 
         *keyed.ends(ratio.interval if ratio else None),
         Cell(change.verdict.value if change and change.verdict else None),
         Cell(change.common if change else None),
+        Cell(change.new_common.n if change else None),
         *_costs(change),
         Cell(None if warm is None else warm / 1e9),
         Cell(context.new.id if context.new else ""),
@@ -205,9 +215,9 @@ def _trends(source: Source, context: Context) -> tuple[Section, ...]:
             return ()
         wanted = replace(wanted, suite=shown[0].suite, scale=wanted.scale or shown[0].scale)
     points = source.points(wanted, EVERY_S[context.chosen.granularity])
-    charts = parts.trend_charts(points, context.carried)
+    charts = trends.trend_charts(points, context.carried)
     runs = len({point.run.id for point in points})
     title = f"Trends of {suite_title(wanted.suite, wanted.scale)}"
     note = f"{runs} run{'' if runs == 1 else 's'}, each at its commit."
-    note += parts.newest_only(points)
+    note += trends.newest_only(points)
     return (Group(title, charts, grid=True, note=note),)

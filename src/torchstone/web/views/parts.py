@@ -1,43 +1,35 @@
-"""What several pages share: trends, progress, and what a comparison has to say first."""
+"""What several pages share: progress, and what a comparison has to say first."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from torchstone.records import (
     CaseChange,
     CaseKey,
     GroupChange,
-    GroupPoint,
-    Mean,
     RunComparison,
     RunHead,
 )
 from torchstone.records import SuiteSummary as Summary
-from torchstone.show.compare_words import cost_threshold_words
-from torchstone.show.run_words import Labels, count
+from torchstone.show.compare_words import cost_threshold_words, threshold_span
+from torchstone.show.run_words import count
 from torchstone.show.text import sanitise
-from torchstone.web.cells import commit_of, run_title
+from torchstone.web.cells import change_cell, run_title
 from torchstone.web.context import Context
 from torchstone.web.page import (
     Cell,
-    Chart,
     Column,
     Notice,
     Place,
-    Point,
     Progress,
     Section,
-    Series,
 )
 from torchstone.web.query import ALL, Query
-from torchstone.web.sources import MOST_POINTS, Source
+from torchstone.web.sources import Source
 
-MOST_SERIES = 12
-"""Lines of one chart: more cannot be told apart."""
 FAILED = ("wrong_answer", "nondeterministic", "error", "crash", "oom", "timeout")
-BARS = "Bars are 95 % intervals."
 ALONE = ("only in base", "only in new")
 """Kinds of change of cases that one run alone has."""
 UNMOVED = ("neither", "cannot tell")
@@ -128,7 +120,7 @@ def comparison(source: Source, context: Context) -> RunComparison | None:
     chosen = variants(asked)
     if base.id == new.id and chosen is None:
         return None
-    return source.comparison(base, new, asked.allowed, chosen)
+    return source.comparison(base, new, asked.allowed | context.across, chosen)
 
 
 def variants(asked: Query) -> tuple[str, str] | None:
@@ -139,31 +131,83 @@ def variants(asked: Query) -> tuple[str, str] | None:
 
 def remarks(found: RunComparison | None, context: Context) -> tuple[Section, ...]:
     """Why there is no comparison, or what a reader must know to judge it."""
+    before = chosen_words(context)
     if found is None:
-        return ()
+        return before
     if found.refused:
-        text = f"These runs are not compared: {sanitise(found.refused)}"
-        remedy, asked, names = sanitise(found.remedy).partition("add --across ")
-        if not asked:
-            return (Notice(text, "warn", remedy),)
-        rest = tuple(item for item in context.query.params if item[0] not in ("across", "page"))
-        runs = (("base", found.base.id), ("new", found.new.id), ("across", names.rstrip(".")))
-        kept = tuple(item for item in rest if item[0] not in ("base", "new"))
-        return (Notice(text, "warn", f"{remedy}allow it.", Place("compare", "", (*kept, *runs))),)
-    return tuple(Notice(sanitise(mark)) for mark in found.marks)
+        return (*before, _refused(found, context))
+    return (*before, *(Notice(sanitise(mark)) for mark in found.marks))
 
 
-def threshold_words(found: RunComparison | None) -> str:
-    """What decides whether a figure is called better or worse."""
+def chosen_words(context: Context) -> tuple[Notice, ...]:
+    """What there is to say of which runs are looked at."""
+    return (*_passed_over(context), *_ways(context))
+
+
+def _passed_over(context: Context) -> tuple[Notice, ...]:
+    """That newer runs broke off: what is shown is not the newest there is."""
+    if not context.passed_over:
+        return ()
+    head, *others = context.passed_over
+    more = f", and {count(len(others), 'run')} before it likewise" if others else ""
+    text = f"{run_title(head)} broke off after {head.done} of {count(head.planned, 'case')}{more}"
+    place = Place("landing", "", (*context.carried, ("new", head.id)))
+    return (
+        Notice(f"{text}; the newest run that got to its end is shown.", "note", "Show it.", place),
+    )
+
+
+def _ways(context: Context) -> tuple[Notice, ...]:
+    """What the words for the runs left open, and a choice that chooses nothing yet."""
+    said = [Notice(sanitise(note)) for note in context.notes]
+    asked = context.query
+    if asked.base_variant and variants(asked) is None:
+        text = f"The base's variant {sanitise(asked.base_variant)} is paired with no other yet"
+        said.append(
+            Notice(
+                f"{text}: each variant below is compared with itself.",
+                "warn",
+                "Choose the new run's under Variant.",
+            )
+        )
+    return tuple(said)
+
+
+def _refused(found: RunComparison, context: Context) -> Notice:
+    text = f"These runs are not compared: {sanitise(found.refused)}"
+    remedy, asked, names = sanitise(found.remedy).partition("add --across ")
+    if not asked:
+        return Notice(text, "warn", remedy)
+    gone = ("across", "page", "base", "new")
+    kept = tuple(item for item in context.query.params if item[0] not in gone)
+    runs = (("base", found.base.id), ("new", found.new.id), ("across", names.rstrip(".")))
+    return Notice(text, "warn", f"{remedy}allow it.", Place("compare", "", (*kept, *runs)))
+
+
+def threshold_words(found: RunComparison | None, fits: Callable[[CaseKey], bool]) -> str:
+    """What decides whether a figure is better or worse; `fits` says which cases are shown."""
     if found is None or found.refused:
         return ""
     source = f" ({sanitise(found.threshold_source)})" if found.threshold_source else ""
+    beyond = threshold_span(case for case in found.cases if fits(case.key))
     return (
-        f"▲ better and ▼ worse: the interval of the change excludes 0 and the change exceeds what "
-        f"identical programs show{source}; = same: all of it lies within "
+        f"▲ better and ▼ worse: the interval of the change excludes 0 and the change exceeds "
+        f"{beyond or 'what identical programs show'}{source}; = same: all of it lies within "
         f"±{found.margin * 100:g} %; ? cannot tell. Corrected for the number of cases "
-        f"(false discovery rate {found.false_discovery_rate * 100:g} %)."
+        f"of the suite in both runs (false discovery rate {found.false_discovery_rate * 100:g} %)."
     )
+
+
+def against_cell(change: GroupChange | None, to: Place | None = None) -> Cell:
+    """How the mean of a group moved, with how many of the new run's cases that is over."""
+    if change is None:
+        return Cell(None, "", to)
+    cell = change_cell(change.speedup, change.verdict, to, change.threshold)
+    if not cell.text:
+        return cell
+    counted = change.new.passes.counted if change.new else change.common
+    over = f"over {change.new_common.n} of {counted}"
+    return cell._replace(detail=f"{cell.detail}, {over}" if cell.detail else over)
 
 
 def cost_words(found: RunComparison | None) -> str:
@@ -197,86 +241,3 @@ def without(columns: Sequence[Column], keys: Collection[str]) -> tuple[Column, .
     return tuple(
         replace(column, shown=column.shown and column.key not in keys) for column in columns
     )
-
-
-def newest_only(points: Sequence[GroupPoint]) -> str:
-    """A sentence where there may be more points than were asked for."""
-    if len(points) < MOST_POINTS:
-        return ""
-    return f" Only the newest {MOST_POINTS:,} figures are drawn; choose one run a day or a week."
-
-
-Figure = Callable[[Summary], "Mean | None"]
-
-
-@dataclass(frozen=True)
-class _Placed:
-    """A suite in a run, with what all its charts say of it."""
-
-    summary: Summary
-    line: str
-    blank: Point
-    """Without a value."""
-
-
-def trend_charts(
-    points: Sequence[GroupPoint], carried: tuple[tuple[str, str], ...]
-) -> tuple[Chart, ...]:
-    """Pass rate, speed-up, compile time and memory of one suite over time, a line a group."""
-    placed = _placed(points, carried)
-    return (
-        _trend("speedup", "Geometric mean speed-up", "ratio", placed, _speedup, BARS),
-        _trend("pass_rate", "Pass rate", "share", placed, _passes),
-        _trend("compile_time", "Compile time, cold", "seconds", placed, _cold),
-        _trend("memory_ratio", "Memory ratio", "ratio", placed, _memory),
-    )
-
-
-def _placed(points: Sequence[GroupPoint], carried: tuple[tuple[str, str], ...]) -> list[_Placed]:
-    labels = Labels.of(point.summary for point in points)
-    rest = tuple(item for item in carried if item[0] not in ("new", "base"))
-    known = {point.run.id: point.run for point in points}
-    said = {run.id: (commit_of(run) or run.id[:8], run_title(run)) for run in known.values()}
-    made = []
-    for point in points:
-        if point.run.created_s is None:
-            continue
-        label, note = said[point.run.id]
-        to = suite_place(group_key(point.summary), (*rest, ("new", point.run.id)))
-        blank = Point(point.run.created_s, None, label=label, note=note, to=to)
-        made.append(_Placed(point.summary, sanitise(labels.settings(point.summary)), blank))
-    return made
-
-
-def _trend(
-    name: str, title: str, unit: str, placed: Sequence[_Placed], figure: Figure, note: str = ""
-) -> Chart:
-    lines: dict[str, list[Point]] = {}
-    for one in placed:
-        found = figure(one.summary)
-        low, high = (found.interval if found else None) or (None, None)
-        value = found.value if found else None
-        lines.setdefault(one.line, []).append(one.blank._replace(value=value, low=low, high=high))
-    known = [Series(label, tuple(made)) for label, made in lines.items()]
-    drawn = tuple(one for one in known if any(p.value is not None for p in one.points))
-    left = len(drawn) - MOST_SERIES
-    said = f"{left} more lines are left out; choose a variant." if left > 0 else ""
-    return Chart(name, title, unit, drawn[:MOST_SERIES], f"{note} {said}".strip())
-
-
-def _speedup(summary: Summary) -> Mean | None:
-    return summary.speedup
-
-
-def _passes(summary: Summary) -> Mean | None:
-    passes = summary.passes
-    return Mean(passes.rate, passes.counted, passes.planned)
-
-
-def _cold(summary: Summary) -> Mean | None:
-    mean = summary.compile_cold_ns
-    return replace(mean, value=None if mean.value is None else mean.value / 1e9)
-
-
-def _memory(summary: Summary) -> Mean | None:
-    return summary.memory_ratio

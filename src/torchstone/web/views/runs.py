@@ -26,6 +26,7 @@ from torchstone.web.cells import (
     text_cell,
     when,
 )
+from torchstone.web.context import newer_than
 from torchstone.web.page import (
     Cell,
     Code,
@@ -183,10 +184,23 @@ def run(source: Source, query: Query, ident: str) -> Page:
         lead=run_title(head),
         crumbs=(("Runs", Place("runs")),),
         params=query.params,
-        actions=(("Compare with the run before", Place("compare", "", (("new", head.id),))),),
+        actions=_actions(source, head),
         watched=head.id,
         live=True,
     )
+
+
+def _actions(source: Source, head: RunHead) -> tuple[tuple[str, Place], ...]:
+    """What a run can be held against; an old one is in no droplist."""
+    made = [
+        ("Compare with the run before", Place("compare", "", (("new", head.id),))),
+        ("Use as base", Place("landing", "", (("base", head.id),))),
+    ]
+    newest = newer_than(source, head)
+    if newest is not None:
+        runs = (("base", head.id), ("new", newest.id))
+        made.insert(1, ("Compare with the newest", Place("compare", "", runs)))
+    return tuple(made)
 
 
 def _group(one: SuiteSummary, labels: Labels, head: RunHead) -> tuple[Cell, ...]:

@@ -21,6 +21,7 @@ from torchstone.web.cells import (
     speedup_cell,
     suite_title,
     text_cell,
+    threshold_cell,
 )
 from torchstone.web.context import Context, controls, resolve
 from torchstone.web.page import (
@@ -38,10 +39,10 @@ from torchstone.web.page import (
 from torchstone.web.query import ALL, EVERY_S, NotFound, Query, with_defaults
 from torchstone.web.sources import Source
 from torchstone.web.tables import LazyRows, arranged
-from torchstone.web.views import keyed, parts
+from torchstone.web.views import keyed, parts, trends
 
 OPTIONAL = (*keyed.SETTINGS, *keyed.RUNS_OF)
-CONTROLS = ("suite", *OPTIONAL, "base", "new", "common", "filter")
+CONTROLS = ("suite", *OPTIONAL, "base", "new", "across", "common", "filter")
 KEY = ("suite", *keyed.SETTINGS)
 FAILING = "failing"
 COLUMNS = (
@@ -68,6 +69,7 @@ HIDDEN = (
     *keyed.SPEEDUP_ENDS,
     *keyed.BASE_ENDS,
     *keyed.CHANGE_ENDS,
+    Column("threshold", "Smallest change believed", True, shown=False),
     Column("compile_warm", "Compile, warm", True, "s", shown=False),
     Column("result_id", "Result", shown=False),
 )
@@ -136,10 +138,10 @@ def _groups(context: Context, found: RunComparison | None) -> tuple[Section, ...
         ("Memory ratio", ratio_cell(one.memory_ratio.value)),
     ]
     if change is not None:
-        against = change_cell(change.speedup, change.verdict)
-        items.insert(2, ("Against base", against))
+        items.insert(2, ("Against base", parts.against_cell(change)))
+        items.insert(3, ("Threshold", threshold_cell(change.threshold)))
         both = f"{change.paired} pass in both, of {change.common} in both"
-        items.insert(3, ("Compared over", Cell(change.paired, both)))
+        items.insert(4, ("Compared over", Cell(change.paired, both)))
         if change.drift is not None:
             moved = Cell(change.drift, f"{(change.drift - 1) * 100:+.1f} %")
             items.append(("Baselines moved by", moved))
@@ -157,7 +159,7 @@ def _table(cases: tuple[CaseFigures, ...], found: RunComparison | None, context:
     keys = [key for key in keys if _wanted(now.get(key), context.query.outcome)]
     labels = Labels.of(keys)
     rows = LazyRows(keys, lambda key: _row(key, now.get(key), changes.get(key), labels, context))
-    one = len({labels.settings(key) for key in keys}) <= 1
+    one = len({labels.within_suite(key) for key in keys}) <= 1
     hidden = {"settings"} if one else set()
     hidden |= set() if compared else {"base_speedup", "change", "moved"}
     hidden |= {"reason"} if all(_passes(now.get(key)) for key in keys) else set()
@@ -190,15 +192,13 @@ def _row(
     base = change.base if change else None
     failed = case is not None and case.outcome is not Outcome.OK
     known = case or CaseFigures(key, Outcome.NOT_RUN, "not in the new run")
-    verdict = change.verdict if change else None
-    model, _, settings = keyed.named(key, labels, to)
     return (
-        model,
-        settings,
+        text_cell(key.model, to),
+        text_cell(labels.within_suite(key)),
         _outcome(case, change),
         _of_base(base, context),
         speedup_cell(known, to),
-        change_cell(change.speedup if change else None, verdict, to),
+        _change(change, to),
         parts.moved_cell(change),
         nanoseconds_cell(known.base_ns, to),
         nanoseconds_cell(known.new_ns, to),
@@ -209,6 +209,12 @@ def _row(
         text_cell(failure_text(known) if failed else "", longest=90),
         *_hidden(key, known, change),
     )
+
+
+def _change(change: CaseChange | None, to: Place) -> Cell:
+    if change is None:
+        return Cell(None, "", to)
+    return change_cell(change.speedup, change.verdict, to, change.threshold)
 
 
 def _of_base(base: CaseFigures | None, context: Context) -> Cell:
@@ -244,6 +250,7 @@ def _hidden(key: CaseKey, case: CaseFigures, change: CaseChange | None) -> tuple
         *keyed.ends_of(change.base if change else None),
         *keyed.ends(ratio.interval if ratio else None),
         Cell(change.verdict.value if change and change.verdict else ""),
+        Cell(change.threshold if change else None),
         Cell(None if case.compile_warm_ns is None else case.compile_warm_ns / 1e9),
         Cell(case.result_id),
     )
@@ -252,11 +259,11 @@ def _hidden(key: CaseKey, case: CaseFigures, change: CaseChange | None) -> tuple
 def _note(table: Table, context: Context, found: RunComparison | None) -> str:
     left = f"{len(table.rows)} of {table.total} cases. " if table.more else ""
     common = "Only cases that both runs have. " if context.query.only_common else ""
-    return left + common + parts.threshold_words(found)
+    return left + common + parts.threshold_words(found, matcher(context.cases))
 
 
 def _trends(source: Source, context: Context) -> tuple[Section, ...]:
     points = source.points(context.history, EVERY_S[context.chosen.granularity])
-    charts = parts.trend_charts(points, context.carried)
-    note = parts.newest_only(points).strip()
+    charts = trends.trend_charts(points, context.carried)
+    note = trends.newest_only(points).strip()
     return (Group("Trends", charts, grid=True, note=note),) if points else ()
