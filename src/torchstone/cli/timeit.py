@@ -32,6 +32,8 @@ from torchstone.cli.unkept import tell_troubles
 )
 @click.option("--python", metavar="PYTHON", help="Interpreter to run in, e.g. python3.13.")
 @click.option("--budget", type=Duration(), default="5s", show_default=True)
+@click.option("--timeout", type=Duration(), default="60s", show_default=True, help="For a sample.")
+@click.option("--replicates", type=int, help="Processes (default: as the budget allows).")
 @database_option
 @output_options
 @click.option("--save/--no-save", default=False, show_default=True, help="Keep the result.")
@@ -67,7 +69,11 @@ def timeit(
     check_json_path(json_path)
     statements = ("\n".join(stmt) or "pass", *vs)
     settings = Settings(
-        budget_s=asked["budget"], loops=asked["number"] or None, samples=asked["repeat"]
+        budget_s=asked["budget"],
+        loops=asked["number"] or None,
+        samples=asked["repeat"],
+        step_timeout_s=asked["timeout"],
+        replicates=asked["replicates"],
     )
     keeper = Keeper(db)
     with progress() as events:

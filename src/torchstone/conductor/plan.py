@@ -17,6 +17,8 @@ faster than more turns do, until nothing is left for turns (benchmarks/aa.py).""
 LEAST_TURNS = 4
 MOST_TURNS = 400
 LEAST_SAMPLES = 4
+SLOW_SAMPLES = 2
+"""Of each process, where a sample is one execution of a statement that takes a second or more."""
 LEAST_PASSES = 2
 """A sample that goes through several shapes is several calls, so fewer of them make a turn."""
 MOST_SAMPLES = 4000
@@ -36,6 +38,8 @@ class Plan:
 
     replicates: int
     turns: int
+    samples: int | None = None
+    """Of a turn, where so many are enough."""
 
     @property
     def most_samples(self) -> int:
@@ -56,8 +60,13 @@ def check_asked(settings: Settings) -> None:
         )
 
 
-def make_plan(settings: Settings, start_s: float, cycle_s: float) -> Plan:
-    """Replicates and turns per replicate, given what one replicate's start and one cycle cost."""
+def make_plan(
+    settings: Settings, start_s: float, cycle_s: float, slow_sample_s: float = 0.0
+) -> Plan:
+    """Replicates and turns per replicate, given what one replicate's start and one cycle cost.
+
+    `slow_sample_s`: of a statement so slow that each execution counts; then there is one turn.
+    """
     if settings.replicates is not None:
         replicates = max(1, settings.replicates)
     else:
@@ -66,6 +75,9 @@ def make_plan(settings: Settings, start_s: float, cycle_s: float) -> Plan:
         replicates = min(MOST_REPLICATES, max(LEAST_REPLICATES, min(by_share, kept)))
     if settings.samples is not None:
         return Plan(replicates, 1)
+    if slow_sample_s:
+        fit = int(settings.budget_s / replicates / slow_sample_s) - 1  # the first one is apart
+        return Plan(replicates, 1, min(MOST_SAMPLES, max(SLOW_SAMPLES, fit)))
     left = settings.budget_s - (replicates - 1) * start_s
     turns = math.floor(left / replicates / max(cycle_s, 1e-6))
     return Plan(replicates, min(MOST_TURNS, max(LEAST_TURNS, turns)))
@@ -75,8 +87,9 @@ def samples_per_turn(
     settings: Settings, plan: Plan, sample_ns: int, chance: random.Random, shapes: int = 1
 ) -> int:
     """Enough for the turn's shortest length, or what can be kept, and a random few more."""
-    if settings.samples is not None:
-        return settings.samples
+    asked = settings.samples if plan.samples is None else plan.samples
+    if asked is not None:
+        return asked
     least = min(plan.most_samples, _least_samples(settings, sample_ns, shapes))
     return least + chance.randint(0, max(1, int(least * LENGTH_SPREAD)))
 

@@ -30,6 +30,7 @@ from torchstone.conductor.state import ArmState
 from torchstone.conductor.worker import ArmEnded
 from torchstone.machine.cgroup import usable_cores
 from torchstone.machine.processes import memory_available
+from torchstone.measure.warmup import SLOW_STATEMENT_NS
 from torchstone.records import ArmSpec, Outcome
 from torchstone.workloads import is_suite_model
 from torchstone.workloads.target import parse_target
@@ -263,7 +264,8 @@ def measure_arms(
             arms = len([state for state in states if state.alive])
             every = sample_ns * (arms if alone else 1)
             cycle_s = cycle_seconds(settings, every, states[0].spec.shapes)
-            plan = make_plan(settings, start_s * (arms if alone else 1), cycle_s)
+            slow_s = min(sample_ns) / 1e9 if _slow_statements(states, sample_ns) else 0.0
+            plan = make_plan(settings, start_s * (arms if alone else 1), cycle_s, slow_s)
             course.looks = _looks(settings, plan)
         return plan
 
@@ -283,6 +285,12 @@ def measure_arms(
         course.stopped_by = _stopped_by(states, settings, plan, course, index, budget, start_s)
         if course.stopped_by:
             return
+
+
+def _slow_statements(states: Sequence[ArmState], sample_ns: Sequence[int]) -> bool:
+    """Whether all arms are statements of which every execution counts."""
+    timed = all(state.spec.statement is not None for state in states)
+    return timed and min(sample_ns) >= SLOW_STATEMENT_NS
 
 
 def _looks(settings: Settings, plan: Plan) -> tuple[int, ...]:

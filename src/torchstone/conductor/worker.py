@@ -42,6 +42,8 @@ TAG = "TORCHSTONE_WORKER"
 STOP_GRACE_S = 3.0
 STDERR_KEPT = 64 * 1024
 MESSAGE_KEPT = 2000
+LONGER = "Raise --timeout (a step) or --build-timeout (building and compiling)."
+LONGER_STATEMENT = "Raise --timeout."
 LONGEST_POLL_S = 86_400.0
 """`poll` takes at most 2**31 - 1 ms, some 24 days; whoever has more patience asks again."""
 _UNUSABLE = frozenset(
@@ -268,7 +270,7 @@ class WorkerProcess:
             OutcomeDetail(
                 message=f"no answer within {seconds:g} s",
                 phase=self.phase,
-                remedy="Raise --timeout (a step) or --build-timeout (building and compiling).",
+                remedy=LONGER if self.arm.statement is None else LONGER_STATEMENT,
                 signal="SIGKILL (ours)",
                 stderr=self._stderr_tail,
                 strays_killed=strays,

@@ -103,13 +103,21 @@ def timeit(
     number: int | None = None,
     repeat: int | None = None,
     budget: float = timing.BUDGET_S,
+    timeout: float = 60.0,
+    replicates: int | None = None,
     python: str | None = None,
     save: bool = False,
     db: str | None = None,
 ) -> Result:
     """Time a statement as `timeit` would; several statements are compared with the first."""
     statements = (stmt,) if isinstance(stmt, str) else tuple(stmt)
-    settings = Settings(budget_s=budget, loops=number, samples=repeat)
+    settings = Settings(
+        budget_s=budget,
+        loops=number,
+        samples=repeat,
+        step_timeout_s=timeout,
+        replicates=replicates,
+    )
     keeper = Keeper(db) if save else None
     result = timing.time_statements(statements, setup, settings, python=python, keeper=keeper)
     return _told(result, keeper)

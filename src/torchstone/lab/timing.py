@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 
 from torchstone.conductor import Events, Settings
 from torchstone.lab.bench import measure
 from torchstone.lab.keeping import Keeper
-from torchstone.lab.request import check_arm, check_settings, distinct
+from torchstone.lab.request import check_arm, check_settings, distinct, settings_words
 from torchstone.lab.secrets import public_words
 from torchstone.machine.redact import without_secrets
 from torchstone.measure.statement import compile_statement
@@ -31,6 +32,9 @@ def time_statements(
 ) -> Result:
     """Each statement is an arm; several are compared with the first."""
     check_settings(settings)
+    # Nothing is built: what an execution may take, the first one may take too.
+    longest = max(settings.build_timeout_s, settings.step_timeout_s)
+    settings = replace(settings, build_timeout_s=longest)
     arms = distinct(
         [_arm(Statement(stmt, setup, clock), settings.seed, python) for stmt in statements]
     )
@@ -47,6 +51,9 @@ def command_of(
     words = ["torchstone", "timeit"]
     for flag, value in (("-n", settings.loops), ("-r", settings.samples), ("--python", python)):
         words += [] if value is None else [flag, str(value)]
+    plain = Settings()
+    said = replace(settings, budget_s=plain.budget_s, build_timeout_s=plain.build_timeout_s)
+    words += settings_words(said)
     words += ["-s", setup] if setup != "pass" else []
     words += ["-p"] if clock == "cpu" else []
     words += ["--budget", f"{settings.budget_s:g}s"] if settings.budget_s != BUDGET_S else []

@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from torchstone.machine import memory as memory_signals
@@ -30,8 +31,8 @@ from torchstone.measure.profilers import active_profilers
 from torchstone.measure.repeats import look_for_memory
 from torchstone.measure.reports import SoloReport
 from torchstone.measure.sources import Sources
-from torchstone.measure.warmup import warm_up, with_beat
-from torchstone.records import ArmSpec, Integrity, Memory
+from torchstone.measure.warmup import SLOW_STATEMENT_NS, warm_up, with_beat
+from torchstone.records import ArmSpec, Integrity, Memory, WarmUp
 from torchstone.workloads.draw import seed_everything
 from torchstone.workloads.target import parse_target
 
@@ -184,10 +185,14 @@ def _solo_statement(
     first_call_ns = once()
     setup_ns = max(0, wall_clock() - started - first_call_ns)
     phase("step")
-    sample_ns = max(2 * SAMPLE_NS, setup_ns // 2)
-    loops = loops or _choose_loops(lambda n: built.block([], n), lambda: phase("step"), sample_ns)
-    phase("warm-up")
-    warm = warm_up(built.block([], loops), first_call_ns, lambda: phase("warm-up"))
+    warm = _slow_statement(once, first_call_ns, loops)
+    if warm is None:
+        sample_ns = max(2 * SAMPLE_NS, setup_ns // 2)
+        make, beat = partial(built.block, []), partial(phase, "step")
+        loops = loops or _choose_loops(make, beat, sample_ns)
+        phase("warm-up")
+        warm = warm_up(built.block([], loops), first_call_ns, lambda: phase("warm-up"))
+    loops = loops or 1
     return {
         "first_call_ns": first_call_ns,
         "warm_up": warm,
@@ -197,6 +202,16 @@ def _solo_statement(
         "graphs": None,
         "integrity": Integrity(),
     }
+
+
+def _slow_statement(once: TimeBlock, first_call_ns: int, loops: int | None) -> WarmUp | None:
+    """One more execution of a slow statement is all there is to learn of it here: it stands alone
+    in a sample, and every measuring process warms up by itself. None of others, and of those that
+    are slow once because they compile."""
+    if first_call_ns < SLOW_STATEMENT_NS or (loops or 1) > 1:
+        return None
+    again = once()
+    return WarmUp(first_call_ns, (again,), True) if again >= SLOW_STATEMENT_NS else None
 
 
 def _choose_loops(

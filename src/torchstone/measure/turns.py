@@ -17,7 +17,12 @@ from torchstone.measure.loops import Samples, TimeBlock, fill, fill_without_gc
 from torchstone.measure.profilers import active_profilers
 from torchstone.measure.reports import StartReport, TurnReport
 from torchstone.measure.sources import Sources
-from torchstone.measure.warmup import warm_up, with_beat
+from torchstone.measure.warmup import (
+    SLOW_STATEMENT_NS,
+    SLOW_WINDOW_CALLS,
+    warm_up,
+    with_beat,
+)
 from torchstone.records import ArmSpec, Integrity
 from torchstone.workloads import Inputs
 
@@ -55,14 +60,18 @@ class Turns:
         first = single() + (built.prepared.apply_ns if built.prepared else 0)
         phase("warm-up")
         block = built.block(ring, self.loops)
-        warm = warm_up(block, first, lambda: phase("warm-up"), int(limit_s * 1e9))
+        slow_calls = 1 if built.is_statement else SLOW_WINDOW_CALLS
+        began = wall_clock()
+        warm = warm_up(block, first, lambda: phase("warm-up"), int(limit_s * 1e9), slow_calls)
+        whole_ns = (wall_clock() - began) // len(warm.wall_ns)
         self.compiled = compile_count()
         sample_ns = sorted(warm.wall_ns[-10:])[len(warm.wall_ns[-10:]) // 2]
         if self.arm.shapes > 1:
             sample_ns = int(sample_ns * _growth(built, ring[0], seed))
         if built.is_statement:
-            slow = with_beat(block, lambda: phase("warm-up"))
-            sample_ns = max(sample_ns, _whole_sample_ns(slow))
+            if whole_ns < SLOW_STATEMENT_NS:
+                whole_ns = _whole_sample_ns(with_beat(block, lambda: phase("warm-up")))
+            sample_ns = max(sample_ns, whole_ns)
         return StartReport(self.start_ns, warm, _layout(), sample_ns, self.sources.look())
 
     def turn(

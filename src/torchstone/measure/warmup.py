@@ -17,6 +17,8 @@ AGREEMENT = 0.02
 SLOW_WINDOW_NS = 2_000_000_000
 SLOW_WINDOW_CALLS = 3
 """A window of steps so slow that ten would take seconds ends after two seconds and three calls."""
+SLOW_STATEMENT_NS = 1_000_000_000
+"""Statements from here on are executed no more often than needed: `timeit` would do it once."""
 MOST_WINDOWS = 20
 MOST_CALLS = 10_000
 BEAT_NS = 1_000_000_000
@@ -29,10 +31,12 @@ def warm_up(
     first_call_ns: int,
     beat: Callable[[], None],
     limit_ns: int = LIMIT_NS,
+    slow_calls: int = SLOW_WINDOW_CALLS,
 ) -> WarmUp:
     """Run windows until steady or out of patience; every time is kept.
 
-    `beat` is called between slow calls, so that the step's time-out counts for each of them.
+    `slow_calls` are the fewest of a window of slow ones. `beat` is called between slow calls, so
+    that the step's time-out counts for each of them.
     """
     times: list[int] = []
     floors: list[int] = []
@@ -40,7 +44,7 @@ def warm_up(
     reason = ""
     while len(floors) < MOST_WINDOWS and (len(floors) < 2 or wall_clock() - started < limit_ns):
         compiled = compile_count()
-        window = _window(time_block, beat)
+        window = _window(time_block, beat, slow_calls)
         times += window
         floors.append(min(window))
         if compile_count() != compiled:
@@ -67,11 +71,11 @@ def with_beat(time_block: TimeBlock, beat: Callable[[], None]) -> TimeBlock:
     return timed
 
 
-def _window(time_block: TimeBlock, beat: Callable[[], None]) -> list[int]:
+def _window(time_block: TimeBlock, beat: Callable[[], None], slow_calls: int) -> list[int]:
     """By the wall clock, whatever clock the block has: its setup takes time too."""
     times: list[int] = []
     started = spoken = now = wall_clock()
-    while not _is_full(len(times), now - started):
+    while not _is_full(len(times), now - started, slow_calls):
         times.append(time_block())
         now = wall_clock()
         if now - spoken > BEAT_NS:
@@ -80,7 +84,7 @@ def _window(time_block: TimeBlock, beat: Callable[[], None]) -> list[int]:
     return times
 
 
-def _is_full(calls: int, total_ns: int) -> bool:
+def _is_full(calls: int, total_ns: int, slow_calls: int) -> bool:
     if total_ns >= SLOW_WINDOW_NS:
-        return calls >= SLOW_WINDOW_CALLS
+        return calls >= slow_calls
     return calls >= WINDOW_CALLS and (total_ns >= WINDOW_NS or calls >= MOST_CALLS)
