@@ -8,9 +8,10 @@ Makes a synthetic history (3 suites × 60 models × 8 variants × 2 modes every 
 the last 30 nights) unless it is there already; a history that was stopped half-way is gone on with.
 Then starts the real server and asks for every page and every route of the API: cold (the first
 request to a server that has just been started and is at rest; a server a request) and warm, while
-a program stores a case every half second. Beside each stands what its bare SQL costs. With
---readers, many read at once; with --growth, one year is set against four. --quick only shows that
-it works.
+a program stores a case every half second. Pages that the server makes for itself after its start
+are also asked for at the moment that it listens. Beside each stands what its bare SQL costs. With
+--readers, many read at once, each asking again as soon as it is answered; with --growth, one year
+is set against four. --out keeps all figures and aims as JSON. --quick only shows that it works.
 """
 
 from __future__ import annotations
@@ -46,6 +47,8 @@ from torchstone.store import open_store
 from torchstone.web.links import API, ServerLinks
 
 NIGHTS_OF_A_YEAR = 365
+MADE_BEFORE = ("landing", "result")
+"""Pages that the server makes for itself after its start (`Desk.warm`)."""
 QUICK = Shape(nights=21, models=4, variants=3, raw_nights=3)
 
 
@@ -82,6 +85,7 @@ def measure_routes(path: Path, shape: Shape, settings: Settings, document: Docum
             Times.of(cold[one.name]),
             Times.of(warm[one.name]),
             sql.get(one.place, Cost()),
+            Times.of(at_once[one.name]) if one.name in at_once else None,
         )
         for one in known
     ]
@@ -89,7 +93,7 @@ def measure_routes(path: Path, shape: Shape, settings: Settings, document: Docum
     document["routes"] = [line.data() for line in lines]
     document["start"] = {
         "until_it_listens_ms": asdict(Times.of([one * 1e3 for one in started])),
-        "overview_asked_for_at_once_ms": asdict(Times.of(at_once)),
+        "asked_for_at_once_ms": {name: asdict(Times.of(ms)) for name, ms in at_once.items()},
         "peak_bytes": memory,
     }
     document["writer"] = report.writer_data(written)
@@ -98,9 +102,10 @@ def measure_routes(path: Path, shape: Shape, settings: Settings, document: Docum
         f"\nmilliseconds; cold: {settings.restarts} starts each, warm: {settings.repeats} requests."
         "\nSQL: the page's statements (their number) asked of SQLite without us; store: the same "
         "answered with records; warm: what a page still asks that remembers the rest.\n"
+        "cold/SQL of pages that the server makes for itself is of the request at its start.\n"
         "The file was in the system's cache.\n"
-        f"the server listens {median(started):.1f} s after its start; the overview asked for at "
-        f"that moment took {median(at_once):.0f} ms; at most {memory / 1e6:.0f} MB of memory\n"
+        f"the server listens {median(started):.1f} s after its start; at that moment "
+        f"{_at_once_words(at_once)}; at most {memory / 1e6:.0f} MB of memory\n"
         f"{report.writer_words(document['writer'])}\n"
     )
     return aims
@@ -133,16 +138,23 @@ def _warm(
     return took, sizes
 
 
+def _at_once_words(at_once: dict[str, list[float]]) -> str:
+    return ", ".join(f"{name} took {median(ms):.0f} ms" for name, ms in at_once.items())
+
+
 def _cold(
     path: Path, known: list[Route], settings: Settings
-) -> tuple[dict[str, list[float]], list[float], list[float]]:
-    """A server a request; also its start, and the overview at the moment that it listens."""
+) -> tuple[dict[str, list[float]], list[float], dict[str, list[float]]]:
+    """A server a request; also its start, and what is asked for at the moment that it listens."""
     took: dict[str, list[float]] = {one.name: [] for one in known}
-    started, at_once = [], []
+    made_before = [one for one in known if one.name in MADE_BEFORE]
+    at_once: dict[str, list[float]] = {one.name: [] for one in made_before}
+    started = []
     for number in range(settings.restarts):
-        with serving(path) as server:
-            at_once.append(server.must_get("/").ms)
-            started.append(server.start_s)
+        for one in made_before:
+            with serving(path) as server:
+                at_once[one.name].append(server.must_get(one.address).ms)
+                started.append(server.start_s)
         for first in range(0, len(known), settings.share):
             with serving(path) as server:
                 server.rest()
@@ -202,7 +214,9 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--years", type=float, default=2.0)
     parser.add_argument("--models", type=int, default=Shape.models, help="of each suite, a night")
-    parser.add_argument("--out", type=Path, default=Path("build/dashboard.json"))
+    parser.add_argument(
+        "--out", type=Path, default=Path("build/dashboard.json"), help="all figures and aims"
+    )
     parser.add_argument("--db", type=Path, help="make the history here, or use the one that is")
     parser.add_argument("--keep", action="store_true", help="keep a history made without --db")
     parser.add_argument("--quick", action="store_true", help="three weeks of a few models")
@@ -212,7 +226,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--every", type=float, default=0.5, help="seconds between two writes")
     parser.add_argument("--readers", type=int, default=0, help="so many at once")
     parser.add_argument("--seconds", type=float, default=60.0, help="how long they read")
-    parser.add_argument("--think", type=float, default=12.0, help="seconds that a reader looks")
+    parser.add_argument(
+        "--think", type=float, default=0.0, help="seconds that a reader looks (0: all ask always)"
+    )
     parser.add_argument("--growth", action="store_true", help="one year against four")
     return parser.parse_args()
 

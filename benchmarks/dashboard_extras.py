@@ -1,4 +1,5 @@
-"""What pages show beside runs, made up like the history: a machine's roofs and noise, profiles."""
+"""What pages show beside nights, made up like the history: a machine's roofs and noise, profiles,
+and the branches of pull requests, which fill droplists."""
 
 from __future__ import annotations
 
@@ -8,21 +9,39 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import numpy as np
-from dashboard_history import MACHINE, MACHINE_ID, Shape
+from dashboard_history import BRANCHES, MACHINE, MACHINE_ID, History, Shape, run_of
 from view_cost import write_counted
 
 from torchstone.profile import read_profile
-from torchstone.records import Calibration, DoctorReport, Estimate, Finding, Level, Peak
-from torchstone.store import Store
+from torchstone.records import (
+    Calibration,
+    CaseFigures,
+    DoctorReport,
+    Estimate,
+    Finding,
+    GitState,
+    Level,
+    Outcome,
+    Peak,
+)
+from torchstone.store import BulkRun, Store
 
 PROFILES = 3
 FUNCTIONS = 2_000
 """Of a profile: what cProfile counts in a training step of a large model."""
+BRANCHES_A_NIGHT = 0.4
+"""So that two years have a few hundred."""
 FLOORS = {"under 1 ms": 0.021, "1-10 ms": 0.008, "10-100 ms": 0.006}
+
+
+def are_there(store: Store, shape: Shape) -> bool:
+    """Whether `add_extras` has nothing left to do, but for profiles that have no result."""
+    return bool(store.list_profiles(1)) and _branches(store, shape) == _wanted_branches(shape)
 
 
 def add_extras(store: Store, shape: Shape, results: list[str]) -> None:
     """Add what is missing; profiles are those of the results, one each."""
+    _add_branches(store, shape)
     if not store.calibrations(MACHINE_ID, 1):
         store.save_calibration(_calibration(shape))
         for name, value in FLOORS.items():
@@ -77,4 +96,38 @@ def _add_profile(store: Store, number: int, result: str) -> None:
         write_counted(file, FUNCTIONS, number)
         made = read_profile(file)
     named = replace(made, id=f"synthetic-profile-{number}", label="synthetic: counted program")
-    store.save_profile(named, result)
+    measured = store.load(result).arms[-1]
+    machine = measured.environment.machine_id if measured.environment else ""
+    store.save_profile(replace(named, arm=measured.arm, machine_id=machine))
+
+
+def _add_branches(store: Store, shape: Shape) -> None:
+    """A short run on a branch of its own, at noon after every so manieth night; never after the
+    last one, which is to stay the newest."""
+    history = History(replace(shape, raw_nights=0))
+    plan = history.plan[: shape.variants]
+    made = []
+    for number in range(_branches(store, shape), _wanted_branches(shape)):
+        night = int(number / BRANCHES_A_NIGHT)
+        whole = run_of(history, night)
+        noon = datetime.fromisoformat(whole.created) + timedelta(hours=10)
+        run = replace(
+            whole,
+            id=f"{BRANCHES}{number:05d}",
+            created=noon.isoformat(timespec="seconds"),
+            plan=plan,
+            label=f"synthetic pull request {number}",
+            git=GitState(f"{number:08x}" * 5, f"synthetic/pull-{number:05d}", False),
+        )
+        cases = [(at, CaseFigures(one.key, Outcome.OK, speedup=1.2)) for at, one in enumerate(plan)]
+        made.append(BulkRun(run, tuple(cases)))
+    store.add_runs_in_bulk(made)
+
+
+def _wanted_branches(shape: Shape) -> int:
+    return int((shape.nights - 1) * BRANCHES_A_NIGHT)
+
+
+def _branches(store: Store, shape: Shape) -> int:
+    heads = store.run_heads(limit=10 * shape.nights)
+    return sum(head.id.startswith(BRANCHES) for head in heads)

@@ -63,6 +63,8 @@ BREAKS = ("synthetic: call to a function that the compiler skips",)
 NIGHTS_OF_A_TORCH = 90
 WRITERS = "synthetic-writer-"
 """How the ids of runs begin that a benchmark writes while others read."""
+BRANCHES = "synthetic-branch-"
+"""How the ids of runs of pull requests begin (`dashboard_extras`)."""
 
 
 @dataclass(frozen=True)
@@ -289,7 +291,7 @@ def _passing(
 def stored_nights(store: Store, shape: Shape) -> int:
     """How many nights of this history are there; `ValueError` where other runs are."""
     heads = store.run_heads(limit=10 * shape.nights)
-    found = {head.id: head for head in heads if not is_writers(head.id)}
+    found = {head.id: head for head in heads if is_night(head.id)}
     for night in range(len(found)):
         head = found.get(_id_of(shape, night))
         known = (shape.cases, _created(shape, night))
@@ -298,9 +300,9 @@ def stored_nights(store: Store, shape: Shape) -> int:
     return len(found)
 
 
-def is_writers(run_id: str) -> bool:
-    """Whether a run was written while others read (`dashboard_writer`)."""
-    return run_id.startswith(WRITERS)
+def is_night(run_id: str) -> bool:
+    """Whether a run is one of the nights, and not beside them."""
+    return not run_id.startswith((WRITERS, BRANCHES))
 
 
 def build(path: Path, shape: Shape, say: bool = False) -> float:

@@ -14,7 +14,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from dashboard_extras import PROFILES, add_extras
+from dashboard_extras import PROFILES, add_extras, are_there
 from dashboard_history import Shape, build, stored_nights
 from dashboard_routes import newest_night
 from dashboard_server import Trouble
@@ -41,7 +41,7 @@ def make(path: Path, shape: Shape) -> Document | None:
     with ExitStack() as stack:
         if path.exists():
             store = stack.enter_context(open_store(str(path), create=False))
-            if stored_nights(store, shape) == shape.nights and store.list_profiles(1):
+            if stored_nights(store, shape) == shape.nights and are_there(store, shape):
                 return None
     expected = shape.nights * shape.cases * CASE_BYTES + int(
         shape.raw_nights * shape.cases * RESULTS_OF_A_CASE * RESULT_BYTES

@@ -1,4 +1,5 @@
-"""Many readers at once: each asks for a page, looks at it for a while, and asks for the next."""
+"""Many readers at once: each asks for a page, looks at it for a while if it is to, and asks for the
+next. Readers that do not look keep as many requests in flight as there are of them."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dashboard_history import MACHINE_ID, is_writers
+from dashboard_history import MACHINE_ID, is_night
 from dashboard_server import Server, Trouble
 
 from torchstone.records import Outcome, RunHead
@@ -62,9 +62,9 @@ def places(store: Store) -> dict[str, Place]:
 
 
 def newest_night(store: Store) -> RunHead:
-    """The last night of the history; what a writer added does not count."""
+    """The last night of the history; what a writer added, or a pull request, does not count."""
     heads = store.run_heads(limit=200)
-    return next(head for head in heads if not is_writers(head.id))
+    return next(head for head in heads if is_night(head.id))
 
 
 def wide(known: dict[str, Place]) -> dict[str, Place]:
