@@ -48,7 +48,7 @@ bench: $(READY) ## how precise and how costly measuring is; results in build/
 	@env -u PYTHONDONTWRITEBYTECODE $(PY) benchmarks/aa.py record --out build/aa-pools.jsonl
 	@$(PY) benchmarks/aa.py pools build/aa-pools.jsonl
 	@echo "== explaining"
-	@env -u PYTHONDONTWRITEBYTECODE $(PY) benchmarks/ledger.py --json build/ledger.json
+	@env -u PYTHONDONTWRITEBYTECODE $(PY) benchmarks/ledger.py --out build/ledger.jsonl
 	@env -u PYTHONDONTWRITEBYTECODE $(PY) benchmarks/view_cost.py --out build/view.json
 
 lint: $(READY) ## ruff, mypy and the import contracts

@@ -1,0 +1,189 @@
+"""Is the ledger true: a truth of the very step, aims that can be missed, and what is kept."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import ledger
+import ledger_report
+import ledger_targets
+import pytest
+from aa_journal import Journal
+from ledger_truth import by_difference, took, truth
+
+from tests.benchmarks.support import run
+from tests.explain.ledger_synthetic import ledger as made_up
+from torchstone.explain.ledger import TITLES
+from torchstone.records import ArmSpec, UsageError
+
+WALL = 0.01
+TRUTH = {"parts": {"interpreter": 5e6, "kernels": 5e6}, "wall": 1e7}
+
+
+def row(shares: dict[str, float], **known: Any) -> dict[str, Any]:
+    """A ledger of these shares beside a truth of half Python, half kernels."""
+    wanted = ledger_targets.Known(list, **known)
+    return ledger.beside(wanted, made_up(shares, WALL), TRUTH, TRUTH)
+
+
+def reported(capsys: pytest.CaptureFixture[str], *rows: dict[str, Any]) -> str:
+    ledger_report.report([{"kind": "ledger", "name": "x", **one} for one in rows])
+    return capsys.readouterr().out
+
+
+def test_shares_that_are_right_miss_no_aim(capsys: pytest.CaptureFixture[str]) -> None:
+    found = reported(capsys, row({"interpreter": 0.5, "kernels": 0.5}))
+    assert "<--" not in found
+    assert "0 figures outside" in found
+
+
+def test_a_share_that_is_off_is_marked(capsys: pytest.CaptureFixture[str]) -> None:
+    found = reported(capsys, row({"interpreter": 0.56, "kernels": 0.44}))
+    assert found.count("<--") == 2
+    assert "2 figures outside" in found
+
+
+def test_all_lines_are_held_against_the_step_without_the_rest() -> None:
+    """A rest makes the lines and the wall time one by construction; it explains nothing."""
+    one = row({"interpreter": 0.4, "kernels": 0.4})
+    assert one["explained"] == pytest.approx(0.8 * WALL)
+    assert one["unprofiled"] == pytest.approx(WALL)
+
+
+def test_a_rest_is_outside_two_aims(capsys: pytest.CaptureFixture[str]) -> None:
+    found = reported(capsys, row({"interpreter": 0.47, "kernels": 0.47}))
+    assert found.count("<--") == 2
+    assert "(-6.0 %) <--" in found
+
+
+def test_the_wait_for_a_core_is_on_neither_side(capsys: pytest.CaptureFixture[str]) -> None:
+    one = row({"interpreter": 0.25, "kernels": 0.25, "contention": 0.5})
+    assert [share[1:] for share in one["shares"]] == [[0.5, 0.5], [0.5, 0.5]]
+    assert one["explained"] == pytest.approx(0.5 * WALL)
+    asleep = [(10, 4), (14, 4), (12, 4), (12, 4)]
+    assert took(asleep, blocks=True) == 4 + 8
+    assert took(asleep, blocks=False) == 4
+
+
+def test_what_no_part_has_alone_is_a_difference() -> None:
+    parts = {"interpreter": 5.0, "kernels": 3.0}
+    assert by_difference(parts, 10.0, "breaks", "")["breaks"] == 2.0
+    assert by_difference(parts, 7.0, "breaks", "")["breaks"] == 0.0
+    assert by_difference(parts, 10.0, "", "interpreter") == {"interpreter": 2.0, "kernels": 3.0}
+
+
+@pytest.mark.parametrize("name", ledger_targets.WORKLOADS)
+def test_every_workload_can_be_judged(name: str) -> None:
+    known = ledger_targets.WORKLOADS[name]
+    if name != "gil":  # its other thread would run on beside the tests that follow
+        parts = [lines for lines, _ in ledger_targets.made(name)]
+        for lines in (*parts, known.more):
+            assert set(filter(None, lines.split("+"))) <= set(TITLES)
+        assert not known.copies or known.copies in parts
+    assert callable(getattr(ledger_targets, f"make_{name.replace('-', '_')}"))
+    assert (known.variant == "inductor") == name.startswith("compiled-")
+
+
+def test_pythons_own_time_is_never_judged_together_with_the_compilers() -> None:
+    for name, known in ledger_targets.WORKLOADS.items():
+        if known.variant != "eager":
+            for lines in (known.more, *(lines for lines, _ in ledger_targets.made(name))):
+                assert not ("interpreter" in lines and ("breaks" in lines or "guards" in lines))
+
+
+def test_what_the_issue_plants_is_run_compiled_too() -> None:
+    planted = ("mix", "collecting", "locked", "loading", "tiny-ops", "huge-op", "layout", "files")
+    assert {f"compiled-{name}" for name in planted} <= set(ledger_targets.WORKLOADS)
+
+
+STEP = """
+from types import SimpleNamespace
+
+COMPILED = "kernels"
+WORKLOADS = {"x": SimpleNamespace(threads=1, more="breaks", within="")}
+
+def burn():
+    return sum(range(200_000))
+
+def step():
+    for _ in range(8):
+        burn()
+
+def made(name):
+    return (("interpreter", burn),)
+
+def make():
+    return step, ()
+"""
+
+
+def test_the_truth_is_of_the_very_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The step does more than its part: a sum of parts would not know."""
+    target = tmp_path / "ledger_targets.py"
+    target.write_text(STEP, encoding="utf-8")
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setitem(sys.modules, "ledger_targets", ledger_targets)
+    monkeypatch.setattr("ledger_truth.arm_of", lambda name: ArmSpec("x", f"{target}:make"))
+    found = truth("x", rounds=8)
+    assert found["wall"] > 4 * found["parts"]["interpreter"]
+    assert sum(found["parts"].values()) == pytest.approx(found["wall"])
+
+
+def test_results_of_another_budget_or_of_other_code_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "ledger.jsonl"
+    with ledger.open_journal(path, 3.0):
+        pass
+    with ledger.open_journal(path, 3.0):
+        pass
+    with pytest.raises(SystemExit, match="another --out"), ledger.open_journal(path, 6.0):
+        pass
+    same = ledger.settings(3.0)
+    monkeypatch.setattr(ledger, "JUDGED", ("explain",))
+    assert ledger.settings(3.0)["code"] != same["code"]
+
+
+def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "old.json"
+    path.write_text('{\n "ledger": {}\n}\n', encoding="utf-8")
+    with pytest.raises(SystemExit, match="no journal"), ledger.open_journal(path, 3.0):
+        pass
+
+
+def test_what_failed_is_tried_again_and_what_is_done_is_not(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.jsonl"
+    calls: list[str] = []
+
+    def fail(name: str) -> dict[str, Any]:
+        calls.append(name)
+        raise UsageError("No luck.", "Try again.")
+
+    def work(name: str) -> dict[str, Any]:
+        calls.append(name)
+        return {"rest": 0.0}
+
+    for doing in (fail, work, work):
+        with Journal(path) as journal:
+            rows = list(journal.rows)
+            ledger.once(rows, journal, "ledger", "mix", doing)
+            assert len(rows) == 1
+            assert ("error" in rows[0]) == (doing is fail)
+    assert calls == ["mix", "mix"]
+    assert [json.loads(line)["name"] for line in path.read_text().splitlines()] == ["mix"]
+
+
+@pytest.mark.slow
+def test_the_whole_command_goes_on_where_it_ended(tmp_path: Path) -> None:
+    out = tmp_path / "ledger.jsonl"
+    words = ["--only", "mix", "--ledgers-only", "--budget", "0.8", "--out", str(out)]
+    done = run("ledger.py", *words)
+    assert done.returncode == 0, done.stderr
+    assert "sleep" in done.stdout
+    kept = out.read_text()
+    again = run("ledger.py", *words)
+    assert again.stdout == done.stdout
+    assert out.read_text() == kept
