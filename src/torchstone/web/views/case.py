@@ -164,15 +164,16 @@ def _note(points: Sequence[CasePoint]) -> str:
 
 def _charts(points: Sequence[CasePoint], context: Context) -> tuple[Chart, ...]:
     rest = tuple(item for item in context.carried if item[0] not in ("new", "base"))
-    lines = trends.Lines.of(point.run for point in points)
+    lines = trends.Lines.of((point.run, _definition(point)) for point in points)
     placed: dict[str, list[tuple[CaseFigures, Point]]] = {}
     for point in points:
-        placed.setdefault(lines.words(point.run), []).append((point.figures, _blank(point, rest)))
+        line = lines.words(point.run, _definition(point))
+        placed.setdefault(line, []).append((point.figures, _blank(point, rest)))
 
     def chart(
         name: str, title: str, unit: str, metrics: dict[str, Metric], interval: bool = False
     ) -> Chart:
-        """Each metric is a line on every machine and branch."""
+        """Each metric is a line on every machine and branch, and by every definition."""
         room = trends.MOST_SERIES // len(metrics)
         kept = trends.newest_lines(
             {w: [blank for _, blank in own] for w, own in placed.items()}, room
@@ -199,6 +200,11 @@ def _charts(points: Sequence[CasePoint], context: Context) -> tuple[Chart, ...]:
         chart("memory_ratio", "Memory ratio", "ratio", {"ratio": lambda c: c.memory_ratio}),
         chart("graph_breaks", "Graph breaks", "count", {"breaks": lambda c: c.graph_breaks}),
     )
+
+
+def _definition(point: CasePoint) -> int | None:
+    """By which its figures are defined; None where it has none."""
+    return point.figures.definition if point.figures.outcome is Outcome.OK else None
 
 
 def _seconds(nanoseconds: float | None) -> float | None:

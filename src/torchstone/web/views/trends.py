@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from torchstone.records import GroupPoint, Mean, Outcome, RunHead
+from torchstone.records import FOREIGN_DEFINITION, GroupPoint, Mean, Outcome, RunHead
 from torchstone.records import SuiteSummary as Summary
 from torchstone.show.run_words import Labels, count
 from torchstone.show.text import sanitise
@@ -22,27 +22,38 @@ HOLLOW = "Hollow: the run ended before this suite did, so the figure is over few
 
 @dataclass(frozen=True)
 class Lines:
-    """What is said of a run in a line's name: its machine and its branch, where there are several.
+    """What is said of a point in its line's name: the run's machine and branch, and the definition
+    of its figures, where there are several.
 
-    Times of two machines, and versions of two branches, are never joined by one line.
+    Times of two machines, versions of two branches and figures of two definitions are never joined
+    by one line.
     """
 
     machines: bool
     branches: bool
+    definitions: tuple[int, ...]
 
     @classmethod
-    def of(cls, runs: Iterable[RunHead]) -> Lines:
-        """In what these runs differ."""
-        known = {(run.machine_id, run.branch) for run in runs}
+    def of(cls, points: Iterable[tuple[RunHead, int | None]]) -> Lines:
+        """In what these differ: runs, and the definition of figures; None where there are none."""
+        known = {(run.machine_id, run.branch, definition) for run, definition in points}
         machines, branches = ({one[place] for one in known} for place in (0, 1))
-        return cls(len(machines) > 1, len(branches) > 1)
+        definitions = {one[2] for one in known if one[2] is not None}
+        return cls(len(machines) > 1, len(branches) > 1, tuple(sorted(definitions)))
 
-    def words(self, run: RunHead) -> str:
-        """`Xeon Platinum 8370C m-0123 main`; empty where all runs are of one line."""
+    def words(self, run: RunHead, definition: int | None) -> str:
+        """`Xeon Platinum 8370C m-0123 main`; empty where all points are of one line."""
         machine = machine_title(run.machine_id, run.machine) or "an unknown machine"
         branch = cut(sanitise(run.branch), 24) or "no branch"
         parts = (machine if self.machines else "", branch if self.branches else "")
-        return " ".join(part for part in parts if part)
+        return " ".join(part for part in (*parts, self._definition(definition)) if part)
+
+    def _definition(self, definition: int | None) -> str:
+        """Nothing for the newest, and for what has no figures."""
+        if definition is None or definition == self.definitions[-1]:
+            return ""
+        foreign = definition == FOREIGN_DEFINITION
+        return "of another tool" if foreign else f"by definition {definition}"
 
 
 def newest_lines(lines: Mapping[str, Sequence[Point]], most: int = MOST_SERIES) -> list[str]:
@@ -99,16 +110,14 @@ def _placed(points: Sequence[GroupPoint], carried: tuple[tuple[str, str], ...]) 
     labels = Labels.of(point.summary for point in points)
     rest = tuple(item for item in carried if item[0] not in ("new", "base"))
     known = {point.run.id: point.run for point in points}
-    lines = Lines.of(known.values())
-    said = {
-        run.id: (commit_of(run) or run.id[:8], run_title(run), lines.words(run))
-        for run in known.values()
-    }
+    lines = Lines.of((point.run, _definition(point.summary)) for point in points)
+    said = {run.id: (commit_of(run) or run.id[:8], run_title(run)) for run in known.values()}
     made = []
     for point in points:
         if point.run.created_s is None:
             continue
-        label, note, where = said[point.run.id]
+        label, note = said[point.run.id]
+        where = lines.words(point.run, _definition(point.summary))
         to = suite_place(group_key(point.summary), (*rest, ("new", point.run.id)))
         passes = point.summary.passes
         blank = Point(
@@ -123,6 +132,11 @@ def _placed(points: Sequence[GroupPoint], carried: tuple[tuple[str, str], ...]) 
         name = sanitise(labels.within_suite(point.summary))
         made.append(_Placed(point.summary, f"{name} {where}".rstrip(), blank))
     return made
+
+
+def _definition(summary: Summary) -> int | None:
+    """By which its figures are defined, where a case passed and there are any."""
+    return summary.figures_definition if summary.passes.passed else None
 
 
 def _trend(

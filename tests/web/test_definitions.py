@@ -1,0 +1,40 @@
+"""Figures of two definitions in one history: both are drawn, and no line joins them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from tests.web import stored
+from tests.web.conftest import reading
+from tests.web.test_views import view
+from torchstone.records import FIGURES_DEFINITION
+from torchstone.store import open_store
+from torchstone.web.page import charts_of
+from torchstone.web.sources import Source
+
+OLDER = FIGURES_DEFINITION - 1
+
+
+def test_no_line_is_of_two_definitions(tmp_path: Path) -> None:
+    path = tmp_path / "two.db"
+    keys = [key for key in stored.keys(["timm"]) if key.mode == "inference"]
+    with open_store(str(path)) as store:
+        for night in range(4):
+            definition = OLDER if night < 2 else FIGURES_DEFINITION
+            stored.add_run(
+                store,
+                stored.make_run(night, keys),
+                night,
+                lambda one, used=definition: replace(one, definition=used),
+            )
+    with reading(path) as store:
+        source = Source(store)
+        case = view(source, "case", suite="timm", model="resnet18", variant="inductor")
+        landing = view(source, "landing", suite="timm", variant="inductor")
+    for page, name in ((case, "speed-up"), (landing, "inductor")):
+        found = {one.name: one.points for one in charts_of(page)["speedup"].series}
+        assert {line: len(points) for line, points in found.items()} == {
+            f"{name} by definition {OLDER}": 2,
+            name: 2,
+        }
