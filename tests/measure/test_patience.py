@@ -45,7 +45,9 @@ def test_alone_no_two_long_steps_pass_in_silence(arm: ArmSpec) -> None:
     listener = Listener()
     solo.solo(arm, listener, 7, "", None, {}, b"salt")
     listener("end")
-    assert listener.silence["step"] == listener.silence["warm-up"] == STEP_NS
+    assert listener.silence["step"] == STEP_NS
+    # A slow statement is looked at once more and warms up where it is measured.
+    assert listener.silence.get("warm-up") == (None if arm is STATEMENT else STEP_NS)
 
 
 @ARMS

@@ -187,6 +187,7 @@ def _solo_statement(
     phase("step")
     warm = _slow_statement(once, first_call_ns, loops)
     if warm is None:
+        phase("step")
         sample_ns = max(2 * SAMPLE_NS, setup_ns // 2)
         make, beat = partial(built.block, []), partial(phase, "step")
         loops = loops or _choose_loops(make, beat, sample_ns)
