@@ -105,12 +105,16 @@ def test_no_address_opens_a_file(nightly: Path, tmp_path: Path) -> None:
     path = tmp_path / "run.json"
     path.write_text("{}")
     with client_of(nightly) as client:
-        there = client.get("/compare", params={"base": f"file:{path}"})
-        absent = client.get("/compare", params={"base": f"file:{path}x"})
-        assert there.status_code == absent.status_code == 404
-        named = client.get("/compare", params={"base": str(path)})
-        assert named.status_code == 404
-        assert "such a file" not in named.text
+        for before in ("", "file:"):
+            absent = tmp_path / "gone.json"  # no answer may tell which is there
+            answers = [
+                client.get("/api/v1/compare", params={"base": f"{before}{one}"})
+                for one in (path, absent)
+            ]
+            assert [answer.status_code for answer in answers] == [404, 404]
+            said = [answer.json()["error"] for answer in answers]
+            assert all(text.startswith("There is no ") for text in said)
+            assert not any("such a file" in text for text in said)
 
 
 def test_naming_a_machine_asks_how_machines_compare(source: Source) -> None:
