@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -222,3 +223,11 @@ def test_without_any_that_got_to_its_end_the_newest_is_shown(tmp_path: Path) -> 
     page = page_of(path, "landing")
     assert "New: 2026-11-02" in page.lead
     assert "base: 2026-11-01" in page.lead
+
+
+def test_the_line_goes_past_a_run_that_broke_off(broken_off: Path) -> None:
+    with client_of(broken_off) as client:
+        svg = client.get("/api/v1/landing/charts/speedup.svg?variant=inductor").text
+    joined = [path for path in re.findall(r' d="(M[^"]*)"', svg) if path.count("L") == 1]
+    (line,) = [path for path in joined if "a" not in path and "h" not in path and "V" not in path]
+    assert len(re.split("[ML]", line)) == 3, "from the first night to the third"
