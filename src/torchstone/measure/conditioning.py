@@ -20,7 +20,8 @@ NUDGES = 5
 """Runs with nudged numbers, of which the furthest counts: jumps are rare and large, and five see
 nine of ten that come every third time."""
 NUDGE_SECONDS = 20.0
-"""No more nudged runs than fit in this, all calls together."""
+"""No nudged run starts later than this, all calls together; each has an equal part. They are not
+counted by the time of the call before them: the first one in a process takes many times a step."""
 
 
 CLOSER_NUDGES = 40
@@ -29,11 +30,6 @@ CLOSER_STEPS = 8
 the order of a long sum changes, and finds a jump eight times as often; an answer without a kink
 moves by some parts in a million all the same."""
 CLOSER_SECONDS = 60.0
-
-
-def nudges_within(step_ns: int, calls: int) -> int:
-    """How many nudged runs of each call are worth their time."""
-    return min(NUDGES, int(NUDGE_SECONDS / max(1e-9, step_ns / 1e9 * calls)))
 
 
 def nudge_weights(module: Any, seed: int, steps: int = 1) -> None:

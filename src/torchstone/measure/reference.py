@@ -22,12 +22,12 @@ from torchstone.measure.conditioning import (
     CLOSER_NUDGES,
     CLOSER_SECONDS,
     CLOSER_STEPS,
+    NUDGE_SECONDS,
     NUDGES,
     distances,
     furthest,
     nudge_inputs,
     nudge_weights,
-    nudges_within,
     write_distances,
 )
 from torchstone.measure.contract import weights_fingerprint
@@ -87,8 +87,9 @@ def make_references(
         if name:
             write_evidence(os.path.join(folder, f"{name}-{call.seed}"), evidence)
         if name == "eager":
-            seeds = range(nudges_within(step_ns, len(calls)))
-            moved = _moved(plain, pristine, call, evidence, seeds, notes)
+            limit_s = NUDGE_SECONDS / len(calls)
+            seeds = range(NUDGES if step_ns / 1e9 <= limit_s else 0)
+            moved = _moved(plain, pristine, call, evidence, seeds, notes, limit_s=limit_s)
             write_distances(os.path.join(folder, f"moved-{call.seed}"), moved)
         if call.shape == 0:
             prints.append(fingerprint(walk(evidence, "output")))
