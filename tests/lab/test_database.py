@@ -13,7 +13,7 @@ from torchstone.lab.database import rebuild, size, thin
 from torchstone.lab.figures import figures_of
 from torchstone.lab.repro import repro
 from torchstone.lab.validate import validate_stored
-from torchstone.records import CaseKey, PlannedCase, Result, Run, UsageError
+from torchstone.records import CaseKey, Contract, PlannedCase, Result, Run, UsageError
 from torchstone.show import dumps, report
 from torchstone.store import open_store
 
@@ -39,7 +39,15 @@ def judged(result_id: str) -> Result:
     """A result as a run leaves it, judged by the rules of today."""
     from torchstone.lab.judging import judge_again
 
-    return judge_again(replace(make_result(result_id, replicates=3, turns=6), kind="case"))
+    made = make_result(result_id, replicates=3, turns=6)
+    arms = tuple(replace(arm, contract=_plain(arm.contract)) for arm in made.arms)
+    return judge_again(replace(made, arms=arms, kind="case"))
+
+
+def _plain(contract: Contract | None) -> Contract:
+    assert contract is not None
+    outputs = tuple(replace(leaf, type_name="torch.Tensor") for leaf in contract.outputs)
+    return replace(contract, outputs=outputs)
 
 
 @pytest.fixture

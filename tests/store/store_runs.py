@@ -190,8 +190,9 @@ def make_version_5(db: Path) -> None:
 
 def version_3() -> list[tuple[Run, tuple[int, ...]]]:
     """The runs in that database, and which of their cases are stored."""
-    half = make_run("half", 3, created="2026-11-16T20:00:00+00:00")
-    return [(make_run("night-1", 6, label="night"), (0, 1, 3, 5)), (half, (0,))]
+    night = make_run("night-1", 6, label="night", schema=1)
+    half = make_run("half", 3, created="2026-11-16T20:00:00+00:00", schema=1)
+    return [(night, (0, 1, 3, 5)), (half, (0,))]
 
 
 def _make_version(db: Path, dump: Path, version: int, wal: bool) -> None:

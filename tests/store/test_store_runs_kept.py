@@ -13,7 +13,7 @@ import pytest
 from store_cases import make_result
 from store_runs import derive, fill, make_case, make_figures, make_run, statements, wanted
 
-from torchstone.records import RunView, UsageError
+from torchstone.records import RUN_SCHEMA, RunView, UsageError
 from torchstone.store import CorruptRunError, Store, open_store
 
 
@@ -152,8 +152,8 @@ def test_a_damaged_run_is_named_and_the_others_are_readable(
 
 def test_a_run_of_a_newer_program_is_told(db: Path) -> None:
     with open_store(str(db)) as store:
-        store.begin_run(replace(make_run(), schema=2))
-        with pytest.raises(UsageError, match=r"newer Torchstone \(schema 2"):
+        store.begin_run(replace(make_run(), schema=RUN_SCHEMA + 1))
+        with pytest.raises(UsageError, match=rf"newer Torchstone \(schema {RUN_SCHEMA + 1}"):
             store.run_view("run-1")
 
 
