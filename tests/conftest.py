@@ -38,12 +38,18 @@ def own_data_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def browser() -> Iterator[Any]:
-    """One for all tests of a process: a second one cannot be started beside it."""
+def driver() -> Iterator[Any]:
+    """Playwright, once for all tests of a process: a second one cannot be started beside it."""
     api = pytest.importorskip("playwright.sync_api")
     if not CHROMIUM:
         pytest.skip("needs Chromium")
     with api.sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=CHROMIUM, args=list(ARGUMENTS))
-        yield started
-        started.close()
+        yield playwright
+
+
+@pytest.fixture(scope="session")
+def browser(driver: Any) -> Iterator[Any]:
+    """One for all tests of a process."""
+    started = driver.chromium.launch(executable_path=CHROMIUM, args=list(ARGUMENTS))
+    yield started
+    started.close()

@@ -7,6 +7,7 @@ import json
 import pstats
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from view_cost import (
@@ -81,18 +82,16 @@ needs_chromium = pytest.mark.skipif(
 
 @pytest.mark.slow
 @needs_chromium
-def test_a_page_that_draws_late_is_painted_late(tmp_path: Path) -> None:
+def test_a_page_that_draws_late_is_painted_late(driver: Any, tmp_path: Path) -> None:
     """As SnakeViz does it: boxes as elements, some time after the page is there."""
     page = tmp_path / "late.html"
     page.write_text(
         "<svg><g></g></svg><script>setTimeout(() => {"
         "document.querySelector('g').innerHTML = '<rect/>'.repeat(20)}, 400)</script>"
     )
-    playwright = pytest.importorskip("playwright.sync_api")
-    with playwright.sync_playwright() as driver:
-        browser = Browser(driver, shutil.which("chromium") or "")
-        painted, used = browser.load(page.as_uri(), SNAKEVIZ_SHOWN)
-        browser.close()
+    browser = Browser(driver, shutil.which("chromium") or "")
+    painted, used = browser.load(page.as_uri(), SNAKEVIZ_SHOWN)
+    browser.close()
     assert painted >= 0.4
     assert used >= 0
 

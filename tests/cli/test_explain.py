@@ -158,7 +158,7 @@ def test_a_difference_with_its_findings_tested(tmp_path: Path) -> None:
     db, path = str(tmp_path / "kept.db"), tmp_path / "both.json"
     words = ("--threads", "1", "--budget", "1s", "--json", str(path), "--db", db)
     name = f"{tmp_path / 'litter.py'}:make"
-    done = torchstone("explain", name, "--vs", "aot_eager", "--verify", *words)
+    done = torchstone("explain", name, "--vs", "aot_eager", "--verify", *words, timeout=600)
     assert done.returncode == 0, done.stderr
     data = json.loads(path.read_text(encoding="utf-8"))
     assert data["base"]["verifications"] == []
