@@ -9,7 +9,8 @@ import pytest
 
 from tests.targets.support import ROOT, run_arms, target
 from torchstone.conductor import CaseResult, references
-from torchstone.conductor.judge import Output, combine, compare_leaves, judge, read_evidence
+from torchstone.conductor.form import compare_leaves
+from torchstone.conductor.judge import Output, combine, judge, read_evidence
 from torchstone.measure.evidence import write_evidence
 from torchstone.records import (
     Agreement,
@@ -225,6 +226,22 @@ def test_an_error_is_set_against_the_baselines_own_of_the_same_output() -> None:
     without = judge(ARM, outputs(0, 0), outputs(0, 0), outputs(0, 0), frozenset())
     assert without.error_ratio is None
     assert combine(without, nudged, timed=True).error_ratio == nudged.error_ratio
+
+
+def test_a_gradient_that_is_nothing_but_rounding_makes_no_check_blunt() -> None:
+    """As that of a bias which softmax cancels: 0 in float64 to its last bit."""
+    paths = ("output.grad.weight", "output.grad.key_bias")
+    truth = [_floats(v, p) for v, p in zip(([1.0, 2.0], [1e-17, -2e-17]), paths, strict=True)]
+    eager = [_floats(v, p) for v, p in zip(([1.0, 2.0], [1e-9, 1e-9]), paths, strict=True)]
+    right = [_floats(v, p) for v, p in zip(([1.0, 2.0], [-1e-9, 1e-9]), paths, strict=True)]
+    wrong = [_floats(v, p) for v, p in zip(([1.0, 2.0], [1e-8, 1e-8]), paths, strict=True)]
+    agreed = judge(ArmSpec("arm", "m.py:make"), right, eager, truth, frozenset())
+    assert not agreed.mismatch
+    assert agreed.rmse_baseline < 1e-8
+    assert agreed.rmse < 1e-8
+    assert agreed.cosine > 0.99
+    found = judge(ArmSpec("arm", "m.py:make"), wrong, eager, truth, frozenset())
+    assert found.mismatch.startswith("output.grad.key_bias")
 
 
 def test_an_agreement_of_before_the_ratio_still_loads() -> None:

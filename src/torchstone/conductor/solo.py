@@ -6,7 +6,8 @@ from pathlib import Path
 
 from torchstone.conductor import toolchain
 from torchstone.conductor.case import Events, Settings
-from torchstone.conductor.judge import combine, compare_leaves
+from torchstone.conductor.form import compare_leaves
+from torchstone.conductor.judge import combine
 from torchstone.conductor.launch import Launcher, arm_environment
 from torchstone.conductor.patience import patience
 from torchstone.conductor.promises import remarks, undeclared_change
