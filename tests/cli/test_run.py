@@ -156,6 +156,7 @@ def test_shards_join_into_one_run(here: Path) -> None:
         assert len(store.list_runs(10)) == 1
 
 
+@pytest.mark.slow
 def test_shards_from_two_databases_join_as_well(here: Path) -> None:
     for index in (1, 2):
         words = ("toys.toml", *FAST, "--label", "whole", "--shard", f"{index}/2")

@@ -288,6 +288,7 @@ def test_a_closer_look_that_fails_is_told(monkeypatch: pytest.MonkeyPatch) -> No
     assert any("no closer look" in note and "code 5" in note for note in rounded.notes)
 
 
+@pytest.mark.slow
 def test_where_a_rounding_moves_little_little_is_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     arms = [ArmSpec(name, target("kinks", name)) for name in ("smooth", "smooth_wrong")]

@@ -97,6 +97,7 @@ def test_strides_are_noted_and_the_arm_is_measured() -> None:
     assert any("strided here" in note for note in arm.notes), arm.notes
 
 
+@pytest.mark.slow
 def test_another_target_may_differ_and_its_modes_are_noted() -> None:
     arm = changed("training", name="other")
     assert arm.outcome is Outcome.OK, arm.detail
