@@ -7,9 +7,10 @@
 
 Aims: every planted share within 5 points, the unexplained rest under 5 %, the sum of all lines but
 the rest within 5 % of the unprofiled wall time; at least 8 of 10 predictions land inside their
-range, and how wide these are is said beside them. A part's truth is its time alone, in turns with
-the others and with the step itself, on the same machine, and neither side holds the wait for a
-core. Of a layout conversion level 4 must name the part of it that is in kernels.
+range, and how wide these are is said beside them. A part's truth is what its own clock says, in the
+very steps that the ledger divides, as long as nobody looks. The unprofiled wall time is that of
+other processes, before and after, and how far they are from each other is said. Neither side holds
+the wait for a core. Of a layout conversion level 4 must name the part of it that is in kernels.
 """
 
 from __future__ import annotations
@@ -19,9 +20,11 @@ import hashlib
 import json
 import os
 import platform
+import statistics
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from importlib.metadata import version
 from pathlib import Path
@@ -31,20 +34,24 @@ SRC = HERE.parent / "src"
 sys.path[:0] = [str(SRC), str(HERE)]
 
 from aa_journal import Journal, Row, read_rows  # noqa: E402
+from ledger_clock import VARIABLE, Took, lines_of, noted  # noqa: E402
 from ledger_faults import PLANTED, Planted  # noqa: E402
 from ledger_report import report  # noqa: E402
-from ledger_targets import WORKLOADS, Known  # noqa: E402
-from ledger_truth import arm_of  # noqa: E402
+from ledger_targets import COMPILED, WORKLOADS, Known  # noqa: E402
+from ledger_truth import arm_of, parts_of  # noqa: E402
 
 from torchstone.conductor import Settings  # noqa: E402
+from torchstone.conductor.launch import arm_environment  # noqa: E402
 from torchstone.explain.findings.registry import with_findings  # noqa: E402
 from torchstone.explain.ledger import make_ledger  # noqa: E402
 from torchstone.explain.passes.report import Plan  # noqa: E402
 from torchstone.explain.starter import run_passes_of  # noqa: E402
 from torchstone.lab.explain import put_to_test  # noqa: E402
-from torchstone.records import ArmSpec, Ledger, TorchstoneError  # noqa: E402
+from torchstone.records import ArmSpec, Ledger, TorchstoneError, UsageError  # noqa: E402
 from torchstone.records.ledger import BACK_END, REST  # noqa: E402
 
+PROCESSES = 2
+"""That run the step with nobody looking, before the ledger's process and after it."""
 JUDGED = ("explain", "measure", "variants", "workloads")
 """Rooms whose code makes the figures: a file of older code is not gone on with."""
 
@@ -118,14 +125,40 @@ def composition(name: str, budget: float) -> Row:
     known = WORKLOADS[name]
     if known.threads > len(os.sched_getaffinity(0)):
         return {"skipped": f"needs {known.threads} cores"}
-    before = _truth(name)
-    ledger = look(arm_of(name), budget)
-    return beside(known, ledger, before, _truth(name))
+    unprofiled = [_truth(name) for _ in range(PROCESSES)]
+    with tempfile.NamedTemporaryFile() as file:
+        os.environ[VARIABLE] = file.name
+        try:
+            ledger = look(arm_of(name), budget)
+        finally:
+            del os.environ[VARIABLE]
+        clocks = noted(file.name)
+    unprofiled += [_truth(name) for _ in range(PROCESSES)]
+    walls = [one["wall"] / 1e9 for one in unprofiled]
+    return {**beside(known, ledger, _planted(name, ledger, clocks, unprofiled)), "walls": walls}
 
 
-def beside(known: Known, ledger: Ledger, before: Row, after: Row) -> Row:
+def _planted(
+    name: str, ledger: Ledger, clocks: Sequence[Sequence[Took]], unprofiled: Sequence[Row]
+) -> dict[str, float]:
+    """The truth by line, in nanoseconds."""
+    known = WORKLOADS[name]
+    if known.alone:
+        each = [parts_of(one["alone"], one["wall"], known.more) for one in unprofiled]
+        return {lines: statistics.median(one[lines] for one in each) for lines in each[0]}
+    timed = [lines for lines in unprofiled[0]["lines"] if lines != COMPILED]
+    if len(clocks) != len(timed):
+        raise UsageError(f"{len(timed)} parts have a clock, and {len(clocks)} were noted.")
+    found: dict[str, float] = {}
+    for lines, rows in zip(timed, clocks, strict=True):
+        for line, ns in lines_of(lines, rows).items():
+            found[line] = found.get(line, 0.0) + ns
+    whole = 1e9 * ledger.wall_s * (1 - ledger.share("contention"))
+    return parts_of(found, whole, known.more, known.within)
+
+
+def beside(known: Known, ledger: Ledger, parts: Mapping[str, float]) -> Row:
     """Truth and ledger, both without the wait for a core."""
-    parts = {lines: (ns + after["parts"][lines]) / 2 for lines, ns in before["parts"].items()}
     total = sum(parts.values())
     quiet = 1 - ledger.share("contention")
     shares = []
@@ -141,7 +174,6 @@ def beside(known: Known, ledger: Ledger, before: Row, after: Row) -> Row:
         "rest": ledger.share("rest"),
         "contention": ledger.share("contention"),
         "explained": sum(line.seconds for line in dividing if line.name != "contention"),
-        "unprofiled": (before["wall"] + after["wall"]) / 2e9,
         "parts": total / 1e9,
         "lines": {line.name: line.share for line in dividing},
         "tracing": ledger.tracing,
@@ -155,8 +187,7 @@ def look(arm: ArmSpec, budget: float) -> Ledger:
 
 
 def _truth(name: str) -> Row:
-    threads = str(WORKLOADS[name].threads)
-    env = {**os.environ, "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}
+    env = {**os.environ, **arm_environment(arm_of(name))}  # the allocator's settings among them
     done = subprocess.run(
         [sys.executable, str(HERE / "ledger_truth.py"), name],
         capture_output=True,

@@ -1,5 +1,5 @@
-"""The parts of workloads of known composition, each a row of (lines of the ledger that it should
-show up in, what is called)."""
+"""The parts of workloads of known composition, each a pair: lines of the ledger that it should show
+up in, and what is called."""
 
 from __future__ import annotations
 
@@ -119,8 +119,14 @@ def loading() -> list[Part]:
 
 
 def tiny_ops() -> list[Part]:
-    """Two thousand ops with nothing to do. The loop around them is Python, and next to nothing."""
+    """Two thousand ops with nothing to do, and the loop around them with no op in it."""
     one = torch.ones(4)
+
+    def loop() -> Any:
+        value = one
+        for _ in range(2000):
+            value = one
+        return value
 
     def run() -> Any:
         value = one
@@ -128,7 +134,7 @@ def tiny_ops() -> list[Part]:
             value = value * one
         return value
 
-    return [("dispatch+allocator", run)]
+    return [("interpreter", loop), ("dispatch+allocator", run)]
 
 
 def huge_op() -> list[Part]:
@@ -157,7 +163,7 @@ def files() -> list[Part]:
 
 
 def with_grad() -> list[Part]:
-    """As `tiny_ops`, each op with a weight: making and freeing its node is autograd's."""
+    """Ops with nothing to do, and the same with a weight: making and freeing nodes is autograd."""
     one, weight = torch.ones(4), torch.ones(4, requires_grad=True)
 
     def run() -> None:

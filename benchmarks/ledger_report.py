@@ -47,14 +47,18 @@ def _compositions(ledgers: Sequence[Row]) -> int:
 
 def _sums(one: Row) -> int:
     """What the lines leave, and whether all the others are the step with nobody looking; how many
-    of the two are outside their aims."""
-    off = one["explained"] / one["unprofiled"] - 1
-    marks = [" <--" if bad else "" for bad in (abs(one["rest"]) > MOST_REST, abs(off) > MOST_WALL)]
+    of the two are outside their aims. Where processes with nobody looking differ among themselves,
+    the lines must be near one of them."""
+    walls = sorted(one["walls"])
+    usual = statistics.median(walls)
+    off = one["explained"] / usual - 1
+    far = not (1 - MOST_WALL) * walls[0] <= one["explained"] <= (1 + MOST_WALL) * walls[-1]
+    marks = [" <--" if bad else "" for bad in (abs(one["rest"]) > MOST_REST, far)]
     print(
         f"{'':20} rest {one['rest']:.1%}{marks[0]}; waited for a core {one['contention']:.1%}; "
-        f"all lines but these {1e3 * one['explained']:.2f} ms, unprofiled "
-        f"{1e3 * one['unprofiled']:.2f} ms ({100 * off:+.1f} %){marks[1]}; "
-        f"the parts {1e3 * one['parts']:.2f} ms"
+        f"all lines but these {1e3 * one['explained']:.2f} ms, unprofiled {1e3 * usual:.2f} ms "
+        f"({1e3 * walls[0]:.2f} to {1e3 * walls[-1]:.2f} in {len(walls)} processes; "
+        f"{100 * off:+.1f} %){marks[1]}"
     )
     return sum(map(bool, marks))
 

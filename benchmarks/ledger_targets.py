@@ -1,11 +1,11 @@
-"""Workloads of known composition: each step is a row of parts, and each part is timed alone too.
+"""Workloads of known composition: each step is a row of parts, and each part has a clock.
 
 The targets are `ledger_targets.py:make_NAME`, one for each name of the table.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -13,7 +13,8 @@ from typing import Any
 
 import ledger_parts as parts_of
 import torch
-from ledger_parts import AUTOGRAD, COMPILED, LEFT, Part
+from ledger_clock import clocked
+from ledger_parts import COMPILED, LEFT, OPS, Part, disabled
 from ledger_training import training, training_step
 
 HERE = Path(__file__).resolve()
@@ -28,17 +29,20 @@ class Known:
     mode: str = "inference"
     threads: int = 1
     more: str = ""
-    """Lines for what the step takes more than its parts alone: a truth by difference."""
+    """Lines for what the step takes more than its parts: a truth by difference."""
     within: str = ""
-    """Lines of a part that holds all others: its truth is what it takes more than they do."""
+    """Lines of a part that the others hold once more."""
+    alone: bool = False
+    """Its parts cannot be timed in the step, and are in a process of their own."""
     copies: str = ""
     """The part that level 4 must name as copies for a layout."""
-    step: Callable[[], Any] | None = None
-    """Where it is not the parts one after the other."""
+    step: Callable[[Sequence[Callable[[], Any]]], Any] | None = None
+    """Made of the parts, where it is not one after the other."""
 
 
 def compiled(parts: Callable[[], list[Part]], **changes: Any) -> Known:
-    return Known(parts, **{"variant": "inductor", "more": LEFT, **changes})
+    """A compiled part cannot have a clock; it is what the others leave of the step."""
+    return Known(parts, **{"variant": "inductor", "more": f"{COMPILED}+{LEFT}", **changes})
 
 
 WORKLOADS: dict[str, Known] = {
@@ -49,12 +53,12 @@ WORKLOADS: dict[str, Known] = {
     "locked": Known(parts_of.locked),
     "gil": Known(parts_of.lock_of_the_interpreter),
     "loading": Known(parts_of.loading),
-    "tiny-ops": Known(parts_of.tiny_ops),
-    "grad": Known(parts_of.with_grad, within=AUTOGRAD, step=lambda: last_part("grad")),
+    "tiny-ops": Known(parts_of.tiny_ops, within="interpreter"),
+    "grad": Known(parts_of.with_grad, within="dispatch+allocator"),
     "huge-op": Known(parts_of.huge_op),
     "layout": Known(parts_of.layout, copies="kernels+allocator"),
     "files": Known(parts_of.files),
-    "training": Known(training, mode="training", step=training_step),
+    "training": Known(training, mode="training", more=OPS, step=training_step),
     "compiled-mix": compiled(parts_of.compiled_mix),
     "compiled-huge-op": compiled(parts_of.compiled_huge_op),
     "compiled-chain": compiled(parts_of.compiled_chain),
@@ -67,7 +71,8 @@ WORKLOADS: dict[str, Known] = {
     "compiled-breaks": compiled(
         parts_of.compiled_breaks,
         more=f"{LEFT}+wrapper",
-        step=lambda: (parts_of.broken_products(), (torch.ones(1),)),
+        alone=True,
+        step=lambda _: (parts_of.broken_products(), (torch.ones(1),)),
     ),
 }
 
@@ -82,13 +87,27 @@ def target(name: str) -> str:
     return f"{HERE}:make_{name.replace('-', '_')}"
 
 
+def with_clocks(name: str) -> list[Callable[[], Any]]:
+    """The parts' calls, each with its clock; what is compiled has none."""
+    found: list[Callable[[], Any]] = []
+    for number, (lines, part) in enumerate(made(name)):
+        if lines == COMPILED:
+            found.append(part)
+        elif WORKLOADS[name].variant == "eager":
+            found.append(clocked(number, part))
+        else:
+            found.append(disabled(clocked(number, part)))
+    return found
+
+
 def make(name: str) -> Any:
     """The step as a target: a function and its inputs, or a workload."""
     known = WORKLOADS[name]
+    parts = with_clocks(name)
     if known.step is not None:
-        return known.step()
+        return known.step(parts)
     inputs = () if known.variant == "eager" else (torch.ones(1),)
-    return in_order([part for _, part in made(name)]), inputs
+    return in_order(parts), inputs
 
 
 def in_order(parts: list[Callable[[], Any]]) -> Callable[..., Any]:
@@ -109,10 +128,6 @@ def in_order(parts: list[Callable[[], Any]]) -> Callable[..., Any]:
         return last()
 
     return (one, two, three)[len(parts) - 1]
-
-
-def last_part(name: str) -> tuple[Callable[[], Any], tuple[()]]:
-    return made(name)[-1][1], ()
 
 
 for _name in WORKLOADS:

@@ -3,27 +3,19 @@ backward pass and in the optimizer, beside matrix products."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from ledger_parts import OPS, Part, burn, nothing
+from ledger_parts import Part, burn
 from torch import nn
 
 SIZE = 320
 
 
 def training() -> list[Part]:
-    """Python three times, and the whole step with nothing planted in it."""
-    net, x = Net(nothing), torch.randn(SIZE, SIZE)
-    optimizer = Slow(net.parameters(), nothing)
-
-    def bare() -> None:
-        optimizer.zero_grad(set_to_none=True)
-        net(x).sum().backward()
-        optimizer.step()
-
-    return [("interpreter", burn), ("autograd", burn), ("optimizer", burn), (OPS, bare)]
+    """Python three times; the rest of the step is ops."""
+    return [("interpreter", burn), ("autograd", burn), ("optimizer", burn)]
 
 
 class Planted(torch.autograd.Function):
@@ -55,21 +47,28 @@ class Slow(torch.optim.SGD):
 class Net(nn.Module):
     """One product, and what it is given to do before it and on the way back."""
 
-    def __init__(self, work: Callable[[], Any]) -> None:
+    def __init__(self, work: Callable[[], Any], back: Callable[[], Any]) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.randn(SIZE, SIZE))
-        self.work = work
+        self.work, self.back = work, back
 
     def forward(self, x: Any) -> Any:
         self.work()
-        return Planted.apply(torch.mm(x, self.weight), self.work)  # type: ignore[no-untyped-call]
+        return Planted.apply(torch.mm(x, self.weight), self.back)  # type: ignore[no-untyped-call]
 
 
-def training_step() -> Any:
+def training_step(parts: Sequence[Callable[[], Any]]) -> Any:
+    """The step with the parts planted in it."""
     from torchstone.workloads import Workload
+
+    forward, backward, update = parts
 
     def loss(out: Any) -> Any:
         return out.sum()
 
-    inputs = (torch.randn(SIZE, SIZE),)
-    return Workload(Net(burn), inputs, loss=loss, optimizer=lambda owned: Slow(owned, burn))
+    return Workload(
+        Net(forward, backward),
+        (torch.randn(SIZE, SIZE),),
+        loss=loss,
+        optimizer=lambda owned: Slow(owned, update),
+    )

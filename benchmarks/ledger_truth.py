@@ -1,16 +1,16 @@
-"""The truth of a workload: each part alone and the very step that the ledger divides, in turns.
+"""The step with nobody looking, in a process of its own; and its parts alone, in turns with it,
+where they cannot have a clock in the step.
 
 `python benchmarks/ledger_truth.py NAME` prints it as JSON, in nanoseconds.
 """
 
 from __future__ import annotations
 
-import gc
 import json
-import statistics
+import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -18,14 +18,15 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent / "src"), str(HERE)]
 
+from ledger_clock import VARIABLE, Took, lines_of  # noqa: E402
+
 from torchstone.measure.built import build  # noqa: E402
 from torchstone.records import ArmSpec  # noqa: E402
 
-TRUTH_ROUNDS = 60
-WARM_UP = 5
-_BLOCKING = frozenset(("sleep", "locks", "gil", "loading", "files"))
-Took = tuple[int, int]
-"""Wall time without the wait for a core, and CPU time of this thread; nanoseconds."""
+LEAST_ROUNDS = 60
+LEAST_S = 2.0
+"""Shorter, and it is a moment of a machine whose speed changes from second to second."""
+WHOLE = "whole"
 
 
 def arm_of(name: str) -> ArmSpec:
@@ -36,32 +37,38 @@ def arm_of(name: str) -> ArmSpec:
     return ArmSpec("as it is", target(name), known.variant, known.mode, threads=known.threads)
 
 
-def truth(name: str, rounds: int = TRUTH_ROUNDS) -> dict[str, Any]:
-    """Parts by line, and the unprofiled step, neither with the wait for a core."""
+def truth(name: str, rounds: int = LEAST_ROUNDS, seconds: float = LEAST_S) -> dict[str, Any]:
+    """The unprofiled step, and the parts by line where they are timed alone; without the wait for
+    a core."""
+    os.environ.pop(VARIABLE, None)
     step, module = _step(name)
-    known = module.WORKLOADS[name]
-    parts = [(lines, _alone(part, lines, module)) for lines, part in module.made(name)]
-    for _ in range(WARM_UP):
-        step()
-        for _, part in parts:
-            part()
-    rows: list[list[Took]] = [[] for _ in parts]
-    whole: list[Took] = []
-    for _ in range(rounds):
-        for row, (_, part) in zip(rows, parts, strict=True):
-            row.append(_time(part))
-        whole.append(_time(step))
-    waits = any(_blocks(lines, known.threads) for lines, _ in parts)
-    found: dict[str, float] = {}
-    for (lines, _), row in zip(parts, rows, strict=True):
-        found[lines] = found.get(lines, 0.0) + took(row, _blocks(lines, known.threads))
-    if name == "gil":
-        cpu = took(rows[0], False)
-        found = {"interpreter": cpu, "gil": sum(found.values()) - cpu}
-    if "interpreter+collector" in found:
-        found = _collector_apart(found, parts[0], rounds)
-    unprofiled = took(whole, waits)
-    return {"parts": by_difference(found, unprofiled, known.more, known.within), "wall": unprofiled}
+    calls: dict[str, Callable[[], Any]] = {WHOLE: step}
+    if module.WORKLOADS[name].alone:
+        calls.update(module.made(name))
+    rows: dict[str, list[Took]] = {one: [] for one in calls}
+    began = time.monotonic()
+    while len(rows[WHOLE]) < rounds or time.monotonic() - began < seconds:
+        for one, call in calls.items():
+            rows[one].append(_time(call))
+    found = {one: lines_of(one, row)[one] for one, row in rows.items()}
+    names = [lines for lines, _ in module.made(name)]
+    return {"wall": found.pop(WHOLE), "alone": found, "lines": names}
+
+
+def parts_of(
+    found: Mapping[str, float], whole: float, more: str = "", within: str = ""
+) -> dict[str, float]:
+    """With the lines that no part has by itself: what the step takes more than its parts, and what
+    a part takes more than another that it holds."""
+    made = dict(found)
+    if within:
+        others = [lines for lines in found if lines != within]
+        for lines in others:
+            made[lines] -= found[within]
+        made[within] += len(others) * found[within]
+    if more:
+        made[more] = whole - sum(made.values())
+    return {lines: max(0.0, ns) for lines, ns in made.items()}
 
 
 def _step(name: str) -> tuple[Callable[[], Any], Any]:
@@ -80,67 +87,12 @@ def _step(name: str) -> tuple[Callable[[], Any], Any]:
     return step, sys.modules["ledger_targets"]
 
 
-def _alone(part: Callable[[], Any], lines: str, module: Any) -> Callable[[], Any]:
-    """A compiled part's time alone is that of its compiled code, too."""
-    import torch
-
-    compiled: Callable[[], Any] = torch.compile(part) if lines == module.COMPILED else part
-    return compiled
-
-
-def by_difference(
-    found: dict[str, float], whole: float, more: str, within: str
-) -> dict[str, float]:
-    """Lines that no part has alone: what the step takes more than its parts, or a part that holds
-    the others more than they."""
-    found = dict(found)
-    if within:
-        found[within] -= sum(ns for lines, ns in found.items() if lines != within)
-    if more:
-        found[more] = whole - sum(found.values())
-    return {lines: max(0.0, ns) for lines, ns in found.items()}
-
-
-def took(rows: list[Took], blocks: bool) -> float:
-    """Time on the core in the lower quartile, because a neighbour only ever adds; and the time
-    asleep on average, where the part is one that sleeps."""
-    cpu = statistics.quantiles([cpu for _, cpu in rows], n=4)[0]
-    return cpu + (statistics.fmean(max(0, wall - cpu) for wall, cpu in rows) if blocks else 0.0)
-
-
-def _blocks(lines: str, threads: int) -> bool:
-    words = set(lines.split("+"))
-    return bool(words & _BLOCKING) or (threads > 1 and "pool" in words)
-
-
-def _collector_apart(
-    found: dict[str, float], part: tuple[str, Callable[[], Any]], rounds: int
-) -> dict[str, float]:
-    """What the collector takes, by its own word. Without it the same garbage takes longer to make:
-    memory that nobody frees is always fresh."""
-    lines, make = part
-    started, collected = [0], [0]
-
-    def watch(phase: str, info: dict[str, Any]) -> None:
-        if phase == "start":
-            started[0] = time.thread_time_ns()
-        else:
-            collected[0] += time.thread_time_ns() - started[0]
-
-    gc.callbacks.append(watch)
-    total = statistics.fmean(_time(make)[1] for _ in range(2 * rounds))
-    gc.callbacks.remove(watch)
-    collector = collected[0] / (2 * rounds)
-    rest = {name: ns for name, ns in found.items() if name != lines}
-    return {**rest, "interpreter": total - collector, "collector": collector}
-
-
 def _time(part: Callable[[], Any]) -> Took:
     waited = _waited()
     wall, cpu = time.perf_counter_ns(), time.thread_time_ns()
     part()
     wall, cpu = time.perf_counter_ns() - wall, time.thread_time_ns() - cpu
-    return wall - (_waited() - waited), cpu
+    return Took(cpu, max(0, wall - cpu - (_waited() - waited)))
 
 
 def _waited() -> int:

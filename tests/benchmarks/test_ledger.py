@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import json
 import sys
+import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import ledger
+import ledger_clock
 import ledger_report
 import ledger_targets
 import pytest
+import torch
 from aa_journal import Journal
-from ledger_truth import by_difference, took, truth
+from ledger_clock import Took, clocked, lines_of, noted
+from ledger_truth import parts_of, truth
 
 from tests.benchmarks.support import run
 from tests.explain.ledger_synthetic import ledger as made_up
@@ -20,13 +25,14 @@ from torchstone.explain.ledger import TITLES
 from torchstone.records import ArmSpec, UsageError
 
 WALL = 0.01
-TRUTH = {"parts": {"interpreter": 5e6, "kernels": 5e6}, "wall": 1e7}
+TRUTH = {"interpreter": 5e6, "kernels": 5e6}
+WALLS = [WALL, WALL, WALL, WALL]
 
 
-def row(shares: dict[str, float], **known: Any) -> dict[str, Any]:
+def row(shares: dict[str, float], walls: list[float] = WALLS) -> dict[str, Any]:
     """A ledger of these shares beside a truth of half Python, half kernels."""
-    wanted = ledger_targets.Known(list, **known)
-    return ledger.beside(wanted, made_up(shares, WALL), TRUTH, TRUTH)
+    known = ledger_targets.Known(list)
+    return {**ledger.beside(known, made_up(shares, WALL), TRUTH), "walls": walls}
 
 
 def reported(capsys: pytest.CaptureFixture[str], *rows: dict[str, Any]) -> str:
@@ -50,29 +56,82 @@ def test_all_lines_are_held_against_the_step_without_the_rest() -> None:
     """A rest makes the lines and the wall time one by construction; it explains nothing."""
     one = row({"interpreter": 0.4, "kernels": 0.4})
     assert one["explained"] == pytest.approx(0.8 * WALL)
-    assert one["unprofiled"] == pytest.approx(WALL)
 
 
 def test_a_rest_is_outside_two_aims(capsys: pytest.CaptureFixture[str]) -> None:
     found = reported(capsys, row({"interpreter": 0.47, "kernels": 0.47}))
     assert found.count("<--") == 2
-    assert "(-6.0 %) <--" in found
+    assert "-6.0 %) <--" in found
+
+
+def test_the_lines_must_be_near_one_of_the_unprofiled_processes(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    right = {"interpreter": 0.5, "kernels": 0.5}
+    slow, fast = [1.2 * WALL] * 4, [0.9 * WALL] * 4
+    assert reported(capsys, row(right, slow)).count("<--") == 1
+    assert reported(capsys, row(right, fast)).count("<--") == 1
+    assert "<--" not in reported(capsys, row(right, [0.9 * WALL, WALL, WALL, 1.2 * WALL]))
 
 
 def test_the_wait_for_a_core_is_on_neither_side(capsys: pytest.CaptureFixture[str]) -> None:
     one = row({"interpreter": 0.25, "kernels": 0.25, "contention": 0.5})
     assert [share[1:] for share in one["shares"]] == [[0.5, 0.5], [0.5, 0.5]]
     assert one["explained"] == pytest.approx(0.5 * WALL)
-    asleep = [(10, 4), (14, 4), (12, 4), (12, 4)]
-    assert took(asleep, blocks=True) == 4 + 8
-    assert took(asleep, blocks=False) == 4
 
 
-def test_what_no_part_has_alone_is_a_difference() -> None:
-    parts = {"interpreter": 5.0, "kernels": 3.0}
-    assert by_difference(parts, 10.0, "breaks", "")["breaks"] == 2.0
-    assert by_difference(parts, 7.0, "breaks", "")["breaks"] == 0.0
-    assert by_difference(parts, 10.0, "", "interpreter") == {"interpreter": 2.0, "kernels": 3.0}
+CALLS = [Took(4, 8, 1), Took(4, 6, 1), Took(40, 10, 1)] * 8
+
+
+def test_a_part_is_its_undisturbed_time_on_the_core_and_all_that_it_slept() -> None:
+    assert lines_of("sleep", CALLS) == {"sleep": pytest.approx(4 + 8, abs=0.1)}
+    assert lines_of("interpreter+gil", CALLS) == {
+        "interpreter": pytest.approx(4),
+        "gil": pytest.approx(8, abs=0.1),
+    }
+    apart = lines_of("interpreter+collector", [replace(one, off=0) for one in CALLS])
+    assert apart == {"interpreter": pytest.approx(3), "collector": pytest.approx(1)}
+
+
+def test_what_no_part_has_by_itself_is_a_difference() -> None:
+    parts = {"interpreter": 2.0, "kernels": 6.0}
+    assert parts_of(parts, 10.0, more="breaks")["breaks"] == 2.0
+    assert parts_of(parts, 7.0, more="breaks")["breaks"] == 0.0
+    assert parts_of(parts, 8.0, within="interpreter") == {"interpreter": 4.0, "kernels": 4.0}
+
+
+def test_a_clock_notes_what_nobody_looks_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "clock"
+    path.touch()
+    monkeypatch.setenv(ledger_clock.VARIABLE, str(path))
+    burn = clocked(0, lambda: sum(range(20_000)))
+    rest = clocked(1, lambda: time.sleep(0.002))
+    for _ in range(5):
+        burn()
+        rest()
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]):
+        burn()
+    sys.setprofile(lambda *_: None)
+    try:
+        burn()
+    finally:
+        sys.setprofile(None)
+    burned, rested = noted(str(path))
+    assert (len(burned), len(rested)) == (5, 5)
+    assert all(one.on > one.off for one in burned)
+    assert all(one.off > 1_500_000 for one in rested)
+
+
+def test_without_a_file_there_is_no_clock(tmp_path: Path) -> None:
+    def part() -> None:
+        pass
+
+    assert clocked(0, part) is part
+    path = tmp_path / "clock"
+    path.touch()
+    assert noted(str(path)) == []
 
 
 @pytest.mark.parametrize("name", ledger_targets.WORKLOADS)
@@ -102,8 +161,7 @@ def test_what_the_issue_plants_is_run_compiled_too() -> None:
 STEP = """
 from types import SimpleNamespace
 
-COMPILED = "kernels"
-WORKLOADS = {"x": SimpleNamespace(threads=1, more="breaks", within="")}
+WORKLOADS = {"x": SimpleNamespace(alone=True)}
 
 def burn():
     return sum(range(200_000))
@@ -127,9 +185,9 @@ def test_the_truth_is_of_the_very_step(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.setitem(sys.modules, "ledger_targets", ledger_targets)
     monkeypatch.setattr("ledger_truth.arm_of", lambda name: ArmSpec("x", f"{target}:make"))
-    found = truth("x", rounds=8)
-    assert found["wall"] > 4 * found["parts"]["interpreter"]
-    assert sum(found["parts"].values()) == pytest.approx(found["wall"])
+    found = truth("x", rounds=16, seconds=0)
+    assert found["wall"] > 4 * found["alone"]["interpreter"]
+    assert found["lines"] == ["interpreter"]
 
 
 def test_results_of_another_budget_or_of_other_code_are_refused(

@@ -158,6 +158,22 @@ def test_more_threads_than_cores_are_made_as_many() -> None:
     assert found.time_ratio[1] < 1 - LEAST_GAIN
 
 
+def test_threads_that_keep_the_step_from_its_core_may_let_it_run() -> None:
+    facts = {"threads": "8", "cores": "4"}
+    found = DEAR_POOL.look(ledger({"kernels": 0.3, "pool": 0.4, "contention": 0.3}, facts=facts))
+    assert found is not None
+    assert found.time_ratio[0] == 0.01
+
+
+def test_what_is_not_explained_may_go_as_well() -> None:
+    whole, half = ({"autograd": 0.1, "kernels": share} for share in (0.9, 0.5))
+    sure, doubtful = (GRAD_IN_INFERENCE.look(ledger(shares)) for shares in (whole, half))
+    assert sure is not None
+    assert doubtful is not None
+    assert doubtful.time_ratio[0] == pytest.approx(sure.time_ratio[0] - 0.4)
+    assert doubtful.time_ratio[1] == sure.time_ratio[1]
+
+
 def test_a_compiler_calls_libraries_as_eager_code_does() -> None:
     """Python and dispatch in front of matrix products stay, so nothing is promised for them."""
     shares = {"interpreter": 0.3, "dispatch": 0.4, "kernels": 0.3}

@@ -15,8 +15,9 @@ from torchstone.explain.lines import blocked_of, split_round
 from torchstone.explain.passes import names
 from torchstone.explain.passes.blocked import ELSEWHERE, cut
 from torchstone.explain.passes.deeper import gil_state
-from torchstone.explain.passes.report import Block, OpTime, Round, Watched
-from torchstone.explain.rounds import pooled, quartile
+from torchstone.explain.passes.floors import usual_costs
+from torchstone.explain.passes.report import Block, OpTime, Round, Watched, quartile
+from torchstone.explain.rounds import pooled
 from torchstone.records import Contract, OpWork, Peak
 
 CALLS = 100
@@ -36,6 +37,37 @@ def test_the_planted_parts_come_out() -> None:
 
 
 SLEEP = Block("sleep", "time.sleep", "model.py:3", 4e6, 0.0, 1.0)
+
+
+@pytest.mark.parametrize("kernel", [0.0, 2e4, 5e4, 3e6])
+def test_a_node_takes_no_more_than_its_op_did(kernel: float) -> None:
+    """Floors are measured where both operands ask for gradients; a node of one is cheaper."""
+    one = step(python=2e6, kernel=kernel)
+    assert one.traced is not None
+    ops = tuple(replace(op, with_grad=op.calls) for op in one.traced.ops)
+    one = replace(one, traced=replace(one.traced, ops=ops))
+    node = 500.0
+    known = costs(grad_floors={"aten::mm": costs().floors["aten::mm"] + node})
+    found = make_ledger(ARM, passes(one, one, one, costs=known))
+    wall = found.wall_s * 1e9
+    assert found.share("autograd") * wall == pytest.approx(min(kernel, CALLS * node))
+    assert found.share("kernels") * wall == pytest.approx(max(0.0, kernel - CALLS * node))
+    assert found.share("dispatch") * wall == pytest.approx(CALLS * (BINDING + FLOOR))
+
+
+def test_costs_are_those_of_several_moments() -> None:
+    """One moment at which the core was slow or fast does not decide what an op has to do."""
+    usual, fast, slow = (
+        costs(event=EVENT * f, floors={"aten::mm": FLOOR * f}, default_floor=FLOOR * f)
+        for f in (1.0, 0.8, 3.0)
+    )
+    found = usual_costs([usual, fast, slow, usual, usual])
+    assert found.event == pytest.approx(EVENT)
+    assert found.floors == {"aten::mm": pytest.approx(FLOOR)}
+    assert found.bindings == costs().bindings
+    assert usual_costs([usual]) == usual
+    odd = replace(usual, floors={**usual.floors, "aten::rare": 5.0})
+    assert usual_costs([usual, odd]).floors["aten::rare"] == 5.0
 
 
 PRICE = 3e4

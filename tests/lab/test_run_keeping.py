@@ -183,6 +183,16 @@ def test_what_is_known_of_the_machine_is_waited_for_as_well(asked: RunRequest, d
     assert len(told.notes) == 1
 
 
+def test_what_could_not_be_remembered_of_the_machine_is_told(tmp_path: Path) -> None:
+    told = Told()
+    keeper = run_keeping.PatientKeeper(str(tmp_path / "none.db"), told)
+    with keeper.forgiving("The floor was not kept"):
+        raise OSError("No space left on device")
+    with keeper.forgiving("The roofs were not kept"):
+        pass
+    assert told.notes == ["The floor was not kept: No space left on device."]
+
+
 @pytest.mark.usefixtures("hasty")
 def test_waiting_has_an_end(asked: RunRequest, db: str, monkeypatch: pytest.MonkeyPatch) -> None:
     run, told = begun(asked, db), Told()

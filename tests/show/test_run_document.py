@@ -22,7 +22,7 @@ from .test_run_csv import COLUMNS
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 RUN = [
     "id", "created", "label", "command", "tier", "notes", "planned", "done", "outcomes",
-    "machine_id", "machine", "torch", "git", "method", "version", "origin",
+    "machine_id", "machine", "torch", "packages", "git", "method", "version", "origin",
 ]  # fmt: skip
 SUMMARY = [
     "suite", "scale", "mode", "precision", "variant", "device", "threads", "passed", "counted",

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from torchstone.records import CaseFigures, Level, Outcome, PassRate, RunView, Verdict
 from torchstone.show import run_report
+from torchstone.show.run_document import run_document
 from torchstone.show.run_words import LOST, pass_words
 from torchstone.show.text import cells
 
@@ -298,3 +299,13 @@ def test_a_mean_says_how_many_cases_it_is_over() -> None:
 )
 def test_pass_rates_are_not_rounded_to_certainty(passed: int, counted: int, said: str) -> None:
     assert pass_words(PassRate(passed, counted, counted)) == (f"{passed}/{counted}", said)
+
+
+def test_the_libraries_that_models_come_from_are_named() -> None:
+    view = made.small()
+    run = replace(view.run, packages={"transformers": "5.1.0", "timm": "1.0.9", "gone": ""})
+    head = " ".join(report(replace(view, run=run), width=200).splitlines()[:3])
+    assert "torch 2.13.0+cpu · timm 1.0.9 · transformers 5.1.0 · git" in head
+    assert "gone" not in head
+    document = run_document(replace(view, run=run), made.summaries(view))
+    assert document["run"]["packages"] == dict(run.packages)

@@ -234,11 +234,14 @@ def _op(op: OpTime, costs: Costs, half: float, entering: float) -> OpSplit:
 
 
 def _forward_nodes(ops: Sequence[OpTime], costs: Costs) -> float:
-    """What ops of the forward pass take longer because they make autograd nodes."""
+    """What ops of the forward pass take longer because they make autograd nodes; no more than they
+    do take, because a node of one operand is cheaper than the two that floors are measured with."""
     total = 0.0
     for op in ops:
         if op.with_grad and op.name in costs.grad_floors and op.name in costs.floors:
-            total += op.with_grad * max(0.0, costs.grad_floors[op.name] - costs.floors[op.name])
+            floor = costs.floors[op.name]
+            most = op.with_grad * max(0.0, costs.grad_floors[op.name] - floor)
+            total += min(most, max(0.0, op.own - op.calls * floor))
     return total
 
 

@@ -11,22 +11,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from statistics import fmean
 
-from torchstone.explain.passes.report import OpTime, Place, Plain, Round, Traced
+from torchstone.explain.passes.report import OpTime, Place, Plain, Round, Traced, quartile
 
 
 def pooled(rounds: Sequence[Round]) -> Round:
     """The one round that stands for all."""
     traced = [one.traced for one in rounds if one.traced is not None]
     return Round(_plain([one.plain for one in rounds]), _traced(traced) if traced else None)
-
-
-def quartile(values: Sequence[float]) -> float:
-    """The lower quartile, between two values where it falls there."""
-    ordered = sorted(values)
-    place = (len(ordered) - 1) / 4
-    low = int(place)
-    high = min(low + 1, len(ordered) - 1)
-    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
 
 
 def _plain(rounds: Sequence[Plain]) -> Plain:

@@ -36,6 +36,9 @@ from torchstone.records import (
 
 EAGER = "eager"
 VERIFY_BUDGET_S = 10.0
+TEST_REPLICATES = 6
+"""Processes of each arm in the test of a prediction. With three of them an interval reaches from a
+third of the time to one and a half times, where pages cost now this and now that."""
 INTERRUPTED = "Not tested: interrupted."
 
 
@@ -179,8 +182,10 @@ def put_to_test(
 ) -> Verification:
     """Apply the remedy, measure both arms in turns, and hold the result against the range.
 
-    Half a test decides nothing, so Ctrl-C ends it as a `KeyboardInterrupt`.
+    Half a test decides nothing: Ctrl-C ends it as a `KeyboardInterrupt`, and the number of
+    processes does not depend on how long they take to start.
     """
+    settings = replace(settings, replicates=settings.replicates or TEST_REPLICATES)
     with tempfile.TemporaryDirectory(prefix="torchstone-remedy-") as folder:
         remedied = apply_remedy(prediction.remedy, arm, Path(folder), prediction.name)
         base = replace(arm, name="as it is")

@@ -4,7 +4,8 @@ for minutes is worth minutes of waiting."""
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Protocol, TypeVar
 
 from torchstone.lab.keeping import Keeper
@@ -76,6 +77,15 @@ class PatientKeeper(Keeper):
     def __init__(self, url: str | None, events: Listener) -> None:
         super().__init__(url)
         self._events = events
+
+    @contextmanager
+    def forgiving(self, what: str) -> Iterator[None]:
+        """Note a failure instead of raising it, and tell it at once: a run goes on for hours."""
+        told = len(self.troubles)
+        with super().forgiving(what):
+            yield
+        for one in self.troubles[told:]:
+            self._events.note(f"{one.message} {one.remedy}".strip())
 
     def aa_floor(self, machine_id: str, threads: int, step_class: str) -> float | None:
         """What identical arms have been seen to differ by here, if ever observed."""

@@ -44,6 +44,7 @@ def _run(view: RunView) -> dict[str, Any]:
         "machine_id": plain(run.machine_id),
         "machine": plain(run.machine),
         "torch": plain(run.torch),
+        "packages": plain(run.packages),
         "git": plain(run.git),
         "method": plain(run.method),
         "version": plain(run.version),

@@ -160,6 +160,7 @@ def circumstances(run: Run) -> list[str]:
     parts = (
         processor_name(run.machine),
         f"torch {run.torch}" if run.torch else "",
+        *(f"{name} {version}" for name, version in sorted(run.packages.items()) if version),
         revision(run.git),
         f"torchstone {run.version}" if run.version else "",
         "" if run.origin == HERE else f"from {run.origin}",

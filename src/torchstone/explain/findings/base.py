@@ -23,10 +23,12 @@ LEAST_GAIN = 0.01
 
 
 def ratio(ledger: Ledger, most_s: float, least_s: float) -> tuple[float, float]:
-    """The time after as a share of the time before, if between `least_s` and `most_s` go. It never
-    reaches the time before: a prediction that nothing can refute is none."""
+    """The time after as a share of the time before, if between `least_s` and `most_s` go. What the
+    ledger could not explain may go with it. It never reaches the time before: a prediction that
+    nothing can refute is none."""
     wall = ledger.wall_s
-    low = min(max(0.01, 1 - most_s / wall), 1 - 2 * LEAST_GAIN)
+    unexplained = max(0.0, ledger.share("rest"))
+    low = min(max(0.01, 1 - most_s / wall - unexplained), 1 - 2 * LEAST_GAIN)
     return low, min(1 - LEAST_GAIN, max(low, 1 - least_s / wall))
 
 

@@ -55,7 +55,9 @@ class DearPool:
             return None
         stake, kernels = share * ledger.wall_s, ledger.share("kernels") * ledger.wall_s
         if threads > cores:
-            most, sure, enough = stake + kernels, SURE * stake, physical_cores(ledger) or cores
+            # Threads that spin keep the step's own from its core.
+            most = stake + kernels + ledger.share("contention") * ledger.wall_s
+            sure, enough = SURE * stake, physical_cores(ledger) or cores
             advice = f"give torch no more threads than there are cores ({enough})"
         else:
             # Where the kernels are shared well, one thread takes so much longer for them.

@@ -16,7 +16,7 @@ from itertools import repeat
 from typing import Any
 
 from torchstone.explain.passes import names
-from torchstone.explain.passes.report import Costs
+from torchstone.explain.passes.report import Costs, quartile
 from torchstone.explain.passes.tally import entry_of
 from torchstone.explain.passes.traced import trace
 from torchstone.explain.passes.zoo import zoo
@@ -52,6 +52,30 @@ def measure_costs(training: bool) -> Costs:
         default_floor=statistics.median(floors.values()),
         pool=_pool_cost(),
         fault=_fault_cost(),
+    )
+
+
+def usual_costs(found: Sequence[Costs]) -> Costs:
+    """Of costs measured at several moments the lower quartile, which is what the steps between them
+    are summed up by: a core's speed changes from second to second."""
+
+    def tables(name: str) -> dict[str, float]:
+        every = [getattr(one, name) for one in found]
+        keys = {key for table in every for key in table}
+        return {key: quartile([table[key] for table in every if key in table]) for key in keys}
+
+    def figure(name: str) -> float:
+        return quartile([getattr(one, name) for one in found])
+
+    return Costs(
+        event=figure("event"),
+        binding=figure("binding"),
+        bindings=tables("bindings"),
+        floors=tables("floors"),
+        grad_floors=tables("grad_floors"),
+        default_floor=figure("default_floor"),
+        pool=figure("pool"),
+        fault=figure("fault"),
     )
 
 

@@ -3,7 +3,7 @@ one step, unless they say otherwise, and nothing has been corrected yet."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from torchstone.records import Contract, Environment, Flops, Graphs
@@ -234,3 +234,12 @@ class Passes:
     facts: Mapping[str, str] = field(default_factory=dict)
     """`gil`, `isa`, `threads`, `cores`, `interop`, `device`."""
     notes: tuple[str, ...] = ()
+
+
+def quartile(values: Sequence[float]) -> float:
+    """The lower quartile, between two values where it falls there."""
+    ordered = sorted(values)
+    place = (len(ordered) - 1) / 4
+    low = int(place)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)

@@ -12,7 +12,7 @@ from torchstone.explain.passes.blocked import blocked_pass
 from torchstone.explain.passes.breaking import breaking_cost
 from torchstone.explain.passes.clocks import WaitClock
 from torchstone.explain.passes.compiler import describe_compiled, prepare_compiler
-from torchstone.explain.passes.floors import measure_costs
+from torchstone.explain.passes.floors import measure_costs, usual_costs
 from torchstone.explain.passes.functions import functions_pass
 from torchstone.explain.passes.plain import plain_round
 from torchstone.explain.passes.report import Costs, Passes, Plan, Round
@@ -32,6 +32,8 @@ MOST_EVENTS = 60_000
 LEAST_SAMPLES = 3
 SLOW_STEP_NS = 1_000_000_000
 RING_SLOTS = 16
+COST_MOMENTS = 4
+"""At which costs are measured, spread over the rounds."""
 
 
 def run_passes(arm: ArmSpec, plan: Plan, phase: Phase) -> Passes:
@@ -50,8 +52,7 @@ def run_passes(arm: ArmSpec, plan: Plan, phase: Phase) -> Passes:
     compiled = compile_count()
     phase("passes")
     torch_here = hasattr(sys.modules.get("torch"), "Tensor")
-    costs = measure_costs(sys.modules["torch"].is_grad_enabled()) if torch_here else Costs()
-    rounds = _rounds(steps, plan, step_ns, phase, torch_here)
+    rounds, costs = _rounds(steps, plan, step_ns, phase, torch_here)
     late = compile_count() - compiled  # now: Dynamo counts the profile functions of later passes
     seconds = max(1.0, plan.budget_s / 4)
     limited = _limit(step_ns, seconds)
@@ -126,9 +127,11 @@ class Steps:
 
 def _rounds(
     steps: Steps, plan: Plan, step_ns: int, phase: Phase, torch_here: bool
-) -> tuple[Round, ...]:
-    """Plain and traced stretches in turns, so that a slow minute falls on both."""
+) -> tuple[tuple[Round, ...], Costs]:
+    """Plain and traced stretches in turns, so that a slow minute falls on both; and what tracing
+    and empty ops cost, at moments in between."""
     wait = WaitClock()
+    costs: list[Costs] = []
     sample_ns = step_ns * steps.loops
     stretch_ns = plan.budget_s * 1e9 / plan.rounds / 2
     count = max(LEAST_SAMPLES, int(stretch_ns / sample_ns))
@@ -136,6 +139,8 @@ def _rounds(
     found: list[Round] = []
     for number in range(plan.rounds):
         phase("passes")
+        if torch_here and number % max(1, plan.rounds // COST_MOMENTS) == 0:
+            costs.append(measure_costs(sys.modules["torch"].is_grad_enabled()))
         plain = plain_round(steps.block, steps.loops, count, wait)
         traced = None
         if torch_here:
@@ -147,7 +152,7 @@ def _rounds(
                     continue
         found.append(Round(plain, traced))
     wait.close()
-    return tuple(found)
+    return tuple(found), usual_costs(costs) if costs else Costs()
 
 
 def _limit(step_ns: int, seconds: float) -> Callable[[int], int]:
