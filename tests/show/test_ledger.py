@@ -105,7 +105,7 @@ def test_json_has_every_line_and_reads_back(found: Ledger) -> None:
     assert data["kind"] == "ledger"
     assert {line["name"]: line["share"] for line in data["lines"]}["kernels"] == 0.3
     assert data["findings"][0]["time_ratio"] == [
-        pytest.approx(1 - 1.1 * 0.32),
+        pytest.approx(1 - 1.1 * 0.32 - 0.03),  # and what is not explained
         pytest.approx(1 - 0.3 * 0.32),
     ]
     two = json.loads(ledger_dumps(difference(found, found)))
