@@ -15,9 +15,9 @@ from torchstone.explain.lines import blocked_of, split_round
 from torchstone.explain.passes import names
 from torchstone.explain.passes.blocked import ELSEWHERE, cut
 from torchstone.explain.passes.deeper import gil_state
-from torchstone.explain.passes.floors import usual_costs
-from torchstone.explain.passes.report import Block, OpTime, Round, Watched, quartile
-from torchstone.explain.rounds import pooled
+from torchstone.explain.passes.floors import at_speed
+from torchstone.explain.passes.report import Block, OpTime, Round, Watched
+from torchstone.explain.rounds import pooled, quartile
 from torchstone.records import Contract, OpWork, Peak
 
 CALLS = 100
@@ -55,19 +55,42 @@ def test_a_node_takes_no_more_than_its_op_did(kernel: float) -> None:
     assert found.share("dispatch") * wall == pytest.approx(CALLS * (BINDING + FLOOR))
 
 
-def test_costs_are_those_of_several_moments() -> None:
-    """One moment at which the core was slow or fast does not decide what an op has to do."""
-    usual, fast, slow = (
-        costs(event=EVENT * f, floors={"aten::mm": FLOOR * f}, default_floor=FLOOR * f)
-        for f in (1.0, 0.8, 3.0)
+def test_costs_are_taken_at_the_speed_of_the_steps() -> None:
+    """Ops with nothing to do were called between the steps, and the core was slower then: what the
+    op takes in the step is no kernel."""
+    slow = 1.6
+    one = step(python=2e6 * slow, kernel=0.0)
+    assert one.traced is not None
+    calm = replace(one, traced=replace(one.traced, floors=dict(costs().floors)))
+    assert make_ledger(ARM, passes(calm, calm, calm)).share("kernels") == 0
+    floor = costs().floors["aten::mm"]
+    ops = tuple(replace(op, own=op.own * slow) for op in one.traced.ops)
+    slower = replace(one.traced, ops=ops, floors={"aten::mm": floor * slow})
+    known = at_speed(costs(), slower.floors, {})
+    assert known.floors["aten::mm"] == pytest.approx(floor * slow)
+    assert known.bindings["aten::mm"] == pytest.approx(BINDING * slow)
+    assert known.event == pytest.approx(EVENT * slow)
+    split = split_round(replace(one, traced=slower), costs(), blocked_of((), Watched()), 1)
+    assert split.lines["kernels"] == pytest.approx(0, abs=1)
+    ignorant = replace(slower, floors={})
+    split = split_round(replace(one, traced=ignorant), costs(), blocked_of((), Watched()), 1)
+    assert split.lines["kernels"] > 1e4
+
+
+def test_what_was_not_seen_between_the_steps_is_as_much_slower() -> None:
+    known = costs(
+        floors={"aten::mm": 100.0, "aten::add": 200.0, "aten::rare": 300.0},
+        bindings={"aten::mm": 10.0, "aten::rare>aten::to": 30.0},
+        grad_floors={"aten::mm": 150.0, "aten::add": 250.0},
+        default_floor=50.0,
     )
-    found = usual_costs([usual, fast, slow, usual, usual])
-    assert found.event == pytest.approx(EVENT)
-    assert found.floors == {"aten::mm": pytest.approx(FLOOR)}
-    assert found.bindings == costs().bindings
-    assert usual_costs([usual]) == usual
-    odd = replace(usual, floors={**usual.floors, "aten::rare": 5.0})
-    assert usual_costs([usual, odd]).floors["aten::rare"] == 5.0
+    found = at_speed(known, {"aten::mm": 200.0, "aten::add": 400.0}, {"aten::mm": 450.0})
+    assert found.floors == {"aten::mm": 200.0, "aten::add": 400.0, "aten::rare": 600.0}
+    assert found.grad_floors == {"aten::mm": 450.0, "aten::add": 500.0}
+    assert found.bindings == {"aten::mm": 20.0, "aten::rare>aten::to": 60.0}
+    assert found.default_floor == 100.0
+    assert at_speed(known, {}, {}) == known
+    assert at_speed(known, {"aten::new": 7.0}, {}) == known
 
 
 PRICE = 3e4

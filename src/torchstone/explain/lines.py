@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from torchstone.explain.passes import names
-from torchstone.explain.passes.floors import binding_of, floor_of
+from torchstone.explain.passes.floors import at_speed, binding_of, floor_of
 from torchstone.explain.passes.report import Block, Costs, OpTime, Round, Traced, Watched
 
 TRUSTED = (0.5, 2.0)
@@ -129,6 +129,7 @@ def split_round(found: Round, costs: Costs, blocked: Blocked, threads: int) -> S
         on = {"interpreter": plain.cpu - plain.collecting - calling}
         on["collector"] = plain.collecting
     else:
+        costs = at_speed(costs, traced.floors, traced.grad_floors)
         event = _event_cost(found, traced, costs)
         on, ops = _on_lines(traced, costs, event, blocked, threads)
         drift = _drift(sum(on.values()), plain.cpu - plain.collecting)

@@ -7,17 +7,26 @@ ones alike. Sleeping and collecting are the step's own, and are averaged.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean
 
-from torchstone.explain.passes.report import OpTime, Place, Plain, Round, Traced, quartile
+from torchstone.explain.passes.report import OpTime, Place, Plain, Round, Traced
 
 
 def pooled(rounds: Sequence[Round]) -> Round:
     """The one round that stands for all."""
     traced = [one.traced for one in rounds if one.traced is not None]
     return Round(_plain([one.plain for one in rounds]), _traced(traced) if traced else None)
+
+
+def quartile(values: Sequence[float]) -> float:
+    """The lower quartile, between two values where it falls there."""
+    ordered = sorted(values)
+    place = (len(ordered) - 1) / 4
+    low = int(place)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
 
 
 def _plain(rounds: Sequence[Plain]) -> Plain:
@@ -60,7 +69,14 @@ def _traced(rounds: Sequence[Traced]) -> Traced:
         kernels=_ops(rounds, lambda one: one.kernels),
         copies=_ops(rounds, lambda one: one.copies),
         breaks=fmean(one.breaks for one in rounds),
+        floors=_figures([one.floors for one in rounds]),
+        grad_floors=_figures([one.grad_floors for one in rounds]),
     )
+
+
+def _figures(tables: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    names = {name for table in tables for name in table}
+    return {name: quartile([table[name] for table in tables if name in table]) for name in names}
 
 
 def _place(name: str, rounds: Sequence[Traced]) -> Place:

@@ -10,15 +10,15 @@ import mmap
 import statistics
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import repeat
 from typing import Any
 
 from torchstone.explain.passes import names
-from torchstone.explain.passes.report import Costs, quartile
-from torchstone.explain.passes.tally import entry_of
+from torchstone.explain.passes.report import Costs
 from torchstone.explain.passes.traced import trace
+from torchstone.explain.passes.yardstick import Toy, own_times
 from torchstone.explain.passes.zoo import zoo
 from torchstone.measure.clock import thread_clock, wall_clock
 
@@ -29,54 +29,66 @@ POOL_ELEMENTS = 1 << 16
 """Torch gives work to its threads from 32,768 elements on; twice that is shared by two."""
 
 
-def measure_costs(training: bool) -> Costs:
-    """On this machine, in this process, now."""
+def measure_costs(training: bool) -> tuple[Costs, tuple[Toy, ...]]:
+    """On this machine, in this process, now; and the calls that it was measured with."""
     import torch
 
     with torch.no_grad():
-        plain = [_look(call) for call in zoo(grad=False)]
-    known = [one for one in plain if one is not None]
+        plain = _looks(grad=False)
+    known = [one for one, _ in plain]
     event = statistics.median(one.event for one in known)
     floors = _floors(known)
-    grad_floors: dict[str, float] = {}
+    with_grad: list[tuple[_Look, Toy]] = []
     if training:
         with torch.enable_grad():
-            grad_floors = _floors([one for one in map(_look, zoo(grad=True)) if one is not None])
+            with_grad = _looks(grad=True)
     bindings = {one.entry: max(0.0, one.outside(event)) for one in known if one.entry}
-    return Costs(
+    costs = Costs(
         event=event,
         binding=statistics.median(bindings.values()),
         bindings=bindings,
         floors=floors,
-        grad_floors=grad_floors,
+        grad_floors=_floors([one for one, _ in with_grad]),
         default_floor=statistics.median(floors.values()),
         pool=_pool_cost(),
         fault=_fault_cost(),
     )
+    return costs, tuple(toy for _, toy in (*plain, *with_grad))
 
 
-def usual_costs(found: Sequence[Costs]) -> Costs:
-    """Of costs measured at several moments the lower quartile, which is what the steps between them
-    are summed up by: a core's speed changes from second to second."""
+def _looks(grad: bool) -> list[tuple[_Look, Toy]]:
+    looks = [(_look(call), call) for call in zoo(grad)]
+    return [
+        (look, Toy(call, frozenset(look.own), grad)) for look, call in looks if look is not None
+    ]
 
-    def tables(name: str) -> dict[str, float]:
-        every = [getattr(one, name) for one in found]
-        keys = {key for table in every for key in table}
-        return {key: quartile([table[key] for table in every if key in table]) for key in keys}
 
-    def figure(name: str) -> float:
-        return quartile([getattr(one, name) for one in found])
-
-    return Costs(
-        event=figure("event"),
-        binding=figure("binding"),
-        bindings=tables("bindings"),
-        floors=tables("floors"),
-        grad_floors=tables("grad_floors"),
-        default_floor=figure("default_floor"),
-        pool=figure("pool"),
-        fault=figure("fault"),
+def at_speed(costs: Costs, floors: Mapping[str, float], grad_floors: Mapping[str, float]) -> Costs:
+    """The costs at the speed at which these floors were seen, between the samples of a step. What
+    was not seen is as much slower or faster as the rest was, in the middle."""
+    seen = _factors(floors, costs.floors)
+    seen_grad = _factors(grad_floors, costs.grad_floors)
+    if not seen:
+        return costs
+    usual = statistics.median([*seen.values(), *seen_grad.values()])
+    return replace(
+        costs,
+        event=costs.event * usual,
+        binding=costs.binding * usual,
+        bindings={
+            entry: ns * seen.get(entry.partition(">")[0], usual)
+            for entry, ns in costs.bindings.items()
+        },
+        floors={name: ns * seen.get(name, usual) for name, ns in costs.floors.items()},
+        grad_floors={
+            name: ns * seen_grad.get(name, usual) for name, ns in costs.grad_floors.items()
+        },
+        default_floor=costs.default_floor * usual,
     )
+
+
+def _factors(seen: Mapping[str, float], known: Mapping[str, float]) -> dict[str, float]:
+    return {name: ns / known[name] for name, ns in seen.items() if known.get(name) and ns}
 
 
 @dataclass(frozen=True)
@@ -125,7 +137,7 @@ def _look(call: Callable[[], Any]) -> _Look | None:
     rows, traced = trace(lambda: min(_thread_time(many) for _ in range(ROUNDS)))
     if not rows:
         return None
-    own, tops = _own_times(_quickest(rows))
+    own, tops = own_times(_quickest(rows))
     entries = {entry for entry, _ in tops}
     single = len(entries) == 1 and len(tops) == CALLS
     return _Look(
@@ -156,30 +168,6 @@ def _thread_time(block: Callable[[], None]) -> int:
     started = thread_clock()
     block()
     return thread_clock() - started
-
-
-def _own_times(rows: list[tuple[Any, ...]]) -> tuple[dict[str, list[int]], list[tuple[str, int]]]:
-    """Own times by event name; and the outermost events, each with how it was entered."""
-    own: dict[str, list[int]] = defaultdict(list)
-    tops: list[tuple[str, int]] = []
-    stack: list[list[Any]] = []  # name, end, own time so far, span, first child
-
-    def close() -> None:
-        name, _, left, span, first = stack.pop()
-        own[name].append(max(0, left))
-        if not stack:
-            tops.append((entry_of(name, first), span))
-
-    for _, start, minus, name, *_ in rows:
-        while stack and stack[-1][1] <= start:
-            close()
-        if stack:
-            stack[-1][2] += minus
-            stack[-1][4] = stack[-1][4] or name
-        stack.append([name, start - minus, -minus, -minus, ""])
-    while stack:
-        close()
-    return own, tops
 
 
 def _floors(looks: Sequence[_Look]) -> dict[str, float]:

@@ -17,6 +17,8 @@ from torchstone.measure.clock import cpu_clock, thread_clock, wall_clock
 
 KEPT = 0.25
 """Of the samples at least: those that waited least for a core. With no neighbour all are kept."""
+MOST_TIMES = 100
+"""That something is done between the samples of a stretch."""
 SLACK_NS = 20_000
 """Waits shorter than this count as none: they are the scheduler's own."""
 
@@ -32,11 +34,19 @@ class Sample:
 
 
 def take_samples(
-    block: Callable[[], object], count: int, wait: WaitClock, collecting: CollectionClock
+    block: Callable[[], object],
+    count: int,
+    wait: WaitClock,
+    collecting: CollectionClock,
+    between: Callable[[], object] | None = None,
 ) -> list[Sample]:
-    """Run the block so many times; the system is asked outside the timed stretch."""
+    """Run the block so many times; the system is asked outside the timed stretch, and what is to
+    be done `between` samples is done there now and then."""
     found = []
-    for _ in range(count):
+    stride = max(1, count // MOST_TIMES)
+    for number in range(count):
+        if between is not None and number % stride == 0:
+            between()
         waited, collected = wait(), collecting.total
         cpu = thread_clock()
         wall = wall_clock()

@@ -3,7 +3,7 @@ one step, unless they say otherwise, and nothing has been corrected yet."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from torchstone.records import Contract, Environment, Flops, Graphs
@@ -90,6 +90,10 @@ class Traced:
     """Between host and device; on the device, so no part of the thread's time."""
     breaks: float = 0.0
     """Compiled regions that were left at a graph break (a count)."""
+    floors: Mapping[str, float] = field(default_factory=dict)
+    """By event name: own traced times of ops with nothing to do, between these steps."""
+    grad_floors: Mapping[str, float] = field(default_factory=dict)
+    """The same where they make autograd nodes."""
 
     @property
     def on(self) -> float:
@@ -234,12 +238,3 @@ class Passes:
     facts: Mapping[str, str] = field(default_factory=dict)
     """`gil`, `isa`, `threads`, `cores`, `interop`, `device`."""
     notes: tuple[str, ...] = ()
-
-
-def quartile(values: Sequence[float]) -> float:
-    """The lower quartile, between two values where it falls there."""
-    ordered = sorted(values)
-    place = (len(ordered) - 1) / 4
-    low = int(place)
-    high = min(low + 1, len(ordered) - 1)
-    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)

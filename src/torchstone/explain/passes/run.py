@@ -12,12 +12,13 @@ from torchstone.explain.passes.blocked import blocked_pass
 from torchstone.explain.passes.breaking import breaking_cost
 from torchstone.explain.passes.clocks import WaitClock
 from torchstone.explain.passes.compiler import describe_compiled, prepare_compiler
-from torchstone.explain.passes.floors import measure_costs, usual_costs
+from torchstone.explain.passes.floors import measure_costs
 from torchstone.explain.passes.functions import functions_pass
 from torchstone.explain.passes.plain import plain_round
 from torchstone.explain.passes.report import Costs, Passes, Plan, Round
 from torchstone.explain.passes.traced import traced_round
 from torchstone.explain.passes.watch import watched_pass
+from torchstone.explain.passes.yardstick import Toy, yardstick
 from torchstone.measure.built import Built, Phase, build, thread_counts
 from torchstone.measure.clock import wall_clock
 from torchstone.measure.graphs import compile_count
@@ -32,8 +33,6 @@ MOST_EVENTS = 60_000
 LEAST_SAMPLES = 3
 SLOW_STEP_NS = 1_000_000_000
 RING_SLOTS = 16
-COST_MOMENTS = 4
-"""At which costs are measured, spread over the rounds."""
 
 
 def run_passes(arm: ArmSpec, plan: Plan, phase: Phase) -> Passes:
@@ -52,7 +51,10 @@ def run_passes(arm: ArmSpec, plan: Plan, phase: Phase) -> Passes:
     compiled = compile_count()
     phase("passes")
     torch_here = hasattr(sys.modules.get("torch"), "Tensor")
-    rounds, costs = _rounds(steps, plan, step_ns, phase, torch_here)
+    costs, toys = Costs(), tuple[Toy, ...]()
+    if torch_here:
+        costs, toys = measure_costs(sys.modules["torch"].is_grad_enabled())
+    rounds = _rounds(steps, plan, step_ns, phase, toys)
     late = compile_count() - compiled  # now: Dynamo counts the profile functions of later passes
     seconds = max(1.0, plan.budget_s / 4)
     limited = _limit(step_ns, seconds)
@@ -126,12 +128,11 @@ class Steps:
 
 
 def _rounds(
-    steps: Steps, plan: Plan, step_ns: int, phase: Phase, torch_here: bool
-) -> tuple[tuple[Round, ...], Costs]:
-    """Plain and traced stretches in turns, so that a slow minute falls on both; and what tracing
-    and empty ops cost, at moments in between."""
-    wait = WaitClock()
-    costs: list[Costs] = []
+    steps: Steps, plan: Plan, step_ns: int, phase: Phase, toys: Sequence[Toy]
+) -> tuple[Round, ...]:
+    """Plain and traced stretches in turns, so that a slow minute falls on both. Without toys, and
+    so without torch, there is nothing to trace."""
+    wait, between = WaitClock(), None
     sample_ns = step_ns * steps.loops
     stretch_ns = plan.budget_s * 1e9 / plan.rounds / 2
     count = max(LEAST_SAMPLES, int(stretch_ns / sample_ns))
@@ -139,20 +140,20 @@ def _rounds(
     found: list[Round] = []
     for number in range(plan.rounds):
         phase("passes")
-        if torch_here and number % max(1, plan.rounds // COST_MOMENTS) == 0:
-            costs.append(measure_costs(sys.modules["torch"].is_grad_enabled()))
         plain = plain_round(steps.block, steps.loops, count, wait)
         traced = None
-        if torch_here:
-            traced = traced_round(steps.block, steps.loops, traced_count, wait, steps.device)
+        if toys:
+            device = steps.device
+            traced = traced_round(steps.block, steps.loops, traced_count, wait, device, between)
             if number == 0:  # the first tells how many events there are, and starts the tracer
                 events = max(1.0, traced.events * steps.loops)
                 traced_count = max(LEAST_SAMPLES, min(count, int(MOST_EVENTS / events)))
+                between = yardstick(toys, traced.ops)
                 if sample_ns < SLOW_STEP_NS:
                     continue
         found.append(Round(plain, traced))
     wait.close()
-    return tuple(found), usual_costs(costs) if costs else Costs()
+    return tuple(found)
 
 
 def _limit(step_ns: int, seconds: float) -> Callable[[int], int]:

@@ -11,23 +11,31 @@ from torchstone.explain.passes.compiler import breaking_regions
 from torchstone.explain.passes.plain import Sample, quiet, summary, take_samples
 from torchstone.explain.passes.report import OpTime, Traced
 from torchstone.explain.passes.tally import Event, Tally
+from torchstone.explain.passes.yardstick import floors_seen, marker
 
 ON_DEVICE = -1
 """Stands for the thread of events that ran on a device."""
 
 
 def traced_round(
-    block: Callable[[], object], loops: int, count: int, wait: WaitClock, device: str = "cpu"
+    block: Callable[[], object],
+    loops: int,
+    count: int,
+    wait: WaitClock,
+    device: str = "cpu",
+    between: Callable[[], object] | None = None,
 ) -> Traced:
-    """A stretch of `count` samples of `loops` steps each, traced."""
-    mark = _marker()
+    """A stretch of `count` samples of `loops` steps each, traced; `between`: see `yardstick`."""
+    mark = marker()
 
     def marked() -> None:
         with mark(names.STEP):
             block()
 
     with CollectionClock().watching() as collecting:
-        events, samples = trace(lambda: take_samples(marked, count, wait, collecting), device)
+        events, samples = trace(
+            lambda: take_samples(marked, count, wait, collecting, between), device
+        )
     tally = Tally()
     steps = steps_of(events)
     if len(steps) != len(samples):
@@ -37,7 +45,8 @@ def traced_round(
     for i in kept:
         tally.add(*steps[i], breaking)
     copies = copies_of(events, [steps[i][:2] for i in kept], loops)
-    return _round([samples[i] for i in kept], samples, loops, tally, copies)
+    seen = floors_seen(events)
+    return _round([samples[i] for i in kept], samples, loops, tally, copies, seen)
 
 
 def trace(run: Callable[[], Any], device: str = "cpu") -> tuple[list[tuple[Any, ...]], Any]:
@@ -131,23 +140,13 @@ def _is_annotation(event: Any) -> bool:
     return bool(asked()) if asked is not None else False
 
 
-def _marker() -> Any:
-    """The cheapest mark that this torch has."""
-    try:
-        from torch._C._profiler import _RecordFunctionFast
-    except ImportError:
-        from torch.autograd.profiler import record_function
-
-        return record_function
-    return _RecordFunctionFast
-
-
 def _round(
     samples: list[Sample],
     everything: list[Sample],
     loops: int,
     tally: Tally,
     copies: tuple[OpTime, ...],
+    floors: tuple[dict[str, float], dict[str, float]],
 ) -> Traced:
     steps = loops * len(samples)
     usual = summary(samples, loops, everything)
@@ -161,4 +160,6 @@ def _round(
         kernels=sums.ops(names.KERNEL),
         copies=copies,
         breaks=sums.breaks,
+        floors=floors[0],
+        grad_floors=floors[1],
     )
