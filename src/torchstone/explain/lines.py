@@ -129,7 +129,7 @@ def split_round(found: Round, costs: Costs, blocked: Blocked, threads: int) -> S
         on = {"interpreter": plain.cpu - plain.collecting - calling}
         on["collector"] = plain.collecting
     else:
-        costs = at_speed(costs, traced.floors, traced.grad_floors)
+        costs = at_speed(costs, traced.speeds, traced.grad_speeds)
         event = _event_cost(found, traced, costs)
         on, ops = _on_lines(traced, costs, event, blocked, threads)
         drift = _drift(sum(on.values()), plain.cpu - plain.collecting)

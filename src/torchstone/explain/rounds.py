@@ -69,8 +69,8 @@ def _traced(rounds: Sequence[Traced]) -> Traced:
         kernels=_ops(rounds, lambda one: one.kernels),
         copies=_ops(rounds, lambda one: one.copies),
         breaks=fmean(one.breaks for one in rounds),
-        floors=_figures([one.floors for one in rounds]),
-        grad_floors=_figures([one.grad_floors for one in rounds]),
+        speeds=_figures([one.speeds for one in rounds]),
+        grad_speeds=_figures([one.grad_speeds for one in rounds]),
     )
 
 

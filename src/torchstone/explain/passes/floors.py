@@ -58,37 +58,27 @@ def measure_costs(training: bool) -> tuple[Costs, tuple[Toy, ...]]:
 
 def _looks(grad: bool) -> list[tuple[_Look, Toy]]:
     looks = [(_look(call), call) for call in zoo(grad)]
-    return [
-        (look, Toy(call, frozenset(look.own), grad)) for look, call in looks if look is not None
-    ]
+    return [(look, Toy(call, _floors([look]), grad)) for look, call in looks if look is not None]
 
 
-def at_speed(costs: Costs, floors: Mapping[str, float], grad_floors: Mapping[str, float]) -> Costs:
-    """The costs at the speed at which these floors were seen, between the samples of a step. What
-    was not seen is as much slower or faster as the rest was, in the middle."""
-    seen = _factors(floors, costs.floors)
-    seen_grad = _factors(grad_floors, costs.grad_floors)
-    if not seen:
+def at_speed(costs: Costs, speeds: Mapping[str, float], grad: Mapping[str, float]) -> Costs:
+    """The costs at the speed that the yardstick saw between the steps. What it did not see is as
+    much slower or faster as the rest was, in the middle."""
+    if not speeds:
         return costs
-    usual = statistics.median([*seen.values(), *seen_grad.values()])
+    usual = statistics.median([*speeds.values(), *grad.values()])
     return replace(
         costs,
         event=costs.event * usual,
         binding=costs.binding * usual,
         bindings={
-            entry: ns * seen.get(entry.partition(">")[0], usual)
+            entry: ns * speeds.get(entry.partition(">")[0], usual)
             for entry, ns in costs.bindings.items()
         },
-        floors={name: ns * seen.get(name, usual) for name, ns in costs.floors.items()},
-        grad_floors={
-            name: ns * seen_grad.get(name, usual) for name, ns in costs.grad_floors.items()
-        },
+        floors={name: ns * speeds.get(name, usual) for name, ns in costs.floors.items()},
+        grad_floors={name: ns * grad.get(name, usual) for name, ns in costs.grad_floors.items()},
         default_floor=costs.default_floor * usual,
     )
-
-
-def _factors(seen: Mapping[str, float], known: Mapping[str, float]) -> dict[str, float]:
-    return {name: ns / known[name] for name, ns in seen.items() if known.get(name) and ns}
 
 
 @dataclass(frozen=True)

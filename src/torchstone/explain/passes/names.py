@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 STEP = "torchstone::step"
-FLOOR, GRAD_FLOOR = "torchstone::floor", "torchstone::floor with gradients"
-"""Marks of ours: a step, and ops with nothing to do between two of them."""
+TOY = "torchstone::toy "
+"""Marks of ours: a step, and an op with nothing to do between two of them, before its number."""
 PYTHON, OPTIMIZER, LOADING, AUTOGRAD = "python", "optimizer", "loading", "autograd"
 GUARDS, BREAK, WRAPPER = "guards", "break", "wrapper"
 OP, KERNEL, MARK = "op", "kernel", "mark"

@@ -90,9 +90,10 @@ class Traced:
     """Between host and device; on the device, so no part of the thread's time."""
     breaks: float = 0.0
     """Compiled regions that were left at a graph break (a count)."""
-    floors: Mapping[str, float] = field(default_factory=dict)
-    """By event name: own traced times of ops with nothing to do, between these steps."""
-    grad_floors: Mapping[str, float] = field(default_factory=dict)
+    speeds: Mapping[str, float] = field(default_factory=dict)
+    """By event name: what ops with nothing to do took between these steps, as a multiple of what
+    they took when floors were measured."""
+    grad_speeds: Mapping[str, float] = field(default_factory=dict)
     """The same where they make autograd nodes."""
 
     @property

@@ -18,7 +18,7 @@ from torchstone.explain.passes.plain import plain_round
 from torchstone.explain.passes.report import Costs, Passes, Plan, Round
 from torchstone.explain.passes.traced import traced_round
 from torchstone.explain.passes.watch import watched_pass
-from torchstone.explain.passes.yardstick import Toy, yardstick
+from torchstone.explain.passes.yardstick import Toy, Yardstick, yardstick
 from torchstone.measure.built import Built, Phase, build, thread_counts
 from torchstone.measure.clock import wall_clock
 from torchstone.measure.graphs import compile_count
@@ -132,7 +132,8 @@ def _rounds(
 ) -> tuple[Round, ...]:
     """Plain and traced stretches in turns, so that a slow minute falls on both. Without toys, and
     so without torch, there is nothing to trace."""
-    wait, between = WaitClock(), None
+    wait = WaitClock()
+    between: Yardstick | None = None
     sample_ns = step_ns * steps.loops
     stretch_ns = plan.budget_s * 1e9 / plan.rounds / 2
     count = max(LEAST_SAMPLES, int(stretch_ns / sample_ns))

@@ -11,7 +11,7 @@ from torchstone.explain.passes.compiler import breaking_regions
 from torchstone.explain.passes.plain import Sample, quiet, summary, take_samples
 from torchstone.explain.passes.report import OpTime, Traced
 from torchstone.explain.passes.tally import Event, Tally
-from torchstone.explain.passes.yardstick import floors_seen, marker
+from torchstone.explain.passes.yardstick import Speeds, Yardstick, marker
 
 ON_DEVICE = -1
 """Stands for the thread of events that ran on a device."""
@@ -23,9 +23,9 @@ def traced_round(
     count: int,
     wait: WaitClock,
     device: str = "cpu",
-    between: Callable[[], object] | None = None,
+    between: Yardstick | None = None,
 ) -> Traced:
-    """A stretch of `count` samples of `loops` steps each, traced; `between`: see `yardstick`."""
+    """A stretch of `count` samples of `loops` steps each, traced; a yardstick `between` them."""
     mark = marker()
 
     def marked() -> None:
@@ -45,8 +45,8 @@ def traced_round(
     for i in kept:
         tally.add(*steps[i], breaking)
     copies = copies_of(events, [steps[i][:2] for i in kept], loops)
-    seen = floors_seen(events)
-    return _round([samples[i] for i in kept], samples, loops, tally, copies, seen)
+    speeds = between.speeds(events) if between is not None else ({}, {})
+    return _round([samples[i] for i in kept], samples, loops, tally, copies, speeds)
 
 
 def trace(run: Callable[[], Any], device: str = "cpu") -> tuple[list[tuple[Any, ...]], Any]:
@@ -146,7 +146,7 @@ def _round(
     loops: int,
     tally: Tally,
     copies: tuple[OpTime, ...],
-    floors: tuple[dict[str, float], dict[str, float]],
+    speeds: tuple[Speeds, Speeds],
 ) -> Traced:
     steps = loops * len(samples)
     usual = summary(samples, loops, everything)
@@ -160,6 +160,6 @@ def _round(
         kernels=sums.ops(names.KERNEL),
         copies=copies,
         breaks=sums.breaks,
-        floors=floors[0],
-        grad_floors=floors[1],
+        speeds=speeds[0],
+        grad_speeds=speeds[1],
     )

@@ -17,68 +17,73 @@ from torchstone.explain.passes import names
 from torchstone.explain.passes.report import OpTime
 from torchstone.explain.passes.tally import entry_of
 
-CALLS = 3
-"""Of each, one after the other: the first finds the caches as the step has left them."""
+CALLS = 8
+"""Of each, one after the other: the first find the caches as the step has left them."""
 MOST_TOYS = 16
 Row = tuple[Any, ...]
+Speeds = dict[str, float]
+"""By event name: what it takes, as a multiple of what it took when its floor was measured."""
 
 
 @dataclass(frozen=True)
 class Toy:
-    """A call with nothing to do, and the events that it makes."""
+    """A call with nothing to do, and what its events took when floors were measured."""
 
     call: Callable[[], Any]
-    events: frozenset[str]
+    events: Mapping[str, float]
     grad: bool = False
 
 
 class Yardstick:
-    """Calls its toys, under marks that tell them from the step."""
+    """Calls its toys, under marks that tell them from the step and from each other."""
 
     def __init__(self, toys: Sequence[Toy]) -> None:
-        self._toys = toys
+        self.toys = toys
         self._mark = marker()
 
     def __call__(self) -> None:
         """Once, between two samples."""
         import torch
 
-        for toy in self._toys:
-            with (
-                torch.set_grad_enabled(toy.grad),
-                self._mark(names.GRAD_FLOOR if toy.grad else names.FLOOR),
-            ):
+        for number, toy in enumerate(self.toys):
+            with torch.set_grad_enabled(toy.grad), self._mark(f"{names.TOY}{number}"):
                 for _ in range(CALLS):
                     toy.call()
 
+    def speeds(self, rows: Iterable[Row]) -> tuple[Speeds, Speeds]:
+        """From the tracer's rows, in order: of events without and with gradients."""
+        found: dict[bool, dict[str, list[float]]] = {False: {}, True: {}}
+        for number, inside in _by_toy(rows).items():
+            toy = self.toys[number]
+            for name, spans in own_times(inside)[0].items():
+                if toy.events.get(name):
+                    ratio = median(spans) / toy.events[name]
+                    found[toy.grad].setdefault(name, []).append(ratio)
+        plain, grad = ({name: median(r) for name, r in found[one].items()} for one in (False, True))
+        return plain, grad
 
-def yardstick(toys: Iterable[Toy], ops: Sequence[OpTime]) -> Yardstick | None:
-    """Of the toys that do what the step does, the dearest first; None where there are none."""
-    known, found = list(toys), dict[Toy, None]()
+
+def yardstick(toys: Iterable[Toy], ops: Sequence[OpTime]) -> Yardstick:
+    """Of the toys that do what the step does, the dearest first."""
+    known, found = list(toys), list[Toy]()
     for op in ops:
         for toy in known:
-            if op.name in toy.events and (op.with_grad > 0 or not toy.grad):
-                found[toy] = None
-    return Yardstick(list(found)[:MOST_TOYS]) if found else None
+            if op.name in toy.events and (op.with_grad > 0 or not toy.grad) and toy not in found:
+                found.append(toy)
+    return Yardstick(found[:MOST_TOYS])
 
 
-def floors_seen(rows: Iterable[Row]) -> tuple[dict[str, float], dict[str, float]]:
-    """From the tracer's rows, in order: own traced times of the toys' events, without and with
-    gradients."""
-    inside: dict[str, list[Row]] = {names.FLOOR: [], names.GRAD_FLOOR: []}
-    end, owner, kind = 0, None, names.FLOOR
+def _by_toy(rows: Iterable[Row]) -> dict[int, list[Row]]:
+    """What happened under each toy's mark."""
+    inside: dict[int, list[Row]] = defaultdict(list)
+    end, owner, number = 0, None, 0
     for row in rows:
         thread, start, minus, name, *_ = row
-        if name in inside:
-            end, owner, kind = start - minus, thread, name
+        if name.startswith(names.TOY):
+            end, owner, number = start - minus, thread, int(name[len(names.TOY) :])
         elif thread == owner and start < end:
-            inside[kind].append(row)
-    plain, grad = (_middle(own_times(inside[one])[0]) for one in (names.FLOOR, names.GRAD_FLOOR))
-    return plain, grad
-
-
-def _middle(own: Mapping[str, Sequence[int]]) -> dict[str, float]:
-    return {name: median(spans) for name, spans in own.items() if "::" in name}
+            inside[number].append(row)
+    return inside
 
 
 def own_times(rows: Iterable[Row]) -> tuple[dict[str, list[int]], list[tuple[str, int]]]:
