@@ -47,7 +47,7 @@ from torchstone.explain.ledger import make_ledger  # noqa: E402
 from torchstone.explain.passes.report import Plan  # noqa: E402
 from torchstone.explain.starter import run_passes_of  # noqa: E402
 from torchstone.lab.explain import put_to_test  # noqa: E402
-from torchstone.records import ArmSpec, Ledger, TorchstoneError, UsageError  # noqa: E402
+from torchstone.records import ArmSpec, Ledger, RecordError, TorchstoneError, UsageError  # noqa: E402
 from torchstone.records.ledger import BACK_END, REST  # noqa: E402
 
 PROCESSES = 2
@@ -110,6 +110,9 @@ def once(
         row = {"kind": kind, "name": name, **run(name)}
     except TorchstoneError as error:
         rows.append({"kind": kind, "name": name, "error": f"{error.message} {error.remedy}"})
+        return
+    except RecordError as error:  # what a child has sent
+        rows.append({"kind": kind, "name": name, "error": str(error)})
         return
     except subprocess.CalledProcessError as error:
         last = (error.stderr or "").strip().splitlines()[-1:]

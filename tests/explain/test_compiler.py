@@ -58,7 +58,14 @@ def test_a_function_that_was_compiled_again_breaks_for_its_own_reason() -> None:
         entry("g", 20, "sleep"),
         entry("f", 6, "open", again="size"),
         resumed("f", 9),
-    ) == {8: "print", 9: "open"}
+    ) == {8: "print", 9: "open", 20: "sleep"}
+
+
+def test_a_break_with_nothing_after_it_has_the_line_of_its_function() -> None:
+    """`return g(x)`, where g may not be compiled; and the same where g breaks inside."""
+    assert said(entry("f", 6, "skipped")) == {6: "skipped"}
+    assert said(entry("f", 6, "print"), entry("g", 3, "print"), resumed("g", 4)) == {4: "print"}
+    assert said(entry("f", 6, "skipped", again="size")) == {}
 
 
 def test_two_functions_of_one_name_are_told_apart_by_their_lines() -> None:

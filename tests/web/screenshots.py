@@ -68,7 +68,7 @@ PAGES = {
     "case": MODEL,
     "case-failing": f"/case?suite=huggingface&model={BROKEN}&mode=training&variant=inductor",
     "compare": "/compare",
-    "refused": "/compare?base=other-torch",
+    "two-builds": "/compare?base=other-torch",
     "failures": "/failures",
     "runs": "/runs",
     "run": "/runs/now",

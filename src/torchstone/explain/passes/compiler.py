@@ -58,23 +58,44 @@ def _entries() -> list[Any]:
 def _breaks(entries: Sequence[Any]) -> tuple[Break, ...]:
     """One for each line at which compiled code goes on after a break. Its reason is with the code
     of the same function that was compiled before: the function up to the break, or from the break
-    before it."""
+    before it. Where nothing is left to go on with, the break has the line of its function."""
     found: dict[tuple[str, int], Break] = {}
+    spoken: set[int] = set()
     for number, entry in enumerate(entries):
         name, line = _function(entry)
         file = str(entry.co_filename or "")
         if line is None or getattr(entry, "recompile_reason", None) or (file, line) in found:
             continue
-        began = _began(entries, file, name, line)
-        before = [
-            one
-            for one in entries[:number]
-            if (str(one.co_filename or ""), _function(one)[0]) == (file, name)
-            and _began(entries, file, name, int(one.co_firstlineno or 0)) == began
-        ]
-        said = _restarts(before[-1]) if before else ()
+        before = _before(entries, number, file, name, line)
+        spoken.update(before[-1:])
+        said = _restarts(entries[before[-1]]) if before else ()
         found[file, line] = Break("; ".join(said) or UNSAID, file, line)
+    for number, entry in enumerate(entries):
+        if number not in spoken and _is_last(entries, number):
+            place = str(entry.co_filename or ""), int(entry.co_firstlineno or 0)
+            found.setdefault(place, Break("; ".join(_restarts(entry)), *place))
     return tuple(found.values())
+
+
+def _before(entries: Sequence[Any], number: int, file: str, name: str, line: int) -> list[int]:
+    """The places of the same function's code among what was compiled before."""
+    began = _began(entries, file, name, line)
+    return [
+        place
+        for place, one in enumerate(entries[:number])
+        if (str(one.co_filename or ""), _function(one)[0]) == (file, name)
+        and _began(entries, file, name, int(one.co_firstlineno or 0)) == began
+    ]
+
+
+def _is_last(entries: Sequence[Any], number: int) -> bool:
+    """Whether it breaks for a reason of its own, as `return f(x)` does. One that breaks because a
+    function inside it does is followed by that function, which says the same."""
+    entry = entries[number]
+    said = _restarts(entry)
+    if not said or getattr(entry, "recompile_reason", None):
+        return False
+    return number + 1 == len(entries) or _restarts(entries[number + 1]) != said
 
 
 def _function(entry: Any) -> tuple[str, int | None]:

@@ -26,7 +26,7 @@ COLUMNS = (
     Column("reason", "Reason"),
     Column("runs_failing", "Runs failing", True),
     Column("first_bad", "First bad commit"),
-    Column("last_good", "Last good commit"),
+    Column("last_good", "Last good"),
 )
 HIDDEN = (
     Column("first_bad_run", "First bad run", shown=False),
