@@ -6,11 +6,12 @@
     python benchmarks/ledger.py --out ledger.jsonl     # keep it; run again to go on where it ended
 
 Aims: every planted share within 5 points, the unexplained rest under 5 %, the sum of all lines but
-the rest within 5 % of the unprofiled wall time; at least 8 of 10 predictions land inside their
-range, and how wide these are is said beside them. A part's truth is what its own clock says, in the
-very steps that the ledger divides, as long as nobody looks. The unprofiled wall time is that of
-other processes, before and after, and how far they are from each other is said. Neither side holds
-the wait for a core. Of a layout conversion level 4 must name the part of it that is in kernels.
+the rest within 5 % of the unprofiled wall time of one of four processes; at least 8 of 10
+predictions land inside their range, and how wide these are is said beside them. A part's truth is
+what its own clock says, in the very steps that the ledger divides, as long as nobody looks. The
+unprofiled wall time is that of other processes, before and after, and how far they are from each
+other is said. Neither side holds the wait for a core. Of a layout conversion level 4 must name the
+part of it that is in kernels.
 """
 
 from __future__ import annotations
@@ -124,7 +125,8 @@ def once(
 
 
 def composition(name: str, budget: float) -> Row:
-    """The ledger's shares beside the parts' own times, before and after it."""
+    """The ledger's shares beside what the parts' own clocks say; before and after it, processes
+    with nobody looking."""
     known = WORKLOADS[name]
     if known.threads > len(os.sched_getaffinity(0)):
         return {"skipped": f"needs {known.threads} cores"}

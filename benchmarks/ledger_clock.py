@@ -2,8 +2,8 @@
 
 Two processes run the same code at speeds that differ by a fifth on a shared machine: a part that
 is timed elsewhere says little about its share here. With this clock a part notes its own time
-whenever nobody looks. The notes are in a file that is mapped into memory: the process may end as
-it likes.
+whenever nobody looks from inside its process. The notes are in a file that is mapped into memory:
+the process may end as it likes.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ def clocked(number: int, part: Callable[[], Any]) -> Callable[[], Any]:
 def _with_clock(notes: memoryview, number: int, part: Callable[[], Any]) -> Callable[[], Any]:
     from torch._C._autograd import _profiler_enabled
 
-    base, collecting = number * _AREA, _Collecting()
+    base, collecting = number * _AREA, Collecting()
     waiting = os.open("/proc/thread-self/schedstat", os.O_RDONLY)
 
     def waited() -> int:
         return int(os.pread(waiting, 64, 0).split()[1])
 
     def call() -> Any:
-        if sys.getprofile() is not None or _profiler_enabled() or notes[base] == MOST_CALLS:
+        if _profiler_enabled() or _is_profiled() or notes[base] == MOST_CALLS:
             return part()
         wait, collected = waited(), collecting.total
         wall, cpu = time.perf_counter_ns(), time.thread_time_ns()
@@ -72,7 +72,15 @@ def _with_clock(notes: memoryview, number: int, part: Callable[[], Any]) -> Call
     return call
 
 
-class _Collecting:
+def _is_profiled() -> bool:
+    """Whether a profile function is set, or cProfile watches as it does since Python 3.12."""
+    watching: Any = getattr(sys, "monitoring", None)
+    if watching is not None and watching.get_tool(watching.PROFILER_ID) is not None:
+        return True
+    return sys.getprofile() is not None
+
+
+class Collecting:
     """How long the garbage collector has run."""
 
     def __init__(self) -> None:

@@ -52,7 +52,7 @@ def _sums(one: Row) -> int:
     walls = sorted(one["walls"])
     usual = statistics.median(walls)
     off = one["explained"] / usual - 1
-    far = not (1 - MOST_WALL) * walls[0] <= one["explained"] <= (1 + MOST_WALL) * walls[-1]
+    far = all(abs(one["explained"] / wall - 1) > MOST_WALL for wall in walls)
     marks = [" <--" if bad else "" for bad in (abs(one["rest"]) > MOST_REST, far)]
     print(
         f"{'':20} rest {one['rest']:.1%}{marks[0]}; waited for a core {one['contention']:.1%}; "

@@ -18,7 +18,7 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent / "src"), str(HERE)]
 
-from ledger_clock import VARIABLE, Took, lines_of  # noqa: E402
+from ledger_clock import VARIABLE, Collecting, Took, lines_of  # noqa: E402
 
 from torchstone.measure.built import build  # noqa: E402
 from torchstone.records import ArmSpec  # noqa: E402
@@ -46,10 +46,12 @@ def truth(name: str, rounds: int = LEAST_ROUNDS, seconds: float = LEAST_S) -> di
     if module.WORKLOADS[name].alone:
         calls.update(module.made(name))
     rows: dict[str, list[Took]] = {one: [] for one in calls}
-    began = time.monotonic()
+    for call in calls.values():  # which may be compiled now
+        call()
+    collecting, began = Collecting(), time.monotonic()
     while len(rows[WHOLE]) < rounds or time.monotonic() - began < seconds:
         for one, call in calls.items():
-            rows[one].append(_time(call))
+            rows[one].append(_time(call, collecting))
     found = {one: lines_of(one, row)[one] for one, row in rows.items()}
     names = [lines for lines, _ in module.made(name)]
     return {"wall": found.pop(WHOLE), "alone": found, "lines": names}
@@ -87,12 +89,13 @@ def _step(name: str) -> tuple[Callable[[], Any], Any]:
     return step, sys.modules["ledger_targets"]
 
 
-def _time(part: Callable[[], Any]) -> Took:
-    waited = _waited()
+def _time(part: Callable[[], Any], collecting: Collecting) -> Took:
+    waited, collected = _waited(), collecting.total
     wall, cpu = time.perf_counter_ns(), time.thread_time_ns()
     part()
     wall, cpu = time.perf_counter_ns() - wall, time.thread_time_ns() - cpu
-    return Took(cpu, max(0, wall - cpu - (_waited() - waited)))
+    off = max(0, wall - cpu - (_waited() - waited))
+    return Took(cpu, off, collecting.total - collected)
 
 
 def _waited() -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cProfile
 import json
 import sys
 import time
@@ -72,6 +73,7 @@ def test_the_lines_must_be_near_one_of_the_unprofiled_processes(
     assert reported(capsys, row(right, slow)).count("<--") == 1
     assert reported(capsys, row(right, fast)).count("<--") == 1
     assert "<--" not in reported(capsys, row(right, [0.9 * WALL, WALL, WALL, 1.2 * WALL]))
+    assert reported(capsys, row(right, [0.9 * WALL, 1.1 * WALL])).count("<--") == 1
 
 
 def test_the_wait_for_a_core_is_on_neither_side(capsys: pytest.CaptureFixture[str]) -> None:
@@ -112,6 +114,8 @@ def test_a_clock_notes_what_nobody_looks_at(
         burn()
         rest()
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]):
+        burn()
+    with cProfile.Profile():
         burn()
     sys.setprofile(lambda *_: None)
     try:

@@ -68,6 +68,18 @@ def test_a_break_with_nothing_after_it_has_the_line_of_its_function() -> None:
     assert said(entry("f", 6, "skipped", again="size")) == {}
 
 
+def test_such_a_break_after_another_one_is_a_second_one() -> None:
+    found = _breaks([entry("f", 6, "print"), resumed("f", 8, "skipped")])
+    assert [(one.line, one.reason) for one in found] == [(8, "print"), (8, "skipped")]
+
+
+def test_a_break_that_is_known_is_not_told_again() -> None:
+    """Two functions that call a third, in which it breaks; and one whose callee has no code."""
+    inner = entry("g", 3, "print"), resumed("g", 4)
+    assert said(entry("f", 6, "print"), *inner, entry("h", 20, "print")) == {4: "print"}
+    assert said(entry("f", 6, "print"), resumed("f", 8), entry("g", 3, "print")) == {8: "print"}
+
+
 def test_two_functions_of_one_name_are_told_apart_by_their_lines() -> None:
     """The outer `forward` breaks because the inner one does."""
     assert said(

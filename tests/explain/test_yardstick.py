@@ -2,26 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
+import pytest
 import torch
 
 from torchstone.explain.passes import names
-from torchstone.explain.passes.clocks import WaitClock
-from torchstone.explain.passes.report import OpTime
+from torchstone.explain.passes.clocks import CollectionClock, WaitClock
+from torchstone.explain.passes.floors import for_step
+from torchstone.explain.passes.plain import MOST_TIMES, take_samples
+from torchstone.explain.passes.report import Costs, OpTime, Plan
 from torchstone.explain.passes.traced import traced_round
-from torchstone.explain.passes.yardstick import CALLS, MOST_TOYS, Toy, yardstick
+from torchstone.explain.passes.yardstick import (
+    CALLS,
+    MOST_TOYS,
+    Toy,
+    Yardstick,
+    children,
+    groups_of,
+    per_call,
+    toys_of,
+)
+from torchstone.explain.rounds import pooled
+from torchstone.explain.starter import run_passes_of
+from torchstone.records import ArmSpec
 
 ONE = torch.ones(1)
 FLOOR = 10.0
 
 
-def toy(event: str, grad: bool = False, call: Callable[[], object] = lambda: None) -> Toy:
-    return Toy(call, {event: FLOOR}, grad)
+def toy(
+    name: str,
+    grad: bool = False,
+    call: Callable[[], object] = lambda: None,
+    floor: float = FLOOR,
+    **others: float,
+) -> Toy:
+    events = {name: floor, **{f"aten::{other}": ns for other, ns in others.items()}}
+    return Toy(call, name, events, {name: len(others)}, grad)
 
 
-def op(name: str, with_grad: float = 0.0) -> OpTime:
-    return OpTime(name, 1.0, 1000.0, 0.0, with_grad)
+def op(name: str, with_grad: float = 0.0, inside: float = 0.0) -> OpTime:
+    return OpTime(name, 1.0, 1000.0, inside, with_grad)
+
+
+def yardstick(toys: Sequence[Toy], ops: Sequence[OpTime]) -> Yardstick:
+    return Yardstick(groups_of(toys, ops))
 
 
 def row(name: str, start: int, span: int, thread: int = 1) -> tuple[int, int, int, str]:
@@ -51,6 +78,29 @@ def test_the_dearest_ops_come_first_and_there_are_not_too_many() -> None:
     assert between.toys == toys[: -MOST_TOYS - 1 : -1]
 
 
+def test_views_and_allocations_take_no_places() -> None:
+    toys = [toy("aten::empty"), toy("aten::view"), toy("aten::mm", empty=3.0)]
+    between = yardstick(toys, [op("aten::empty"), op("aten::view"), op("aten::mm")])
+    assert [one.op for one in between.toys] == ["aten::mm"]
+
+
+def test_a_call_of_the_op_itself_comes_before_those_that_use_it() -> None:
+    direct, other = toy("aten::mul"), toy("aten::dropout", mul=500.0)
+    assert toys_of("aten::mul", [other, direct], grad=False) == [direct]
+    assert toys_of("aten::mul", [other], grad=False) == [other]
+    assert yardstick([other, direct], [op("aten::mul")]).toys == [direct]
+
+
+def test_a_product_with_a_number_is_another_than_one_of_two_tensors() -> None:
+    """It makes a tensor of the number first, which is an op inside."""
+    two, number = toy("aten::mul", floor=900.0), toy("aten::mul", floor=1500.0, to=300.0)
+    toys = [two, number]
+    assert yardstick(toys, [op("aten::mul")]).toys == [two]
+    assert yardstick(toys, [op("aten::mul", inside=1.0)]).toys == [number]
+    known = for_step(Costs(floors={"aten::mul": 1200.0}), groups_of(toys, [op("aten::mul")]))
+    assert known.floors == {"aten::mul": 900.0}
+
+
 def test_rows_of_the_step_and_of_other_threads_say_nothing_about_the_toys() -> None:
     between = yardstick(
         [toy("aten::mm"), toy("aten::mm", grad=True)], [op("aten::mm", with_grad=1)]
@@ -67,6 +117,28 @@ def test_rows_of_the_step_and_of_other_threads_say_nothing_about_the_toys() -> N
     ]
     assert between.speeds(rows) == ({"aten::mm": 2.0}, {"aten::mm": 5.0})
     assert between.speeds([]) == ({}, {})
+
+
+def test_a_speed_is_of_all_the_toys_that_the_floor_is_of() -> None:
+    """One of them was measured at a slow moment; now both take the same."""
+    quick, slow = toy("aten::mul", floor=10.0), toy("aten::mul", floor=20.0)
+    between = yardstick([quick, slow], [op("aten::mul")])
+    rows = [row(f"{names.TOY}{i}", 100 * i, 50) for i in (0, 1)]
+    rows += [row("aten::mul", 100 * i + 10, 30) for i in (0, 1)]
+    assert between.speeds(sorted(rows, key=lambda one: one[1])) == ({"aten::mul": 2.0}, {})
+    assert between.speeds(sorted(rows[:1] + rows[2:3])) == ({}, {})
+
+
+def test_an_event_within_its_like_counts_by_the_call() -> None:
+    """Two in a call that are not alike, as those of `sum`: no middle one of all is either."""
+    calls = [
+        one
+        for start in (0, 1000, 2000)
+        for one in (row("aten::sum", start, 400), row("aten::sum", start + 50, 100))
+    ]
+    assert per_call(calls) == {"aten::sum": 200.0}
+    assert per_call([]) == {}
+    assert children(calls) == {"aten::sum": 0.5}
 
 
 def test_speeds_come_out_of_a_traced_round_and_its_ops_do_not_hold_the_toys() -> None:
@@ -88,3 +160,37 @@ def test_speeds_come_out_of_a_traced_round_and_its_ops_do_not_hold_the_toys() ->
     assert found.grad_speeds["aten::mul"] > found.speeds["aten::mul"]
     assert [one.name for one in found.ops] == ["aten::neg"]
     assert found.ops[0].calls == 1
+
+
+@pytest.mark.parametrize("count", [1, 49, 50, 51, 199, 3000])
+def test_what_is_done_between_samples_is_done_so_often_at_most(count: int) -> None:
+    times: list[int] = []
+    wait = WaitClock()
+    take_samples(lambda: None, count, wait, CollectionClock(), lambda: times.append(1))
+    wait.close()
+    assert 2 <= len(times) <= MOST_TIMES + 1
+
+
+def test_the_rounds_of_a_step_hold_the_speeds_of_its_ops(tmp_path: Path) -> None:
+    """The whole way: from a real step to the ledger's own rounds, pooled."""
+    file = tmp_path / "small.py"
+    file.write_text(SMALL, encoding="utf-8")
+    plan = Plan(budget_s=0.6, rounds=3, count_flops=False)
+    passes = run_passes_of(ArmSpec("x", f"{file}:make", threads=1), plan)
+    for one in (*passes.rounds, pooled(passes.rounds)):
+        assert one.traced is not None
+        assert 0.2 < one.traced.speeds["aten::mul"] < 20
+    assert passes.costs.floors["aten::mul"] > 0
+
+
+SMALL = """
+import torch
+
+def step(x):
+    for _ in range(50):
+        x = x * 1.01
+    return x
+
+def make():
+    return step, (torch.ones(4),)
+"""

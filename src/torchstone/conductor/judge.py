@@ -41,10 +41,14 @@ figure; a causal mask filled with minus infinity stays below it."""
 SQUARABLE = 1e150
 """Larger numbers overflow when squared; `finfo.min`, with which masks are filled, is one."""
 NOUGHT = float(np.finfo(np.float32).eps)
-"""A gradient smaller than this beside the largest one is 0 but for rounding; that of a bias which
-softmax cancels is. It is judged as any other, but an error is no share of it worth telling."""
-GRADIENTS = "output.grad."
-"""Where `variants.step` puts them."""
+"""A gradient smaller than this beside the largest one, or a running statistic, of which the
+baseline has not a single digit right, is 0 but for rounding: that of a bias which softmax cancels
+is, and the mean of what a normalisation before it has centred. How much rounding there is depends
+on the order of a sum, so its error is judged as a share of the largest, not of itself."""
+NO_DIGIT = 1.0
+"""The baseline's error as a share of the value, from which on it has no digit of it right."""
+GROUPS = ("output.grad.", "output.state.")
+"""Leaves that are of one kind; where `variants.step` puts them."""
 _STRENGTH = ("exact", "fp64", "eager", "none")
 _REFERENCE = {"fp64": "float64", "eager": "the baseline"}
 
@@ -109,21 +113,34 @@ def judge(
         for got, want, truth in zip(found, eager, truths, strict=True)
     ]
     truth_of = [want if true is None else true for want, true in zip(eager, truths, strict=True)]
-    return _over_leaves(start, _with_noughts(ones, truth_of))
+    return _over_leaves(start, _with_noughts(ones, truth_of, tolerance))
 
 
-def _with_noughts(ones: Sequence[Agreement], truths: Sequence[Output]) -> list[Agreement]:
-    """Figures of gradients that are nothing but rounding, as shares of the largest one."""
-    sizes = [_size(truth) if truth.leaf.path.startswith(GRADIENTS) else None for truth in truths]
-    most = max((size for size in sizes if size is not None), default=0.0)
-    found = []
-    for one, size in zip(ones, sizes, strict=True):
-        if size is not None and one.method != "exact" and size < NOUGHT * most:
-            share = (size or 1.0) / most
-            own = one.rmse_baseline * share
-            one = replace(one, rmse=one.rmse * share, rmse_baseline=own, cosine=1.0)
-        found.append(one)
+def _with_noughts(
+    ones: Sequence[Agreement], truths: Sequence[Output], tolerance: float
+) -> list[Agreement]:
+    """Of gradients and of running statistics, those that are nothing but rounding as shares of the
+    largest one."""
+    found = list(ones)
+    for group in GROUPS:
+        sizes = {
+            i: _size(truth)
+            for i, (one, truth) in enumerate(zip(ones, truths, strict=True))
+            if truth.leaf.path.startswith(group) and one.method != "exact"
+        }
+        most = max(sizes.values(), default=0.0)
+        for i, size in sizes.items():
+            if size < NOUGHT * most:
+                found[i] = _nought(ones[i], truths[i].leaf.path, (size or 1.0) / most, tolerance)
     return found
+
+
+def _nought(one: Agreement, path: str, share: float, tolerance: float) -> Agreement:
+    rmse, own = one.rmse * share, one.rmse_baseline * share
+    told = replace(one, rmse=rmse, rmse_baseline=own, cosine=1.0)
+    if one.method != "fp64" or one.rmse_baseline < NO_DIGIT:
+        return told  # a small one that can be computed must be computed right
+    return replace(told, mismatch=_too_far(path, one.method, rmse, own, 1.0, tolerance))
 
 
 def _size(output: Output) -> float:

@@ -58,7 +58,8 @@ def _entries() -> list[Any]:
 def _breaks(entries: Sequence[Any]) -> tuple[Break, ...]:
     """One for each line at which compiled code goes on after a break. Its reason is with the code
     of the same function that was compiled before: the function up to the break, or from the break
-    before it. Where nothing is left to go on with, the break has the line of its function."""
+    before it. Where nothing is left to go on with, as in `return f(x)`, the break has the line
+    at which its code begins."""
     found: dict[tuple[str, int], Break] = {}
     spoken: set[int] = set()
     for number, entry in enumerate(entries):
@@ -70,11 +71,17 @@ def _breaks(entries: Sequence[Any]) -> tuple[Break, ...]:
         spoken.update(before[-1:])
         said = _restarts(entries[before[-1]]) if before else ()
         found[file, line] = Break("; ".join(said) or UNSAID, file, line)
+    told = {one.reason for one in found.values()}
+    ends = []
     for number, entry in enumerate(entries):
-        if number not in spoken and _is_last(entries, number):
+        reason = "; ".join(_restarts(entry))
+        again = getattr(entry, "recompile_reason", None)
+        # One that breaks because a function inside it does says the same as that function.
+        if reason and not again and number not in spoken and reason not in told:
+            told.add(reason)
             place = str(entry.co_filename or ""), int(entry.co_firstlineno or 0)
-            found.setdefault(place, Break("; ".join(_restarts(entry)), *place))
-    return tuple(found.values())
+            ends.append(Break(reason, *place))
+    return (*found.values(), *ends)
 
 
 def _before(entries: Sequence[Any], number: int, file: str, name: str, line: int) -> list[int]:
@@ -86,16 +93,6 @@ def _before(entries: Sequence[Any], number: int, file: str, name: str, line: int
         if (str(one.co_filename or ""), _function(one)[0]) == (file, name)
         and _began(entries, file, name, int(one.co_firstlineno or 0)) == began
     ]
-
-
-def _is_last(entries: Sequence[Any], number: int) -> bool:
-    """Whether it breaks for a reason of its own, as `return f(x)` does. One that breaks because a
-    function inside it does is followed by that function, which says the same."""
-    entry = entries[number]
-    said = _restarts(entry)
-    if not said or getattr(entry, "recompile_reason", None):
-        return False
-    return number + 1 == len(entries) or _restarts(entries[number + 1]) != said
 
 
 def _function(entry: Any) -> tuple[str, int | None]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import mmap
 import statistics
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -18,7 +17,15 @@ from typing import Any
 from torchstone.explain.passes import names
 from torchstone.explain.passes.report import Costs
 from torchstone.explain.passes.traced import trace
-from torchstone.explain.passes.yardstick import Toy, own_times
+from torchstone.explain.passes.yardstick import (
+    Groups,
+    Toy,
+    children,
+    floor_by,
+    own_times,
+    per_call,
+    toys_of,
+)
 from torchstone.explain.passes.zoo import zoo
 from torchstone.measure.clock import thread_clock, wall_clock
 
@@ -34,37 +41,54 @@ def measure_costs(training: bool) -> tuple[Costs, tuple[Toy, ...]]:
     import torch
 
     with torch.no_grad():
-        plain = _looks(grad=False)
-    known = [one for one, _ in plain]
-    event = statistics.median(one.event for one in known)
-    floors = _floors(known)
-    with_grad: list[tuple[_Look, Toy]] = []
+        looks = _looks(grad=False)
+    event = statistics.median(one.event for one, _ in looks)
+    toys = [toy for _, toy in looks]
     if training:
         with torch.enable_grad():
-            with_grad = _looks(grad=True)
-    bindings = {one.entry: max(0.0, one.outside(event)) for one in known if one.entry}
+            toys += [toy for _, toy in _looks(grad=True)]
+    floors = _floors(toys, grad=False)
+    bindings = {one.entry: max(0.0, one.outside) for one, _ in looks if one.entry}
     costs = Costs(
         event=event,
         binding=statistics.median(bindings.values()),
         bindings=bindings,
         floors=floors,
-        grad_floors=_floors([one for one, _ in with_grad]),
+        grad_floors=_floors(toys, grad=True),
         default_floor=statistics.median(floors.values()),
         pool=_pool_cost(),
         fault=_fault_cost(),
     )
-    return costs, tuple(toy for _, toy in (*plain, *with_grad))
+    return costs, tuple(toys)
 
 
 def _looks(grad: bool) -> list[tuple[_Look, Toy]]:
     looks = [(_look(call), call) for call in zoo(grad)]
-    return [(look, Toy(call, _floors([look]), grad)) for look, call in looks if look is not None]
+    return [
+        (look, Toy(call, look.entry.partition(">")[0], look.own, look.inside, grad))
+        for look, call in looks
+        if look is not None
+    ]
+
+
+def _floors(toys: Sequence[Toy], grad: bool) -> dict[str, float]:
+    """By event name: what it takes in the calls of this op."""
+    seen = {name for toy in toys if toy.grad == grad for name in toy.events}
+    return {name: floor_by(name, toys_of(name, toys, grad)) for name in seen}
+
+
+def for_step(costs: Costs, groups: Groups) -> Costs:
+    """With the floors of the toys that are most like the step's own ops."""
+    floors, grad_floors = dict(costs.floors), dict(costs.grad_floors)
+    for (name, grad), group in groups.items():
+        (grad_floors if grad else floors)[name] = floor_by(name, group)
+    return replace(costs, floors=floors, grad_floors=grad_floors)
 
 
 def at_speed(costs: Costs, speeds: Mapping[str, float], grad: Mapping[str, float]) -> Costs:
-    """The costs at the speed that the yardstick saw between the steps. What it did not see is as
-    much slower or faster as the rest was, in the middle."""
-    if not speeds:
+    """Tracing, floors and ways in at the speed that the yardstick saw between the steps. What it
+    did not see is as much slower or faster as the rest was, in the middle."""
+    if not speeds and not grad:
         return costs
     usual = statistics.median([*speeds.values(), *grad.values()])
     return replace(
@@ -76,7 +100,10 @@ def at_speed(costs: Costs, speeds: Mapping[str, float], grad: Mapping[str, float
             for entry, ns in costs.bindings.items()
         },
         floors={name: ns * speeds.get(name, usual) for name, ns in costs.floors.items()},
-        grad_floors={name: ns * grad.get(name, usual) for name, ns in costs.grad_floors.items()},
+        grad_floors={
+            name: ns * grad.get(name, speeds.get(name, usual))
+            for name, ns in costs.grad_floors.items()
+        },
         default_floor=costs.default_floor * usual,
     )
 
@@ -93,17 +120,22 @@ class _Look:
     """How the op is entered; empty where the call is more than one op."""
     span: float
     """Of its event."""
-    own: Mapping[str, Sequence[int]]
+    own: Mapping[str, float]
+    """What each of its events takes by itself."""
+    inside: Mapping[str, float]
+    """How many events each of these calls."""
 
     @property
     def event(self) -> float:
         """What tracing one event costs."""
         return max(0.0, self.traced - self.plain) / self.events
 
-    def outside(self, event: float) -> float:
-        """What a call takes outside its event. Of the tracing, all that is nested falls into the
-        event's span, and half of its own: it is recorded on entry and on exit."""
-        return self.plain - (self.span - (self.events - 0.5) * event)
+    @property
+    def outside(self) -> float:
+        """What a call takes outside its event. Of the tracing, as it was at the same moment, all
+        that is nested falls into the event's span, and half of its own: it is recorded on entry
+        and on exit."""
+        return self.plain - (self.span - (self.events - 0.5) * self.event)
 
 
 def _quickest(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
@@ -127,7 +159,8 @@ def _look(call: Callable[[], Any]) -> _Look | None:
     rows, traced = trace(lambda: min(_thread_time(many) for _ in range(ROUNDS)))
     if not rows:
         return None
-    own, tops = own_times(_quickest(rows))
+    quickest = _quickest(rows)
+    _, tops = own_times(quickest)
     entries = {entry for entry, _ in tops}
     single = len(entries) == 1 and len(tops) == CALLS
     return _Look(
@@ -136,7 +169,8 @@ def _look(call: Callable[[], Any]) -> _Look | None:
         events=len(rows) / (CALLS * ROUNDS),
         entry=entries.pop() if single else "",
         span=statistics.median(span for _, span in tops),
-        own=own,
+        own=per_call(quickest),
+        inside=children(quickest),
     )
 
 
@@ -158,15 +192,6 @@ def _thread_time(block: Callable[[], None]) -> int:
     started = thread_clock()
     block()
     return thread_clock() - started
-
-
-def _floors(looks: Sequence[_Look]) -> dict[str, float]:
-    """By event name: the median of its own traced time in all calls."""
-    own: dict[str, list[int]] = defaultdict(list)
-    for look in looks:
-        for name, spans in look.own.items():
-            own[name] += spans
-    return {name: statistics.median(spans) for name, spans in own.items() if "::" in name}
 
 
 def _fault_cost() -> float:

@@ -17,7 +17,7 @@ from torchstone.measure.clock import cpu_clock, thread_clock, wall_clock
 
 KEPT = 0.25
 """Of the samples at least: those that waited least for a core. With no neighbour all are kept."""
-MOST_TIMES = 100
+MOST_TIMES = 50
 """That something is done between the samples of a stretch."""
 SLACK_NS = 20_000
 """Waits shorter than this count as none: they are the scheduler's own."""
@@ -43,7 +43,7 @@ def take_samples(
     """Run the block so many times; the system is asked outside the timed stretch, and what is to
     be done `between` samples is done there now and then."""
     found = []
-    stride = max(1, count // MOST_TIMES)
+    stride = max(1, -(-count // MOST_TIMES))
     for number in range(count):
         if between is not None and number % stride == 0:
             between()
@@ -54,6 +54,8 @@ def take_samples(
         wall = wall_clock() - wall
         cpu = thread_clock() - cpu
         found.append(Sample(wall, cpu, wait() - waited, collecting.total - collected))
+    if between is not None:
+        between()
     return found
 
 

@@ -12,13 +12,13 @@ from torchstone.explain.passes.blocked import blocked_pass
 from torchstone.explain.passes.breaking import breaking_cost
 from torchstone.explain.passes.clocks import WaitClock
 from torchstone.explain.passes.compiler import describe_compiled, prepare_compiler
-from torchstone.explain.passes.floors import measure_costs
+from torchstone.explain.passes.floors import for_step, measure_costs
 from torchstone.explain.passes.functions import functions_pass
 from torchstone.explain.passes.plain import plain_round
 from torchstone.explain.passes.report import Costs, Passes, Plan, Round
 from torchstone.explain.passes.traced import traced_round
 from torchstone.explain.passes.watch import watched_pass
-from torchstone.explain.passes.yardstick import Toy, Yardstick, yardstick
+from torchstone.explain.passes.yardstick import Groups, Toy, Yardstick, groups_of
 from torchstone.measure.built import Built, Phase, build, thread_counts
 from torchstone.measure.clock import wall_clock
 from torchstone.measure.graphs import compile_count
@@ -29,7 +29,7 @@ from torchstone.workloads import Inputs
 SAMPLE_NS = 1_000_000
 """Shorter steps are looked at in blocks of about a millisecond: asking the system costs some µs."""
 MOST_EVENTS = 60_000
-"""Of one traced stretch: each is read one by one in Python."""
+"""Of the steps of one traced stretch: each is read one by one in Python."""
 LEAST_SAMPLES = 3
 SLOW_STEP_NS = 1_000_000_000
 RING_SLOTS = 16
@@ -54,7 +54,8 @@ def run_passes(arm: ArmSpec, plan: Plan, phase: Phase) -> Passes:
     costs, toys = Costs(), tuple[Toy, ...]()
     if torch_here:
         costs, toys = measure_costs(sys.modules["torch"].is_grad_enabled())
-    rounds = _rounds(steps, plan, step_ns, phase, toys)
+    rounds, groups = _rounds(steps, plan, step_ns, phase, toys)
+    costs = for_step(costs, groups)
     late = compile_count() - compiled  # now: Dynamo counts the profile functions of later passes
     seconds = max(1.0, plan.budget_s / 4)
     limited = _limit(step_ns, seconds)
@@ -129,11 +130,12 @@ class Steps:
 
 def _rounds(
     steps: Steps, plan: Plan, step_ns: int, phase: Phase, toys: Sequence[Toy]
-) -> tuple[Round, ...]:
-    """Plain and traced stretches in turns, so that a slow minute falls on both. Without toys, and
-    so without torch, there is nothing to trace."""
+) -> tuple[tuple[Round, ...], Groups]:
+    """Plain and traced stretches in turns, so that a slow minute falls on both; and the toys that
+    are like the step's ops. Without toys, and so without torch, there is nothing to trace."""
     wait = WaitClock()
     between: Yardstick | None = None
+    groups: Groups = {}
     sample_ns = step_ns * steps.loops
     stretch_ns = plan.budget_s * 1e9 / plan.rounds / 2
     count = max(LEAST_SAMPLES, int(stretch_ns / sample_ns))
@@ -149,12 +151,13 @@ def _rounds(
             if number == 0:  # the first tells how many events there are, and starts the tracer
                 events = max(1.0, traced.events * steps.loops)
                 traced_count = max(LEAST_SAMPLES, min(count, int(MOST_EVENTS / events)))
-                between = yardstick(toys, traced.ops)
+                groups = groups_of(toys, traced.ops)
+                between = Yardstick(groups)
                 if sample_ns < SLOW_STEP_NS:
                     continue
         found.append(Round(plain, traced))
     wait.close()
-    return tuple(found)
+    return tuple(found), groups
 
 
 def _limit(step_ns: int, seconds: float) -> Callable[[int], int]:

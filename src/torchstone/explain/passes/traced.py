@@ -95,8 +95,9 @@ def copies_of(
     thread's own time."""
     found: dict[str, tuple[int, int]] = {}
     for owner, start, minus, name, *_ in rows:
-        inside = any(begin <= start < begin + duration for begin, duration in steps)
-        if owner == ON_DEVICE and names.copies_to_device(name) and inside:
+        if owner != ON_DEVICE or not names.copies_to_device(name):
+            continue
+        if any(begin <= start < begin + duration for begin, duration in steps):
             calls, ns = found.get(name, (0, 0))
             found[name] = (calls + 1, ns - minus)
     each = max(1, loops * len(steps))

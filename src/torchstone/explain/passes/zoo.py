@@ -13,7 +13,8 @@ def zoo(grad: bool) -> list[Call]:
     """The calls that this torch can make; with `grad`, on tensors that ask for gradients."""
     import torch
 
-    toys = _Toys(torch, grad)
+    with torch.device("cpu"):  # whatever the target has made the default
+        toys = _Toys(torch, grad)
     calls = [*_pointwise(toys), *_products(toys), *_reductions(toys), *_movers(toys)]
     return [call for call in calls if _works(call)]
 
