@@ -192,7 +192,7 @@ def look(arm: ArmSpec, budget: float) -> Ledger:
 
 
 def _truth(name: str) -> Row:
-    env = {**os.environ, **arm_environment(arm_of(name))}  # the allocator's settings among them
+    env = {**os.environ, **arm_environment(arm_of(name))}  # as the ledger's process has it
     done = subprocess.run(
         [sys.executable, str(HERE / "ledger_truth.py"), name],
         capture_output=True,
