@@ -21,11 +21,13 @@ from torchstone.explain.findings.waiting import SLEEP
 from torchstone.explain.passes.report import Passes
 from torchstone.lab.explain import (
     INTERRUPTED,
+    TEST_REPLICATES,
     ExplainRequest,
     _calibration,
     _verified,
     explain_difference,
     explain_target,
+    put_to_test,
     verify_command,
     was_interrupted,
 )
@@ -99,6 +101,26 @@ def test_from_a_target_to_a_tested_prediction(
     assert tests["garbage-collection"].measured < 1
     if "sleep" in tests:
         assert "Not tested" in tests["sleep"].sentence
+
+
+@pytest.mark.parametrize("asked", [None, 3])
+def test_a_prediction_is_tested_with_a_fixed_number_of_processes(
+    monkeypatch: pytest.MonkeyPatch, asked: int | None
+) -> None:
+    """Else slow starts would end it after three, whose interval decides nothing."""
+    seen: list[Settings] = []
+
+    def measure(arms: Any, settings: Settings, *_: Any) -> Any:
+        seen.append(settings)
+        raise UsageError("Enough.")
+
+    monkeypatch.setattr("torchstone.lab.explain.measure", measure)
+    shares = {"kernels": 0.9, "sleep": 0.1}
+    ledger = ledger_synthetic.ledger(shares, facts={"threads": "1", "cores": "2"})
+    found = IDLE_CORES.look(ledger)
+    assert found is not None
+    put_to_test(ArmSpec("x", "x.py:make"), found, Settings(replicates=asked))
+    assert [one.replicates for one in seen] == [asked or TEST_REPLICATES]
 
 
 def test_what_verifies_can_be_asked_for_again() -> None:

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from torchstone.conductor.form import compare_leaves
-from torchstone.records import NOTHING_COMPARABLE, Agreement, ArmSpec, Leaf, from_data
+from torchstone.records import LEAF_GROUPS, NOTHING_COMPARABLE, Agreement, ArmSpec, Leaf, from_data
 
 MULTIPLIER = 3.0
 """An arm may be this many times further from float64 than the baseline is; the allowance that
@@ -47,8 +47,6 @@ is, and the mean of what a normalisation before it has centred. How much roundin
 on the order of a sum, so its error is judged as a share of the largest, not of itself."""
 NO_DIGIT = 1.0
 """The baseline's error as a share of the value, from which on it has no digit of it right."""
-GROUPS = ("output.grad.", "output.state.")
-"""Leaves that are of one kind; where `variants.step` puts them."""
 _STRENGTH = ("exact", "fp64", "eager", "none")
 _REFERENCE = {"fp64": "float64", "eager": "the baseline"}
 
@@ -122,7 +120,7 @@ def _with_noughts(
     """Of gradients and of running statistics, those that are nothing but rounding as shares of the
     largest one."""
     found = list(ones)
-    for group in GROUPS:
+    for group in LEAF_GROUPS:
         sizes = {
             i: _size(truth)
             for i, (one, truth) in enumerate(zip(ones, truths, strict=True))

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from torchstone.measure.leaves import leaf_of, raw_bytes
-from torchstone.records import to_data
+from torchstone.records import LEAF_GROUPS, to_data
 from torchstone.variants import Prepared
 from torchstone.workloads import Inputs, walk
 from torchstone.workloads.draw import seed_everything
@@ -19,9 +19,6 @@ LEAF_LIMIT = 1 << 22
 """Elements of a leaf that are compared; longer ones are evenly sampled."""
 GRADIENT_LIMIT = 1 << 14
 """The same for each parameter's gradient and each buffer, of which there may be hundreds."""
-_MANY = ("output.grad.", "output.state.")
-
-
 MOST_REPEATS = 32
 """A loss scale begins at 2**16 and is halved after each step that overflows."""
 
@@ -60,7 +57,7 @@ def encode_evidence(output: Any) -> bytes:
     """The leaves as they are now; what is filled in later does not count."""
     heads, bodies = [], []
     for name, value in walk(output, "output"):
-        limit = GRADIENT_LIMIT if name.startswith(_MANY) else LEAF_LIMIT
+        limit = GRADIENT_LIMIT if name.startswith(LEAF_GROUPS) else LEAF_LIMIT
         kind, body = raw_bytes(value, limit)
         heads.append({"leaf": to_data(leaf_of(name, value)), "kind": kind, "bytes": len(body)})
         bodies.append(body)

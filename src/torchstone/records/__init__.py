@@ -19,6 +19,7 @@ from torchstone.records.codec import RecordError, from_data, to_data
 from torchstone.records.comparison import Comparison, Estimate, Verdict
 from torchstone.records.contract import (
     DROPOUT_NOTE,
+    LEAF_GROUPS,
     NO_REFERENCE,
     NOTHING_COMPARABLE,
     Agreement,
@@ -134,6 +135,7 @@ __all__ = [
     "DYNAMIC_SHAPES",
     "FIGURES_DEFINITION",
     "FOREIGN_DEFINITION",
+    "LEAF_GROUPS",
     "LEDGER_SCHEMA",
     "LEVEL_NAMES",
     "MEASUREMENT_SCHEMA",

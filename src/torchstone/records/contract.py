@@ -80,5 +80,7 @@ class Agreement:
 
 NO_REFERENCE = "no reference"
 """Begins the reason of an agreement by method `none` where none could be made."""
+LEAF_GROUPS = ("output.grad.", "output.state.")
+"""How the paths of gradients and of buffers begin, in the answer of a training step."""
 NOTHING_COMPARABLE = "the target returns nothing that can be compared"
 """The reason where an answer has no tensors, arrays, numbers or text in it."""

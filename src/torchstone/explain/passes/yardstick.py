@@ -1,6 +1,6 @@
 """Ops of the step with nothing to do, called between the step's own samples.
 
-A core's speed changes from second to second, and doubles where nobody shares it any more. What an
+A core's speed changes from second to second, by a factor of two where others use it too. What an
 op takes in the step is told from what it takes with nothing to do, so both must be of the same
 moments.
 """
