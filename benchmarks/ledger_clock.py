@@ -49,11 +49,7 @@ def clocked(number: int, part: Callable[[], Any]) -> Callable[[], Any]:
 def _with_clock(notes: memoryview, number: int, part: Callable[[], Any]) -> Callable[[], Any]:
     from torch._C._autograd import _profiler_enabled
 
-    base, collecting = number * _AREA, Collecting()
-    waiting = os.open("/proc/thread-self/schedstat", os.O_RDONLY)
-
-    def waited() -> int:
-        return int(os.pread(waiting, 64, 0).split()[1])
+    base, collecting, waited = number * _AREA, Collecting(), waiting()
 
     def call() -> Any:
         if _profiler_enabled() or _is_profiled() or notes[base] == MOST_CALLS:
@@ -78,6 +74,12 @@ def _is_profiled() -> bool:
     if watching is not None and watching.get_tool(watching.PROFILER_ID) is not None:
         return True
     return sys.getprofile() is not None
+
+
+def waiting() -> Callable[[], int]:
+    """Tells how long this thread has waited for a core so far."""
+    file = os.open("/proc/thread-self/schedstat", os.O_RDONLY)
+    return lambda: int(os.pread(file, 64, 0).split()[1])
 
 
 class Collecting:

@@ -10,7 +10,9 @@ import torch
 from ledger_parts import Part, burn
 from torch import nn
 
-SIZE = 320
+SIZE = 512
+"""Of the products: large enough that Python of the step's own (hooks, the loop over parameters), of
+which nobody knows the truth and which counts with the ops there, is little beside them."""
 
 
 def training() -> list[Part]:

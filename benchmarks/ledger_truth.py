@@ -18,7 +18,7 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent / "src"), str(HERE)]
 
-from ledger_clock import VARIABLE, Collecting, Took, lines_of  # noqa: E402
+from ledger_clock import VARIABLE, Collecting, Took, lines_of, waiting  # noqa: E402
 
 from torchstone.measure.built import build  # noqa: E402
 from torchstone.records import ArmSpec  # noqa: E402
@@ -27,6 +27,9 @@ LEAST_ROUNDS = 60
 LEAST_S = 2.0
 """Shorter, and it is a moment of a machine whose speed changes from second to second."""
 WHOLE = "whole"
+SAMPLE_NS = 1_000_000
+"""Shorter steps are timed in blocks of about a millisecond, as the ledger's passes do it: between
+two samples the system is asked, and what follows finds colder caches."""
 
 
 def arm_of(name: str) -> ArmSpec:
@@ -46,12 +49,12 @@ def truth(name: str, rounds: int = LEAST_ROUNDS, seconds: float = LEAST_S) -> di
     if module.WORKLOADS[name].alone:
         calls.update(module.made(name))
     rows: dict[str, list[Took]] = {one: [] for one in calls}
-    for call in calls.values():  # which may be compiled now
-        call()
-    collecting, began = Collecting(), time.monotonic()
+    collecting, waited = Collecting(), waiting()
+    loops = {one: loops_of(call) for one, call in calls.items()}  # they may be compiled now
+    began = time.monotonic()
     while len(rows[WHOLE]) < rounds or time.monotonic() - began < seconds:
         for one, call in calls.items():
-            rows[one].append(_time(call, collecting))
+            rows[one].append(_time(call, loops[one], collecting, waited))
     found = {one: lines_of(one, row)[one] for one, row in rows.items()}
     names = [lines for lines, _ in module.made(name)]
     return {"wall": found.pop(WHOLE), "alone": found, "lines": names}
@@ -89,18 +92,27 @@ def _step(name: str) -> tuple[Callable[[], Any], Any]:
     return step, sys.modules["ledger_targets"]
 
 
-def _time(part: Callable[[], Any], collecting: Collecting) -> Took:
-    waited, collected = _waited(), collecting.total
+def loops_of(call: Callable[[], Any]) -> int:
+    """How many calls a sample has; the first ones are not believed."""
+    took = []
+    for _ in range(5):
+        started = time.perf_counter_ns()
+        call()
+        took.append(max(1, time.perf_counter_ns() - started))
+    return max(1, -(-SAMPLE_NS // min(took)))
+
+
+def _time(
+    part: Callable[[], Any], loops: int, collecting: Collecting, waited: Callable[[], int]
+) -> Took:
+    """One call, of so many in a row."""
+    wait, collected = waited(), collecting.total
     wall, cpu = time.perf_counter_ns(), time.thread_time_ns()
-    part()
+    for _ in range(loops):
+        part()
     wall, cpu = time.perf_counter_ns() - wall, time.thread_time_ns() - cpu
-    off = max(0, wall - cpu - (_waited() - waited))
-    return Took(cpu, off, collecting.total - collected)
-
-
-def _waited() -> int:
-    with open("/proc/thread-self/schedstat", encoding="ascii") as file:
-        return int(file.read().split()[1])
+    off = max(0, wall - cpu - (waited() - wait))
+    return Took(cpu // loops, off // loops, (collecting.total - collected) // loops)
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ from typing import Any, Protocol
 from torchstone.profile import write_profile
 from torchstone.profile.probes import ProbeOptions, known_probes
 from torchstone.profile.probes.base import Marks, Probe, ProbeFailed
+from torchstone.profile.probes.pyspy import program
 from torchstone.records import TorchstoneError
 
 ATTACH_S = 20.0
@@ -143,13 +144,14 @@ class PySpy(Plain):
     """`py-spy record` on this process, at its own rate."""
 
     def unavailable(self) -> str:
-        return "" if shutil.which("py-spy") else "not installed"
+        return "" if program() else "not installed"
 
     def start(self) -> None:
         self._folder = tempfile.TemporaryDirectory()
         self._out = Path(self._folder.name) / "stacks.raw"
         said = Path(self._folder.name) / "said.txt"
-        words = ["py-spy", "record", "-f", "raw", "-o", str(self._out), "-p", str(os.getpid())]
+        found = program() or "py-spy"
+        words = [found, "record", "-f", "raw", "-o", str(self._out), "-p", str(os.getpid())]
         with open(said, "wb") as file:
             self._process = subprocess.Popen(
                 words, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT

@@ -18,7 +18,7 @@ import pytest
 import torch
 from aa_journal import Journal
 from ledger_clock import Took, clocked, lines_of, noted
-from ledger_truth import parts_of, truth
+from ledger_truth import loops_of, parts_of, truth
 
 from tests.benchmarks.support import run
 from tests.explain.ledger_synthetic import ledger as made_up
@@ -192,6 +192,31 @@ def test_the_truth_is_of_the_very_step(tmp_path: Path, monkeypatch: pytest.Monke
     found = truth("x", rounds=16, seconds=0)
     assert found["wall"] > 4 * found["alone"]["interpreter"]
     assert found["lines"] == ["interpreter"]
+
+
+def test_short_steps_are_timed_in_blocks() -> None:
+    """As the ledger does it: one at a time they find colder caches, and are another step."""
+    assert loops_of(lambda: time.sleep(0.002)) == 1
+    assert loops_of(lambda: None) > 100
+
+
+PARTS = [Took(2_000_000, 0)] * 12, [Took(0, 3_000_000)] * 12
+
+
+def test_what_is_compiled_is_what_the_clocks_leave_of_the_step() -> None:
+    lines = [{"lines": ["interpreter", "sleep", ledger_targets.COMPILED]}]
+    divided = made_up({"interpreter": 0.2, "contention": 0.1}, WALL)
+    found = ledger._planted("compiled-mix", divided, PARTS, lines)
+    more = ledger_targets.WORKLOADS["compiled-mix"].more
+    assert found["interpreter"] == pytest.approx(2e6)
+    assert found["sleep"] == pytest.approx(3e6)
+    assert found[more] == pytest.approx(0.9 * WALL * 1e9 - 5e6)
+
+
+def test_a_part_whose_clock_did_not_tick_is_no_truth() -> None:
+    lines = [{"lines": ["interpreter", "sleep", ledger_targets.COMPILED]}]
+    with pytest.raises(UsageError, match="2 parts have a clock, and 1 were noted"):
+        ledger._planted("compiled-mix", made_up({}, WALL), PARTS[:1], lines)
 
 
 def test_results_of_another_budget_or_of_other_code_are_refused(

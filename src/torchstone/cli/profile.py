@@ -75,7 +75,7 @@ class ProfileCommand(click.Command):
 @click.option("--view", is_flag=True, help="Write an HTML page to look at it.")
 @click.option("--steps", type=int, help="Steps of a target to profile (default: by time).")
 @click.option(
-    "--rate", type=float, default=200.0, show_default=True, metavar="HZ", help="Samples a second."
+    "--rate", type=float, default=100.0, show_default=True, metavar="HZ", help="Samples a second."
 )
 @click.option(
     "--clock",
