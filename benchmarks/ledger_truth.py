@@ -20,6 +20,7 @@ sys.path[:0] = [str(HERE.parent / "src"), str(HERE)]
 
 from ledger_clock import VARIABLE, Collecting, Took, lines_of, waiting  # noqa: E402
 
+from torchstone.explain.passes.run import SAMPLE_NS  # noqa: E402
 from torchstone.measure.built import build  # noqa: E402
 from torchstone.records import ArmSpec  # noqa: E402
 
@@ -27,9 +28,6 @@ LEAST_ROUNDS = 60
 LEAST_S = 2.0
 """Shorter, and it is a moment of a machine whose speed changes from second to second."""
 WHOLE = "whole"
-SAMPLE_NS = 1_000_000
-"""Shorter steps are timed in blocks of about a millisecond, as the ledger's passes do it: between
-two samples the system is asked, and what follows finds colder caches."""
 
 
 def arm_of(name: str) -> ArmSpec:
@@ -93,7 +91,8 @@ def _step(name: str) -> tuple[Callable[[], Any], Any]:
 
 
 def loops_of(call: Callable[[], Any]) -> int:
-    """How many calls a sample has; the first ones are not believed."""
+    """How many calls a sample has, as in the ledger's passes: between two samples the system is
+    asked, and what follows finds colder caches."""
     took = []
     for _ in range(5):
         started = time.perf_counter_ns()
