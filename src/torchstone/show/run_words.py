@@ -7,6 +7,8 @@ import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import repeat
+from operator import attrgetter, ne
 
 from torchstone.records import (
     CaseFigures,
@@ -113,10 +115,9 @@ class Labels:
 
 def _differs(keys: Sequence[CaseKey | SuiteSummary], name: str) -> bool:
     """Looks no further than the first two that differ: there may be thousands."""
-    if not keys:
-        return False
-    first = getattr(keys[0], name)
-    return any(getattr(key, name) != first for key in keys)
+    values = map(attrgetter(name), keys)
+    first = next(values, None)
+    return any(map(ne, values, repeat(first)))
 
 
 def _setting(key: CaseKey | SuiteSummary, name: str) -> str:

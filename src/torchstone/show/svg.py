@@ -143,6 +143,14 @@ class Svg:
         end = f"><title>{clean(title)}</title></path>" if title else "/>"
         self._parts.append(f'<path class="{" ".join(kinds)}" d="{path}"{more}{end}')
 
+    def sign(self, path: str, *, fill: str, title: str, href: str) -> None:
+        """A filled path that tells something and leads somewhere: as `path` within `link`, and made
+        in half the time, because charts have hundreds."""
+        safe = safe_href(href, absolute=not self.embedded)
+        shape = f'<path class="f-{_role(fill)}" d="{path}"><title>{clean(title)}</title></path>'
+        begin = f'<a href="{escape(safe, quote=True)}">' if safe else "<g>"
+        self._parts.append(f"{begin}{shape}{'</a>' if safe else '</g>'}")
+
     def area(self, place: tuple[float, float], size: tuple[float, float], title: str) -> None:
         """An unseen rectangle that tells something when it is pointed at."""
         self._parts.append(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Select, select
@@ -79,12 +80,16 @@ def _remove(connection: Connection, run: int, which: Sequence[tuple[int, int]]) 
 
 def query_of(*more: Any) -> Select[Any]:
     """Whatever is asked for, and after it what `decoded` wants of a case."""
+    return _columns(*more).where(case_fact.c.definition <= FIGURES_DEFINITION)
+
+
+@cache  # there are forty of them, and the same few things are asked for before them
+def _columns(*more: Any) -> Select[Any]:
     return (
         select(*more, *SELECTED, DETAIL)
         .select_from(case_fact)
         .join(series, series.c.seq == case_fact.c.series)
         .outerjoin(case_detail, case_detail.c.seq == case_fact.c.detail)
-        .where(case_fact.c.definition <= FIGURES_DEFINITION)
     )
 
 

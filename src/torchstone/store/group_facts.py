@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select, select
@@ -107,14 +107,18 @@ def _told(counts: Mapping[str, int]) -> str:
 
 def query_of(*more: Any) -> Select[Any]:
     """Whatever is asked for, and after it what `summary_of` wants."""
+    return _columns(*more).where(
+        group_fact.c.definition <= SUITE_DEFINITION,
+        group_fact.c.figures_definition <= FIGURES_DEFINITION,
+    )
+
+
+@cache  # as those of a case
+def _columns(*more: Any) -> Select[Any]:
     return (
         select(*more, *SELECTED)
         .select_from(group_fact)
         .join(case_group, case_group.c.seq == group_fact.c.case_group)
-        .where(
-            group_fact.c.definition <= SUITE_DEFINITION,
-            group_fact.c.figures_definition <= FIGURES_DEFINITION,
-        )
     )
 
 
@@ -127,7 +131,8 @@ def of_run(connection: Connection, run: int, where: Iterable[Any]) -> list[Suite
     return [summary for _, summary in sorted(newest.values(), key=lambda pair: pair[0])]
 
 
-def summary_of(row: Sequence[Any]) -> SuiteSummary:
+@lru_cache(maxsize=8192)  # a chart of years is asked for again and again, and only its end is new
+def summary_of(row: tuple[Any, ...]) -> SuiteSummary:
     """The suite of a row of `SELECTED`."""
     found = dict(zip(_KEY, row, strict=False))
     fact = dict(zip(_OWN, row[len(_KEY) :], strict=True))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +83,13 @@ def named(connection: Connection, path: Path, word: str, limit: int) -> list[Run
         which |= func.substr(run_fact.c.revision, 1, len(word)) == word
     query = select(*HEAD).where(which).order_by(run_fact.c.at.desc(), run_fact.c.run.desc())
     return heads_of(connection.execute(query.limit(bounded(limit))), path)
+
+
+def newest(connection: Connection) -> tuple[int, int]:
+    """The last run and the last kind of case that were added: two seeks."""
+    found = (connection.scalar(select(func.max(c))) for c in (run_fact.c.run, case_group.c.seq))
+    runs_, kinds = (int(one or 0) for one in found)
+    return runs_, kinds
 
 
 def choices(connection: Connection) -> Choices:
@@ -244,6 +252,7 @@ def failures(
     ]
 
 
+@cache  # an alias of a table with forty columns takes as long to make as to ask
 def _spans() -> tuple[ScalarSelect[Any], ScalarSelect[Any], ScalarSelect[Any]]:
     """Of a failing row: the last run before in which it passed, the first failing one after that,
     and how many there are since. Each is a seek in the index of the series' history."""

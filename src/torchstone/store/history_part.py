@@ -64,9 +64,15 @@ class HistoryPart(Base):
             return history.named(connection, self.path, word, limit)
 
     def revision(self) -> int:
-        """Another number whenever figures or thresholds that were stored before have changed."""
+        """Another number whenever stored figures, samples or thresholds are no longer the same."""
         with self._reading() as connection:
             return schema.revision(connection)
+
+    def newest(self) -> tuple[int, int]:
+        """Another pair whenever a run, or a kind of case, is added."""
+        self._need_facts()
+        with self._reading() as connection:
+            return history.newest(connection)
 
     def choices(self) -> Choices:
         """Every value that occurs in stored runs."""

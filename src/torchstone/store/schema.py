@@ -39,6 +39,7 @@ APPLICATION_ID = 0x54535431
 """In the header of the SQLite file ("TST1"), so that it is known before it is opened."""
 
 _VERSION_KEY = "torchstone_schema"
+_SEEN = "torchstone: tables"
 _REVISION_KEY = "figures_revision"
 
 metadata = MetaData()
@@ -312,32 +313,40 @@ def check_version(connection: Connection) -> int:
 
 def has_runs(connection: Connection) -> bool:
     """False for a database of version 1, which is opened as it is for reading only."""
-    return inspect(connection).has_table(run.name)
+    return _has(connection, run)
 
 
 def has_judging(connection: Connection) -> bool:
     """False for a database of version 2 or less that is open for reading only."""
-    return inspect(connection).has_table(judgement.name)
+    return _has(connection, judgement)
 
 
 def has_facts(connection: Connection) -> bool:
     """False for a database of version 3 or less that is open for reading only."""
-    return inspect(connection).has_table(thinned.name)
+    return _has(connection, thinned)
 
 
 def has_ledgers(connection: Connection) -> bool:
     """False for a database of version 4 or less that is open for reading only."""
-    return inspect(connection).has_table(ledger.name)
+    return _has(connection, ledger)
 
 
 def has_profile_arms(connection: Connection) -> bool:
     """False for a database of version 5 or less that is open for reading only."""
-    return inspect(connection).has_table(profile_arm.name)
+    return _has(connection, profile_arm)
+
+
+def _has(connection: Connection, table: Table) -> bool:
+    """Asked of a connection once, as long as it is there: no table ever goes."""
+    seen: set[str] = connection.info.setdefault(_SEEN, set())
+    if table.name not in seen and inspect(connection).has_table(table.name):
+        seen.add(table.name)
+    return table.name in seen
 
 
 def revise(connection: Connection) -> None:
-    """Figures that were stored before are others now: whoever keeps what is made of them is told
-    by `revision`."""
+    """What was stored before is another now, figures or samples: whoever keeps what is made of it
+    is told by `revision`."""
     found = {meta.c.value: str(revision(connection) + 1)}
     changed = connection.execute(meta.update().where(meta.c.key == _REVISION_KEY).values(found))
     if not changed.rowcount:

@@ -207,6 +207,7 @@ class UpkeepPart(Base):
         """Of each result: its id if it is damaged, the samples removed and the bytes saved."""
         for start in range(0, len(rows), AT_ONCE):
             with self._writing() as connection:
+                schema.revise(connection)
                 for seq, result_id in rows[start : start + AT_ONCE]:
                     try:
                         yield "", *_thin(connection, seq, told)

@@ -20,8 +20,9 @@ from torchstone.store import Store
 from torchstone.store.limits import LAST
 from torchstone.web import files
 from torchstone.web.api import add_api
+from torchstone.web.courtesy import Courtesy
 from torchstone.web.links import ServerLinks
-from torchstone.web.page import Notice, Page
+from torchstone.web.page import Notice, Page, Place, tables_of
 from torchstone.web.profile_view import profile_page
 from torchstone.web.query import BadQuery, NotFound, Query, parse
 from torchstone.web.registry import PAGES, PageDef
@@ -36,6 +37,9 @@ KEEP = "public, max-age=31536000, immutable"
 ANSWERS = 32
 """Kept for equal requests while nothing is stored: many readers look at the same few pages."""
 LARGEST_KEPT = 1_000_000
+DRILL_DOWN = ("landing", "suite", "case")
+"""From the newest run to a model: each page's first row leads to the next."""
+LISTS = ("compare", "failures", "runs")
 LOOK_AGAIN = "no-cache"
 """Pages may be kept, but the server is asked whether they still hold."""
 
@@ -51,6 +55,7 @@ class Desk:
         self.answers: Kept[str] = Kept(ANSWERS)
         self.describe: Callable[[], object] = dict
         """Makes the description of the API, which takes long and is then kept."""
+        self.courtesy = Courtesy()
         self._memory = Memory()
 
     def source(self) -> Source:
@@ -58,12 +63,31 @@ class Desk:
         return Source(self.store, self._memory)
 
     def warm(self) -> None:
-        """Make the landing page and the newest result's once, so that the first reader need wait
-        neither for what is kept nor for what pages about samples bring in."""
-        for name, ident in (("landing", ""), ("result", LAST)):
-            with suppress(TorchstoneError), self.store.snapshot():  # whoever asks for it is told
-                html(PAGES[name].view(self.source(), Query(), ident), self.links, House(""))
-        self.describe()
+        """Make a page of each kind once, as a reader comes to them, so that the first one need wait
+        neither for what is kept nor for what pages bring in."""
+        place: Place | None = Place("landing")
+        for _ in DRILL_DOWN:
+            try:
+                place = self._made(place) if place is not None else None
+            finally:
+                self.courtesy.made()
+        for place in (*(Place(name) for name in LISTS), Place("result", LAST), Place("run", LAST)):
+            self._made(place)
+        self.courtesy.give_way()
+        if not self.courtesy.ended:
+            self.describe()
+
+    def _made(self, place: Place) -> Place | None:
+        """Make that page, when nobody reads; where its first row leads."""
+        self.courtesy.give_way()
+        if self.courtesy.ended:
+            return None
+        with suppress(TorchstoneError), self.store.snapshot():  # whoever asks for it is told
+            asked = parse(list(place.params))
+            page = PAGES[place.page].view(self.source(), asked, place.ident)
+            html(page, self.links, House(""))
+            return next((one.rows[0][0].to for one in tables_of(page).values() if one.rows), None)
+        return None
 
     def state(self, source: Source) -> str:
         """A short word that changes whenever an answer might."""
@@ -104,6 +128,13 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
 
 def answer(request: Request, desk: Desk, kind: str, make: Callable[[Source, str], str]) -> Response:
     """What `make` makes of one state of the store; nothing at all where the asker has it."""
+    with desk.courtesy.reading():
+        return _answer(request, desk, kind, make)
+
+
+def _answer(
+    request: Request, desk: Desk, kind: str, make: Callable[[Source, str], str]
+) -> Response:
     source = desk.source()
     state = desk.state(source)
     tag = f'"{state}"'

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 from torchstone.explain.roofline import Roofline
 from torchstone.show import charts
@@ -14,6 +15,8 @@ UNITS = {"seconds": "s", "count": ""}
 """Units whose name differs in the room of the charts."""
 WIDTH, HEIGHT = 640, 260
 STRIP_WIDTH = 960
+STRIPS = 8
+"""Pictures of samples that are kept: they have thousands of signs, and samples never change."""
 
 
 def draw(chart: Chart | Picture, links: Links, alone: bool = False) -> str:
@@ -61,8 +64,13 @@ def _picture(picture: Picture, alone: bool) -> str:
     if all(isinstance(one, charts.Strip) for one in data):
         if not any(strip.turns for strip in data):
             return ""
-        return charts.strip_chart(data, title=title, width=STRIP_WIDTH, embedded=not alone)
+        return _strips(data, title, alone)
     return charts.interval_chart(data, title=title, width=STRIP_WIDTH, embedded=not alone)
+
+
+@lru_cache(maxsize=STRIPS)
+def _strips(strips: tuple[charts.Strip, ...], title: str, alone: bool) -> str:
+    return charts.strip_chart(strips, title=title, width=STRIP_WIDTH, embedded=not alone)
 
 
 def embedded(svg: str) -> str:

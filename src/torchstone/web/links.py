@@ -68,7 +68,7 @@ class ServerLinks:
 
     def url(self, place: Place | None) -> str:
         """The route with its query."""
-        return "" if place is None else _with_query(_path(place), place.params)
+        return "" if place is None else _route(place)
 
     def asset(self, name: str) -> str:
         """Under a name that changes when the content does."""
@@ -140,6 +140,11 @@ def data_name(place: Place, name: str, ending: str) -> str:
 def api_path(place: Place) -> str:
     """The path of a page's data."""
     return API + (LANDING_API if place.page == "landing" else _path(place))
+
+
+@lru_cache(maxsize=8192)  # all charts of a page, and many figures, lead to the same places
+def _route(place: Place) -> str:
+    return _with_query(_path(place), place.params)
 
 
 def _path(place: Place) -> str:

@@ -14,7 +14,7 @@ from markupsafe import Markup, escape
 from torchstone import __version__
 from torchstone.web.drawing import draw
 from torchstone.web.links import Links
-from torchstone.web.page import MARKS, Cell, Page, Place, Table
+from torchstone.web.page import MARKS, Cell, Choice, Page, Place, Table
 
 NAVIGATION = (
     ("landing", "Overview"),
@@ -87,6 +87,7 @@ def environment() -> Environment:
         column_groups=column_groups,
         sort_value=sort_value,
         further=further,
+        options=options,
         Place=Place,
     )
     return made
@@ -140,6 +141,17 @@ def further(table: Table) -> str:
         return ""
     left = table.total - table.start - len(table.rows)
     return f"{left:,} further row{'' if left == 1 else 's'}"
+
+
+def options(choice: Choice) -> Markup:
+    """Of a droplist. By hand, as the rows of a table: there are hundreds on a page."""
+    return Markup(
+        "".join(
+            f'<option value="{_escaped(value)}"{" selected" if value == choice.value else ""}>'
+            f"{_escaped(text)}</option>"
+            for value, text in choice.options
+        )
+    )
 
 
 def digest(text: str) -> str:

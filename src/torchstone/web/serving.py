@@ -7,8 +7,8 @@ import ipaddress
 import socket
 import threading
 import webbrowser
-from collections.abc import Callable, Sequence
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,12 +60,26 @@ def serve(say: Callable[[str], None], **asked: Any) -> int:
                 say(EXPOSED.format(address=address))
             desk = Desk(store)
             server = uvicorn.Server(_config(make_app(store, hosts, desk)))
-            threading.Thread(target=_warm, args=(desk,), daemon=True).start()
             if request.open_browser:
                 threading.Timer(0.5, webbrowser.open, (address,)).start()
-            with suppress(KeyboardInterrupt):  # the way it is meant to end
+            with _warming(desk), suppress(KeyboardInterrupt):  # the way it is meant to end
                 server.run(sockets=[listening])
     return 0
+
+
+@contextmanager
+def _warming(desk: Desk) -> Iterator[None]:
+    """Beside the server, a thread that makes the first pages. It is waited for: one that an ending
+    interpreter finds at work is broken off there, and where that is a library's C++, the program
+    aborts."""
+    maker = threading.Thread(target=_warm, args=(desk,))
+    desk.courtesy.begin()
+    maker.start()
+    try:
+        yield
+    finally:
+        desk.courtesy.end()
+        maker.join()
 
 
 def _warm(desk: Desk) -> None:

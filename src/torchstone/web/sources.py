@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import Generic, TypeVar, cast
@@ -25,8 +26,10 @@ from torchstone.records import (
     TorchstoneError,
     UsageError,
 )
+from torchstone.show.charts import Strip, strip_of
 from torchstone.show.figures import Figures, figures
 from torchstone.store import Store, alive
+from torchstone.store.selecting import matcher
 from torchstone.track import (
     Found,
     Side,
@@ -89,13 +92,16 @@ class Memory:
     """What requests share: whole runs and their comparisons are dear to read and to make."""
 
     def __init__(self) -> None:
+        self.choices: Kept[Choices] = Kept(1)
         self.comparisons: Kept[RunComparison] = Kept(16)
         self.sides: Kept[Side] = Kept(4)
         self.plans: Kept[tuple[CaseKey, ...]] = Kept(8)
         self.abouts: Kept[About] = Kept(200)
         self.profiles: Kept[Profile] = Kept(4)
         self.of_profiles: Kept[object] = Kept(8)
+        self.results: Kept[Result] = Kept(8)
         self.figures: Kept[tuple[Figures | None, ...]] = Kept(64)
+        self.strips: Kept[tuple[Strip, ...]] = Kept(8)
 
 
 class Source:
@@ -146,8 +152,9 @@ class Source:
         return self._lively([self.store.run_head(found.run_id)])[0], found
 
     def choices(self) -> Choices:
-        """Every value that occurs."""
-        return self.store.choices()
+        """Every value that occurs; they are those of runs and kinds of cases that never change."""
+        key = (self.store.newest(), self.store.revision())
+        return self._memory.choices.get(key, self.store.choices)
 
     def points(self, selection: Selection, every_s: float = 0.0) -> list[GroupPoint]:
         """Suites over time, at most `MOST_POINTS`.
@@ -158,6 +165,9 @@ class Source:
 
     def groups(self, head: RunHead, selection: Selection = EVERYTHING) -> list[SuiteSummary]:
         """The figures of the suites of one run."""
+        side = self._memory.sides.find(self._side_key(head))
+        if side is not None and selection == EVERYTHING:
+            return list(side.groups)
         return self.store.run_groups(head.id, selection)
 
     def case_points(
@@ -168,6 +178,10 @@ class Source:
 
     def cases(self, head: RunHead, selection: Selection = EVERYTHING) -> tuple[CaseFigures, ...]:
         """Every planned case of a run."""
+        side = self._memory.sides.find(self._side_key(head))
+        if side is not None:
+            fits = matcher(selection)
+            return tuple(one for one in side.cases if fits(one.key))
 
         def keys() -> tuple[CaseKey, ...]:
             return self._memory.plans.get(head.id, lambda: self.store.planned_keys(head.id))
@@ -179,17 +193,33 @@ class Source:
         return self.store.failures(head.id, selection)
 
     def result(self, wanted: str) -> Result:
-        """One result with its samples."""
+        """One result with its samples. By its whole id it is kept, until something of what was
+        stored before is changed."""
+        key = (wanted, self.store.revision())
+        known = self._memory.results.find(key)
+        if known is not None:
+            return known
         try:
-            return self.store.load(wanted)
+            found = self.store.load(wanted)
         except UsageError as error:
             raise NotFound(error.message, error.remedy) from None
+        if found.id == wanted:
+            self._memory.results.put(key, found)
+        return found
 
     def figures(self, result: Result) -> tuple[Figures | None, ...]:
         """What the samples of each arm come to: they never change, but may be thinned away."""
-        key = (result.id, result.thinned is None)
         return self._memory.figures.get(
-            key, lambda: tuple(figures(arm, result.method.alpha) for arm in result.arms)
+            _samples_of(result),
+            lambda: tuple(figures(arm, result.method.alpha) for arm in result.arms),
+        )
+
+    def strips(self, result: Result) -> tuple[Strip, ...]:
+        """The same samples as a chart shows them, by arm, process and turn."""
+        arms = list(enumerate(zip(result.arms, self.figures(result), strict=True)))
+        return self._memory.strips.get(
+            _samples_of(result),
+            lambda: tuple(strip_of(one, found, i) for i, (one, found) in arms if one.turns),
         )
 
     def profile(self, wanted: str) -> Profile:
@@ -222,9 +252,12 @@ class Source:
         return compare(self._side(base), self._side(new), terms, stored_floors(self.store))
 
     def _side(self, head: RunHead) -> Side:
-        key = (head.id, head.done, self.store.revision())
-        found = self._memory.sides.get(key, lambda: stored_side(self.store, head.id))
-        return replace(found, head=head)
+        make = partial(stored_side, self.store, head.id)
+        return replace(self._memory.sides.get(self._side_key(head), make), head=head)
+
+    def _side_key(self, head: RunHead) -> tuple[str, int, int]:
+        """Its figures are the same until another case ends, or some are derived anew."""
+        return head.id, head.done, self.store.revision()
 
     def about(self, head: RunHead) -> About:
         """What a run's record says; it never changes."""
@@ -250,6 +283,11 @@ class Source:
             return [replace(head, state="complete") for head in heads]
         running = self.running()
         return [replace(head, state=_state(head, running)) for head in heads]
+
+
+def _samples_of(result: Result) -> tuple[str, bool]:
+    """What tells its samples from all others."""
+    return result.id, result.thinned is None
 
 
 def _state(head: RunHead, running: frozenset[str]) -> str:

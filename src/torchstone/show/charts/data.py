@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 MARKS = ("", "failed", "doubt", "partial", "better", "worse")
 """How a point is drawn: `failed` stands on the floor of the chart, `doubt` is hollow, `partial` is
@@ -12,8 +13,7 @@ LARGEST = 1e30
 """Beyond it, and below its inverse where a logarithm is taken, a number is no figure of ours."""
 
 
-@dataclass(frozen=True)
-class Point:
+class Point(NamedTuple):
     """One value. `x` is UTC seconds; `y` is NaN where a run gave no value.
 
     `low` and `high` are the ends of its interval. `label` stands on the axis (a short hash), `note`

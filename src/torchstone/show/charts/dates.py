@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
+from functools import lru_cache
 
 _HOUR, _DAY = 3600, 86_400
 _WEEK = 7 * _DAY
@@ -22,6 +23,7 @@ def is_date(seconds: float) -> bool:
     return FIRST_DATE <= seconds <= LAST_DATE
 
 
+@lru_cache(maxsize=4096)  # the charts of a page have the same moments
 def format_date(seconds: float) -> str:
     """`2026-11-16 05:54 UTC`; a plain number as it is."""
     return f"{_at(seconds):%Y-%m-%d %H:%M} UTC" if is_date(seconds) else f"{seconds:g}"

@@ -187,6 +187,10 @@ def _draw_linked(svg: Svg, one: Drawn, spot: Spot, lonely: bool) -> None:
     if y is None:
         return
     told = " · ".join(part for part in _told(one, point) if part)
+    if not point.mark and (one.spacing >= TIGHT or lonely):
+        shape = one.look.shape(x, y, one.radius)
+        svg.sign(shape, fill=one.look.colour, title=told, href=point.href)
+        return
     with svg.link(point.href):
         if point.mark == "failed":
             svg.path(circle(x, y, 6.0), fill="paper", opacity=0.0, title=told)
@@ -198,7 +202,7 @@ def _draw_linked(svg: Svg, one: Drawn, spot: Spot, lonely: bool) -> None:
         shape = one.look.shape(x, y, one.radius)
         if point.mark in HOLLOW:
             svg.path(shape, fill="paper", stroke=one.look.colour, thick=1.4, title=told)
-        elif one.spacing >= TIGHT or lonely or point.mark:
+        elif point.mark:
             svg.path(shape, fill=one.look.colour, title=told)
         else:
             svg.path(circle(x, y, TIGHT), fill="paper", opacity=0.0, title=told)
@@ -217,12 +221,14 @@ def _draw_together(svg: Svg, one: Drawn, lonely: set[int]) -> None:
         if mark in ("better", "worse"):
             paths[mark].append(circle(spot.x, spot.y, SMALL + 2.6))
         if one.spacing >= TIGHT or id(spot) in lonely or mark in ("better", "worse", "partial"):
-            kind = "doubt" if mark in HOLLOW else ""
-            paths[kind].append(circle(spot.x, spot.y, SMALL))
+            if mark in HOLLOW:
+                paths["doubt"].append(circle(spot.x, spot.y, SMALL))
+            else:
+                paths[""].append(f"M{spot.x:.1f} {spot.y:.1f}h0")
     colours = {"better": "good", "worse": "bad", "failed": "bad", "doubt": one.look.colour}
     for mark, found in paths.items():
-        if found and not mark:
-            svg.path("".join(found), fill=one.look.colour)
+        if found and not mark:  # dots: strokes without length, whose ends are round
+            svg.path("".join(found), stroke=one.look.colour, thick=2 * SMALL)
         elif found:
             fill = "paper" if mark == "doubt" else ""
             svg.path("".join(found), fill=fill, stroke=colours[mark], thick=1.3)

@@ -40,8 +40,9 @@ WIDTH, HEIGHT = 640, 280
 LEAST, MOST = 200, 4000
 MOST_POINTS = 2000
 """Of one series; more are drawn by columns of pixels."""
-MOST_LINKED = 600
-"""Of one chart; more would make a heavy page, and are reached by zooming or by scripts."""
+MOST_LINKED = 150
+"""Of one chart; more would make a heavy page (half a megabyte of a model's two years), and are
+reached by zooming or by scripts."""
 MOST_SERIES = 32
 _TITLE, _LANE, _FLOOR, _TIMES, _NOTE = 24.0, 18.0, 18.0, 26.0, 15.0
 _NOTE_SIZE = 11.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
 from torchstone.show.svg import number
 
@@ -16,9 +17,14 @@ Maker = Callable[[float, float, float], str]
 
 
 def _circle(x: float, y: float, r: float) -> str:
+    return f"M{number(x - r)} {number(y)}{_turns(r)}"
+
+
+@cache
+def _turns(r: float) -> str:
     size = number(r)
     turn = f"a{size} {size} 0 1 0"
-    return f"M{number(x - r)} {number(y)}{turn} {number(2 * r)} 0{turn} {number(-2 * r)} 0Z"
+    return f"{turn} {number(2 * r)} 0{turn} {number(-2 * r)} 0Z"
 
 
 def _square(x: float, y: float, r: float) -> str:
@@ -28,11 +34,18 @@ def _square(x: float, y: float, r: float) -> str:
 
 
 def _polygon(*corners: tuple[float, float]) -> Maker:
-    def made(x: float, y: float, r: float) -> str:
-        places = (f"{number(x + across * r)} {number(y + down * r)}" for across, down in corners)
-        return "M" + "L".join(places) + "Z"
+    """From the first corner on by steps, which are the same wherever it stands."""
+    (right, down), *others = corners
 
-    return made
+    @cache
+    def steps(r: float) -> str:
+        made, last = "", corners[0]
+        for corner in others:
+            made += f"l{number((corner[0] - last[0]) * r)} {number((corner[1] - last[1]) * r)}"
+            last = corner
+        return f"{made}Z"
+
+    return lambda x, y, r: f"M{number(x + right * r)} {number(y + down * r)}{steps(r)}"
 
 
 _UP = _polygon((0, -1.2), (1.15, 0.85), (-1.15, 0.85))

@@ -16,7 +16,7 @@ from torchstone.records import (
     UsageError,
     describe_leaf,
 )
-from torchstone.show.charts import strip_of
+from torchstone.show.charts import Strip
 from torchstone.show.figures import Figures
 from torchstone.show.rows import against_first, speedup_interval
 from torchstone.show.run_words import speedup_words
@@ -97,7 +97,7 @@ def evidence(source: Source, result: Result, variant: str = "") -> tuple[Section
         *_thinned(result),
         _arms(result, known),
         *_failures(result),
-        _samples(result, known),
+        _samples(source.strips(result)),
         checks_table(result.checks),
         *_compiler(result),
         *_roofline(source, result),
@@ -168,9 +168,7 @@ def _failures(result: Result) -> Iterable[Section]:
             yield Group(left, (Code(f"stderr-{number}", "", text, copy=False),), folded=True)
 
 
-def _samples(result: Result, known: Sequence[Figures | None]) -> Picture:
-    arms = enumerate(zip(result.arms, known, strict=True))
-    strips = tuple(strip_of(one, found, place) for place, (one, found) in arms if one.turns)
+def _samples(strips: tuple[Strip, ...]) -> Picture:
     note = "Every timed sample, by process and turn, in the order they were taken."
     return Picture("samples", "Raw samples", strips, note if strips else "", "No sample is stored.")
 

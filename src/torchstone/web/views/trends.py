@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 from torchstone.records import FOREIGN_DEFINITION, GroupPoint, Mean, Outcome, RunHead
 from torchstone.records import SuiteSummary as Summary
@@ -112,13 +113,15 @@ def _placed(points: Sequence[GroupPoint], carried: tuple[tuple[str, str], ...]) 
     known = {point.run.id: point.run for point in points}
     lines = Lines.of((point.run, _definition(point.summary)) for point in points)
     said = {run.id: (commit_of(run) or run.id[:8], run_title(run)) for run in known.values()}
+    named = cache(lambda key: sanitise(labels.within_suite(key)))
+    where = cache(lambda run_id, definition: lines.words(known[run_id], definition))
     made = []
     for point in points:
         if point.run.created_s is None:
             continue
         label, note = said[point.run.id]
-        where = lines.words(point.run, _definition(point.summary))
-        to = suite_place(group_key(point.summary), (*rest, ("new", point.run.id)))
+        key = group_key(point.summary)
+        to = suite_place(key, (*rest, ("new", point.run.id)))
         passes = point.summary.passes
         blank = Point(
             point.run.created_s,
@@ -129,8 +132,8 @@ def _placed(points: Sequence[GroupPoint], carried: tuple[tuple[str, str], ...]) 
             of=passes.counted,
             partial=passes.outcomes.get(Outcome.NOT_RUN.value, 0) > 0,
         )
-        name = sanitise(labels.within_suite(point.summary))
-        made.append(_Placed(point.summary, f"{name} {where}".rstrip(), blank))
+        line = f"{named(key)} {where(point.run.id, _definition(point.summary))}".rstrip()
+        made.append(_Placed(point.summary, line, blank))
     return made
 
 
