@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import signal
+import subprocess
+import sys
 import threading
 import time
 import zlib
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -206,3 +209,12 @@ def test_the_signal_is_given_back() -> None:
 
 def test_who_holds_the_gil_is_not_guessed() -> None:
     assert "py-spy" in SampleProbe(ProbeOptions(clock="gil")).unavailable()
+
+
+def test_a_collector_that_calls_python_back_stops_no_look() -> None:
+    """The interpreter holds a lock while it lists frames, and a collection there ran Python."""
+    script = Path(profiled.__file__).with_name("collecting_callback.py")
+    done = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert int(done.stdout) > 20

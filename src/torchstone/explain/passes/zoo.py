@@ -62,6 +62,8 @@ def _pointwise(toys: _Toys) -> list[Call]:
     return [
         lambda: one + one,
         lambda: one * one,
+        lambda: one * plain,  # with gradients, a node of one operand
+        lambda: one + plain,
         lambda: one * 2.0,
         lambda: one + 2.0,
         lambda: one - one,

@@ -9,6 +9,7 @@ left, and the profile says so.
 
 from __future__ import annotations
 
+import gc
 import random
 import signal
 import sys
@@ -79,7 +80,7 @@ class SampleProbe:
         self._spent = 0.0
         self._cpu: dict[int, float] = {}
         if self.clock == "cpu":
-            for thread in sys._current_frames():
+            for thread in _all_frames():
                 self._cpu_since(thread)
         self._ticker = _Signals.make(self) or _Thread(self)
         self._started = self._last = time.perf_counter()
@@ -128,7 +129,7 @@ class SampleProbe:
         elapsed = began - self._last
         here = threading.get_ident()
         try:
-            frames = sys._current_frames()
+            frames = _all_frames()
             frames.pop(without, None)
             for thread, top in frames.items():
                 weight = elapsed if self.clock == "wall" else self._cpu_since(thread)
@@ -155,6 +156,19 @@ class SampleProbe:
         return now - before
 
 
+def _all_frames() -> dict[int, FrameType]:
+    """Where every thread is. No garbage is collected meanwhile: the interpreter holds a lock that a
+    second look, or the start or end of a thread, would wait for in vain, and a collection (before
+    Python 3.12 as soon as something is made) may call anybody's Python."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        return sys._current_frames()
+    finally:
+        if enabled:
+            gc.enable()
+
+
 class _Signals:
     """Looks set off by timers, in the main thread, between two of its instructions.
 
@@ -174,6 +188,7 @@ class _Signals:
                 self._timer.close()
                 raise
         self.taken_over = False
+        self._looking = False
 
     @classmethod
     def make(cls, probe: SampleProbe) -> _Signals | None:
@@ -200,10 +215,16 @@ class _Signals:
         # Where the last look was late, the next may interrupt its end: that is not the work.
         while frame is not None and frame.f_code.co_filename in _OWN:
             frame = frame.f_back
-        if self._computing is None:
-            self._probe.look(frame)
-        else:
-            self._look_at_computing(self._computing, frame)
+        if self._looking:  # in something that a look set off; that one winds the timers up again
+            return
+        self._looking = True
+        try:
+            if self._computing is None:
+                self._probe.look(frame)
+            else:
+                self._look_at_computing(self._computing, frame)
+        finally:
+            self._looking = False
         self._timer.arm(self._probe.delay())
 
     def _look_at_computing(self, computing: Timer, frame: FrameType | None) -> None:
