@@ -218,7 +218,11 @@ def arguments() -> argparse.Namespace:
         "--out", type=Path, default=Path("build/dashboard.json"), help="all figures and aims"
     )
     parser.add_argument("--db", type=Path, help="make the history here, or use the one that is")
-    parser.add_argument("--keep", action="store_true", help="keep a history made without --db")
+    parser.add_argument(
+        "--keep",
+        action="store_true",
+        help="keep a history made without --db; with --no-routes, only make it",
+    )
     parser.add_argument("--quick", action="store_true", help="three weeks of a few models")
     parser.add_argument("--no-routes", action="store_true", help="leave the single requests out")
     parser.add_argument("--restarts", type=int, help="starts of the server for each cold request")
@@ -247,7 +251,7 @@ def measure(asked: argparse.Namespace, made: list[Path]) -> int:
         asked.think,
     )
     keeper = Keeper(asked.out, shape)
-    if not asked.no_routes or asked.readers:
+    if not asked.no_routes or asked.readers or (asked.keep and not asked.growth):
         path = asked.db or default_path(shape)
         _have(path, shape, made, asked, keeper)
         if not asked.no_routes:

@@ -12,12 +12,15 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.browsing import ARGUMENTS, CHROMIUM
+from tests.legal import keep_to_legal_instructions
 
 # A deadline asserts on absolute time, and a shared machine breaks that at will.
 settings.register_profile(
     "house", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
 )
 settings.load_profile("house")
+
+keep_to_legal_instructions()  # once: the processes of pytest-xdist inherit what it sets
 
 if threading.current_thread() is threading.main_thread():
     # What a shell starts in the background ignores Ctrl-C, and so would all that tests start.

@@ -12,6 +12,7 @@ from tests.targets import support
 from tests.targets.memory_group import memory_group  # noqa: F401
 from tests.targets.support import HONEST, eventually, run_arms, target
 from torchstone.conductor import CaseResult
+from torchstone.machine.instructions import LIMIT, WITHOUT_AMX
 from torchstone.records import ArmSpec, Measurement, Outcome
 
 Case = dict[str, Measurement]
@@ -20,6 +21,7 @@ Case = dict[str, Measurement]
 ENDS = [
     ("segfault", "crash", "first call", "SIGSEGV", None, "killed by SIGSEGV"),
     ("abort", "crash", "first call", "SIGABRT", None, "killed by SIGABRT"),
+    ("illegal", "crash", "first call", "SIGILL", None, "killed by SIGILL"),
     ("hard_exit", "crash", "first call", "", 3, "exited with code 3"),
     ("soft_exit", "error", "first call", "", None, "SystemExit: 3"),
     ("interrupts", "error", "first call", "", None, "KeyboardInterrupt"),
@@ -155,3 +157,9 @@ def test_a_kill_for_want_of_memory_is_told_from_any_other(
     assert hungry.outcome is Outcome.OOM, hungry.detail
     assert hungry.detail.signal == "SIGKILL"
     assert "want of memory" in hungry.detail.message
+
+
+def test_an_illegal_instruction_has_a_remedy(case: CaseResult) -> None:
+    detail = arm_of(case, "illegal").detail
+    assert f"{LIMIT}={WITHOUT_AMX}" in detail.remedy
+    assert not arm_of(case, "segfault").detail.remedy

@@ -17,6 +17,7 @@ from torchstone.lab.doctor_calibration import calibrate, in_force
 from torchstone.lab.doctor_identical import TARGET, measure_identical, see
 from torchstone.lab.keeping import Keeper
 from torchstone.machine.calibrate import fingerprint
+from torchstone.machine.instructions import ILLEGAL_REMEDY
 from torchstone.records import (
     Calibration,
     CompileCost,
@@ -182,6 +183,14 @@ def test_an_old_calibration_or_one_of_another_machine_is_stale(keeper: Keeper) -
         assert found.level is Level.NOTE
         assert found.message.startswith("stale, made ")
     assert in_force("m-2", "cpu", keeper)[0] is None
+
+
+def test_types_that_end_a_program_here_are_a_warning_with_the_remedy(keeper: Keeper) -> None:
+    notes = ("L4: not there", f"bf16, int8: not measured; It died. {ILLEGAL_REMEDY}")
+    _, found = calibrate("cpu", keeper, Silent(), lambda **_: calibration(notes=notes))
+    assert (found.level, found.remedy) == (Level.WARN, ILLEGAL_REMEDY)
+    assert found.message.endswith("; bf16, int8: not measured: an illegal instruction")
+    assert in_force("m-1", "cpu", keeper)[1].level is Level.WARN
 
 
 def test_a_calibration_that_fails_costs_no_report(keeper: Keeper) -> None:

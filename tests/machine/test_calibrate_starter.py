@@ -179,3 +179,31 @@ def test_the_real_one_comes_back_without_torch_on_this_side() -> None:
     assert [(peak["dtype"], peak["threads"]) for peak in data["compute"]] == [("fp32", 1)]
     assert said[0] == "importing torch"
     assert said[-1].startswith("round 4 of 4")
+
+
+def test_an_illegal_instruction_leaves_the_other_roofs(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The interpreter is a stand-in: it dies of any type of numbers but the long ones."""
+    words = tmp_path / "words"
+    text = f"""#!{sys.executable}
+import os, sys
+open({str(words)!r}, "a").write(" ".join(sys.argv) + "\\n")
+if "bf16" in " ".join(sys.argv):
+    os.kill(os.getpid(), 4)
+{printing({"calibration": to_data(GOOD)})}
+"""
+    stand_in = tmp_path / "python"
+    stand_in.write_text(text)
+    stand_in.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(stand_in))
+    found = run_calibration(dtypes=["fp32", "bf16", "int8"], timeout_s=PATIENCE_S)
+    assert found.compute == GOOD.compute
+    assert [note.partition(":")[0] for note in found.notes] == ["bf16, int8"]
+    assert "ONEDNN_MAX_CPU_ISA" in found.notes[0]
+    first, second = words.read_text().splitlines()
+    assert "--dtypes fp32 bf16 int8" in first
+    assert "--dtypes fp32 --" in second
+    with pytest.raises(UsageError) as refused:
+        run_calibration(only=[("bf16", 1)], timeout_s=PATIENCE_S)
+    assert "ONEDNN_MAX_CPU_ISA" in refused.value.remedy

@@ -37,6 +37,10 @@ def abort() -> Made:
     return _dying(os.abort)
 
 
+def illegal() -> Made:
+    return _dying(lambda: os.kill(os.getpid(), signal.SIGILL))
+
+
 def hard_exit() -> Made:
     return _dying(lambda: os._exit(3))
 

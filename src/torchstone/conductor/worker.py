@@ -21,6 +21,7 @@ from typing import Any, NoReturn, TypeVar
 
 from torchstone.conductor.clean import clean
 from torchstone.conductor.frames import without_ours
+from torchstone.machine.instructions import ILLEGAL, ILLEGAL_REMEDY
 from torchstone.machine.processes import kill_tree, oom_kills
 from torchstone.machine.redact import tail
 from torchstone.measure.channel import MESSAGE_LIMIT, ChannelClosed, send
@@ -332,6 +333,7 @@ class WorkerProcess:
             OutcomeDetail(
                 message=message,
                 phase=self.phase,
+                remedy=ILLEGAL_REMEDY if name == ILLEGAL.name else "",
                 signal=name,
                 exit_code=code if code is not None and code >= 0 else None,
                 stderr=self._stderr_tail,

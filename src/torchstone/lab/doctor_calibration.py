@@ -7,6 +7,7 @@ from datetime import datetime, timezone
 
 from torchstone.conductor import Events
 from torchstone.lab.keeping import Keeper
+from torchstone.machine.instructions import ILLEGAL_REMEDY
 from torchstone.records import DRAM, Calibration, Finding, Level, Peak, TorchstoneError
 
 NAME = "calibration"
@@ -33,7 +34,16 @@ def calibrate(
         )
     with keeper.forgiving("The calibration was not kept"):
         keeper.save_calibration(made)
-    return made, Finding(NAME, Level.OK, f"measured just now: {_roofs(made)}", _figures(made))
+    return made, _said(made, f"measured just now: {_roofs(made)}")
+
+
+def _said(known: Calibration, said: str) -> Finding:
+    """What is in force; a warning where part of it ends any program here."""
+    for note in known.notes:
+        if ILLEGAL_REMEDY in note:
+            said += f"; {note.partition(';')[0]}: an illegal instruction"
+            return Finding(NAME, Level.WARN, said, _figures(known), ILLEGAL_REMEDY)
+    return Finding(NAME, Level.OK, said, _figures(known))
 
 
 def _runner() -> Callable[..., Calibration]:
@@ -61,7 +71,7 @@ def in_force(machine_id: str, device: str, keeper: Keeper) -> tuple[Calibration 
             _figures(known),
             f"Run `{_command(device)}`: it is too old, or the machine or torch has changed.",
         )
-    return known, Finding(NAME, Level.OK, said, _figures(known))
+    return known, _said(known, said)
 
 
 def _command(device: str) -> str:

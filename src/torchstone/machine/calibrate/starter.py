@@ -12,12 +12,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
 from torchstone.machine.calibrate.jobs import Say
-from torchstone.machine.calibrate.request import CPU, make_request
+from torchstone.machine.calibrate.request import CPU, Request, make_request
 from torchstone.machine.calibrate.sanity import unsound
+from torchstone.machine.instructions import ILLEGAL, ILLEGAL_REMEDY
 from torchstone.machine.redact import redact_text, tail
 from torchstone.records import Calibration, RecordError, UsageError, from_data
 
@@ -28,6 +30,8 @@ PATIENCE_TIMES = 3.0
 MOST_OUTPUT = 16 << 20
 _CHUNK = 65536
 _STDERR_LINES = 3
+ALWAYS_LEGAL = ("fp32", "fp64")
+"""Their products need no instruction of a kind of their own."""
 _AGAIN = "Try again; if it stays so, run `python -m torchstone.machine.calibrate` to see more."
 
 
@@ -43,12 +47,31 @@ def run_calibration(
     """What `calibrate` returns, measured in another process of this interpreter.
 
     It is killed when `timeout_s` is over, at Ctrl-C and at any other error. Everything that can go
-    wrong is a `UsageError`.
+    wrong is a `UsageError`. Where an illegal instruction ends it, the types of numbers that need
+    one are left out, and the notes say so.
     """
     request = make_request(device, threads, dtypes, seconds, only)
+    try:
+        return _measured(request, say, timeout_s)
+    except Illegal as error:
+        left = tuple(name for name in request.dtypes if name in ALWAYS_LEGAL)
+        if only is not None or not left or left == request.dtypes:
+            raise
+        gone = ", ".join(name for name in request.dtypes if name not in left)
+        found = _measured(replace(request, dtypes=left), say, timeout_s)
+        note = f"{gone}: not measured; {error.message} {error.remedy}"
+        return replace(found, notes=(*found.notes, note))
+
+
+class Illegal(UsageError):
+    """The calibration ended by an instruction that this machine does not know."""
+
+
+def _measured(request: Request, say: Say | None, timeout_s: float | None) -> Calibration:
+    device = request.device
     words = ["--json", "--device", device, "--seconds", repr(request.seconds)]
-    if only is not None:
-        words += ["--only", *(f"{name}:{count}" for name, count in only)]
+    if request.only:
+        words += ["--only", *(f"{name}:{count}" for name, count in request.only)]
     else:
         words += ["--dtypes", *request.dtypes]
         words += ["--threads", *map(str, request.threads)] if device == CPU else []
@@ -70,9 +93,10 @@ def read_calibration(command: Sequence[str], timeout_s: float, say: Say | None) 
             elif "calibration" in message:
                 found = _decode(message["calibration"])
         if found is None:
-            raise UsageError(
-                f"The calibration ended without a result{_why(process, stderr)}", _AGAIN
-            )
+            said = f"The calibration ended without a result{_why(process, stderr)}"
+            if process.poll() == -ILLEGAL:
+                raise Illegal(said, ILLEGAL_REMEDY)
+            raise UsageError(said, _AGAIN)
         return found
 
 
