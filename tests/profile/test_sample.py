@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 import subprocess
 import sys
@@ -10,12 +11,14 @@ import time
 import zlib
 from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 
 import pytest
 
 from tests.profile.probing import frame_named, names, on_critical_thread, own_share, roots
 from tests.targets import profiled
 from torchstone.profile.formats.promises import check_profile
+from torchstone.profile.probes import sample
 from torchstone.profile.probes.base import ProbeOptions
 from torchstone.profile.probes.sample import SampleProbe, _Signals
 from torchstone.records import Profile
@@ -218,3 +221,46 @@ def test_a_collector_that_calls_python_back_stops_no_look() -> None:
         [sys.executable, str(script)], capture_output=True, text=True, timeout=60, check=True
     )
     assert int(done.stdout) > 20
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="no collection begins there any more")
+@pytest.mark.parametrize("collecting", [True, False])
+def test_nothing_is_collected_while_frames_are_listed(
+    monkeypatch: pytest.MonkeyPatch, collecting: bool
+) -> None:
+    seen: list[bool] = []
+
+    def listed() -> dict[int, FrameType]:
+        seen.append(gc.isenabled())
+        return {}
+
+    monkeypatch.setattr(sample.sys, "_current_frames", listed)
+    before = gc.isenabled()
+    (gc.enable if collecting else gc.disable)()
+    try:
+        assert sample._all_frames() == {}
+        assert gc.isenabled() is collecting
+    finally:
+        (gc.enable if before else gc.disable)()
+    assert seen == [False]
+
+
+def test_a_look_within_a_look_is_none() -> None:
+    probe = SampleProbe(ProbeOptions(clock="cpu"))
+    looks: list[object] = []
+    ticker = _Signals(probe)
+
+    def look(frame: object, without: int = 0) -> None:
+        looks.append(frame)
+        ticker._handle(signal.SIGPROF, None)  # something that a look set off is interrupted
+
+    try:
+        probe.look = look  # type: ignore[method-assign]
+        ticker._handle(signal.SIGPROF, None)
+        assert len(looks) == 1
+        ticker._handle(signal.SIGPROF, None)
+        assert len(looks) == 2  # the next one is a look of its own
+    finally:
+        ticker._timer.close()
+        assert ticker._computing is not None
+        ticker._computing.close()

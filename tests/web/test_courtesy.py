@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, TimeoutError
 from pathlib import Path
 
@@ -14,6 +16,15 @@ from torchstone.web.app import Desk
 from torchstone.web.courtesy import Courtesy
 
 SHORT_S = 0.3
+
+
+@pytest.fixture
+def own_collector() -> Iterator[None]:
+    """The server looks for garbage seldom; the other tests of this process must not."""
+    before = gc.get_threshold()
+    yield
+    gc.set_threshold(*before)
+    gc.unfreeze()
 
 
 def read(desk: Courtesy, read_it: threading.Event) -> None:
@@ -60,6 +71,26 @@ def test_neither_waits_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
         desk.give_way()
 
 
+def test_only_one_reader_has_to_lose_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(courtesy, "PATIENCE_S", 0.05)
+    desk, done = Courtesy(), threading.Event()
+    desk.begin()
+    read(desk, done)
+    monkeypatch.setattr(courtesy, "PATIENCE_S", 3600.0)
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(read, desk, threading.Event()).result(PATIENCE_S)
+
+
+def test_a_server_that_ends_lets_waiting_readers_go() -> None:
+    desk, done = Courtesy(), threading.Event()
+    desk.begin()
+    with ThreadPoolExecutor(1) as pool:
+        reader = pool.submit(read, desk, done)
+        desk.end()
+        reader.result(courtesy.PATIENCE_S / 2)
+    assert done.is_set()
+
+
 def test_readers_go_on_when_the_first_page_cannot_be_made(
     database: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -90,6 +121,7 @@ def test_nothing_is_made_for_a_server_that_ends(
     assert described == []
 
 
+@pytest.mark.usefixtures("own_collector")
 def test_the_server_ends_after_the_page_that_it_is_making(database: Path) -> None:
     makes, may_end = threading.Event(), threading.Event()
 

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import shutil
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.web import stored
 from tests.web.conftest import client_of, reading
-from torchstone.records import Selection
+from torchstone.records import CaseFigures, Outcome, PlannedCase, Result, RunHead, Selection
 from torchstone.store import open_store
-from torchstone.web import app
+from torchstone.web import api, app
 from torchstone.web.app import DRILL_DOWN, LISTS, Desk
+from torchstone.web.drawing import draw
+from torchstone.web.links import ServerLinks
+from torchstone.web.page import Chart, Place, Point, Series, Table
 from torchstone.web.registry import PAGES, PageDef
 from torchstone.web.sources import Memory, Source
 
@@ -104,3 +108,92 @@ def test_of_an_empty_database_there_is_nothing_to_make(tmp_path: Path) -> None:
         pass
     with reading(path) as store:
         Desk(store).warm()
+
+
+def test_a_kept_run_is_not_older_than_figures_whose_deriving_broke_off(
+    database: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "derived.db"
+    shutil.copy(database, path)
+    memory = Memory()
+    wanted: set[str] = set()
+    derived: set[str] = set()
+
+    def derive(result: Result, planned: PlannedCase, arm: str) -> CaseFigures:
+        if derived & wanted:
+            raise KeyboardInterrupt
+        derived.add(result.id)
+        return CaseFigures(planned.key, Outcome.OK, speedup=77.0)
+
+    with reading(path) as store:
+        new, base = Source(store).heads(limit=2)
+        Source(store, memory).comparison(base, new)  # which keeps both runs
+        wanted.update(one.result_id for run in (base, new) for one in store.cases(run.id))
+        wanted.discard("")
+        with open_store(str(path)) as writer, pytest.raises(KeyboardInterrupt):
+            writer.rebuild_figures(derive)
+        read = [Source(store).cases(run) for run in (base, new)]
+        assert any(one.speedup == 77.0 for cases in read for one in cases)
+        assert [Source(store, memory).cases(run) for run in (base, new)] == read
+
+
+def test_the_file_of_a_comparison_is_kept_until_one_of_its_runs_changes(
+    database: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "compared.db"
+    shutil.copy(database, path)
+    made: list[str] = []
+    write = api.csv_text
+
+    def counted(table: Table) -> str:
+        made.append(write(table))
+        return made[-1]
+
+    monkeypatch.setattr(api, "csv_text", counted)
+    address = "/api/v1/compare/tables/cases?format=csv"
+    with client_of(path) as client:
+        first = client.get(f"{address}&_=1").text
+        assert client.get(f"{address}&_=2").text == first
+        assert len(made) == 1
+        few = client.get(f"{address}&suite=timm").text  # another choice is another file
+        assert few != first
+        assert len(made) == 2
+        assert client.get(f"{address}&sort=-change").text != first
+        assert len(made) == 3
+        with open_store(str(path)) as writer:
+            writer.rebuild_figures(lambda _, p, a: CaseFigures(p.key, Outcome.OK, speedup=77.0))
+        changed = client.get(f"{address}&_=3").text
+        assert changed != first
+        with client_of(path) as fresh:
+            assert fresh.get(address).text == changed
+
+
+def test_a_kept_row_of_a_run_follows_its_cases(database: Path) -> None:
+    with reading(database) as store:
+        source = Source(store, Memory())
+        head = source.heads(limit=1)[0]
+        made: list[RunHead] = []
+
+        def row(one: RunHead) -> int:
+            made.append(one)
+            return one.done
+
+        assert [source.row(head, row) for _ in range(3)] == [head.done] * 3
+        assert made == [head]
+        grown = replace(head, outcomes={**head.outcomes, "oom": 1})
+        assert source.row(grown, row) == grown.done
+        assert source.row(replace(head, state="running"), row) == head.done
+        assert len(made) == 3
+
+
+def test_a_chart_is_drawn_again_when_anything_in_it_changes() -> None:
+    links = ServerLinks()
+    point = Point(1e9, 2.0, label="c0ffee", to=Place("run", "one"))
+    line = Series("a", (point, point._replace(value=3.0)))
+    chart = Chart("speedup", "Speed-up", "ratio", (line,))
+    first = draw(chart, links)
+    assert draw(replace(chart), links) is first
+    for changed in (point._replace(value=2.5), point._replace(to=Place("run", "two"))):
+        other = replace(chart, series=(Series("a", (changed, *line.points[1:])),))
+        assert draw(other, links) != first
+    assert draw(chart, links, alone=True) != first

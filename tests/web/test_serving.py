@@ -102,6 +102,44 @@ def test_it_says_where_it_is_and_ends_with_the_first_interrupt(database: Path) -
     assert database.read_bytes() == before  # it only reads
 
 
+SLOW_PAGE = """
+import time
+from torchstone.web.app import Desk
+def warm(desk):
+    desk.courtesy.made()
+    print("making", flush=True)
+    time.sleep(3600)
+Desk.warm = warm
+"""
+
+
+def test_a_second_interrupt_does_not_wait_for_a_page(database: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-u", "-c", SLOW_PAGE + SERVE.format("print", str(database))],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    try:
+        assert process.stdout is not None
+        lines = [process.stdout.readline(), process.stdout.readline()]
+        address = next(word for word in lines[0].split() if word.startswith("http://127.0.0.1:"))
+        assert lines[1] == "making\n"
+        with urlopen(f"{address}runs", timeout=PATIENCE_S) as answer:
+            assert answer.status == 200
+        process.send_signal(signal.SIGINT)
+        with pytest.raises(subprocess.TimeoutExpired):  # the page is being made
+            process.wait(2.0)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=PATIENCE_S)
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == 130
+    assert "Traceback" not in errors
+
+
 def test_a_missing_library_is_named_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     entry_points(monkeypatch, web="torchstone_no_such_module:serve")
     done = CliRunner().invoke(cli, ["serve"])

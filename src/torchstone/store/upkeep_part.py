@@ -115,6 +115,8 @@ class UpkeepPart(Base):
             with self._reading() as connection:
                 derived = figures.derived(connection, item, derive)
             with self._writing() as connection:  # not held while the figures are worked out
+                if derived:
+                    schema.revise(connection)
                 for case, new in derived:
                     if not new.command:
                         new = replace(new, command=figures.command_of(connection, case))

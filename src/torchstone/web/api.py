@@ -96,7 +96,8 @@ def _add_page(app: FastAPI, desk: Desk, one: PageDef) -> None:
             if found is None:
                 raise NotFound(f"This page has no table {shown(name)}.")
             if form == "csv":
-                return csv_text(found)
+                same = found.same and (one.name, name, found.same)
+                return source.text(same, lambda: csv_text(found))
             return to_json(table_data(found))
 
         kind = "text/csv" if form == "csv" else "application/json"

@@ -32,8 +32,9 @@ class Courtesy:
         return self._ended.is_set()
 
     def end(self) -> None:
-        """The server ends; whoever waits for readers need not."""
+        """The server ends: nobody waits for anybody any more."""
         self._ended.set()
+        self._made.set()
 
     def begin(self) -> None:
         """A first page is going to be made."""
@@ -46,7 +47,8 @@ class Courtesy:
     @contextmanager
     def reading(self) -> Iterator[None]:
         """Somebody asks for a page."""
-        self._made.wait(PATIENCE_S)
+        if not self._made.wait(PATIENCE_S):
+            self._made.set()  # nor need others wait as long again
         with self._lock:
             self._readers += 1
         try:

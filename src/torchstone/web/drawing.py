@@ -15,6 +15,9 @@ UNITS = {"seconds": "s", "count": ""}
 """Units whose name differs in the room of the charts."""
 WIDTH, HEIGHT = 640, 260
 STRIP_WIDTH = 960
+LINES = 32
+"""Charts over time that are kept by what is in them: to compare two takes a tenth of drawing one,
+and of a model's two years only the newest night is new."""
 STRIPS = 8
 """Pictures of samples that are kept: they have thousands of signs, and samples never change."""
 
@@ -23,6 +26,11 @@ def draw(chart: Chart | Picture, links: Links, alone: bool = False) -> str:
     """The markup; empty where there is nothing to draw. `alone`: a file, with its styles in it."""
     if isinstance(chart, Picture):
         return _picture(chart, alone)
+    return _lines(chart, links, alone)
+
+
+@lru_cache(maxsize=LINES)
+def _lines(chart: Chart, links: Links, alone: bool) -> str:
     if not any(p.value is not None or p.failed for s in chart.series for p in s.points):
         return ""
     return charts.line_chart(

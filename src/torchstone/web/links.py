@@ -39,6 +39,9 @@ _DIGITS = 10
 class Links(Protocol):
     """From places to addresses. An empty text: it is not to be had here."""
 
+    def __hash__(self) -> int:
+        """What was made with these links may be kept under them."""
+
     @property
     def static(self) -> bool:
         """Whether there is no server behind the pages."""

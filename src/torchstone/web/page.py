@@ -79,6 +79,8 @@ class Table:
     """Where the rows after these are."""
     whole: Callable[[], Iterable[tuple[Cell, ...]]] | None = field(default=None, compare=False)
     """Makes every row, where these are a part."""
+    same: object = field(default=None, compare=False)
+    """Equal as long as every row is: what was made of all of them may be kept. None: not known."""
     to: Place | None = None
     """Where the title leads."""
     sortable: bool = False

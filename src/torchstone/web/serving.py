@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import gc
 import ipaddress
+import os
 import socket
 import threading
 import webbrowser
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
+from types import FrameType
 from typing import Any
 
 import uvicorn
@@ -26,6 +28,8 @@ WAITING = 2048
 SELDOM = (20_000, 50, 50)
 """When Python looks for garbage. A page makes tens of thousands of objects that die with it, and a
 look through whole runs that are kept takes as long as the page."""
+INTERRUPTED = 130
+"""The exit code of a second Ctrl-C, as shells have it."""
 PATIENCE_S = 5
 """For answers under way when the server is told to end."""
 EXPOSED = (
@@ -59,7 +63,7 @@ def serve(say: Callable[[str], None], **asked: Any) -> int:
             if not is_loopback(request.host):
                 say(EXPOSED.format(address=address))
             desk = Desk(store)
-            server = uvicorn.Server(_config(make_app(store, hosts, desk)))
+            server = _Server(_config(make_app(store, hosts, desk)), desk)
             if request.open_browser:
                 threading.Timer(0.5, webbrowser.open, (address,)).start()
             with _warming(desk), suppress(KeyboardInterrupt):  # the way it is meant to end
@@ -67,27 +71,47 @@ def serve(say: Callable[[str], None], **asked: Any) -> int:
     return 0
 
 
+class _Server(uvicorn.Server):
+    """Tells the desk as soon as it is told to end itself."""
+
+    def __init__(self, config: uvicorn.Config, desk: Desk) -> None:
+        super().__init__(config)
+        self._desk = desk
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self._desk.courtesy.end()
+        super().handle_exit(sig, frame)
+
+
 @contextmanager
 def _warming(desk: Desk) -> Iterator[None]:
     """Beside the server, a thread that makes the first pages. It is waited for: one that an ending
     interpreter finds at work is broken off there, and where that is a library's C++, the program
-    aborts."""
-    maker = threading.Thread(target=_warm, args=(desk,))
+    aborts. Whoever interrupts the waiting has the program end at once."""
+    done = threading.Event()
+    maker = threading.Thread(target=_warm, args=(desk, done))
     desk.courtesy.begin()
-    maker.start()
     try:
+        maker.start()
         yield
     finally:
         desk.courtesy.end()
+        try:
+            done.wait()  # not `join`, which takes an interrupted wait for the thread's end
+        except KeyboardInterrupt:
+            os._exit(INTERRUPTED)  # it only reads: there is nothing to lose
         maker.join()
 
 
-def _warm(desk: Desk) -> None:
+def _warm(desk: Desk, done: threading.Event) -> None:
     """What the first readers would wait for; then none of it is garbage to look through."""
-    desk.warm()
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*SELDOM)
+    try:
+        desk.warm()
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(*SELDOM)
+    finally:
+        done.set()
 
 
 def _config(app: object) -> uvicorn.Config:

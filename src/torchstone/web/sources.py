@@ -88,6 +88,19 @@ class Kept(Generic[T]):
                 self._known.popitem(last=False)
 
 
+class Identity:
+    """Stands for a large record in a key: equal to that very one alone, and quick to hash."""
+
+    def __init__(self, of: object) -> None:
+        self._of = of  # held, so that no other can be at its address
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Identity) and self._of is other._of
+
+    def __hash__(self) -> int:
+        return id(self._of)
+
+
 class Memory:
     """What requests share: whole runs and their comparisons are dear to read and to make."""
 
@@ -102,6 +115,8 @@ class Memory:
         self.results: Kept[Result] = Kept(8)
         self.figures: Kept[tuple[Figures | None, ...]] = Kept(64)
         self.strips: Kept[tuple[Strip, ...]] = Kept(8)
+        self.rows: Kept[object] = Kept(4096)
+        self.texts: Kept[str] = Kept(4)
 
 
 class Source:
@@ -150,6 +165,17 @@ class Source:
         except UsageError as error:
             raise NotFound(error.message, error.remedy) from None
         return self._lively([self.store.run_head(found.run_id)])[0], found
+
+    def row(self, head: RunHead, make: Callable[[RunHead], T]) -> T:
+        """What `make` makes of a run, kept until another case of it ends or it is judged anew.
+        What else a run says never changes."""
+        known = (head.id, head.state, tuple(head.outcomes.items()))
+        key = (make.__module__, make.__qualname__, known)
+        return cast(T, self._memory.rows.get(key, lambda: make(head)))
+
+    def text(self, same: object, make: Callable[[], str]) -> str:
+        """What `make` makes, kept as long as what it is made from is the same; see `Table.same`."""
+        return make() if same is None else self._memory.texts.get(same, make)
 
     def choices(self) -> Choices:
         """Every value that occurs; they are those of runs and kinds of cases that never change."""

@@ -158,15 +158,17 @@ class SampleProbe:
 
 def _all_frames() -> dict[int, FrameType]:
     """Where every thread is. No garbage is collected meanwhile: the interpreter holds a lock that a
-    second look, or the start or end of a thread, would wait for in vain, and a collection (before
-    Python 3.12 as soon as something is made) may call anybody's Python."""
-    enabled = gc.isenabled()
-    gc.disable()
+    second look, or the start or end of a thread, would wait for in vain, and a collection may call
+    anybody's Python. From Python 3.12 on none begins there; before, one may as soon as something is
+    made. (A thread that itself switches collecting off within this microsecond would find it on.)
+    """
+    if sys.version_info >= (3, 12) or not gc.isenabled():
+        return sys._current_frames()
     try:
+        gc.disable()
         return sys._current_frames()
     finally:
-        if enabled:
-            gc.enable()
+        gc.enable()
 
 
 class _Signals:
@@ -218,24 +220,27 @@ class _Signals:
         if self._looking:  # in something that a look set off; that one winds the timers up again
             return
         self._looking = True
+        due = 0.0
         try:
             if self._computing is None:
                 self._probe.look(frame)
             else:
-                self._look_at_computing(self._computing, frame)
+                due = self._look_at_computing(self._computing, frame)
         finally:
             self._looking = False
+        if self._computing is not None:
+            self._computing.arm(due or self._probe.delay())
         self._timer.arm(self._probe.delay())
 
-    def _look_at_computing(self, computing: Timer, frame: FrameType | None) -> None:
+    def _look_at_computing(self, computing: Timer, frame: FrameType | None) -> float:
+        """CPU time left until this thread is due; 0 where it has just been looked at."""
         began = time.thread_time()
         left = computing.left
         if left > 0:  # this thread waits, or is not yet due
             self._probe.look(frame, without=threading.get_ident())
-            left += time.thread_time() - began  # looking is not what it is to go off for
-        else:
-            self._probe.look(frame)
-        computing.arm(left or self._probe.delay())
+            return left + time.thread_time() - began  # looking is not what it is to go off for
+        self._probe.look(frame)
+        return 0.0
 
     def stop(self) -> None:
         self._timer.close()

@@ -31,7 +31,7 @@ from torchstone.web.cells import (
 from torchstone.web.context import Context, controls, resolve
 from torchstone.web.page import Cell, Column, Facts, Notice, Page, Picture, Place, Section, Table
 from torchstone.web.query import Query
-from torchstone.web.sources import Source
+from torchstone.web.sources import Identity, Source
 from torchstone.web.tables import LazyRows, arranged
 from torchstone.web.views import keyed, parts
 
@@ -134,22 +134,29 @@ def _pair(base: str, new: str) -> str:
 
 
 def _compared(found: RunComparison, context: Context, here: Place) -> tuple[Section, ...]:
-    asked = context.cases
+    asked, query = context.cases, context.query
     fits, group_fits = matcher(asked), matcher(replace(asked, model=""))
     groups = [one for one in found.groups if group_fits(one.key)]
     cases = [one for one in found.cases if fits(one.key)]
-    if context.query.only_common:
+    if query.only_common:
         cases = [one for one in cases if one.kind not in parts.ALONE]
     cases.sort(key=_rank)
     labels = Labels.of(one.key for one in cases)
     rows = LazyRows(cases, lambda one: _case(one, labels, context))
-    table = Table("cases", "Cases", (*CASES, *HIDDEN), rows, empty="No case fits the choices.")
+    table = Table(
+        "cases",
+        "Cases",
+        (*CASES, *HIDDEN),
+        rows,
+        empty="No case fits the choices.",
+        same=(Identity(found), asked, query.only_common, query.filter, query.sort),
+    )
     of_groups = Labels.of(one.key for one in groups)
     lines = tuple(_group(one, of_groups, context) for one in groups)
     note = parts.threshold_words(found, fits) + parts.cost_words(found)
     return (
         Table("groups", "Suites", GROUPS, lines, note=note, total=len(lines)),
-        arranged(table, context.query, here),
+        arranged(table, query, here),
         *_forest(cases, labels),
     )
 

@@ -98,7 +98,7 @@ def runs(source: Source, query: Query) -> Page:
         "runs",
         "",
         parts.without((*COLUMNS, *HIDDEN), ("origin",) if here else ()),
-        tuple(_row(head) for head in shown),
+        tuple(source.row(head, _row) for head in shown),
         empty="No run is stored yet. Make one with `torchstone run`.",
         more=more,
         total=None if more or query.before else len(found),
@@ -126,7 +126,7 @@ def _refuse_order(query: Query) -> None:
 def _every_row(source: Source, wanted: Selection, before: str) -> Iterator[tuple[Cell, ...]]:
     found = source.heads(wanted, AT_ONCE, before)
     while found:
-        yield from map(_row, found)
+        yield from (source.row(head, _row) for head in found)
         found = source.heads(wanted, AT_ONCE, found[-1].id)
 
 
