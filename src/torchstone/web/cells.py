@@ -128,6 +128,11 @@ def speedup_cell(case: CaseFigures, to: Place | None = None) -> Cell:
     return Cell(_finite(case.speedup), value, to, detail=ends)
 
 
+def without_detail(cell: Cell) -> Cell:
+    """The same for a narrow column: what stood after the figure is told on hover."""
+    return cell._replace(detail="", title="; ".join(t for t in (cell.detail, cell.title) if t))
+
+
 def outcome_cell(case: CaseFigures | None) -> Cell:
     """How a case ended."""
     if case is None:

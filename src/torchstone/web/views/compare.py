@@ -7,7 +7,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from heapq import nlargest
 
-from torchstone.records import CaseChange, GroupChange, Outcome, Ratio, RunComparison, Verdict
+from torchstone.records import (
+    CaseChange,
+    GroupChange,
+    Outcome,
+    Ratio,
+    RunComparison,
+    Verdict,
+)
 from torchstone.show.charts import IntervalRow
 from torchstone.show.run_words import Labels
 from torchstone.show.text import sanitise
@@ -18,7 +25,6 @@ from torchstone.web.cells import (
     case_place,
     change_cell,
     mean_cell,
-    number_cell,
     outcome_cell,
     ratio_cell,
     run_cell,
@@ -27,6 +33,7 @@ from torchstone.web.cells import (
     suite_title,
     text_cell,
     threshold_cell,
+    without_detail,
 )
 from torchstone.web.context import Context, controls, resolve
 from torchstone.web.page import Cell, Column, Facts, Notice, Page, Picture, Place, Section, Table
@@ -44,16 +51,16 @@ NEW_ENDS = (
 GROUPS = (
     Column("suite", "Suite"),
     Column("settings", "Settings"),
-    Column("common", "In both", True, help="Cases that both runs have"),
-    Column("paired", "Pass in both", True),
+    Column("paired", "Pass", True, help="In both runs, of the cases that both have"),
     Column("base_speedup", "Base", True, "×", group="Speed-up, common cases"),
     Column("new_speedup", "New", True, "×", group="Speed-up, common cases"),
     Column("change", "Change", True, "×", group="Speed-up, common cases"),
     Column("threshold", "Threshold", True, help="A smaller change of the mean is not believed"),
-    Column("verdicts", "Cases"),
-    Column("compile_cold", "Compile, cold", True, "×", help="New over base"),
+    Column("compile_cold", "Compile", True, "×", help="Cold compile time, new over base"),
     Column("memory", "Memory", True, "×", help="The arm's peak, new over base"),
     Column("drift", "Baselines", True, "×", help="How much slower the baselines were"),
+    Column("verdicts", "Cases"),
+    Column("common", "In both", True, shown=False),
     *keyed.BASE_ENDS,
     *NEW_ENDS,
     *keyed.CHANGE_ENDS,
@@ -68,11 +75,11 @@ CASES = (
     Column("moved", "Moved", help="Which side's time explains the change"),
     Column("baseline_time", "Baseline", True, "×", group="Time, new over base"),
     Column("arm_time", "Arm", True, "×", group="Time, new over base"),
-    Column("compile_cold", "Compile, cold", True, "×", help="New over base"),
+    Column("compile_cold", "Compile", True, "×", help="Cold compile time, new over base"),
     Column("memory", "Memory", True, "×", help="New over base"),
-    Column("outcome", "Outcome, new"),
 )
 HIDDEN = (
+    Column("outcome", "Outcome, new", shown=False),
     *keyed.columns(keyed.SETTINGS),
     *keyed.BASE_ENDS,
     *NEW_ENDS,
@@ -195,16 +202,16 @@ def _group(change: GroupChange, labels: Labels, context: Context) -> tuple[Cell,
     return (
         text_cell(suite_title(change.key.suite, change.key.scale), to),
         text_cell(labels.settings(change.key), to),
-        number_cell(change.common, to),
-        number_cell(change.paired, to),
-        mean_cell(change.base_common, _suite_of_base(change, context)),
+        Cell(change.paired, f"{change.paired:,}/{change.common:,}", to),
+        without_detail(mean_cell(change.base_common, _suite_of_base(change, context))),
         mean_cell(change.new_common, to),
         change_cell(change.speedup, change.verdict, to, change.threshold),
         threshold_cell(change.threshold, to),
-        Cell(said, said, to, "fail" if bad else ""),
         ratio_cell(change.compile_cold.value, to, marks[0]),
         ratio_cell(change.memory.value, to, marks[1]),
         ratio_cell(change.drift, to),
+        Cell(said, said, to, "fail" if bad else ""),
+        Cell(change.common),
         *keyed.ends(change.base_common.interval),
         *keyed.ends(change.new_common.interval),
         *keyed.ends(change.speedup.interval if change.speedup else None),
@@ -226,23 +233,32 @@ def _marks(change: GroupChange | CaseChange, cold: float | None, peak: float | N
     return [parts.cost_mark(name, value, change) for name, value in named]
 
 
+def _kind(change: CaseChange, to: Place) -> Cell:
+    """What became of it; how the new run's ended, where it did not pass."""
+    marks = {"newly failing": "fail", "newly passing": "better", "paired": ""}
+    failed = change.new is not None and change.new.outcome is not Outcome.OK
+    ended = outcome_cell(change.new) if failed else Cell()
+    return Cell(
+        change.kind,
+        "both pass" if change.kind == "paired" else change.kind,
+        to,
+        marks.get(change.kind, "quiet"),
+        ended.text,
+        ended.title,
+    )
+
+
 def _case(change: CaseChange, labels: Labels, context: Context) -> tuple[Cell, ...]:
     key = change.key
     to = case_place(key, context.carried)
-    kinds = {"newly failing": "fail", "newly passing": "better", "paired": ""}
     passed = change.new is not None and change.new.outcome is Outcome.OK
     ratio = change.speedup
     marks = _marks(change, change.compile_cold, change.memory)
     base, new = change.base, change.new if passed else None
     return (
         *keyed.named(key, labels, to),
-        Cell(
-            change.kind,
-            "both pass" if change.kind == "paired" else change.kind,
-            to,
-            kinds.get(change.kind, "quiet"),
-        ),
-        speedup_cell(base, case_place(base.key, context.to_base)) if base else Cell(),
+        _kind(change, to),
+        parts.base_cell(base, context),
         speedup_cell(new, to) if new else Cell(),
         change_cell(ratio, change.verdict, to, change.threshold),
         parts.moved_cell(change),

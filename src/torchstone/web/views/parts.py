@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from torchstone.records import (
     CaseChange,
+    CaseFigures,
     CaseKey,
     GroupChange,
     RunComparison,
@@ -16,7 +17,13 @@ from torchstone.records import SuiteSummary as Summary
 from torchstone.show.compare_words import cost_threshold_words, threshold_span
 from torchstone.show.run_words import count
 from torchstone.show.text import sanitise
-from torchstone.web.cells import change_cell, run_title
+from torchstone.web.cells import (
+    case_place,
+    change_cell,
+    run_title,
+    speedup_cell,
+    without_detail,
+)
 from torchstone.web.context import Context
 from torchstone.web.page import (
     Cell,
@@ -241,3 +248,10 @@ def without(columns: Sequence[Column], keys: Collection[str]) -> tuple[Column, .
     return tuple(
         replace(column, shown=column.shown and column.key not in keys) for column in columns
     )
+
+
+def base_cell(base: CaseFigures | None, context: Context) -> Cell:
+    """A case's speed-up in the base run. Narrow: the interval that counts is the change's."""
+    if base is None:
+        return Cell()
+    return without_detail(speedup_cell(base, case_place(base.key, context.to_base)))

@@ -56,9 +56,9 @@ COLUMNS = (
     Column("moved", "Moved", help="Which side's time explains the change"),
     Column("eager", "Eager", True, "s", group="Time of a step"),
     Column("compiled", "Compiled", True, "s", group="Time of a step"),
-    Column("compile_cold", "Compile, cold", True, "s"),
-    Column("memory_ratio", "Memory ratio", True, "×"),
-    Column("graph_breaks", "Graph breaks", True),
+    Column("compile_cold", "Compile", True, "s", help="Cold compile time"),
+    Column("memory_ratio", "Memory", True, "×", help="Baseline peak over the arm's peak"),
+    Column("graph_breaks", "Breaks", True, help="Graph breaks"),
     Column("checks", "Checks"),
     Column("reason", "Reason"),
 )
@@ -196,7 +196,7 @@ def _row(
         text_cell(key.model, to),
         text_cell(labels.within_suite(key)),
         _outcome(case, change),
-        _of_base(base, context),
+        parts.base_cell(base, context),
         speedup_cell(known, to),
         _change(change, to),
         parts.moved_cell(change),
@@ -215,14 +215,6 @@ def _change(change: CaseChange | None, to: Place) -> Cell:
     if change is None:
         return Cell(None, "", to)
     return change_cell(change.speedup, change.verdict, to, change.threshold)
-
-
-def _of_base(base: CaseFigures | None, context: Context) -> Cell:
-    """Narrow: the interval that counts is the change's."""
-    if base is None:
-        return Cell()
-    cell = speedup_cell(base, case_place(base.key, context.to_base))
-    return cell._replace(detail="", title=cell.detail)
 
 
 def _outcome(case: CaseFigures | None, change: CaseChange | None) -> Cell:
