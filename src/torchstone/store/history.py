@@ -6,6 +6,7 @@ asks SQLite how it goes about each.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import cache
@@ -124,6 +125,17 @@ def _newest_descriptions(of_runs: Sequence[Any]) -> dict[str, str]:
         if row.machine_id:
             found.setdefault(row.machine_id, row.machine)
     return found
+
+
+def state_until(connection: Connection, until_s: float) -> int:
+    """Another number whenever a run made until then is added, or a case of one ends."""
+    query = select(run_fact.c.run, run_fact.c.outcomes).where(run_fact.c.at <= until_s)
+    return hash(tuple(map(tuple, connection.execute(query.order_by(run_fact.c.run)))))
+
+
+def stretch_start(moment_s: float, every_s: float) -> float:
+    """When the stretch of so many seconds begins that a moment lies in; weeks begin on Mondays."""
+    return math.floor((moment_s + _MONDAY_S) / every_s) * every_s - _MONDAY_S
 
 
 def one_in(

@@ -74,6 +74,13 @@ class HistoryPart(Base):
         with self._reading() as connection:
             return history.newest(connection)
 
+    def state_until(self, until_s: float) -> tuple[int, int]:
+        """Another pair whenever a run made until then is added, a case of one ends, or stored
+        figures are no longer the same."""
+        self._need_facts()
+        with self._reading() as connection:
+            return schema.revision(connection), history.state_until(connection, until_s)
+
     def choices(self) -> Choices:
         """Every value that occurs in stored runs."""
         self._need_facts()

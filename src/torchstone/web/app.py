@@ -21,6 +21,7 @@ from torchstone.store.limits import LAST
 from torchstone.web import files
 from torchstone.web.api import add_api
 from torchstone.web.courtesy import Courtesy
+from torchstone.web.kept import Kept
 from torchstone.web.links import ServerLinks
 from torchstone.web.page import Notice, Page, Place, tables_of
 from torchstone.web.profile_view import profile_page
@@ -28,7 +29,7 @@ from torchstone.web.query import BadQuery, NotFound, Query, parse
 from torchstone.web.registry import PAGES, PageDef
 from torchstone.web.render import House, html
 from torchstone.web.security import App, Guard, Hosts
-from torchstone.web.sources import Kept, Memory, Source
+from torchstone.web.sources import Memory, Source
 
 THREADS = 8
 """Pages made at once. More only wait for each other: drawing is Python's own work."""

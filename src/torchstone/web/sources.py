@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from threading import Lock
-from typing import Generic, TypeVar, cast
+from typing import TypeVar, cast
 
 from torchstone.records import (
     CaseFigures,
@@ -40,6 +38,8 @@ from torchstone.track import (
     stored_heads,
     stored_side,
 )
+from torchstone.web.kept import Kept
+from torchstone.web.past import Past, Stamp
 from torchstone.web.query import NotFound
 
 T = TypeVar("T")
@@ -55,50 +55,6 @@ class About:
     command: tuple[str, ...]
     notes: tuple[str, ...]
     version: str
-
-
-class Kept(Generic[T]):
-    """Things made lately that never change, for all threads; the longest unused goes first."""
-
-    def __init__(self, most: int) -> None:
-        self._known: OrderedDict[object, T] = OrderedDict()
-        self._most = most
-        self._lock = Lock()
-
-    def get(self, key: object, make: Callable[[], T]) -> T:
-        """The thing of that key. Two threads may make it at once; either will do."""
-        known = self.find(key)
-        if known is None:
-            known = make()
-            self.put(key, known)
-        return known
-
-    def find(self, key: object) -> T | None:
-        """The thing of that key, if it is kept."""
-        with self._lock:
-            if key in self._known:
-                self._known.move_to_end(key)
-            return self._known.get(key)
-
-    def put(self, key: object, made: T) -> None:
-        """Keep it."""
-        with self._lock:
-            self._known[key] = made
-            while len(self._known) > self._most:
-                self._known.popitem(last=False)
-
-
-class Identity:
-    """Stands for a large record in a key: equal to that very one alone, and quick to hash."""
-
-    def __init__(self, of: object) -> None:
-        self._of = of  # held, so that no other can be at its address
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Identity) and self._of is other._of
-
-    def __hash__(self) -> int:
-        return id(self._of)
 
 
 class Memory:
@@ -117,6 +73,7 @@ class Memory:
         self.strips: Kept[tuple[Strip, ...]] = Kept(8)
         self.rows: Kept[object] = Kept(4096)
         self.texts: Kept[str] = Kept(4)
+        self.past = Past()
 
 
 class Source:
@@ -187,7 +144,14 @@ class Source:
 
         A run that is being measured has none yet: what it has not come to would count as failing.
         """
-        return self.store.group_points(selection, MOST_POINTS, every_s, self.running())
+        running = self.running()
+
+        def read(part: Selection) -> list[GroupPoint]:
+            return self.store.group_points(part, MOST_POINTS, every_s, running)
+
+        stamp = self._stamp("suites", running)
+        found = self._memory.past.points(stamp, selection, every_s, read)
+        return found[-MOST_POINTS:]
 
     def groups(self, head: RunHead, selection: Selection = EVERYTHING) -> list[SuiteSummary]:
         """The figures of the suites of one run."""
@@ -199,8 +163,18 @@ class Source:
     def case_points(
         self, key: CaseKey, selection: Selection, every_s: float = 0.0
     ) -> list[CasePoint]:
-        """One case over time."""
-        return self.store.case_points(key, selection, every_s=every_s)
+        """One case over time, at most `MOST_POINTS`."""
+
+        def read(part: Selection) -> list[CasePoint]:
+            return self.store.case_points(key, part, MOST_POINTS, every_s)
+
+        stamp = self._stamp(key, self.running())
+        found = self._memory.past.points(stamp, selection, every_s, read)
+        return found[-MOST_POINTS:]
+
+    def _stamp(self, of: object, running: frozenset[str]) -> Stamp:
+        """What of the past is looked at, and all that it could be another by."""
+        return lambda until_s: (of, self.store.state_until(until_s), running)
 
     def cases(self, head: RunHead, selection: Selection = EVERYTHING) -> tuple[CaseFigures, ...]:
         """Every planned case of a run."""

@@ -36,9 +36,10 @@ from torchstone.web.cells import (
     without_detail,
 )
 from torchstone.web.context import Context, controls, resolve
+from torchstone.web.kept import Identity
 from torchstone.web.page import Cell, Column, Facts, Notice, Page, Picture, Place, Section, Table
 from torchstone.web.query import Query
-from torchstone.web.sources import Identity, Source
+from torchstone.web.sources import Source
 from torchstone.web.tables import LazyRows, arranged
 from torchstone.web.views import keyed, parts
 
