@@ -47,7 +47,7 @@ from torchstone.store import open_store
 from torchstone.web.links import API, ServerLinks
 
 NIGHTS_OF_A_YEAR = 365
-MADE_BEFORE = ("landing", "result")
+MADE_BEFORE = ("landing", "landing, all time", "result")
 """Pages that the server makes for itself after its start (`Desk.warm`)."""
 QUICK = Shape(nights=21, models=4, variants=3, raw_nights=3)
 

@@ -99,7 +99,7 @@ def test_the_server_makes_a_page_of_each_kind_for_itself(
     monkeypatch.setattr(app, "PAGES", {name: noted(one) for name, one in PAGES.items()})
     with reading(database) as store:
         Desk(store).warm()
-    assert made == [*DRILL_DOWN, *LISTS, "result", "run"]
+    assert made == [*DRILL_DOWN, *LISTS, "result", "run", "landing"]
 
 
 def test_of_an_empty_database_there_is_nothing_to_make(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from tests.web import stored
 from tests.web.conftest import reading
-from torchstone.records import CaseFigures, Outcome, Run, Selection
+from torchstone.records import CaseFigures, FailureSpan, Outcome, Run, Selection
 from torchstone.store import Store, open_store
 from torchstone.web import past
 from torchstone.web.query import EVERY_S
@@ -111,3 +111,30 @@ def test_what_changed_in_the_past_is_seen(
         assert now == store.group_points(Selection(), MOST_POINTS)
         assert now != before
         assert source.case_points(CASE, Selection()) == store.case_points(CASE)
+
+
+@pytest.mark.parametrize("change", [resumed, imported, judged])
+def test_since_when_something_fails_follows_the_runs_before(
+    grown: Path, store: Store, change: Callable[[Store], None]
+) -> None:
+    """The runs before say so, and each of these changes one of them."""
+    asked: list[str] = []
+    with open_store(str(grown)) as writer:
+        stored.add_run(writer, broken_off(), 1, until=1)
+        source = Source(store, Memory())
+        head = source.heads(limit=1)[0]
+        read = store.failures
+
+        def noted(wanted: str, selection: Selection) -> list[FailureSpan]:
+            asked.append(wanted)
+            return read(wanted, selection)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(store, "failures", noted)
+            first = source.failures(head, Selection())
+            assert first
+            assert source.failures(head, Selection()) == first
+            assert len(asked) == 1
+            change(writer)
+            assert source.failures(head, Selection()) == read(head.id, Selection())
+            assert len(asked) == 2

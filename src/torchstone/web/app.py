@@ -41,6 +41,7 @@ LARGEST_KEPT = 1_000_000
 DRILL_DOWN = ("landing", "suite", "case")
 """From the newest run to a model: each page's first row leads to the next."""
 LISTS = ("compare", "failures", "runs")
+ALL_TIME = Place("landing", "", (("range", "all"),))
 LOOK_AGAIN = "no-cache"
 """Pages may be kept, but the server is asked whether they still hold."""
 
@@ -72,7 +73,8 @@ class Desk:
                 place = self._made(place) if place is not None else None
             finally:
                 self.courtesy.made()
-        for place in (*(Place(name) for name in LISTS), Place("result", LAST), Place("run", LAST)):
+        newest = (Place("result", LAST), Place("run", LAST))
+        for place in (*(Place(name) for name in LISTS), *newest, ALL_TIME):
             self._made(place)
         self.courtesy.give_way()
         if not self.courtesy.ended:

@@ -15,7 +15,7 @@ UNITS = {"seconds": "s", "count": ""}
 """Units whose name differs in the room of the charts."""
 WIDTH, HEIGHT = 640, 260
 STRIP_WIDTH = 960
-LINES = 32
+LINES = 96
 """Charts over time that are kept by what is in them: to compare two takes a tenth of drawing one,
 and of a model's two years only the newest night is new."""
 STRIPS = 8

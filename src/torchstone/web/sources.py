@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -74,6 +75,7 @@ class Memory:
         self.rows: Kept[object] = Kept(4096)
         self.texts: Kept[str] = Kept(4)
         self.past = Past()
+        self.failures: Kept[list[FailureSpan]] = Kept(8)
 
 
 class Source:
@@ -189,8 +191,10 @@ class Source:
         return self.store.planned_cases(head.id, selection, keys)
 
     def failures(self, head: RunHead, selection: Selection) -> list[FailureSpan]:
-        """What fails in a run, and since when."""
-        return self.store.failures(head.id, selection)
+        """What fails in a run, and since when, which the runs before it say; kept while they do."""
+        before = self.store.state_until(math.inf if head.created_s is None else head.created_s)
+        key = (head.id, head.done, selection, before, self.running())
+        return self._memory.failures.get(key, lambda: self.store.failures(head.id, selection))
 
     def result(self, wanted: str) -> Result:
         """One result with its samples. By its whole id it is kept, until something of what was
