@@ -9,7 +9,9 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
 from urllib.request import urlopen
@@ -77,10 +79,11 @@ def test_without_a_database_nothing_is_served(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_it_says_where_it_is_and_ends_with_the_first_interrupt(database: Path) -> None:
-    before = database.read_bytes()
+@contextmanager
+def started(program: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A server in a process of its own, and the address that it says."""
     process = subprocess.Popen(
-        [sys.executable, "-u", "-W", "error", "-c", SERVE.format("print", str(database))],
+        [sys.executable, "-u", "-W", "error", "-c", program],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -89,14 +92,19 @@ def test_it_says_where_it_is_and_ends_with_the_first_interrupt(database: Path) -
     try:
         assert process.stdout is not None
         line = process.stdout.readline()
-        address = next(word for word in line.split() if word.startswith("http://127.0.0.1:"))
+        yield process, next(word for word in line.split() if word.startswith("http://127.0.0.1:"))
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_it_says_where_it_is_and_ends_with_the_first_interrupt(database: Path) -> None:
+    before = database.read_bytes()
+    with started(SERVE.format("print", str(database))) as (process, address):
         with urlopen(f"{address}runs", timeout=PATIENCE_S) as answer:
             assert b"night05x" in answer.read()
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=PATIENCE_S)
-    finally:
-        process.kill()
-        process.wait()
     assert "Traceback" not in errors
     assert process.returncode == 0
     assert database.read_bytes() == before  # it only reads
@@ -114,18 +122,9 @@ Desk.warm = warm
 
 
 def test_a_second_interrupt_does_not_wait_for_a_page(database: Path) -> None:
-    process = subprocess.Popen(
-        [sys.executable, "-u", "-c", SLOW_PAGE + SERVE.format("print", str(database))],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-    )
-    try:
+    with started(SLOW_PAGE + SERVE.format("print", str(database))) as (process, address):
         assert process.stdout is not None
-        lines = [process.stdout.readline(), process.stdout.readline()]
-        address = next(word for word in lines[0].split() if word.startswith("http://127.0.0.1:"))
-        assert lines[1] == "making\n"
+        assert process.stdout.readline() == "making\n"
         with urlopen(f"{address}runs", timeout=PATIENCE_S) as answer:
             assert answer.status == 200
         process.send_signal(signal.SIGINT)
@@ -133,9 +132,6 @@ def test_a_second_interrupt_does_not_wait_for_a_page(database: Path) -> None:
             process.wait(2.0)
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=PATIENCE_S)
-    finally:
-        process.kill()
-        process.wait()
     assert process.returncode == 130
     assert "Traceback" not in errors
 
