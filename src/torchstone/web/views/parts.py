@@ -159,9 +159,7 @@ def _passed_over(context: Context) -> tuple[Notice, ...]:
     more = f", and {count(len(others), 'run')} before it likewise" if others else ""
     text = f"{run_title(head)} broke off after {head.done} of {count(head.planned, 'case')}{more}"
     place = Place("landing", "", (*context.carried, ("new", head.id)))
-    return (
-        Notice(f"{text}; the newest run that got to its end is shown.", "note", "Show it.", place),
-    )
+    return (Notice(f"{text}; the newest run that got to its end is shown.", "note", to=place),)
 
 
 def _ways(context: Context) -> tuple[Notice, ...]:
