@@ -97,10 +97,10 @@ def _warming(desk: Desk) -> Iterator[None]:
     finally:
         desk.courtesy.end()
         try:
-            done.wait()  # not `join`, which takes an interrupted wait for the thread's end
+            if maker.ident is not None:  # it could be started
+                done.wait()  # not `join`, which takes an interrupted wait for the thread's end
         except KeyboardInterrupt:
             os._exit(INTERRUPTED)  # it only reads: there is nothing to lose
-        maker.join()
 
 
 def _warm(desk: Desk, done: threading.Event) -> None:

@@ -7,14 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from heapq import nlargest
 
-from torchstone.records import (
-    CaseChange,
-    GroupChange,
-    Outcome,
-    Ratio,
-    RunComparison,
-    Verdict,
-)
+from torchstone.records import CaseChange, GroupChange, Outcome, Ratio, RunComparison, Verdict
 from torchstone.show.charts import IntervalRow
 from torchstone.show.run_words import Labels
 from torchstone.show.text import sanitise
