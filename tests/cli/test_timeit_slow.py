@@ -45,13 +45,13 @@ def test_a_slow_statement_is_sized_by_one_more_execution() -> None:
     assert _slow_statement(slow, 2 * SECOND, 5) is None  # a sample of five is another thing
 
 
-@pytest.mark.parametrize(("slow_calls", "calls"), [(1, 2), (SLOW_WINDOW_CALLS, 6)])
+@pytest.mark.parametrize(("statement", "calls"), [(True, 2), (False, 2 * SLOW_WINDOW_CALLS)])
 def test_windows_of_slow_statements_are_short(
-    slow_calls: int, calls: int, monkeypatch: pytest.MonkeyPatch
+    statement: bool, calls: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = Clock(2 * SECOND)
     monkeypatch.setattr(warmup, "wall_clock", lambda: clock.now)
-    found = warm_up(clock, 2 * SECOND, lambda: None, slow_calls=slow_calls)
+    found = warm_up(clock, 2 * SECOND, lambda: None, statement=statement)
     assert found.steady
     assert clock.calls == calls
 

@@ -1,4 +1,4 @@
-"""Workers that import their libraries before anybody asks them anything."""
+"""References made beside the baseline, and libraries that cannot be imported."""
 
 from __future__ import annotations
 
@@ -12,53 +12,11 @@ import pytest
 from tests.targets.support import HONEST, alive, eventually, run_arms, settings
 from torchstone.conductor import run
 from torchstone.conductor.launch import Launcher
-from torchstone.conductor.patience import patience
-from torchstone.conductor.references import REFERENCE_CACHE, Begun
+from torchstone.conductor.references import Begun
 from torchstone.conductor.state import ArmState
-from torchstone.conductor.worker import ArmEnded
 from torchstone.records import ArmSpec, Outcome
 
 MODEL = "torchbench:lennard_jones@small"
-
-
-def test_who_has_imported_is_taken_once_and_the_others_are_dismissed(tmp_path: Path) -> None:
-    launcher, arm = Launcher(tmp_path), ArmSpec("eager", MODEL)
-    launcher.import_ahead([(arm, None), (arm, REFERENCE_CACHE)], patience(settings()))
-    taken, fresh = launcher.start(arm), launcher.start(arm)
-    left = launcher._imported[arm, REFERENCE_CACHE]
-    try:
-        modules = Path(f"/proc/{taken.pid}/maps").read_text()
-        assert taken.phase == "import"
-        assert "libtorch" in modules
-        assert fresh.phase == "start"
-        assert fresh.pid != taken.pid
-        launcher.dismiss()
-        assert eventually(lambda: not alive(left.pid))
-    finally:
-        for worker in (taken, fresh):
-            worker.kill()
-
-
-def test_replicates_are_never_given_a_worker_of_another_layout(tmp_path: Path) -> None:
-    launcher, arm = Launcher(tmp_path), ArmSpec("eager", MODEL)
-    launcher.import_ahead([(arm, None)], patience(settings()))
-    worker = launcher.start(arm, layout=7)
-    assert worker.phase == "start"
-    worker.kill()
-    launcher.dismiss()
-
-
-def test_an_end_while_importing_is_told_to_who_asks_first(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    arm = _dies_importing(tmp_path, monkeypatch)
-    launcher = Launcher(tmp_path)
-    launcher.import_ahead([(arm, None)], patience(settings()))
-    worker = launcher.start(arm)
-    with pytest.raises(ArmEnded, match="code 7") as caught:
-        worker.ask({"do": "solo"}, patience(settings()))
-    assert caught.value.outcome is Outcome.CRASH
-    assert caught.value.detail.phase == "import"
 
 
 def test_a_case_whose_library_dies_has_that_outcome(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +11,8 @@ import pytest
 from tests.stats.synthetic import measurement
 from tests.targets.support import HONEST, run_arms
 from torchstone import stats
-from torchstone.conductor import Settings, run
+from torchstone.conductor import Settings, measuring
+from torchstone.conductor.case import Course
 from torchstone.conductor.launch import Launcher
 from torchstone.conductor.plan import (
     LEAST_REPLICATES,
@@ -24,7 +24,6 @@ from torchstone.conductor.plan import (
     make_plan,
     samples_per_turn,
 )
-from torchstone.conductor.rounds import Budget
 from torchstone.conductor.state import ArmState
 from torchstone.conductor.worker import ArmEnded
 from torchstone.measure.reports import SoloReport
@@ -81,16 +80,16 @@ def state(name: str, spread: float = 0.0, replicates: int = 4, seed: int = 1) ->
 @pytest.mark.parametrize(
     ("asked", "start_s", "cycle_s", "planned"),
     [
-        ({"budget_s": 30.0}, 1.0, 0.1, Plan(MOST_REPLICATES, 15)),
-        ({"budget_s": 30.0}, 3.0, 0.1, Plan(6, 25)),
-        ({"budget_s": 5.0}, 10.0, 0.1, Plan(LEAST_REPLICATES, LEAST_TURNS)),
+        ({"budget_s": 30.0}, 1.0, 0.1, Plan(MOST_REPLICATES, 25)),
+        ({"budget_s": 30.0}, 3.0, 0.1, Plan(6, 50)),
+        ({"budget_s": 5.0}, 10.0, 0.5, Plan(LEAST_REPLICATES, LEAST_TURNS)),
         ({"budget_s": 1e6}, 1.0, 0.01, Plan(MOST_REPLICATES, MOST_TURNS)),
-        ({"budget_s": 30.0, "replicates": 3}, 1.0, 0.1, Plan(3, 93)),
-        ({"budget_s": 30.0, "replicates": 40}, 1.0, 0.1, Plan(40, LEAST_TURNS)),
+        ({"budget_s": 30.0, "replicates": 3}, 1.0, 0.1, Plan(3, 100)),
+        ({"budget_s": 30.0, "replicates": 40}, 1.0, 0.4, Plan(40, LEAST_TURNS)),
         ({"budget_s": 30.0, "samples": 5}, 3.0, 0.1, Plan(6, 1)),
     ],
 )
-def test_processes_take_half_the_budget_at_most_and_turns_the_rest(
+def test_the_budget_is_for_turns_and_starts_say_how_many_processes(
     asked: dict[str, float], start_s: float, cycle_s: float, planned: Plan
 ) -> None:
     assert make_plan(Settings(**asked), start_s, cycle_s) == planned  # type: ignore[arg-type]
@@ -132,23 +131,12 @@ def test_more_samples_than_can_be_kept_are_refused_before_anything_runs() -> Non
         run_arms(ArmSpec("none", "nowhere.py:make"), samples=30_000, replicates=100)
 
 
-def stopped(
-    states: list[ArmState], index: int, left_s: float = 100.0, **asked: float
-) -> tuple[str, float]:
+def stopped(states: list[ArmState], index: int, **asked: float) -> tuple[str, float]:
     """Why a case of eight processes stops after so many, and the alpha of its intervals."""
-    budget = Budget(100.0)
-    budget.started = time.monotonic() - (100.0 - left_s)
-    course = run.Course()
+    course = Course()
     course.looks = stats.looks(8)
-    found = run._stopped_by(
-        states,
-        Settings(**asked),
-        Plan(8, 6),
-        course,
-        index,
-        budget,
-        start_s=1.0,  # type: ignore[arg-type]
-    )
+    asked_for = Settings(**asked)  # type: ignore[arg-type]
+    found = measuring._stopped_by(states, asked_for, Plan(8, 6), course, index)
     return found, course.alpha
 
 
@@ -166,19 +154,17 @@ def test_precision_ends_a_case_at_a_preset_look_and_nowhere_else() -> None:
     assert stopped([state("alone", 0.2)], first)[0] == ""
 
 
-def test_a_case_ends_with_its_plan_or_its_budget() -> None:
+def test_a_case_ends_with_its_plan() -> None:
     wide = [state("base"), state("new", 0.2, seed=2)]
     last = stats.alpha_at(len(stats.looks(8)) - 1, stats.looks(8), 0.05)
     assert stopped(wide, 8) == ("budget", last)
-    assert stopped(wide, 5, left_s=0.5) == ("budget", last)
-    assert stopped(wide, 2, left_s=0.5)[0] == ""  # three processes are the least
-    assert stopped(wide, 5, left_s=50.0)[0] == ""
+    assert stopped(wide, 5)[0] == ""
 
 
-def test_so_many_processes_as_asked_for_whatever_the_budget_and_the_precision() -> None:
+def test_so_many_processes_as_asked_for_whatever_the_precision() -> None:
     precise = [state("base"), state("new", seed=2)]
-    assert stopped(precise, stats.looks(8)[0], left_s=-5.0, replicates=8)[0] == ""
-    assert stopped(precise, 8, left_s=50.0, replicates=8)[0] == "replicates"
+    assert stopped(precise, stats.looks(8)[0], replicates=8)[0] == ""
+    assert stopped(precise, 8, replicates=8)[0] == "replicates"
 
 
 @pytest.mark.slow
@@ -189,22 +175,22 @@ def test_a_whole_case_stops_when_it_is_precise_enough() -> None:
 
 
 @pytest.mark.parametrize(
-    ("peaks", "free", "together"),
-    [((400, 350), 1000, True), ((400, 500), 1000, False), ((400, 351), 1000, False)],
+    ("peaks", "free", "times"),
+    [((400, 349), 1000, 1), ((400, 500), 1000, 0), ((400, 351), 1000, 0), ((400, 349), 3000, 3)],
 )
 def test_arms_are_together_where_their_highest_peaks_fit(
-    peaks: tuple[int, int], free: int, together: bool, monkeypatch: pytest.MonkeyPatch
+    peaks: tuple[int, int], free: int, times: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Compiling may need more than a step does; what the process held before counts too."""
     first, second = (ArmState(ArmSpec(name, HONEST)) for name in "ab")
     first.solo = solo(peak=peaks[0], start=100, before=25)
     second.solo = solo(peak=100, start=peaks[1], before=25)
-    monkeypatch.setattr(run, "memory_available", lambda: free)
-    assert run._fit_together([first, second]) is together
+    monkeypatch.setattr(measuring, "memory_available", lambda: free)
+    assert measuring._fitting([first, second]) == times
 
 
 def test_without_room_for_both_the_arms_run_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run, "memory_available", lambda: 1)
+    monkeypatch.setattr(measuring, "memory_available", lambda: 1)
     arms = run_arms(ArmSpec("a", HONEST), ArmSpec("b", HONEST)).arms
     for arm in arms:
         assert arm.outcome is Outcome.OK, arm.detail
@@ -241,7 +227,7 @@ def test_an_end_that_is_taken_back_leaves_what_was_known_before() -> None:
     for one in (wavering, honest):
         one.end(ArmEnded(Outcome.OOM, OutcomeDetail("killed", "turn")))
     failed.end(ArmEnded(Outcome.ERROR, OutcomeDetail("broken", "turn")))
-    assert run._forgive_oom([wavering, honest, failed])
+    assert measuring._forgive_oom([wavering, honest, failed])
     assert wavering.outcome is Outcome.NONDETERMINISTIC
     assert wavering.detail.message == "two runs from one seed differ"
     assert (honest.outcome, honest.detail) == (Outcome.OK, OutcomeDetail())
@@ -283,12 +269,12 @@ def test_processes_of_one_interpreter_have_one_probe(tmp_path: Path) -> None:
         ArmState(replace(spec, name="c", python="other"), solo=solo(probe_bits=512)),
         ArmState(replace(spec, name="d", python="other"), solo=solo(probe_bits=128)),
     ]
-    run._pin_probes(ByName(tmp_path), states)
+    measuring._pin_probes(ByName(tmp_path), states)
     assert [one.probe_bits for one in states] == [128, 128, 512, 512]
 
 
 def test_the_probe_is_sized_once_and_kept_to(tmp_path: Path) -> None:
-    turns = Turns(ArmSpec("a", HONEST), lambda name: None, 1, 32)
+    turns = Turns(ArmSpec("a", HONEST), lambda name: None, 1, 32, {})
     assert turns.probe.exponent_bits == 32
     first, second = run_arms(ArmSpec("a", HONEST), ArmSpec("b", HONEST), replicates=1).arms
     assert first.probe_bits is not None
@@ -297,8 +283,8 @@ def test_the_probe_is_sized_once_and_kept_to(tmp_path: Path) -> None:
 
 def test_no_look_is_paid_for_that_is_never_made() -> None:
     plan = Plan(8, 6)
-    assert run._looks(Settings(), plan) == stats.looks(8)
+    assert measuring._looks(Settings(), plan) == stats.looks(8)
     assert len(stats.looks(8)) > 1
-    fixed = run._looks(Settings(replicates=8), plan)
+    fixed = measuring._looks(Settings(replicates=8), plan)
     assert fixed == (8,)
     assert stats.alpha_at(0, fixed, 0.05) == 0.05

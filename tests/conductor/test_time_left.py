@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 from torchstone.conductor import Settings, rounds
+from torchstone.conductor.case import Course
 from torchstone.conductor.launch import Launcher
 from torchstone.conductor.plan import Plan
-from torchstone.conductor.rounds import Budget, Rounds
+from torchstone.conductor.rounds import Rounds
+from torchstone.conductor.seats import Seating
 from torchstone.conductor.state import ArmState
 from torchstone.records import ArmSpec
 
@@ -42,13 +44,14 @@ class Told:
 
 
 def told_and_true(
-    monkeypatch: pytest.MonkeyPatch, folder: Path, plan: Plan, turn_s: float, budget_s: float
+    monkeypatch: pytest.MonkeyPatch, folder: Path, plan: Plan, turn_s: float
 ) -> tuple[list[float], list[float]]:
     """What is said after every turn, and what was then really left of all processes and turns."""
     clock, told = Clock(), Told()
     monkeypatch.setattr(rounds, "time", clock)
     arm = ArmState(ArmSpec("a", "model.py:make"))
-    made = Rounds(Launcher(folder), Settings(), random.Random(0), {}, arm, told, Budget(budget_s))
+    seating = Seating(Launcher(folder), Settings(), forked=False)
+    made = Rounds(seating, Settings(), random.Random(0), {}, arm, told, Course())
     ends = []
 
     def start(*_: object) -> list[rounds.Seat]:
@@ -58,36 +61,27 @@ def told_and_true(
     def turn(*_: object, **__: object) -> None:
         clock.now += turn_s
 
-    def turns(seats: object, index: int, plan: Plan) -> None:
-        made.budget.start()
+    def turns(seats: object, index: int, plan: Plan, alone: bool) -> None:
         for number in range(plan.turns):
             turn()
+            made.in_turns_s += turn_s
             made._tell_progress(index, plan, number)
             ends.append(clock.now)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(made, "_start", start)
     monkeypatch.setattr(made, "_turns", turns)
-    monkeypatch.setattr(rounds, "_kill", lambda seats: None)
+    monkeypatch.setattr(rounds, "kill_all", lambda seats: None)
     for index in range(plan.replicates):
         with pytest.raises(KeyboardInterrupt):  # the way out without a worker to stop
             made.replicate([arm], index, lambda _: plan)
     return told.left, [ends[-1] - end for end in ends]
 
 
-def test_a_slow_step_is_told_by_the_work_and_not_by_the_budget(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+@pytest.mark.parametrize("turn_s", [14.0, 0.1])
+def test_the_time_left_is_that_of_the_turns_and_starts_to_come(
+    turn_s: float, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    # Steps of 2 s: a turn of seven takes 14 s, four times in each of four processes.
-    told, true = told_and_true(monkeypatch, tmp_path, Plan(4, 4), 14.0, budget_s=30.0)
+    told, true = told_and_true(monkeypatch, tmp_path, Plan(4, 4), turn_s)
     assert told == pytest.approx(true)
-    assert told[0] > 250
     assert told[-1] == 0
-
-
-def test_what_the_budget_has_left_is_the_least(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    told, true = told_and_true(monkeypatch, tmp_path, Plan(4, 4), 1.0, budget_s=500.0)
-    assert told[0] == 499.0
-    assert all(said > left for said, left in zip(told, true, strict=True))

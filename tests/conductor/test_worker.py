@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from torchstone.conductor import worker as worker_module
-from torchstone.conductor.worker import ArmEnded, WorkerProcess
+from torchstone.conductor.worker import ArmEnded, Spawn, WorkerProcess
 from torchstone.records import ArmSpec, Outcome, TorchstoneError, UsageError
 
 ANSWER = """
@@ -27,7 +27,7 @@ DESCRIPTORS = Path("/proc/self/fd")
 
 
 def started(folder: Path, *command: str) -> WorkerProcess:
-    return WorkerProcess(ArmSpec("a", "nowhere.py:make"), list(command), dict(os.environ), folder)
+    return WorkerProcess(ArmSpec("a", "nowhere.py:make"), Spawn(command), dict(os.environ), folder)
 
 
 @contextmanager

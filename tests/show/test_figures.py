@@ -36,7 +36,7 @@ def stopped(spread: np.ndarray) -> tuple[Measurement, float]:  # type: ignore[ty
     for index, count in enumerate(planned):
         alpha = stats.alpha_at(index, planned)
         made = processes(spread[:count])
-        found = stats.absolute(made, stats.DECIDING_ESTIMATOR, 1 - alpha)
+        found = stats.absolute(made, stats.FLOOR_ESTIMATOR, 1 - alpha)
         if stats.is_precise((found.lo, found.hi), WITHIN):
             break
     return made, alpha
@@ -56,7 +56,7 @@ def test_times_of_cases_that_stop_early_are_covered_as_shown() -> None:
         assert found.floor.interval is not None
         low, high = found.floor.interval
         covered += low <= STEP_NS / 1e9 <= high
-        plain = stats.absolute(made, stats.DECIDING_ESTIMATOR, LEVEL)
+        plain = stats.absolute(made, stats.FLOOR_ESTIMATOR, LEVEL)
         at_level += plain.lo <= STEP_NS / 1e9 <= plain.hi
     assert early > TRIALS / 5
     assert covered / early >= 0.93

@@ -12,7 +12,7 @@ from tests.stats.synthetic import Model, from_turns, measurement, turn
 from torchstone.records import Comparison, Measurement, Outcome, UsageError, Verdict
 from torchstone.records import from_data as decode
 from torchstone.records import to_data as encode
-from torchstone.stats import DECIDING_ESTIMATOR, ESTIMATORS, compare, compare_all, ratio
+from torchstone.stats import ESTIMATORS, FLOOR_ESTIMATOR, compare, compare_all, ratio
 
 QUIET = Model(process_sd=0.002)
 FLIP = {
@@ -53,8 +53,8 @@ def test_the_record_shows_both_estimates_and_who_decided() -> None:
     got = judge(base, new, alpha=0.1)
     assert got.floor == ratio(base, new, "low1", 0.9)
     assert got.typical == ratio(base, new, "median", 0.9)
-    assert got.decided_by == DECIDING_ESTIMATOR
-    assert got.interval == ratio(base, new, DECIDING_ESTIMATOR, 0.9).interval
+    assert got.decided_by == FLOOR_ESTIMATOR
+    assert got.interval == ratio(base, new, FLOOR_ESTIMATOR, 0.9).interval
     by_mean = judge(base, new, decide_by="mean")
     assert by_mean.decided_by == "mean"
     assert by_mean.time_ratio == ratio(base, new, "mean").time_ratio

@@ -18,6 +18,7 @@ from torchstone.cli.options import (
     settings_options,
     strict_option,
     take_settings,
+    together_option,
     within_option,
 )
 from torchstone.cli.unkept import tell_troubles
@@ -58,6 +59,7 @@ from torchstone.cli.unkept import tell_troubles
     is_flag=True,
     help="The arms compute different things: do not compare their outputs.",
 )
+@together_option(default=False)
 @click.option("--label", default="", help="A name to tell the result by in lists.")
 @database_option
 @output_options

@@ -172,6 +172,17 @@ def take_settings(asked: dict[str, Any]) -> Settings:
         build_timeout_s=asked.pop("build_timeout"),
         replicates=asked.pop("replicates"),
         independent=asked.pop("independent", False),
+        together=asked.pop("together", False),
+    )
+
+
+def together_option(default: bool) -> Callable[[F], F]:
+    """`--together`."""
+    return click.option(
+        "--together/--apart",
+        default=default,
+        show_default=True,
+        help="Run the arms of a replicate in one process, where their settings allow it.",
     )
 
 

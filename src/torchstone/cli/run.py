@@ -17,6 +17,7 @@ from torchstone.cli.options import (
     settings_options,
     strict_option,
     take_settings,
+    together_option,
 )
 from torchstone.cli.run_output import deliver_run
 
@@ -37,6 +38,7 @@ _PLANNING = (
     "label",
     "budget",
     "replicates",
+    "together",
     "margin",
     "seed",
     "timeout",
@@ -102,6 +104,7 @@ class Words(click.ParamType):  # type: ignore[type-arg]
 )
 @click.option("--total-budget", type=Duration(), help="Start no case after this long.")
 @click.option("--replicates", type=int, default=4, show_default=True, help="Processes per arm.")
+@together_option(default=False)
 @click.option("--device", default="cpu", show_default=True, metavar="cpu|cuda|...")
 @click.option("--threads", type=int, help="Threads (default: 1 on two cores or fewer).")
 @settings_options

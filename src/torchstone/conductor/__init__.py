@@ -8,6 +8,17 @@ Never imports torch and never runs user code in its own process.
 
 from torchstone.conductor.case import CaseResult, CaseSpec, Events, Settings
 from torchstone.conductor.run import run_case
+from torchstone.conductor.template import Templates, open_templates
 from torchstone.conductor.worker import ArmEnded, signal_name
 
-__all__ = ["ArmEnded", "CaseResult", "CaseSpec", "Events", "Settings", "run_case", "signal_name"]
+__all__ = [
+    "ArmEnded",
+    "CaseResult",
+    "CaseSpec",
+    "Events",
+    "Settings",
+    "Templates",
+    "open_templates",
+    "run_case",
+    "signal_name",
+]

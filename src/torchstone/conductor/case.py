@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -31,6 +34,8 @@ class Settings:
     """Count the baseline's floating-point operations, in one more process."""
     turn_ns: int = 60_000_000
     alpha: float = 0.05
+    together: bool = False
+    """The arms of a replicate share one process, where their settings allow it."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +62,29 @@ class CaseResult:
     elapsed_s: float
     constant: frozenset[str] = frozenset()
     """Names of arms whose reference gives the same output for inputs that differ."""
+    phases: Mapping[str, float] = field(default_factory=dict)
+    """Where the wall time went: seconds by what was done."""
+
+
+class Course:
+    """How the case went, filled in as it goes."""
+
+    def __init__(self) -> None:
+        self.replicates = 0
+        self.looks: tuple[int, ...] = ()
+        self.alpha = 0.05
+        self.stopped_by = ""
+        self.constant: set[str] = set()
+        self.phases: dict[str, float] = {}
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Count the wall time of what is done inside."""
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            self.phases[name] = self.phases.get(name, 0.0) + time.monotonic() - began
 
 
 class Events(Protocol):

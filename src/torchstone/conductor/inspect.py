@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from torchstone.conductor.case import Events, Settings, Silent
+from torchstone.conductor.case import Course, Events, Settings, Silent
 from torchstone.conductor.clean import clean
 from torchstone.conductor.launch import Launcher
 from torchstone.conductor.patience import patience
-from torchstone.conductor.run import Course, case_folder, prepare_arms
+from torchstone.conductor.run import case_folder, prepare_arms
 from torchstone.conductor.state import ArmState
 from torchstone.conductor.worker import ArmEnded, ended_by
 from torchstone.records import ArmSpec, Measurement, UsageError

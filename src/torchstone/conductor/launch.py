@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from torchstone.conductor.payload import make_payload
-from torchstone.conductor.worker import WorkerProcess
+from torchstone.conductor.template import Key, Template, Templates, with_layout
+from torchstone.conductor.worker import Spawn, WorkerProcess
 from torchstone.machine.allocator import allocator_environment
 from torchstone.machine.interpreters import resolve_interpreter
-from torchstone.measure.bootstrap import VARIABLE as LAYOUT_VARIABLE
-from torchstone.records import ArmSpec
+from torchstone.measure.template import FORK_LAYOUT
+from torchstone.records import ArmSpec, TorchstoneError
 
-LAYOUT_PAGES = 65_536
-"""Reserved pages that move a layout: up to 256 MiB of addresses, and no memory."""
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
@@ -27,9 +26,9 @@ class Launcher:
     """Starts workers for one case. `folder` is the case's own and goes when the case is over."""
 
     folder: Path
+    templates: Templates | None = None
     _script: Path = field(init=False)
     _interpreters: dict[str, str] = field(default_factory=dict)
-    _imported: dict[tuple[ArmSpec, str | None], WorkerProcess] = field(default_factory=dict)
     salt: str = field(default_factory=lambda: os.urandom(16).hex())
     """For hashes of hidden variables: comparable between the arms of this case, and no further."""
 
@@ -38,42 +37,43 @@ class Launcher:
         (self.folder / "scratch").mkdir()
 
     def start(
-        self, arm: ArmSpec, cache: str | None = None, layout: int | None = None
+        self,
+        arm: ArmSpec,
+        cache: str | None = None,
+        layout: int | None = None,
+        slot: int | None = 0,
     ) -> WorkerProcess:
-        """A new process for the arm. `cache` names its compile cache, by default its own.
+        """A process for the arm. `cache` names its compile cache, by default its own.
 
-        Processes with the same `layout` have their memory laid out alike and hash alike.
+        Processes with the same `layout` have their memory laid out alike and hash alike. It is
+        forked from the template in `slot`, where there is one; None: always a new program.
         """
-        if layout is None and (arm, cache) in self._imported:
-            return self._imported.pop((arm, cache))
-        return self._new(arm, cache, layout)
-
-    def import_ahead(
-        self, wanted: Sequence[tuple[ArmSpec, str | None]], timeout: Callable[[str], float]
-    ) -> None:
-        """Let the workers that `start` will be asked for import their libraries side by side.
-
-        Importing takes most of such a worker's time, and when this returns nothing runs any more.
-        """
-        for arm, cache in wanted:
-            worker = self._imported[arm, cache] = self._new(arm, cache)
-            worker.tell({"do": "import", "arm": arm})
-        for worker in self._imported.values():
-            worker.finish_ahead(timeout)
-
-    def dismiss(self) -> None:
-        """End the workers that nobody asked for."""
-        with ExitStack() as stack:  # all of them, also where one of them makes trouble
-            while self._imported:
-                stack.callback(self._imported.popitem()[1].kill)
-
-    def _new(self, arm: ArmSpec, cache: str | None, layout: int | None = None) -> WorkerProcess:
-        env = self.environment(arm, cache or f"cache-{arm.name}")
+        scratch = self.folder / "scratch"
+        template = None if slot is None else self._template(arm, slot)
+        if template is not None:
+            own = self.caches(arm, cache)
+            if layout is not None:
+                own[FORK_LAYOUT] = str(layout)
+            with contextlib.suppress(TorchstoneError):  # the template is gone: do without
+                return WorkerProcess(arm, template, own, scratch)
+        env = self.environment(arm, cache)
         if layout is not None:
-            env[LAYOUT_VARIABLE] = str(1 + layout % LAYOUT_PAGES)
-            env.setdefault("PYTHONHASHSEED", str(layout % 2**32))
-        python = self.interpreter(arm)
-        return WorkerProcess(arm, [python, str(self._script)], env, self.folder / "scratch")
+            env = with_layout(env, layout)
+        return WorkerProcess(arm, Spawn([self.interpreter(arm), str(self._script)]), env, scratch)
+
+    def import_ahead(self, arms: Sequence[ArmSpec], timeout_s: float) -> None:
+        """Have the arms' libraries imported in templates, side by side; nothing runs afterwards."""
+        if self.templates is not None:
+            self.templates.prepare([(self._key(arm), arm) for arm in arms], timeout_s)
+
+    def _template(self, arm: ArmSpec, slot: int) -> Template | None:
+        if self.templates is None:
+            return None
+        return self.templates.of(self._key(arm), arm, slot)
+
+    def _key(self, arm: ArmSpec) -> Key:
+        variables = {**os.environ, **arm_environment(arm)}
+        return self.interpreter(arm), tuple(sorted(variables.items()))
 
     def interpreter(self, arm: ArmSpec) -> str:
         """The arm's interpreter, found once."""
@@ -83,18 +83,19 @@ class Launcher:
             self._interpreters[arm.python] = resolve_interpreter(arm.python)
         return self._interpreters[arm.python]
 
-    def environment(self, arm: ArmSpec, cache: str) -> dict[str, str]:
+    def environment(self, arm: ArmSpec, cache: str | None = None) -> dict[str, str]:
         """Ours, the allocator's, the threads', the caches', and last the arm's own."""
-        cache_folder = self.folder / _safe(cache)
+        return {**os.environ, **arm_environment(arm), **self.caches(arm, cache)}
+
+    def caches(self, arm: ArmSpec, cache: str | None = None) -> dict[str, str]:
+        """The variables that differ from worker to worker, where the arm does not set them."""
+        folder = self.folder / _safe(cache or f"cache-{arm.name}")
         env = {
-            **os.environ,
-            **arm_environment(arm),
-            "TORCHINDUCTOR_CACHE_DIR": str(cache_folder / "inductor"),
-            "NUMBA_CACHE_DIR": str(cache_folder / "numba"),
+            "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),
+            "NUMBA_CACHE_DIR": str(folder / "numba"),
             "TORCHSTONE_SCRATCH": str(self.folder / "scratch"),
         }
-        env.update(arm.env)
-        return env
+        return {**env, **{name: value for name, value in arm.env if name in env}}
 
 
 def arm_environment(arm: ArmSpec) -> Mapping[str, str]:

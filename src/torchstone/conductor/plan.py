@@ -40,6 +40,8 @@ class Plan:
     turns: int
     samples: int | None = None
     """Of a turn, where so many are enough."""
+    one_call: bool = False
+    """Arms take turns call by call, so that neighbours in time are pairs."""
 
     @property
     def most_samples(self) -> int:
@@ -61,11 +63,17 @@ def check_asked(settings: Settings) -> None:
 
 
 def make_plan(
-    settings: Settings, start_s: float, cycle_s: float, slow_sample_s: float = 0.0
+    settings: Settings,
+    start_s: float,
+    cycle_s: float,
+    slow_sample_s: float = 0.0,
+    one_call: bool = False,
 ) -> Plan:
     """Replicates and turns per replicate, given what one replicate's start and one cycle cost.
 
-    `slow_sample_s`: of a statement so slow that each execution counts; then there is one turn.
+    The budget is time for turns; starting the processes comes on top, and what that takes says how
+    many there are. `slow_sample_s`: of a statement so slow that each execution counts; then there
+    is one turn.
     """
     if settings.replicates is not None:
         replicates = max(1, settings.replicates)
@@ -78,9 +86,8 @@ def make_plan(
     if slow_sample_s:
         fit = int(settings.budget_s / replicates / slow_sample_s) - 1  # the first one is apart
         return Plan(replicates, 1, min(MOST_SAMPLES, max(SLOW_SAMPLES, fit)))
-    left = settings.budget_s - (replicates - 1) * start_s
-    turns = math.floor(left / replicates / max(cycle_s, 1e-6))
-    return Plan(replicates, min(MOST_TURNS, max(LEAST_TURNS, turns)))
+    turns = math.floor(settings.budget_s / replicates / max(cycle_s, 1e-6))
+    return Plan(replicates, min(MOST_TURNS, max(LEAST_TURNS, turns)), one_call=one_call)
 
 
 def samples_per_turn(
@@ -100,8 +107,12 @@ def _least_samples(settings: Settings, sample_ns: int, shapes: int) -> int:
     return min(MOST_SAMPLES, max(least, needed))
 
 
-def cycle_seconds(settings: Settings, sample_ns: list[int], shapes: int = 1) -> float:
+def cycle_seconds(
+    settings: Settings, sample_ns: list[int], shapes: int = 1, one_call: bool = False
+) -> float:
     """One turn of every arm, with hand-over, first and final call."""
+    if one_call:
+        return sum(ns / 1e9 * 1.05 + HANDOVER_S for ns in sample_ns)
     total = 0.0
     for ns in sample_ns:
         least = _least_samples(settings, ns, shapes)

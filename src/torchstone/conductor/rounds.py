@@ -5,79 +5,69 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
+from typing import Any
 
-from torchstone.conductor.case import Events, Settings
+from torchstone.conductor.case import Course, Events, Settings
 from torchstone.conductor.judge import combine
-from torchstone.conductor.launch import Launcher
 from torchstone.conductor.patience import patience
-from torchstone.conductor.plan import Plan, samples_per_turn
+from torchstone.conductor.plan import LEAST_TURNS, Plan, samples_per_turn
 from torchstone.conductor.references import References, timed_shape
+from torchstone.conductor.seats import (
+    UNTOUCHED,
+    Seat,
+    Seating,
+    file_changed,
+    kill_all,
+    stop_all,
+    survives,
+)
 from torchstone.conductor.solo import declared_changes
 from torchstone.conductor.state import ArmState
-from torchstone.conductor.worker import ArmEnded, WorkerProcess, ended_by
+from torchstone.conductor.worker import ArmEnded
 from torchstone.machine.noise import difference, snapshot
 from torchstone.machine.processes import wait_until_quiet
 from torchstone.measure.reports import CheckedCall, StartReport, TurnReport
-from torchstone.measure.sources import changed, hash_file
-from torchstone.records import Noise, Outcome, OutcomeDetail, Replicate, Turn, UsageError
+from torchstone.measure.sources import changed
+from torchstone.records import Noise, Outcome, OutcomeDetail, Replicate, Turn
 
 QUIET_LIMIT_S = 0.25
 """OpenMP threads spin on for milliseconds (libgomp) or up to 200 ms (others) after a call."""
 LEAST_WARM_UP_S, MOST_WARM_UP_S, WARM_UP_SHARE = 0.5, 10.0, 0.05
 WARM_UP_SLACK_S = 5.0
 """Slow calls report back at least every second; this is for the rest."""
-UNTOUCHED = "Measure it again, and leave it as it is until that is done."
-
-
-class Budget:
-    """Wall time, counted from when the first replicate is steady."""
-
-    def __init__(self, seconds: float) -> None:
-        self.seconds = seconds
-        self.started: float | None = None
-
-    def start(self) -> None:
-        """Begin, once."""
-        if self.started is None:
-            self.started = time.monotonic()
-
-    def left(self) -> float:
-        """Seconds that remain; all of them before the start."""
-        return self.seconds - self.spent()
-
-    def spent(self) -> float:
-        """Seconds since the start; none before it."""
-        return 0.0 if self.started is None else time.monotonic() - self.started
-
-
-@dataclass
-class Seat:
-    """An arm with its process in this replicate."""
-
-    state: ArmState
-    worker: WorkerProcess
-    sample_ns: int = 0
-    evidence: list[tuple[Path, int]] = field(default_factory=list)
+TURNS_SLACK = 1.25
+"""A process's turns end when they have taken this many times their share of the budget."""
+RESTORED = 0.125
+"""The share of calls before which a training step goes back to its start state, by chance: often
+enough that weights do not train away to values that have times of their own."""
+Place = tuple[int, int]
+"""Replicate and round."""
 
 
 @dataclass
 class Rounds:
     """What all replicates of a case share."""
 
-    launcher: Launcher
+    seating: Seating
     settings: Settings
     chance: random.Random
     references: dict[str, References]
     base: ArmState
     events: Events
-    budget: Budget
+    course: Course
+    together: bool = False
+    """All arms of a replicate run in one process."""
+    ahead: dict[int, list[Seat]] = field(default_factory=dict)
+    """Processes of replicates to come, built and waiting."""
     turn_number: int = 0
     start_s: float = 0.0
     """What the last processes took from their start until they were steady."""
+    ahead_s: float = 0.0
+    """What a replicate took whose processes were started ahead."""
+    in_turns_s: float = 0.0
+    """What all turns took until now: what the budget is for."""
 
     def replicate(
         self,
@@ -86,83 +76,84 @@ class Rounds:
         plan_when_steady: Callable[[list[int]], Plan],
         alone: bool = False,
     ) -> None:
-        """One process per arm: start all, warm up each, then turns."""
+        """Fresh processes: start all, warm up each, then turns."""
         began = time.monotonic()
         seats = self._start(states, index, alone)
-        self.start_s = time.monotonic() - began
+        self.start_s = time.monotonic() - began + self.ahead_s
         try:
             if seats:
                 plan = plan_when_steady([seat.sample_ns for seat in seats])
-                self._turns(seats, index, plan)
-            self._stop(seats)
+                with self.course.phase("turns"):
+                    self._turns(seats, index, plan, alone)
+            stop_all(seats)
         except BaseException:  # Ctrl-C: whoever is in the middle of a turn need not finish it
-            _kill(seats)
+            kill_all(seats)
             raise
-        for seat in seats:
-            self._judge(seat)
+        with self.course.phase("check outputs"):
+            for seat in seats:
+                self._judge(seat)
 
-    def _stop(self, seats: Sequence[Seat]) -> None:
-        for seat in seats:
-            strays = seat.worker.stop()
-            if strays:
-                seat.state.notes.append(f"{strays} process(es) that outlived a worker were killed")
+    def start_ahead(self, states: Sequence[ArmState], indices: Sequence[int]) -> None:
+        """Build the processes of the next replicates side by side, with their first calls."""
+        began = time.monotonic()
+        with self.course.phase("start processes"):
+            for index in indices:
+                self.ahead[index] = self.seating.begin(states, index, self.together, ahead=True)
+            for index in indices:
+                ready = self.seating.built(self.ahead[index])
+                self._drop(self.ahead[index], ready)
+                self.ahead[index] = ready
+                for seat in ready:
+                    wait_until_quiet(seat.worker.pid, QUIET_LIMIT_S)
+        self.ahead_s = (time.monotonic() - began) / max(1, len(indices))
+
+    def dismiss(self) -> None:
+        """End the processes that were started ahead and are not needed."""
+        while self.ahead:
+            kill_all(self.ahead.popitem()[1])
 
     def _start(self, states: Sequence[ArmState], index: int, alone: bool) -> list[Seat]:
-        """Import and build side by side (nothing is timed yet), warm up one after the other."""
-        seats: list[Seat] = []
-        layout = self._layout(index)
+        """Build side by side (nothing is timed yet), warm up one after the other."""
+        if index in self.ahead:
+            begun = self.ahead.pop(index)
+            built = [seat for seat in begun if seat.state.alive]
+        else:
+            with self.course.phase("start processes"):
+                begun = self.seating.begin(states, index, self.together and not alone)
+                built = self.seating.built(begun)
         try:
-            for state in states:
-                try:
-                    worker = self.launcher.start(state.spec, layout=layout)
-                except UsageError as error:  # its interpreter, which was there before
-                    state.end(ended_by(error, "start"))
-                    continue
-                seats.append(Seat(state, worker))
-                worker.tell(
-                    {
-                        "do": "start",
-                        "arm": state.spec,
-                        "loops": state.loops,
-                        "probe_bits": state.probe_bits,
-                    }
-                )
-            built = [s for s in seats if self._alive(s, self._built)]
             self.chance.shuffle(built)
             warm = partial(self._warm_up, index=index, alone=alone)
-            ready = [s for s in built if self._alive(s, warm)]
+            with self.course.phase("warm up"):
+                ready = [seat for seat in built if survives(seat, warm)]
         except BaseException:
-            _kill(seats)
+            kill_all(begun)
             raise
-        _kill([seat for seat in seats if seat not in ready])
+        ready = [seat for seat in ready if not seat.worker.ended]  # by another arm in it
+        self._drop(begun, ready)
         return ready
 
-    def _alive(self, seat: Seat, act: Callable[[Seat], object]) -> bool:
-        """Do something with a worker; its death is its arm's outcome and nobody else's."""
-        try:
-            act(seat)
-        except (ArmEnded, UsageError) as ended:
-            seat.state.end(explained(ended, seat))
-            return False
-        return True
-
-    def _layout(self, index: int) -> int:
-        """The same for all arms of a replicate, also where they run one after the other."""
-        return random.Random(f"{self.settings.seed} layout {index}").randrange(2**32)
-
-    def _built(self, seat: Seat) -> None:
-        seat.worker.wait(patience(self.settings))
+    def _drop(self, begun: Sequence[Seat], ready: Sequence[Seat]) -> None:
+        """End the processes of which no arm is ready."""
+        used = [seat.worker for seat in ready]
+        kill_all([seat for seat in begun if seat.worker not in used])
 
     def _warm_up(self, seat: Seat, index: int, alone: bool) -> None:
         seed = self.chance.randrange(2**31)
         start = seat.worker.ask_for(
             StartReport,
-            {"do": "turn", "warm_up": True, "seed": seed, "limit_s": self._warm_up_limit()},
+            {
+                "do": "turn",
+                "arm": seat.state.spec.name,
+                "warm_up": True,
+                "seed": seed,
+                "limit_s": self._warm_up_limit(),
+            },
             patience(self.settings, slack_s=WARM_UP_SLACK_S),
         )
         edited = changed(seat.state.sources, start.sources)
         if edited:
-            detail = OutcomeDetail(_edited(edited), seat.worker.phase, UNTOUCHED)
+            detail = OutcomeDetail(file_changed(edited), seat.worker.phase, UNTOUCHED)
             raise ArmEnded(Outcome.ERROR, detail)
         seat.sample_ns = start.sample_ns
         seat.state.replicates.append(
@@ -175,71 +166,108 @@ class Rounds:
         share = self.settings.budget_s * WARM_UP_SHARE
         return min(MOST_WARM_UP_S, max(LEAST_WARM_UP_S, share))
 
-    def _turns(self, seats: list[Seat], index: int, plan: Plan) -> None:
+    def _turns(self, seats: list[Seat], index: int, plan: Plan, alone: bool) -> None:
         checked = {seat.state.spec.name: self.chance.randrange(plan.turns) for seat in seats}
+        before, began = self.in_turns_s, time.monotonic()
+        most_s = TURNS_SLACK * self.settings.budget_s / plan.replicates
         for turn in range(plan.turns):
-            order = [seat for seat in seats if seat.state.alive]
+            self.in_turns_s = before + time.monotonic() - began
+            late = self.in_turns_s - before > most_s and turn > max(checked.values())
+            if late and turn >= LEAST_TURNS and not alone:
+                break  # rounds take longer than planned, and nobody waits longer than asked
+            order = [seat for seat in seats if seat.state.alive and not seat.worker.ended]
             self.chance.shuffle(order)
+            seed = self.chance.randrange(2**31)
             for seat in order:
                 is_checked = checked[seat.state.spec.name] == turn
-                act = partial(self._turn, index=index, plan=plan, turn=turn, checked=is_checked)
-                self._alive(seat, act)
-                if seat.state.alive:
+                act = partial(self._turn, place=(index, turn), plan=plan, checked=is_checked)
+                if plan.one_call:
+                    act = partial(
+                        self._one_call, place=(index, turn), seed=seed, checked=is_checked
+                    )
+                survives(seat, act)
+                if not seat.worker.ended:
                     seat.worker.trim_stderr()
             self._tell_progress(index, plan, turn)
 
     def _tell_progress(self, index: int, plan: Plan, turn: int) -> None:
-        """The time left is the budget's, or what the work left will take by what is done.
-
-        Slow steps take longer than the budget: a plan has a least number of processes and turns.
-        """
+        """The time left is what the turns left will take by those done, and the starts of further
+        processes by the last one's."""
         turns, planned = index * plan.turns + turn + 1, plan.replicates * plan.turns
-        in_turns = max(0.0, self.budget.spent() - index * self.start_s)
-        by_work = in_turns / turns * (planned - turns)
-        by_work += (plan.replicates - index - 1) * self.start_s
-        left = max(0.0, self.budget.left(), by_work)
+        left = self.in_turns_s / turns * (planned - turns)
+        left += (plan.replicates - index - 1) * self.start_s
         self.events.update(turns / planned, f"process {index + 1} of {plan.replicates}", left)
 
-    def _turn(self, seat: Seat, index: int, plan: Plan, turn: int, checked: bool) -> None:
-        state, worker = seat.state, seat.worker
-        references = self.references.get(state.spec.name)
-        checked = checked and references is not None
+    def _turn(self, seat: Seat, place: Place, plan: Plan, checked: bool) -> None:
+        """A turn of many samples, and one more call whose output may be checked."""
+        spec = seat.state.spec
         seed = self.chance.randrange(2**31)
-        last = CheckedCall(seed + 1_000_000, timed_shape(state.spec, seed))
-        if checked and references is not None:
-            last = references.calls[1 + index % (len(references.calls) - 1)]
-        shapes = state.spec.shapes
-        samples = samples_per_turn(self.settings, plan, seat.sample_ns, self.chance, shapes)
+        reference = self._checked_call(seat, place) if checked else None
+        last = reference or CheckedCall(seed + 1_000_000, timed_shape(spec, seed))
+        samples = samples_per_turn(self.settings, plan, seat.sample_ns, self.chance, spec.shapes)
         slack = 10.0 * samples * seat.sample_ns / 1e9
-        if shapes > 1 and turn == 0:
+        if spec.shapes > 1 and place[1] == 0:
             slack += self.settings.build_timeout_s  # new shapes may have to be compiled
+        command = {
+            "samples": samples,
+            "sample_ns": seat.sample_ns,
+            "seed": seed,
+            "check_seed": last.seed,
+            "check_shape": last.shape,
+            "keep": reference is not None,
+        }
+        self._take_turn(seat, place, command, slack, reference)
+
+    def _one_call(self, seat: Seat, place: Place, seed: int, checked: bool) -> None:
+        """A turn of one call, with the same inputs for all arms of the round; a checked one has
+        those of its reference."""
+        reference = self._checked_call(seat, place) if checked else None
+        # Now and then without need: an arm must not be able to tell a call that is checked.
+        restore = reference is not None or self.chance.random() < RESTORED
+        command = {
+            "one_call": True,
+            "seed": reference.seed if reference else seed,
+            "restore": restore,
+            "keep": reference is not None,
+        }
+        self._take_turn(seat, place, command, 10.0 * seat.sample_ns / 1e9, reference)
+
+    def _checked_call(self, seat: Seat, place: Place) -> CheckedCall | None:
+        """The call whose reference is known that this process's checked turn makes."""
+        references = self.references.get(seat.state.spec.name)
+        if references is None:
+            return None
+        return references.calls[1 + place[0] % (len(references.calls) - 1)]
+
+    def _take_turn(
+        self,
+        seat: Seat,
+        place: Place,
+        command: dict[str, Any],
+        slack: float,
+        checked: CheckedCall | None,
+    ) -> None:
+        state, worker = seat.state, seat.worker
         before = snapshot(worker.pid)
         worker.phase = "turn"
         report = worker.ask_for(
             TurnReport,
-            {
-                "do": "turn",
-                "samples": samples,
-                "sample_ns": seat.sample_ns,
-                "seed": seed,
-                "check_seed": last.seed,
-                "check_shape": last.shape,
-                "keep": checked,
-            },
+            {"do": "turn", "arm": state.spec.name, **command},
             lambda _: self.settings.step_timeout_s + slack,
         )
         after = snapshot(worker.pid)
         quiet_after, late = wait_until_quiet(worker.pid, QUIET_LIMIT_S)
         noise = difference(before, after, report.turn_wall_ns, report.turn_cpu_ns)
         noise = replace(noise, late_cpu_ns=late, quiet_after_ns=quiet_after)
-        state.turns.append(_turn_record(report, index, turn, noise, checked))
+        state.turns.append(_turn_record(report, place, noise, checked is not None))
         self.turn_number += 1
         state.late_recompiles += report.compiles
         state.note_integrity(report.integrity)
-        if checked:
-            path = self.launcher.folder / f"timed-{self.turn_number}"
-            worker.ask({"do": "evidence", "path": str(path)}, patience(self.settings, 60.0))
-            seat.evidence.append((path, last.seed))
+        if checked is not None:
+            path = self.seating.launcher.folder / f"timed-{self.turn_number}"
+            ask = {"do": "evidence", "arm": state.spec.name, "path": str(path)}
+            worker.ask(ask, patience(self.settings, 60.0))
+            seat.evidence.append((path, checked.seed))
 
     def _judge(self, seat: Seat) -> None:
         """Outputs of timed turns, against the reference of their seeds."""
@@ -255,36 +283,11 @@ class Rounds:
                 seat.state.wrong(Outcome.WRONG_ANSWER, found.mismatch, "timed turn")
 
 
-def _kill(seats: Sequence[Seat]) -> None:
-    with ExitStack() as stack:  # all of them, also where Ctrl-C comes once more
-        for seat in seats:
-            stack.callback(seat.worker.kill)
-
-
-def explained(ended: ArmEnded | UsageError, seat: Seat) -> ArmEnded:
-    """Code that fails now and ran before has been edited, more often than not; then say so."""
-    if isinstance(ended, UsageError):
-        ended = ended_by(ended, seat.worker.phase)
-    sources = seat.state.sources
-    edited = changed(sources, {path: hash_file(path) for path in sources})
-    detail = ended.detail
-    if ended.outcome is not Outcome.ERROR or not edited or detail.remedy == UNTOUCHED:
-        return ended
-    message = f"{_edited(edited)} ({detail.message.rstrip('.')})"
-    return ArmEnded(ended.outcome, replace(detail, message=message, remedy=UNTOUCHED))
-
-
-def _edited(names: Sequence[str]) -> str:
-    return f"the file changed while it was measured: {', '.join(names)}"
-
-
-def _turn_record(
-    report: TurnReport, replicate: int, index: int, noise: Noise, checked: bool
-) -> Turn:
+def _turn_record(report: TurnReport, place: Place, noise: Noise, checked: bool) -> Turn:
     """Turns of one round share their index, so that noise common to all arms can cancel."""
     return Turn(
-        replicate=replicate,
-        index=index,
+        replicate=place[0],
+        index=place[1],
         wall_ns=report.wall_ns,
         cpu_ns=report.cpu_ns,
         probe_ns=report.probe_ns,

@@ -15,9 +15,10 @@ import struct
 import subprocess
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, Protocol, TypeVar
 
 from torchstone.conductor.clean import clean
 from torchstone.conductor.frames import without_ours
@@ -26,6 +27,7 @@ from torchstone.machine.processes import kill_tree, oom_kills
 from torchstone.machine.redact import tail
 from torchstone.measure.channel import MESSAGE_LIMIT, ChannelClosed, send
 from torchstone.measure.reports import Failure
+from torchstone.measure.worker import TAG
 from torchstone.records import (
     ArmSpec,
     Outcome,
@@ -39,7 +41,6 @@ from torchstone.records import (
 
 T = TypeVar("T")
 
-TAG = "TORCHSTONE_WORKER"
 STOP_GRACE_S = 3.0
 STDERR_KEPT = 64 * 1024
 MESSAGE_KEPT = 2000
@@ -79,10 +80,64 @@ def ended_by(error: UsageError, phase: str) -> ArmEnded:
     return ArmEnded(Outcome.ERROR, OutcomeDetail(error.message, phase, error.remedy))
 
 
+class Process(Protocol):
+    """What a worker needs of its process: as `subprocess.Popen` has it."""
+
+    @property
+    def pid(self) -> int:
+        """Its number."""
+
+    def poll(self) -> int | None:
+        """The exit code; None while it lives."""
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for the exit code; `subprocess.TimeoutExpired` where that takes longer."""
+
+
+Started = tuple[Process, int | None]
+"""A process, and a descriptor that is readable when it is gone, where the system has such."""
+
+
+class Starter(Protocol):
+    """A way to have a process that serves two pipes."""
+
+    def start(self, env: Mapping[str, str], stderr: int, pipes: tuple[int, int]) -> Started:
+        """Start it in a session of its own, standard error where it is told to."""
+
+
+@dataclass(frozen=True)
+class Spawn:
+    """A new program."""
+
+    command: Sequence[str]
+    pass_fds: tuple[int, ...] = ()
+
+    def start(self, env: Mapping[str, str], stderr: int, pipes: tuple[int, int]) -> Started:
+        """The pipes' numbers are its last two arguments."""
+        try:
+            process = subprocess.Popen(
+                [*self.command, *map(str, pipes)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=stderr,
+                env=env,
+                pass_fds=(*pipes, *self.pass_fds),
+                start_new_session=True,
+            )
+        except OSError as error:
+            if error.errno not in _UNUSABLE:
+                raise
+            raise UsageError(
+                f"The interpreter {self.command[0]} cannot be started: {error.strerror}.",
+                "Give a working interpreter with python=...",
+            ) from None
+        return process, _pidfd(process.pid)
+
+
 class WorkerProcess:
     """One process of one arm, in a session of its own so that all its children can be found."""
 
-    def __init__(self, arm: ArmSpec, command: list[str], env: Mapping[str, str], scratch: Path):
+    def __init__(self, arm: ArmSpec, starter: Starter, env: Mapping[str, str], scratch: Path):
         self.arm = arm
         self.phase = "start"
         self.tag = uuid.uuid4().hex
@@ -90,18 +145,16 @@ class WorkerProcess:
         self._buffer = bytearray()
         self._closed = False
         self._death: int | None = None
-        self._ended_ahead: ArmEnded | UsageError | None = None
         self._oom_before = oom_kills()
         try:
-            self._start(command, scratch)
+            self._start(starter, scratch)
         except OSError as error:
             raise TorchstoneError(
                 f"No further process can be started: {error.strerror}.",
                 "End other programs or raise the limits (ulimit -a), then try again.",
             ) from None
-        self._death = _pidfd(self._process.pid)
 
-    def _start(self, command: list[str], scratch: Path) -> None:
+    def _start(self, starter: Starter, scratch: Path) -> None:
         """Open the pipes and start the process; where that fails, nothing is left open."""
         with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
             self._stderr = ours.enter_context(open(scratch / f"stderr-{self.tag}", "a+b"))
@@ -111,27 +164,9 @@ class WorkerProcess:
             self._replies, replies_out = os.pipe()
             ours.callback(os.close, self._replies)
             theirs.callback(os.close, replies_out)
-            self._process = self._spawn(command, (commands_in, replies_out))
+            pipes = commands_in, replies_out
+            self._process, self._death = starter.start(self._env, self._stderr.fileno(), pipes)
             ours.pop_all()
-
-    def _spawn(self, command: list[str], pipes: tuple[int, int]) -> subprocess.Popen[bytes]:
-        try:
-            return subprocess.Popen(
-                [*command, *map(str, pipes)],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=self._stderr,
-                env=self._env,
-                pass_fds=pipes,
-                start_new_session=True,
-            )
-        except OSError as error:
-            if error.errno not in _UNUSABLE:
-                raise
-            raise UsageError(
-                f"The interpreter {command[0]} cannot be started: {error.strerror}.",
-                "Give a working interpreter with python=...",
-            ) from None
 
     @property
     def pid(self) -> int:
@@ -157,13 +192,6 @@ class WorkerProcess:
         """The record that a command told before is answered with."""
         return self._record(kind, self.wait(timeout))
 
-    def finish_ahead(self, timeout: Callable[[str], float]) -> None:
-        """Wait for what was told ahead of the real work; an end on the way is told by `wait`."""
-        try:
-            self.wait(timeout)
-        except (ArmEnded, UsageError) as ended:
-            self._ended_ahead = ended
-
     def tell(self, command: dict[str, Any]) -> None:
         """Send a command without waiting."""
         if self._closed:
@@ -173,8 +201,6 @@ class WorkerProcess:
 
     def wait(self, timeout: Callable[[str], float]) -> Any:
         """The next reply. Raises `ArmEnded` for any kind of end, `UsageError` for bad requests."""
-        if self._ended_ahead is not None:
-            raise self._ended_ahead
         deadline = time.monotonic() + timeout(self.phase)
         while True:
             message = self._next_message(deadline)

@@ -9,7 +9,7 @@ from torchstone.conductor import ArmEnded, Settings
 from torchstone.conductor.launch import Launcher
 from torchstone.conductor.patience import patience
 from torchstone.conductor.run import case_folder
-from torchstone.conductor.worker import WorkerProcess
+from torchstone.conductor.worker import Spawn, WorkerProcess
 from torchstone.explain.passes.report import Passes, Plan
 from torchstone.records import ArmSpec, TorchstoneError, from_data
 
@@ -32,7 +32,7 @@ def run_passes_of(arm: ArmSpec, plan: Plan, settings: Settings | None = None) ->
         script = _add_child(folder / "payload")
         env = launcher.environment(arm, "cache-explain")
         command = [launcher.interpreter(arm), str(script)]
-        worker = WorkerProcess(arm, command, env, folder / "scratch")
+        worker = WorkerProcess(arm, Spawn(command), env, folder / "scratch")
         try:
             reply = worker.ask({"arm": arm, "plan": plan}, patience(settings, SLACK_S))
         except ArmEnded as ended:

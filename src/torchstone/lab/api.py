@@ -37,6 +37,7 @@ def bench(
     build_timeout: float = 600.0,
     replicates: int | None = None,
     independent: bool = False,
+    together: bool = False,
     save: bool = False,
     db: str | None = None,
 ) -> Result:
@@ -65,6 +66,7 @@ def bench(
             build_timeout_s=build_timeout,
             replicates=replicates,
             independent=independent,
+            together=together,
         ),
     )
     keeper = Keeper(db) if save else None

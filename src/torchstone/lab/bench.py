@@ -11,8 +11,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 import torchstone
-from torchstone import validate
-from torchstone.conductor import CaseResult, CaseSpec, Events, Settings, run_case
+from torchstone import stats, validate
+from torchstone.conductor import CaseResult, CaseSpec, Events, Settings, Templates, run_case
 from torchstone.lab import identical
 from torchstone.lab.installation import signature
 from torchstone.lab.judging import interrupted, judge, judge_again
@@ -93,13 +93,14 @@ def measure_unkept(
     command: tuple[str, ...],
     kind: str,
     label: str = "",
+    templates: Templates | None = None,
 ) -> Result:
     """Measure and judge; the way of every command that measures. `keeper` knows the machine."""
     watched = identical.is_due(keeper, arms)
     specs = identical.with_duplicate(arms) if watched else tuple(arms)
     sources = {arm.name: source_hash(arm) for arm in specs}
     clock = read_clock()
-    case = run_case(CaseSpec(specs, settings), events)
+    case = run_case(CaseSpec(specs, settings), events, templates)
     clocks = (*clock, *read_clock())
     if keeper is not None and watched:
         case = identical.observe(keeper, case)
@@ -123,16 +124,20 @@ def measure_unkept(
     )
     result = judge(with_roofs(made, keeper), identical.aa_floor(keeper, made.arms[0]))
     result = recalibrated(result, keeper, events)
-    return _looked_at_again(result, arms, settings, events)
+    return _looked_at_again(result, arms, settings, events, templates)
 
 
 def _looked_at_again(
-    result: Result, arms: Sequence[ArmSpec], settings: Settings, events: Events | None
+    result: Result,
+    arms: Sequence[ArmSpec],
+    settings: Settings,
+    events: Events | None,
+    templates: Templates | None,
 ) -> Result:
     """With second looks. One that cannot be had (a file is gone, the disk is full) says why, and
     costs nothing of the first."""
     try:
-        return with_second_looks(result, arms, settings, events)
+        return with_second_looks(result, arms, settings, events, templates)
     except (TorchstoneError, OSError) as error:
         why = f"it failed: {error}"
         seed = settings.seed + SEED_APART
@@ -171,6 +176,8 @@ def _method(case: CaseResult, settings: Settings) -> Method:
         stopped_by=case.stopped_by,
         elapsed_s=case.elapsed_s,
         alpha=case.alpha,
+        estimator=stats.estimator_of(case.arms[0]),
+        phases={name: round(seconds, 3) for name, seconds in case.phases.items()},
     )
 
 

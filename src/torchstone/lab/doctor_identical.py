@@ -75,7 +75,7 @@ def see(result: Result, keeper: Keeper) -> Seen:
 def _estimate(base: Measurement, twin: Measurement) -> Estimate | None:
     if not (base.turns and twin.turns):
         return None
-    found = stats.ratio(base, twin, stats.DECIDING_ESTIMATOR)
+    found = stats.ratio(base, twin, stats.estimator_of(base))
     usable = found.replicates > 1 and math.isfinite(found.time_ratio)
     return found if usable else None
 

@@ -66,16 +66,15 @@ def _reason(arm: Measurement) -> str:
 def _with_speed(
     figures: CaseFigures, base: Measurement, new: Measurement, comparison: Comparison | None
 ) -> CaseFigures:
-    name = stats.DECIDING_ESTIMATOR
+    name = comparison.decided_by if comparison is not None else stats.estimator_of(base)
     if comparison is not None and not comparison.time_ratio:
         return figures  # withheld: its two times would quote it all the same
-    figures = replace(
-        figures,
-        base_ns=_nanoseconds(seconds_per_call(base, name)),
-        new_ns=_nanoseconds(seconds_per_call(new, name)),
-    )
+    base_ns = _nanoseconds(seconds_per_call(base, name))
+    figures = replace(figures, base_ns=base_ns, new_ns=_nanoseconds(seconds_per_call(new, name)))
     if comparison is None:
         return figures
+    if base_ns is not None and comparison.time_ratio:  # the two times and their ratio agree
+        figures = replace(figures, new_ns=base_ns * comparison.time_ratio)
     fit = stats.fit_ratio(base, new, name)
     low, high = comparison.interval or (0.0, math.inf)
     return replace(

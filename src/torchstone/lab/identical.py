@@ -40,7 +40,7 @@ def observe(keeper: Keeper, case: CaseResult) -> CaseResult:
     """Remember what the duplicate differed by, and take it out of the case."""
     base, duplicate = case.arms[0], case.arms[-1]
     if base.outcome is duplicate.outcome is Outcome.OK and base.environment is not None:
-        found = stats.ratio(base, duplicate, stats.DECIDING_ESTIMATOR)
+        found = stats.ratio(base, duplicate, stats.estimator_of(base))
         if found.replicates > 1 and is_telling(base, duplicate):
             remember(keeper, base, found)
     return replace(case, arms=case.arms[:-1])
@@ -87,5 +87,5 @@ def conditions(arm: Measurement) -> tuple[int, str]:
     statements have no compile cost to read it from.
     """
     threads = arm.environment.threads.get("torch", 1) if arm.environment else 1
-    seconds = seconds_per_call(arm, stats.DECIDING_ESTIMATOR) or 0.0
+    seconds = seconds_per_call(arm, stats.estimator_of(arm)) or 0.0
     return threads, step_class(seconds * 1e9)

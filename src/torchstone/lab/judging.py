@@ -6,12 +6,14 @@ from dataclasses import replace
 
 from torchstone import stats, validate
 from torchstone.records import Result
+from torchstone.validate.facts import estimator
 
 
 def judge(result: Result, aa_floor: float) -> Result:
     """The result with its comparisons and checks made anew; an arm that fails has no verdict."""
     method = result.method
-    comparisons = stats.compare_all(result.arms, method.margin, method.alpha, aa_floor)
+    name = estimator(result) if result.arms else None
+    comparisons = stats.compare_all(result.arms, method.margin, method.alpha, aa_floor, name)
     bare = replace(result, comparisons=comparisons, checks=())
     checks = validate.judge(bare)
     return replace(bare, checks=checks, comparisons=validate.withhold(comparisons, checks))

@@ -13,7 +13,7 @@ from pathlib import Path
 from torchstone.conductor import ArmEnded, Events
 from torchstone.conductor.case import BUILD_TIMEOUT_S, STEP_TIMEOUT_S, Silent
 from torchstone.conductor.launch import arm_environment
-from torchstone.conductor.worker import WorkerProcess
+from torchstone.conductor.worker import Spawn, WorkerProcess
 from torchstone.lab.bench import new_id
 from torchstone.lab.request import check_arm, distinct
 from torchstone.lab.secrets import public_arm, public_words
@@ -187,7 +187,7 @@ def _child(arm: ArmSpec) -> Iterator[tuple[WorkerProcess, Path]]:
     with tempfile.TemporaryDirectory(prefix="torchstone-") as folder:
         env = {**os.environ, **arm_environment(arm), "PYTHONPATH": house_on_path()}
         env.setdefault("KINETO_LOG_LEVEL", "99")
-        worker = WorkerProcess(arm, [sys.executable, "-m", CHILD], env, Path(folder))
+        worker = WorkerProcess(arm, Spawn([sys.executable, "-m", CHILD]), env, Path(folder))
         try:
             yield worker, Path(folder)
         finally:

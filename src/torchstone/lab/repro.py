@@ -192,11 +192,11 @@ def speedups(stored: Result, new: Result, floor: float) -> tuple[Comparison, ...
     least = stats.threshold(max((c.aa_floor for c in stored.comparisons), default=floor), floor)
     rules = stats.Rules(margin=stored.method.margin)
     judged = iter(stats.judge(known, [least] * len(known), rules))
-    base = new.arms[0].arm.name
+    base, estimator = new.arms[0].arm.name, stats.estimator_of(new.arms[0])
     made = []
     for arm, change in zip(new.arms[1:], changes, strict=True):
         name = f"{arm.arm.name} against {base}"
-        one = Comparison(name + STORED, name, Verdict.CANNOT_TELL, stats.DECIDING_ESTIMATOR)
+        one = Comparison(name + STORED, name, Verdict.CANNOT_TELL, estimator)
         one = replace(one, margin=rules.margin, aa_floor=least)
         if change is None:
             made.append(replace(one, reason="One of the two sessions has no ratio."))
@@ -222,7 +222,7 @@ def _case(result: Result, arm: Measurement) -> CaseFigures:
     found = next((c for c in result.comparisons if c.new == spec.name), None)
     if found is None or not found.time_ratio:
         return case
-    fit = stats.fit_ratio(result.arms[0], arm, stats.DECIDING_ESTIMATOR)
+    fit = stats.fit_ratio(result.arms[0], arm, stats.estimator_of(result.arms[0]))
     freedom = float(fit.df) if fit.replicates > 1 else None
     return replace(case, speedup=found.speedup, log_error=fit.std_error, log_freedom=freedom)
 

@@ -210,8 +210,8 @@ def method_of(settings: Settings) -> Method:
         step_timeout_s=settings.step_timeout_s,
         build_timeout_s=settings.build_timeout_s,
         independent=settings.independent,
+        together=settings.together,
         replicates=settings.replicates or 0,
-        estimator=stats.DECIDING_ESTIMATOR,
         definition=stats.DEFINITION,
         asked_replicates=settings.replicates,
         asked_samples=settings.samples,
@@ -232,6 +232,7 @@ def settings_from(method: Method) -> Settings:
         step_timeout_s=method.step_timeout_s,
         build_timeout_s=method.build_timeout_s,
         independent=method.independent,
+        together=method.together,
         replicates=replicates,
         samples=method.asked_samples,
     )
@@ -275,6 +276,6 @@ def settings_words(settings: Settings) -> list[str]:
         if one.name in _SETTING_FLAGS:
             flag, form = _SETTING_FLAGS[one.name]
             words += [flag, form.format(value)]
-        elif one.name == "independent":
-            words.append("--independent")
+        elif one.name in ("independent", "together"):
+            words.append(f"--{one.name}")
     return words

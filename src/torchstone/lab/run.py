@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from torchstone.conductor import Events, Settings
+from torchstone.conductor import Events, Settings, Templates, open_templates
 from torchstone.lab.bench import measure_unkept
 from torchstone.lab.figures import figures_of, unmeasured
 from torchstone.lab.keeping import Keeper
@@ -121,7 +121,23 @@ def carry_out(
     total_budget_s: float | None,
     sign: Beat,
 ) -> RunEnd:
-    """Measure every case that is not stored yet, until all are, or the time is over."""
+    """Measure every case that is not stored yet, until all are, or the time is over.
+
+    Libraries are imported once for all cases, in templates.
+    """
+    with open_templates() as templates:
+        return _carry_out(run, db, events, shard, total_budget_s, sign, templates)
+
+
+def _carry_out(
+    run: Run,
+    db: str | None,
+    events: RunEvents,
+    shard: Shard | None,
+    total_budget_s: float | None,
+    sign: Beat,
+    templates: Templates,
+) -> RunEnd:
     settings, keeper = settings_of(run), PatientKeeper(db, events)
     done = patiently(events, lambda: _done(db, run.id))
     left = _left(shard_of(groups(run.plan), shard), done)
@@ -139,7 +155,7 @@ def carry_out(
             shown = group.cases[0][1].key
             events.case_started(index, total, shown, clock.seconds_left)
             sign.now(shown.name, index, total)
-            figures, result = measure_group(group, settings, keeper, events)
+            figures, result = measure_group(group, settings, keeper, events, templates)
             _keep(db, run, result, figures, events)
             index += len(group.cases)
             clock.tick()
@@ -201,7 +217,7 @@ class Clock:
 
 
 def measure_group(
-    group: Group, settings: Settings, keeper: Keeper, events: Events
+    group: Group, settings: Settings, keeper: Keeper, events: Events, templates: Templates
 ) -> tuple[list[Placed], Result | None]:
     """One baseline and the arms compared with it. Whatever happens is a row."""
     first = group.cases[0][1]
@@ -210,7 +226,9 @@ def measure_group(
     commands = [command_of_case(case, settings) for _, case in group.cases]
     label = first.key.name
     try:
-        result = measure_unkept(arms, settings, keeper, events, commands[0], CASE_KIND, label)
+        result = measure_unkept(
+            arms, settings, keeper, events, commands[0], CASE_KIND, label, templates
+        )
     except UsageError as error:  # the target itself cannot be used: an outcome like others
         words = f"{error.message} {error.remedy}".strip()
         return [

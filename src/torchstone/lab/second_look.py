@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from torchstone import stats, validate
-from torchstone.conductor import CaseSpec, Events, Settings, run_case
+from torchstone.conductor import CaseSpec, Events, Settings, Templates, run_case
 from torchstone.lab.judging import interrupted, judge_again
 from torchstone.lab.secrets import public_measurement
 from torchstone.records import ArmSpec, Comparison, Result, SecondLook
@@ -20,7 +20,11 @@ REPLICATES = 3
 
 
 def with_second_looks(
-    result: Result, arms: Sequence[ArmSpec], settings: Settings, events: Events | None
+    result: Result,
+    arms: Sequence[ArmSpec],
+    settings: Settings,
+    events: Events | None,
+    templates: Templates | None = None,
 ) -> Result:
     """Measure each suspicious comparison again and judge the result by both looks."""
     if result.method.stopped_by == "interrupt":
@@ -31,7 +35,8 @@ def with_second_looks(
     by_name = {arm.name: arm for arm in arms}
     try:
         looks = tuple(
-            look_again(by_name[c.base], by_name[c.new], c, settings, events) for c in wanted
+            look_again(by_name[c.base], by_name[c.new], c, settings, events, templates)
+            for c in wanted
         )
     except KeyboardInterrupt:  # the first look is whole and is kept
         return judge_again(interrupted(result))
@@ -39,7 +44,12 @@ def with_second_looks(
 
 
 def look_again(
-    base: ArmSpec, new: ArmSpec, first: Comparison, settings: Settings, events: Events | None
+    base: ArmSpec,
+    new: ArmSpec,
+    first: Comparison,
+    settings: Settings,
+    events: Events | None,
+    templates: Templates | None = None,
 ) -> SecondLook:
     """The same two arms from another seed, in processes of their own.
 
@@ -56,7 +66,7 @@ def look_again(
         count_flops=False,
     )
     pair = tuple(replace(arm, seed=seed) for arm in (base, new))
-    case = run_case(CaseSpec(pair, again), events)
+    case = run_case(CaseSpec(pair, again), events, templates)
     if case.stopped_by == "interrupt":
         raise KeyboardInterrupt
     made = SecondLook(first.base, first.new, seed, first.speedup or 0.0, None)

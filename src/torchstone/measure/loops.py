@@ -104,6 +104,20 @@ def _synchronised_block(
     return time_synchronised
 
 
+def timed_call(
+    step: Step, inputs: Inputs, synchronize: Callable[[], None] | None = None
+) -> tuple[int, Any]:
+    """One call: its time, and its output, which nobody has looked at yet."""
+    args, kwargs = inputs.args, dict(inputs.kwargs)
+    if synchronize is not None:
+        synchronize()
+    started = wall_clock()
+    output = step(*args, **kwargs)
+    if synchronize is not None:
+        synchronize()
+    return wall_clock() - started, output
+
+
 def statement_block(inner: Callable[[Any, Any], int], loops: int, clock: str) -> TimeBlock:
     """A function that runs setup untimed, then times `loops` executions, as `timeit` does."""
     repeat = itertools.repeat

@@ -4,27 +4,27 @@ from __future__ import annotations
 
 import os
 import resource
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from torchstone.machine.probe import make_probe
 from torchstone.measure.bootstrap import SETTLED, VARIABLE
 from torchstone.measure.built import Built, Phase, build, inputs_bytes
 from torchstone.measure.clock import cpu_clock, patched_timers, python_threads, wall_clock
-from torchstone.measure.evidence import checked_call, encode_evidence
+from torchstone.measure.evidence import checked_call, encode_evidence, true_evidence
 from torchstone.measure.graphs import compile_count
-from torchstone.measure.loops import Samples, TimeBlock, fill, fill_without_gc
+from torchstone.measure.loops import Samples, TimeBlock, fill, fill_without_gc, timed_call
 from torchstone.measure.profilers import active_profilers
 from torchstone.measure.reports import StartReport, TurnReport
 from torchstone.measure.sources import Sources
 from torchstone.measure.warmup import (
     SLOW_STATEMENT_NS,
-    SLOW_WINDOW_CALLS,
     warm_up,
     with_beat,
 )
 from torchstone.records import ArmSpec, Integrity
 from torchstone.workloads import Inputs
+from torchstone.workloads.draw import seed_everything
 
 PROBE_SHARE = 0.10
 """Probes take at most this share of a turn (the method)."""
@@ -35,7 +35,16 @@ WHOLE_SAMPLES = 3
 class Turns:
     """One process of one arm."""
 
-    def __init__(self, arm: ArmSpec, phase: Phase, loops: int, probe_bits: int | None) -> None:
+    def __init__(
+        self,
+        arm: ArmSpec,
+        phase: Phase,
+        loops: int,
+        probe_bits: int | None,
+        caches: Mapping[str, str],
+    ) -> None:
+        self.caches = caches
+        os.environ.update(caches)  # another arm in this process may have set its own
         self.sources = Sources(arm)
         started = wall_clock()
         self.arm = arm
@@ -45,26 +54,26 @@ class Turns:
         self.sources.look()
         self.probe = make_probe(exponent_bits=probe_bits)
         self.restore: Callable[[], None] | None = None
-        self.threads = python_threads()
+        self.threads: int | None = None
+        self.first_call_ns: int | None = None
         self.compiled = 0
         self.evidence = b""
 
     def warm_up(self, phase: Phase, seed: int, limit_s: float) -> StartReport:
-        """The first call, then warm-up until steady or `limit_s` is over."""
+        """The first call, if it is not made yet, then warm-up until steady or `limit_s` is over."""
         built = self.built
-        if built.prepared is not None and built.prepared.keep_start is not None:
-            self.restore = built.prepared.keep_start()
-        phase("first call")
+        os.environ.update(self.caches)
+        first = self.first_call_ns
+        if first is None:
+            first = self.first_call(phase)
         ring = [] if built.is_statement else built.ring(seed, 16)
-        single = built.block(ring, 1)
-        first = single() + (built.prepared.apply_ns if built.prepared else 0)
         phase("warm-up")
         block = built.block(ring, self.loops)
-        slow_calls = 1 if built.is_statement else SLOW_WINDOW_CALLS
         began = wall_clock()
-        warm = warm_up(block, first, lambda: phase("warm-up"), int(limit_s * 1e9), slow_calls)
+        warm = warm_up(
+            block, first, lambda: phase("warm-up"), int(limit_s * 1e9), built.is_statement
+        )
         whole_ns = (wall_clock() - began) // len(warm.wall_ns)
-        self.compiled = compile_count()
         sample_ns = sorted(warm.wall_ns[-10:])[len(warm.wall_ns[-10:]) // 2]
         if self.arm.shapes > 1:
             sample_ns = int(sample_ns * _growth(built, ring[0], seed))
@@ -73,6 +82,17 @@ class Turns:
                 whole_ns = _whole_sample_ns(with_beat(block, lambda: phase("warm-up")))
             sample_ns = max(sample_ns, whole_ns)
         return StartReport(self.start_ns, warm, _layout(), sample_ns, self.sources.look())
+
+    def first_call(self, phase: Phase) -> int:
+        """Compile, and whatever else only the first call does."""
+        built = self.built
+        if built.prepared is not None and built.prepared.keep_start is not None:
+            self.restore = built.prepared.keep_start()
+        phase("first call")
+        ring = [] if built.is_statement else built.ring(self.arm.seed, 1)
+        applied = built.prepared.apply_ns if built.prepared else 0
+        self.first_call_ns = built.block(ring, 1)() + applied
+        return self.first_call_ns
 
     def turn(
         self,
@@ -85,6 +105,7 @@ class Turns:
     ) -> TurnReport:
         """One turn: a first sample apart, `samples` kept ones, then a call that may be checked."""
         built = self.built
+        self._begin_turn()
         slots = (samples + 1) * self.loops
         ring = [] if built.is_statement else built.ring(seed, slots, timed=True)
         checked = None if built.is_statement else built.inputs(check_seed, check_shape)
@@ -98,24 +119,68 @@ class Turns:
         after = resource.getrusage(resource.RUSAGE_SELF)
         wall, cpu = wall_clock() - wall, cpu_clock() - cpu
         self._final_call(checked, check_seed, keep)
-        compiled, self.compiled = self.compiled, compile_count()
+        found = tuple(buffers.wall), tuple(buffers.cpu), tuple(buffers.probe)
+        return self._report(*found, buffers.probe_every, first, (before, after), (wall, cpu))
+
+    def _begin_turn(self) -> None:
+        """Count from here: another arm in this process may have compiled or started threads."""
+        self.compiled = compile_count()
+        if self.threads is None:
+            self.threads = python_threads()
+
+    def _report(
+        self,
+        wall_ns: tuple[int, ...],
+        cpu_ns: tuple[int, ...],
+        probe_ns: tuple[int, ...],
+        probe_every: int,
+        first_ns: int,
+        usage: tuple[resource.struct_rusage, resource.struct_rusage],
+        whole: tuple[int, int],
+    ) -> TurnReport:
+        before, after = usage
         return TurnReport(
-            wall_ns=tuple(buffers.wall),
-            cpu_ns=tuple(buffers.cpu),
-            probe_ns=tuple(buffers.probe),
-            probe_every=buffers.probe_every,
-            first_ns=first,
+            wall_ns=wall_ns,
+            cpu_ns=cpu_ns,
+            probe_ns=probe_ns,
+            probe_every=probe_every,
+            first_ns=first_ns,
             minor_faults=after.ru_minflt - before.ru_minflt,
             major_faults=after.ru_majflt - before.ru_majflt,
-            turn_wall_ns=wall,
-            turn_cpu_ns=cpu,
-            compiles=self.compiled - compiled,
+            turn_wall_ns=whole[0],
+            turn_cpu_ns=whole[1],
+            compiles=compile_count() - self.compiled,
             integrity=Integrity(
                 patched_timers(),
-                max(0, python_threads() - self.threads),
+                max(0, python_threads() - (self.threads or 0)),
                 profilers=active_profilers(),
             ),
         )
+
+    def one_call(self, seed: int, restore: bool, keep: bool) -> TurnReport:
+        """A turn of one call with inputs of its own, whose output is the one that may be checked.
+
+        `restore`: in training from the start state, as it must be where the output is checked.
+        """
+        built = self.built
+        assert built.prepared is not None
+        self._begin_turn()
+        inputs = built.inputs(seed)
+        if restore and self.restore is not None:
+            self.restore()
+        seed_everything(seed)
+        probes = [self.probe()]
+        before = resource.getrusage(resource.RUSAGE_SELF)
+        cpu = cpu_clock()
+        wall, output = timed_call(built.prepared.step, inputs, built.device.synchronize)
+        cpu = cpu_clock() - cpu
+        after = resource.getrusage(resource.RUSAGE_SELF)
+        # Read at once: a thread that fills it in later comes too late.
+        if keep:
+            found = true_evidence(built.prepared, built.call, inputs, seed, output)
+            self.evidence = encode_evidence(found)
+        probes.append(self.probe())
+        return self._report((wall,), (cpu,), tuple(probes), 1, 0, (before, after), (wall, cpu))
 
     def _final_call(self, inputs: Any, seed: int, keep: bool) -> None:
         """The same call once more, its output kept; in training from the start state.
@@ -135,7 +200,7 @@ class Turns:
         self.evidence = encode_evidence(output) if keep else b""
 
     def write_evidence(self, path: str) -> None:
-        """Hand over the output of the last turn's final call."""
+        """Hand over the output of the last turn's checked call."""
         with open(path, "wb") as file:
             file.write(self.evidence)
         self.evidence = b""

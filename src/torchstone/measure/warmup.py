@@ -14,9 +14,12 @@ WINDOW_NS = 20_000_000
 """A window is at least 10 calls (the method) and 20 ms, so that microsecond steps warm up too."""
 AGREEMENT = 0.02
 """Two floors that differ by less count as the same (the method)."""
-SLOW_WINDOW_NS = 2_000_000_000
+SLOW_WINDOW_NS = 100_000_000
 SLOW_WINDOW_CALLS = 3
-"""A window of steps so slow that ten would take seconds ends after two seconds and three calls."""
+"""A window of steps so slow that ten take longer ends after a tenth of a second and three calls:
+steps of 20 to 200 ms would spend most of a short case in warm-up otherwise."""
+SLOW_STATEMENT_WINDOW_NS = 2_000_000_000
+"""Statements have shorter samples, and one execution of a slow one may be a whole window."""
 SLOW_STATEMENT_NS = 1_000_000_000
 """Statements from here on are executed no more often than needed: `timeit` would do it once."""
 MOST_WINDOWS = 20
@@ -31,11 +34,11 @@ def warm_up(
     first_call_ns: int,
     beat: Callable[[], None],
     limit_ns: int = LIMIT_NS,
-    slow_calls: int = SLOW_WINDOW_CALLS,
+    statement: bool = False,
 ) -> WarmUp:
     """Run windows until steady or out of patience; every time is kept.
 
-    `slow_calls` are the fewest of a window of slow ones. `beat` is called between slow calls, so
+    Of a slow `statement` one execution is a window. `beat` is called between slow calls, so
     that the step's time-out counts for each of them.
     """
     times: list[int] = []
@@ -44,7 +47,7 @@ def warm_up(
     reason = ""
     while len(floors) < MOST_WINDOWS and (len(floors) < 2 or wall_clock() - started < limit_ns):
         compiled = compile_count()
-        window = _window(time_block, beat, slow_calls)
+        window = _window(time_block, beat, statement)
         times += window
         floors.append(min(window))
         if compile_count() != compiled:
@@ -71,11 +74,11 @@ def with_beat(time_block: TimeBlock, beat: Callable[[], None]) -> TimeBlock:
     return timed
 
 
-def _window(time_block: TimeBlock, beat: Callable[[], None], slow_calls: int) -> list[int]:
+def _window(time_block: TimeBlock, beat: Callable[[], None], statement: bool) -> list[int]:
     """By the wall clock, whatever clock the block has: its setup takes time too."""
     times: list[int] = []
     started = spoken = now = wall_clock()
-    while not _is_full(len(times), now - started, slow_calls):
+    while not _is_full(len(times), now - started, statement):
         times.append(time_block())
         now = wall_clock()
         if now - spoken > BEAT_NS:
@@ -84,7 +87,7 @@ def _window(time_block: TimeBlock, beat: Callable[[], None], slow_calls: int) ->
     return times
 
 
-def _is_full(calls: int, total_ns: int, slow_calls: int) -> bool:
-    if total_ns >= SLOW_WINDOW_NS:
-        return calls >= slow_calls
+def _is_full(calls: int, total_ns: int, statement: bool) -> bool:
+    if total_ns >= (SLOW_STATEMENT_WINDOW_NS if statement else SLOW_WINDOW_NS):
+        return calls >= (1 if statement else SLOW_WINDOW_CALLS)
     return calls >= WINDOW_CALLS and (total_ns >= WINDOW_NS or calls >= MOST_CALLS)

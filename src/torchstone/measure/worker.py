@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import faulthandler
 import os
+import socket
 import sys
 import traceback
 from collections.abc import Callable
@@ -18,6 +19,8 @@ from torchstone.records import ArmSpec, UsageError, from_data, to_data
 from torchstone.variants import NotSupported, unsupported_backend
 
 TRACEBACK_LINES = 12
+TAG = "TORCHSTONE_WORKER"
+"""The variable by which a worker and all that it starts can be found."""
 
 
 class Worker:
@@ -27,8 +30,11 @@ class Worker:
         self.commands = commands
         self.replies = replies
         self.where = "start"
-        self.turns: Any = None
+        self.turns: dict[str, Any] = {}
+        """By arm: all those of a case may live in one process."""
         self.reference: Any = None
+        self.control: socket.socket | None = None
+        """Where a template is asked to fork."""
 
     def phase(self, name: str) -> None:
         """Tell the conductor where we are, so that a death can be placed and timed out."""
@@ -51,11 +57,14 @@ class Worker:
                 send(self.replies, {"failed": to_data(_failure(error, self.where))})
                 return
             send(self.replies, reply)
+            if self.control is not None:
+                self._be_template(self.control)
+                return
 
     def handlers(self) -> dict[str, Callable[[dict[str, Any]], Any]]:
         """What can be asked of it."""
         return {
-            "import": self._import,
+            "template": self._template,
             "solo": self._solo,
             "reference": self._reference,
             "float64": self._float64,
@@ -68,14 +77,26 @@ class Worker:
             "evidence": self._evidence,
         }
 
-    def _import(self, command: dict[str, Any]) -> Any:
+    def _template(self, command: dict[str, Any]) -> Any:
+        self.control = socket.socket(fileno=command["control"])
+
+    def _be_template(self, control: socket.socket) -> None:
+        """From here on nothing is done in this process but imports and forks."""
         from torchstone.measure.built import import_variant
+        from torchstone.measure.template import serve_forks
         from torchstone.workloads import import_libraries
 
-        self.phase("import")
-        arm = from_data(ArmSpec, command["arm"])
-        import_variant(arm)
-        import_libraries(arm)
+        def do_import(data: Any) -> None:
+            arm = from_data(ArmSpec, data)
+            import_variant(arm)
+            import_libraries(arm)
+
+        def serve_fork(commands: int, replies: int) -> int:
+            for descriptor in (self.commands, self.replies):
+                os.close(descriptor)
+            return serve(type(self), _move(commands), _move(replies))
+
+        serve_forks(control, do_import, serve_fork, TAG)
 
     def _solo(self, command: dict[str, Any]) -> Any:
         from torchstone.measure.solo import solo
@@ -130,18 +151,25 @@ class Worker:
         from torchstone.measure.turns import Turns
 
         arm = from_data(ArmSpec, command["arm"])
-        self.turns = Turns(arm, self.phase, command["loops"], command["probe_bits"])
+        probe_bits, caches = command["probe_bits"], command.get("caches", {})
+        turns = Turns(arm, self.phase, command["loops"], probe_bits, caches)
+        self.turns[arm.name] = turns
+        if command.get("ahead", False):
+            turns.first_call(self.phase)
         self.phase("built")
         return None
 
     def _turn(self, command: dict[str, Any]) -> Any:
+        turns = self.turns[command.pop("arm")]
         if command.pop("warm_up", False):
-            return self.turns.warm_up(self.phase, **command)
+            return turns.warm_up(self.phase, **command)
         self.where = "turn"
-        return self.turns.turn(**command)
+        if command.pop("one_call", False):
+            return turns.one_call(**command)
+        return turns.turn(**command)
 
     def _evidence(self, command: dict[str, Any]) -> Any:
-        self.turns.write_evidence(command["path"])
+        self.turns[command["arm"]].write_evidence(command["path"])
 
 
 def _failure(error: BaseException, phase: str) -> Failure:
@@ -184,6 +212,13 @@ def main(kind: type[Worker] = Worker) -> None:
     die_with_parent()
     with contextlib.suppress(Exception):  # no stderr, or one without a descriptor
         faulthandler.enable()  # a segmentation fault leaves its Python stack
+    code = serve(kind, commands, replies)
+    # Not sys.exit: threads and atexit hooks of user code must not keep the conductor waiting.
+    os._exit(code)
+
+
+def serve(kind: type[Worker], commands: int, replies: int) -> int:
+    """Answer until told to stop or cut off; returns the exit code."""
     code = 0
     try:
         kind(commands, replies).serve()
@@ -193,11 +228,10 @@ def main(kind: type[Worker] = Worker) -> None:
         code = 1
         with contextlib.suppress(Exception):
             traceback.print_exc(file=sys.__stderr__)
-    # Not sys.exit: threads and atexit hooks of user code must not keep the conductor waiting.
     for stream in filter(None, (sys.stdout, sys.stderr, sys.__stderr__)):
         with contextlib.suppress(Exception):  # user code may have put anything in their place
             stream.flush()
-    os._exit(code)
+    return code
 
 
 def _move(descriptor: int) -> int:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from torchstone.records.calibration import Calibration
 from torchstone.records.check import Check
@@ -33,6 +34,10 @@ class Method:
     """What is left of the chance of error after the looks: intervals hold with 1 - alpha."""
     definition: int = 1
     """Version of the statistics' definition; figures of two versions are never mixed."""
+    together: bool = False
+    """Whether the arms of a replicate were to share one process."""
+    phases: Mapping[str, float] = field(default_factory=dict)
+    """Where the wall time went: seconds by what was done."""
     asked_replicates: int | None = None
     asked_samples: int | None = None
     """Processes, and samples a process, where so many were asked for; None: as the budget allowed.

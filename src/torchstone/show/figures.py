@@ -64,6 +64,22 @@ def figures(measurement: Measurement, alpha: float) -> Figures | None:
     )
 
 
+def headline(found: Figures, lead: str, base: Figures | None, ratio: float | None) -> Figure:
+    """The time that stands beside a speed-up: the baseline's own, and of others that of the
+    baseline times their ratio, so that times and ratio agree.
+
+    A ratio rests on what was measured side by side, which two times by themselves do not.
+    """
+    own = found.floor if lead == FLOOR else found.typical
+    if base is None or not ratio or not math.isfinite(ratio):
+        return own
+    value = ratio * (base.floor if lead == FLOOR else base.typical).value
+    if own.interval is None or not own.value:
+        return Figure(value, None)
+    low, high = (end * value / own.value for end in own.interval)
+    return Figure(value, (low, high))
+
+
 def _figure(measurement: Measurement, estimator: str, level: float) -> Figure:
     from torchstone.stats import absolute  # numpy comes with it: only when a figure is wanted
 

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from torchstone.records import Comparison, Measurement, Outcome, Result, Verdict
-from torchstone.show.figures import FLOOR, LEVEL, TYPICAL, Figure, Figures, figures
+from torchstone.show.figures import FLOOR, LEVEL, TYPICAL, Figure, Figures, figures, headline
 from torchstone.show.units import (
     format_bytes,
     format_interval,
@@ -26,7 +26,7 @@ VERDICT_ROLES = {
 
 LEAST_COMPILE_NS = 100_000_000
 """A first call that costs less above a steady one has compiled nothing worth a column."""
-_TYPICAL_TYPE = {TYPICAL, "median", "mean"}
+_TYPICAL_TYPE = {TYPICAL, "median", "mean", "pairs"}
 """Estimators of the ordinary call; every other one speaks of the fastest."""
 
 
@@ -63,20 +63,32 @@ def rows(result: Result, *, ascii_only: bool = False, plus_minus: str = "±") ->
     decided = [comparison.decided_by for comparison in result.comparisons]
     lead = TYPICAL if _TYPICAL_TYPE & {*decided, result.method.estimator} else FLOOR
     levels = [e.level for c in result.comparisons if (e := c.floor or c.typical)]
-    made = tuple(_row(result, m, lead, ascii_only, plus_minus) for m in result.arms)
+    found = [figures(m, result.method.alpha) for m in result.arms]
+    base = found[0] if found else None
+    made = tuple(
+        _row(result, m, own, base, lead, ascii_only, plus_minus)
+        for m, own in zip(result.arms, found, strict=True)
+    )
     return Rows(made, lead, FLOOR if lead == TYPICAL else TYPICAL, min(levels, default=LEVEL))
 
 
 def _row(
-    result: Result, measurement: Measurement, lead: str, ascii_only: bool, plus_minus: str
+    result: Result,
+    measurement: Measurement,
+    found: Figures | None,
+    base: Figures | None,
+    lead: str,
+    ascii_only: bool,
+    plus_minus: str,
 ) -> Row:
-    found = figures(measurement, result.method.alpha)
     comparison = against_first(result, measurement.arm.name)
     speedup, interval = _speedup(comparison, ascii_only)
     verdict, role = _verdict(result, measurement, comparison)
     first, second = ("", ""), ("", "")
     if found is not None:
-        pair = (found.floor, found.typical) if lead == FLOOR else (found.typical, found.floor)
+        ratio = comparison.time_ratio if comparison else None
+        other = found.typical if lead == FLOOR else found.floor
+        pair = headline(found, lead, base, ratio), other
         first, second = (_timed(figure, ascii_only, plus_minus) for figure in pair)
     return Row(
         name=measurement.arm.name,

@@ -20,7 +20,6 @@ from torchstone.stats.changes import (
 )
 from torchstone.stats.compare import (
     COMPARABLE,
-    DECIDING_ESTIMATOR,
     compare,
     compare_all,
     compare_sessions,
@@ -38,8 +37,12 @@ from torchstone.stats.distributions import (
 from torchstone.stats.estimators import (
     ESTIMATORS,
     FLOOR_ESTIMATOR,
+    LONG_STEP_NS,
+    PAIRS_ESTIMATOR,
     TYPICAL_ESTIMATOR,
     Estimator,
+    deciding_estimator,
+    estimator_of,
     find_estimator,
 )
 from torchstone.stats.order import expected_low_mean, expected_minimum, expected_order_statistic
@@ -102,7 +105,6 @@ DEFINITION = 1
 __all__ = [
     "COMPARABLE",
     "COVERAGE_NEEDED",
-    "DECIDING_ESTIMATOR",
     "DEFINITION",
     "ESTIMATORS",
     "FALSE_DISCOVERY_RATE",
@@ -110,6 +112,8 @@ __all__ = [
     "LEAST_COMPILE_CHANGE",
     "LEAST_COMPILE_NS",
     "LEAST_MEMORY_CHANGE",
+    "LONG_STEP_NS",
+    "PAIRS_ESTIMATOR",
     "TYPICAL_ESTIMATOR",
     "Absolute",
     "Change",
@@ -137,8 +141,10 @@ __all__ = [
     "compare_sessions",
     "compute_roof",
     "cost_thresholds",
+    "deciding_estimator",
     "drift_of",
     "dtype_of",
+    "estimator_of",
     "expected_low_mean",
     "expected_minimum",
     "expected_order_statistic",

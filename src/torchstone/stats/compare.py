@@ -12,13 +12,15 @@ from dataclasses import dataclass
 
 from torchstone.records import Comparison, Estimate, Measurement, Outcome, Verdict
 from torchstone.stats.corrections import holm
-from torchstone.stats.estimators import FLOOR_ESTIMATOR, TYPICAL_ESTIMATOR, find_estimator
+from torchstone.stats.estimators import (
+    FLOOR_ESTIMATOR,
+    TYPICAL_ESTIMATOR,
+    estimator_of,
+    find_estimator,
+)
 from torchstone.stats.process import replicates_with_samples
 from torchstone.stats.ratio import LogFit, as_estimate, fit_ratios
 from torchstone.stats.sessions import fit_sessions
-
-DECIDING_ESTIMATOR = FLOOR_ESTIMATOR
-"""The estimator whose interval decides; settled by the A/A and known-slowdown benchmark."""
 
 COMPARABLE = (Outcome.OK, Outcome.NONDETERMINISTIC)
 """A wrong answer's speed is not worth a verdict; an answer that varies may still be timed."""
@@ -65,7 +67,8 @@ def compare(
     `faster` or `slower`: its p-value, times `comparisons`, is at most alpha and the effect is
     larger than `aa_floor`. Where both hold, `same` wins. Else `cannot tell`.
     """
-    return _compared(base, new, _rules(margin, alpha, aa_floor, comparisons, decide_by))
+    name = decide_by or estimator_of(base)
+    return _compared(base, new, _rules(margin, alpha, aa_floor, comparisons, name))
 
 
 def compare_sessions(
@@ -81,7 +84,8 @@ def compare_sessions(
 
     The interval knows nothing of what changed on the machine between the two.
     """
-    return _compared(base, new, _rules(margin, alpha, aa_floor, 1, decide_by), sessions=True)
+    name = decide_by or estimator_of(base)
+    return _compared(base, new, _rules(margin, alpha, aa_floor, 1, name), sessions=True)
 
 
 def _compared(
@@ -108,7 +112,8 @@ def compare_all(
     base, others = arms[0], arms[1:]
     refusals = [_refusal(base, new) for new in others]
     tested = [new for new, refusal in zip(others, refusals, strict=True) if not refusal]
-    rules = _rules(margin, alpha, aa_floor, max(1, len(tested)), decide_by)
+    name = decide_by or estimator_of(base)
+    rules = _rules(margin, alpha, aa_floor, max(1, len(tested)), name)
     evidence = [_evidence(base, new, rules) for new in tested]
     found = [p <= alpha for p in holm([e.deciding.p_value() for e in evidence])]
     judged = iter(
@@ -120,17 +125,14 @@ def compare_all(
     )
 
 
-def _rules(
-    margin: float, alpha: float, aa_floor: float, comparisons: int, decide_by: str | None
-) -> Rules:
+def _rules(margin: float, alpha: float, aa_floor: float, comparisons: int, decide_by: str) -> Rules:
     if not (margin > 0.0 and 0.0 < alpha < 1.0 and aa_floor >= 0.0 and comparisons >= 1):
         raise ValueError(
             "need margin > 0, 0 < alpha < 1, aa_floor >= 0 and comparisons >= 1, got "
             f"{margin}, {alpha}, {aa_floor}, {comparisons}"
         )
-    name = decide_by or DECIDING_ESTIMATOR
-    find_estimator(name)
-    return Rules(margin, alpha, aa_floor, comparisons, name)
+    find_estimator(decide_by)
+    return Rules(margin, alpha, aa_floor, comparisons, decide_by)
 
 
 def _refusal(base: Measurement, new: Measurement) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
 
-from torchstone.records import UsageError
+from torchstone.records import Measurement, UsageError
 from torchstone.stats.late import Late
 from torchstone.stats.order import (
     expected_low_mean,
@@ -126,6 +126,12 @@ FLOOR_ESTIMATOR = "low1"
 sample in ten is quiet, and no single odd reading decides it."""
 TYPICAL_ESTIMATOR = "median"
 """The estimator that reports call "typical"."""
+PAIRS_ESTIMATOR = "pairs"
+"""The middle of the ratios of calls that were neighbours in time (`pairs`). Of a single arm: the
+median of its calls."""
+LONG_STEP_NS = 10_000_000
+"""From here on a process gives dozens of calls, not hundreds, and their fastest per cent is a
+single call: pairs of neighbours were 3 to 10 times as repeatable as floors (benchmarks/aa.py)."""
 
 _NAMED: dict[str, Estimator] = {
     "min": minimum,
@@ -137,11 +143,26 @@ _NAMED: dict[str, Estimator] = {
     "gated": gated,
     "median": median,
     "mean": mean,
+    PAIRS_ESTIMATOR: median,
 }
 ESTIMATORS: Mapping[str, Estimator] = MappingProxyType(
     {**_NAMED, "floor": _NAMED[FLOOR_ESTIMATOR], "typical": _NAMED[TYPICAL_ESTIMATOR]}
 )
-_TYPICAL = (TYPICAL_ESTIMATOR, "typical", "mean")
+_TYPICAL = (TYPICAL_ESTIMATOR, "typical", "mean", PAIRS_ESTIMATOR)
+
+
+def deciding_estimator(sample_ns: float) -> str:
+    """The estimator that decides for samples of this length: known before any is compared."""
+    return PAIRS_ESTIMATOR if sample_ns >= LONG_STEP_NS else FLOOR_ESTIMATOR
+
+
+def estimator_of(base: Measurement) -> str:
+    """The one that decides what is compared with this arm, by its step in the pass alone.
+
+    Statements are blocks of a length that we chose, or so slow that each execution counts.
+    """
+    cost = base.compile
+    return deciding_estimator(cost.steady_ns * base.loops) if cost else FLOOR_ESTIMATOR
 
 
 def is_floor(name: str) -> bool:

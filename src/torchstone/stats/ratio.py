@@ -35,8 +35,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from torchstone.records import Estimate, Measurement
 from torchstone.stats.distributions import exp_or_inf, student_t_quantile, two_sided
-from torchstone.stats.estimators import Estimator, find_estimator, is_floor
+from torchstone.stats.estimators import PAIRS_ESTIMATOR, Estimator, find_estimator, is_floor
 from torchstone.stats.late import Late
+from torchstone.stats.pairs import pairs_log_ratio
 from torchstone.stats.process import ProcessData, process_data, replicates_with_samples
 from torchstone.stats.weights import fastest_probe, speed_weights
 
@@ -167,7 +168,7 @@ def fit_ratios(base: Measurement, new: Measurement, estimators: Sequence[str]) -
     for replicate in sorted(common):
         pair = process_data(base, replicate), process_data(new, replicate)
         fastest.append((fastest_probe(pair[0]), fastest_probe(pair[1])))
-        statistics = [_log_ratio_at_equal_n(function, pair) for function in functions.values()]
+        statistics = [_log_ratio(name, function, pair) for name, function in functions.items()]
         for name, value in zip(functions, _with_jackknife(statistics, pair), strict=True):
             values[name].append(value)
     weights = speed_weights(fastest)
@@ -180,7 +181,7 @@ def fit_ratios(base: Measurement, new: Measurement, estimators: Sequence[str]) -
 def process_ratio(estimator: str, base: ProcessData, new: ProcessData) -> tuple[float, float]:
     """One process's log ratio and its variance over turns: what `combine` makes a fit of."""
     pair = base, new
-    statistic = _log_ratio_at_equal_n(find_estimator(estimator), pair)
+    statistic = _log_ratio(estimator, find_estimator(estimator), pair)
     (value,) = _with_jackknife([statistic], pair)
     return value
 
@@ -235,6 +236,13 @@ def _weighted_median(values: Sequence[float], shares: Floats) -> float:
             middle.append(value)
         below += share
     return math.fsum(middle) / len(middle)
+
+
+def _log_ratio(name: str, function: Estimator, pair: tuple[ProcessData, ProcessData]) -> Statistic:
+    """One process's log(new / base): by pairs of neighbours, or of each arm's own estimate."""
+    if name == PAIRS_ESTIMATOR:
+        return pairs_log_ratio
+    return _log_ratio_at_equal_n(function, pair)
 
 
 def _log_ratio_at_equal_n(function: Estimator, pair: tuple[ProcessData, ProcessData]) -> Statistic:

@@ -7,10 +7,10 @@ import math
 from torchstone.records import Comparison, Measurement, Result
 from torchstone.stats import (
     COMPARABLE,
-    DECIDING_ESTIMATOR,
     ESTIMATORS,
     absolute,
     central_time,
+    estimator_of,
     replicates_with_samples,
 )
 
@@ -55,7 +55,7 @@ def faults_per_call(arm: Measurement) -> float | None:
 def estimator(result: Result) -> str:
     """The estimator that decided, by name."""
     said = result.method.estimator
-    return said if said in ESTIMATORS else DECIDING_ESTIMATOR
+    return said if said in ESTIMATORS else estimator_of(result.arms[0])
 
 
 def seconds_per_call(arm: Measurement, estimator_name: str) -> float | None:
