@@ -51,7 +51,7 @@ def test_an_interrupt_while_a_worker_is_stopped_still_kills_it(
     worker = Launcher(folder).start(busy)
     worker.tell({"do": "start", "arm": busy, "loops": 1, "probe_bits": None})
     worker.wait(patience(settings()))
-    worker.tell({"do": "turn", "warm_up": True, "seed": 0, "limit_s": 1.0})
+    worker.tell({"do": "turn", "arm": busy.name, "warm_up": True, "seed": 0, "limit_s": 1.0})
     with pressed_after(0.3):
         worker.stop()
     assert worker.ended

@@ -92,11 +92,14 @@ def _fork(
     control: socket.socket, request: dict[str, Any], passed: list[int], serve: Serve, tag_name: str
 ) -> tuple[int, _Child]:
     commands, replies, stderr, status = passed
+    told, ready = os.pipe()
     pid = os.fork()
     if pid == 0:
-        _become_worker(control, request, (commands, replies, stderr), serve, tag_name)
-    for descriptor in (commands, replies, stderr):
+        _become_worker(control, request, (commands, replies, stderr, ready), serve, tag_name)
+    for descriptor in (commands, replies, stderr, ready):
         os.close(descriptor)
+    os.read(told, 1)  # until it can be found by its session and its tag, or is dead
+    os.close(told)
     opened = os.pidfd_open(pid)
     # With the process itself, not only its number: it cannot be mistaken for another one later.
     socket.send_fds(control, [json.dumps({"pid": pid}).encode()], [opened])
@@ -113,7 +116,7 @@ def _tell_end(descriptor: int, child: _Child) -> None:
 def _become_worker(
     control: socket.socket,
     request: dict[str, Any],
-    descriptors: tuple[int, int, int],
+    descriptors: tuple[int, int, int, int],
     serve: Serve,
     tag_name: str,
 ) -> NoReturn:
@@ -122,13 +125,14 @@ def _become_worker(
         template = os.getppid()
         os.setsid()
         die_with_parent(template)
-        commands, replies, stderr = descriptors
+        commands, replies, stderr, ready = descriptors
         os.dup2(stderr, 2)
         os.close(stderr)
         control.close()
         env = request["env"]
         _carry_tag(tag_name, env[tag_name])
         os.environ.update(env)
+        os.close(ready)
         _stretches = vary_memory(int(env.get(FORK_LAYOUT, "0")))
         signal.set_wakeup_fd(-1)
         code = serve(commands, replies)
