@@ -218,7 +218,7 @@ def _dcgan_training() -> Made:
             with torch.enable_grad():
                 self.optimizer.zero_grad(set_to_none=True)
                 scores = self.net(images)
-                loss = towards_true(scores)
+                loss: Any = towards_true(scores)
                 loss.backward()
                 self.optimizer.step()
             return loss.detach(), scores.detach()

@@ -45,6 +45,7 @@ from torchstone.records import ALLOCATORS
 TOOLS = ("ours", *WAYS)
 AIMS = {10.0: Aims({10: 0.95, 5: 0.80}, 0.03), 30.0: Aims({5: 0.95, 3: 0.70}, 0.015)}
 """By budget in seconds."""
+DESIGNS = "4x2.5,8x3.75,12x2.5"
 TOGETHER = {"no": (False,), "yes": (True,), "both": (False, True)}
 
 
@@ -152,7 +153,9 @@ def record(args: argparse.Namespace) -> None:
     check_cores(args.load_outside)
     with Journal(args.out) as journal:
         journal.must_match("record", {"batch": args.batch, "seconds": args.seconds})
-        done = {batch_of(row) for row in journal.rows if row["kind"] == "replicates"}
+        done = {
+            batch_of(row) for row in journal.rows if row["kind"] == "replicates" and "raw" in row
+        }
         waiting = [batch for batch in batches(args) if batch not in done]
 
         def make(batch: Batch) -> Row | None:
@@ -292,8 +295,8 @@ def pools_options(one: argparse.ArgumentParser) -> None:
     one.add_argument("files", nargs="+", type=Path, metavar="FILE")
     one.add_argument("--models", type=all_models, default=())
     one.add_argument("--estimators", type=estimators_of, default=tuple(ESTIMATORS))
-    text = "processes x seconds of pairs in each; 4x2.5 is 10 s, 8x3.75 is 30 s"
-    one.add_argument("--designs", type=designs_of, default=designs_of("4x2.5,8x3.75"), help=text)
+    text = f"processes x seconds of pairs in each ({DESIGNS}: 10 s, and twice 30 s)"
+    one.add_argument("--designs", type=designs_of, default=designs_of(DESIGNS), help=text)
     one.add_argument("--own", action="store_true", help="draw each effect from its own replicates")
     text = "the variance over turns as a floor under that over processes"
     one.add_argument("--floor", choices=("both", "yes", "no"), default="both", help=text)

@@ -160,7 +160,7 @@ def _judge(share: Share | None, least: float = 0.0, most: float = 1.0) -> tuple[
     return str(share), ("met" if met else "not met") + ("" if sure else "*")
 
 
-HEAD = ("machine", "true effect", "tool", "n", "different", "wrong way", "covered")
+HEAD: tuple[str, ...] = ("machine", "true effect", "tool", "n", "different", "wrong way", "covered")
 HEAD += ("median error", "half-width", "wall time")
 EXPLAINED = "different: a false alarm at 0 %, else found slower; Clopper-Pearson intervals at 95 %."
 STAR = "* the interval also holds rates on the other side of the aim."

@@ -39,14 +39,13 @@ def run_way(way: str, model: str, effect: int, threads: int, wall: float, seed: 
     command = [sys.executable, __file__, way, repr(wall), repr(started)]
     env = {**environment(model, effect, threads), "OMP_NUM_THREADS": str(threads)}
     found = json.loads(run_tool(command, env).splitlines()[-1])
-    judged = (
-        torch_verdict(*found["times"]) if way == "torch-one" else bootstrap(*found["times"], seed)
-    )
+    base, new = found["times"]
+    judged = torch_verdict(base, new) if way == "torch-one" else bootstrap(base, new, seed)
     return {
         **judged,
         "wall_s": time.monotonic() - started,
         "wall_target_s": None if way == "usual" else wall,
-        "calls": [len(times) for times in found["times"]],
+        "calls": [len(base), len(new)],
     }
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import inspect
 import itertools
 import json
 import math
 from collections import Counter
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from aa_real import batches, bench_options, parser, report, schedule
 from aa_real_record import Setup, arms_of, can_be_together
 from aa_usual import alternating, bootstrap, torch_verdict
 
+import torchstone
 from tests.benchmarks.support import run, trial
 
 
@@ -70,9 +73,27 @@ def test_every_condition_gets_its_batches(capsys: pytest.CaptureFixture[str]) ->
 
 def test_options_that_bench_does_not_have_are_refused() -> None:
     assert bench_options("keep", together=False)["allocator"] == "keep"
-    if not bench_options(None, together=False).get("together") and not can_be_together():
-        with pytest.raises(SystemExit, match="no option 'together'"):
-            bench_options(None, together=True)
+    if "together" in inspect.signature(torchstone.bench).parameters:
+        assert bench_options(None, together=True)["together"] is True
+        return
+    with pytest.raises(SystemExit, match="no option 'together'"):
+        bench_options(None, together=True)
+
+
+def test_recorded_batches_are_skipped_and_failed_ones_are_not(tmp_path: Path) -> None:
+    words = ("record", "--models", "gpt2", "--effects", "0,5", "--threads", "1", "--together", "no")
+    words += ("--replicates", "12", "--batch", "6", "--out", str(tmp_path / "pools.jsonl"))
+    pin = {"kind": "pin", "name": "record", "value": {"batch": 6, "seconds": 3.75}}
+    rows: list[dict[str, Any]] = [pin]
+    for number, one in enumerate(batches(asked(*words))):
+        row = {"kind": "replicates", **asdict(one.setup), "effect": one.effect}
+        found = {"error": "it died"} if number == 1 else {"raw": []}
+        rows.append({**row, "trial": one.number, **found})
+    rows[-1]["kind"] = "disturbed"
+    (tmp_path / "pools.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    done = run("aa_real.py", *words, "--max-minutes", "0")
+    assert done.returncode == 0, done.stderr
+    assert "2 left for the next run" in done.stderr
 
 
 @pytest.mark.parametrize(
