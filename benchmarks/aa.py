@@ -13,12 +13,11 @@ from __future__ import annotations
 import argparse
 import json
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from pathlib import Path
-from statistics import fmean
 
 from aa_common import (
     check_cores,
@@ -30,6 +29,7 @@ from aa_common import (
     run_trials,
     say,
     to_the_end,
+    wall_of_ours,
     within_minutes,
     words_of,
 )
@@ -88,12 +88,6 @@ def attempt(trial: Trial, size: Size, args: argparse.Namespace, rows: Sequence[R
     if trial.tool == "torch":
         return run_torch(size, trial.effect, wall)
     return run_pyperf(size, trial.effect, wall, [r for r in same if r["tool"] == "pyperf"])
-
-
-def wall_of_ours(rows: Iterable[Row], budget: float) -> float:
-    """What the other tools get: the mean wall time of our trials so far, all of it."""
-    walls = [row["wall_s"] for row in rows if row["tool"] == "ours" and not row.get("error")]
-    return fmean(walls) if walls else budget
 
 
 def schedule(

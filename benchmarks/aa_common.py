@@ -7,7 +7,8 @@ import os
 import random
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from statistics import fmean
 from typing import TypeVar
 
 from aa_journal import Journal, Row
@@ -75,6 +76,12 @@ def attempted(attempt: Callable[[T], Row | None], trial: T) -> Row | None:
         return attempt(trial)
     except Exception as error:
         return {"error": f"{type(error).__name__}: {error}"}
+
+
+def wall_of_ours(rows: Iterable[Row], budget: float) -> float:
+    """What the other tools get: the mean wall time of our trials so far, all of it."""
+    walls = [row["wall_s"] for row in rows if row["tool"] == "ours" and not row.get("error")]
+    return fmean(walls) if walls else budget
 
 
 def is_disturbed(cores: float | None, args: argparse.Namespace) -> bool:

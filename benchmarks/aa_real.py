@@ -17,7 +17,6 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from aa import wall_of_ours
 from aa_common import (
     check_cores,
     ints_of,
@@ -27,6 +26,7 @@ from aa_common import (
     run_trials,
     say,
     to_the_end,
+    wall_of_ours,
     words_of,
 )
 from aa_journal import Journal, Row, read_rows
