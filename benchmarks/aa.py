@@ -12,20 +12,29 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import random
-import sys
-import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from pathlib import Path
-from statistics import fmean
-from typing import TypeVar
 
+from aa_common import (
+    check_cores,
+    floats_of,
+    ints_of,
+    known,
+    load_options,
+    mixed,
+    run_trials,
+    say,
+    to_the_end,
+    wall_of_ours,
+    within_minutes,
+    words_of,
+)
 from aa_journal import Journal, Row, read_rows
-from aa_load import OthersCpu, Size, busy_core, calibrate, fits
+from aa_load import Size, busy_core, calibrate, fits
 from aa_ours import judged_again, run_ours
 from aa_peers import run_pyperf, run_torch
 from aa_pools import NAMES, Design, Rules, as_data, evaluate, load_pools, pools_table
@@ -33,15 +42,6 @@ from aa_record import Session, Sessions, open_session
 from aa_report import TOOLS, report
 from aa_targets import EFFECTS
 
-T = TypeVar("T")
-
-INTERRUPTED = 130
-LEAST_CORES = 2
-MOST_FAILURES = 3
-"""In a row: something is wrong that more trials will not mend."""
-MOST_OTHERS = 0.15
-"""Cores that other processes may use during a trial; beyond it the trial is set aside, whatever
-it found, and made again. An idle system uses 0.01 to 0.03."""
 LIVE_STEP, LIVE_THREADS = "5ms", 1
 
 
@@ -70,75 +70,39 @@ def live(args: argparse.Namespace) -> None:
             if row["kind"] == "trial" and not (args.retry_failed and row.get("error"))
         }
         waiting = [trial for trial in plan if trial not in done]
-        failures = 0
-        for count, trial in within_minutes(waiting, args.max_minutes):
-            others = OthersCpu()
-            with busy_core(trial.load and not args.load_outside):
-                found = attempt(trial, size, args, journal.rows)
-            if found is None:
-                raise KeyboardInterrupt
-            cores = others.cores()
-            row = {**about(trial, size), "others_cpu": cores, **found}
-            if is_disturbed(cores, args):
-                journal.append({**row, "kind": "disturbed"})
-                say(f"{count}/{len(waiting)} {trial}: set aside, others used {cores:.2f} cores")
-                continue
-            journal.append(row)
-            failures = failures + 1 if "error" in found else 0
-            say(f"{count}/{len(waiting)} {trial}: {found.get('verdict') or found['error']}")
-            if failures == MOST_FAILURES:
-                raise SystemExit(f"{failures} trials in a row failed; see {args.out}.")
-
-
-def is_disturbed(cores: float | None, args: argparse.Namespace) -> bool:
-    """Whether other programs used more, or with `--load-outside` less, than they should."""
-    if cores is None:
-        return False
-    least, most = 0.0, args.most_others
-    if args.load_outside:
-        least, most = 1.0 - most, 1.0 + most
-    return not least <= cores <= most
+        run_trials(
+            waiting,
+            args,
+            journal,
+            lambda trial: attempt(trial, size, args, journal.rows),
+            lambda trial: about(trial, size),
+        )
 
 
 def attempt(trial: Trial, size: Size, args: argparse.Namespace, rows: Sequence[Row]) -> Row | None:
-    """The trial's figures, or its error; None when interrupted."""
+    """The trial's figures; None when interrupted."""
     same = [row for row in rows if row["kind"] == "trial" and row["load"] == trial.load]
-    try:
-        if trial.tool == "ours":
-            return run_ours(size, trial.effect, trial.trial, args.budget, args.replicates)
-        wall = wall_of_ours(same, args.budget)
-        if trial.tool == "torch":
-            return run_torch(size, trial.effect, wall)
-        return run_pyperf(size, trial.effect, wall, [r for r in same if r["tool"] == "pyperf"])
-    except Exception as error:  # a tool that fails is a result too, and must not end the night
-        return {"error": f"{type(error).__name__}: {error}"}
-
-
-def wall_of_ours(rows: Iterable[Row], budget: float) -> float:
-    """What the other tools get: the mean wall time of our trials so far, all of it."""
-    walls = [row["wall_s"] for row in rows if row["tool"] == "ours" and not row.get("error")]
-    return fmean(walls) if walls else budget
+    if trial.tool == "ours":
+        return run_ours(size, trial.effect, trial.trial, args.budget, args.replicates)
+    wall = wall_of_ours(same, args.budget)
+    if trial.tool == "torch":
+        return run_torch(size, trial.effect, wall)
+    return run_pyperf(size, trial.effect, wall, [r for r in same if r["tool"] == "pyperf"])
 
 
 def schedule(
     tools: Sequence[str], effects: Sequence[int], load: bool, trials: int, peer_trials: int
 ) -> list[Trial]:
-    """All trials in a random order that keeps tools and effects in step at every moment.
+    """All trials, tools and effects in step (`mixed`).
 
-    Slow drift of the machine then falls on all alike, and a run cut short is still balanced.
-    Seeded: the same order after a restart. The very first is ours, so that the others know
-    how long they may take.
+    The very first is ours, so that the others know how long they may take.
     """
-    chance = random.Random(20)
-    placed = []
-    for tool in tools:
-        count = trials if tool == "ours" else peer_trials
-        for effect in effects:
-            for i in range(count):
-                place = (i + chance.random()) / count
-                placed.append((place, Trial(tool, effect, load, i)))
-    placed.sort(key=lambda pair: pair[0])
-    order = [trial for _, trial in placed]
+    counts = {
+        (tool, effect): trials if tool == "ours" else peer_trials
+        for tool in tools
+        for effect in effects
+    }
+    order = [Trial(tool, effect, load, i) for (tool, effect), i in mixed(counts)]
     first = next((i for i, trial in enumerate(order) if trial.tool == "ours"), 0)
     return order[first : first + 1] + order[:first] + order[first + 1 :]
 
@@ -208,13 +172,6 @@ def pools(args: argparse.Namespace) -> None:
         print(pools_table(cells, args.markdown))
 
 
-def check_cores(load_outside: bool) -> None:
-    """A quiet trial has a core for the step and one for the rest, or it is not quiet."""
-    allowed = len(os.sched_getaffinity(0))
-    if allowed < LEAST_CORES and not load_outside:
-        raise SystemExit(f"Only {allowed} core may be used here (taskset -pc $$): no quiet trial.")
-
-
 def show_report(args: argparse.Namespace) -> None:
     rows = list(read_rows(args.files))
     if args.judge_again:
@@ -258,20 +215,6 @@ def condition_of(row: Row) -> tuple[str, int, int, bool, int]:
     return row["step"], row["threads"], row["effect"], row["load"], row["trial"]
 
 
-def within_minutes(waiting: Sequence[T], minutes: float | None) -> Iterator[tuple[int, T]]:
-    """Number and item, until the time is over; no item starts after that."""
-    started = time.monotonic()
-    for count, item in enumerate(waiting, start=1):
-        if minutes is not None and time.monotonic() - started > 60 * minutes:
-            say(f"{minutes:g} minutes are over; {len(waiting) - count + 1} left for the next run.")
-            return
-        yield count, item
-
-
-def say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
-
-
 def parser() -> argparse.ArgumentParser:
     """The command line."""
     main = argparse.ArgumentParser(
@@ -303,12 +246,8 @@ def live_options(one: argparse.ArgumentParser) -> None:
     one.add_argument("--tools", type=tools_of, default=TOOLS, help="ours,torch,pyperf")
     one.add_argument("--retry-failed", action="store_true", help="try failed trials again")
     one.add_argument("--out", type=Path, default=Path("build/aa.jsonl"))
-    text = "cores that other programs may use during a trial; inf: any"
-    one.add_argument("--most-others", type=float, default=MOST_OTHERS, help=text)
-    text = "with --load: other programs keep one core busy already; a trial in which they used"
-    text += " more or less than one core, beyond --most-others, is set aside"
-    one.add_argument("--load-outside", action="store_true", help=text)
-    common_options(one)
+    load_options(one)
+    work_option(one)
 
 
 def record_options(one: argparse.ArgumentParser) -> None:
@@ -319,13 +258,13 @@ def record_options(one: argparse.ArgumentParser) -> None:
     one.add_argument("--seconds", type=float, default=4.0, help="turns of one replicate take")
     one.add_argument("--turn-ms", type=float, default=60.0, help="the shortest turn")
     one.add_argument("--out", type=Path, default=Path("build/aa-pools.jsonl"))
-    common_options(one)
+    one.add_argument("--load", action="store_true", help="keep one core busy (not pinned)")
+    one.add_argument("--max-minutes", type=float, help="start nothing after this long")
+    work_option(one)
     one.set_defaults(run=record)
 
 
-def common_options(one: argparse.ArgumentParser) -> None:
-    one.add_argument("--load", action="store_true", help="keep one core busy (not pinned)")
-    one.add_argument("--max-minutes", type=float, help="start nothing after this long")
+def work_option(one: argparse.ArgumentParser) -> None:
     one.add_argument("--work", choices=("torch", "python"), default="torch")
 
 
@@ -342,18 +281,6 @@ def pools_options(one: argparse.ArgumentParser) -> None:
     one.add_argument("--markdown", action="store_true")
     one.add_argument("--json", action="store_true")
     one.set_defaults(run=pools)
-
-
-def words_of(text: str) -> tuple[str, ...]:
-    return tuple(word.strip() for word in text.split(",") if word.strip())
-
-
-def ints_of(text: str) -> tuple[int, ...]:
-    return tuple(int(word) for word in words_of(text))
-
-
-def floats_of(text: str) -> tuple[float, ...]:
-    return tuple(float(word) for word in words_of(text))
 
 
 def counts_of(text: str) -> tuple[int | None, ...]:
@@ -376,22 +303,9 @@ def estimators_of(text: str) -> tuple[str, ...]:
     return known(words_of(text), NAMES)
 
 
-def known(given: tuple[T, ...], possible: Sequence[T]) -> tuple[T, ...]:
-    """The given values, or a message that names the possible ones."""
-    for value in given:
-        if value not in possible:
-            raise argparse.ArgumentTypeError(f"{value} is none of {', '.join(map(str, possible))}")
-    return given
-
-
 def main() -> None:
-    """Ctrl-C keeps every finished trial."""
     args = parser().parse_args()
-    try:
-        args.run(args)
-    except KeyboardInterrupt:
-        say("Interrupted. Run the same command again to go on.")
-        sys.exit(INTERRUPTED)
+    to_the_end(args.run, args)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import time
 from collections.abc import Sequence
+from typing import Any
 
 from aa_journal import Row, number
 from aa_load import Size
@@ -33,8 +34,7 @@ def run_ours(
     size: Size, effect: int, trial: int, budget: float, replicates: int | None
 ) -> Row | None:
     """One whole call of `torchstone.bench`; None when it was interrupted."""
-    started = time.monotonic()
-    result = torchstone.bench(
+    return run_bench(
         f"{size.target}:make_0",
         f"{size.target}:make_{effect}",
         threads=size.threads,
@@ -43,6 +43,12 @@ def run_ours(
         replicates=replicates,
         seed=1000 * trial + effect,
     )
+
+
+def run_bench(*targets: str, **options: Any) -> Row | None:
+    """One call of `torchstone.bench` on two targets; None when it was interrupted."""
+    started = time.monotonic()
+    result = torchstone.bench(*targets, **options)
     wall = time.monotonic() - started
     if result.method.stopped_by == "interrupt":
         return None

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from aa_journal import Row
@@ -41,7 +41,7 @@ def run_torch(size: Size, effect: int, wall: float) -> Row:
     base, new = (block["times"] for block in blocks)
     p = mann_whitney(base, new).p
     return {
-        "verdict": _verdict(p < SIGNIFICANCE, _median(new) / _median(base)),
+        "verdict": as_verdict(p < SIGNIFICANCE, _median(new) / _median(base)),
         "ratio": _median(new) / _median(base),
         "p": p,
         "wall_s": time.monotonic() - started,
@@ -85,7 +85,7 @@ def run_pyperf(size: Size, effect: int, wall: float, seen: Sequence[Row]) -> Row
         said = _run([sys.executable, "-m", "pyperf", "compare_to", *map(str, files)], size)
         means = [_pyperf_mean(file) for file in files]
     return {
-        "verdict": _verdict("not significant" not in said.lower(), means[1] / means[0]),
+        "verdict": as_verdict("not significant" not in said.lower(), means[1] / means[0]),
         "ratio": means[1] / means[0],
         "said": said.strip(),
         "wall_s": time.monotonic() - started,
@@ -118,13 +118,15 @@ def _pyperf_mean(file: Path) -> float:
 
 
 def _run(command: list[str], size: Size) -> str:
+    return run_tool(command, {**size.environment, "OMP_NUM_THREADS": str(size.threads)})
+
+
+def run_tool(command: list[str], env: Mapping[str, str]) -> str:
     """A tool's own process and all it starts; nothing of it outlives this call."""
     path = os.pathsep.join(filter(None, [str(HERE), os.environ.get("PYTHONPATH", "")]))
-    threads = str(size.threads)
-    env = {**os.environ, **size.environment, "OMP_NUM_THREADS": threads, "PYTHONPATH": path}
     with subprocess.Popen(
         command,
-        env=env,
+        env={**os.environ, **env, "PYTHONPATH": path},
         text=True,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -141,7 +143,7 @@ def _run(command: list[str], size: Size) -> str:
     return out
 
 
-def _verdict(different: bool, ratio: float) -> str:
+def as_verdict(different: bool, ratio: float) -> str:
     """In the words that ours uses."""
     if not different:
         return "no difference"

@@ -2,11 +2,13 @@
 
     suite_cost.py [--rounds 3] [--models hf:DistilBertForMaskedLM@small,...] [--variants inductor]
 
-The same models × variants, several rounds of each way in turn, resumable. The usual way is two
-processes per case (accuracy, then performance: 30 interleaved repeats, medians). `eager` is always
-among the variants: an A/A whose true speed-up is 1. Printed for both: wall time per case over the
-cases that ended well by both ways, where the two differ in that, the spread of the speed-up from
-round to round, and how far the A/A is from 1, pairs whose figure was withheld included.
+The same models × variants, several rounds of each way in turn, resumable. Ours is one `torchstone
+run` of all models under one variant, as a suite is run; a case's wall time is its share of the
+run's. The usual way is two processes per case (accuracy, then performance: 30 interleaved repeats,
+medians). `eager` is always among the variants: an A/A whose true speed-up is 1. Printed for both:
+wall time per case over the cases that ended well by both ways, where the two differ in that, the
+spread of the speed-up from round to round, and how far the A/A is from 1, pairs whose figure was
+withheld included. Then the ratio of costs and errors, and where our time goes.
 """
 
 from __future__ import annotations
@@ -20,11 +22,14 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from aa_common import say, to_the_end, within_minutes
 from aa_journal import Journal, Row, read_rows
 from aa_report import table
+from suite_ours import run_suite
 
 HERE = Path(__file__).resolve().parent
 MODELS = (
@@ -35,46 +40,19 @@ MODELS = (
 WAYS = ("ours", "usual")
 AA = "eager"
 """The variant that is the baseline itself."""
-IDENTICAL = "identical"
-"""The rule that takes a figure away where identical arms are called different."""
 
 
-def measure(way: str, target: str, variant: str, mode: str, budget: str) -> Row:
-    """One case by one way: its speed-up, or why there is none, and the wall time of it all."""
-    started = time.monotonic()
-    found = ours(target, variant, mode, budget) if way == "ours" else usual(target, variant, mode)
-    return {**found, "wall_s": time.monotonic() - started}
-
-
-def ours(target: str, variant: str, mode: str, budget: str) -> Row:
-    """As a case of `torchstone run`, through its own command."""
-    words = ["bench", target, "--vs", variant, "--mode", mode, "--threads", "1", "--no-save"]
-    words += ["--budget", budget, "--replicates", "4", "--json", "-"]
-    done = subprocess.run(
-        [sys.executable, "-m", "torchstone", *words],
-        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False,
-    )  # fmt: skip
-    document = json.loads(done.stdout)
-    comparison = document["comparisons"][0]
-    outcome = next((a["outcome"] for a in document["arms"] if a["outcome"] != "ok"), "ok")
-    ratio, ends = comparison["time_ratio"], comparison["interval"]
-    if not ratio or not ends:
-        return {"outcome": outcome, **withheld(document)}
-    return {
-        "outcome": outcome,
-        "speedup": 1 / ratio,
-        "interval": [1 / ends[1], 1 / ends[0]],
-        "verdict": comparison["verdict"],
-    }
-
-
-def withheld(document: Row) -> Row:
-    """Which checks took the figure away. Of identical arms that were called different, by how much:
-    such a pair is no gap in the table, it is the worst that there is."""
-    failed = [check for check in document["checks"] if check["level"] == "fail"]
-    found: Row = {"withheld": [check["rule"] for check in failed]}
-    effects = [c["figures"]["effect"] for c in failed if c["rule"] == IDENTICAL]
-    return {**found, "effect": max(effects)} if effects else found
+def measure(way: str, targets: Sequence[str], variant: str, args: argparse.Namespace) -> list[Row]:
+    """The cases of one variant by one way: speed-ups, or why there is none, and wall times."""
+    if way == "ours":
+        found = run_suite(targets, variant, args.mode, args.budget, args.db)
+        return [{"target": target, **found[target]} for target in targets]
+    rows = []
+    for target in targets:
+        started = time.monotonic()
+        made = usual(target, variant, args.mode)
+        rows.append({"target": target, **made, "wall_s": time.monotonic() - started})
+    return rows
 
 
 def usual(target: str, variant: str, mode: str) -> Row:
@@ -154,7 +132,41 @@ def totals(rows: list[Row]) -> str:
             wall = [pair[way]["wall_s"] for pair in common]
             cost = f"{statistics.fmean(wall):.0f} s a case" if wall else "no case to compare"
             lines.append("; ".join([f"{way}: {cost}", *identical_words(mine), *gaps(mine)]))
-    return "\n".join(lines + uncovered(both))
+    return "\n".join([*lines, *uncovered(both), *ratios(rows, common), *time_spent(rows)])
+
+
+def ratios(rows: list[Row], common: list[dict[str, Row]]) -> list[str]:
+    """Our cost and our error on identical arms, each as a multiple of the usual way's."""
+    words = []
+    if common:
+        costs = [statistics.fmean(pair[way]["wall_s"] for pair in common) for way in WAYS]
+        words.append(f"cost {costs[0] / costs[1]:.2f}x the usual way's")
+    off = [[d for row in identical(rows, way) if (d := deviation(row)) is not None] for way in WAYS]
+    if all(off):
+        spreads = [math.sqrt(statistics.fmean(x * x for x in one)) for one in off]
+        if spreads[1] > 0.0:
+            words.append(f"root mean square error on identical arms {spreads[0] / spreads[1]:.2f}x")
+    return [f"ours: {', '.join(words)}"] if words else []
+
+
+def time_spent(rows: list[Row]) -> list[str]:
+    """Where a case's wall time goes by our way, longest first, where the results tell."""
+    told = [row for row in rows if row.get("phases")]
+    if not told:
+        return []
+    wall = statistics.fmean(row["wall_s"] for row in told)
+    names = {name for row in told for name in row["phases"]}
+    mean = {n: statistics.fmean(row["phases"].get(n, 0.0) for row in told) for n in names}
+    mean["the rest"] = wall - sum(mean.values())
+    order = sorted(mean, key=lambda name: -mean[name])
+    return [
+        f"where a case's {wall:.1f} s go (ours, {len(told)} cases): "
+        + ", ".join(f"{name} {mean[name]:.1f} s ({mean[name] / wall:.0%})" for name in order)
+    ]
+
+
+def identical(rows: list[Row], way: str) -> list[Row]:
+    return [row for row in rows if row["way"] == way and row["variant"] == AA]
 
 
 def identical_words(rows: list[Row]) -> list[str]:
@@ -219,26 +231,33 @@ def main() -> None:
     parser.add_argument("--variants", type=lambda text: text.split(","), default=["inductor"])
     parser.add_argument("--mode", default="inference")
     parser.add_argument("--budget", default="10s")
-    parser.add_argument("--max-minutes", type=float, default=math.inf)
+    text = "ours: one database for all runs, so that a run knows the ones before; else empty ones"
+    parser.add_argument("--db", help=text)
+    parser.add_argument("--max-minutes", type=float)
     parser.add_argument("--out", type=Path, default=Path("build/suite-cost.jsonl"))
-    args = parser.parse_args()
-    started = time.monotonic()
+    to_the_end(run, parser.parse_args())
+
+
+def run(args: argparse.Namespace) -> None:
+    """Every round's variants by both ways, in changing order."""
+    variants = list(dict.fromkeys((AA, *args.variants)))
     with Journal(args.out) as journal:
-        journal.must_match("suite-cost", {"mode": args.mode, "budget": args.budget})
+        settings = {"mode": args.mode, "budget": args.budget, "one database": bool(args.db)}
+        journal.must_match("suite-cost", settings)
         done = {key_of(row) for row in journal.rows if row["kind"] == "case"}
+        waiting = []
         for index in range(args.rounds):
-            for target in args.models:
-                for variant in dict.fromkeys((AA, *args.variants)):
-                    for way in WAYS if index % 2 else reversed(WAYS):
-                        key = {"way": way, "target": target, "variant": variant, "round": index}
-                        if (
-                            key_of(key) in done
-                            or time.monotonic() - started > 60 * args.max_minutes
-                        ):
-                            continue
-                        found = measure(way, target, variant, args.mode, args.budget)
-                        journal.append({"kind": "case", **key, **found})
-                        print(key, found, file=sys.stderr, flush=True)
+            for variant in variants:
+                for way in WAYS if index % 2 else reversed(WAYS):
+                    left = [t for t in args.models if (way, t, variant, index) not in done]
+                    # One run of ours has all models; the usual way's are apart anyway.
+                    parts = [left] if way == "ours" else [[target] for target in left]
+                    waiting += [(way, part, variant, index) for part in parts if part]
+        for count, (way, targets, variant, index) in within_minutes(waiting, args.max_minutes):
+            for found in measure(way, targets, variant, args):
+                key = {"way": way, "variant": variant, "round": index}
+                journal.append({"kind": "case", **key, **found})
+                say(f"{count}/{len(waiting)} {key} {found}")
     print(report([row for row in read_rows([args.out]) if row["kind"] == "case"]))
 
 

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aa import parser, schedule, wall_of_ours
+from aa import parser, schedule
+from aa_common import wall_of_ours
 from aa_journal import read_rows
 from aa_load import SPIN, Size, busy_core, fits, seconds
 from aa_peers import pyperf_processes

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
 import suite_cost
-from suite_cost import report, withheld
+from suite_cost import report
+from suite_ours import figures, suite_file, withheld
 
 
 def case(way: str, variant: str, index: int, wall_s: float, **found: Any) -> dict[str, Any]:
@@ -92,3 +94,49 @@ def test_cases_of_one_way_alone_are_not_compared() -> None:
 )
 def test_why_a_figure_was_withheld(checks: list[Any], found: dict[str, Any]) -> None:
     assert withheld({"checks": checks}) == found
+
+
+def test_costs_and_errors_are_shown_as_multiples_of_the_usual_way() -> None:
+    off = [math.log(1.001), math.log(1.05), math.log(0.998)]
+    usual = [math.log(1.02), math.log(1.01), math.log(1.10)]
+    errors = math.sqrt(sum(x * x for x in off) / sum(x * x for x in usual))
+    (said,) = [text for text in report(ROWS).splitlines() if "usual way's" in text]
+    assert said == (
+        "ours: cost 2.00x the usual way's, "  # 40, 40, 60 to 20, 20, 30
+        f"root mean square error on identical arms {errors:.2f}x"
+    )
+
+
+def test_where_the_time_goes_is_said_where_the_results_tell() -> None:
+    assert "where a case's" not in report(ROWS)
+    rows = [
+        case("ours", "eager", 0, 40, speedup=1.0, phases={"import": 20.0, "turns": 10.0}),
+        case("ours", "eager", 1, 60, speedup=1.0, phases={"import": 30.0}),
+    ]
+    assert "where a case's 50.0 s go (ours, 2 cases): import 25.0 s (50%), " in report(rows)
+    assert "the rest 20.0 s (40%), turns 5.0 s (10%)" in report(rows)
+
+
+def test_a_suite_of_targets_is_read_back(tmp_path: Path) -> None:
+    from torchstone.workloads.suites.files import read_suite_file
+
+    targets = ["hf:BertForMaskedLM@small", "torchbench:dcgan@small"]
+    path = tmp_path / "suite.toml"
+    path.write_text(suite_file(targets))
+    assert [model.target for model in read_suite_file(str(path)).models()] == targets
+
+
+def test_a_case_of_a_run_keeps_its_figure_and_verdict() -> None:
+    told = {"outcome": "ok", "speedup": 1.1, "speedup_low": 1.0, "speedup_high": 1.2}
+    assert figures({**told, "verdict": "faster"}, None) == {
+        "outcome": "ok",
+        "phases": {},
+        "speedup": 1.1,
+        "interval": [1.0, 1.2],
+        "verdict": "faster",
+    }
+    assert figures({"outcome": "crash", "speedup": None}, None) == {
+        "outcome": "crash",
+        "phases": {},
+        "withheld": [],
+    }
