@@ -26,7 +26,8 @@ PAGE = Path(__file__).parents[2] / "docs" / "reference" / "csv.md"
 COLUMNS = [
     "run", "suite", "model", "scale", "mode", "precision", "variant", "device", "threads", "target",
     "outcome", "reason", "failed_arm", "result_id", "speedup", "speedup_low", "speedup_high",
-    "level", "log_error", "log_freedom", "verdict", "run_verdict", "base_s", "new_s",
+    "level", "log_error", "log_freedom", "verdict", "run_verdict", "margin",
+    "deciding_budget_s", "base_s", "new_s",
     "compile_cold_s", "compile_warm_s", "base_peak_bytes", "new_peak_bytes", "memory_ratio",
     "base_step_peak_bytes", "new_step_peak_bytes", "step_memory_ratio", "base_faults_per_call",
     "new_faults_per_call", "allocator_share", "graphs", "graph_breaks", "break_reasons",

@@ -167,6 +167,8 @@ class _Reader:
             log_error=self.number(row, "log_error", zero=True),
             log_freedom=self.number(row, "log_freedom"),
             verdict=self.one_of(Verdict, row, "verdict") if row.get("verdict") else None,
+            margin=self.number(row, "margin") or CaseFigures.margin,
+            deciding_budget_s=self.number(row, "deciding_budget_s"),
             base_ns=self.nanoseconds(row, "base_s"),
             new_ns=self.nanoseconds(row, "new_s"),
             compile_cold_ns=_whole(self.nanoseconds(row, "compile_cold_s")),

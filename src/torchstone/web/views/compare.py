@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from heapq import nlargest
 
-from torchstone.records import CaseChange, GroupChange, Outcome, Ratio, RunComparison, Verdict
+from torchstone.records import CaseChange, GroupChange, Outcome, Ratio, RunComparison
 from torchstone.show.charts import IntervalRow
+from torchstone.show.compare_words import VERDICT_ORDER
 from torchstone.show.run_words import Labels
 from torchstone.show.text import sanitise
 from torchstone.show.units import format_percent
@@ -85,9 +86,8 @@ HIDDEN = (
 FOREST = 40
 """Rows of the picture; the table has all."""
 ORDER = ("newly failing", "newly passing", "paired", "failing", "only in base", "only in new")
-_VERDICTS = (Verdict.SLOWER, Verdict.FASTER, Verdict.CANNOT_TELL, Verdict.SAME, None)
 _KIND_RANKS = {kind: rank for rank, kind in enumerate(ORDER)}
-_VERDICT_RANKS = {verdict: rank for rank, verdict in enumerate(_VERDICTS)}
+_VERDICT_RANKS = {verdict: rank for rank, verdict in enumerate(VERDICT_ORDER)}
 
 
 def compare(source: Source, query: Query) -> Page:
