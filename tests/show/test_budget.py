@@ -23,9 +23,9 @@ def test_what_is_said_can_be_typed() -> None:
 
 
 def test_the_advice_names_the_option_and_the_change() -> None:
-    assert budget_advice(45.0, 0.02) == "--budget 45s would probably tell 2.0 %."
-    assert budget_advice(120.0, 0.05, RUN) == "--budget-per-case 2m would probably tell 5.0 %."
-    assert budget_advice(120.0, 0.05, CALL) == "budget=120 would probably tell 5.0 %."
+    assert budget_advice(45.0, 0.02) == "--budget 45s would probably tell 2 %."
+    assert budget_advice(120.0, 0.05, RUN) == "--budget-per-case 2m would probably tell 5 %."
+    assert budget_advice(120.0, 0.05, CALL) == "budget=120 would probably tell 5 %."
     assert budget_advice(None, 0.02) == ""
     four = synthetic_result.method(budget_s=20.0, asked_replicates=4)
     assert "--budget 1m --replicates 12 would" in budget_advice(60.0, 0.02, BENCH, four)
@@ -44,12 +44,12 @@ def test_an_open_comparison_says_it_in_every_report(verdict: Verdict) -> None:
     made = open_result(verdict)
     for text in (report(made, width=200), markdown(made)):
         assert verdict.value in text
-        assert "--budget 45s would probably tell 2.0 %." in text
+        assert "--budget 45s would probably tell 2 %." in text
     (row,) = document(made)["comparisons"]
     assert (row["verdict"], row["deciding_budget_s"]) == (verdict.value, 45.0)
     assert (row["margin"], row["threshold"]) == (0.02, 0.01)
     of_run = report(open_result(verdict, CASE_KIND), width=200)
-    assert "--budget-per-case 45s would probably tell 2.0 %." in of_run
+    assert "--budget-per-case 45s would probably tell 2 %." in of_run
 
 
 @pytest.mark.parametrize("verdict", [one for one in Verdict if not one.undecided])
@@ -75,7 +75,7 @@ def open_run() -> RunView:
 
 def test_a_run_says_what_would_decide_what_is_open() -> None:
     view = open_run()
-    said = "--budget-per-case 2m would probably tell 2.0 % in 2 of 3 cases still open"
+    said = "--budget-per-case 2m would probably tell 2 % in 2 of 3 cases still open"
     text = run_report(view, summarise(view.complete), width=120)
     assert said in text
     for verdict in ("cannot tell", "not slower", "not faster"):

@@ -19,6 +19,7 @@ from torchstone.stats import (
     change_floor,
     change_of,
     clopper_pearson,
+    deciding_budget,
     geometric_mean_speedup,
     judge,
     mean_change,
@@ -142,6 +143,20 @@ def test_among_many_a_lonely_change_loses_its_verdict() -> None:
     crowd = [change, *(Change(0.0, Error(0.02, 6.0)) for _ in range(39))]
     judged = judge(crowd, [FLOOR] * 40)[0]
     assert (judged.alone, judged.verdict) == (Verdict.SLOWER, Verdict.NOT_FASTER)
+
+
+def test_an_open_change_says_what_budget_would_decide() -> None:
+    rules, error = Rules(), Error(0.02, 6.0)
+    change = Change(0.0, error)
+    (judged,) = judge([change], [FLOOR])
+    # By hand: (2.447 + 0.906) * 0.02 = 0.067, 6.9 % of a change, against 2 %: 11.5 times as long.
+    assert deciding_budget(change, judged, 20.0, rules) == 300.0
+    assert deciding_budget(change, judged, 400.0, rules) is None  # more than an hour
+    assert deciding_budget(Change(0.0), judged, 20.0, rules) is None
+    assert deciding_budget(change, replace(judged, verdict=Verdict.SAME), 20.0, rules) is None
+    assert deciding_budget(change, replace(judged, least=0.03), 20.0, rules) is None
+    fine = Change(0.0, Error(0.005, 6.0))
+    assert deciding_budget(fine, judged, 20.0, rules) is None  # this data could
 
 
 @given(st.lists(st.tuples(measured, measured), min_size=1, max_size=8))

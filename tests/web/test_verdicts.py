@@ -1,16 +1,15 @@
-"""Every verdict on the pages: its sign, its words, its place in the order, and what is left open."""
+"""Every verdict on the pages: its sign, its words, its place in the order, what is left open."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.show import synthetic_result
+from tests.show import synthetic_result, synthetic_run
 from tests.web import stored
 from tests.web.conftest import client_of
 from torchstone.records import CaseFigures, CaseKey, Verdict
@@ -22,9 +21,9 @@ from torchstone.web.render import MARK_WORDS
 PLANTED = {
     "slow": (-0.2, 0.004, Verdict.SLOWER, "▼", "worse"),
     "quick": (0.2, 0.004, Verdict.FASTER, "▲", "better"),
-    "downward": (-0.03, 0.008, Verdict.NOT_FASTER, "≤", "not better"),
+    "downward": (-0.03, 0.0105, Verdict.NOT_FASTER, "≤", "not better"),
     "unclear": (0.0, 0.05, Verdict.CANNOT_TELL, "?", "cannot tell"),
-    "upward": (0.03, 0.008, Verdict.NOT_SLOWER, "≥", "not worse"),
+    "upward": (0.03, 0.0105, Verdict.NOT_SLOWER, "≥", "not worse"),
     "alike": (0.0, 0.001, Verdict.SAME, "=", "same"),
 }
 """How the log speed-up of a model changed, its error in each run, and what is to be said of it; in
@@ -33,14 +32,14 @@ the order in which a comparison lists them."""
 
 def case(key: CaseKey, log: float) -> CaseFigures:
     half = 0.01
-    made = stored.ok(key, math.exp(log), half, verdict=Verdict.FASTER, result_id="")
+    made = synthetic_run.ok(key, math.exp(log), half, verdict=Verdict.FASTER, result_id="")
     return replace(made, log_error=PLANTED[key.model][1], log_freedom=5.0)
 
 
 @pytest.fixture(scope="module")
-def path(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     found = tmp_path_factory.mktemp("verdicts") / "verdicts.db"
-    keys = [stored.key(model, suite="timm") for model in sorted(PLANTED)]
+    keys = [synthetic_run.key(model, suite="timm") for model in sorted(PLANTED)]
     made = synthetic_result.cannot_tell()
     (comparison,) = made.comparisons
     with open_store(str(found)) as store:
@@ -54,7 +53,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             open_one = replace(comparison, verdict=verdict, deciding_budget_s=45.0, threshold=0.01)
             name = verdict.value.replace(" ", "-")
             store.save(replace(made, id=name, comparisons=(open_one,)))
-    yield found
+    return found
 
 
 def test_every_verdict_has_a_sign_and_words() -> None:
@@ -68,7 +67,7 @@ def test_every_verdict_has_a_sign_and_words() -> None:
 def test_the_comparison_lists_signs_and_counts_every_verdict(path: Path) -> None:
     with client_of(path) as client:
         page = client.get("/compare").text
-        data = client.get("/api/compare").json()
+        data = client.get("/api/v1/compare").json()
     rows = data["tables"]["cases"]["rows"]
     assert [row["model"] for row in rows] == list(PLANTED)
     assert [row["verdict"] for row in rows] == [one[2].value for one in PLANTED.values()]
@@ -76,6 +75,11 @@ def test_the_comparison_lists_signs_and_counts_every_verdict(path: Path) -> None
         (row,) = re.findall(rf"<tr><th[^>]*><a [^>]*>{model}</a>.*?</tr>", page)
         assert f'aria-hidden="true">{sign}</span>' in row
         assert f'title="{words}; believed beyond 1.0 %"' in row
+    spent = synthetic_result.method().budget_s
+    assert rows[0]["deciding_budget_s"] is None  # nothing is open
+    assert all(rows[place]["deciding_budget_s"] > spent for place in (2, 4))
+    assert rows[3]["deciding_budget_s"] is None  # not within an hour
+    assert "for both runs would probably tell 2 % in 2 of 3 cases still open" in page
     assert "≥ not worse and ≤ not better" in page
     (group,) = data["tables"]["groups"]["rows"]
     for verdict in Verdict:
@@ -88,9 +92,9 @@ def test_the_comparison_lists_signs_and_counts_every_verdict(path: Path) -> None
 def test_a_result_says_what_is_open_and_what_would_decide(path: Path, name: str) -> None:
     with client_of(path) as client:
         page = client.get(f"/result/{name}").text
-        data = client.get(f"/api/result/{name}").json()
+        data = client.get(f"/api/v1/result/{name}").json()
     words = name.replace("-", " ")
     assert f"channels_last {words}: The interval is wider than the margin." in page
-    assert "--budget 45s would probably tell 2.0 %." in page
+    assert "--budget 45s would probably tell 2 %." in page
     row = data["tables"]["arms"]["rows"][1]
     assert (row["verdict"], row["threshold"], row["deciding_budget_s"]) == (words, 0.01, 45.0)

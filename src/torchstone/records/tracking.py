@@ -156,6 +156,9 @@ class CaseChange:
     threshold: float | None = None
     """The smallest relative change of the speed-up that is believed: the least effect that the
     verdict was held to (`stats.least_effect`)."""
+    deciding_budget_s: float | None = None
+    """Of the case in both runs, which would probably show a change as small as the margin; None
+    where nothing is open, where an hour would not do, or where it is not known."""
     costs_changed: tuple[str, ...] = ()
     """Of `compile_cold`, `compile_warm` and `memory`: those beyond the group's threshold."""
 

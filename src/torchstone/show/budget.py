@@ -5,8 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from torchstone.records import CASE_KIND, CaseKey, Comparison, Method, Result, RunView, Verdict
-from torchstone.show.units import format_percent
+from torchstone.records import (
+    CASE_KIND,
+    CaseKey,
+    Comparison,
+    Method,
+    Result,
+    RunComparison,
+    RunView,
+    Verdict,
+)
 
 BENCH, RUN, CALL = "--budget ", "--budget-per-case ", "budget="
 """How a budget is given: to `bench`, to `run`, and to a function."""
@@ -27,9 +35,8 @@ def budget_advice(
     if seconds is None:
         return ""
     given = f"{seconds:g}" if flag == CALL else duration(seconds)
-    return (
-        f"{flag}{given}{_processes(seconds, method)} would probably tell {format_percent(margin)}."
-    )
+    asked = f"{flag}{given}{_processes(seconds, method)}"
+    return f"{asked} would probably tell {100 * margin:g} %."
 
 
 def advice_of(comparison: Comparison, result: Result | None = None) -> str:
@@ -58,5 +65,20 @@ def run_advice(view: RunView, verdicts: Mapping[CaseKey, Verdict | None]) -> str
         return ""
     most, margin = max(seconds for seconds, _ in known), max(size for _, size in known)
     advice = budget_advice(most, margin, RUN, view.run.method).rstrip(".")
-    many = f"{len(known)} of {len(still)}" if len(known) < len(still) else f"{len(still)}"
-    return f"{advice} in {many} {'case' if len(still) == 1 else 'cases'} still open"
+    return f"{advice} in {_open(len(known), len(still))}"
+
+
+def compare_advice(comparison: RunComparison) -> str:
+    """The same for two runs, both of which would have to be measured for longer."""
+    still = [c for c in comparison.cases if c.verdict is not None and c.verdict.undecided]
+    known = [case.deciding_budget_s for case in still if case.deciding_budget_s]
+    if not known:
+        return ""
+    asked = f"{RUN}{duration(max(known))}, and as many times the --replicates, for both runs"
+    told = f"{100 * comparison.margin:g} %"
+    return f"{asked} would probably tell {told} in {_open(len(known), len(still))}"
+
+
+def _open(known: int, still: int) -> str:
+    many = f"{known} of {still}" if known < still else f"{still}"
+    return f"{many} {'case' if still == 1 else 'cases'} still open"

@@ -30,7 +30,7 @@ from dataclasses import dataclass
 
 from torchstone.records import CaseFigures, Ratio, Verdict
 from torchstone.stats.corrections import benjamini_hochberg
-from torchstone.stats.distributions import exp_or_inf, two_sided
+from torchstone.stats.distributions import exp_or_inf, student_t_quantile, two_sided
 from torchstone.stats.errors import (
     CASE_ALPHA,
     Error,
@@ -40,8 +40,9 @@ from torchstone.stats.errors import (
     promised_error,
     rounded_down,
 )
+from torchstone.stats.ratio import POWER
 from torchstone.stats.suite import FALSE_DISCOVERY_RATE
-from torchstone.stats.verdict import Logs, by_interval, decide, least_effect
+from torchstone.stats.verdict import Logs, by_interval, decide, least_effect, needed_budget
 
 MARGIN = 0.02
 """A change within this is `same` when its whole interval is (the method)."""
@@ -158,6 +159,20 @@ def judge(
         )
         for change, verdict, kept, size in zip(changes, alone, survives, least, strict=True)
     ]
+
+
+def deciding_budget(change: Change, judged: Judged, spent_s: float, rules: Rules) -> float | None:
+    """The budget of each run that would probably show a change as small as the margin, where the
+    verdict leaves something open; None where this data could, or an hour could not."""
+    if change.error is None or not judged.verdict.undecided:
+        return None
+    size, freedom = change.error
+    quantiles = [student_t_quantile(share, freedom) for share in (0.5 + 0.5 * rules.level, POWER)]
+    detectable = exp_or_inf(math.fsum(quantiles) * size) - 1.0
+    if not rules.margin < detectable < math.inf:
+        return None
+    needed = needed_budget(spent_s, detectable, rules.margin, judged.least)
+    return needed if math.isfinite(needed) else None
 
 
 def judge_families(

@@ -61,7 +61,7 @@ def compare(
         return replace(answer, refused=refused, remedy=remedy)
     compared = [_compared(pair, base, new, floors) for pair in every if pair.kind == PAIRED]
     drift = stats.drift_of(_baselines(compared))
-    cases = _cases(every, compared, drift, terms)
+    cases = _cases(every, compared, drift, terms, _budget(base, new))
     found = iter(compared)
     changes = [_told(next(found)) if pair.kind == PAIRED else None for pair in every]
     groups, held = groups_of(base, new, cases, changes, drift, terms.whole)
@@ -117,6 +117,7 @@ def _cases(
     compared: Sequence[_Compared],
     drift: stats.Drift | None,
     terms: Terms,
+    budget_s: float | None,
 ) -> list[CaseChange]:
     """Every case, in the pairs' order, with its verdict among all of its suite."""
     told = [(one, one.change) for one in compared if one.change is not None]
@@ -131,7 +132,7 @@ def _cases(
     # On another machine every time is another: what moved there says nothing of the software.
     usable = None if MACHINES in terms.across else drift
     made = (
-        _case(one, None if one.change is None else next(judged), usable, terms.rules.level)
+        _case(one, None if one.change is None else next(judged), usable, terms.rules, budget_s)
         for one in compared
     )
     return [
@@ -141,7 +142,11 @@ def _cases(
 
 
 def _case(
-    one: _Compared, judged: stats.Judged | None, drift: stats.Drift | None, level: float
+    one: _Compared,
+    judged: stats.Judged | None,
+    drift: stats.Drift | None,
+    rules: stats.Rules,
+    budget_s: float | None,
 ) -> CaseChange:
     old, fresh = one.base, one.new
     verdict, moved = judged.verdict if judged else None, "cannot tell"
@@ -152,7 +157,7 @@ def _case(
         kind=PAIRED,
         base=old,
         new=fresh,
-        speedup=one.change.ratio(level) if one.change else None,
+        speedup=one.change.ratio(rules.level) if one.change else None,
         verdict=verdict,
         alone=judged.alone if judged else None,
         moved=moved,
@@ -162,7 +167,26 @@ def _case(
         compile_warm=_compile_ratio(fresh.compile_warm_ns, old.compile_warm_ns),
         memory=_ratio(_log_ratio(fresh.new_peak_bytes, old.new_peak_bytes)),
         threshold=judged.least if judged else None,
+        deciding_budget_s=_decided_by(one.change, judged, rules, budget_s),
     )
+
+
+def _decided_by(
+    change: stats.Change | None,
+    judged: stats.Judged | None,
+    rules: stats.Rules,
+    budget_s: float | None,
+) -> float | None:
+    if change is None or judged is None or budget_s is None:
+        return None
+    return stats.deciding_budget(change, judged, budget_s, rules)
+
+
+def _budget(base: Side, new: Side) -> float | None:
+    """Of a case, where both runs gave it the same; a file does not say it."""
+    known = {one.method.budget_s if one.method else 0.0 for one in (base, new)}
+    budget = known.pop()
+    return budget if budget > 0.0 and not known else None
 
 
 def _source(compared: Sequence[_Compared]) -> str:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from heapq import nlargest
 
 from torchstone.records import CaseChange, GroupChange, Outcome, Ratio, RunComparison
+from torchstone.show.budget import compare_advice
 from torchstone.show.charts import IntervalRow
 from torchstone.show.compare_words import VERDICT_ORDER
 from torchstone.show.run_words import Labels
@@ -81,6 +82,7 @@ HIDDEN = (
     *keyed.CHANGE_ENDS,
     Column("alone", "Verdict by itself", shown=False),
     Column("threshold", "Smallest change believed", True, shown=False),
+    Column("deciding_budget_s", "Budget that would decide", True, "s", shown=False),
     *keyed.COST_MARKS,
 )
 FOREST = 40
@@ -154,7 +156,9 @@ def _compared(found: RunComparison, context: Context, here: Place) -> tuple[Sect
     )
     of_groups = Labels.of(one.key for one in groups)
     lines = tuple(_group(one, of_groups, context) for one in groups)
-    note = parts.threshold_words(found, fits) + parts.cost_words(found)
+    advice = compare_advice(found)
+    note = parts.threshold_words(found, fits) + (f" {advice}." if advice else "")
+    note += parts.cost_words(found)
     return (
         Table("groups", "Suites", GROUPS, lines, note=note, total=len(lines)),
         arranged(table, query, here),
@@ -268,5 +272,6 @@ def _case(change: CaseChange, labels: Labels, context: Context) -> tuple[Cell, .
         Cell(change.verdict.value if change.verdict else ""),
         Cell(change.alone.value if change.alone else ""),
         Cell(change.threshold),
+        Cell(change.deciding_budget_s),
         *map(Cell, marks),
     )
