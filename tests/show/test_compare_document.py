@@ -28,8 +28,8 @@ CASE = [
     "suite", "model", "scale", "mode", "precision", "variant", "device", "threads", "kind",
     "base_speedup", "new_speedup", "ratio", "ratio_low", "ratio_high", "level", "threshold",
     "verdict", "alone", "deciding_budget_s", "moved", "baseline_time_ratio", "arm_time_ratio",
-    "compile_cold_ratio", "compile_warm_ratio", "arm_peak_ratio", "costs_changed", "base_outcome", "new_outcome",
-    "base_reason", "new_reason", "base_result_id", "new_result_id", "command",
+    "compile_cold_ratio", "compile_warm_ratio", "arm_peak_ratio", "costs_changed",
+    "base_outcome", "new_outcome", "base_reason", "new_reason", "base_result_id", "new_result_id", "command",
 ]  # fmt: skip
 
 

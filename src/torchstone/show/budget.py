@@ -74,7 +74,7 @@ def compare_advice(comparison: RunComparison) -> str:
     known = [case.deciding_budget_s for case in still if case.deciding_budget_s]
     if not known:
         return ""
-    asked = f"{RUN}{duration(max(known))}, and as many times the --replicates, for both runs"
+    asked = f"{RUN}{duration(max(known))} for both runs, with --replicates raised as much,"
     told = f"{100 * comparison.margin:g} %"
     return f"{asked} would probably tell {told} in {_open(len(known), len(still))}"
 
