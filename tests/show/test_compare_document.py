@@ -29,7 +29,8 @@ CASE = [
     "base_speedup", "new_speedup", "ratio", "ratio_low", "ratio_high", "level", "threshold",
     "verdict", "alone", "deciding_budget_s", "moved", "baseline_time_ratio", "arm_time_ratio",
     "compile_cold_ratio", "compile_warm_ratio", "arm_peak_ratio", "costs_changed",
-    "base_outcome", "new_outcome", "base_reason", "new_reason", "base_result_id", "new_result_id", "command",
+    "base_outcome", "new_outcome", "base_reason", "new_reason", "base_result_id", "new_result_id",
+    "command",
 ]  # fmt: skip
 
 

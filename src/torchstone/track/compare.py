@@ -183,7 +183,7 @@ def _decided_by(
 
 
 def _budget(base: Side, new: Side) -> float | None:
-    """Of a case, where both runs gave it the same; a file does not say it."""
+    """Of a case, where both runs gave it the same."""
     known = {one.method.budget_s if one.method else 0.0 for one in (base, new)}
     budget = known.pop()
     return budget if budget > 0.0 and not known else None

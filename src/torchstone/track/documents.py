@@ -121,14 +121,15 @@ class _Reader:
         )
 
     def method(self, data: Any) -> Method | None:
-        """What decides whether two runs were measured in one way; the rest is left out."""
+        """What decides whether two runs were measured in one way, and for how long; the rest is left
+        out."""
         if not isinstance(data, dict):
             return None
         definition = data.get("definition")
         if not isinstance(definition, int):
             raise self.bad("`method.definition` is not a number")
         return Method(
-            budget_s=0.0,
+            budget_s=self.number(data, "budget_s") or 0.0,
             within=0.0,
             margin=0.0,
             seed=0,
