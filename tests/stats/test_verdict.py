@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.stats.suite_cases import MIRROR
@@ -14,10 +14,18 @@ from torchstone.stats import Change, by_interval, decide, judge, least_effect, l
 from torchstone.stats.errors import Error
 from torchstone.stats.verdict import MOST_BUDGET_S, PLAIN_BUDGETS_S, needed_budget, turned
 
-centres = st.floats(-0.5, 0.5)
-halves = st.floats(0.0, 1.0) | st.just(math.inf)
-margins = st.floats(0.001, 0.3)
-floors = st.floats(0.0, 0.1)
+MARGINS = (0.005, 0.02, 0.1)
+centres, halves = st.integers(-30, 30), st.integers(0, 60) | st.just(math.inf)
+floors = st.just(0) | st.integers(0, 30)
+situations = st.builds(
+    lambda margin, *sizes: (*(size / 20 * math.log1p(margin) for size in sizes), margin),
+    st.sampled_from(MARGINS),
+    centres,
+    halves,
+    floors,
+).map(lambda found: (found[0], found[1], found[3], found[2]))
+"""Centre, half-width, margin and floor. In twentieths of the margin, so that all the borders of the
+rule, which lie about it, are met."""
 
 
 def rule(centre: float, half: float, margin: float, floor: float) -> Verdict:
@@ -26,10 +34,12 @@ def rule(centre: float, half: float, margin: float, floor: float) -> Verdict:
     return decide(centre, ends, abs(centre) > half, margin, least_effect(floor, margin))
 
 
-@given(centres, halves, margins, floors)
+@settings(max_examples=500)
+@given(situations)
 def test_every_interval_has_the_verdict_that_its_words_say(
-    centre: float, half: float, margin: float, floor: float
+    situation: tuple[float, float, float, float],
 ) -> None:
+    centre, half, margin, floor = situation
     verdict = rule(centre, half, margin, floor)
     low, high, limit = centre - half, centre + half, math.log1p(margin)
     least = math.log1p(max(floor, margin / 2))
@@ -44,20 +54,24 @@ def test_every_interval_has_the_verdict_that_its_words_say(
     assert verdict.undecided == (verdict is not Verdict.SAME)
 
 
-@given(centres, halves, margins, floors)
+@settings(max_examples=500)
+@given(situations)
 def test_swapping_the_arms_mirrors_the_verdict(
-    centre: float, half: float, margin: float, floor: float
+    situation: tuple[float, float, float, float],
 ) -> None:
+    centre, half, margin, floor = situation
     there, back = (rule(sign * centre, half, margin, floor) for sign in (1, -1))
     assert back is MIRROR[there]
 
 
-@given(centres, halves, st.floats(0.0, 1.0), margins, floors)
+@settings(max_examples=500)
+@given(situations, st.floats(0.0, 1.0))
 def test_knowing_more_never_unsays_what_was_known(
-    centre: float, half: float, share: float, margin: float, floor: float
+    situation: tuple[float, float, float, float], share: float
 ) -> None:
     """A narrower interval about the same centre: a difference stays one, and no side that was
     excluded is opened again, unless by a difference."""
+    centre, half, margin, floor = situation
     narrower = half * share if half < math.inf else share
     before, after = (rule(centre, h, margin, floor) for h in (half, narrower))
     if before.different or after.different:
