@@ -152,13 +152,12 @@ def _compared(found: RunComparison, context: Context, here: Place) -> tuple[Sect
         (*CASES, *HIDDEN),
         rows,
         empty="No case fits the choices.",
+        note=compare_advice(replace(found, cases=tuple(cases))),
         same=(Identity(found), asked, query.only_common, query.filter, query.sort),
     )
     of_groups = Labels.of(one.key for one in groups)
     lines = tuple(_group(one, of_groups, context) for one in groups)
-    advice = compare_advice(found)
-    note = parts.threshold_words(found, fits) + (f" {advice}." if advice else "")
-    note += parts.cost_words(found)
+    note = parts.threshold_words(found, fits) + parts.cost_words(found)
     return (
         Table("groups", "Suites", GROUPS, lines, note=note, total=len(lines)),
         arranged(table, query, here),
