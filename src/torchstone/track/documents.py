@@ -121,8 +121,7 @@ class _Reader:
         )
 
     def method(self, data: Any) -> Method | None:
-        """What decides whether two runs were measured in one way, and for how long; the rest is left
-        out."""
+        """What decides whether two runs were measured in one way, and their budget; no more."""
         if not isinstance(data, dict):
             return None
         definition = data.get("definition")
