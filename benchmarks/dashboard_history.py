@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import math
 import os
 import sys
 import time
@@ -32,8 +33,8 @@ from torchstone.records import (
     Outcome,
     PlannedCase,
     Run,
-    Verdict,
 )
+from torchstone.stats import decide
 from torchstone.store import Store, open_store
 from torchstone.store.bulk import BulkRun
 
@@ -52,6 +53,7 @@ VARIANTS = (
     "aoti",
 )
 MODES = ("inference", "training")
+MARGIN = 0.02
 REASONS = (
     "synthetic: first call: BackendCompilerFailed: lowering is not there",
     "synthetic: output-check: error 0.031 where 0.002 is allowed",
@@ -248,9 +250,8 @@ def _passing(
     noisy: bool,
 ) -> CaseFigures:
     key = planned.key
-    verdict = Verdict.FASTER if low > 1 else Verdict.SLOWER if high < 1 else Verdict.CANNOT_TELL
-    if low >= 0.98 and high <= 1.02:
-        verdict = Verdict.SAME
+    ends = -math.log(high), -math.log(low)
+    verdict = decide(-math.log(speedup), ends, not low <= 1 <= high, MARGIN, MARGIN / 2)
     return CaseFigures(
         key=key,
         outcome=Outcome.OK,

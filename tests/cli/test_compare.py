@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 import os
 import subprocess
 import sys
@@ -17,6 +18,7 @@ import pytest
 from tests.targets.support import ROOT, torchstone
 from tests.track.made import Plant, keys, view
 from torchstone.cli.app import run
+from torchstone.lab.compare_runs import GATES
 from torchstone.records import GitState, Outcome, RunView
 from torchstone.store import open_store
 
@@ -92,6 +94,31 @@ def test_a_slow_case_is_found_and_fails_the_gate_that_asks(db: str) -> None:
     assert compare(db, "night-2", "night-3", "--fail-on", "fail").returncode == 0
     assert compare(db, "night-2", "night-3").returncode == 0
     assert compare(db, "night-1", "night-2", "--fail-on", "slower").returncode == 0
+
+
+def test_the_strict_gate_wants_slower_excluded(db: str, tmp_path: Path) -> None:
+    """`not slower` passes it, `not faster` and `cannot tell` do not; neither fails the other."""
+    path = str(tmp_path / "open.db")
+    shifts = {"open-1": 0.0, "up": 0.028, "down": -0.028}
+    with open_store(path) as store:
+        for name, shift in shifts.items():
+            made = view(0, plan=keys(1), run_id=name, error=0.002)
+            of_case = replace(
+                made.cases[0], speedup=1.5 * math.exp(shift), log_error=0.009, log_freedom=5.0
+            )
+            store.begin_run(made.run)
+            store.add_cases(name, None, [(0, of_case)])
+
+    def codes(new: str) -> tuple[str, list[int]]:
+        done = [compare(path, "open-1", new, "--fail-on", gate) for gate in GATES]
+        (tally,) = [line for line in done[0].stdout.splitlines() if line.startswith("1 not ")]
+        return tally, [one.returncode for one in done]
+
+    assert codes("up") == ("1 not slower", [0, 0, 0])
+    assert codes("down") == ("1 not faster", [0, 1, 0])
+    assert compare(db, "night-2", "night-3", "--fail-on", "maybe-slower").returncode == 1
+    unknown = compare(db, "night-2", "night-3", "--fail-on", "doubt")
+    assert (unknown.returncode, "'maybe-slower'" in unknown.stderr) == (2, True)
 
 
 def test_a_new_failure_fails_the_gate_that_asks(db: str) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.stats import synthetic
 from tests.targets.support import HONEST, ROOT, settings, target, torchstone
 from tests.validate.cases import arm, calibration, pair
 from torchstone import validate
@@ -98,6 +99,48 @@ def test_a_verdict_that_was_withheld_comes_back_when_the_rule_is_gone(tmp_path: 
         ),
     )  # fmt: skip
     assert judge_again(withheld).comparisons == fine.comparisons
+
+
+def noisy(**method: object) -> Result:
+    """Two arms alike, whose processes differ by a few per cent."""
+    pairs = ((EAGER, 1), (FAST, 2))
+    arms = [arm(name, seed=seed) for name, seed in pairs]
+    spread = [
+        replace(one, turns=synthetic.measurement(
+            name, seed=seed, replicates=4, turns=6, process_sd=0.02).turns)
+        for one, (name, seed) in zip(arms, pairs, strict=True)
+    ]  # fmt: skip
+    made = pair(spread[1], spread[0])
+    return replace(made, method=replace(made.method, **method))  # type: ignore[arg-type]
+
+
+def test_what_is_open_says_what_budget_would_decide() -> None:
+    (found,) = judge_again(noisy(stopped_by="budget", budget_s=10.0)).comparisons
+    assert found.verdict.undecided
+    assert found.smallest_detectable is not None
+    assert found.smallest_detectable > found.margin
+    assert found.deciding_budget_s is not None
+    assert found.deciding_budget_s > 10.0
+    longer = judge_again(noisy(stopped_by="replicates", budget_s=20.0)).comparisons[0]
+    assert (longer.deciding_budget_s or 0) > found.deciding_budget_s
+
+
+@pytest.mark.parametrize(
+    "method",
+    [{"stopped_by": "precision"}, {"stopped_by": "interrupt"},
+     {"stopped_by": "replicates", "asked_samples": 5}],
+)  # fmt: skip
+def test_no_budget_is_named_where_more_of_it_would_not_be_used(method: dict[str, object]) -> None:
+    (found,) = judge_again(noisy(**method)).comparisons
+    assert found.verdict.undecided
+    assert found.deciding_budget_s is None
+    assert "too small" not in found.reason
+
+
+@pytest.mark.usefixtures("stricter")
+def test_a_withheld_verdict_names_no_budget() -> None:
+    (found,) = judge_again(noisy(stopped_by="budget", budget_s=10.0)).comparisons
+    assert (found.verdict, found.deciding_budget_s) == (Verdict.CANNOT_TELL, None)
 
 
 def test_the_command_says_what_changed_and_strict_sets_the_exit_code(tmp_path: Path) -> None:

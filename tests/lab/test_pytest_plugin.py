@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.show import synthetic_result
 from tests.targets.support import HONEST, ROOT, target
 from torchstone.lab.api import compare
-from torchstone.lab.pytest_plugin import SpeedAssertions
-from torchstone.records import UsageError
+from torchstone.lab.pytest_plugin import SpeedAssertions, TorchstoneWarning
+from torchstone.records import Result, UsageError, Verdict
 
 SPEED = """
 import pytest
@@ -64,6 +66,61 @@ def test_another_arm_does_not_come_between_the_two() -> None:
     options = {"budget": 0.2, "replicates": 2, "arms": ["name=other allocator=keep"]}
     with pytest.raises(pytest.fail.Exception, match="make_slow takes"):
         fixture.assert_not_slower(slow, HONEST, margin=0.03, on_doubt="fail", **options)
+
+
+class Told(SpeedAssertions):
+    """The fixture over a comparison that is known beforehand."""
+
+    def __init__(self, verdict: Verdict, low: float, high: float) -> None:
+        made = synthetic_result.cannot_tell()
+        (found,) = made.comparisons
+        ratio = (low * high) ** 0.5
+        found = replace(found, verdict=verdict, time_ratio=ratio, interval=(low, high))
+        found = replace(found, margin=0.03, deciding_budget_s=45.0)
+        self.result = replace(made, comparisons=(found,))
+
+    def compare(self, base: Any, new: Any, **options: Any) -> Result:
+        return self.result
+
+
+@pytest.mark.parametrize(
+    ("verdict", "low", "high"),
+    [
+        (Verdict.FASTER, 0.8, 0.9),
+        (Verdict.SAME, 0.99, 1.01),
+        (Verdict.NOT_SLOWER, 0.9, 1.02),
+        (Verdict.SLOWER, 1.01, 1.025),  # slower, by less than was allowed
+    ],
+)
+def test_what_excludes_slower_passes(verdict: Verdict, low: float, high: float) -> None:
+    Told(verdict, low, high).assert_not_slower("new", "base", on_doubt="fail")
+
+
+@pytest.mark.parametrize(
+    ("verdict", "low", "high", "said"),
+    [
+        (Verdict.CANNOT_TELL, 0.9, 1.1, "]: cannot tell whether"),
+        (Verdict.NOT_FASTER, 0.99, 1.1, "]: not faster, but cannot tell whether"),
+        (Verdict.SLOWER, 1.01, 1.1, "]: slower, but cannot tell whether"),
+        (Verdict.CANNOT_TELL, 0.9, 0.95, "]: cannot tell whether"),  # floor and typical contradict
+    ],
+)
+def test_what_does_not_is_in_doubt_and_names_a_budget(
+    verdict: Verdict, low: float, high: float, said: str
+) -> None:
+    told = Told(verdict, low, high)
+    with pytest.raises(pytest.fail.Exception) as failed:
+        told.assert_not_slower("new", "base", on_doubt="fail")
+    assert said in str(failed.value)
+    assert "more than 3.0%. budget=45 would probably tell 3 %." in str(failed.value)
+    with pytest.warns(TorchstoneWarning, match="cannot tell"):
+        told.assert_not_slower("new", "base")
+    told.assert_not_slower("new", "base", on_doubt="pass")
+
+
+def test_proven_slower_fails_whatever_doubt_means() -> None:
+    with pytest.raises(pytest.fail.Exception, match="slower by more than"):
+        Told(Verdict.SLOWER, 1.05, 1.1).assert_not_slower("new", "base", on_doubt="pass")
 
 
 @pytest.mark.slow

@@ -154,6 +154,8 @@ def rows() -> list[IntervalRow]:
         IntervalRow("quick", 1.3, 1.25, 1.35, "better", "/quick"),
         IntervalRow("slow", 0.8, 0.78, 0.82, "worse"),
         IntervalRow("alike", 1.001, 0.99, 1.01, "same"),
+        IntervalRow("upward", 1.04, 1.0, 1.08, "not-worse"),
+        IntervalRow("downward", 0.96, 0.92, 1.0, "not-better"),
         IntervalRow("unclear", 1.1, 0.2, 9.0, "doubt"),
         IntervalRow("dead", verdict="failed", note="crash: killed by SIGSEGV"),
     ]
@@ -164,12 +166,13 @@ def test_rows_stand_in_order_with_figures_and_links() -> None:
     root = parsed(interval_chart(rows(), title="t", summary=summary, margin=0.02))
     found = texts(root)
     names = [text for text in found if text in {row.name for row in rows()}]
-    assert names == ["quick", "slow", "alike", "unclear", "dead"]
+    assert names == ["quick", "slow", "alike", "upward", "downward", "unclear", "dead"]
     assert "1.30× (1.25–1.35)" in found
     assert "1.04× (1.02–1.06)" in found
     assert "crash: killed by SIGSEGV" in found
     assert [link.get("href") for link in root.iter(f"{NAMESPACE}a")] == ["/quick"]
     assert {"1 better", "1 worse", "1 the same", "1 cannot tell", "1 failed"} <= set(found)
+    assert {"1 not worse", "1 not better"} <= set(found)
 
 
 def corners_of(path: ElementTree.Element) -> tuple[list[float], list[float]]:
@@ -188,13 +191,13 @@ def test_what_is_better_lies_on_the_right_and_the_signs_differ_in_shape() -> Non
     assert max(left) < float(one.get("x1", "0")) < min(right)
     assert up[0] < up[1]
     assert down[0] > down[1]
-    assert paths(drawn[3], "f-paper")  # hollow
+    assert paths(drawn[5], "f-paper")  # hollow
     assert not paths(drawn[2], "f-paper")
 
 
 def test_an_interval_that_runs_out_of_the_frame_has_arrows() -> None:
     drawn = groups(parsed(interval_chart(rows(), title="t")), "chart-row")
-    wide = next(p for p in paths(drawn[3], "s-slate") if "H" in p.get("d", "")).get("d", "")
+    wide = next(p for p in paths(drawn[5], "s-slate") if "H" in p.get("d", "")).get("d", "")
     kept = next(p for p in paths(drawn[0], "s-good") if "H" in p.get("d", "")).get("d", "")
     assert wide.count("l") == 4
     assert kept.count("l") == 0

@@ -27,9 +27,10 @@ TOP = [
 CASE = [
     "suite", "model", "scale", "mode", "precision", "variant", "device", "threads", "kind",
     "base_speedup", "new_speedup", "ratio", "ratio_low", "ratio_high", "level", "threshold",
-    "verdict", "alone", "moved", "baseline_time_ratio", "arm_time_ratio", "compile_cold_ratio",
-    "compile_warm_ratio", "arm_peak_ratio", "costs_changed", "base_outcome", "new_outcome",
-    "base_reason", "new_reason", "base_result_id", "new_result_id", "command",
+    "verdict", "alone", "deciding_budget_s", "moved", "baseline_time_ratio", "arm_time_ratio",
+    "compile_cold_ratio", "compile_warm_ratio", "arm_peak_ratio", "costs_changed",
+    "base_outcome", "new_outcome", "base_reason", "new_reason", "base_result_id", "new_result_id",
+    "command",
 ]  # fmt: skip
 
 
@@ -42,7 +43,7 @@ def test_same_shape_from_every_comparison(name: str) -> None:
     comparison = made.ALL[name]()
     data = read(comparison)
     assert list(data) == TOP
-    assert (data["schema"], data["kind"], data["definition"]) == (1, "run comparison", 1)
+    assert (data["schema"], data["kind"], data["definition"]) == (1, "run comparison", 2)
     assert all(list(case) == CASE for case in data["cases"])
     assert len(data["cases"]) == len(comparison.cases)
     assert data == read(comparison, indent=None) == compare_document(comparison)
@@ -111,6 +112,7 @@ def test_no_field_of_a_case_is_forgotten() -> None:
             "speedup": None,
             "verdict": None,
             "alone": None,
+            "deciding_budget_s": 45.0,
             "costs_changed": ("memory", "x"),
             "key": replace(case.key, model="other"),
         }.get(field.name, other)

@@ -65,8 +65,8 @@ def test_groups_carry_their_denominators() -> None:
 
 def test_thresholds_and_drift_are_said() -> None:
     text = " ".join(compare_report(made.planted()).split())
-    assert "same within 2.0 %" in text
-    assert "beyond 0.71 % (what identical arms may differ by: 0.5 % a run" in text
+    assert "same: all of the interval lies within 2.0 %; not slower, not faster: it excl" in text
+    assert "beyond 1.0 % (the larger of half the margin and what identical arms may differ" in text
     assert "false discovery rate of 5.0 %" in text
     assert re.search(r"drift: the baselines of new took [\d.]+ % (longer|less) in the middle", text)
     assert re.search(

@@ -92,7 +92,10 @@ COMPARISON = [
     "floor",
     "typical",
     "decided_by",
+    "margin",
+    "threshold",
     "smallest_detectable",
+    "deciding_budget_s",
     "reason",
 ]
 

@@ -26,7 +26,8 @@ PAGE = Path(__file__).parents[2] / "docs" / "reference" / "csv.md"
 COLUMNS = [
     "run", "suite", "model", "scale", "mode", "precision", "variant", "device", "threads", "target",
     "outcome", "reason", "failed_arm", "result_id", "speedup", "speedup_low", "speedup_high",
-    "level", "log_error", "log_freedom", "verdict", "run_verdict", "base_s", "new_s",
+    "level", "log_error", "log_freedom", "verdict", "run_verdict", "margin",
+    "deciding_budget_s", "base_s", "new_s",
     "compile_cold_s", "compile_warm_s", "base_peak_bytes", "new_peak_bytes", "memory_ratio",
     "base_step_peak_bytes", "new_step_peak_bytes", "step_memory_ratio", "base_faults_per_call",
     "new_faults_per_call", "allocator_share", "graphs", "graph_breaks", "break_reasons",
@@ -86,7 +87,7 @@ def test_every_figure_of_a_case_is_there_in_its_unit() -> None:
 
 def test_no_figure_is_forgotten() -> None:
     """Each field of the record changes something in its row."""
-    base = made.ok(made.key(), break_reasons=("a",), checks=("b",))
+    base = made.ok(made.key(), break_reasons=("a",), checks=("b",), deciding_budget_s=45.0)
     before = run_csv(made.view([base]))
     for field in fields(CaseFigures):
         value = getattr(base, field.name)

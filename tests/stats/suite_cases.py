@@ -10,6 +10,16 @@ from hypothesis import strategies as st
 
 from torchstone.records import CaseFigures, CaseKey, Outcome, Verdict
 
+MIRROR = {
+    Verdict.FASTER: Verdict.SLOWER,
+    Verdict.SLOWER: Verdict.FASTER,
+    Verdict.SAME: Verdict.SAME,
+    Verdict.NOT_SLOWER: Verdict.NOT_FASTER,
+    Verdict.NOT_FASTER: Verdict.NOT_SLOWER,
+    Verdict.CANNOT_TELL: Verdict.CANNOT_TELL,
+}
+"""What becomes of a verdict when base and new change places."""
+
 
 def case(
     model: str = "m",

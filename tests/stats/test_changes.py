@@ -11,22 +11,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats as oracle
 
-from tests.stats.suite_cases import case, measured
+from tests.stats.suite_cases import MIRROR, case, measured
 from torchstone.records import CaseFigures, Verdict
 from torchstone.stats import (
     Change,
     Rules,
+    change_floor,
     change_of,
     clopper_pearson,
+    deciding_budget,
     geometric_mean_speedup,
     judge,
     mean_change,
-    mean_threshold,
-    threshold,
+    mean_floor,
 )
 from torchstone.stats.errors import FREEDOM_STEP, Error, error_of_sum, rounded_down
 
-FLOOR = threshold(0.005, 0.005)
+FLOOR = change_floor(0.005, 0.005)
 
 
 def test_a_change_is_the_ratio_of_the_speed_ups_with_both_errors() -> None:
@@ -51,8 +52,7 @@ def test_swapping_the_runs_turns_the_change_round(one: CaseFigures, other: CaseF
     assert there.log == -back.log
     assert there.p_value == back.p_value
     first, second = (judge([change], [FLOOR])[0].verdict for change in (there, back))
-    swapped = {Verdict.FASTER: Verdict.SLOWER, Verdict.SLOWER: Verdict.FASTER}
-    assert first is swapped.get(second, second)
+    assert first is MIRROR[second]
 
 
 @given(measured, measured)
@@ -109,11 +109,14 @@ def test_what_cannot_be_known_is_not_made_up() -> None:
     ("log", "error", "verdict"),
     [
         (0.0, 0.001, Verdict.SAME),
-        (0.015, 0.0005, Verdict.SAME),  # different beyond doubt, and within the margin
+        (0.015, 0.0005, Verdict.FASTER),  # within the margin, and different beyond doubt
+        (0.009, 0.0005, Verdict.SAME),  # less than half the margin, however well known
         (0.0, 0.05, Verdict.CANNOT_TELL),
         (0.05, 0.005, Verdict.FASTER),
         (-0.05, 0.005, Verdict.SLOWER),
         (-0.05, 0.04, Verdict.CANNOT_TELL),
+        (-0.05, 0.022, Verdict.NOT_FASTER),  # up to 0.0038, by t at 6 degrees
+        (0.05, 0.022, Verdict.NOT_SLOWER),
         (0.05, 0.0, Verdict.FASTER),
     ],
 )
@@ -126,10 +129,11 @@ def test_an_effect_below_what_identical_arms_show_is_not_believed() -> None:
     change = Change(-0.03, Error(0.001, 6.0))
     rules = Rules(margin=0.01)
     assert judge([change], [0.02], rules)[0].verdict is Verdict.SLOWER
-    assert judge([change], [0.04], rules)[0].verdict is Verdict.CANNOT_TELL
-    assert threshold(0.005, 0.005) == pytest.approx(0.00708, abs=1e-5)
-    assert threshold(0.03, 0.0) == pytest.approx(0.03)
-    assert mean_threshold([0.01, 0.01]) == pytest.approx(0.01)
+    assert judge([change], [0.04], rules)[0].verdict is Verdict.NOT_FASTER
+    assert [judge([change], [f], rules)[0].least for f in (0.04, 0.0)] == [0.04, 0.005]
+    assert change_floor(0.005, 0.005) == pytest.approx(0.00708, abs=1e-5)
+    assert change_floor(0.03, 0.0) == pytest.approx(0.03)
+    assert mean_floor([0.01, 0.01]) == pytest.approx(0.01)
 
 
 def test_among_many_a_lonely_change_loses_its_verdict() -> None:
@@ -138,7 +142,21 @@ def test_among_many_a_lonely_change_loses_its_verdict() -> None:
     assert 0.005 < change.p_value < 0.05
     crowd = [change, *(Change(0.0, Error(0.02, 6.0)) for _ in range(39))]
     judged = judge(crowd, [FLOOR] * 40)[0]
-    assert (judged.alone, judged.verdict) == (Verdict.SLOWER, Verdict.CANNOT_TELL)
+    assert (judged.alone, judged.verdict) == (Verdict.SLOWER, Verdict.NOT_FASTER)
+
+
+def test_an_open_change_says_what_budget_would_decide() -> None:
+    rules, error = Rules(), Error(0.02, 6.0)
+    change = Change(0.0, error)
+    (judged,) = judge([change], [FLOOR])
+    # By hand: (2.447 + 0.906) * 0.02 = 0.067, 6.9 % of a change, against 2 %: 11.5 times as long.
+    assert deciding_budget(change, judged, 20.0, rules) == 300.0
+    assert deciding_budget(change, judged, 400.0, rules) is None  # more than an hour
+    assert deciding_budget(Change(0.0), judged, 20.0, rules) is None
+    assert deciding_budget(change, replace(judged, verdict=Verdict.SAME), 20.0, rules) is None
+    assert deciding_budget(change, replace(judged, least=0.03), 20.0, rules) is None
+    fine = Change(0.0, Error(0.005, 6.0))
+    assert deciding_budget(fine, judged, 20.0, rules) is None  # this data could
 
 
 @given(st.lists(st.tuples(measured, measured), min_size=1, max_size=8))

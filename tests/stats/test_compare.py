@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.stats.suite_cases import MIRROR
 from tests.stats.synthetic import Model, from_turns, measurement, turn
 from torchstone.records import Comparison, Measurement, Outcome, UsageError, Verdict
 from torchstone.records import from_data as decode
@@ -15,12 +16,6 @@ from torchstone.records import to_data as encode
 from torchstone.stats import ESTIMATORS, FLOOR_ESTIMATOR, compare, compare_all, ratio
 
 QUIET = Model(process_sd=0.002)
-FLIP = {
-    Verdict.FASTER: Verdict.SLOWER,
-    Verdict.SLOWER: Verdict.FASTER,
-    Verdict.SAME: Verdict.SAME,
-    Verdict.CANNOT_TELL: Verdict.CANNOT_TELL,
-}
 
 
 def judge(base: Measurement, new: Measurement, **changes: object) -> Comparison:
@@ -33,16 +28,22 @@ def levels(name: str, *values: int) -> Measurement:
     return from_turns(name, [turn(r, t, [v] * 6) for r, v in enumerate(values) for t in (0, 1)])
 
 
-def test_the_four_verdicts() -> None:
+def test_the_verdicts() -> None:
     base = measurement("base", seed=1, model=QUIET)
     same = judge(base, measurement("same", seed=2, model=QUIET))
     slower = judge(base, measurement("slow", seed=3, model=QUIET, step=5.5e-3))
     faster = judge(base, measurement("fast", seed=4, model=QUIET, step=4.5e-3))
     unclear = judge(base, measurement("wild", seed=5, process_sd=0.1))
+    no_slower = judge(levels("a", 1000, 1000, 1000), levels("b", 940, 960, 980))
+    no_faster = judge(levels("a", 1000, 1000, 1000), levels("b", 1020, 1041, 1063))
     assert same.verdict is Verdict.SAME
     assert slower.verdict is Verdict.SLOWER
     assert faster.verdict is Verdict.FASTER
     assert unclear.verdict is Verdict.CANNOT_TELL
+    assert no_slower.verdict is Verdict.NOT_SLOWER
+    assert no_faster.verdict is Verdict.NOT_FASTER
+    assert "excludes more than 2.0% slower, but not faster" in no_slower.reason
+    assert "excludes more than 2.0% faster, but not slower" in no_faster.reason
     assert same.reason == slower.reason == faster.reason == ""
     assert "wider than the margin of 2.0%" in unclear.reason
     assert (slower.base, slower.new) == ("base", "slow")
@@ -61,27 +62,31 @@ def test_the_record_shows_both_estimates_and_who_decided() -> None:
     assert decode(Comparison, encode(got)) == got
 
 
-def test_same_wins_over_a_small_but_certain_difference() -> None:
-    base, new = levels("a", 10000, 10010, 10020), levels("b", 10100, 10110, 10120)
-    assert judge(base, new, margin=0.02).verdict is Verdict.SAME
-    assert judge(base, new, margin=0.005).verdict is Verdict.SLOWER
+def test_a_certain_difference_is_one_from_half_the_margin_on() -> None:
+    base, new = levels("a", 10000, 10010, 10020), levels("b", 10150, 10160, 10170)
+    certain = judge(base, new, margin=0.02)
+    assert certain.interval is not None
+    assert certain.interval[1] < 1.02  # all of it within the margin
+    assert (certain.verdict, certain.threshold) == (Verdict.SLOWER, 0.01)
+    small = judge(base, new, margin=0.04)
+    assert (small.verdict, small.threshold, small.reason) == (Verdict.SAME, 0.02, "")
 
 
 def test_the_aa_floor_withholds_a_verdict() -> None:
     base, new = levels("a", 10000, 10010, 10020), levels("b", 10300, 10310, 10320)
     assert judge(base, new).verdict is Verdict.SLOWER
     held = judge(base, new, aa_floor=0.05)
-    assert held.verdict is Verdict.CANNOT_TELL
+    assert held.verdict is Verdict.NOT_FASTER
     assert "identical arms" in held.reason
     assert "5.00%" in held.reason
-    assert held.smallest_detectable == 0.05
+    assert held.smallest_detectable == held.threshold == 0.05
 
 
 def test_the_correction_withholds_a_verdict() -> None:
     base, new = levels("a", 1000, 1000, 1000), levels("b", 1040, 1060, 1080)
     assert judge(base, new).verdict is Verdict.SLOWER
     held = judge(base, new, comparisons=10)
-    assert held.verdict is Verdict.CANNOT_TELL
+    assert held.verdict is Verdict.NOT_FASTER
     assert "correction for 10 comparisons" in held.reason
     assert held.interval == judge(base, new).interval
     assert (held.smallest_detectable or 0) > (judge(base, new).smallest_detectable or 0)
@@ -152,7 +157,7 @@ def test_holm_over_several_arms() -> None:
     verdicts = {c.new: c.verdict for c in compare_all([base, weak, *clear], 0.02, 0.05, 0.0)}
     assert set(verdicts.values()) == {Verdict.SLOWER}
     verdicts = {c.new: c.verdict for c in compare_all([base, weak, *noise], 0.02, 0.05, 0.0)}
-    assert verdicts["weak"] is Verdict.CANNOT_TELL
+    assert verdicts["weak"] is Verdict.NOT_FASTER
     assert judge(base, weak).verdict is Verdict.SLOWER
 
 
@@ -181,7 +186,7 @@ def test_swapping_the_arms_turns_the_verdict_round(seed: int, speed: float, name
     new = measurement("b", seed=seed + 1, replicates=3, turns=4, step=5e-3 * speed)
     there = judge(base, new, decide_by=name, aa_floor=0.01)
     back = judge(new, base, decide_by=name, aa_floor=0.01)
-    assert back.verdict is FLIP[there.verdict]
+    assert back.verdict is MIRROR[there.verdict]
     assert back.smallest_detectable == pytest.approx(there.smallest_detectable)
 
 

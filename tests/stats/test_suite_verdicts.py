@@ -33,7 +33,30 @@ def test_p_values_against_scipy() -> None:
     assert stats.p_value(case(outcome=Outcome.CRASH)) is None
 
 
-def test_a_verdict_that_does_not_survive_becomes_cannot_tell() -> None:
+@pytest.mark.parametrize(
+    ("interval", "left"),
+    [
+        ((1.001, 1.08), Verdict.NOT_SLOWER),
+        ((0.985, 1.08), Verdict.NOT_SLOWER),
+        ((0.92, 0.999), Verdict.NOT_FASTER),
+        ((1.001, 1.019), Verdict.SAME),
+        ((0.9, 1.1), Verdict.CANNOT_TELL),
+        ((0.0, math.inf), Verdict.CANNOT_TELL),
+        (None, Verdict.CANNOT_TELL),
+    ],
+)
+def test_a_lost_difference_falls_back_to_what_its_interval_says(
+    interval: tuple[float, float] | None, left: Verdict
+) -> None:
+    """The interval is of the speed-up, so above 1 is faster."""
+    alone = Verdict.FASTER if interval is None or interval[1] > 1 else Verdict.SLOWER
+    weak = of_p(0.04, verdict=alone, interval=interval)
+    assert verdicts([weak, of_p(0.9, verdict=Verdict.SAME)])[0] is left
+    wide = of_p(0.04, verdict=alone, interval=(0.92, 1.08), margin=0.1)
+    assert verdicts([wide, of_p(0.9, verdict=Verdict.SAME)])[0] is Verdict.SAME
+
+
+def test_a_verdict_that_does_not_survive_is_lost() -> None:
     """By hand: sorted p 0.001, 0.02, 0.04, 0.9 against 0.0125, 0.025, 0.0375, 0.05."""
     cases = [
         of_p(0.04, verdict=Verdict.FASTER),

@@ -46,6 +46,7 @@ SPECIAL: dict[str, st.SearchStrategy[Any]] = {
     "foreign": st.lists(FOREIGN, max_size=2).map(tuple),
     "definition": st.sampled_from([1, -1]),
     "level": st.floats(),
+    "margin": st.floats(),
     "elapsed_s": st.floats(),
     "outputs_checked": st.integers(),
     "replicates": st.integers(),

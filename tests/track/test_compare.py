@@ -295,7 +295,7 @@ def test_a_selection_leaves_out_cases_and_changes_no_verdict() -> None:
         assert all(group == groups[group.key] for group in part.groups)
         assert (part.drift, part.drift_of) == (whole.drift, whole.drift_of)
     (case,) = [c for c in whole.cases if (c.key.model, c.key.mode) == ("model01", "training")]
-    assert (case.alone, case.verdict) == (Verdict.SLOWER, Verdict.CANNOT_TELL)
+    assert (case.alone, case.verdict) == (Verdict.SLOWER, Verdict.NOT_FASTER)
 
 
 def test_verdicts_are_corrected_over_a_suite_and_not_over_its_neighbours() -> None:
@@ -306,7 +306,7 @@ def test_verdicts_are_corrected_over_a_suite_and_not_over_its_neighbours() -> No
         near_the_border(new, "model00", "inference", -0.03),
     )
     verdicts = {c.key.suite: c.verdict for c in alone.cases if c.key.model == "model00"}
-    assert verdicts == {"timm": Verdict.CANNOT_TELL, "mine": Verdict.SLOWER}
+    assert verdicts == {"timm": Verdict.NOT_FASTER, "mine": Verdict.SLOWER}
 
 
 def test_what_never_ran_in_the_base_does_not_newly_pass() -> None:

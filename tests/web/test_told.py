@@ -13,7 +13,7 @@ from tests.web import long_history as long
 from tests.web import stored
 from tests.web.conftest import reading
 from tests.web.test_views import cells, column, view
-from torchstone.records import Agreement, DoctorReport
+from torchstone.records import Agreement, DoctorReport, Verdict
 from torchstone.store import open_store
 from torchstone.web import context
 from torchstone.web.documents import page_data
@@ -177,7 +177,7 @@ def test_the_api_has_intervals_verdicts_notes_and_words(source: Source) -> None:
     assert row["change_low"] < row["change"] < row["change_high"]
     assert row["base_speedup_low"] < row["base_speedup"] < row["base_speedup_high"]
     assert row["new_speedup_low"] < row["new_speedup"] < row["new_speedup_high"]
-    assert row["verdict"] in ("faster", "slower", "same", "cannot tell")
+    assert row["verdict"] in {one.value for one in Verdict}
     assert " over " in page["words"]["runs"]["Baselines moved by"]
     case = next(one for one in page["tables"]["cases"]["rows"] if one["kind"] == "paired")
     assert case["base_speedup_low"] < case["base_speedup"] < case["base_speedup_high"]

@@ -64,7 +64,7 @@ class Variants(click.ParamType):  # type: ignore[type-arg]
     type=Share(),
     default="2%",
     show_default=True,
-    help="Changes within this are called the same.",
+    help="What counts as the same, and what `not slower` excludes.",
 )
 @click.option("--only-common", is_flag=True, help="Leave out cases that one run alone has.")
 @click.option(
@@ -76,8 +76,9 @@ class Variants(click.ParamType):  # type: ignore[type-arg]
 @click.option(
     "--fail-on",
     multiple=True,
-    type=click.Choice(("slower", "fail")),
-    help="Exit code 1 if a case or a suite is slower, or if a case newly fails (repeatable).",
+    type=click.Choice(("slower", "maybe-slower", "fail")),
+    help="Exit code 1 if a case or a suite is slower; if one is not shown to be no slower; if a "
+    "case newly fails (repeatable).",
 )
 @click.option("--all", "everything", is_flag=True, help="Show every paired case.")
 @click.option("--csv", "csv_path", metavar="PATH|-", help="Write CSV to a file; - prints it alone.")

@@ -143,7 +143,7 @@ def settings_options(function: F) -> F:
             type=Share(),
             default="2%",
             show_default=True,
-            help="Differences within this are called the same.",
+            help="What counts as the same, and what `not slower` excludes.",
         ),
         click.option("--seed", type=int, default=0, show_default=True),
         click.option(

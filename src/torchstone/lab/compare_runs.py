@@ -23,11 +23,14 @@ from torchstone.track import (
     stored_heads,
     stored_side,
 )
+from torchstone.track.pairing import PAIRED
 
 if TYPE_CHECKING:
     from torchstone.store import Store
 
-SLOWER, FAIL = "slower", "fail"
+SLOWER, MAYBE_SLOWER, FAIL = "slower", "maybe-slower", "fail"
+GATES = (SLOWER, MAYBE_SLOWER, FAIL)
+"""What `--fail-on` takes."""
 
 
 def compare_runs(
@@ -50,11 +53,14 @@ def compare_runs(
 
 
 def gate(comparison: RunComparison, fail_on: Iterable[str]) -> bool:
-    """Whether something happened that must not: a case or group slower, or a case newly failing."""
+    """Whether something happened that must not: a case or group slower, one that is not shown to be
+    no slower, or a case newly failing."""
     wanted = set(fail_on)
-    verdicts = {group.verdict for group in comparison.groups}
-    verdicts |= {case.verdict for case in comparison.cases}
+    verdicts = {group.verdict for group in comparison.groups if group.paired}
+    verdicts |= {case.verdict for case in comparison.cases if case.kind == PAIRED}
     if SLOWER in wanted and Verdict.SLOWER in verdicts:
+        return True
+    if MAYBE_SLOWER in wanted and not all(v is not None and v.excludes_slower for v in verdicts):
         return True
     return FAIL in wanted and any(case.kind == "newly failing" for case in comparison.cases)
 

@@ -83,6 +83,8 @@ def _with_speed(
         interval=(1 / high if high else math.inf, 1 / low if low else math.inf),
         level=comparison.floor.level if comparison.floor else 0.95,
         verdict=comparison.verdict,
+        margin=comparison.margin,
+        deciding_budget_s=comparison.deciding_budget_s,
         log_error=_finite(fit.std_error),
         log_freedom=float(fit.df) if fit.replicates > 1 else None,
     )

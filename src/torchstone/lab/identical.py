@@ -11,7 +11,7 @@ from dataclasses import replace
 from torchstone import stats
 from torchstone.conductor import CaseResult
 from torchstone.lab.keeping import Keeper
-from torchstone.records import ArmSpec, Estimate, Measurement, Outcome, Verdict
+from torchstone.records import ArmSpec, Estimate, Measurement, Outcome
 from torchstone.track.floors import DEFAULT_AA_FLOOR, step_class
 from torchstone.validate.facts import seconds_per_call
 
@@ -68,7 +68,7 @@ def is_telling(base: Measurement, twin: Measurement) -> bool:
 def differ(base: Measurement, twin: Measurement, margin: float = MARGIN) -> bool:
     """Whether two identical arms would be called different."""
     judged = stats.compare(base, twin, margin=margin, alpha=STRICT_ALPHA, aa_floor=DEFAULT_AA_FLOOR)
-    return judged.verdict in (Verdict.FASTER, Verdict.SLOWER)
+    return judged.verdict.different
 
 
 def aa_floor(keeper: Keeper | None, arm: Measurement) -> float:

@@ -32,8 +32,9 @@ class SpeedAssertions:
     ) -> Result:
         """Fail if `new` is proven slower than `base` by more than `margin`, or does not work.
 
-        Where the interval reaches over the margin but does not lie beyond it, nothing is
-        proven: `on_doubt` says whether to `warn`, `fail` or `pass`.
+        Verdicts that exclude it (`faster`, `same`, `not slower`) pass, and so does a slow-down all
+        of whose interval lies within the margin. Otherwise nothing is proven: `on_doubt` says
+        whether to `warn`, `fail` or `pass`.
         """
         __tracebackhide__ = True
         if on_doubt not in DOUBTS:
@@ -46,15 +47,27 @@ class SpeedAssertions:
         interval = comparison.interval
         if interval is None:
             pytest.fail(f"no comparison: {comparison.reason}")
-        if interval[0] > 1 + margin:
+        verdict, slower = comparison.verdict, comparison.verdict.value == "slower"
+        if slower and interval[0] > 1 + margin:
             pytest.fail(f"{_words(comparison)}: slower by more than {margin:.1%}")
-        if interval[1] > 1 + margin:
-            doubt = f"{_words(comparison)}: cannot tell whether that is more than {margin:.1%}"
+        if not (verdict.excludes_slower or (slower and interval[1] <= 1 + margin)):
+            doubt = f"{_words(comparison)}: {_doubt(comparison)}"
             if on_doubt == "fail":
                 pytest.fail(doubt)
             if on_doubt == "warn":
                 warnings.warn(TorchstoneWarning(doubt), stacklevel=2)
         return result
+
+
+def _doubt(comparison: Comparison) -> str:
+    """What is open, and what would help."""
+    from torchstone.show.budget import budget_advice
+
+    verdict, margin = comparison.verdict.value, comparison.margin
+    known = "" if verdict == "cannot tell" else f"{verdict}, but "
+    said = f"{known}cannot tell whether that is more than {margin:.1%}"
+    advice = budget_advice(comparison.deciding_budget_s, margin, "budget=")
+    return f"{said}. {advice}" if advice else said
 
 
 def _words(comparison: Comparison) -> str:

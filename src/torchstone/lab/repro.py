@@ -163,18 +163,30 @@ def _without_figures(found: Comparison, why: str) -> Comparison:
 
 
 def _with_drift(found: Comparison) -> Comparison:
-    """No difference is claimed that may be the machine's, and what the interval lacks is said."""
+    """Nothing is claimed that may be the machine's, and what the interval lacks is said."""
     if found.time_ratio is None:
         return found
-    claimed = found.verdict in (Verdict.FASTER, Verdict.SLOWER)
-    drifted = claimed and abs(math.log(found.time_ratio)) <= math.log1p(DRIFT)
     least = found.smallest_detectable
     return replace(
         found,
-        verdict=Verdict.CANNOT_TELL if drifted else found.verdict,
+        verdict=_despite_drift(found, found.time_ratio),
+        threshold=max(found.threshold or 0.0, DRIFT),
         smallest_detectable=None if least is None else max(least, DRIFT),
         reason=f"{found.reason} {BETWEEN_SESSIONS}".strip(),
     )
+
+
+def _despite_drift(found: Comparison, ratio: float) -> Verdict:
+    """The verdict, if it stands wherever the machine drifted to; `same` is of the times as seen."""
+    if found.verdict.different:
+        beyond = abs(math.log(ratio)) > math.log1p(DRIFT)
+        return found.verdict if beyond else Verdict.CANNOT_TELL
+    if found.verdict is Verdict.SAME:
+        return found.verdict
+    low, high = stats.logs_of(found.interval)
+    drift = math.log1p(DRIFT)
+    wider = stats.by_interval((low - drift, high + drift), found.margin)
+    return wider if wider is found.verdict else Verdict.CANNOT_TELL
 
 
 def speedups(stored: Result, new: Result, floor: float) -> tuple[Comparison, ...]:
@@ -189,15 +201,16 @@ def speedups(stored: Result, new: Result, floor: float) -> tuple[Comparison, ...
     pairs = list(zip(_cases(stored), _cases(new), strict=True))
     changes = [stats.change_of(before, after) for before, after in pairs]
     known = [change for change in changes if change is not None]
-    least = stats.threshold(max((c.aa_floor for c in stored.comparisons), default=floor), floor)
+    before = max((c.aa_floor for c in stored.comparisons), default=floor)
+    both = stats.change_floor(before, floor)
     rules = stats.Rules(margin=stored.method.margin)
-    judged = iter(stats.judge(known, [least] * len(known), rules))
+    judged = iter(stats.judge(known, [both] * len(known), rules))
     base, estimator = new.arms[0].arm.name, stats.estimator_of(new.arms[0])
     made = []
     for arm, change in zip(new.arms[1:], changes, strict=True):
         name = f"{arm.arm.name} against {base}"
         one = Comparison(name + STORED, name, Verdict.CANNOT_TELL, estimator)
-        one = replace(one, margin=rules.margin, aa_floor=least)
+        one = replace(one, margin=rules.margin, aa_floor=both)
         if change is None:
             made.append(replace(one, reason="One of the two sessions has no ratio."))
             continue
@@ -205,6 +218,7 @@ def speedups(stored: Result, new: Result, floor: float) -> tuple[Comparison, ...
         ratio = change.ratio(rules.level)
         ends = None if ratio.interval is None else (1 / ratio.interval[1], 1 / ratio.interval[0])
         found = replace(one, verdict=judgement.verdict, time_ratio=1 / ratio.value)
+        found = replace(found, threshold=judgement.least)
         why = others.get(arm.arm.name) or others.get(base, "")
         made.append(_without_figures(replace(found, interval=ends), why))
     return tuple(made)

@@ -16,8 +16,9 @@ RUN_SCHEMA = 2
 """2: with the packages of a run. Both are read; runs of 1 have none."""
 FIGURES_DEFINITION = 1
 """Version of what the fields of `CaseFigures` mean; figures of two versions are never mixed."""
-SUITE_DEFINITION = 1
-"""Version of what the fields of `SuiteSummary` mean (docs/reference/figures.md)."""
+SUITE_DEFINITION = 2
+"""Version of what the fields of `SuiteSummary` mean (docs/reference/figures.md). 2: verdicts by the
+one rule, `not slower` and `not faster` among them."""
 SCALES = ("small", "full")
 CASE_KIND = "case"
 """`Result.kind` of results that belong to a run."""
@@ -107,6 +108,10 @@ class CaseFigures:
     """Standard error of log(speed-up), and its degrees of freedom: for means over cases."""
     log_freedom: float | None = None
     verdict: Verdict | None = None
+    margin: float = 0.02
+    """What the verdict calls the same."""
+    deciding_budget_s: float | None = None
+    """Of the case, which would probably show a change as small as the margin."""
     base_ns: float | None = None
     new_ns: float | None = None
     compile_cold_ns: int | None = None

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from torchstone.records.comparison import Verdict
 from torchstone.records.run import CaseFigures, CaseKey, Mean, SuiteSummary
 
-COMPARISON_DEFINITION = 1
+COMPARISON_DEFINITION = 2
 """Version of what the fields of `RunComparison` mean (docs/reference/figures.md)."""
 
 
@@ -154,7 +154,11 @@ class CaseChange:
     memory: float | None = None
     """The arm's peak in the new run over that in the base run: above 1 is worse."""
     threshold: float | None = None
-    """The smallest relative change of the speed-up that is believed: what identical arms show."""
+    """The smallest relative change of the speed-up that is believed: the least effect that the
+    verdict was held to (`stats.least_effect`)."""
+    deciding_budget_s: float | None = None
+    """Of the case in both runs, which would probably show a change as small as the margin; None
+    where nothing is open, where an hour would not do, or where it is not known."""
     costs_changed: tuple[str, ...] = ()
     """Of `compile_cold`, `compile_warm` and `memory`: those beyond the group's threshold."""
 

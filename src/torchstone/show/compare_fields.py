@@ -46,6 +46,7 @@ def _change(case: CaseChange) -> dict[str, Any]:
         "threshold": finite(case.threshold),
         "verdict": case.verdict.value if case.verdict else None,
         "alone": case.alone.value if case.alone else None,
+        "deciding_budget_s": case.deciding_budget_s,
     }
 
 

@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from torchstone.records import CaseChange, GroupChange, RunComparison, RunHead
 from torchstone.show import compare_words as words
+from torchstone.show.budget import compare_advice
 from torchstone.show.markdown import code, escape
 from torchstone.show.markdown_table import Column, fit, table
 from torchstone.show.run_words import LOST, case_speedup, command_text, count
@@ -148,6 +149,7 @@ def _closing(comparison: RunComparison) -> list[str]:
         "over all its passing cases; compile and memory: new / base, above 1 is worse; moved: the "
         "side whose time left the machine's drift",
         words.threshold_words(comparison),
+        compare_advice(comparison),
         words.drift_words(comparison),
         words.cost_threshold_words(comparison.groups),
     )

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from torchstone.records import CaseChange, GroupChange, RunComparison
 from torchstone.show import compare_words as words
+from torchstone.show.budget import compare_advice
 from torchstone.show.evidence import hang
 from torchstone.show.heading import flow
 from torchstone.show.rows import VERDICT_ROLES
@@ -220,6 +221,7 @@ def _closing(comparison: RunComparison, width: int, style: Style) -> list[str]:
     if not comparison.groups:
         return []
     said = (
+        compare_advice(comparison),
         words.threshold_words(comparison),
         words.drift_words(comparison),
         words.cost_threshold_words(comparison.groups),

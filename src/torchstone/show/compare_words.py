@@ -40,8 +40,16 @@ PAIRED, NEWLY_FAILING, NEWLY_PASSING, FAILING = (
 ONLY_BASE, ONLY_NEW = "only in base", "only in new"
 COSTS = {"compile_cold": "compile", "compile_warm": "warm compile", "memory": "memory"}
 LOST_NOTE = "changed by itself, but among all cases of its suite such a change is likely by chance"
-_ORDER = (Verdict.SLOWER, Verdict.FASTER, Verdict.CANNOT_TELL, Verdict.SAME, None)
-_CHANGED = (Verdict.SLOWER, Verdict.FASTER)
+VERDICT_ORDER = (
+    Verdict.SLOWER,
+    Verdict.FASTER,
+    Verdict.NOT_FASTER,
+    Verdict.CANNOT_TELL,
+    Verdict.NOT_SLOWER,
+    Verdict.SAME,
+    None,
+)
+"""Of cases in a comparison: differences first, then what may be slower, then what is not."""
 
 
 def title(head: RunHead) -> str:
@@ -116,7 +124,7 @@ def tally(comparison: RunComparison) -> list[str]:
     """`2 slower`, `36 same`, ...: the paired cases by verdict, then what passes in one run only."""
     paired = [case for case in comparison.cases if case.kind == PAIRED]
     told = Counter(case.verdict for case in paired)
-    words = [f"{told[v]} {v.value}" for v in _ORDER if v is not None and told[v]]
+    words = [f"{told[v]} {v.value}" for v in VERDICT_ORDER if v is not None and told[v]]
     words += [f"{told[None]} without a verdict"] if told[None] else []
     kinds = Counter(case.kind for case in comparison.cases if case.kind != PAIRED)
     return [*words, *(f"{number} {kind}" for kind, number in kinds.items())]
@@ -193,8 +201,12 @@ def cost_words(
 def changed(comparison: RunComparison, *, everything: bool = False) -> list[CaseChange]:
     """Paired cases that changed, or all of them: by verdict, then the largest effect first."""
     paired = [case for case in comparison.cases if case.kind == PAIRED]
-    kept = [c for c in paired if everything or c.verdict in _CHANGED or c.costs_changed]
-    return sorted(kept, key=lambda case: (_ORDER.index(case.verdict), -_effect(case)))
+    kept = [c for c in paired if everything or _differs(c) or c.costs_changed]
+    return sorted(kept, key=lambda case: (VERDICT_ORDER.index(case.verdict), -_effect(case)))
+
+
+def _differs(case: CaseChange) -> bool:
+    return case.verdict is not None and case.verdict.different
 
 
 def _effect(case: CaseChange) -> float:
@@ -236,9 +248,11 @@ def threshold_words(comparison: RunComparison) -> str:
     if not beyond:
         return ""
     return (
-        f"verdicts: same within {format_percent(comparison.margin)}; faster or slower beyond "
-        f"{beyond} ({comparison.threshold_source}) and at a false discovery rate of "
-        f"{format_percent(comparison.false_discovery_rate)} over all cases of a suite in both runs"
+        f"verdicts: faster or slower beyond {beyond} ({comparison.threshold_source}) and at a "
+        f"false discovery rate of {format_percent(comparison.false_discovery_rate)} over all cases "
+        "of a suite in both runs; else same: all of the interval lies within "
+        f"{format_percent(comparison.margin)}; not slower, not faster: it excludes that side "
+        "beyond it; cannot tell: neither"
     )
 
 

@@ -196,7 +196,10 @@ def _comparison(comparison: Comparison) -> dict[str, Any]:
         "floor": plain(comparison.floor),
         "typical": plain(comparison.typical),
         "decided_by": plain(comparison.decided_by),
+        "margin": comparison.margin,
+        "threshold": plain(comparison.threshold),
         "smallest_detectable": plain(comparison.smallest_detectable),
+        "deciding_budget_s": plain(comparison.deciding_budget_s),
         "reason": plain(comparison.reason),
     }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from torchstone.records import Check, Comparison, Level, Measurement, Outcome, Result, Verdict
+from torchstone.show.budget import advice_of
 from torchstone.show.style import Style
 from torchstone.show.text import cells, shorten, wrap
 from torchstone.show.units import format_percent, format_seconds
@@ -66,7 +67,7 @@ def doubts(result: Result, width: int, style: Style) -> list[str]:
     """Why a verdict is withheld, and the smallest change that this data could have shown."""
     lines: list[str] = []
     for comparison in result.comparisons:
-        text = doubt_text(comparison)
+        text = doubt_text(comparison, result)
         if text:
             name = shorten(style.safe(comparison.new), width // 3, style.glyphs.ellipsis)
             said = f"{comparison.verdict.value}: {style.safe(text)}"
@@ -74,14 +75,16 @@ def doubts(result: Result, width: int, style: Style) -> list[str]:
     return lines
 
 
-def doubt_text(comparison: Comparison) -> str:
-    """The comparison's reason and, where it cannot tell, what it could have shown."""
+def doubt_text(comparison: Comparison, result: Result | None = None) -> str:
+    """The comparison's reason and, where something is open, what it could have shown and the budget
+    that would probably decide."""
     said = [comparison.reason.rstrip(".") + "."] if comparison.reason else []
     least = comparison.smallest_detectable
     if comparison.verdict is Verdict.CANNOT_TELL and least is not None and math.isfinite(least):
         shown = format_percent(least) if least <= 1 else "more than 100 %"
         said.append(f"The smallest change this data could have shown is {shown}.")
-    return " ".join(said)
+    said.append(advice_of(comparison, result))
+    return " ".join(filter(None, said))
 
 
 def checks(result: Result, width: int, style: Style) -> list[str]:

@@ -123,7 +123,7 @@ def _doubts(result: Result) -> list[str]:
     return [
         f"- {code(_short(comparison.new))} {comparison.verdict.value}: {escape(text)}"
         for comparison in result.comparisons
-        if (text := doubt_text(comparison))
+        if (text := doubt_text(comparison, result))
     ]
 
 

@@ -21,6 +21,8 @@ VERDICT_ROLES = {
     Verdict.FASTER: "good",
     Verdict.SLOWER: "bad",
     Verdict.SAME: "even",
+    Verdict.NOT_SLOWER: "even",
+    Verdict.NOT_FASTER: "even",
     Verdict.CANNOT_TELL: "doubt",
 }
 

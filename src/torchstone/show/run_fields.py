@@ -58,6 +58,8 @@ def _speed(case: CaseFigures, corrected: Verdict | None) -> dict[str, Any]:
         "log_freedom": finite(case.log_freedom),
         "verdict": case.verdict.value if case.verdict else None,
         "run_verdict": corrected.value if corrected else None,
+        "margin": case.margin if case.verdict else None,
+        "deciding_budget_s": finite(case.deciding_budget_s),
         "base_s": _seconds(case.base_ns),
         "new_s": _seconds(case.new_ns),
     }

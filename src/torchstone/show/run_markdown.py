@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from torchstone.records import CaseFigures, Mean, Outcome, RunView, SuiteSummary
+from torchstone.show.budget import run_advice
 from torchstone.show.markdown import code, escape
 from torchstone.show.markdown_table import Column, fit, table
 from torchstone.show.run_evidence import unsupported_text
@@ -131,7 +132,7 @@ def _cases(view: RunView, room: int) -> list[str]:
     heading, marks, *rows = table(columns, ordered)
     kept, left_out = fit(rows, room - len(heading) - len(marks) - 400)
     lines = [heading, marks, *kept]
-    notes = (lost_note(view, verdicts), foreign_note(ordered))
+    notes = (lost_note(view, verdicts), run_advice(view, verdicts), foreign_note(ordered))
     lines += [line for note in notes if note for line in ("", _said(note))]
     if left_out:
         whole = code(f"torchstone show {view.run.id} --csv")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from torchstone.records import CaseFigures, Outcome, RunView, SuiteSummary
+from torchstone.show.budget import run_advice
 from torchstone.show.rows import LEAST_COMPILE_NS
 from torchstone.show.run_foreign import foreign_cell, foreign_columns, foreign_note
 from torchstone.show.run_words import (
@@ -133,7 +134,11 @@ def case_table(view: RunView, width: int, style: Style) -> list[str]:
     said = [case_verdict(case, verdicts[case.key], style.glyphs.cross) for case in ordered]
     groups = _case_columns(ordered, said, width, style)
     lines = _joined(pack(names, groups, width, style, sections))
-    for note in (lost_note(view, verdicts), foreign_note(ordered)):
+    for note in (
+        lost_note(view, verdicts),
+        run_advice(view, verdicts),
+        foreign_note(ordered),
+    ):
         rows = wrap(style.safe(note), width - 2, ellipsis=style.glyphs.ellipsis)
         lines += [style.paint(f"  {row}", "dim") for row in rows if row]
     return lines

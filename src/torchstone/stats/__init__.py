@@ -11,12 +11,13 @@ from torchstone.stats.changes import (
     Change,
     Judged,
     Rules,
+    change_floor,
     change_of,
+    deciding_budget,
     judge,
     judge_families,
     mean_change,
-    mean_threshold,
-    threshold,
+    mean_floor,
 )
 from torchstone.stats.compare import (
     COMPARABLE,
@@ -98,6 +99,7 @@ from torchstone.stats.summary import (
     geometric_mean,
     mann_whitney,
 )
+from torchstone.stats.verdict import by_interval, decide, least_effect, logs_of, with_budget
 
 DEFINITION = 1
 """The version of every definition in this room; figures of two versions are never mixed."""
@@ -133,7 +135,9 @@ __all__ = [
     "as_estimate",
     "benjamini_hochberg",
     "beta_quantile",
+    "by_interval",
     "central_time",
+    "change_floor",
     "change_of",
     "clopper_pearson",
     "compare",
@@ -141,6 +145,8 @@ __all__ = [
     "compare_sessions",
     "compute_roof",
     "cost_thresholds",
+    "decide",
+    "deciding_budget",
     "deciding_estimator",
     "drift_of",
     "dtype_of",
@@ -158,15 +164,17 @@ __all__ = [
     "is_precise",
     "judge",
     "judge_families",
+    "least_effect",
     "least_roof",
+    "logs_of",
     "looks",
     "mann_whitney",
     "mean_change",
     "mean_compile_cold",
     "mean_compile_warm",
+    "mean_floor",
     "mean_memory_ratio",
     "mean_step_memory_ratio",
-    "mean_threshold",
     "normal_cdf",
     "normal_quantile",
     "p_value",
@@ -182,7 +190,7 @@ __all__ = [
     "student_t_quantile",
     "summarise",
     "threads_of",
-    "threshold",
     "utilisation",
     "verdicts",
+    "with_budget",
 ]

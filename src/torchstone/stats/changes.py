@@ -8,12 +8,11 @@ down a little, see `errors`). Errors count as the cases' own intervals promise t
 where a case was looked at before it ended. Interval and p-value are made from the same numbers: the
 95 % interval leaves out 1 exactly where p < 0.05.
 
-**Verdicts.** `same`: the whole interval lies within the margin. `faster` or `slower`: the p-value
-is at most 0.05 and survives Benjamini and Hochberg's procedure over all paired cases of the
-suite in both runs, and the effect is larger than what two identical arms are seen to differ by
-(`threshold`). Where both hold, `same` wins, as for two arms (`compare`). Else `cannot tell`. A case
-that is not called different by itself enters the procedure with 1: it counts, and lends no other
-its certainty.
+**Verdicts** are those of two arms (`verdict`). A difference is significant where its p-value is at
+most 0.05 and survives Benjamini and Hochberg's procedure over all paired cases of the suite in both
+runs; the floor is what two identical arms are seen to differ by, in both runs together
+(`change_floor`). A case that is not called different by itself enters the procedure with 1: it
+counts, and lends no other its certainty.
 
 **The mean change** of a suite is the geometric mean of its cases' changes. The cases are a fixed
 set and each is paired with itself, so neither the models' differences nor the differences of their
@@ -31,7 +30,7 @@ from dataclasses import dataclass
 
 from torchstone.records import CaseFigures, Ratio, Verdict
 from torchstone.stats.corrections import benjamini_hochberg
-from torchstone.stats.distributions import exp_or_inf, two_sided
+from torchstone.stats.distributions import exp_or_inf, student_t_quantile, two_sided
 from torchstone.stats.errors import (
     CASE_ALPHA,
     Error,
@@ -41,9 +40,10 @@ from torchstone.stats.errors import (
     promised_error,
     rounded_down,
 )
+from torchstone.stats.ratio import POWER
 from torchstone.stats.suite import FALSE_DISCOVERY_RATE
+from torchstone.stats.verdict import Logs, by_interval, decide, least_effect, needed_budget
 
-DIFFERENT = (Verdict.FASTER, Verdict.SLOWER)
 MARGIN = 0.02
 """A change within this is `same` when its whole interval is (the method)."""
 
@@ -84,10 +84,12 @@ class Rules:
 
 @dataclass(frozen=True)
 class Judged:
-    """A verdict after the correction for all of them, and what it would be by itself."""
+    """A verdict after the correction for all of them, what it would be by itself, and the least
+    effect that it was held to."""
 
     verdict: Verdict
     alone: Verdict
+    least: float
 
 
 def change_of(base: CaseFigures, new: CaseFigures) -> Change | None:
@@ -112,51 +114,70 @@ def mean_change(changes: Sequence[Change]) -> Change | None:
     return Change(centre, rounded_down(error_of_mean(errors)))
 
 
-def threshold(base_floor: float, new_floor: float) -> float:
-    """The smallest relative change worth believing, from what identical arms differ by.
+def change_floor(base_floor: float, new_floor: float) -> float:
+    """What identical arms make a speed-up change by, from what they differ by in each run.
 
     Each run's speed-up may be off by its own floor, so their ratio by the root of the sum of both
-    squares. Floors and threshold are relative: 0.005 is half a percent.
+    squares. Floors are relative: 0.005 is half a percent.
     """
     return math.expm1(math.hypot(math.log1p(base_floor), math.log1p(new_floor)))
 
 
-def mean_threshold(thresholds: Sequence[float]) -> float:
+def mean_floor(floors: Sequence[float]) -> float:
     """The same for a mean: what stands behind the floors may favour one arm in all cases alike,
     so it does not average out."""
-    return math.expm1(math.fsum(map(math.log1p, thresholds)) / len(thresholds))
+    return math.expm1(math.fsum(map(math.log1p, floors)) / len(floors))
 
 
 def judge(
-    changes: Sequence[Change], thresholds: Sequence[float], rules: Rules | None = None
+    changes: Sequence[Change], floors: Sequence[float], rules: Rules | None = None
 ) -> list[Judged]:
     """The verdict of each, in order, corrected over all of them.
 
     A change without an error cannot be told and is not among those that are corrected for.
     """
     rules = rules or Rules()
-    alone = [
-        _alone(change, least, rules) for change, least in zip(changes, thresholds, strict=True)
-    ]
+    least = [least_effect(floor, rules.margin) for floor in floors]
+    alone = [_alone(change, size, rules) for change, size in zip(changes, least, strict=True)]
     found = [change.p_value for change in changes]
     # What is not to be called different counts among those looked at and helps no other: a suite of
     # small true changes, all of them `same`, would lower the bar for whatever is merely noisy.
     tested = [
-        p if verdict in DIFFERENT else 1.0
+        p if verdict.different else 1.0
         for p, verdict in zip(found, alone, strict=True)
         if p is not None
     ]
     corrected = iter(benjamini_hochberg(tested))
     survives = [p is not None and next(corrected) <= rules.q for p in found]
     return [
-        Judged(Verdict.CANNOT_TELL if verdict in DIFFERENT and not kept else verdict, verdict)
-        for verdict, kept in zip(alone, survives, strict=True)
+        Judged(
+            by_interval(_ends(change, rules), rules.margin)
+            if verdict.different and not kept
+            else verdict,
+            verdict,
+            size,
+        )
+        for change, verdict, kept, size in zip(changes, alone, survives, least, strict=True)
     ]
+
+
+def deciding_budget(change: Change, judged: Judged, spent_s: float, rules: Rules) -> float | None:
+    """The budget of each run that would probably show a change as small as the margin, where the
+    verdict leaves something open; None where this data could, or an hour could not."""
+    if change.error is None or not judged.verdict.undecided:
+        return None
+    size, freedom = change.error
+    quantiles = [student_t_quantile(share, freedom) for share in (0.5 + 0.5 * rules.level, POWER)]
+    detectable = exp_or_inf(math.fsum(quantiles) * size) - 1.0
+    if not rules.margin < detectable < math.inf:
+        return None
+    needed = needed_budget(spent_s, detectable, rules.margin, judged.least)
+    return needed if math.isfinite(needed) else None
 
 
 def judge_families(
     changes: Sequence[Change],
-    thresholds: Sequence[float],
+    floors: Sequence[float],
     families: Sequence[Hashable],
     rules: Rules | None = None,
 ) -> list[Judged]:
@@ -166,7 +187,7 @@ def judge_families(
         places.setdefault(family, []).append(place)
     found: dict[int, Judged] = {}
     for own in places.values():
-        judged = judge([changes[i] for i in own], [thresholds[i] for i in own], rules)
+        judged = judge([changes[i] for i in own], [floors[i] for i in own], rules)
         found.update(zip(own, judged, strict=True))
     return [found[place] for place in range(len(changes))]
 
@@ -174,10 +195,13 @@ def judge_families(
 def _alone(change: Change, least: float, rules: Rules) -> Verdict:
     """The verdict of a change by itself."""
     p = change.p_value
-    if change.error is None or p is None:
-        return Verdict.CANNOT_TELL
-    if abs(change.log) + change.error.half_width(rules.level) <= math.log1p(rules.margin):
-        return Verdict.SAME
-    if p > CASE_ALPHA or abs(change.log) <= math.log1p(least):
-        return Verdict.CANNOT_TELL
-    return Verdict.FASTER if change.log > 0.0 else Verdict.SLOWER
+    significant = p is not None and p <= CASE_ALPHA
+    return decide(-change.log, _ends(change, rules), significant, rules.margin, least)
+
+
+def _ends(change: Change, rules: Rules) -> Logs:
+    """Of the time: a speed-up that grew is a time that fell. Without an error there are none."""
+    if change.error is None:
+        return -math.inf, math.inf
+    half = change.error.half_width(rules.level)
+    return -change.log - half, -change.log + half

@@ -1,7 +1,6 @@
-"""Two arms to one verdict, with the reason when there is none.
+"""Two arms to one verdict, by the rule in `verdict`, with the reason for what it leaves open.
 
-Sizes are judged on the log ratio, so swapping base and new turns `faster` into `slower` and
-changes nothing else: "within 2 %" means a time ratio between 1 / 1.02 and 1.02.
+Sizes are judged on the log ratio: "within 2 %" means a time ratio between 1 / 1.02 and 1.02.
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ from torchstone.stats.estimators import (
 from torchstone.stats.process import replicates_with_samples
 from torchstone.stats.ratio import LogFit, as_estimate, fit_ratios
 from torchstone.stats.sessions import fit_sessions
+from torchstone.stats.verdict import decide, least_effect, logs_of
 
 COMPARABLE = (Outcome.OK, Outcome.NONDETERMINISTIC)
 """A wrong answer's speed is not worth a verdict; an answer that varies may still be timed."""
@@ -40,6 +40,11 @@ class Rules:
     def level(self) -> float:
         """The level of the shown intervals."""
         return 1.0 - self.alpha
+
+    @property
+    def least(self) -> float:
+        """The smallest relative effect that is called a difference."""
+        return least_effect(self.aa_floor, self.margin)
 
 
 @dataclass(frozen=True)
@@ -63,9 +68,8 @@ def compare(
 ) -> Comparison:
     """One arm against the base, as one of `comparisons` (Bonferroni: the others are unknown).
 
-    The shown intervals are at 1 - alpha. `same`: the deciding interval lies within the margin.
-    `faster` or `slower`: its p-value, times `comparisons`, is at most alpha and the effect is
-    larger than `aa_floor`. Where both hold, `same` wins. Else `cannot tell`.
+    The shown intervals are at 1 - alpha. A difference is significant where its p-value, times
+    `comparisons`, is at most alpha; the rest of the rule is in `verdict`.
     """
     name = decide_by or estimator_of(base)
     return _compared(base, new, _rules(margin, alpha, aa_floor, comparisons, name))
@@ -155,6 +159,7 @@ def _refused(base: Measurement, new: Measurement, rules: Rules, reason: str) -> 
         margin=rules.margin,
         aa_floor=rules.aa_floor,
         reason=reason,
+        threshold=rules.least,
     )
 
 
@@ -187,10 +192,11 @@ def _judged(
         interval=estimate.interval if fit.replicates else None,
         floor=evidence.floor,
         typical=evidence.typical,
-        smallest_detectable=None if detectable is None else max(detectable, rules.aa_floor),
+        smallest_detectable=None if detectable is None else max(detectable, rules.least),
         margin=rules.margin,
         aa_floor=rules.aa_floor,
         reason=reason,
+        threshold=rules.least,
     )
 
 
@@ -206,11 +212,13 @@ def _verdict(evidence: _Evidence, rules: Rules, found: bool) -> tuple[Verdict, s
             f"({_change(typical.time_ratio)}) clearly contradict each other."
         )
     interval = fit.interval(rules.level)
-    if _inside(interval, rules.margin):
-        return Verdict.SAME, _typical_differs(typical, rules.margin)
-    if found and abs(fit.centre) > math.log1p(rules.aa_floor):
-        return (Verdict.FASTER if fit.centre < 0.0 else Verdict.SLOWER), ""
-    return Verdict.CANNOT_TELL, _undecided(fit, interval, rules, found)
+    verdict = decide(fit.centre, logs_of(interval), found, rules.margin, rules.least)
+    if verdict.different:
+        return verdict, ""
+    reasons = [_typical_differs(typical, rules.margin)]
+    if verdict is not Verdict.SAME:
+        reasons.insert(0, _undecided(verdict, fit, interval, rules, found))
+    return verdict, " ".join(filter(None, reasons))
 
 
 def _too_few(evidence: _Evidence, rules: Rules) -> str:
@@ -231,31 +239,34 @@ def _typical_differs(typical: Estimate, margin: float) -> str:
     return ""
 
 
-def _undecided(fit: LogFit, interval: tuple[float, float], rules: Rules, found: bool) -> str:
+def _undecided(
+    verdict: Verdict, fit: LogFit, interval: tuple[float, float], rules: Rules, found: bool
+) -> str:
     if found:
-        return (
-            f"The difference ({_change(math.exp(fit.centre))}) is no larger than what identical "
-            f"arms show on this machine ({rules.aa_floor:.2%})."
+        held_to = (
+            f"what identical arms show on this machine ({rules.aa_floor:.2%})"
+            if rules.aa_floor >= rules.least
+            else f"half the margin ({rules.least:.2%})"
         )
-    low, high = interval
-    span = f"from {_change(low)} to {_change(high)}"
+        return f"The difference ({_change(math.exp(fit.centre))}) is no larger than {held_to}."
+    span = "from {} to {}".format(*map(_change, interval))
     if _side(interval):
         return (
             f"The interval ({span}) leaves out 0 %, but not after correction for "
             f"{rules.comparisons} comparisons."
         )
-    return f"The interval ({span}) holds 0 % but is wider than the margin of {rules.margin:.1%}."
+    if verdict is Verdict.CANNOT_TELL:
+        return (
+            f"The interval ({span}) holds 0 % but is wider than the margin of {rules.margin:.1%}."
+        )
+    out, left = ("slower", "faster") if verdict is Verdict.NOT_SLOWER else ("faster", "slower")
+    return f"The interval ({span}) excludes more than {rules.margin:.1%} {out}, but not {left}."
 
 
 def _side(interval: tuple[float, float]) -> int:
     """-1 when the interval lies below 1, +1 when above, 0 when it holds 1."""
     low, high = interval
     return 1 if low > 1.0 else -1 if high < 1.0 else 0
-
-
-def _inside(interval: tuple[float, float], margin: float) -> bool:
-    low, high = interval
-    return low >= 1.0 / (1.0 + margin) and high <= 1.0 + margin
 
 
 def _change(time_ratio: float) -> str:

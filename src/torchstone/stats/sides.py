@@ -96,7 +96,7 @@ def side_moved(
     middle = math.sqrt(1.0 + 0.5 * math.pi / drift.n)
     limit = max(middle * drift.reach(CHANCE), math.log1p(threshold))
     baseline_moved, arm_moved = (abs(log - drift.log) > limit for log in (baseline, arm))
-    changed = verdict in (Verdict.FASTER, Verdict.SLOWER)
+    changed = verdict.different
     if baseline_moved and arm_moved:
         return BOTH
     if not baseline_moved and not arm_moved:

@@ -20,7 +20,7 @@ number of processes, such as the four of `torchstone run`, are not touched.
 **Verdicts.** A suite of 200 cases finds ten differences at 5 % where there are none. So the
 verdicts of a case by itself are held to Benjamini and Hochberg's procedure over all passing cases
 together: of the differences that are still called so, at most the share `q` is expected to be
-false.
+false. One that does not survive falls back to what its own interval says (`verdict`).
 """
 
 from __future__ import annotations
@@ -52,6 +52,7 @@ from torchstone.stats.errors import (
     logs,
     promised_error,
 )
+from torchstone.stats.verdict import by_interval, logs_of, turned
 
 FALSE_DISCOVERY_RATE = 0.05
 """The share of wrong ones among the differences found, as for single comparisons (the method)."""
@@ -147,8 +148,8 @@ def verdicts(
 ) -> tuple[Verdict | None, ...]:
     """The verdict of each case, in order, after correction over all of them; None: no verdict.
 
-    `faster` or `slower` that does not survive becomes `cannot tell`; the others stay. Cases that
-    do not pass have none.
+    `faster` or `slower` that does not survive becomes what the case's interval says by itself; the
+    others stay. Cases that do not pass have none.
     """
     if not 0.0 < q < 1.0:
         raise ValueError(f"q must lie in (0, 1), got {q}")
@@ -156,7 +157,7 @@ def verdicts(
     found = [p_value(case) for case in cases]
     # What is not called different by itself counts among those looked at, and helps no other.
     tested = [
-        p if case.verdict in (Verdict.FASTER, Verdict.SLOWER) else 1.0
+        p if case.verdict is not None and case.verdict.different else 1.0
         for p, case in zip(found, cases, strict=True)
         if p is not None
     ]
@@ -220,9 +221,9 @@ def _counts(told: Mapping[Verdict | None, int]) -> dict[str, int]:
 def _verdict(case: CaseFigures, survives: bool) -> Verdict | None:
     if case.outcome is not Outcome.OK:
         return None
-    if case.verdict in (Verdict.FASTER, Verdict.SLOWER) and not survives:
-        return Verdict.CANNOT_TELL
-    return case.verdict
+    if case.verdict is None or not case.verdict.different or survives:
+        return case.verdict
+    return by_interval(turned(logs_of(case.interval)), max(case.margin, 0.0))
 
 
 def _arithmetic(values: Sequence[int | None]) -> Mean:

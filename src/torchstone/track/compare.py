@@ -26,7 +26,8 @@ class _Compared:
     base: CaseFigures
     new: CaseFigures
     change: stats.Change | None
-    threshold: float
+    floor: float
+    """What identical arms would make it change by."""
     seen: bool
     baseline: float | None
     arm: float | None
@@ -60,9 +61,9 @@ def compare(
         return replace(answer, refused=refused, remedy=remedy)
     compared = [_compared(pair, base, new, floors) for pair in every if pair.kind == PAIRED]
     drift = stats.drift_of(_baselines(compared))
-    cases = _cases(every, compared, drift, terms)
+    cases = _cases(every, compared, drift, terms, _budget(base, new))
     found = iter(compared)
-    changes = [next(found).change if pair.kind == PAIRED else None for pair in every]
+    changes = [_told(next(found)) if pair.kind == PAIRED else None for pair in every]
     groups, held = groups_of(base, new, cases, changes, drift, terms.whole)
     told = [one for one in compared if one.change is not None]
     if len(pairs) < len(every):
@@ -87,12 +88,17 @@ def _compared(pair: Pair, base: Side, new: Side, floors: Floors) -> _Compared:
         old,
         fresh,
         change,
-        stats.threshold(floor[0].value, floor[1].value),
+        stats.change_floor(floor[0].value, floor[1].value),
         floor[0].seen and floor[1].seen,
         # Times of a speed-up that was withheld are withheld with it.
         None if change is None else _log_ratio(fresh.base_ns, old.base_ns),
         None if change is None else _log_ratio(fresh.new_ns, old.new_ns),
     )
+
+
+def _told(one: _Compared) -> tuple[stats.Change, float] | None:
+    """The change with its floor, where there is one."""
+    return None if one.change is None else (one.change, one.floor)
 
 
 def _baselines(compared: Sequence[_Compared]) -> list[float]:
@@ -111,13 +117,14 @@ def _cases(
     compared: Sequence[_Compared],
     drift: stats.Drift | None,
     terms: Terms,
+    budget_s: float | None,
 ) -> list[CaseChange]:
     """Every case, in the pairs' order, with its verdict among all of its suite."""
     told = [(one, one.change) for one in compared if one.change is not None]
     judged = iter(
         stats.judge_families(
             [change for _, change in told],
-            [one.threshold for one, _ in told],
+            [one.floor for one, _ in told],
             [(one.pair.key.suite, one.pair.key.scale) for one, _ in told],
             terms.rules,
         )
@@ -125,7 +132,7 @@ def _cases(
     # On another machine every time is another: what moved there says nothing of the software.
     usable = None if MACHINES in terms.across else drift
     made = (
-        _case(one, None if one.change is None else next(judged), usable, terms.rules.level)
+        _case(one, None if one.change is None else next(judged), usable, terms.rules, budget_s)
         for one in compared
     )
     return [
@@ -135,18 +142,22 @@ def _cases(
 
 
 def _case(
-    one: _Compared, judged: stats.Judged | None, drift: stats.Drift | None, level: float
+    one: _Compared,
+    judged: stats.Judged | None,
+    drift: stats.Drift | None,
+    rules: stats.Rules,
+    budget_s: float | None,
 ) -> CaseChange:
     old, fresh = one.base, one.new
     verdict, moved = judged.verdict if judged else None, "cannot tell"
-    if one.baseline is not None and one.arm is not None:
-        moved = stats.side_moved(verdict, one.baseline, one.arm, drift, one.threshold)
+    if judged is not None and one.baseline is not None and one.arm is not None:
+        moved = stats.side_moved(judged.verdict, one.baseline, one.arm, drift, judged.least)
     return CaseChange(
         key=one.pair.key,
         kind=PAIRED,
         base=old,
         new=fresh,
-        speedup=one.change.ratio(level) if one.change else None,
+        speedup=one.change.ratio(rules.level) if one.change else None,
         verdict=verdict,
         alone=judged.alone if judged else None,
         moved=moved,
@@ -155,8 +166,27 @@ def _case(
         compile_cold=_compile_ratio(fresh.compile_cold_ns, old.compile_cold_ns),
         compile_warm=_compile_ratio(fresh.compile_warm_ns, old.compile_warm_ns),
         memory=_ratio(_log_ratio(fresh.new_peak_bytes, old.new_peak_bytes)),
-        threshold=None if one.change is None else one.threshold,
+        threshold=judged.least if judged else None,
+        deciding_budget_s=_decided_by(one.change, judged, rules, budget_s),
     )
+
+
+def _decided_by(
+    change: stats.Change | None,
+    judged: stats.Judged | None,
+    rules: stats.Rules,
+    budget_s: float | None,
+) -> float | None:
+    if change is None or judged is None or budget_s is None:
+        return None
+    return stats.deciding_budget(change, judged, budget_s, rules)
+
+
+def _budget(base: Side, new: Side) -> float | None:
+    """Of a case, where both runs gave it the same."""
+    known = {one.method.budget_s if one.method else 0.0 for one in (base, new)}
+    budget = known.pop()
+    return budget if budget > 0.0 and not known else None
 
 
 def _source(compared: Sequence[_Compared]) -> str:
@@ -165,11 +195,12 @@ def _source(compared: Sequence[_Compared]) -> str:
         return ""
     seen = sum(one.seen for one in compared)
     default = f"{100 * DEFAULT_AA_FLOOR:g} % a run, the least there is for any machine"
+    larger = "the larger of half the margin and what identical arms"
     if seen == len(compared):
-        return "what identical arms were seen to differ by on this machine"
+        return f"{larger} were seen to differ by on this machine"
     if seen:
-        return f"what identical arms were seen to differ by on this machine, else {default}"
-    return f"what identical arms may differ by: {default}"
+        return f"{larger} were seen to differ by on this machine, else {default}"
+    return f"{larger} may differ by: {default}"
 
 
 def _compile_ratio(new: int | None, base: int | None) -> float | None:

@@ -121,14 +121,14 @@ class _Reader:
         )
 
     def method(self, data: Any) -> Method | None:
-        """What decides whether two runs were measured in one way; the rest is left out."""
+        """What decides whether two runs were measured in one way, and their budget; no more."""
         if not isinstance(data, dict):
             return None
         definition = data.get("definition")
         if not isinstance(definition, int):
             raise self.bad("`method.definition` is not a number")
         return Method(
-            budget_s=0.0,
+            budget_s=self.number(data, "budget_s") or 0.0,
             within=0.0,
             margin=0.0,
             seed=0,
@@ -167,6 +167,8 @@ class _Reader:
             log_error=self.number(row, "log_error", zero=True),
             log_freedom=self.number(row, "log_freedom"),
             verdict=self.one_of(Verdict, row, "verdict") if row.get("verdict") else None,
+            margin=self.number(row, "margin") or CaseFigures.margin,
+            deciding_budget_s=self.number(row, "deciding_budget_s"),
             base_ns=self.nanoseconds(row, "base_s"),
             new_ns=self.nanoseconds(row, "new_s"),
             compile_cold_ns=_whole(self.nanoseconds(row, "compile_cold_s")),

@@ -32,13 +32,13 @@ def groups_of(
     base: Side,
     new: Side,
     cases: Sequence[CaseChange],
-    changes: Sequence[stats.Change | None],
+    changes: Sequence[tuple[stats.Change, float] | None],
     drift: stats.Drift | None,
     terms: Terms,
 ) -> tuple[tuple[GroupChange, ...], tuple[CaseChange, ...]]:
     """The groups in the order of their first cases, and the cases with their costs judged.
 
-    `changes` are those of the cases, place by place.
+    `changes` are those of the cases with their floors, place by place.
     """
     olds, news = (_summaries(side, terms, n, cases) for n, side in enumerate((base, new)))
     groups: list[GroupChange] = []
@@ -53,7 +53,7 @@ def groups_of(
             held[place] = _with_costs(case, limits)
             change = changes[place]
             if change is not None:
-                means[key].append((change, case.threshold or 0.0))
+                means[key].append(change)
     return _judged(groups, means, terms), tuple(held)
 
 
@@ -131,10 +131,10 @@ def _judged(
     for key, found in changes.items():
         mean = stats.mean_change([change for change, _ in found])
         if mean is not None:
-            told[key] = mean, stats.mean_threshold([least for _, least in found])
+            told[key] = mean, stats.mean_floor([floor for _, floor in found])
     judged = stats.judge_families(
         [change for change, _ in told.values()],
-        [least for _, least in told.values()],
+        [floor for _, floor in told.values()],
         [(key.suite, key.scale) for key in told],
         terms.rules,
     )
@@ -143,7 +143,7 @@ def _judged(
         replace(
             group,
             speedup=told[group.key][0].ratio(terms.rules.level),
-            threshold=told[group.key][1],
+            threshold=verdicts[group.key].least,
             verdict=verdicts[group.key].verdict,
         )
         if group.key in told

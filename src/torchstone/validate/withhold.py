@@ -31,6 +31,7 @@ def _judged(comparison: Comparison, failed: Sequence[Check]) -> Comparison:
         floor=None,
         typical=None,
         smallest_detectable=None,
+        deciding_budget_s=None,
         reason="Withheld: " + " and ".join(dict.fromkeys(reasons)) + ".",
     )
 

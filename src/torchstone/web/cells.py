@@ -39,8 +39,12 @@ VERDICT_MARKS = {
     Verdict.FASTER: "better",
     Verdict.SLOWER: "worse",
     Verdict.SAME: "same",
+    Verdict.NOT_SLOWER: "not-worse",
+    Verdict.NOT_FASTER: "not-better",
     Verdict.CANNOT_TELL: "doubt",
 }
+_SAID = {"not-worse": "not worse", "not-better": "not better", "doubt": "cannot tell"}
+"""What a mark of a change means, where its own word does not say it."""
 LEVEL_MARKS = {Level.OK: "pass", Level.NOTE: "quiet", Level.WARN: "doubt", Level.FAIL: "fail"}
 CARRIED = (
     *("base", "new", "across", "range", "from", "to", "granularity"),
@@ -170,9 +174,8 @@ def change_cell(
     if ratio.interval is not None and all(map(math.isfinite, ratio.interval)):
         ends = " to ".join(_signed(end) for end in ratio.interval)
     mark = VERDICT_MARKS[verdict] if verdict else ""
-    said = {"better": "better", "worse": "worse", "same": "same", "doubt": "cannot tell"}
     least = "" if threshold is None else f"believed beyond {format_percent(threshold)}"
-    told = "; ".join(part for part in (said.get(mark, ""), least) if part)
+    told = "; ".join(part for part in (_SAID.get(mark, mark), least) if part)
     return Cell(ratio.value, _signed(ratio.value), to, mark, ends, told)
 
 

@@ -12,6 +12,8 @@ MARKS = {
     "better": "▲",
     "worse": "▼",
     "same": "=",
+    "not-worse": "≥",
+    "not-better": "≤",
     "doubt": "?",
     "fail": "✗",
     "pass": "✓",

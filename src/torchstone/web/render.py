@@ -37,6 +37,8 @@ MARK_WORDS = {
     "better": "better",
     "worse": "worse",
     "same": "the same",
+    "not-worse": "not worse",
+    "not-better": "not better",
     "doubt": "in doubt",
     "fail": "failing",
     "pass": "passing",

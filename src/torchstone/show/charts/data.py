@@ -93,8 +93,8 @@ class Strip:
 class IntervalRow:
     """One line of a forest plot: a ratio with its interval.
 
-    `verdict` is `better`, `worse`, `same`, `doubt` or `failed`; a row without a value says only its
-    note.
+    `verdict` is `better`, `worse`, `same`, `not-worse`, `not-better`, `doubt` or `failed`; a row
+    without a value says only its note.
     """
 
     name: str

@@ -23,11 +23,21 @@ LEAST_FACTOR = 1.04
 STRETCH = 0.5
 """Intervals may stretch the axis by this power of the range of the values, on either side; what is
 longer, and would squash the rest, runs out of the frame."""
-VERDICTS = {"better": "good", "worse": "bad", "same": "slate", "doubt": "slate", "failed": "bad"}
+VERDICTS = {
+    "better": "good",
+    "worse": "bad",
+    "same": "slate",
+    "not-worse": "slate",
+    "not-better": "slate",
+    "doubt": "slate",
+    "failed": "bad",
+}
 _WORDS = {
     "better": "better",
     "worse": "worse",
     "same": "the same",
+    "not-worse": "not worse",
+    "not-better": "not better",
     "doubt": "cannot tell",
     "failed": "failed",
 }
@@ -157,6 +167,9 @@ def _draw_sign(svg: Svg, verdict: str, x: float, y: float) -> None:
         svg.path(down(x, y, 4.2), fill=colour)
     elif verdict == "failed":
         svg.path(cross(x, y, 3.2), stroke=colour, thick=1.8)
+    elif verdict in ("not-worse", "not-better"):
+        shape = up if verdict == "not-worse" else down
+        svg.path(shape(x, y, 3.8), fill="paper", stroke=colour, thick=1.5)
     elif verdict == "same":
         svg.path(circle(x, y, 3.8), fill=colour)
     else:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 
-from torchstone.records import Check, Comparison, Level, Result, Verdict
+from torchstone.records import Check, Comparison, Level, Result
 from torchstone.validate.base import FunctionRule
 from torchstone.validate.facts import arm_named
 from torchstone.validate.words import name_of, percent
@@ -53,7 +53,7 @@ def _phantom(comparison: Comparison) -> Check:
 
 
 def _claims(comparison: Comparison) -> bool:
-    return comparison.verdict in (Verdict.FASTER, Verdict.SLOWER) and bool(comparison.time_ratio)
+    return comparison.verdict.different and bool(comparison.time_ratio)
 
 
 def _effect(comparison: Comparison) -> float:

@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from heapq import nlargest
 
-from torchstone.records import CaseChange, GroupChange, Outcome, Ratio, RunComparison, Verdict
+from torchstone.records import CaseChange, GroupChange, Outcome, Ratio, RunComparison
+from torchstone.show.budget import compare_advice
 from torchstone.show.charts import IntervalRow
+from torchstone.show.compare_words import VERDICT_ORDER
 from torchstone.show.run_words import Labels
 from torchstone.show.text import sanitise
 from torchstone.show.units import format_percent
@@ -80,14 +82,14 @@ HIDDEN = (
     *keyed.CHANGE_ENDS,
     Column("alone", "Verdict by itself", shown=False),
     Column("threshold", "Smallest change believed", True, shown=False),
+    Column("deciding_budget_s", "Budget that would decide", True, "s", shown=False),
     *keyed.COST_MARKS,
 )
 FOREST = 40
 """Rows of the picture; the table has all."""
 ORDER = ("newly failing", "newly passing", "paired", "failing", "only in base", "only in new")
-_VERDICTS = (Verdict.SLOWER, Verdict.FASTER, Verdict.CANNOT_TELL, Verdict.SAME, None)
 _KIND_RANKS = {kind: rank for rank, kind in enumerate(ORDER)}
-_VERDICT_RANKS = {verdict: rank for rank, verdict in enumerate(_VERDICTS)}
+_VERDICT_RANKS = {verdict: rank for rank, verdict in enumerate(VERDICT_ORDER)}
 
 
 def compare(source: Source, query: Query) -> Page:
@@ -150,6 +152,7 @@ def _compared(found: RunComparison, context: Context, here: Place) -> tuple[Sect
         (*CASES, *HIDDEN),
         rows,
         empty="No case fits the choices.",
+        note=compare_advice(replace(found, cases=tuple(cases))),
         same=(Identity(found), asked, query.only_common, query.filter, query.sort),
     )
     of_groups = Labels.of(one.key for one in groups)
@@ -268,5 +271,6 @@ def _case(change: CaseChange, labels: Labels, context: Context) -> tuple[Cell, .
         Cell(change.verdict.value if change.verdict else ""),
         Cell(change.alone.value if change.alone else ""),
         Cell(change.threshold),
+        Cell(change.deciding_budget_s),
         *map(Cell, marks),
     )

@@ -17,6 +17,7 @@ from torchstone.records import (
     describe_leaf,
 )
 from torchstone.show.charts import Strip
+from torchstone.show.evidence import doubt_text
 from torchstone.show.figures import Figures
 from torchstone.show.rows import against_first, speedup_interval
 from torchstone.show.run_words import speedup_words
@@ -67,6 +68,9 @@ ARMS = (
     Column("samples", "Samples", True),
     Column("agreement", "Answer checked"),
     *keyed.SPEEDUP_ENDS,
+    Column("threshold", "Smallest difference believed", True, shown=False),
+    Column("smallest_detectable", "Smallest difference that would show", True, shown=False),
+    Column("deciding_budget_s", "Budget that would decide", True, "s", shown=False),
 )
 CHECKS = (
     Column("level", "Level"),
@@ -96,6 +100,7 @@ def evidence(source: Source, result: Result, variant: str = "") -> tuple[Section
     return (
         *_thinned(result),
         _arms(result, known),
+        *_doubts(result),
         *_failures(result),
         _samples(source.strips(result)),
         checks_table(result.checks),
@@ -151,7 +156,19 @@ def _arm(result: Result, measured: Measurement, found: Figures | None) -> tuple[
         number_cell(len(found.samples) if found else None),
         text_cell(f"{agreed.method}, {agreed.checked} outputs" if agreed else ""),
         *keyed.ends(interval),
+        Cell(comparison.threshold if comparison else None),
+        Cell(comparison.smallest_detectable if comparison else None),
+        Cell(comparison.deciding_budget_s if comparison else None),
     )
+
+
+def _doubts(result: Result) -> Iterable[Section]:
+    """What a verdict leaves open, why, and the budget that would probably decide."""
+    for comparison in result.comparisons:
+        text = doubt_text(comparison, result)
+        if text:
+            name, verdict = sanitise(comparison.new), comparison.verdict.value
+            yield Notice(f"{name} {verdict}: {sanitise(text)}")
 
 
 def _failures(result: Result) -> Iterable[Section]:

@@ -197,8 +197,9 @@ def threshold_words(found: RunComparison | None, fits: Callable[[CaseKey], bool]
     beyond = threshold_span(case for case in found.cases if fits(case.key))
     return (
         f"▲ better and ▼ worse: the interval of the change excludes 0 and the change exceeds "
-        f"{beyond or 'what identical programs show'}{source}; = same: all of it lies within "
-        f"±{found.margin * 100:g} %; ? cannot tell. Corrected for the number of cases "
+        f"{beyond or 'what identical programs show'}{source}; = same: else, all of it lies within "
+        f"±{found.margin * 100:g} %; ≥ not worse and ≤ not better: it excludes the other side "
+        "beyond that; ? cannot tell: neither. Corrected for the number of cases "
         f"of the suite in both runs (false discovery rate {found.false_discovery_rate * 100:g} %)."
     )
 

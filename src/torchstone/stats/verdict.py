@@ -1,0 +1,108 @@
+"""From an interval to a verdict: one rule for two arms, for the cases of two runs, for their means.
+
+Everything is on the log of the time ratio new / base, so swapping the two turns each verdict into
+its mirror image and changes nothing else. `margin` is what the user calls the same, `floor` what
+identical arms differ by on this machine. The first of these that holds is the verdict:
+
+1. `faster`, `slower`: the difference is significant after the correction for everything that was
+   tested with it, and larger than the least effect worth believing, max(floor, margin / 2).
+2. `same`: the whole interval lies within the margin.
+3. `not slower`, `not faster`: the interval excludes that side beyond the margin, and leaves the
+   other open.
+4. `cannot tell`: neither side is excluded.
+
+A difference comes first, so that knowing it better never turns it into `same`. One that does not
+survive the correction falls back to what its interval says by 2 to 4.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from dataclasses import replace
+
+from torchstone.records import Comparison, Verdict
+
+LEAST_SHARE = 0.5
+"""Of the margin. An effect smaller than half of what the user calls the same is not worth a
+verdict, however precisely it is known; one a little below the margin, and known to be there, is."""
+MOST_BUDGET_S = 3600.0
+"""Nobody waits longer for one comparison; who would have to has too small a difference, or too
+noisy a machine."""
+PLAIN_BUDGETS_S = (
+    *(5.0, 10.0, 15.0, 20.0, 30.0, 45.0),
+    *(60.0 * minutes for minutes in (1, 1.5, 2, 3, 5, 10, 15, 20, 30, 45)),
+    MOST_BUDGET_S,
+)
+"""What people type. The estimate is no better than that."""
+
+Logs = tuple[float, float]
+
+
+def least_effect(floor: float, margin: float) -> float:
+    """The smallest relative effect that is called faster or slower; shown as the threshold."""
+    return max(floor, LEAST_SHARE * margin)
+
+
+def decide(centre: float, ends: Logs, significant: bool, margin: float, least: float) -> Verdict:
+    """The verdict on a log time ratio with its interval. `significant` is after correction, `least`
+    from `least_effect`."""
+    if significant and abs(centre) > math.log1p(least):
+        return Verdict.FASTER if centre < 0.0 else Verdict.SLOWER
+    return by_interval(ends, margin)
+
+
+def by_interval(ends: Logs, margin: float) -> Verdict:
+    """What the interval alone says of a difference that is not called one."""
+    low, high = ends
+    limit = math.log1p(margin)
+    not_slower, not_faster = high <= limit, low >= -limit
+    if not_slower and not_faster:
+        return Verdict.SAME
+    if not_slower:
+        return Verdict.NOT_SLOWER
+    return Verdict.NOT_FASTER if not_faster else Verdict.CANNOT_TELL
+
+
+def logs_of(interval: tuple[float, float] | None) -> Logs:
+    """The interval of a ratio on the log scale; without one, everything is possible."""
+    low, high = interval or (0.0, math.inf)
+    return (
+        math.log(low) if low > 0.0 else -math.inf,
+        math.log(high) if 0.0 < high < math.inf else math.inf,
+    )
+
+
+def turned(ends: Logs) -> Logs:
+    """The interval of the ratio turned round: of a time from that of a speed-up, and back."""
+    return -ends[1], -ends[0]
+
+
+def needed_budget(spent_s: float, detectable: float, margin: float, least: float) -> float:
+    """Seconds after which a change as large as the margin would probably be found.
+
+    A standard error falls with the square root of the time, so the time grows with the square of
+    what is to be gained. Rounded up to a plain number; infinite where it is longer than
+    `MOST_BUDGET_S`, or where identical arms differ by more than the margin.
+    """
+    if least > margin:
+        return math.inf
+    needed = spent_s * (math.log1p(detectable) / math.log1p(margin)) ** 2
+    place = bisect_left(PLAIN_BUDGETS_S, needed)
+    return PLAIN_BUDGETS_S[place] if place < len(PLAIN_BUDGETS_S) else math.inf
+
+
+def with_budget(found: Comparison, spent_s: float) -> Comparison:
+    """The comparison with the budget that would probably decide, where the data was too coarse for
+    the margin; where none would, an undecided verdict's reason says so."""
+    detectable = found.smallest_detectable
+    if detectable is None or detectable <= found.margin:
+        return found
+    least = least_effect(found.aa_floor, found.margin)
+    needed = needed_budget(spent_s, detectable, found.margin, least)
+    if math.isfinite(needed):
+        return replace(found, deciding_budget_s=needed)
+    if not found.verdict.undecided:
+        return found
+    why = f"A difference of {found.margin:.1%} is too small for this machine to tell."
+    return replace(found, reason=f"{found.reason} {why}".strip())
