@@ -24,7 +24,7 @@ def remembered(tmp_path: Path, twin: Measurement) -> float | None:
     case = CaseResult((base, other, twin), 4, (4,), 0.05, "budget", 1.0)
     assert observe(keeper, case).arms == (base, other)
     assert base.environment is not None
-    return keeper.aa_floor(base.environment.machine_id, *conditions(base))
+    return keeper.aa_floor(base.environment.machine_id, conditions(base))
 
 
 def spread(by: float) -> Measurement:

@@ -28,7 +28,7 @@ from store_runs import (
     wanted,
 )
 
-from torchstone.records import ArmSpec, Profile, RunView, Selection, UsageError, to_data
+from torchstone.records import ArmSpec, Conditions, Profile, RunView, Selection, UsageError, to_data
 from torchstone.stats import summarise
 from torchstone.store import check_store, open_store, schema
 
@@ -71,7 +71,7 @@ def check_old_content(db: Path) -> None:
         # What that program measured, read by this one; records may have gained fields.
         assert to_data(store.load("aa11")) == to_data(make_result("aa11", turns=2, samples=2))
         assert to_data(store.load("bb22")) == to_data(failed_result("bb22"))
-        assert store.aa_floor("m", 1, "ms") == 0.01
+        assert store.aa_floor("m", Conditions(1, "default", "ms")) == 0.01
 
 
 def test_the_fixture_is_of_version_1(db: Path) -> None:

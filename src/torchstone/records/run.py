@@ -28,7 +28,8 @@ class CaseKey:
     """One cell of a suite's matrix. Cases of two runs are the same only if all of it is equal.
 
     `scale` is `small`, `full`, or empty for suites that have none. `threads` 0: the library's
-    own choice.
+    own choice. `allocator` is one of `records.ALLOCATORS`; `default`, the system's own, is what
+    other tools' figures are taken to be measured with.
     """
 
     suite: str
@@ -39,6 +40,7 @@ class CaseKey:
     variant: str
     device: str = "cpu"
     threads: int = 0
+    allocator: str = "default"
 
     @property
     def name(self) -> str:
@@ -118,8 +120,6 @@ class CaseFigures:
     base_faults: float | None = None
     new_faults: float | None = None
     """Minor page faults a call."""
-    allocator_share: float | None = None
-    """Share of the difference in time that page faults explain."""
     graphs: int | None = None
     graph_breaks: int | None = None
     break_reasons: tuple[str, ...] = ()
@@ -228,6 +228,7 @@ class SuiteSummary:
     variant: str
     device: str
     threads: int
+    allocator: str
     passes: PassRate
     speedup: Mean
     compile_cold_ns: Mean

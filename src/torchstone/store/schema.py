@@ -31,7 +31,7 @@ from torchstone.records import CASE_KIND, UsageError
 from torchstone.store.guards import allow_thinning, append_only
 from torchstone.store.location import FILE_NAME
 
-SCHEMA = 6
+SCHEMA = 7
 """Version of the tables. A database with a higher one was made by a newer program; one with a
 lower one is brought up to date by `migrations` when it is opened for writing."""
 
@@ -96,10 +96,11 @@ aa_floor = Table(
     Column("seq", Integer, primary_key=True, autoincrement=True),
     Column("machine_id", Text, nullable=False),
     Column("threads", Integer, nullable=False),
+    Column("allocator", Text, nullable=False, server_default="default"),
     Column("step_class", Text, nullable=False),
     Column("value", Float, nullable=False),
     Column("evidence", Text, nullable=False),
-    Index("aa_floor_key", "machine_id", "threads", "step_class", "seq"),
+    Index("aa_floor_key", "machine_id", "threads", "allocator", "step_class", "seq"),
     sqlite_autoincrement=True,
 )
 
@@ -336,6 +337,11 @@ def has_profile_arms(connection: Connection) -> bool:
     return _has(connection, profile_arm)
 
 
+def has_allocators(connection: Connection) -> bool:
+    """False for a database of version 6 or less that is open for reading only."""
+    return "allocator" in {column["name"] for column in inspect(connection).get_columns("aa_floor")}
+
+
 def _has(connection: Connection, table: Table) -> bool:
     """Asked of a connection once, as long as it is there: no table ever goes."""
     seen: set[str] = connection.info.setdefault(_SEEN, set())
@@ -381,6 +387,16 @@ def newer(name: str, version: int) -> UsageError:
         f"The database {name} was made by a newer Torchstone (schema {version}; this program "
         f"knows {SCHEMA}).",
         "Upgrade: pip install --upgrade torchstone.",
+    )
+
+
+def older(name: str, version: int) -> UsageError:
+    """The error for a database whose cases do not say their allocator, where it may not be
+    changed."""
+    return UsageError(
+        f"The database {name} was made by an older Torchstone (schema {version}; this program "
+        f"knows {SCHEMA}).",
+        f"Bring it up to date: torchstone db rebuild --db {name}",
     )
 
 
