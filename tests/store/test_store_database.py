@@ -279,6 +279,7 @@ def test_aa_floor_is_the_ninetieth_percentile_of_the_newest(db: Path) -> None:
             )
         assert store.aa_floor("m", Conditions(1, "default", "ms")) == 0.044
         assert store.aa_floor("m", Conditions(2, "default", "ms")) is None
+        assert store.aa_floor("m", Conditions(1, "keep", "ms")) is None
         assert store.aa_floor("m", Conditions(1, "default", "us")) is None
         assert store.aa_floor("other", Conditions(1, "default", "ms")) is None
         for bad in (-0.1, float("nan"), float("inf")):

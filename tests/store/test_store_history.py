@@ -333,7 +333,7 @@ def test_machines_and_their_noise(nights: Path) -> None:
         store.remember_aa_floor("m1", Conditions(2, "default", "ms"), 0.01, {})
         store.remember_aa_floor("m1", Conditions(2, "default", "ms"), 0.03, {})
         (floor,) = store.aa_floors("m1")
-        assert (floor.threads, floor.step_class, floor.observations) == (2, "ms", 2)
+        assert (floor.conditions, floor.observations) == (Conditions(2, "default", "ms"), 2)
         assert floor.value == store.aa_floor("m1", Conditions(2, "default", "ms"))
 
 
