@@ -19,7 +19,7 @@ from tests.validate.cases import (
     share_of,
     with_noise,
 )
-from torchstone.records import Level, Measurement, Outcome, WarmUp
+from torchstone.records import ArmSpec, Level, Measurement, Outcome, WarmUp
 
 
 def test_steady_names_the_reason() -> None:
@@ -203,7 +203,7 @@ def test_allocator_speaks_by_the_least_disturbed_reading_of_a_faults_cost() -> N
 
 
 def with_allocator(made: Measurement, allocator: str, name: str) -> Measurement:
-    return replace(made, arm=replace(made.arm, name=name, variant="eager", allocator=allocator))
+    return replace(made, arm=ArmSpec(name, "model.py:make", allocator=allocator))
 
 
 @pytest.mark.parametrize("names", [("keep", "default"), ("default", "keep")])
