@@ -7,7 +7,7 @@ r"""Fused against unfused arithmetic: a * b + c, then * d + e, on a quarter mill
 Unfused, each of the four operations reads and writes the whole memory once. `torch.addcmul` does
 two of them in one pass. `torch.compile` (the second command) makes one loop of all four.
 
-Every operation takes memory for its result. Without `--allocator keep` it depends on the process
+Every operation takes memory for its result. With `--allocator default` it depends on the process
 how much of that memory goes back to the system after each call, and page faults hide the rest.
 """
 

@@ -72,9 +72,10 @@ def _cost(base: Measurement, arm: Measurement, found: Comparison) -> str:
     if arm.arm.allocator == "keep" and low > 0:
         of, against = base, arm
         ratio, low, high = 1 / ratio, 1 / high, 1 / low
+    unproven = " So the data cannot tell whether it costs anything." if low <= 1 <= high else ""
     return (
         f"{_title(of).capitalize()} takes {ratio:.2f}× the time of {_title(against)} here "
-        f"({low:.2f} to {high:.2f}), measured: {name_of(of)} against {name_of(against)}."
+        f"({low:.2f} to {high:.2f}), measured: {name_of(of)} against {name_of(against)}.{unproven}"
     )
 
 
