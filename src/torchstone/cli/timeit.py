@@ -94,8 +94,7 @@ def timeit(
         if vs:
             text = show.report(result, **how)
         else:
-            precision = 6 if verbose else 3
-            text = show.timeit_report(result, unit=unit, precision=precision, **how)
+            text = show.timeit_report(result, unit=unit, precision=6 if verbose else 3, **how)
         return text + show.passed_checks(result, how["width"]) if verbose else text
 
     code = deliver(result, json_path, markdown, saved=keeper.has_kept, report=report, db=db)

@@ -42,7 +42,11 @@ def open_engine(location: Location, *, create: bool, read_only: bool) -> Engine:
         if read_only and not version:
             raise UsageError(f"The database {path} is empty.", "Run `torchstone bench` first.")
         if read_only and _WITH_CASES <= version < schema.SCHEMA:
-            raise schema.older(str(path), version)
+            raise UsageError(
+                f"The database {path} was made by an older Torchstone (schema {version}; this "
+                f"program knows {schema.SCHEMA}).",
+                f"Bring it up to date: torchstone db rebuild --db {path}",
+            )
         if read_only:
             return _engine(path, _readable_mode(path))
         if not exists and location.own:

@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, func, inspect, select
 
 from torchstone.records import Conditions
 from torchstone.store import schema
@@ -52,7 +52,7 @@ def floor(connection: Connection, machine_id: str, conditions: Conditions) -> fl
     table = schema.aa_floor
     wanted = conditions._asdict()
     # Where nothing says so, all there is was measured with the system's own.
-    if not schema.has_allocators(connection) and wanted.pop("allocator") != "default":
+    if not _says_allocators(connection) and wanted.pop("allocator") != "default":
         return None
     same = [table.c[name] == value for name, value in wanted.items()]
     newest = (
@@ -65,6 +65,12 @@ def floor(connection: Connection, machine_id: str, conditions: Conditions) -> fl
     if not values:
         return None
     return float(values[math.ceil(QUANTILE * len(values)) - 1])
+
+
+def _says_allocators(connection: Connection) -> bool:
+    """False for a database of version 6 or less that is open for reading only."""
+    columns = inspect(connection).get_columns(schema.aa_floor.name)
+    return any(column["name"] == "allocator" for column in columns)
 
 
 def of_machine(connection: Connection, machine_id: str) -> list[FloorSummary]:

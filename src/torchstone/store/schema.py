@@ -337,11 +337,6 @@ def has_profile_arms(connection: Connection) -> bool:
     return _has(connection, profile_arm)
 
 
-def has_allocators(connection: Connection) -> bool:
-    """False for a database of version 6 or less that is open for reading only."""
-    return "allocator" in {column["name"] for column in inspect(connection).get_columns("aa_floor")}
-
-
 def _has(connection: Connection, table: Table) -> bool:
     """Asked of a connection once, as long as it is there: no table ever goes."""
     seen: set[str] = connection.info.setdefault(_SEEN, set())
@@ -387,16 +382,6 @@ def newer(name: str, version: int) -> UsageError:
         f"The database {name} was made by a newer Torchstone (schema {version}; this program "
         f"knows {SCHEMA}).",
         "Upgrade: pip install --upgrade torchstone.",
-    )
-
-
-def older(name: str, version: int) -> UsageError:
-    """The error for a database whose cases do not say their allocator, where it may not be
-    changed."""
-    return UsageError(
-        f"The database {name} was made by an older Torchstone (schema {version}; this program "
-        f"knows {SCHEMA}).",
-        f"Bring it up to date: torchstone db rebuild --db {name}",
     )
 
 
