@@ -189,7 +189,8 @@ def test_what_could_not_be_read_back_is_not_stored(db: Path) -> None:
         " bytes, digest, document FROM result",
         "INSERT OR REPLACE INTO measurement"
         " SELECT NULL, result, position, arm, 'crash', samples FROM measurement",
-        "REPLACE INTO aa_floor SELECT seq, machine_id, threads, allocator, step_class, 0, '' FROM aa_floor",
+        "REPLACE INTO aa_floor SELECT seq, machine_id, threads, allocator, step_class, 0, '' "
+        "FROM aa_floor",
     ],
 )
 def test_the_file_itself_refuses_changes(db: Path, change: str) -> None:
