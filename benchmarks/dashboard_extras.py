@@ -16,6 +16,7 @@ from torchstone.profile import read_profile
 from torchstone.records import (
     Calibration,
     CaseFigures,
+    Conditions,
     DoctorReport,
     Estimate,
     Finding,
@@ -45,7 +46,9 @@ def add_extras(store: Store, shape: Shape, results: list[str]) -> None:
     if not store.calibrations(MACHINE_ID, 1):
         store.save_calibration(_calibration(shape))
         for name, value in FLOORS.items():
-            store.remember_aa_floor(MACHINE_ID, 1, name, value, {"synthetic": True})
+            store.remember_aa_floor(
+                MACHINE_ID, Conditions(1, "default", name), value, {"synthetic": True}
+            )
     known = {one.id: one.reports for one in store.machines()}
     for night in range(known.get(MACHINE_ID, 0), shape.nights):
         store.save_doctor(_report(shape, night))

@@ -1,13 +1,13 @@
 r"""Fused against unfused arithmetic: a * b + c, then * d + e, on a quarter million numbers.
 
     torchstone bench examples/fusion.py:make_unfused examples/fusion.py:make_fused \
-        --threads 1 --allocator keep
-    torchstone bench examples/fusion.py:make_unfused --vs inductor --threads 1 --allocator keep
+        --threads 1
+    torchstone bench examples/fusion.py:make_unfused --vs inductor --threads 1
 
 Unfused, each of the four operations reads and writes the whole memory once. `torch.addcmul` does
 two of them in one pass. `torch.compile` (the second command) makes one loop of all four.
 
-Every operation takes memory for its result. Without `--allocator keep` it depends on the process
+Every operation takes memory for its result. With `--allocator default` it depends on the process
 how much of that memory goes back to the system after each call, and page faults hide the rest.
 """
 

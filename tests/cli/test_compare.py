@@ -19,7 +19,7 @@ from tests.targets.support import ROOT, torchstone
 from tests.track.made import Plant, keys, view
 from torchstone.cli.app import run
 from torchstone.lab.compare_runs import GATES
-from torchstone.records import GitState, Outcome, RunView
+from torchstone.records import Conditions, GitState, Outcome, RunView
 from torchstone.store import open_store
 
 SLOW = {"model03": Plant(arm=0.08)}
@@ -251,7 +251,7 @@ def test_the_floor_that_was_seen_on_this_machine_holds_back_small_changes(tmp_pa
     assert compare(path, "run-base", "run-new", "--fail-on", "slower").returncode == 1
     with open_store(path) as store:
         for kind in ("1-10 ms", "10-100 ms", "over 100 ms"):
-            store.remember_aa_floor("machine-one", 1, kind, 0.1, {})
+            store.remember_aa_floor("machine-one", Conditions(1, "default", kind), 0.1, {})
     done = compare(path, "run-base", "run-new", "--fail-on", "slower")
     assert done.returncode == 0
     assert "were seen to differ by on this machine" in " ".join(done.stdout.split())

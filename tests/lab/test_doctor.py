@@ -59,7 +59,7 @@ def noisy(made: Result, spread: float) -> Result:
 
 def known_floor(keeper: Keeper, measured: Measurement) -> float | None:
     assert measured.environment is not None
-    return keeper.aa_floor(measured.environment.machine_id, *identical.conditions(measured))
+    return keeper.aa_floor(measured.environment.machine_id, identical.conditions(measured))
 
 
 def test_identical_arms_on_a_quiet_machine_are_ok_and_remembered(keeper: Keeper) -> None:

@@ -24,7 +24,7 @@ def remembered(tmp_path: Path, twin: Measurement) -> float | None:
     case = CaseResult((base, other, twin), 4, (4,), 0.05, "budget", 1.0)
     assert observe(keeper, case).arms == (base, other)
     assert base.environment is not None
-    return keeper.aa_floor(base.environment.machine_id, *conditions(base))
+    return keeper.aa_floor(base.environment.machine_id, conditions(base))
 
 
 def spread(by: float) -> Measurement:
@@ -55,7 +55,11 @@ def statement(name: str, step: float, seed: int = 1, loops: int = 1) -> Measurem
 
 @pytest.mark.parametrize(("step", "loops"), [(0.5, 1), (5e-3, 1), (2e-5, 1000)])
 def test_a_statement_is_filed_under_its_own_length(step: float, loops: int) -> None:
-    assert conditions(statement("base", step, loops=loops)) == (2, step_class(step * 1e9))
+    assert conditions(statement("base", step, loops=loops)) == (
+        2,
+        "default",
+        step_class(step * 1e9),
+    )
 
 
 def test_the_floor_of_a_long_statement_is_not_that_of_a_short_one(tmp_path: Path) -> None:
@@ -70,5 +74,6 @@ def test_the_length_is_that_of_the_samples_as_for_a_runs_cases() -> None:
     """`track.floors` looks a case's floor up by its time; it must be filed by the same."""
     assert conditions(arm("eager", 2e-3, compile=replace(STEP, steady_ns=12_000_000))) == (
         2,
+        "default",
         "1-10 ms",
     )

@@ -22,7 +22,7 @@ from torchstone.lab.run import resume_run, start_run
 from torchstone.lab.run_keeping import keep
 from torchstone.lab.run_plan import RunRequest, make_plan
 from torchstone.lab.run_record import describe_run
-from torchstone.records import Estimate, Outcome, Run, UsageError
+from torchstone.records import Conditions, Estimate, Outcome, Run, UsageError
 from torchstone.store import StoreBusyError, engine, open_store
 from torchstone.store.alive import beat, running_ids
 from torchstone.store.location import locate
@@ -178,8 +178,8 @@ def test_what_is_known_of_the_machine_is_waited_for_as_well(asked: RunRequest, d
     told = Told()
     keeper = run_keeping.PatientKeeper(db, told)
     with held(db, HELD_S):
-        keeper.remember_aa_floor("machine", 1, "ms", 0.01, ESTIMATE)
-    assert keeper.aa_floor("machine", 1, "ms") is not None
+        keeper.remember_aa_floor("machine", Conditions(1, "keep", "ms"), 0.01, ESTIMATE)
+    assert keeper.aa_floor("machine", Conditions(1, "keep", "ms")) is not None
     assert len(told.notes) == 1
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -232,9 +232,28 @@ def test_a_shard_that_is_none(text: str) -> None:
 
 def test_the_command_of_a_case_has_what_is_not_default() -> None:
     key = CaseKey("toys", "ball", "small", "training", "amp", "inductor+dynamic", threads=1)
+    key = replace(key, allocator="keep")
     settings = Settings(budget_s=10, replicates=4, count_flops=True)
     words = " ".join(command_of_case(PlannedCase(key, "toy:ball@small"), settings))
     assert words == (
         "torchstone bench toy:ball@small --vs inductor+dynamic --mode training --precision amp "
-        "--threads 1 --budget 10s --replicates 4"
+        "--threads 1 --allocator keep --budget 10s --replicates 4"
     )
+
+
+def test_memory_is_kept_unless_another_allocator_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def planned(**asked: str) -> tuple[set[str], set[str], str]:
+        made = make_plan(RunRequest(suites=("toys",), **asked), 8)  # type: ignore[arg-type]
+        keys = {case.key.allocator for case in made.cases}
+        return keys, {arm_of(case).allocator for case in made.cases}, " ".join(made.notes)
+
+    assert planned()[:2] == ({"keep"}, {"keep"})
+    assert planned(allocator="default")[:2] == ({"default"}, {"default"})
+    with pytest.raises(UsageError, match="There is no allocator 'mine'"):
+        planned(allocator="mine")
+    monkeypatch.setattr("platform.libc_ver", lambda: ("", ""))
+    assert planned()[0] == {"default"}
+    assert "not glibc" in planned()[2]
+    assert "not glibc" not in planned(allocator="default")[2]

@@ -25,7 +25,8 @@ TOP = [
     "false_discovery_rate", "threshold_source", "drift", "groups", "cases",
 ]  # fmt: skip
 CASE = [
-    "suite", "model", "scale", "mode", "precision", "variant", "device", "threads", "kind",
+    "suite", "model", "scale", "mode", "precision", "variant", "device", "threads",
+    "allocator", "kind",
     "base_speedup", "new_speedup", "ratio", "ratio_low", "ratio_high", "level", "threshold",
     "verdict", "alone", "deciding_budget_s", "moved", "baseline_time_ratio", "arm_time_ratio",
     "compile_cold_ratio", "compile_warm_ratio", "arm_peak_ratio", "costs_changed",

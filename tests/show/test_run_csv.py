@@ -24,13 +24,14 @@ from . import synthetic_run as made
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "csv.md"
 COLUMNS = [
-    "run", "suite", "model", "scale", "mode", "precision", "variant", "device", "threads", "target",
+    "run", "suite", "model", "scale", "mode", "precision", "variant", "device", "threads",
+    "allocator", "target",
     "outcome", "reason", "failed_arm", "result_id", "speedup", "speedup_low", "speedup_high",
     "level", "log_error", "log_freedom", "verdict", "run_verdict", "margin",
     "deciding_budget_s", "base_s", "new_s",
     "compile_cold_s", "compile_warm_s", "base_peak_bytes", "new_peak_bytes", "memory_ratio",
     "base_step_peak_bytes", "new_step_peak_bytes", "step_memory_ratio", "base_faults_per_call",
-    "new_faults_per_call", "allocator_share", "graphs", "graph_breaks", "break_reasons",
+    "new_faults_per_call", "graphs", "graph_breaks", "break_reasons",
     "recompiles", "late_recompiles", "flops", "flops_covered", "agreement", "error_ratio",
     "outputs_checked", "worst_check", "checks", "replicates", "elapsed_s", "command", "foreign",
     "definition",
@@ -153,7 +154,7 @@ def test_what_never_ran_has_empty_figures() -> None:
     filled = {name for name, cell in row.items() if cell}
     assert filled == {
         "run", "suite", "model", "scale", "mode", "precision", "variant", "device", "threads",
-        "target", "outcome", "reason", "level", "definition",
+        "allocator", "target", "outcome", "reason", "level", "definition",
     }  # fmt: skip
 
 

@@ -25,7 +25,8 @@ RUN = [
     "machine_id", "machine", "torch", "packages", "git", "method", "version", "origin",
 ]  # fmt: skip
 SUMMARY = [
-    "suite", "scale", "mode", "precision", "variant", "device", "threads", "passed", "counted",
+    "suite", "scale", "mode", "precision", "variant", "device", "threads", "allocator",
+    "passed", "counted",
     "planned", "not_supported", "pass_rate", "outcomes", "speedup", "compile_cold_s",
     "compile_warm_s", "memory_ratio", "step_memory_ratio", "verdicts", "no_verdict",
     "false_discovery_rate", "figures_definition", "definition",

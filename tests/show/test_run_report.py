@@ -22,6 +22,7 @@ from . import synthetic_run as made
 SGR = re.compile(r"\x1b\[[0-9;]*m")
 SMALL = """\
 run 1jz3k4m nightly · 2026-11-15 20:30 · quick tier · inference · fp32 · cpu · 1 thread
+allocator keeps memory
 Intel Xeon Platinum 8370C · torch 2.13.0+cpu · git 0123456789 (changed) · torchstone 0.1.0
 one thread, because this machine has 2 cores (--threads changes it)
 3 of 3 cases done · 3 ok
@@ -152,7 +153,10 @@ def test_what_is_not_supported_is_grouped_by_reason() -> None:
 
 def test_settings_that_differ_are_in_the_rows_and_not_in_the_heading() -> None:
     text = report(made.mixed(), width=160)
-    assert text.splitlines()[0] == "run 1jz3k4m nightly · 2026-11-15 20:30 · quick tier"
+    assert (
+        text.splitlines()[0]
+        == "run 1jz3k4m nightly · 2026-11-15 20:30 · quick tier · allocator keeps memory"
+    )
     assert "my_suite inference fp32 inductor cuda 2 threads " in text
     assert "huggingface@small training amp inductor cpu 1 thread " in text
 

@@ -18,6 +18,7 @@ import pytest
 from sqlalchemy import event
 from store_cases import make_result
 
+from torchstone.records import Conditions
 from torchstone.store import open_store
 
 SAMPLES = 30
@@ -119,7 +120,7 @@ def test_a_kill_without_the_log_is_undone(db: Path, tmp_path: Path) -> None:
     raw.close()
     assert dead.stat().st_size > 100_000
     with open_store(str(dead)) as store:
-        assert store.aa_floor("m", 1, "ms") is None
+        assert store.aa_floor("m", Conditions(1, "default", "ms")) is None
         assert store.load("last") == make_result("aa11")
     _sound(dead)
 
@@ -145,9 +146,9 @@ def test_a_reader_is_not_held_up_by_a_writer(db: Path, read_only: bool) -> None:
     holder.execute("INSERT INTO aa_floor VALUES (1, 'm', 1, 'ms', 0.5, '{}')")
     with open_store(str(db), read_only=read_only) as store:
         assert store.load("last") == make_result("aa11")
-        assert store.aa_floor("m", 1, "ms") is None  # not committed yet
+        assert store.aa_floor("m", Conditions(1, "default", "ms")) is None  # not committed yet
         holder.execute("COMMIT")
-        assert store.aa_floor("m", 1, "ms") == 0.5
+        assert store.aa_floor("m", Conditions(1, "default", "ms")) == 0.5
     holder.close()
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from store_cases import failed_result, make_result
 
-from torchstone.records import Outcome, TorchstoneError, Turn, UsageError, Verdict
+from torchstone.records import Conditions, Outcome, TorchstoneError, Turn, UsageError, Verdict
 from torchstone.store import CorruptResultError, Summary, open_store
 
 
@@ -189,13 +189,14 @@ def test_what_could_not_be_read_back_is_not_stored(db: Path) -> None:
         " bytes, digest, document FROM result",
         "INSERT OR REPLACE INTO measurement"
         " SELECT NULL, result, position, arm, 'crash', samples FROM measurement",
-        "REPLACE INTO aa_floor SELECT seq, machine_id, threads, step_class, 0, '' FROM aa_floor",
+        "REPLACE INTO aa_floor SELECT seq, machine_id, threads, allocator, step_class, 0, '' "
+        "FROM aa_floor",
     ],
 )
 def test_the_file_itself_refuses_changes(db: Path, change: str) -> None:
     with open_store(str(db)) as store:
         store.save(make_result("aa11"))
-        store.remember_aa_floor("m", 1, "ms", 0.01, {})
+        store.remember_aa_floor("m", Conditions(1, "default", "ms"), 0.01, {})
     raw = sqlite3.connect(db)
     with pytest.raises(sqlite3.IntegrityError, match=r"torchstone: .* is append-only"):
         raw.execute(change)
@@ -269,19 +270,22 @@ def test_summaries_are_derived_and_can_be_rebuilt(db: Path) -> None:
 
 def test_aa_floor_is_the_ninetieth_percentile_of_the_newest(db: Path) -> None:
     with open_store(str(db)) as store:
-        assert store.aa_floor("m", 1, "ms") is None
+        assert store.aa_floor("m", Conditions(1, "default", "ms")) is None
         for _ in range(6):
-            store.remember_aa_floor("m", 1, "ms", 0.5, {"old": True})
-        assert store.aa_floor("m", 1, "ms") == 0.5
+            store.remember_aa_floor("m", Conditions(1, "default", "ms"), 0.5, {"old": True})
+        assert store.aa_floor("m", Conditions(1, "default", "ms")) == 0.5
         for i in range(50):  # 0.000 to 0.049; the old ones drop out
-            store.remember_aa_floor("m", 1, "ms", i / 1000, {"replicates": i})
-        assert store.aa_floor("m", 1, "ms") == 0.044
-        assert store.aa_floor("m", 2, "ms") is None
-        assert store.aa_floor("m", 1, "us") is None
-        assert store.aa_floor("other", 1, "ms") is None
+            store.remember_aa_floor(
+                "m", Conditions(1, "default", "ms"), i / 1000, {"replicates": i}
+            )
+        assert store.aa_floor("m", Conditions(1, "default", "ms")) == 0.044
+        assert store.aa_floor("m", Conditions(2, "default", "ms")) is None
+        assert store.aa_floor("m", Conditions(1, "keep", "ms")) is None
+        assert store.aa_floor("m", Conditions(1, "default", "us")) is None
+        assert store.aa_floor("other", Conditions(1, "default", "ms")) is None
         for bad in (-0.1, float("nan"), float("inf")):
             with pytest.raises(ValueError, match="A/A floor"):
-                store.remember_aa_floor("m", 1, "ms", bad, {})
+                store.remember_aa_floor("m", Conditions(1, "default", "ms"), bad, {})
     with closing(sqlite3.connect(db)) as raw:
         assert raw.execute("SELECT count(*) FROM aa_floor").fetchone() == (56,)
 

@@ -11,6 +11,7 @@ from store_runs import fill, make_run, make_version_3
 
 from torchstone.records import (
     CaseKey,
+    Conditions,
     DoctorReport,
     Estimate,
     Finding,
@@ -329,11 +330,11 @@ def test_machines_and_their_noise(nights: Path) -> None:
         assert (noise[0].identical, noise[0].fit, noise[0].doubts) == (1.002, True, ("load",))
         assert store.machines()[0].reports == 3
         assert store.aa_floors("m1") == []
-        store.remember_aa_floor("m1", 2, "ms", 0.01, {})
-        store.remember_aa_floor("m1", 2, "ms", 0.03, {})
+        store.remember_aa_floor("m1", Conditions(2, "default", "ms"), 0.01, {})
+        store.remember_aa_floor("m1", Conditions(2, "default", "ms"), 0.03, {})
         (floor,) = store.aa_floors("m1")
-        assert (floor.threads, floor.step_class, floor.observations) == (2, "ms", 2)
-        assert floor.value == store.aa_floor("m1", 2, "ms")
+        assert (floor.conditions, floor.observations) == (Conditions(2, "default", "ms"), 2)
+        assert floor.value == store.aa_floor("m1", Conditions(2, "default", "ms"))
 
 
 def test_a_database_of_an_older_program_says_what_to_do(db: Path) -> None:

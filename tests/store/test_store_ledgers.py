@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from store_runs import make_version_1, make_version_3, make_version_4
+from store_runs import make_version_1, make_version_3
 from tests.explain.ledger_synthetic import ledger
 from tests.show.synthetic_result import environment
 
@@ -85,7 +85,7 @@ def test_a_row_that_nobody_of_us_wrote_is_said(db: Path, how: str) -> None:
         store.load_ledger("l-2")
 
 
-@pytest.mark.parametrize("make_old", [make_version_1, make_version_3, make_version_4])
+@pytest.mark.parametrize("make_old", [make_version_1, make_version_3])
 def test_older_databases_have_none_until_one_is_kept(db: Path, make_old: object) -> None:
     assert callable(make_old)
     make_old(db)

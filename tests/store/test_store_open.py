@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from store_cases import make_result
 
-from torchstone.records import UsageError
+from torchstone.records import Conditions, UsageError
 from torchstone.store import StoreBusyError, check_store, engine, open_store, schema
 
 ROOT = os.geteuid() == 0
@@ -200,7 +200,7 @@ def test_reading_only_never_writes(db: Path) -> None:
         with pytest.raises(UsageError, match="reading only"):
             store.save(make_result("bb22"))
         with pytest.raises(UsageError, match="reading only"):
-            store.remember_aa_floor("m", 1, "ms", 0.1, {})
+            store.remember_aa_floor("m", Conditions(1, "default", "ms"), 0.1, {})
     assert db.read_bytes() == before
 
 

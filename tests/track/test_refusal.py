@@ -116,6 +116,16 @@ def test_small_and_full_are_different_models() -> None:
     assert "--across" not in comparison.remedy
 
 
+def test_cases_of_two_allocators_are_not_paired_whatever_is_asked() -> None:
+    base, new = two(plan=keys(10))
+    other = changed(new, lambda case: replace(case, key=replace(case.key, allocator="jemalloc")))
+    for asked in (Terms(), terms(*ACROSS)):
+        comparison = compare(base, other, asked)
+        assert "differ in allocator: default and jemalloc" in comparison.refused
+        assert "the same --allocator" in comparison.remedy
+        assert not comparison.cases
+
+
 def test_runs_without_a_common_case_are_not_compared() -> None:
     base = side(1, keys(5))
     new = side(2, keys(5, suite="mine"), run_id="run-new")

@@ -61,7 +61,7 @@ def page_of(path: Path, variant: str) -> Page:
 
 
 def test_the_page_of_each_variant_prints_its_own_commands(several: Path) -> None:
-    settings = "--mode training --threads 2"
+    settings = "--mode training --threads 2 --allocator default"
     for variant in VARIANTS:
         found = commands(page_of(several, variant))
         assert found["explain"] == f"torchstone explain {TARGET} {settings} --vs {variant}"
@@ -91,7 +91,7 @@ def test_commands_carry_all_that_makes_an_arm_what_it_is() -> None:
     }
     assert profile_commands([elsewhere]) == ""  # it has no --env, so it would be of another arm
     alone = measured("eager")
-    assert explain_commands([alone]) == f"torchstone explain {TARGET}"
+    assert explain_commands([alone]) == f"torchstone explain {TARGET} --allocator default"
     assert explain_commands([alone, measured("inductor", threads=3)]).count("\n") == 1
     statement = replace(alone, arm=ArmSpec("timed"))
     assert explain_commands([statement]) == profile_commands([statement]) == ""

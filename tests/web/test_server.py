@@ -18,6 +18,7 @@ import pytest
 
 from tests.web import stored
 from tests.web.conftest import TestClient, client_of
+from torchstone.records import Conditions
 from torchstone.store import open_store
 from torchstone.track.floors import step_class
 from torchstone.web.links import API
@@ -193,7 +194,7 @@ def test_a_comparison_follows_when_a_threshold_changes(tmp_path: Path) -> None:
         assert client.get(f"{API}/compare").json() == before
         with open_store(str(path)) as store:
             for name in {step_class(10.0**power) for power in range(12)}:
-                store.remember_aa_floor(machine, 1, name, 0.5, {})
+                store.remember_aa_floor(machine, Conditions(1, "default", name), 0.5, {})
         assert client.get(f"{API}/compare").json() != before
 
 

@@ -96,6 +96,17 @@ def arm_options(function: F) -> F:
     )
 
 
+def allocator_option(function: F) -> F:
+    """`--allocator`."""
+    return click.option(
+        "--allocator",
+        default="",
+        metavar="keep|default|jemalloc|tcmalloc",
+        help="Memory allocator of all arms; keep: never gives memory back; default: the system's "
+        "own (default: keep, where the C library is glibc).",
+    )(function)
+
+
 def process_options(function: F) -> F:
     """In which processes it is run."""
     return _all_of(
@@ -106,13 +117,7 @@ def process_options(function: F) -> F:
         click.option(
             "--env", multiple=True, type=Assignment(), help="Environment variable for all arms."
         ),
-        click.option(
-            "--allocator",
-            default="default",
-            show_default=True,
-            metavar="default|keep|jemalloc|tcmalloc",
-            help="Memory allocator of all arms.",
-        ),
+        allocator_option,
     )
 
 

@@ -8,6 +8,7 @@ import click
 
 from torchstone.cli.options import (
     Duration,
+    allocator_option,
     arm_options,
     check_json_path,
     database_option,
@@ -89,6 +90,7 @@ class ProfileCommand(click.Command):
     "--functions", multiple=True, metavar="NAME", help="Look at these line by line (memory)."
 )
 @arm_options
+@allocator_option
 @click.option("--variant", default="eager", show_default=True, help="How a target is run.")
 @click.option("--vs", multiple=True, metavar="VARIANT", help="Profile this variant as well.")
 @click.option("--timeout", type=Duration(), default="60s", show_default=True, help="For a step.")

@@ -11,6 +11,7 @@ import click
 from torchstone.cli.options import (
     INTERRUPTED,
     Duration,
+    allocator_option,
     check_json_path,
     database_option,
     output_options,
@@ -35,6 +36,7 @@ _PLANNING = (
     "scale",
     "device",
     "threads",
+    "allocator",
     "label",
     "budget",
     "replicates",
@@ -107,6 +109,7 @@ class Words(click.ParamType):  # type: ignore[type-arg]
 @together_option(default=False)
 @click.option("--device", default="cpu", show_default=True, metavar="cpu|cuda|...")
 @click.option("--threads", type=int, help="Threads (default: 1 on two cores or fewer).")
+@allocator_option
 @settings_options
 @click.option(
     "--torchbench",

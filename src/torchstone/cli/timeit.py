@@ -8,6 +8,7 @@ import click
 
 from torchstone.cli.options import (
     Duration,
+    allocator_option,
     check_json_path,
     database_option,
     deliver,
@@ -31,6 +32,7 @@ from torchstone.cli.unkept import tell_troubles
     "--vs", multiple=True, metavar="STMT", help="Compare with this statement (repeatable)."
 )
 @click.option("--python", metavar="PYTHON", help="Interpreter to run in, e.g. python3.13.")
+@allocator_option
 @click.option("--budget", type=Duration(), default="5s", show_default=True)
 @click.option("--timeout", type=Duration(), default="60s", show_default=True, help="For a sample.")
 @click.option("--replicates", type=int, help="Processes (default: as the budget allows).")
@@ -83,6 +85,7 @@ def timeit(
             settings,
             python=asked["python"],
             clock="cpu" if process else "wall",
+            allocator=asked["allocator"],
             keeper=keeper if save else None,
             events=events,
         )
@@ -91,8 +94,7 @@ def timeit(
         if vs:
             text = show.report(result, **how)
         else:
-            precision = 6 if verbose else 3
-            text = show.timeit_report(result, unit=unit, precision=precision, **how)
+            text = show.timeit_report(result, unit=unit, precision=6 if verbose else 3, **how)
         return text + show.passed_checks(result, how["width"]) if verbose else text
 
     code = deliver(result, json_path, markdown, saved=keeper.has_kept, report=report, db=db)

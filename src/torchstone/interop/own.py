@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import statistics
 from collections.abc import Mapping
+from dataclasses import fields
 
 from torchstone.interop.base import Medians
 from torchstone.interop.files import MAX_NAME, is_text
@@ -143,8 +144,8 @@ def read_own_key(cells: Mapping[str, str]) -> CaseKey | None:
         key = from_data(CaseKey, json.loads(cells[CASE]))
     except (KeyError, ValueError, RecursionError, RecordError):
         return None
-    names = (key.suite, key.model, key.scale, key.mode, key.precision, key.variant, key.device)
-    sound = all(len(name) <= MAX_NAME and is_text(name) for name in names)
+    texts = (getattr(key, one.name) for one in fields(CaseKey) if one.name != "threads")
+    sound = all(len(name) <= MAX_NAME and is_text(name) for name in texts)
     return key if sound and key.model and 0 <= key.threads <= _MOST_THREADS else None
 
 

@@ -28,7 +28,7 @@ def bench(
     threads: int | None = None,
     python: str | None = None,
     env: Mapping[str, str] | None = None,
-    allocator: str = "default",
+    allocator: str = "",
     budget: float = 30.0,
     within: float = 0.01,
     margin: float = 0.02,
@@ -45,6 +45,7 @@ def bench(
 
     A target is a string as on the command line, or a function or factory defined at the top level
     of a file (workers import it: no lambda, no nested function). Nothing is stored without `save`.
+    An empty `allocator` is `keep` where the C library is glibc.
     """
     request = BenchRequest(
         targets=tuple(as_target(target) for target in targets),
@@ -108,6 +109,7 @@ def timeit(
     timeout: float = 60.0,
     replicates: int | None = None,
     python: str | None = None,
+    allocator: str = "",
     save: bool = False,
     db: str | None = None,
 ) -> Result:
@@ -121,7 +123,9 @@ def timeit(
         replicates=replicates,
     )
     keeper = Keeper(db) if save else None
-    result = timing.time_statements(statements, setup, settings, python=python, keeper=keeper)
+    result = timing.time_statements(
+        statements, setup, settings, python=python, allocator=allocator, keeper=keeper
+    )
     return _told(result, keeper)
 
 

@@ -10,6 +10,7 @@ from torchstone.conductor import Events, Settings
 from torchstone.lab import identical
 from torchstone.lab.bench import measure_unkept
 from torchstone.lab.keeping import Keeper
+from torchstone.machine.allocator import usual_allocator
 from torchstone.records import (
     ArmSpec,
     Estimate,
@@ -45,7 +46,7 @@ def measure_identical(
 ) -> Seen:
     """Measure the same function as two arms; remember what they differed by."""
     settings = Settings(budget_s=budget_s, replicates=REPLICATES, check_outputs=False)
-    arms = tuple(ArmSpec(name, target) for name in ARMS)
+    arms = tuple(ArmSpec(name, target, allocator=usual_allocator()) for name in ARMS)
     # Without the keeper: no third arm runs along, and no earlier floor hides a difference.
     result = measure_unkept(arms, settings, None, events, (), "doctor")
     return see(result, keeper)

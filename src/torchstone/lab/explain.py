@@ -19,7 +19,14 @@ from torchstone.explain.starter import run_passes_of
 from torchstone.explain.verdicts import untested, verdict
 from torchstone.lab.bench import measure, new_id
 from torchstone.lab.keeping import Keeper
-from torchstone.lab.request import BenchRequest, check_arm, check_settings, distinct, make_arms
+from torchstone.lab.request import (
+    BenchRequest,
+    allocator_words,
+    check_arm,
+    check_settings,
+    distinct,
+    make_arms,
+)
 from torchstone.lab.roofs import known_roofs
 from torchstone.lab.secrets import public_env, public_ledger, public_words
 from torchstone.machine.environment import machine_id
@@ -40,6 +47,11 @@ TEST_REPLICATES = 6
 """Processes of each arm in the test of a prediction. With three of them an interval reaches from a
 third of the time to one and a half times, where pages cost now this and now that."""
 INTERRUPTED = "Not tested: interrupted."
+KEPT = (
+    "Memory is kept from step to step here; a program with the system's own allocator may take it "
+    'fresh in every step. What that costs: `torchstone bench` with --arm "name=system '
+    'allocator=default".'
+)
 
 
 @dataclass(frozen=True)
@@ -119,9 +131,10 @@ def _ledger(
     passes = run_passes_of(arm, Plan(budget_s=request.budget_s), request.bench.settings)
     calibration, stale = _calibration(arm, keeper)
     ledger = with_findings(make_ledger(arm, passes, calibration))
+    kept = KEPT if arm.allocator == "keep" and ledger.share("allocator") > 0 else ""
     return replace(
         ledger,
-        notes=(*ledger.notes, stale) if stale else ledger.notes,
+        notes=(*ledger.notes, *filter(None, (stale, kept))),
         id=new_id(),
         created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
         version=torchstone.__version__,
@@ -205,10 +218,11 @@ def verify_command(arm: ArmSpec, settings: Settings) -> tuple[str, ...]:
     words = ["torchstone", "explain", arm.target]
     words += ["--variant", arm.variant] if arm.variant != EAGER else []
     plain = ArmSpec("", "")
-    for name in ("mode", "precision", "device", "threads", "python", "allocator"):
+    for name in ("mode", "precision", "device", "threads", "python"):
         value = getattr(arm, name)
         if value != getattr(plain, name):
             words += [f"--{name}", str(value)]
+    words += allocator_words(arm.allocator)
     for key, value in public_env(arm.env):
         words += ["--env", f"{key}={value}"]
     return (*words, "--budget", f"{settings.budget_s:g}s", "--verify")

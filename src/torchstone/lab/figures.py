@@ -38,7 +38,6 @@ def figures_of(
         reason=_reason(failed),
         failed_arm="" if failed.outcome is Outcome.OK else failed.arm.name,
         result_id=result.id,
-        allocator_share=_allocator_share(checks, arm),
         worst_check=max((c.level for c in checks), key=_ORDER.index, default=Level.OK),
         checks=worse,
         replicates=len(new.replicates),
@@ -139,13 +138,6 @@ def _speaks_of(check: Check, base: str, arm: str) -> bool:
     if not check.arms or arm in check.arms or set(check.arms) == {base}:
         return True
     return check.level is Level.FAIL and base in check.arms
-
-
-def _allocator_share(checks: Sequence[Check], arm: str) -> float | None:
-    for check in checks:
-        if check.rule == "allocator" and arm in check.arms:
-            return check.figures.get("explained_share")
-    return None
 
 
 def _nanoseconds(seconds: float | None) -> float | None:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from torchstone import stats
 from torchstone.conductor import CaseResult
 from torchstone.lab.keeping import Keeper
-from torchstone.records import ArmSpec, Estimate, Measurement, Outcome
+from torchstone.records import ArmSpec, Conditions, Estimate, Measurement, Outcome
 from torchstone.track.floors import DEFAULT_AA_FLOOR, step_class
 from torchstone.validate.facts import seconds_per_call
 
@@ -51,7 +51,7 @@ def remember(keeper: Keeper, base: Measurement, found: Estimate) -> None:
     if base.environment is not None:
         size = abs(found.time_ratio - 1)
         with keeper.forgiving("What identical arms differ by was not kept"):
-            keeper.remember_aa_floor(base.environment.machine_id, *conditions(base), size, found)
+            keeper.remember_aa_floor(base.environment.machine_id, conditions(base), size, found)
 
 
 def is_telling(base: Measurement, twin: Measurement) -> bool:
@@ -76,16 +76,16 @@ def aa_floor(keeper: Keeper | None, arm: Measurement) -> float:
     known = None
     if keeper is not None and arm.environment is not None:
         with keeper.forgiving("What identical arms differ by could not be looked up"):
-            known = keeper.aa_floor(arm.environment.machine_id, *conditions(arm))
+            known = keeper.aa_floor(arm.environment.machine_id, conditions(arm))
     return max(DEFAULT_AA_FLOOR, known or 0.0)
 
 
-def conditions(arm: Measurement) -> tuple[int, str]:
-    """Thread count and order of magnitude of a step: noise depends on both.
+def conditions(arm: Measurement) -> Conditions:
+    """Thread count, allocator and order of magnitude of a step: noise depends on all three.
 
     The step's time is that of the samples, as for the floors of a run's cases (`track.floors`):
     statements have no compile cost to read it from.
     """
     threads = arm.environment.threads.get("torch", 1) if arm.environment else 1
     seconds = seconds_per_call(arm, stats.estimator_of(arm)) or 0.0
-    return threads, step_class(seconds * 1e9)
+    return Conditions(threads, arm.arm.allocator, step_class(seconds * 1e9))

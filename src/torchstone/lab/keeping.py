@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from torchstone.records import (
     Calibration,
+    Conditions,
     DoctorReport,
     Estimate,
     Ledger,
@@ -60,19 +61,19 @@ class Keeper:
         """Whether the database exists; raises `UsageError` if it could not be used."""
         return check_store(self.url)
 
-    def aa_floor(self, machine_id: str, threads: int, step_class: str) -> float | None:
+    def aa_floor(self, machine_id: str, conditions: Conditions) -> float | None:
         """What identical arms have been seen to differ by here, if ever observed."""
         if not self.check():
             return None
         with open_store(self.url) as store:
-            return store.aa_floor(machine_id, threads, step_class)
+            return store.aa_floor(machine_id, conditions)
 
     def remember_aa_floor(
-        self, machine_id: str, threads: int, step_class: str, value: float, evidence: Estimate
+        self, machine_id: str, conditions: Conditions, value: float, evidence: Estimate
     ) -> None:
         """Keep what two identical arms differed by."""
         with open_store(self.url) as store:
-            store.remember_aa_floor(machine_id, threads, step_class, value, to_data(evidence))
+            store.remember_aa_floor(machine_id, conditions, value, to_data(evidence))
 
     def calibration(self, machine_id: str, device: str = "cpu") -> Calibration | None:
         """The newest calibration of that device of that machine, if there ever was one."""

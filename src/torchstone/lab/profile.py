@@ -15,8 +15,9 @@ from torchstone.conductor.case import BUILD_TIMEOUT_S, STEP_TIMEOUT_S, Silent
 from torchstone.conductor.launch import arm_environment
 from torchstone.conductor.worker import Spawn, WorkerProcess
 from torchstone.lab.bench import new_id
-from torchstone.lab.request import check_arm, distinct
+from torchstone.lab.request import allocator_words, check_arm, distinct
 from torchstone.lab.secrets import public_arm, public_words
+from torchstone.machine.allocator import usual_allocator
 from torchstone.machine.environment import machine_id
 from torchstone.machine.hardware import cache_sizes, describe_cpu, memory_bytes
 from torchstone.profile import read_profile
@@ -56,6 +57,8 @@ class ProfileRequest:
     precision: str = "fp32"
     device: str = "cpu"
     threads: int | None = None
+    allocator: str = ""
+    """Empty: see `allocator_of`."""
     seed: int = 0
     cost: bool | None = None
     """None: of a target yes; of a script no, because it would be run again and again."""
@@ -129,6 +132,13 @@ def profile_target(
     return tuple(found)
 
 
+def allocator_of(request: ProfileRequest) -> str:
+    """As elsewhere for a target's time. Memory that is kept hides from a look at resident memory
+    what is freed and taken again, and a program is run as it would be without us."""
+    own = request.how == "memory" or not request.is_target
+    return request.allocator or ("default" if own else usual_allocator())
+
+
 def _arms(request: ProfileRequest) -> list[ArmSpec]:
     base = ArmSpec(
         name="",
@@ -137,6 +147,7 @@ def _arms(request: ProfileRequest) -> list[ArmSpec]:
         precision=request.precision,
         device=request.device,
         threads=request.threads,
+        allocator=allocator_of(request),
         seed=request.seed,
     )
     arms = distinct(
@@ -233,6 +244,7 @@ def command_of(request: ProfileRequest) -> tuple[str, ...]:
         value = getattr(request, name)
         if value != getattr(plain, name):
             words += [f"--{name}", str(value)]
+    words += allocator_words(allocator_of(request)) if request.is_target else []
     for variant in request.vs:
         words += ["--vs", variant]
     for option in _sampling_words(request.options):

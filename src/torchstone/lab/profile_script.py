@@ -59,7 +59,7 @@ class NotTheSameAgain(Exception):
         )
 
 
-_OF_TARGETS = ("steps", "variant", "vs", "mode", "precision", "device", "timeout_s")
+_OF_TARGETS = ("steps", "variant", "vs", "mode", "precision", "device", "allocator", "timeout_s")
 """What only a target can be asked for: a program is run as it is."""
 
 

@@ -84,6 +84,7 @@ def _facts(environment: Environment) -> dict[str, str]:
         "python": environment.python.get("version", ""),
         "machine": f"{environment.machine_id} ({model})" if model else environment.machine_id,
         "threads": ", ".join(f"{name} {n}" for name, n in sorted(environment.threads.items())),
+        "allocator": environment.allocator,
     }
 
 

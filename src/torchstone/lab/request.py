@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields, replace
 from torchstone import stats
 from torchstone.conductor import Settings
 from torchstone.lab.secrets import public_arm_text, public_env
-from torchstone.machine.allocator import allocator_environment
+from torchstone.machine.allocator import allocator_environment, usual_allocator
 from torchstone.machine.interpreters import resolve_interpreter
 from torchstone.records import (
     ALLOCATORS,
@@ -42,7 +42,7 @@ _ARM_KEYS = (
 
 @dataclass(frozen=True)
 class BenchRequest:
-    """`torchstone bench`, as asked."""
+    """`torchstone bench`, as asked. An empty `allocator` leaves the choice to us."""
 
     targets: tuple[str, ...]
     vs: tuple[str, ...] = ()
@@ -53,7 +53,7 @@ class BenchRequest:
     threads: int | None = None
     python: str | None = None
     env: tuple[tuple[str, str], ...] = ()
-    allocator: str = "default"
+    allocator: str = ""
     label: str = ""
     settings: Settings = field(default_factory=Settings)
 
@@ -70,7 +70,7 @@ def make_arms(request: BenchRequest) -> tuple[ArmSpec, ...]:
         threads=request.threads,
         python=request.python,
         env=request.env,
-        allocator=request.allocator,
+        allocator=request.allocator or usual_allocator(),
         seed=request.settings.seed,
     )
     short = _short_names(request.targets)
@@ -245,13 +245,19 @@ def command_of(request: BenchRequest) -> tuple[str, ...]:
         for value in values:
             words += [flag, value]
     plain = BenchRequest(targets=())
-    for name in ("mode", "precision", "device", "threads", "python", "allocator", "label"):
+    for name in ("mode", "precision", "device", "threads", "python", "label"):
         value = getattr(request, name)
         if value != getattr(plain, name):
             words += [f"--{name}", str(value)]
+    words += allocator_words(request.allocator or usual_allocator())
     for key, value in public_env(request.env):
         words += ["--env", f"{key}={value}"]
     return (*words, *settings_words(request.settings))
+
+
+def allocator_words(allocator: str) -> list[str]:
+    """Always said: which one is the usual one depends on the machine."""
+    return ["--allocator", allocator]
 
 
 _SETTING_FLAGS = {

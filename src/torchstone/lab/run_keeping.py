@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Protocol, TypeVar
 
 from torchstone.lab.keeping import Keeper
-from torchstone.records import Calibration, CaseFigures, Estimate, Result
+from torchstone.records import Calibration, CaseFigures, Conditions, Estimate, Result
 from torchstone.store import AlreadyStored, StoreBusyError, open_store
 
 PATIENCE_S = 900.0
@@ -87,17 +87,17 @@ class PatientKeeper(Keeper):
         for one in self.troubles[told:]:
             self._events.note(f"{one.message} {one.remedy}".strip())
 
-    def aa_floor(self, machine_id: str, threads: int, step_class: str) -> float | None:
+    def aa_floor(self, machine_id: str, conditions: Conditions) -> float | None:
         """What identical arms have been seen to differ by here, if ever observed."""
         ask = super().aa_floor
-        return patiently(self._events, lambda: ask(machine_id, threads, step_class))
+        return patiently(self._events, lambda: ask(machine_id, conditions))
 
     def remember_aa_floor(
-        self, machine_id: str, threads: int, step_class: str, value: float, evidence: Estimate
+        self, machine_id: str, conditions: Conditions, value: float, evidence: Estimate
     ) -> None:
         """Keep what two identical arms differed by."""
         put = super().remember_aa_floor
-        patiently(self._events, lambda: put(machine_id, threads, step_class, value, evidence))
+        patiently(self._events, lambda: put(machine_id, conditions, value, evidence))
 
     def calibration(self, machine_id: str, device: str = "cpu") -> Calibration | None:
         """The newest calibration of that device of that machine, if there ever was one."""

@@ -12,7 +12,9 @@ from fnmatch import fnmatchcase
 from torchstone.conductor import Settings
 from torchstone.lab.request import BenchRequest, check_settings, command_of, torch_backends
 from torchstone.lab.secrets import public_words
+from torchstone.machine.allocator import allocator_environment, usual_allocator, why_not_kept
 from torchstone.records import (
+    ALLOCATORS,
     DYNAMIC_SHAPES,
     MODES,
     PRECISIONS,
@@ -40,7 +42,8 @@ TORCHBENCH, TORCHBENCH_CHECKOUT = "torchbench", "torchbench-checkout"
 
 @dataclass(frozen=True)
 class RunRequest:
-    """`torchstone run`, as asked. An empty `tier` or `modes` leaves the choice to us."""
+    """`torchstone run`, as asked. An empty `tier`, `modes` or `allocator` leaves the choice to
+    us."""
 
     suites: tuple[str, ...] = ()
     variants: tuple[str, ...] = ("inductor",)
@@ -53,6 +56,7 @@ class RunRequest:
     scale: str = "small"
     device: str = "cpu"
     threads: int | None = None
+    allocator: str = ""
     label: str = ""
     torchbench: str = ""
     """The checkout that was named for this run alone; a suite must use it."""
@@ -73,6 +77,7 @@ def make_plan(request: RunRequest, cores: int) -> Plan:
     _check(request)
     tier = _tier(request)
     threads, notes = _threads(request, cores)
+    allocator = request.allocator or usual_allocator()
     suites = _suites(request)
     _check_checkout(request, suites)
     chosen = [
@@ -97,11 +102,13 @@ def make_plan(request: RunRequest, cores: int) -> Plan:
                         variant=variant,
                         device=request.device,
                         threads=threads or 0,
+                        allocator=allocator,
                     )
                     cases.append(_planned(suite, info, key))
     if not cases:
         raise UsageError("No model is left to run.", "Widen --only, -k, --tier or --exclude.")
-    return Plan(tuple(cases), tier, (*notes, *_tier_note(suites, chosen, tier)))
+    notes = (*notes, *_allocator_note(request), *_tier_note(suites, chosen, tier))
+    return Plan(tuple(cases), tier, notes)
 
 
 def _check(request: RunRequest) -> None:
@@ -111,6 +118,7 @@ def _check(request: RunRequest) -> None:
         ("precision", request.precisions, PRECISIONS),
         ("scale", (request.scale,), SCALES),
         ("tier", (request.tier,) if request.tier else (), TIERS),
+        ("allocator", (request.allocator,) if request.allocator else (), ALLOCATORS),
     ):
         for value in values:
             if value not in known:
@@ -118,6 +126,7 @@ def _check(request: RunRequest) -> None:
                 raise UsageError(f"There is no {what} {value!r}.", f"Choose from {names}.")
     if request.threads is not None and request.threads < 1:
         raise UsageError(f"{request.threads} threads cannot do anything.", "Give 1 or more.")
+    allocator_environment(request.allocator or usual_allocator())  # one that is not installed
     try:
         re.compile(request.pattern)
     except re.error as error:
@@ -144,6 +153,12 @@ def _threads(request: RunRequest, cores: int) -> tuple[int | None, tuple[str, ..
         return request.threads, ()
     few = "1 core" if cores == 1 else f"{cores} cores"
     return 1, (f"one thread, because {few} can be used here (--threads changes it)",)
+
+
+def _allocator_note(request: RunRequest) -> tuple[str, ...]:
+    """Where memory is not kept although nobody asked for that."""
+    why = "" if request.allocator else why_not_kept()
+    return (f"the system's own allocator, because {why}",) if why else ()
 
 
 def _suites(request: RunRequest) -> list[Suite]:
@@ -278,6 +293,7 @@ def arm_of(case: PlannedCase, variant: str | None = None, seed: int = 0) -> ArmS
         precision=key.precision,
         device=key.device,
         threads=key.threads or None,
+        allocator=key.allocator,
         seed=seed,
         shapes=shapes_of(key),
     )
@@ -335,6 +351,7 @@ def command_of_case(case: PlannedCase, settings: Settings) -> tuple[str, ...]:
         precision=key.precision,
         device=key.device,
         threads=key.threads or None,
+        allocator=key.allocator,
         settings=settings,
     )
     words = public_words(command_of(request))

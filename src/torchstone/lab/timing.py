@@ -9,8 +9,15 @@ from dataclasses import replace
 from torchstone.conductor import Events, Settings
 from torchstone.lab.bench import measure
 from torchstone.lab.keeping import Keeper
-from torchstone.lab.request import check_arm, check_settings, distinct, settings_words
+from torchstone.lab.request import (
+    allocator_words,
+    check_arm,
+    check_settings,
+    distinct,
+    settings_words,
+)
 from torchstone.lab.secrets import public_words
+from torchstone.machine.allocator import usual_allocator
 from torchstone.machine.redact import without_secrets
 from torchstone.measure.statement import compile_statement
 from torchstone.records import ArmSpec, Result, Statement
@@ -27,6 +34,7 @@ def time_statements(
     *,
     python: str | None = None,
     clock: str = "wall",
+    allocator: str = "",
     keeper: Keeper | None = None,
     events: Events | None = None,
 ) -> Result:
@@ -35,22 +43,27 @@ def time_statements(
     # Nothing is built: what an execution may take, the first one may take too.
     longest = max(settings.build_timeout_s, settings.step_timeout_s)
     settings = replace(settings, build_timeout_s=longest)
-    arms = distinct(
-        [_arm(Statement(stmt, setup, clock), settings.seed, python) for stmt in statements]
-    )
+    allocator = allocator or usual_allocator()
+    common = ArmSpec(name="", python=python, allocator=allocator, seed=settings.seed)
+    arms = distinct([_arm(Statement(stmt, setup, clock), common) for stmt in statements])
     for arm in arms:
         check_arm(arm)
-    command = public_words(command_of(statements, setup, settings, python, clock))
+    command = public_words(command_of(statements, setup, settings, common, clock))
     return measure(arms, settings, keeper, events, command, "timeit")
 
 
 def command_of(
-    statements: Sequence[str], setup: str, settings: Settings, python: str | None, clock: str
+    statements: Sequence[str], setup: str, settings: Settings, common: ArmSpec, clock: str
 ) -> tuple[str, ...]:
     """The command line that asks for the same again."""
     words = ["torchstone", "timeit"]
-    for flag, value in (("-n", settings.loops), ("-r", settings.samples), ("--python", python)):
+    for flag, value in (
+        ("-n", settings.loops),
+        ("-r", settings.samples),
+        ("--python", common.python),
+    ):
         words += [] if value is None else [flag, str(value)]
+    words += allocator_words(common.allocator)
     plain = Settings()
     said = replace(settings, budget_s=plain.budget_s, build_timeout_s=plain.build_timeout_s)
     words += settings_words(said)
@@ -63,9 +76,9 @@ def command_of(
     return (*words, *dash, statements[0])
 
 
-def _arm(statement: Statement, seed: int, python: str | None) -> ArmSpec:
-    if python is None:
+def _arm(statement: Statement, common: ArmSpec) -> ArmSpec:
+    if common.python is None:
         compile_statement(statement)  # another interpreter may know syntax that ours does not
     name = " ".join(without_secrets(statement.stmt, os.environ).split())
     name = name if len(name) <= _NAME_LENGTH else name[: _NAME_LENGTH - 3] + "..."
-    return ArmSpec(name=name, statement=statement, python=python, seed=seed)
+    return replace(common, name=name, statement=statement)

@@ -6,7 +6,7 @@ library, the system's own files and `records`; never torch (it is described only
 has imported it already). These files travel to the worker.
 """
 
-from torchstone.machine.allocator import allocator_environment
+from torchstone.machine.allocator import allocator_environment, usual_allocator, why_not_kept
 from torchstone.machine.environment import describe_environment, machine_id
 from torchstone.machine.interpreters import known_interpreters, resolve_interpreter
 from torchstone.machine.memory import (
@@ -62,6 +62,8 @@ __all__ = [
     "tail",
     "thread_run_ns",
     "trim",
+    "usual_allocator",
     "visible_variables",
     "wait_until_quiet",
+    "why_not_kept",
 ]

@@ -30,7 +30,11 @@ def describe_contract(arm: ArmSpec, prepared: Prepared, inputs: Inputs, output: 
         inputs_hash=fingerprint(walk(nest, "input")),
         seed=arm.seed,
         determinism=_determinism(torch),
-        notes=(*prepared.notes, *((DROPOUT_NOTE,) if _drops_out(torch, module) else ())),
+        notes=(
+            *prepared.notes,
+            f"allocator: {arm.allocator}",
+            *((DROPOUT_NOTE,) if _drops_out(torch, module) else ()),
+        ),
     )
 
 

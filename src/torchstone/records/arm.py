@@ -7,6 +7,7 @@ from dataclasses import dataclass
 MODES = ("inference", "training")
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16", "amp", "amp-bf16", "amp-fp16")
 ALLOCATORS = ("default", "keep", "jemalloc", "tcmalloc")
+"""`default` is the system's own; `keep` is it too, told never to give memory back."""
 DYNAMIC_SHAPES = 4
 """Input shapes of all arms of a case in which one is compiled for dynamic shapes."""
 
@@ -27,6 +28,8 @@ class ArmSpec:
     `target` is `path.py:make` (a factory), `path.py:fn()` (a function timed as it is),
     `pkg.mod:make`, or a suite name such as `hf:BertForMaskedLM`; it is empty when `statement`
     is set. `python`, `threads` and `env` let two arms differ in interpreter or settings.
+    `allocator` is the one that is used: which one where nobody chose is decided before there is
+    an arm (`machine.usual_allocator`).
     """
 
     name: str

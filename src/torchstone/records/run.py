@@ -29,7 +29,8 @@ class CaseKey:
     """One cell of a suite's matrix. Cases of two runs are the same only if all of it is equal.
 
     `scale` is `small`, `full`, or empty for suites that have none. `threads` 0: the library's
-    own choice.
+    own choice. `allocator` is one of `records.ALLOCATORS`; `default`, the system's own, is what
+    other tools' figures are taken to be measured with.
     """
 
     suite: str
@@ -40,6 +41,7 @@ class CaseKey:
     variant: str
     device: str = "cpu"
     threads: int = 0
+    allocator: str = "default"
 
     @property
     def name(self) -> str:
@@ -123,8 +125,6 @@ class CaseFigures:
     base_faults: float | None = None
     new_faults: float | None = None
     """Minor page faults a call."""
-    allocator_share: float | None = None
-    """Share of the difference in time that page faults explain."""
     graphs: int | None = None
     graph_breaks: int | None = None
     break_reasons: tuple[str, ...] = ()
@@ -233,6 +233,7 @@ class SuiteSummary:
     variant: str
     device: str
     threads: int
+    allocator: str
     passes: PassRate
     speedup: Mean
     compile_cold_ns: Mean

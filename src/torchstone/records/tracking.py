@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from torchstone.records.comparison import Verdict
 from torchstone.records.run import CaseFigures, CaseKey, Mean, SuiteSummary
@@ -58,10 +59,20 @@ class Choices:
     variants: tuple[str, ...] = ()
     devices: tuple[str, ...] = ()
     threads: tuple[int, ...] = ()
+    allocators: tuple[str, ...] = ()
     branches: tuple[str, ...] = ()
     torches: tuple[str, ...] = ()
     machines: Mapping[str, str] = field(default_factory=dict)
     """The machine's description by its id."""
+
+
+class Conditions(NamedTuple):
+    """What the noise of a measurement depends on, beside the machine."""
+
+    threads: int
+    allocator: str
+    step_class: str
+    """The order of magnitude of a step (`track.floors.step_class`)."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +90,7 @@ class Selection:
     variant: str = ""
     device: str = ""
     threads: int | None = None
+    allocator: str = ""
     machine_id: str = ""
     branch: str = ""
     torch: str = ""

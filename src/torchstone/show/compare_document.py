@@ -76,6 +76,7 @@ def _group(group: GroupChange) -> dict[str, Any]:
         "variant": plain(key.variant),
         "device": plain(key.device),
         "threads": key.threads,
+        "allocator": plain(key.allocator),
         "common": group.common,
         "paired": group.paired,
         "counts": plain(group.counts),

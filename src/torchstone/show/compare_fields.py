@@ -29,6 +29,7 @@ def _identity(case: CaseChange) -> dict[str, Any]:
         "variant": key.variant,
         "device": key.device,
         "threads": key.threads,
+        "allocator": key.allocator,
         "kind": case.kind,
     }
 

@@ -89,7 +89,15 @@ def _threads(result: Result) -> str:
 
 def _allocator(specs: list[ArmSpec]) -> str:
     found = _distinct(spec.allocator for spec in specs)
-    return "" if found in ([], ["default"]) else f"allocator {' / '.join(found)}"
+    if len(found) == 1:
+        return allocator_title(found[0])
+    return f"allocator {' / '.join(found)}" if found else ""
+
+
+def allocator_title(name: str) -> str:
+    """`allocator keeps memory`: one of `records.ALLOCATORS` in words."""
+    known = {"keep": "allocator keeps memory", "default": "the system's allocator"}
+    return known.get(name) or f"allocator {name}"
 
 
 def processor_name(model: str) -> str:

@@ -13,7 +13,7 @@ from torchstone.records import (
     SourceLine,
     Verification,
 )
-from torchstone.show.heading import flow
+from torchstone.show.heading import allocator_title, flow
 from torchstone.show.style import Style
 from torchstone.show.text import cells, clip, pad, shorten, wrap
 from torchstone.show.units import format_percent, format_seconds
@@ -54,6 +54,7 @@ def heading(ledger: Ledger) -> list[str]:
         arm.precision,
         arm.device,
         f"{threads} thread{'' if threads == '1' else 's'}" if threads else "",
+        allocator_title(arm.allocator),
         f"{format_seconds(ledger.wall_s, 3)} a step",
         f"{ledger.steps} steps in {ledger.rounds} rounds",
     ]

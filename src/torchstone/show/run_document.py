@@ -63,6 +63,7 @@ def summary_document(summary: SuiteSummary) -> dict[str, Any]:
         "variant": plain(summary.variant),
         "device": plain(summary.device),
         "threads": summary.threads,
+        "allocator": plain(summary.allocator),
         "passed": passes.passed,
         "counted": passes.counted,
         "planned": passes.planned,

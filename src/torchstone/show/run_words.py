@@ -23,7 +23,7 @@ from torchstone.records import (
     Verdict,
 )
 from torchstone.show.commands import in_database
-from torchstone.show.heading import processor_name, revision
+from torchstone.show.heading import allocator_title, processor_name, revision
 from torchstone.show.listing import when
 from torchstone.show.rows import VERDICT_ROLES
 from torchstone.show.units import (
@@ -40,8 +40,8 @@ APART = (Outcome.OK, Outcome.NOT_SUPPORTED, Outcome.NOT_RUN)
 """Outcomes that are no failure of the case itself; the last one still counts against the rate."""
 HERE = "here"
 LOST = "*"
-_SETTINGS = ("mode", "precision", "device", "threads")
-GroupKey = tuple[str, str, str, str, str, str, int]
+_SETTINGS = ("mode", "precision", "device", "threads", "allocator")
+GroupKey = tuple[str, str, str, str, str, str, int, str]
 
 
 def word(outcome: Outcome) -> str:
@@ -56,7 +56,8 @@ def count(number: int, one: str, many: str = "") -> str:
 
 def group_of(key: CaseKey | SuiteSummary) -> GroupKey:
     """What cases of one row of the suites' table have in common."""
-    return (key.suite, key.scale, key.mode, key.precision, key.variant, key.device, key.threads)
+    named = (key.suite, key.scale, key.mode, key.precision, key.variant, key.device)
+    return (*named, key.threads, key.allocator)
 
 
 def suite_of(key: CaseKey | SuiteSummary) -> str:
@@ -121,6 +122,8 @@ def _differs(keys: Sequence[CaseKey | SuiteSummary], name: str) -> bool:
 
 
 def _setting(key: CaseKey | SuiteSummary, name: str) -> str:
+    if name == "allocator":
+        return allocator_title(key.allocator)
     if name != "threads":
         return str(getattr(key, name))
     return count(key.threads, "thread") if key.threads else ""

@@ -183,7 +183,15 @@ def summarise(
 def group_key(key: CaseKey | SuiteSummary) -> CaseKey:
     """What cases that differ in their model alone have in common: the key without the model."""
     return CaseKey(  # five times as quick as `replace`, and this is asked for every case
-        key.suite, "", key.scale, key.mode, key.precision, key.variant, key.device, key.threads
+        key.suite,
+        "",
+        key.scale,
+        key.mode,
+        key.precision,
+        key.variant,
+        key.device,
+        key.threads,
+        key.allocator,
     )
 
 
@@ -201,6 +209,7 @@ def _summary(
         variant=key.variant,
         device=key.device,
         threads=key.threads,
+        allocator=key.allocator,
         passes=pass_rate(cases),
         speedup=geometric_mean_speedup(ok, level),
         compile_cold_ns=mean_compile_cold(ok),

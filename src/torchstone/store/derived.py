@@ -66,7 +66,8 @@ _KEY = ("suite", "scale", "mode", "precision", "variant", "device")
 
 def _key_columns() -> list[Column[str] | Column[int]]:
     texts: list[Column[str]] = [Column(name, Text, nullable=False) for name in _KEY]
-    return [*texts, Column("threads", Integer, nullable=False)]
+    allocator = Column("allocator", Text, nullable=False, server_default="default")
+    return [*texts, Column("threads", Integer, nullable=False), allocator]
 
 
 case_group = Table(
@@ -127,7 +128,6 @@ case_fact = Table(
     Column("new_step_peak_bytes", BigInteger),
     Column("base_faults", Float),
     Column("new_faults", Float),
-    Column("allocator_share", Float),
     Column("graphs", BigInteger),
     Column("graph_breaks", BigInteger),
     Column("recompiles", BigInteger),

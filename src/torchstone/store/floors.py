@@ -7,8 +7,9 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, func, inspect, select
 
+from torchstone.records import Conditions
 from torchstone.store import schema
 
 NEWEST = 50
@@ -22,8 +23,7 @@ QUANTILE = 0.9
 class FloorSummary:
     """An A/A floor and how many observations it rests on."""
 
-    threads: int
-    step_class: str
+    conditions: Conditions
     value: float
     observations: int
 
@@ -31,8 +31,7 @@ class FloorSummary:
 def remember(
     connection: Connection,
     machine_id: str,
-    threads: int,
-    step_class: str,
+    conditions: Conditions,
     value: float,
     evidence: Any,
 ) -> None:
@@ -41,22 +40,24 @@ def remember(
         raise ValueError(f"an A/A floor is a relative difference of 0 or more, not {value!r}")
     row = {
         "machine_id": machine_id,
-        "threads": threads,
-        "step_class": step_class,
+        **conditions._asdict(),
         "value": float(value),
         "evidence": json.dumps(evidence, separators=(",", ":"), allow_nan=False),
     }
     connection.execute(schema.aa_floor.insert().values(**row))
 
 
-def floor(connection: Connection, machine_id: str, threads: int, step_class: str) -> float | None:
+def floor(connection: Connection, machine_id: str, conditions: Conditions) -> float | None:
     """The quantile of the newest observations (nearest rank), None if there are none."""
     table = schema.aa_floor
+    wanted = conditions._asdict()
+    # Where nothing says so, all there is was measured with the system's own.
+    if not _says_allocators(connection) and wanted.pop("allocator") != "default":
+        return None
+    same = [table.c[name] == value for name, value in wanted.items()]
     newest = (
         select(table.c.value)
-        .where(table.c.machine_id == machine_id)
-        .where(table.c.threads == threads)
-        .where(table.c.step_class == step_class)
+        .where(table.c.machine_id == machine_id, *same)
         .order_by(table.c.seq.desc())
         .limit(NEWEST)
     )
@@ -66,18 +67,25 @@ def floor(connection: Connection, machine_id: str, threads: int, step_class: str
     return float(values[math.ceil(QUANTILE * len(values)) - 1])
 
 
+def _says_allocators(connection: Connection) -> bool:
+    """False for a database of version 6 or less that is open for reading only."""
+    columns = inspect(connection).get_columns(schema.aa_floor.name)
+    return any(column["name"] == "allocator" for column in columns)
+
+
 def of_machine(connection: Connection, machine_id: str) -> list[FloorSummary]:
-    """Every floor of a machine, by threads and step length."""
+    """Every floor of a machine, by threads, allocator and step length."""
     table = schema.aa_floor
+    by = [table.c[name] for name in Conditions._fields]
     query = (
-        select(table.c.threads, table.c.step_class, func.count())
+        select(*by, func.count())
         .where(table.c.machine_id == machine_id)
-        .group_by(table.c.threads, table.c.step_class)
-        .order_by(table.c.threads, table.c.step_class)
+        .group_by(*by)
+        .order_by(*by)
     )
     found = []
-    for threads, step_class, number in connection.execute(query).all():
-        value = floor(connection, machine_id, threads, step_class)
+    for *of, number in connection.execute(query).all():
+        value = floor(connection, machine_id, Conditions(*of))
         if value is not None:
-            found.append(FloorSummary(threads, step_class, value, min(number, NEWEST)))
+            found.append(FloorSummary(Conditions(*of), value, min(number, NEWEST)))
     return found

@@ -27,7 +27,7 @@ from torchstone.store.case_facts import Place
 from torchstone.store.derived import MEANS, case_group, group_fact
 from torchstone.store.dimensions import groups_of
 
-_KEY = ("suite", "scale", "mode", "precision", "variant", "device", "threads")
+_KEY = ("suite", "scale", "mode", "precision", "variant", "device", "threads", "allocator")
 _OWN = tuple(
     name
     for name in group_fact.columns.keys()  # noqa: SIM118

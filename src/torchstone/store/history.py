@@ -95,9 +95,9 @@ def newest(connection: Connection) -> tuple[int, int]:
 
 def choices(connection: Connection) -> Choices:
     """Every value that occurs; sorted, and those of runs the newest first."""
-    names = ("suite", "scale", "mode", "precision", "variant", "device", "threads")
+    names = ("suite", "scale", "mode", "precision", "variant", "device", "threads", "allocator")
     groups = connection.execute(select(*(case_group.c[name] for name in names))).all()
-    suites, scales, modes, precisions, variants, devices, threads = (
+    suites, scales, modes, precisions, variants, devices, threads, allocators = (
         tuple(sorted({row[i] for row in groups})) for i in range(len(names))
     )
     columns = (run_fact.c.branch, run_fact.c.torch, run_fact.c.machine_id, run_fact.c.machine)
@@ -112,6 +112,7 @@ def choices(connection: Connection) -> Choices:
         variants=variants,
         devices=devices,
         threads=threads,
+        allocators=allocators,
         branches=tuple(dict.fromkeys(row.branch for row in of_runs if row.branch)),
         torches=tuple(dict.fromkeys(row.torch for row in of_runs if row.torch)),
         machines=_newest_descriptions(of_runs),

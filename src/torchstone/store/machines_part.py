@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from torchstone.records import Calibration, DoctorReport
+from torchstone.records import Calibration, Conditions, DoctorReport
 from torchstone.store import floors, machines, schema
 from torchstone.store.base import Base
 from torchstone.store.floors import FloorSummary
@@ -15,20 +15,20 @@ class MachinesPart(Base):
     """Calibrations, the doctor's reports, A/A floors."""
 
     def remember_aa_floor(
-        self, machine_id: str, threads: int, step_class: str, value: float, evidence: Any
+        self, machine_id: str, conditions: Conditions, value: float, evidence: Any
     ) -> None:
         """Add what two identical arms differed by (relative); `evidence` is JSON-ready data."""
         with self._writing() as connection:
-            floors.remember(connection, machine_id, threads, step_class, value, evidence)
+            floors.remember(connection, machine_id, conditions, value, evidence)
             schema.revise(connection)
 
-    def aa_floor(self, machine_id: str, threads: int, step_class: str) -> float | None:
+    def aa_floor(self, machine_id: str, conditions: Conditions) -> float | None:
         """The difference that identical arms seldom exceed here; None if never observed."""
         with self._reading() as connection:
-            return floors.floor(connection, machine_id, threads, step_class)
+            return floors.floor(connection, machine_id, conditions)
 
     def aa_floors(self, machine_id: str) -> list[FloorSummary]:
-        """Every A/A floor of a machine, by threads and step length."""
+        """Every A/A floor of a machine, by threads, allocator and step length."""
         with self._reading() as connection:
             return floors.of_machine(connection, machine_id)
 

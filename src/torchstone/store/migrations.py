@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from sqlalchemy import Connection, select, text
+from sqlalchemy import Connection, inspect, select, text
 
 from torchstone.records import UsageError
 from torchstone.store import derived, facts, old_figures, runs, schema
@@ -57,11 +57,24 @@ def _add_profile_arms(connection: Connection) -> None:
     schema.profile_arm.create(connection, checkfirst=False)
 
 
+def _add_allocators(connection: Connection) -> None:
+    """What is stored was measured with the system's own, which is the columns' default."""
+    for table in (schema.aa_floor, derived.series, derived.case_group):
+        known = {column["name"] for column in inspect(connection).get_columns(table.name)}
+        if "allocator" not in known:  # a table that a step before this one made has it
+            kind = "TEXT DEFAULT 'default' NOT NULL"
+            connection.execute(text(f"ALTER TABLE {table.name} ADD COLUMN allocator {kind}"))
+    connection.execute(text("DROP INDEX IF EXISTS aa_floor_key"))
+    for index in schema.aa_floor.indexes:
+        index.create(connection, checkfirst=False)
+
+
 _STEPS: Mapping[int, Callable[[Connection], None]] = {
     2: _add_runs,
     3: _add_judging,
     4: _add_facts,
     5: _add_ledgers,
     6: _add_profile_arms,
+    7: _add_allocators,
 }
 """By the version that a step leads to. A table changed later needs its older form kept here."""

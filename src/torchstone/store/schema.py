@@ -31,7 +31,7 @@ from torchstone.records import CASE_KIND, UsageError
 from torchstone.store.guards import allow_thinning, append_only
 from torchstone.store.location import FILE_NAME
 
-SCHEMA = 6
+SCHEMA = 7
 """Version of the tables. A database with a higher one was made by a newer program; one with a
 lower one is brought up to date by `migrations` when it is opened for writing."""
 
@@ -96,10 +96,11 @@ aa_floor = Table(
     Column("seq", Integer, primary_key=True, autoincrement=True),
     Column("machine_id", Text, nullable=False),
     Column("threads", Integer, nullable=False),
+    Column("allocator", Text, nullable=False, server_default="default"),
     Column("step_class", Text, nullable=False),
     Column("value", Float, nullable=False),
     Column("evidence", Text, nullable=False),
-    Index("aa_floor_key", "machine_id", "threads", "step_class", "seq"),
+    Index("aa_floor_key", "machine_id", "threads", "allocator", "step_class", "seq"),
     sqlite_autoincrement=True,
 )
 

@@ -11,7 +11,7 @@ from sqlalchemy import ColumnElement, Connection, Select, Table, or_, select
 from torchstone.records import CaseKey, Selection
 from torchstone.store.derived import case_fact, case_group, group_fact, run_fact, series
 
-_KEY_FIELDS = ("suite", "scale", "mode", "precision", "variant", "device")
+_KEY_FIELDS = ("suite", "scale", "mode", "precision", "variant", "device", "allocator")
 
 
 def of_key(selection: Selection, table: Table) -> list[ColumnElement[bool]]:

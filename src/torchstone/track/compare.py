@@ -108,7 +108,8 @@ def _baselines(compared: Sequence[_Compared]) -> list[float]:
         if one.baseline is not None:
             key = one.pair.key
             place = (key.suite, key.model, key.scale, key.mode, key.precision, key.device)
-            found[(*place, key.threads, one.base.base_ns, one.new.base_ns)] = one.baseline
+            run = (key.threads, key.allocator, one.base.base_ns, one.new.base_ns)
+            found[(*place, *run)] = one.baseline
     return list(found.values())
 
 

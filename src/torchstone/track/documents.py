@@ -152,6 +152,7 @@ class _Reader:
             variant=self.text(row, "variant"),
             device=self.text(row, "device"),
             threads=self.whole(row, "threads") or 0,
+            allocator=self.text(row, "allocator") or "default",
         )
         low, high = self.number(row, "speedup_low"), self.number(row, "speedup_high")
         level = self.number(row, "level")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from torchstone.records import CaseFigures
+from torchstone.records import CaseFigures, Conditions
 
 if TYPE_CHECKING:  # the database's library costs more to import than all the rest
     from torchstone.store import Store
@@ -41,18 +41,20 @@ def default_floors(machine_id: str, case: CaseFigures) -> Floor:
 
 
 def stored_floors(store: Store) -> Floors:
-    """What the store has seen of each machine, thread count and length of step; never less than
-    the default."""
+    """What the store has seen of each machine, thread count, allocator and length of step; never
+    less than the default."""
 
     @cache
-    def look(machine_id: str, threads: int, kind: str) -> Floor:
-        known = store.aa_floor(machine_id, threads, kind)
+    def look(machine_id: str, conditions: Conditions) -> Floor:
+        known = store.aa_floor(machine_id, conditions)
         return Floor(max(DEFAULT_AA_FLOOR, known or 0.0), known is not None)
 
     def floor(machine_id: str, case: CaseFigures) -> Floor:
         # Without a thread count of its own the case ran with the library's, which is not kept.
         if not machine_id or not case.key.threads or case.base_ns is None:
             return Floor(DEFAULT_AA_FLOOR)
-        return look(machine_id, case.key.threads, step_class(case.base_ns))
+        key = case.key
+        kind = step_class(case.base_ns)
+        return look(machine_id, Conditions(key.threads, key.allocator, kind))
 
     return floor

@@ -63,7 +63,7 @@ def _places(cases: Sequence[CaseChange]) -> dict[CaseKey, list[int]]:
     for place, case in enumerate(cases):
         key = case.key  # not `group_key`: a tuple of texts is looked up five times as quickly
         named = (key.suite, key.scale, key.mode, key.precision, key.variant, key.device)
-        found.setdefault((*named, key.threads), []).append(place)
+        found.setdefault((*named, key.threads, key.allocator), []).append(place)
     return {group_key(cases[places[0]].key): places for places in found.values()}
 
 

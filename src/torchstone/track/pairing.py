@@ -110,7 +110,10 @@ def _selected(cases: Iterable[CaseFigures], terms: Terms, number: int) -> Iterat
 def _fits(terms: Terms, variant: str) -> Callable[[CaseKey], bool] | None:
     """Whether a key is selected, of cases of that variant where one is named; None: every one."""
     asked = replace(terms.selection, variant=variant) if terms.variants else terms.selection
-    names = ("suite", "model", "scale", "mode", "precision", "variant", "device", "threads")
+    names = (
+        *("suite", "model", "scale", "mode", "precision", "variant", "device", "threads"),
+        "allocator",
+    )
     wanted = [(name, value) for name in names if (value := getattr(asked, name)) not in ("", None)]
     if not wanted:
         return None

@@ -27,6 +27,10 @@ from torchstone.track.terms import (
 
 HERE = "here"
 _SAME_SCALE = "Run both at the same --scale: small and full are different models."
+_SAME_ALLOCATOR = (
+    "Run both with the same --allocator. What another one costs is measured by an arm that uses "
+    'it: `torchstone bench TARGET --arm "name=system allocator=default"`.'
+)
 _SAME_CASES = (
     "Compare runs of the same suites, models, modes, precisions and variants; "
     "--variant BASE=NEW pairs the cases of two variants."
@@ -133,6 +137,7 @@ def _nothing_common(base: Side, new: Side, terms: Terms, pairs: Sequence[Pair]) 
     whole = (
         ("threads", Reason("", THREADS)),
         ("device", Reason("", DEVICES)),
+        ("allocator", Reason("", remedy=_SAME_ALLOCATOR)),
         ("scale", Reason("", remedy=_SAME_SCALE)),
     )
     for name, reason in whole:

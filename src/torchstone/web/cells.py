@@ -261,6 +261,7 @@ def case_place(key: CaseKey, carried: tuple[tuple[str, str], ...] = ()) -> Place
         "variant": key.variant,
         "device": key.device,
         "threads": str(key.threads),
+        "allocator": key.allocator,
     }
     return Place("case", "", (*own.items(), *carried))
 

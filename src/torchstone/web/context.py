@@ -35,6 +35,7 @@ _FIELDS = {
     "variant": "variants",
     "device": "devices",
     "threads": "threads",
+    "allocator": "allocators",
     "machine": "machines",
     "branch": "branches",
     "torch": "torches",
@@ -47,13 +48,14 @@ LABELS = {
     "variant": "Variant",
     "device": "Device",
     "threads": "Threads",
+    "allocator": "Allocator",
     "machine": "Machine",
     "branch": "Branch",
     "torch": "Torch",
 }
 LONG_RANGES = ("365", "all")
 """Ranges of more runs than a chart has room for: one a week is drawn unless more are asked for."""
-_SELDOM = ("scale", "device", "threads", "machine", "branch", "torch")
+_SELDOM = ("scale", "device", "threads", "allocator", "machine", "branch", "torch")
 """Droplists that are only there when there is something to choose."""
 
 

@@ -58,6 +58,7 @@ class Query:
     variant: str = ""
     device: str = ""
     threads: str = ""
+    allocator: str = ""
     machine: str = ""
     branch: str = ""
     torch: str = ""
@@ -111,6 +112,7 @@ EXPLAINED = {
     "variant": "Such as `inductor`; `all` for every one.",
     "device": "Such as `cpu`; `all` for every one.",
     "threads": "A thread count; `all` for every one.",
+    "allocator": "Such as `keep`; `all` for every one.",
     "machine": "A machine's id; `all` for every one.",
     "branch": "A branch; `all` for every one.",
     "torch": "A torch version; `all` for every one.",
@@ -218,6 +220,7 @@ def selection(query: Query, newest_s: float | None = None) -> Selection:
         variant=one(query.variant),
         device=one(query.device),
         threads=int(query.threads) if query.threads not in ("", ALL) else None,
+        allocator=one(query.allocator),
         machine_id=one(query.machine),
         branch=one(query.branch),
         torch=one(query.torch),

@@ -26,7 +26,7 @@ from torchstone.web.tables import csv_text, to_json
 MOST_PAGES = 5000
 """Pages of one site; where it would have more, the last ones are named and not linked."""
 STANDING = frozenset(
-    {"suite", "model", "scale", "mode", "precision", "variant", "device", "threads"}
+    {"suite", "model", "scale", "mode", "precision", "variant", "device", "threads", "allocator"}
 )
 """What a written page may be about: not a chosen range, base or run, of which there is no end."""
 WHOLE = frozenset({"landing", "suite"})

@@ -13,6 +13,12 @@ LEAST_SHARE = 0.03
 LEAST_FAULTS = 32
 SURE, MOST = 0.25, 1.7
 """Giving pages back costs too, and is not counted; caches stay warm with pages that are kept."""
+KEEP_IT = (
+    "let the program keep its memory (MALLOC_MMAP_MAX_=0, MALLOC_TRIM_THRESHOLD_=-1, or another "
+    "allocator preloaded), or write into buffers that are reused"
+)
+REUSE = "write into buffers that are reused"
+"""Where the allocator keeps its memory already, the step maps its own."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +34,7 @@ class Allocations:
         stake = min(stake, ledger.share("allocator") * ledger.wall_s)
         if faults < LEAST_FAULTS or stake < LEAST_SHARE * ledger.wall_s:
             return None
-        known = ledger.arm.allocator == "default"
+        allocator = ledger.arm.allocator
         return Prediction(
             name=self.name,
             level=BACK_END,
@@ -37,11 +43,11 @@ class Allocations:
                 f"{faults:.0f} pages are mapped in each step, about "
                 f"{percent(stake / ledger.wall_s)} of it"
             ),
-            advice="keep the memory (`--allocator keep`), or write into buffers that are reused",
+            advice=KEEP_IT if allocator == "default" else REUSE,
             at_stake_s=stake,
             time_ratio=ratio(ledger, MOST * stake, SURE * stake),
-            remedy=Remedy(allocator="keep") if known else Remedy(),
-            why_not="" if known else f"the allocator is {ledger.arm.allocator} already",
+            remedy=Remedy(allocator="keep") if allocator == "default" else Remedy(),
+            why_not="" if allocator == "default" else f"the allocator is {allocator} already",
         )
 
 

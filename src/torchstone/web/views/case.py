@@ -51,6 +51,7 @@ from torchstone.web.views.evidence import evidence
 OPTIONAL = (*keyed.RUNS_OF, "torch")
 CONTROLS = (
     *("range", "granularity", "mode", "precision", "variant", "scale", "device", "threads"),
+    "allocator",
     *(*OPTIONAL, "base", "new", "across"),
 )
 HISTORY = (
@@ -144,6 +145,7 @@ def _find(source: Source, context: Context) -> tuple[CaseKey, CaseFigures | None
             fields["variant"],
             fields.get("device", "cpu"),
             int(fields["threads"]) if fields.get("threads", "").isdigit() else 0,
+            fields.get("allocator", "default"),
         )
         return key, None
     raise NotFound(

@@ -10,7 +10,7 @@ from torchstone.web.cells import suite_title, text_cell
 from torchstone.web.context import LABELS
 from torchstone.web.page import Cell, Column, Place
 
-SETTINGS = ("scale", "mode", "precision", "variant", "device", "threads")
+SETTINGS = ("scale", "mode", "precision", "variant", "device", "threads", "allocator")
 """Parts of a key that cases of one model differ in; each is a droplist."""
 RUNS_OF = ("machine", "branch")
 """What chooses among runs; likewise."""

@@ -26,7 +26,7 @@ from torchstone.web.views import keyed, parts, trends
 
 OPTIONAL = ("suite", *keyed.SETTINGS, *keyed.RUNS_OF, "torch")
 CONTROLS = ("range", "granularity", *OPTIONAL, "base", "new", "across")
-KEY = ("suite", "scale", "mode", "precision", "device", "threads")
+KEY = ("suite", "scale", "mode", "precision", "device", "threads", "allocator")
 COLUMNS = (
     Column("variant", "Variant"),
     Column("pass_rate", "Pass rate", True, help="Passing cases out of those that count"),

@@ -10,7 +10,7 @@ from torchstone.web.cells import command_line
 
 _PLAIN = ArmSpec("")
 _OF_ARMS = ("mode", "precision", "device", "threads")
-_OF_PROCESSES = ("python", "allocator")
+_OF_PROCESSES = ("python",)
 
 
 def arms_looked_at(result: Result, variant: str = "") -> tuple[Measurement, ...]:
@@ -44,12 +44,13 @@ def explain_commands(arms: Iterable[Measurement]) -> str:
 
 
 def profile_commands(arms: Iterable[Measurement]) -> str:
-    """A line for every arm that `torchstone profile` can profile: it sets up no processes."""
+    """A line for every arm that `torchstone profile` can profile: in this interpreter, with these
+    variables."""
     wanted = [one.arm for one in arms if one.arm.target]
     lines = [
         command_line(["torchstone", "profile", arm.target, *_settings(arm, ("variant", *_OF_ARMS))])
         for arm in wanted
-        if not arm.env and not _settings(arm, _OF_PROCESSES)
+        if not arm.env and arm.python is None
     ]
     return "\n".join(dict.fromkeys(lines))
 
@@ -65,9 +66,10 @@ def _plain(arm: ArmSpec) -> ArmSpec:
 
 
 def _settings(arm: ArmSpec, names: Sequence[str]) -> list[str]:
+    """What differs from the default; the allocator always: its default is the machine's."""
     words: list[str] = []
     for name in names:
         value = getattr(arm, name)
         if value != getattr(_PLAIN, name):
             words += [f"--{name}", str(value)]
-    return words
+    return [*words, "--allocator", arm.allocator]

@@ -67,6 +67,7 @@ FINDINGS = (
 FLOORS = (
     Column("step", "Step"),
     Column("threads", "Threads", True),
+    Column("allocator", "Allocator"),
     Column("value", "Identical programs differ by", True),
     Column("observations", "Observations", True),
 )
@@ -163,8 +164,9 @@ def _noise(found: Sequence[NoisePoint]) -> Iterable[Section]:
 def _floors(source: Source, ident: str) -> Table:
     rows = tuple(
         (
-            text_cell(one.step_class),
-            number_cell(one.threads),
+            text_cell(one.conditions.step_class),
+            number_cell(one.conditions.threads),
+            text_cell(one.conditions.allocator),
             Cell(one.value, format_percent(one.value)),
             number_cell(one.observations),
         )

@@ -64,6 +64,7 @@ def group_key(summary: Summary) -> CaseKey:
         summary.variant,
         summary.device,
         summary.threads,
+        summary.allocator,
     )
 
 
@@ -77,6 +78,7 @@ def suite_place(key: CaseKey, carried: tuple[tuple[str, str], ...] = ()) -> Plac
         ("variant", key.variant),
         ("device", key.device),
         ("threads", str(key.threads)),
+        ("allocator", key.allocator),
     )
     return Place("suite", "", (*own, *carried))
 
