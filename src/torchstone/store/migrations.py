@@ -1,14 +1,16 @@
 """Older databases brought up to date: one step for each version, all in one transaction.
 
-A step only ever adds; an index that nothing asks for any more may go. A program of the older
+A step only ever adds; an index that nothing asks for any more may go, and so may sums, which are
+made again. A program of the older
 version that has the file open meanwhile goes on working, and no step can lose what is stored.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
 
-from sqlalchemy import Connection, select, text
+from sqlalchemy import Connection, inspect, select, text
 
 from torchstone.records import UsageError
 from torchstone.store import derived, facts, old_figures, runs, schema
@@ -57,11 +59,25 @@ def _add_profile_arms(connection: Connection) -> None:
     schema.profile_arm.create(connection, checkfirst=False)
 
 
+def _add_tensors(connection: Connection) -> None:
+    """Columns of cases are added. Sums have one for each mean and are made anew from the cases."""
+    have = {column["name"] for column in inspect(connection).get_columns("case_fact")}
+    for column in derived.case_fact.columns:
+        if column.name not in have:
+            connection.execute(text(f"ALTER TABLE case_fact ADD COLUMN {column.name} BIGINT"))
+    derived.group_fact.drop(connection)
+    derived.group_fact.create(connection)
+    for seq, run_id in connection.execute(select(schema.run.c.seq, schema.run.c.id)).all():
+        with contextlib.suppress(UsageError):  # damaged, or of a newer program
+            facts.refresh(connection, seq, runs.read(connection, seq, run_id))
+
+
 _STEPS: Mapping[int, Callable[[Connection], None]] = {
     2: _add_runs,
     3: _add_judging,
     4: _add_facts,
     5: _add_ledgers,
     6: _add_profile_arms,
+    7: _add_tensors,
 }
 """By the version that a step leads to. A table changed later needs its older form kept here."""

@@ -154,7 +154,7 @@ def _case(
         arm_time=_ratio(one.arm),
         compile_cold=_compile_ratio(fresh.compile_cold_ns, old.compile_cold_ns),
         compile_warm=_compile_ratio(fresh.compile_warm_ns, old.compile_warm_ns),
-        memory=_ratio(_log_ratio(fresh.new_peak_bytes, old.new_peak_bytes)),
+        memory=_ratio(_log_ratio(fresh.new_tensor_bytes, old.new_tensor_bytes)),
         threshold=None if one.change is None else one.threshold,
     )
 
