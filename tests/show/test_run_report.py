@@ -285,7 +285,7 @@ def test_any_run_fits_and_accounts_for_every_case(
 
 
 def test_a_mean_says_how_many_cases_it_is_over() -> None:
-    full, bare = made.ok(made.key("a")), made.ok(made.key("b"), new_peak_bytes=None)
+    full, bare = made.ok(made.key("a")), made.ok(made.key("b"), new_tensor_bytes=None)
     bare = replace(bare, compile_warm_ns=None)
     text = report(made.view([full, bare, made.bad(made.key("c"), Outcome.CRASH, "x")]), width=120)
     found = row(text, "huggingface@small inductor")

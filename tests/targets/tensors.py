@@ -53,7 +53,7 @@ class Dies(Chain):
     how = ""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        if torch.autograd.profiler.profile and torch._C._autograd._profiler_enabled():
+        if torch._C._autograd._profiler_enabled():
             if self.how == "raise":
                 raise RuntimeError("do not watch me")
             import os

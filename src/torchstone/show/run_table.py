@@ -59,14 +59,10 @@ def suite_table(
         labelled = [Cell(f"  {style.safe(labels.settings(summary))}") for summary in shown]
     first = [_passed(shown), _speedups(shown, style)]
     costs = [_compiles(shown, style), _memory("memory", shown, "memory_ratio", style)]
-    apart = [
-        _memory("process memory", shown, "process_memory_ratio", style),
-        _compiler(shown),
-    ]
+    process = _memory("process memory", shown, "process_memory_ratio", style)
+    apart = [process, _compiler(shown)] if width >= WIDE else []
     names = Column("", tuple(labelled))
-    return _joined(
-        pack(names, [first, costs, apart if width >= WIDE else []], width, style, sections)
-    )
+    return _joined(pack(names, [first, costs, apart], width, style, sections))
 
 
 def _by_suite(summaries: Sequence[SuiteSummary]) -> dict[str, list[SuiteSummary]]:

@@ -40,6 +40,8 @@ def open_engine(location: Location, *, create: bool, read_only: bool) -> Engine:
         version = _version(path, read_only=read_only) if exists else 0
         if read_only and not version:
             raise UsageError(f"The database {path} is empty.", "Run `torchstone bench` first.")
+        if read_only and schema.FACTS <= version < schema.SCHEMA:
+            raise schema.older(str(path), version)
         if read_only:
             return _engine(path, _readable_mode(path))
         if not exists and location.own:

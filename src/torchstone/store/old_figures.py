@@ -15,6 +15,9 @@ from torchstone.records import CaseFigures, RecordError, Run, UsageError, from_d
 from torchstone.store import case_facts, facts, runs, schema
 from torchstone.store.derived import case_fact
 
+_GONE = ("base_step_peak_bytes", "new_step_peak_bytes")
+"""Figures of definition 1 that 2 no longer has."""
+
 
 def of_run(connection: Connection, seq: int) -> dict[int, list[tuple[int, CaseFigures | str]]]:
     """By position, the definitions and figures of each case; a text says what is wrong with one."""
@@ -33,7 +36,8 @@ def of_run(connection: Connection, seq: int) -> dict[int, list[tuple[int, CaseFi
 
 def _decoded(document: str) -> CaseFigures | str:
     try:
-        return from_data(CaseFigures, json.loads(document))
+        data = json.loads(document)
+        return from_data(CaseFigures, {name: data[name] for name in data if name not in _GONE})
     except (RecordError, RecursionError, TypeError, ValueError) as error:
         return str(error)
 
