@@ -64,8 +64,8 @@ def _legend(summaries: Sequence[SuiteSummary], width: int, style: Style) -> list
     text = "passed: of all planned cases but those not supported"
     if any(summary.speedup.value is not None for summary in summaries):
         text += (
-            "; of 5: a mean over five passing cases (geometric for ratios); memory (tensors at a "
-            "step's peak) above 1: the arm needs less than the baseline"
+            "; of 5: a mean over five passing cases (geometric for ratios); memory above 1: the "
+            "arm's tensors need less than the baseline's"
         )
     rows = wrap(text, width - 2, ellipsis=style.glyphs.ellipsis)
     return [style.paint(f"  {row}", "dim") for row in rows]

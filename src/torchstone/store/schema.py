@@ -35,9 +35,6 @@ SCHEMA = 7
 """Version of the tables. A database with a higher one was made by a newer program; one with a
 lower one is brought up to date by `migrations` when it is opened for writing."""
 
-FACTS = 4
-"""From this version on figures are in columns, and only those of today are read."""
-
 APPLICATION_ID = 0x54535431
 """In the header of the SQLite file ("TST1"), so that it is known before it is opened."""
 
@@ -384,15 +381,6 @@ def newer(name: str, version: int) -> UsageError:
         f"The database {name} was made by a newer Torchstone (schema {version}; this program "
         f"knows {SCHEMA}).",
         "Upgrade: pip install --upgrade torchstone.",
-    )
-
-
-def older(name: str, version: int) -> UsageError:
-    """The error for a database whose columns are not today's, where nothing may be changed."""
-    return UsageError(
-        f"The database {name} was made by an older Torchstone (schema {version}; this program "
-        f"reads {SCHEMA}).",
-        f"Bring it up to date: torchstone db rebuild --db {name}",
     )
 
 
