@@ -62,7 +62,7 @@ def shape_of(document: Any) -> None:
     assert set(document) >= TOP
     for arm in document["arms"]:
         assert set(arm) >= ARM
-        assert set(arm["memory"]) >= {"peak_bytes", "step_peak_bytes"}
+        assert set(arm["memory"]) >= {"tensor_peak_bytes", "peak_bytes", "step_peak_bytes"}
     for comparison in document["comparisons"]:
         assert set(comparison) >= COMPARISON
     for check in document["checks"]:

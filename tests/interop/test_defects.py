@@ -88,7 +88,7 @@ def test_two_exported_runs_have_the_same_rows_whatever_failed() -> None:
 
 def test_memory_is_in_bytes_of_this_world() -> None:
     """Theirs: on the CPU, a percentage is used as a ratio, so that 0.78 GB reads as 73 "GB"."""
-    case = passed(own_key("a", scale="full"), base_peak_bytes=512 * 2**20, new_peak_bytes=2**28)
+    case = passed(own_key("a", scale="full"), base_tensor_bytes=512 * 2**20, new_tensor_bytes=2**28)
     header, row = table(DYNAMO_CSV.write(view_of(case), medians)[f"{STEM}_performance.csv"])
     cells = dict(zip(header, row, strict=True))
     assert float(cells["eager_peak_mem"]) * 1e9 == 512 * 2**20
@@ -103,7 +103,7 @@ def test_a_file_with_the_factor_of_100_is_marked_and_never_becomes_a_peak_of_our
     imported = DYNAMO_CSV.read(put(tmp_path, {f"{STEM}_performance.csv": text.encode()}))
     assert any("100 times too large" in note for note in imported.notes)
     (case,) = imported.cases
-    assert case.new_peak_bytes is None
+    assert case.new_tensor_bytes is None
     assert case.foreign[0].cell("dynamo_peak_mem") == "73.1"
 
 

@@ -100,8 +100,19 @@ def arm(
         contract=Contract(inputs=(leaf,), outputs=(leaf,), parameters=101_000),
         agreement=Agreement("fp64", rmse=1e-7, rmse_baseline=1e-7, checked=24, timed=20),
         environment=environment(),
-        memory=Memory("VmHWM", peak_bytes=12 * MIB, step_peak_bytes=2 * MIB),
+        memory=_memory(12, 10, 1),
         graphs=Graphs(),
+    )
+
+
+def _memory(process: int, tensors: int, overhead: int) -> Memory:
+    return Memory(
+        "VmHWM",
+        peak_bytes=process * MIB,
+        step_peak_bytes=2 * MIB,
+        tensor_peak_bytes=tensors * MIB,
+        tensor_held_bytes=3 * MIB,
+        overhead_bytes=overhead * MIB,
     )
 
 
@@ -110,7 +121,7 @@ def compiled(name: str = "inductor", step_s: float = 0.812e-3) -> Measurement:
     return _with(
         made,
         compile=CompileCost(12_100_000_000, 2_300_000_000, 7_000_000_000, 12_200_000_000, 812_000),
-        memory=Memory("VmHWM", peak_bytes=31 * MIB, step_peak_bytes=2 * MIB),
+        memory=_memory(31, 5, 25),
         graphs=Graphs(graphs=1),
     )
 

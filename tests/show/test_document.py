@@ -130,6 +130,9 @@ def test_same_shape_from_every_result(name: str) -> None:
             ["message", "phase", "signal", "exit_code", "stderr", "remedy", "strays_killed"]
         )
         assert list(arm["memory"]) == [
+            "tensor_peak_bytes",
+            "tensor_held_bytes",
+            "overhead_bytes",
             "peak_bytes",
             "step_peak_bytes",
             "start_peak_bytes",

@@ -29,8 +29,9 @@ COLUMNS = [
     "outcome", "reason", "failed_arm", "result_id", "speedup", "speedup_low", "speedup_high",
     "level", "log_error", "log_freedom", "verdict", "run_verdict", "margin",
     "deciding_budget_s", "base_s", "new_s",
-    "compile_cold_s", "compile_warm_s", "base_peak_bytes", "new_peak_bytes", "memory_ratio",
-    "base_step_peak_bytes", "new_step_peak_bytes", "step_memory_ratio", "base_faults_per_call",
+    "compile_cold_s", "compile_warm_s", "base_tensor_bytes", "new_tensor_bytes", "memory_ratio",
+    "base_peak_bytes", "new_peak_bytes", "process_memory_ratio", "base_overhead_bytes",
+    "new_overhead_bytes", "compiler_bytes", "base_faults_per_call",
     "new_faults_per_call", "graphs", "graph_breaks", "break_reasons",
     "recompiles", "late_recompiles", "flops", "flops_covered", "agreement", "error_ratio",
     "outputs_checked", "worst_check", "checks", "replicates", "elapsed_s", "command", "foreign",
@@ -79,7 +80,8 @@ def test_every_figure_of_a_case_is_there_in_its_unit() -> None:
     assert float(row["compile_cold_s"]) == 12.1
     assert int(row["base_peak_bytes"]) == case.base_peak_bytes
     assert float(row["memory_ratio"]) == 1.05
-    assert float(row["step_memory_ratio"]) == 1.1
+    assert float(row["process_memory_ratio"]) == 0.8
+    assert int(row["compiler_bytes"]) == 33 * 2**20
     assert int(row["graph_breaks"]) == 2
     assert row["checks"] == "allocator; noise"
     assert row["verdict"] == row["run_verdict"] == "slower"

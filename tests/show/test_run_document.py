@@ -28,7 +28,8 @@ SUMMARY = [
     "suite", "scale", "mode", "precision", "variant", "device", "threads", "allocator",
     "passed", "counted",
     "planned", "not_supported", "pass_rate", "outcomes", "speedup", "compile_cold_s",
-    "compile_warm_s", "memory_ratio", "step_memory_ratio", "verdicts", "no_verdict",
+    "compile_warm_s", "memory_ratio", "process_memory_ratio", "compiler_bytes", "verdicts",
+    "no_verdict",
     "false_discovery_rate", "figures_definition", "definition",
 ]  # fmt: skip
 

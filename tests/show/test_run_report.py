@@ -31,7 +31,7 @@ one thread, because this machine has 2 cores (--threads changes it)
   huggingface@small inductor  2/2 100 %  1.15× 1.14–1.17 of 2  12.1 s / 2.30 s of 2  1.05× of 2
   timm@small inductor         1/1 100 %  0.90× 0.88–0.92 of 1  12.1 s / 2.30 s of 1  1.05× of 1
   passed: of all planned cases but those not supported; of 5: a mean over five passing cases
-  (geometric for ratios); memory above 1: the arm needs less than the baseline
+  (geometric for ratios); memory above 1: the arm's tensors need less than the baseline's
 
                        speed-up (95 %)  verdict       base → new  compile  memory  breaks
   huggingface@small inductor  1 faster, 1 same
@@ -164,7 +164,9 @@ def test_settings_that_differ_are_in_the_rows_and_not_in_the_heading() -> None:
 def test_wide_terminals_show_the_stored_result_and_the_rules() -> None:
     text = report(made.small(), width=160)
     assert row(text, "ghostnet_100").endswith("2  8d2k1f  allocator, noise")
-    assert "step memory" in text
+    assert "process memory" in text
+    assert "compiler's memory" in text
+    assert "33.0 MiB" in text
     assert "8d2k1f" not in report(made.small(), width=100)
 
 
@@ -289,7 +291,7 @@ def test_any_run_fits_and_accounts_for_every_case(
 
 
 def test_a_mean_says_how_many_cases_it_is_over() -> None:
-    full, bare = made.ok(made.key("a")), made.ok(made.key("b"), new_peak_bytes=None)
+    full, bare = made.ok(made.key("a")), made.ok(made.key("b"), new_tensor_bytes=None)
     bare = replace(bare, compile_warm_ns=None)
     text = report(made.view([full, bare, made.bad(made.key("c"), Outcome.CRASH, "x")]), width=120)
     found = row(text, "huggingface@small inductor")

@@ -29,8 +29,9 @@ from torchstone.stats import (
     geometric_mean_speedup,
     mean_compile_cold,
     mean_compile_warm,
+    mean_compiler_bytes,
     mean_memory_ratio,
-    mean_step_memory_ratio,
+    mean_process_memory_ratio,
     pass_rate,
     summarise,
     verdicts,
@@ -87,19 +88,28 @@ def test_compile_times_are_arithmetic_means_of_those_that_have_one() -> None:
 
 def test_memory_ratios_are_geometric_means_where_both_peaks_are_known() -> None:
     cases = [
-        case(base_peak_bytes=400, new_peak_bytes=100),
-        case(base_peak_bytes=100, new_peak_bytes=100),
-        case(base_peak_bytes=400),
-        case(base_peak_bytes=0, new_peak_bytes=100),
-        case(base_peak_bytes=900, new_peak_bytes=1, outcome=Outcome.OOM),
+        case(base_tensor_bytes=400, new_tensor_bytes=100),
+        case(base_tensor_bytes=100, new_tensor_bytes=100),
+        case(base_tensor_bytes=400),
+        case(base_tensor_bytes=0, new_tensor_bytes=100),
+        case(base_tensor_bytes=900, new_tensor_bytes=1, outcome=Outcome.OOM),
     ]
     assert mean_memory_ratio(cases) == Mean(pytest.approx(2.0), 2, 4)  # type: ignore[arg-type]
-    steps = [
-        case(base_step_peak_bytes=64 * MIB, new_step_peak_bytes=16 * MIB),
-        case(base_step_peak_bytes=64 * MIB, new_step_peak_bytes=16 * MIB - 1),
-        case(base_step_peak_bytes=8 * MIB, new_step_peak_bytes=64 * MIB),
+
+
+def test_the_process_and_the_compiler_are_told_apart_from_the_tensors() -> None:
+    """As compiled BERT: fewer tensors, a larger process, 33 MB of it the compiler's."""
+    cases = [
+        case(base_peak_bytes=100, new_peak_bytes=400, base_tensor_bytes=8, new_tensor_bytes=2),
+        case(base_overhead_bytes=10, new_overhead_bytes=43),
+        case(base_overhead_bytes=12, new_overhead_bytes=11),
+        case(new_overhead_bytes=43),
     ]
-    assert mean_step_memory_ratio(steps) == Mean(pytest.approx(4.0), 1, 3)  # type: ignore[arg-type]
+    process = mean_process_memory_ratio(cases)
+    assert process == Mean(pytest.approx(0.25), 1, 4)  # type: ignore[arg-type]
+    assert mean_memory_ratio(cases) == Mean(pytest.approx(4.0), 1, 4)  # type: ignore[arg-type]
+    assert [one.compiler_bytes for one in cases] == [None, 33, -1, None]
+    assert mean_compiler_bytes(cases) == Mean(16.0, 2, 4)
 
 
 def test_groups_are_those_that_differ_in_their_model_alone() -> None:
@@ -133,7 +143,7 @@ def test_groups_are_those_that_differ_in_their_model_alone() -> None:
 
 def test_a_summary_holds_every_figure_and_says_its_version() -> None:
     cases = [
-        case("a", math.log(2), compile_cold_ns=10, base_peak_bytes=4, new_peak_bytes=2),
+        case("a", math.log(2), compile_cold_ns=10, base_tensor_bytes=4, new_tensor_bytes=2),
         case("b", 0.0, compile_warm_ns=3, verdict=Verdict.SAME),
         case("c", None, verdict=None),
         case("d", outcome=Outcome.TIMEOUT),
@@ -170,6 +180,7 @@ def test_figures_of_two_definitions_are_not_mixed() -> None:
     for figure in (
         geometric_mean_speedup,
         mean_compile_cold,
+        mean_compiler_bytes,
         mean_memory_ratio,
         verdicts,
         summarise,

@@ -100,10 +100,12 @@ def make_figures(run: Run, position: int, result_id: str = "") -> CaseFigures:
         new_ns=rng.uniform(5e6, 2e8),
         compile_cold_ns=rng.randrange(10**10),
         compile_warm_ns=rng.randrange(10**9),
+        base_tensor_bytes=2**30 + position,
+        new_tensor_bytes=2**29 + position,
         base_peak_bytes=rng.randrange(2**20, 2**32),
         new_peak_bytes=rng.randrange(2**20, 2**32),
-        base_step_peak_bytes=rng.randrange(2**20, 2**30),
-        new_step_peak_bytes=rng.randrange(2**20, 2**30),
+        base_overhead_bytes=rng.randrange(2**20, 2**30),
+        new_overhead_bytes=rng.randrange(2**20, 2**30),
         base_faults=12.5,
         new_faults=0.25,
         graphs=3,
@@ -164,7 +166,7 @@ def statements(store: Store) -> list[str]:
 
 def derive(result: Result, planned: PlannedCase, arm: str) -> CaseFigures:
     """Stands for the one true definition; it can be seen which result and arm it was given."""
-    return CaseFigures(planned.key, Outcome.OK, reason=f"{result.id} {arm}", definition=1)
+    return CaseFigures(planned.key, Outcome.OK, reason=f"{result.id} {arm}")
 
 
 def make_version_1(db: Path, *, wal: bool = True) -> None:

@@ -172,7 +172,12 @@ def test_every_column_is_decoded_and_checked() -> None:
     row, detail = row_of(figures)
     assert set(row) == set(COLUMNS)
     assert json.loads(detail or "")["command"] == list(figures.command)
-    good = (*(getattr(figures.key, n) for n in KEY), 1, *(row[n] for n in COLUMNS), detail)
+    good = (
+        *(getattr(figures.key, n) for n in KEY),
+        figures.definition,
+        *(row[n] for n in COLUMNS),
+        detail,
+    )
     assert figures_of(good) == figures
     for at in range(len(good)):
         with pytest.raises(RecordError):

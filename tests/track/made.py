@@ -78,8 +78,8 @@ def figures(
         new_ns=math.exp(baseline - mean),
         compile_cold_ns=round(cold * (1 + plant.compile) * (1 + drift) * _noise(rng, 0.02)),
         compile_warm_ns=round(0.2 * cold * (1 + drift) * _noise(rng, 0.02)),
-        base_peak_bytes=round(peak * _noise(rng, 0.003)),
-        new_peak_bytes=round(0.9 * peak * (1 + plant.memory) * _noise(rng, 0.003)),
+        base_tensor_bytes=round(peak * _noise(rng, 0.003)),
+        new_tensor_bytes=round(0.9 * peak * (1 + plant.memory) * _noise(rng, 0.003)),
         replicates=processes,
         command=("torchstone", "bench", f"timm:{key.model}@small"),
     )

@@ -8,8 +8,17 @@ from typing import Any
 import pytest
 
 from tests.track.made import changed, keys, side, two
-from torchstone.records import FOREIGN_DEFINITION, CaseFigures, Method, Outcome, UsageError
+from torchstone.records import (
+    FIGURES_DEFINITION,
+    FOREIGN_DEFINITION,
+    CaseFigures,
+    Method,
+    Outcome,
+    UsageError,
+)
 from torchstone.track import ACROSS, Side, Terms, compare
+
+NEXT = FIGURES_DEFINITION + 1
 
 
 def headed(of: Side, **parts: Any) -> Side:
@@ -83,11 +92,14 @@ def test_a_base_of_which_nothing_has_ended_is_not_compared() -> None:
 
 def test_two_definitions_never_mix_whatever_is_asked() -> None:
     base, new = two(plan=keys(10))
-    newer = changed(new, lambda case: replace(case, definition=2))
+    newer = changed(new, lambda case: replace(case, definition=NEXT))
     comparison = compare(base, newer, terms(*ACROSS))
-    assert "definitions 1 and 2" in comparison.refused
+    assert f"definitions {FIGURES_DEFINITION} and {NEXT}" in comparison.refused
     assert "db rebuild" in comparison.remedy
-    half = changed(new, lambda c: replace(c, definition=2) if c.key.model < "model05" else c)
+    half = changed(
+        new,
+        lambda c: replace(c, definition=NEXT) if c.key.model < "model05" else c,
+    )
     assert compare(half, half, terms(*ACROSS)).refused
 
 

@@ -27,7 +27,7 @@ def ended(one: CaseKey, night: int) -> CaseFigures:
     if night and one in BREAKING:
         return replace(bad(one, Outcome.CRASH, "the worker died"), result_id="")
     peak = int(200 * 2**20 * (GREW if night else 1.0))
-    return ok(one, result_id="", new_peak_bytes=peak)
+    return ok(one, result_id="", new_tensor_bytes=peak)
 
 
 def make_long(path: Path) -> Path:

@@ -127,8 +127,8 @@ def figures_of(one: CaseKey, night: int) -> CaseFigures:
         "new_ns": base / math.exp(log),
         "compile_cold_ns": int(cold * math.exp(rng.gauss(0, 0.02))),
         "compile_warm_ns": int(0.12 * cold * math.exp(rng.gauss(0, 0.02))),
-        "base_peak_bytes": int(peak),
-        "new_peak_bytes": int(peak * own.uniform(0.85, 1.02) * math.exp(rng.gauss(0, 0.004))),
+        "base_tensor_bytes": int(peak),
+        "new_tensor_bytes": int(peak * own.uniform(0.85, 1.02) * math.exp(rng.gauss(0, 0.004))),
         "graph_breaks": own.choice((0, 0, 0, 2)) if one.variant != "aot_eager" else 0,
         "result_id": "",
     }

@@ -97,7 +97,7 @@ def figures_of(one: CaseKey, night: int) -> CaseFigures:
         "base_ns": base,
         "new_ns": base / speedup,
         "compile_cold_ns": int(own.uniform(8e9, 3e10) * math.exp(rng.gauss(0, 0.02))),
-        "new_peak_bytes": int(own.uniform(150, 260) * 2**20),
+        "new_tensor_bytes": int(own.uniform(150, 260) * 2**20),
         "result_id": "",
     }
     if one.model == "ghostnet_100":

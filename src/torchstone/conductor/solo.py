@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from torchstone.conductor import toolchain
@@ -13,9 +14,16 @@ from torchstone.conductor.patience import patience
 from torchstone.conductor.promises import remarks, undeclared_change
 from torchstone.conductor.references import References, checked_calls
 from torchstone.conductor.state import ArmState
-from torchstone.conductor.worker import ArmEnded
-from torchstone.measure.reports import SoloReport
-from torchstone.records import DROPOUT_NOTE, NO_REFERENCE, Agreement, ArmSpec, Outcome
+from torchstone.conductor.worker import ArmEnded, WorkerProcess
+from torchstone.measure.reports import NO_TENSORS, SoloReport, TensorReport
+from torchstone.records import (
+    DROPOUT_NOTE,
+    NO_REFERENCE,
+    Agreement,
+    ArmSpec,
+    Outcome,
+    UsageError,
+)
 
 SOLO_SLACK_S = 10.0
 """For what the solo pass does besides steps: evidence, environment, page faults."""
@@ -46,6 +54,7 @@ def solo_pass(
         )
         state.integrity = state.solo.integrity
         state.loops = state.solo.loops
+        _look_at_tensors(worker, state, settings)
     except ArmEnded as ended:
         state.end(ended)
         return None
@@ -55,6 +64,24 @@ def solo_pass(
     if strays:
         state.notes.append(f"{strays} process(es) that outlived the arm's solo process were killed")
     return None if spec.statement else evidence
+
+
+def _look_at_tensors(worker: WorkerProcess, state: ArmState, settings: Settings) -> None:
+    """Add the memory of the arm's tensors; what goes wrong here is a note, the arm is measured."""
+    solo = state.solo
+    if solo is None or solo.memory is None or state.spec.statement is not None:
+        return
+    try:
+        found = worker.ask_for(
+            TensorReport,
+            {"do": "tensors", "memory": solo.memory},
+            patience(settings, slack_s=SOLO_SLACK_S),
+        )
+    except (ArmEnded, UsageError) as ended:
+        found = TensorReport(solo.memory, f"{NO_TENSORS}: {ended}")
+    state.solo = replace(solo, memory=found.memory)
+    if found.note:
+        state.notes.append(found.note)
 
 
 def judge_solo(

@@ -104,8 +104,8 @@ def performance_cells(case: CaseFigures, medians: Medians | None) -> dict[str, s
     costs = (
         _compile_seconds(case.compile_cold_ns, middle),
         case.memory_ratio,
-        _gigabytes(case.base_peak_bytes),
-        _gigabytes(case.new_peak_bytes),
+        _gigabytes(case.base_tensor_bytes),
+        _gigabytes(case.new_tensor_bytes),
         case.graphs,
         case.graph_breaks,
     )

@@ -29,6 +29,10 @@ RING_SLOTS = 64
 RING_BYTES = 64 * 1024 * 1024
 """Inputs of one turn: all fresh up to these limits, then the ring goes round."""
 
+OPTIMIZERS_IMPORT = ("torch._dynamo",)
+"""What torch's optimizers import when the first one is made: some 70 MB that are not the model's,
+and that a compiled arm has imported before its memory is looked at."""
+
 Phase = Callable[[str], None]
 
 
@@ -120,7 +124,10 @@ def import_variant(arm: ArmSpec) -> None:
     variant = resolve_variant(arm.variant)
     if _wants_torch(arm):
         _import_torch(arm)
-    for name in getattr(variant, "modules", ()):
+    wanted = tuple(getattr(variant, "modules", ()))
+    if arm.mode == "training":
+        wanted += OPTIMIZERS_IMPORT
+    for name in wanted:
         with contextlib.suppress(ImportError):  # whoever uses it will say so
             importlib.import_module(name)
 

@@ -43,6 +43,17 @@ class SoloReport:
     """Hashes of the user's own source files, by path."""
 
 
+NO_TENSORS = "the memory of its tensors is unknown"
+
+
+@dataclass(frozen=True)
+class TensorReport:
+    """The memory of an arm with that of its tensors, or why there is none of them."""
+
+    memory: Memory
+    note: str = ""
+
+
 @dataclass(frozen=True)
 class CheckedCall:
     """A call whose output is compared with the reference's: its seed, and which shape."""

@@ -44,7 +44,7 @@ MOST_LOOPS = 10_000_000
 
 
 class MemoryWatch:
-    """Peak memory above what the process held before the model was built."""
+    """Peak memory of the process above what it held before the model was built."""
 
     def __init__(self) -> None:
         self.before = 0
@@ -56,18 +56,14 @@ class MemoryWatch:
         self.possible = memory_signals.reset_peak()
         self.before = memory_signals.rss_bytes() or 0
 
-    def peak(self, built: Built) -> int | None:
+    def peak(self) -> int | None:
         """The highest since it was last reset, above the baseline."""
-        if built.device.peak_bytes is not None:
-            return built.device.peak_bytes()
         peak = memory_signals.peak_bytes()
         return None if not self.possible or peak is None else max(0, peak - self.before)
 
-    def read(self, built: Built, step_peak: int | None, start_peak: int | None) -> Memory:
+    def read(self, step_peak: int | None, start_peak: int | None) -> Memory:
         """Of the steady step, with what was found of the step alone and before it."""
-        peak = self.peak(built)
-        if built.device.peak_bytes is not None:
-            return Memory("allocator", peak, step_peak, 0, start_peak)
+        peak = self.peak()
         source = "none" if peak is None else "VmHWM"
         return Memory(source, peak, step_peak, self.before, start_peak)
 
@@ -80,8 +76,11 @@ def solo(
     loops: int | None,
     arm_env: Mapping[str, str],
     salt: bytes,
-) -> SoloReport:
-    """Build the arm, look at its first call, then at its steady state."""
+) -> tuple[SoloReport, Built]:
+    """Build the arm, look at its first call, then at its steady state.
+
+    Returns what was built too, for what is asked of this process when nothing is timed any more.
+    """
     watch = MemoryWatch()
     here = os.getcwd()  # before user code may change it
     sources = Sources(arm)
@@ -118,7 +117,7 @@ def solo(
         probe_bits=make_probe().exponent_bits,
         sources=sources.look(),
     )
-    return SoloReport(**report)
+    return SoloReport(**report), built
 
 
 def _solo_step(
@@ -151,9 +150,9 @@ def _solo_step(
     for one in ring[:2]:
         built.call(one)
         phase("step")
-    start_peak = watch.peak(built)  # before the step's own is looked for, which begins anew
-    step_peak = _step_peak(built, ring)
-    memory = watch.read(built, step_peak, start_peak)
+    start_peak = watch.peak()  # before the step's own is looked for, which begins anew
+    step_peak = memory_signals.step_peak(lambda: built.call(ring[0]))
+    memory = watch.read(step_peak, start_peak)
     phase("step")
     loops = loops or _choose_loops(lambda n: built.block(ring, n), lambda: phase("step"))
     loops = built.whole_passes(loops)
@@ -199,7 +198,7 @@ def _solo_statement(
         "warm_up": warm,
         "loops": loops,
         "step_ns": max(1, min(warm.wall_ns) // loops),
-        "memory": watch.read(built, None, watch.peak(built)),
+        "memory": watch.read(None, watch.peak()),
         "graphs": None,
         "integrity": Integrity(),
     }
@@ -235,16 +234,6 @@ def _choose_loops(
             MOST_LOOPS, max(loops + 1, int(loops * min(10.0, 1.2 * sample_ns / max(best, 1))))
         )
     return MOST_LOOPS
-
-
-def _step_peak(built: Built, ring: list[Any]) -> int | None:
-    device = built.device
-    if device.reset_peak is None or device.peak_bytes is None or device.held_bytes is None:
-        return memory_signals.step_peak(lambda: built.call(ring[0]))
-    device.reset_peak()
-    before = device.held_bytes()
-    built.call(ring[0])
-    return device.peak_bytes() - before
 
 
 def target_dir(arm: ArmSpec, here: str) -> str | None:

@@ -15,7 +15,7 @@ from torchstone.machine.processes import die_with_parent
 from torchstone.measure import clock  # bound before user code is imported
 from torchstone.measure.channel import ChannelClosed, receive, send
 from torchstone.measure.reports import CheckedCall, CountReport, Failure
-from torchstone.records import ArmSpec, UsageError, from_data, to_data
+from torchstone.records import ArmSpec, Memory, UsageError, from_data, to_data
 from torchstone.variants import NotSupported, unsupported_backend
 
 TRACEBACK_LINES = 12
@@ -35,6 +35,7 @@ class Worker:
         self.reference: Any = None
         self.control: socket.socket | None = None
         """Where a template is asked to fork."""
+        self.built: Any = None
 
     def phase(self, name: str) -> None:
         """Tell the conductor where we are, so that a death can be placed and timed out."""
@@ -66,6 +67,7 @@ class Worker:
         return {
             "template": self._template,
             "solo": self._solo,
+            "tensors": self._tensors,
             "reference": self._reference,
             "float64": self._float64,
             "closer": self._closer,
@@ -101,7 +103,7 @@ class Worker:
     def _solo(self, command: dict[str, Any]) -> Any:
         from torchstone.measure.solo import solo
 
-        return solo(
+        report, self.built = solo(
             from_data(ArmSpec, command["arm"]),
             self.phase,
             command["check_seed"],
@@ -110,6 +112,12 @@ class Worker:
             command["arm_env"],
             bytes.fromhex(command["salt"]),
         )
+        return report
+
+    def _tensors(self, command: dict[str, Any]) -> Any:
+        from torchstone.measure.tensors import with_tensors
+
+        return with_tensors(self.built, self.phase, from_data(Memory, command["memory"]))
 
     def _reference(self, command: dict[str, Any]) -> Any:
         from torchstone.measure.reference import make_references

@@ -120,12 +120,20 @@ class CompileCost:
 
 @dataclass(frozen=True)
 class Memory:
-    """Peak memory in bytes above interpreter and torch before the model was built.
+    """What the model needs, and what its process needs, in bytes; None where that is not known.
 
-    `source` is `VmHWM` on the CPU and `allocator` on an accelerator; peaks are None where the
-    platform gives no true peak. `peak_bytes` is that of a steady step with all that is resident
-    then, `step_peak_bytes` what the step adds to it, and `start_peak_bytes` the highest until
-    then: building, compiling and the first calls.
+    **Tensors.** `tensor_peak_bytes` is all tensors alive at the fullest moment of a steady step:
+    parameters, buffers, gradients, the optimizer's state, one call's inputs, activations and
+    temporaries. On the CPU it is exact by the events of torch's allocator, on an accelerator it is
+    its allocator's peak. `tensor_held_bytes` is what is alive between two steps.
+
+    **The process**, above interpreter and torch before the model was built (`before_bytes`).
+    `peak_bytes` is the peak of a steady step with all that is resident then, `step_peak_bytes` what
+    the step adds to it, and `start_peak_bytes` the highest until then: building, compiling and the
+    first calls. `source` is `VmHWM`, or `none` where the platform gives no true peak.
+
+    `overhead_bytes` is what stays resident between two steps beyond the tensors held then: compiled
+    code, what compiling and building left behind, libraries' caches.
     """
 
     source: str
@@ -133,10 +141,13 @@ class Memory:
     step_peak_bytes: int | None = None
     before_bytes: int = 0
     start_peak_bytes: int | None = None
+    tensor_peak_bytes: int | None = None
+    tensor_held_bytes: int | None = None
+    overhead_bytes: int | None = None
 
     @property
     def most_bytes(self) -> int:
-        """The most that is known to have been needed."""
+        """The most that the process is known to have needed."""
         return max(self.peak_bytes or 0, self.start_peak_bytes or 0)
 
 

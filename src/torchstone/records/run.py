@@ -14,11 +14,12 @@ from torchstone.records.result import Method
 
 RUN_SCHEMA = 2
 """2: with the packages of a run. Both are read; runs of 1 have none."""
-FIGURES_DEFINITION = 1
-"""Version of what the fields of `CaseFigures` mean; figures of two versions are never mixed."""
+FIGURES_DEFINITION = 2
+"""Version of what the fields of `CaseFigures` mean; figures of two versions are never mixed.
+2: the memory ratio is of tensors; by 1 it was of the process's peaks."""
 SUITE_DEFINITION = 2
 """Version of what the fields of `SuiteSummary` mean (docs/reference/figures.md). 2: verdicts by the
-one rule, `not slower` and `not faster` among them."""
+one rule, `not slower` and `not faster` among them; the memory ratio of tensors."""
 SCALES = ("small", "full")
 CASE_KIND = "case"
 """`Result.kind` of results that belong to a run."""
@@ -94,7 +95,9 @@ class CaseFigures:
 
     `outcome` is the new arm's, or the baseline's where that is not ok (`failed_arm` names it).
     Times are nanoseconds a step by the deciding estimator; compile times are first-call cost above
-    steady cost; peaks are bytes above interpreter and torch. None: not measured or not measurable.
+    steady cost. `..._tensor_bytes` are all tensors at a step's peak, `..._peak_bytes` the process's
+    peak and `..._overhead_bytes` what stays resident beyond tensors, both above interpreter and
+    torch (see `Memory`). None: not measured or not measurable.
     """
 
     key: CaseKey
@@ -118,10 +121,12 @@ class CaseFigures:
     new_ns: float | None = None
     compile_cold_ns: int | None = None
     compile_warm_ns: int | None = None
+    base_tensor_bytes: int | None = None
+    new_tensor_bytes: int | None = None
     base_peak_bytes: int | None = None
     new_peak_bytes: int | None = None
-    base_step_peak_bytes: int | None = None
-    new_step_peak_bytes: int | None = None
+    base_overhead_bytes: int | None = None
+    new_overhead_bytes: int | None = None
     base_faults: float | None = None
     new_faults: float | None = None
     """Minor page faults a call."""
@@ -149,20 +154,19 @@ class CaseFigures:
 
     @property
     def memory_ratio(self) -> float | None:
-        """Baseline peak over the arm's: above 1, the arm needs less."""
+        """Tensors at the step's peak, baseline over arm: above 1, the arm needs less."""
+        return _ratio(self.base_tensor_bytes, self.new_tensor_bytes)
+
+    @property
+    def process_memory_ratio(self) -> float | None:
+        """The same of the two processes' peaks, with all that a compiler leaves in one of them."""
         return _ratio(self.base_peak_bytes, self.new_peak_bytes)
 
     @property
-    def step_memory_ratio(self) -> float | None:
-        """The same of the step's own peak, where both are at least 16 MiB."""
-        peaks = (self.base_step_peak_bytes, self.new_step_peak_bytes)
-        if any(peak is None or peak < LEAST_STEP_PEAK for peak in peaks):
-            return None
-        return _ratio(*peaks)
-
-
-LEAST_STEP_PEAK = 16 * 2**20
-"""Below this a step's peak is the noise of the allocator (the method)."""
+    def compiler_bytes(self) -> int | None:
+        """What the arm's process keeps beyond tensors and the baseline's does not."""
+        base, new = self.base_overhead_bytes, self.new_overhead_bytes
+        return None if base is None or new is None else new - base
 
 
 def _ratio(base: int | None, new: int | None) -> float | None:
@@ -221,9 +225,10 @@ class Mean:
 class SuiteSummary:
     """The figures over all cases of a run that differ in their model alone.
 
-    `speedup`, `memory_ratio` and `step_memory_ratio` are geometric means, compile times (in
-    nanoseconds) arithmetic ones. `verdicts` counts the passing cases by verdict after
-    Benjamini and Hochberg's correction at `false_discovery_rate`; `no_verdict` has none.
+    `speedup`, `memory_ratio` and `process_memory_ratio` are geometric means, compile times (in
+    nanoseconds) and `compiler_bytes` arithmetic ones. `verdicts` counts the passing cases by
+    verdict after Benjamini and Hochberg's correction at `false_discovery_rate`; `no_verdict` has
+    none.
     """
 
     suite: str
@@ -239,7 +244,8 @@ class SuiteSummary:
     compile_cold_ns: Mean
     compile_warm_ns: Mean
     memory_ratio: Mean
-    step_memory_ratio: Mean
+    process_memory_ratio: Mean
+    compiler_bytes: Mean
     verdicts: Mapping[str, int] = field(default_factory=dict)
     """Every verdict has its entry, 0 where there was none."""
     no_verdict: int = 0

@@ -161,6 +161,9 @@ def _ends(figure: Figure) -> list[float | None] | None:
 def _memory(measurement: Measurement) -> dict[str, Any]:
     memory = measurement.memory
     return {
+        "tensor_peak_bytes": memory.tensor_peak_bytes if memory else None,
+        "tensor_held_bytes": memory.tensor_held_bytes if memory else None,
+        "overhead_bytes": memory.overhead_bytes if memory else None,
         "peak_bytes": memory.peak_bytes if memory else None,
         "step_peak_bytes": memory.step_peak_bytes if memory else None,
         "start_peak_bytes": memory.start_peak_bytes if memory else None,

@@ -70,7 +70,9 @@ def _table(table: Rows) -> list[str]:
         ("verdict", ":--", lambda row: f"**{row.verdict}**" if row.role == "fail" else row.verdict),
         *_pictures(table),
         (table.other, "--:", lambda row: f"{row.other} {row.other_speedup}".strip()),
-        ("memory", "--:", lambda row: row.memory),
+        ("memory", "--:", lambda row: f"{row.memory} {row.memory_ratio}".strip()),
+        ("process", "--:", lambda row: row.process),
+        ("compiler", "--:", lambda row: row.compiler),
         ("compile cold / warm", "--:", lambda row: row.compile),
     ]
     kept = [column for column in columns if any(column[2](row) for row in table.rows)]

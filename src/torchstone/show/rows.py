@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from torchstone.records import Comparison, Measurement, Outcome, Result, Verdict
+from torchstone.records import Comparison, Measurement, Memory, Outcome, Result, Verdict
 from torchstone.show.figures import FLOOR, LEVEL, TYPICAL, Figure, Figures, figures, headline
 from torchstone.show.units import (
+    as_much,
     format_bytes,
     format_interval,
     format_percent,
@@ -46,6 +47,10 @@ class Row:
     verdict: str
     role: str
     memory: str
+    """Tensors at a step's peak."""
+    memory_ratio: str
+    process: str
+    compiler: str
     compile: str
     figures: Figures | None
 
@@ -87,6 +92,7 @@ def _row(
     speedup, interval = _speedup(comparison, ascii_only)
     verdict, role = _verdict(result, measurement, comparison)
     first, second = ("", ""), ("", "")
+    memory, base_memory = measurement.memory, _base_memory(result, measurement)
     if found is not None:
         ratio = comparison.time_ratio if comparison else None
         other = found.typical if lead == FLOOR else found.floor
@@ -102,7 +108,10 @@ def _row(
         interval=interval,
         verdict=verdict,
         role=role,
-        memory=_memory(measurement),
+        memory=_bytes(memory.tensor_peak_bytes if memory else None),
+        memory_ratio=_memory_ratio(base_memory, memory, ascii_only),
+        process=_bytes(memory.peak_bytes if memory else None),
+        compiler=_compiler(base_memory, measurement),
         compile=_compile(measurement, ascii_only),
         figures=found,
     )
@@ -164,14 +173,37 @@ def _verdict(
     return ("baseline", "dim") if measurement is result.arms[0] and result.arms[1:] else ("", "")
 
 
-def _memory(measurement: Measurement) -> str:
-    peak = measurement.memory.peak_bytes if measurement.memory else None
-    return "" if peak is None else format_bytes(peak)
+def _base_memory(result: Result, measurement: Measurement) -> Memory | None:
+    """The baseline's; None for the baseline itself."""
+    return None if measurement is result.arms[0] else result.arms[0].memory
+
+
+def _bytes(count: int | None) -> str:
+    return "" if count is None else format_bytes(count)
+
+
+def _memory_ratio(base: Memory | None, new: Memory | None, ascii_only: bool) -> str:
+    old, now = (memory.tensor_peak_bytes if memory else None for memory in (base, new))
+    return as_much(now / old, ascii_only=ascii_only) if old and now else ""
+
+
+def _compiler(base: Memory | None, measurement: Measurement) -> str:
+    """What a compiled arm's process keeps beyond tensors and the baseline's does not."""
+    new = measurement.memory
+    if not _compiled(measurement) or base is None or new is None:
+        return ""
+    if base.overhead_bytes is None or new.overhead_bytes is None:
+        return ""
+    return format_bytes(new.overhead_bytes - base.overhead_bytes)
+
+
+def _compiled(measurement: Measurement) -> bool:
+    return measurement.compile is not None and measurement.compile.cold_ns >= LEAST_COMPILE_NS
 
 
 def _compile(measurement: Measurement, ascii_only: bool) -> str:
     cost = measurement.compile
-    if cost is None or cost.cold_ns < LEAST_COMPILE_NS:
+    if cost is None or not _compiled(measurement):
         return ""
     cold = format_seconds(cost.cold_ns / 1e9, 3, ascii_only=ascii_only)
     if cost.warm_ns is None:

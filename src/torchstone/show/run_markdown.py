@@ -85,7 +85,7 @@ def _suites(view: RunView, summaries: Sequence[SuiteSummary]) -> list[str]:
         (format_percent(level), ":--", lambda s: _spread(s, decimals)),
         ("compile cold / warm", "--:", _compile_mean),
         ("memory", "--:", lambda s: _ratio(s.memory_ratio)),
-        ("step memory", "--:", lambda s: _ratio(s.step_memory_ratio)),
+        ("process memory", "--:", lambda s: _ratio(s.process_memory_ratio)),
         ("verdicts", ":--", verdict_words),
         ("not supported", "--:", lambda s: str(s.passes.planned - s.passes.counted or "")),
     ]
@@ -205,7 +205,10 @@ def _closing(view: RunView) -> list[str]:
     if counts:
         said = ", ".join(f"{escape(rule)} in {count(n, 'case')}" for rule, n in counts.items())
         lines += [f"Checks worse than a note: {said}.", ""]
-    meaning = "memory: baseline’s peak ÷ the arm’s · “of 5”: the mean of five passing cases"
+    meaning = (
+        "memory: the baseline’s tensors at a step’s peak ÷ the arm’s · “of 5”: the mean of five "
+        "passing cases"
+    )
     return [*lines, f"<sub>id {escape(view.run.id)} · {meaning}</sub>"]
 
 

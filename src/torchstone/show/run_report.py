@@ -65,7 +65,7 @@ def _legend(summaries: Sequence[SuiteSummary], width: int, style: Style) -> list
     if any(summary.speedup.value is not None for summary in summaries):
         text += (
             "; of 5: a mean over five passing cases (geometric for ratios); memory above 1: the "
-            "arm needs less than the baseline"
+            "arm's tensors need less than the baseline's"
         )
     rows = wrap(text, width - 2, ellipsis=style.glyphs.ellipsis)
     return [style.paint(f"  {row}", "dim") for row in rows]

@@ -9,6 +9,7 @@ from torchstone.show.budget import run_advice
 from torchstone.show.rows import LEAST_COMPILE_NS
 from torchstone.show.run_foreign import foreign_cell, foreign_columns, foreign_note
 from torchstone.show.run_words import (
+    bytes_words,
     case_speedup,
     case_verdict,
     compile_words,
@@ -31,7 +32,7 @@ from torchstone.show.text import cells, clip, pad, wrap
 from torchstone.show.units import format_change, format_percent, format_seconds
 
 WIDE = 130
-"""From here on there is room for the step's memory, the stored result and the checks."""
+"""From here on there is room for the process's memory, the stored result and the checks."""
 CHECKS_WIDTH = 30
 FOREIGN_WIDTH = 20
 
@@ -59,9 +60,10 @@ def suite_table(
         labelled = [Cell(f"  {style.safe(labels.settings(summary))}") for summary in shown]
     first = [_passed(shown), _speedups(shown, style)]
     costs = [_compiles(shown, style), _memory("memory", shown, "memory_ratio", style)]
-    step = [_memory("step memory", shown, "step_memory_ratio", style)] if width >= WIDE else []
+    process = _memory("process memory", shown, "process_memory_ratio", style)
+    apart = [process, _compiler(shown)] if width >= WIDE else []
     names = Column("", tuple(labelled))
-    return _joined(pack(names, [first, costs, step], width, style, sections))
+    return _joined(pack(names, [first, costs, apart], width, style, sections))
 
 
 def _by_suite(summaries: Sequence[SuiteSummary]) -> dict[str, list[SuiteSummary]]:
@@ -115,6 +117,11 @@ def _memory(title: str, summaries: Sequence[SuiteSummary], field: str, style: St
     means = [getattr(summary, field) for summary in summaries]
     words = [(ratio_word(m.value, ascii_only=style.ascii_only), of_words(m)) for m in means]
     return Column(title, _aligned(words))
+
+
+def _compiler(summaries: Sequence[SuiteSummary]) -> Column:
+    means = [summary.compiler_bytes for summary in summaries]
+    return Column("compiler's memory", _aligned([(bytes_words(m), of_words(m)) for m in means]))
 
 
 def case_table(view: RunView, width: int, style: Style) -> list[str]:

@@ -30,6 +30,7 @@ from torchstone.show.units import (
     COARSE,
     FINE,
     fewer_decimals,
+    format_bytes,
     format_interval,
     format_ratio,
     format_seconds,
@@ -356,6 +357,11 @@ def compile_words(cold: Mean, warm: Mean, *, ascii_only: bool = False) -> str:
         return ""
     known = [mean.value for mean in (cold, warm) if mean.value is not None]
     return " / ".join(format_seconds(value / 1e9, 3, ascii_only=ascii_only) for value in known)
+
+
+def bytes_words(mean: Mean) -> str:
+    """`33.1 MiB`, or nothing."""
+    return "" if mean.value is None else format_bytes(mean.value)
 
 
 def verdict_words(summary: SuiteSummary) -> str:

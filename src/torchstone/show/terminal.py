@@ -83,7 +83,9 @@ def _main(table: Rows) -> list[Column]:
 def _details(table: Rows) -> list[Column]:
     return [
         _pair(table.other, table, "other", "other_speedup"),
-        _column("memory", table, "memory"),
+        _pair("memory", table, "memory", "memory_ratio"),
+        _column("process", table, "process"),
+        _column("compiler", table, "compiler"),
         _column("compile cold / warm", table, "compile"),
     ]
 

@@ -144,6 +144,11 @@ def format_bytes(count: float | None) -> str:
     return f"{sign}{_digits(max(size, 1e-3), 3)} {_BYTE_UNITS[unit]}"
 
 
+def as_much(ratio: float, *, ascii_only: bool = False) -> str:
+    """`2.94× as much`: of something of which more is not better, new over base."""
+    return f"{format_ratio(ratio, ascii_only=ascii_only)} as much"
+
+
 def format_percent(fraction: float | None, *, signed: bool = False) -> str:
     """`0.42 %`, `3.1 %`, `12 %`: two digits or so; `signed` puts a plus before gains."""
     if fraction is None or not _usable(fraction):

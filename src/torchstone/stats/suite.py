@@ -123,13 +123,18 @@ def mean_compile_warm(cases: Iterable[CaseFigures]) -> Mean:
 
 
 def mean_memory_ratio(cases: Iterable[CaseFigures]) -> Mean:
-    """The geometric mean of the memory ratios over passing cases with both peaks."""
+    """The geometric mean of the tensors' memory ratios over passing cases that have one."""
     return _geometric([case.memory_ratio for case in passing(cases)])
 
 
-def mean_step_memory_ratio(cases: Iterable[CaseFigures]) -> Mean:
-    """The same of the step's own peaks, where both are large enough to be told from noise."""
-    return _geometric([case.step_memory_ratio for case in passing(cases)])
+def mean_process_memory_ratio(cases: Iterable[CaseFigures]) -> Mean:
+    """The same of the processes' peaks."""
+    return _geometric([case.process_memory_ratio for case in passing(cases)])
+
+
+def mean_compiler_bytes(cases: Iterable[CaseFigures]) -> Mean:
+    """The arithmetic mean of what compiled arms keep beyond tensors, over passing cases."""
+    return _arithmetic([case.compiler_bytes for case in passing(cases)])
 
 
 def p_value(case: CaseFigures) -> float | None:
@@ -215,7 +220,8 @@ def _summary(
         compile_cold_ns=mean_compile_cold(ok),
         compile_warm_ns=mean_compile_warm(ok),
         memory_ratio=mean_memory_ratio(ok),
-        step_memory_ratio=mean_step_memory_ratio(ok),
+        process_memory_ratio=mean_process_memory_ratio(ok),
+        compiler_bytes=mean_compiler_bytes(ok),
         verdicts=_counts(told),
         no_verdict=told[None],
         false_discovery_rate=q,

@@ -122,10 +122,12 @@ case_fact = Table(
     Column("new_ns", Float),
     Column("compile_cold_ns", BigInteger),
     Column("compile_warm_ns", BigInteger),
+    Column("base_tensor_bytes", BigInteger),
+    Column("new_tensor_bytes", BigInteger),
     Column("base_peak_bytes", BigInteger),
     Column("new_peak_bytes", BigInteger),
-    Column("base_step_peak_bytes", BigInteger),
-    Column("new_step_peak_bytes", BigInteger),
+    Column("base_overhead_bytes", BigInteger),
+    Column("new_overhead_bytes", BigInteger),
     Column("base_faults", Float),
     Column("new_faults", Float),
     Column("graphs", BigInteger),
@@ -145,7 +147,13 @@ case_fact = Table(
     Index("case_fact_history", "series", "lane", "passes", "at"),
 )
 
-MEANS = ("compile_cold_ns", "compile_warm_ns", "memory_ratio", "step_memory_ratio")
+MEANS = (
+    "compile_cold_ns",
+    "compile_warm_ns",
+    "memory_ratio",
+    "process_memory_ratio",
+    "compiler_bytes",
+)
 """The means of a `SuiteSummary` that have no interval."""
 
 

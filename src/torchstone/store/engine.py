@@ -29,8 +29,10 @@ this length means that a program hangs."""
 
 _HEADER_BYTES = 100  # SQLite file format, section 1.3; SQLite takes less for an empty file
 _WRITES = "torchstone_writes"
-_WITH_CASES = 4  # the first version whose cases are rows, which lack a column of today's
 _CACHE_KIB = 16 * 1024  # the pages of a few runs; SQLite's own 2 MiB hold less than one
+
+FIRST_COLUMNS = 4
+"""From this version on figures are in columns, and only today's columns are read."""
 
 
 def open_engine(location: Location, *, create: bool, read_only: bool) -> Engine:
@@ -41,12 +43,8 @@ def open_engine(location: Location, *, create: bool, read_only: bool) -> Engine:
         version = _version(path, read_only=read_only) if exists else 0
         if read_only and not version:
             raise UsageError(f"The database {path} is empty.", "Run `torchstone bench` first.")
-        if read_only and _WITH_CASES <= version < schema.SCHEMA:
-            raise UsageError(
-                f"The database {path} was made by an older Torchstone (schema {version}; this "
-                f"program knows {schema.SCHEMA}).",
-                f"Bring it up to date: torchstone db rebuild --db {path}",
-            )
+        if read_only and FIRST_COLUMNS <= version < schema.SCHEMA:
+            raise _older(str(path), version)
         if read_only:
             return _engine(path, _readable_mode(path))
         if not exists and location.own:
@@ -61,6 +59,15 @@ def open_engine(location: Location, *, create: bool, read_only: bool) -> Engine:
             engine.dispose()
             raise
         return engine
+
+
+def _older(name: str, version: int) -> UsageError:
+    """The error for a database whose columns are not today's, where nothing may be changed."""
+    return UsageError(
+        f"The database {name} was made by an older Torchstone (schema {version}; this program "
+        f"reads {schema.SCHEMA}).",
+        f"Bring it up to date: torchstone db rebuild --db {name}",
+    )
 
 
 def check(location: Location) -> bool:

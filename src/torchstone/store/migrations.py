@@ -1,11 +1,13 @@
 """Older databases brought up to date: one step for each version, all in one transaction.
 
 A step only ever adds; an index that nothing asks for any more may go. A program of the older
-version that has the file open meanwhile goes on working, and no step can lose what is stored.
+version that has the file open meanwhile goes on working, and no step can lose what is stored. The
+seventh makes tables of derived figures anew, and asks an older program to be upgraded.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
 
 from sqlalchemy import Connection, inspect, select, text
@@ -69,6 +71,22 @@ def _add_allocators(connection: Connection) -> None:
         index.create(connection, checkfirst=False)
 
 
+def _tell_tensors(connection: Connection) -> None:
+    """Cases are copied into a table that has today's columns; sums are made anew from them."""
+    table = derived.case_fact
+    have = {column["name"] for column in inspect(connection).get_columns(table.name)}
+    kept = ", ".join(column.name for column in table.columns if column.name in have)
+    connection.execute(text(f"CREATE TABLE case_fact_6 AS SELECT {kept} FROM case_fact"))
+    for one in (table, derived.group_fact):
+        one.drop(connection)
+        one.create(connection)
+    connection.execute(text(f"INSERT INTO case_fact ({kept}) SELECT {kept} FROM case_fact_6"))
+    connection.execute(text("DROP TABLE case_fact_6"))
+    for seq, run_id in connection.execute(select(schema.run.c.seq, schema.run.c.id)).all():
+        with contextlib.suppress(UsageError):  # damaged, or of a newer program
+            facts.refresh(connection, seq, runs.read(connection, seq, run_id))
+
+
 _STEPS: Mapping[int, Callable[[Connection], None]] = {
     2: _add_runs,
     3: _add_judging,
@@ -76,5 +94,6 @@ _STEPS: Mapping[int, Callable[[Connection], None]] = {
     5: _add_ledgers,
     6: _add_profile_arms,
     7: _add_allocators,
+    8: _tell_tensors,
 }
 """By the version that a step leads to. A table changed later needs its older form kept here."""

@@ -31,7 +31,7 @@ from torchstone.records import CASE_KIND, UsageError
 from torchstone.store.guards import allow_thinning, append_only
 from torchstone.store.location import FILE_NAME
 
-SCHEMA = 7
+SCHEMA = 8
 """Version of the tables. A database with a higher one was made by a newer program; one with a
 lower one is brought up to date by `migrations` when it is opened for writing."""
 

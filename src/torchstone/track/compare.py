@@ -166,7 +166,7 @@ def _case(
         arm_time=_ratio(one.arm),
         compile_cold=_compile_ratio(fresh.compile_cold_ns, old.compile_cold_ns),
         compile_warm=_compile_ratio(fresh.compile_warm_ns, old.compile_warm_ns),
-        memory=_ratio(_log_ratio(fresh.new_peak_bytes, old.new_peak_bytes)),
+        memory=_ratio(_log_ratio(fresh.new_tensor_bytes, old.new_tensor_bytes)),
         threshold=judged.least if judged else None,
         deciding_budget_s=_decided_by(one.change, judged, rules, budget_s),
     )

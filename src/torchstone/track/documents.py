@@ -174,10 +174,12 @@ class _Reader:
             new_ns=self.nanoseconds(row, "new_s"),
             compile_cold_ns=_whole(self.nanoseconds(row, "compile_cold_s")),
             compile_warm_ns=_whole(self.nanoseconds(row, "compile_warm_s")),
+            base_tensor_bytes=self.whole(row, "base_tensor_bytes"),
+            new_tensor_bytes=self.whole(row, "new_tensor_bytes"),
             base_peak_bytes=self.whole(row, "base_peak_bytes"),
             new_peak_bytes=self.whole(row, "new_peak_bytes"),
-            base_step_peak_bytes=self.whole(row, "base_step_peak_bytes"),
-            new_step_peak_bytes=self.whole(row, "new_step_peak_bytes"),
+            base_overhead_bytes=self.whole(row, "base_overhead_bytes"),
+            new_overhead_bytes=self.whole(row, "new_overhead_bytes"),
             worst_check=self.one_of(Level, row, "worst_check")
             if row.get("worst_check")
             else Level.OK,

@@ -6,18 +6,18 @@ import sys
 import time
 from dataclasses import replace
 
-from torchstone.profile import trees
-from torchstone.profile.formats.frames import FrameTable
-from torchstone.profile.probes.base import ProbeOptions, Step, new_profile
-from torchstone.profile.probes.line_memory import LineMemory
-from torchstone.profile.probes.resident import Timeline, can_read
-from torchstone.profile.probes.torch_memory import (
+from torchstone.measure.allocations import (
     Allocation,
     TensorsBefore,
     allocations,
     peak_of,
     timeline,
 )
+from torchstone.profile import trees
+from torchstone.profile.formats.frames import FrameTable
+from torchstone.profile.probes.base import ProbeOptions, Step, new_profile
+from torchstone.profile.probes.line_memory import LineMemory
+from torchstone.profile.probes.resident import Timeline, can_read
 from torchstone.records import CallTree, Counter, LiveTensor, MemoryUse, Profile, Thread
 
 MOST_ALIVE = 50

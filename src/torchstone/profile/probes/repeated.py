@@ -55,7 +55,7 @@ def _python_memory(step: Step) -> list[Counter]:
 
 
 def _tensor_memory(step: Step) -> list[Counter]:
-    from torchstone.profile.probes.torch_memory import allocations
+    from torchstone.measure.allocations import allocations
 
     events, reason = allocations(step)
     made = [event for event in events if event.bytes > 0]

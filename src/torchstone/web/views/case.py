@@ -64,7 +64,8 @@ HISTORY = (
     Column("compile_cold", "Cold", True, "s", group="Compile"),
     Column("compile_warm", "Warm", True, "s", group="Compile"),
     Column("memory_ratio", "Ratio", True, "×", group="Memory"),
-    Column("peak_bytes", "Peak", True, "bytes", group="Memory"),
+    Column("tensor_bytes", "Tensors", True, "bytes", group="Memory"),
+    Column("peak_bytes", "Process", True, "bytes", group="Memory"),
     Column("graph_breaks", "Graph breaks", True),
     Column("reason", "Reason"),
 )
@@ -84,8 +85,8 @@ COMPILES: dict[str, Metric] = {
     "warm": lambda c: _seconds(c.compile_warm_ns),
 }
 PEAKS: dict[str, Metric] = {
-    "eager": lambda c: c.base_peak_bytes,
-    "compiled": lambda c: c.new_peak_bytes,
+    "eager": lambda c: c.base_tensor_bytes,
+    "compiled": lambda c: c.new_tensor_bytes,
 }
 
 
@@ -198,7 +199,7 @@ def _charts(points: Sequence[CasePoint], context: Context) -> tuple[Chart, ...]:
         chart("speedup", "Speed-up", "ratio", {"speed-up": lambda c: c.speedup}, interval=True),
         chart("time", "Time of a step", "seconds", TIMES),
         chart("compile", "Compile time", "seconds", COMPILES),
-        chart("memory", "Peak memory", "bytes", PEAKS),
+        chart("memory", "Tensors at a step's peak", "bytes", PEAKS),
         chart("memory_ratio", "Memory ratio", "ratio", {"ratio": lambda c: c.memory_ratio}),
         chart("graph_breaks", "Graph breaks", "count", {"breaks": lambda c: c.graph_breaks}),
     )
@@ -255,6 +256,7 @@ def _row(point: CasePoint) -> tuple[Cell, ...]:
         nanoseconds_cell(one.compile_cold_ns, own),
         nanoseconds_cell(one.compile_warm_ns, own),
         ratio_cell(one.memory_ratio, own),
+        bytes_cell(one.new_tensor_bytes, own),
         bytes_cell(one.new_peak_bytes, own),
         number_cell(one.graph_breaks, own),
         text_cell(failure_text(one) if failed else "", longest=90),
@@ -280,6 +282,8 @@ def _facts(
         ("Compile, cold", nanoseconds_cell(now.compile_cold_ns)),
         ("Compile, warm", nanoseconds_cell(now.compile_warm_ns)),
         ("Memory ratio", ratio_cell(now.memory_ratio)),
+        ("Process memory ratio", ratio_cell(now.process_memory_ratio)),
+        ("Compiler's memory", bytes_cell(now.compiler_bytes)),
         ("Graph breaks", number_cell(now.graph_breaks)),
         ("Recompiles", number_cell(now.recompiles)),
         ("Answer checked", text_cell(now.agreement)),

@@ -53,7 +53,7 @@ GROUPS = (
     Column("change", "Change", True, "×", group="Speed-up, common cases"),
     Column("threshold", "Threshold", True, help="A smaller change of the mean is not believed"),
     Column("compile_cold", "Compile", True, "×", help="Cold compile time, new over base"),
-    Column("memory", "Memory", True, "×", help="The arm's peak, new over base"),
+    Column("memory", "Memory", True, "×", help="The arm's tensors at a step's peak, new over base"),
     Column("drift", "Baselines", True, "×", help="How much slower the baselines were"),
     Column("verdicts", "Cases"),
     Column("common", "In both", True, shown=False),

@@ -41,7 +41,13 @@ COLUMNS = (
     ),
     Column("threshold", "Threshold", True, help="A smaller change of the mean is not believed"),
     Column("compile_cold", "Compile, cold / warm", True, "s", help="Mean over passing cases"),
-    Column("memory_ratio", "Memory ratio", True, "×", help="Baseline peak over the arm's peak"),
+    Column(
+        "memory_ratio",
+        "Memory ratio",
+        True,
+        "×",
+        help="Tensors at the peak, baseline over arm",
+    ),
 )
 HIDDEN = (
     *keyed.columns(KEY),

@@ -1,7 +1,8 @@
-"""Every allocation of torch's CPU allocator in one step, with the code that asked for it.
+"""Every allocation of torch's CPU allocator in one step, and the tensors that were there before it.
 
 torch's profiler knows each allocation and the ops and Python functions around it. The tree in which
-it keeps them is not a public part of torch; where it is missing or different, we say so.
+it keeps them is not a public part of torch; where it is missing or different, we say so. It sees
+the thread that runs the step (and a backward pass in it), not threads that the step itself starts.
 """
 
 from __future__ import annotations
@@ -10,14 +11,14 @@ import gc
 import sys
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from torchstone.profile.probes.base import Step
-
 MOST_EVENTS = 2_000_000
-_OUR_ROOM = "torchstone/profile/"
+CLOCKS_APART_S = 0.01
+"""Far more than the profiler's clock and Python's can differ (microseconds)."""
+_OURS = ("torchstone/profile/", "torchstone/measure/allocations")
 _PROFILER = ("torch/profiler/", "torch/autograd/profiler")
 
 
@@ -41,16 +42,15 @@ class Allocation:
     stack: tuple[Place, ...]
 
 
-def allocations(step: Step) -> tuple[list[Allocation], str]:
+def allocations(step: Callable[[], object], stacks: bool = True) -> tuple[list[Allocation], str]:
     """In order of time; and why there are none, where torch does not tell."""
     try:
-        from torch.profiler import ProfilerActivity, profile
+        # Not `torch.profiler.profile`, which does the same: its start imports the compiler, 2 s.
+        from torch.autograd.profiler import profile
 
-        with profile(
-            activities=[ProfilerActivity.CPU], with_stack=True, profile_memory=True
-        ) as profiler:
+        with profile(use_kineto=True, with_stack=stacks, profile_memory=True) as profiler:
             step()
-        roots = profiler.profiler.kineto_results.experimental_event_tree()
+        roots = profiler.kineto_results.experimental_event_tree()
     except (ImportError, AttributeError) as error:
         return [], f"not measurable here: this torch does not tell ({error})"
     found = sorted(_walk(roots), key=lambda event: event.time_ns)
@@ -75,7 +75,7 @@ def _walk(roots: list[Any]) -> Iterator[Allocation]:
 def _place(kind: str, event: Any) -> Place | None:
     if kind == "PyCall":
         site = event.extra_fields.callsite
-        if _OUR_ROOM in site.file_name or site.file_name.startswith(_PROFILER):
+        if any(ours in site.file_name for ours in _OURS) or site.file_name.startswith(_PROFILER):
             return None
         module = event.name if event.name.startswith("nn.Module: ") else ""
         return Place(module or site.function_name, site.file_name, site.line_number)
@@ -158,13 +158,17 @@ class TensorsBefore:
             try:
                 if not issubclass(type(thing), torch.Tensor) or thing.device.type != "cpu":
                     continue
-                storage = thing.untyped_storage()
-                address, size = storage.data_ptr(), storage.nbytes()
+                address, size = _memory_of(thing)
                 kind = f"{type(thing).__name__} {str(thing.dtype).removeprefix('torch.')}"
                 memory = self._memory.setdefault(address, _Memory(kind, size))
                 memory.holders.append(weakref.ref(thing, memory.ended))
             except Exception:  # a tensor without memory of its own: sparse, fake, nested
                 continue
+
+    @property
+    def bytes(self) -> int:
+        """Of all of them; shared memory once."""
+        return sum(memory.bytes for memory in self._memory.values())
 
     def alive_at(self, time_ns: int) -> dict[str, tuple[int, int]]:
         """By kind: how many and how many bytes; shared memory once."""
@@ -174,3 +178,73 @@ class TensorsBefore:
                 count, total = found.get(memory.kind, (0, 0))
                 found[memory.kind] = (count + 1, total + memory.bytes)
         return found
+
+    def still(self, time_ns: int) -> list[_Memory]:
+        """Those that were still there at a time."""
+        ended = (0 < memory.ended_ns <= time_ns for memory in self._memory.values())
+        return [m for m, gone in zip(self._memory.values(), ended, strict=True) if not gone]
+
+
+def _memory_of(tensor: Any) -> tuple[int, int]:
+    """Where a tensor's memory is and how large. oneDNN's own format hides the first."""
+    if tensor.is_mkldnn:
+        return -id(tensor), tensor.numel() * tensor.element_size()
+    storage = tensor.untyped_storage()
+    if storage.device.type != "cpu":  # a fake tensor's, which says `cpu` of itself
+        return 0, 0
+    return storage.data_ptr(), storage.nbytes()
+
+
+@dataclass(frozen=True)
+class TensorPeak:
+    """Bytes of tensors alive between two steps, and at the fullest moment of the second."""
+
+    held_bytes: int
+    peak_bytes: int
+
+
+def tensor_peak(step: Callable[[], object], before: TensorsBefore) -> tuple[TensorPeak | None, str]:
+    """Of all tensors, exact by the allocator's events; None, and why, where torch does not tell.
+
+    `before` are the tensors of this moment. Two steps are watched and the second counts: what a
+    step replaces (gradients, a cache) was taken by the first, so the allocator reports its release.
+    """
+    began_ns = 0
+
+    def twice() -> None:
+        nonlocal began_ns
+        step()
+        gc.collect()
+        time.sleep(CLOCKS_APART_S)
+        began_ns = time.time_ns()
+        step()
+
+    gc.freeze()  # so that collecting looks at what the first step made, and is quick
+    try:
+        events, reason = allocations(twice, stacks=False)
+    finally:
+        gc.unfreeze()
+    if reason or len(events) >= MOST_EVENTS:
+        return None, reason or "the step makes more allocations than are recorded"
+    return _second_peak(events, before, began_ns), ""
+
+
+def _second_peak(events: list[Allocation], before: TensorsBefore, began_ns: int) -> TensorPeak:
+    alive: dict[int, int] = {}
+
+    def change(event: Allocation) -> int:
+        if event.bytes > 0:
+            alive[event.address] = event.bytes
+            return event.bytes
+        return -alive.pop(event.address, 0)
+
+    held = sum(change(event) for event in events if event.time_ns < began_ns)
+    older = before.still(began_ns)
+    held += sum(memory.bytes for memory in older)
+    level = peak = held
+    changes = [(event.time_ns, change(event)) for event in events if event.time_ns >= began_ns]
+    changes += [(memory.ended_ns, -memory.bytes) for memory in older if memory.ended_ns]
+    for _, bytes in sorted(changes):
+        level += bytes
+        peak = max(peak, level)
+    return TensorPeak(held, peak)
