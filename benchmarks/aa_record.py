@@ -19,11 +19,12 @@ from aa_load import Size
 from aa_ours import encode
 
 from torchstone.conductor import Settings
-from torchstone.conductor.case import Silent
+from torchstone.conductor.case import Course, Silent
 from torchstone.conductor.launch import Launcher
 from torchstone.conductor.plan import LEAST_TURNS, Plan, cycle_seconds
-from torchstone.conductor.rounds import Budget, Rounds
-from torchstone.conductor.run import Course, case_folder, prepare_arms
+from torchstone.conductor.rounds import Rounds
+from torchstone.conductor.run import case_folder, prepare_arms
+from torchstone.conductor.seats import Seating
 from torchstone.conductor.state import ArmState
 from torchstone.records import ArmSpec
 
@@ -66,7 +67,9 @@ def open_session(
     turn_ms: float,
 ) -> Session:
     """Start a case that has no plan; its folder goes when `stack` closes."""
-    settings = Settings(check_outputs=False, seed=seed, turn_ns=round(turn_ms * 1e6))
+    settings = Settings(
+        check_outputs=False, seed=seed, budget_s=seconds, turn_ns=round(turn_ms * 1e6)
+    )
     launcher = Launcher(stack.enter_context(case_folder()))
     states = [ArmState(_arm(size, "base", 0, seed))]
     states += [ArmState(_arm(size, f"{effect} %", effect, seed)) for effect in effects]
@@ -78,13 +81,13 @@ def open_session(
     for state in states:
         state.loops = loops
     rounds = Rounds(
-        launcher=launcher,
+        seating=Seating(launcher, settings, forked=False),
         settings=settings,
         chance=random.Random(seed),
         references={},
         base=states[0],
         events=Silent(),
-        budget=Budget(seconds),
+        course=Course(),
     )
     return Session(states, effects, rounds, settings, seconds)
 

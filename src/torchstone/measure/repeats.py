@@ -30,6 +30,9 @@ DOUBT = 1.1
 AGAIN_DOUBT = 10.0
 """Half of what the rule `fresh-inputs` takes for a memory of the last input alone."""
 LIMIT_NS = 2_000_000_000
+ROW_NS = 400_000_000
+"""A row walked twice takes no longer than this, but for its least length: of steps of 40 ms five
+are enough to see an answer that is looked up, which takes microseconds."""
 FIRST_SEED = 5000
 
 
@@ -85,7 +88,7 @@ def _row(built: Built, number: int, step_ns: int) -> list[Inputs]:
     seed = built.arm.seed + FIRST_SEED + number * ROW
     first = built.inputs(seed)
     by_memory = RING_BYTES // ROUNDS // max(1, inputs_bytes(first))
-    by_time = LIMIT_NS // (2 * max(1, step_ns))  # a row is walked twice
+    by_time = ROW_NS // (2 * max(1, step_ns))
     length = max(LEAST_ROW, min(ROW, by_memory, by_time))
     return [first, *(built.inputs(seed + i) for i in range(1, length))]
 

@@ -14,6 +14,8 @@ WINDOW_NS = 20_000_000
 """A window is at least 10 calls (the method) and 20 ms, so that microsecond steps warm up too."""
 AGREEMENT = 0.02
 """Two floors that differ by less count as the same (the method)."""
+FEW_AGREEMENT = 0.05
+"""The same for floors of fewer calls than a full window: three of 30 ms differ by 2 % by chance."""
 SLOW_WINDOW_NS = 100_000_000
 SLOW_WINDOW_CALLS = 3
 """A window of steps so slow that ten take longer ends after a tenth of a second and three calls:
@@ -54,7 +56,8 @@ def warm_up(
             reason = "still compiling"
         elif len(floors) > 1:
             spread = abs(floors[-1] - floors[-2]) / max(min(floors[-2:]), 1)
-            if spread < AGREEMENT:
+            few = len(window) < WINDOW_CALLS
+            if spread < (FEW_AGREEMENT if few else AGREEMENT):
                 return WarmUp(first_call_ns, tuple(times), True)
             size = f"{spread:.1%}" if spread < 1 else "more than 100%"
             reason = f"the last two windows' floors differ by {size}"

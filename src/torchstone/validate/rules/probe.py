@@ -7,7 +7,13 @@ from collections.abc import Iterator
 import numpy as np
 
 from torchstone.records import Check, Level, Measurement
-from torchstone.stats import ProcessData, process_data, replicates_with_samples
+from torchstone.stats import (
+    PAIRS_ESTIMATOR,
+    ProcessData,
+    estimator_of,
+    process_data,
+    replicates_with_samples,
+)
 from torchstone.stats.estimators import MIN_GATED, PROBE_TOLERANCE
 from torchstone.validate.base import FunctionRule, each_arm
 from torchstone.validate.words import count, name_of, percent
@@ -47,7 +53,7 @@ def _count(process: ProcessData) -> tuple[int, int]:
 
 
 def _words(arm: Measurement, share: float, few: int, processes: int) -> tuple[Level, str]:
-    if few >= FEW_SHARE * processes:
+    if few >= FEW_SHARE * processes and estimator_of(arm) != PAIRS_ESTIMATOR:
         return Level.WARN, (
             f"{few} of {count(processes, 'process', 'processes')} of {name_of(arm)} have fewer "
             f"than {MIN_GATED} samples taken while the core ran at full speed "
@@ -58,11 +64,18 @@ def _words(arm: Measurement, share: float, few: int, processes: int) -> tuple[Le
         return Level.NOTE, (
             f"The core itself ran slow most of the time: {percent(share)} of the samples of "
             f"{name_of(arm)} were beside a probe more than {percent(PROBE_TOLERANCE)} above its "
-            "floor. Floor-type estimates stand on the rest; take the typical time with caution, "
-            "or measure on a quieter machine."
+            f"floor. {_stands(arm)} Take the typical time with caution, or measure on a quieter "
+            "machine."
         )
     text = f"The core ran at full speed for {percent(1 - share)} of the samples of {name_of(arm)}."
     return Level.OK, text
+
+
+def _stands(arm: Measurement) -> str:
+    """What a ratio rests on all the same."""
+    if estimator_of(arm) == PAIRS_ESTIMATOR:
+        return "Ratios are of calls that were slow together."
+    return "Floors stand on the rest."
 
 
 PROBE = FunctionRule(NAME, "R15, and the probe of trials on a shared machine", each_arm(_look))
