@@ -49,7 +49,7 @@ from torchstone.cli.unkept import tell_troubles
     type=Duration(),
     default="30s",
     show_default=True,
-    help="Time for turns, once the first processes are steady.",
+    help="Measurement time; starting processes, compiling and checks come on top.",
 )
 @within_option
 @settings_options

@@ -102,7 +102,7 @@ class Words(click.ParamType):  # type: ignore[type-arg]
     type=Duration(),
     default="20s",
     show_default=True,
-    help="Time for turns, once the first processes are steady.",
+    help="Measurement time; starting processes, compiling and checks come on top.",
 )
 @click.option("--total-budget", type=Duration(), help="Start no case after this long.")
 @click.option("--replicates", type=int, default=4, show_default=True, help="Processes per arm.")
@@ -119,6 +119,7 @@ class Words(click.ParamType):  # type: ignore[type-arg]
 )
 @click.option("--label", default="", help="A name to find the run by, such as the commit.")
 @click.option("--commands", is_flag=True, help="Show the command that re-runs each case.")
+@click.option("-v", "--verbose", is_flag=True, help="Say where each case's wall time went.")
 @database_option
 @output_options
 @strict_option
@@ -135,6 +136,7 @@ def run(
     json_path: str | None,
     markdown: bool,
     commands: bool,
+    verbose: bool,
     strict: bool,
     **asked: Any,
 ) -> int:
@@ -163,7 +165,7 @@ def run(
     part = parse_shard(shard) if shard is not None else None
     if resume is not None:
         _refuse_planning(ctx, suites)
-    with make_run_progress(sys.stderr) as events:
+    with make_run_progress(sys.stderr, verbose=verbose) as events:
         if resume is not None:
             end = resume_run(resume, db, events, part, total_budget)
         else:

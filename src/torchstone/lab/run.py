@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -59,6 +59,9 @@ class RunEvents(Events, Protocol):
 
     def case_finished(self, figures: CaseFigures) -> None:
         """A case has ended and is stored."""
+
+    def case_times(self, phases: Mapping[str, float]) -> None:
+        """Where the wall time of the case that has just ended went, in seconds."""
 
     def note(self, text: str) -> None:
         """Something that a reader must know, such as why the run waits."""
@@ -157,6 +160,8 @@ def _carry_out(
             sign.now(shown.name, index, total)
             figures, result = measure_group(group, settings, keeper, events, templates)
             _keep(db, run, result, figures, events)
+            if result is not None:
+                events.case_times(result.method.phases)
             index += len(group.cases)
             clock.tick()
     except KeyboardInterrupt:

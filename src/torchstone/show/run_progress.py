@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TextIO
 
 from torchstone.records import CaseFigures, CaseKey, Outcome, Run
+from torchstone.show.meaning import meaning
 from torchstone.show.progress import REDRAW_S, Progress, left
 from torchstone.show.rows import VERDICT_ROLES
 from torchstone.show.run_words import (
@@ -21,12 +22,13 @@ from torchstone.show.run_words import (
     word,
 )
 from torchstone.show.style import Style
-from torchstone.show.text import cells, clip, pad, shorten
+from torchstone.show.text import cells, clip, pad, shorten, wrap
 
 LEAST_NAME = 16
 """The living line gives up what the case is doing before it cuts the case's name below this."""
 PIPED_WIDTH = 300
 """A line in a log may be long; a reason of a megabyte may not."""
+WORDS_WIDTH = 100
 LONG_S = 600.0
 _SPEEDUP_WIDTH, _INTERVAL_WIDTH, _VERDICT_WIDTH = 6, 9, 13
 
@@ -41,9 +43,11 @@ class RunProgress(Progress):
         enabled: bool = True,
         live: bool = False,
         color: bool = False,
+        verbose: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(stream, enabled=enabled, live=live, clock=clock)
+        self._verbose = verbose
         self._style = Style(color, self._unicode)
         self._outcomes: Counter[Outcome] = Counter()
         self._place = self._doing = ""
@@ -74,7 +78,15 @@ class RunProgress(Progress):
         self._outcomes[figures.outcome] += 1
         self._doing = ""
         self._write_lasting(self._finished(figures))
+        for line in self._means(figures):
+            self._write_lasting(line)
         self._show()
+
+    def case_times(self, phases: Mapping[str, float]) -> None:
+        """Where the case's wall time went; only for who wants to know."""
+        if self._verbose and phases:
+            spent = [f"{name} {seconds:.1f}" for name, seconds in phases.items() if seconds >= 0.05]
+            self._keep(f"    {sum(phases.values()):.1f} s: {', '.join(spent)}")
 
     def note(self, text: str) -> None:
         """Something that a reader must know: its line stays."""
@@ -148,6 +160,13 @@ class RunProgress(Progress):
         name = self._name(case.key, room - cells(figures) - cells(said) - 4)
         return f"{figures}  {style.paint(said, role)}  {name}"
 
+    def _means(self, case: CaseFigures) -> list[str]:
+        """What that means, under the figures."""
+        text = meaning(case, ascii_only=self._style.ascii_only)
+        room = (self._width() if self._live else WORDS_WIDTH) - 5
+        rows = wrap(self._style.safe(text), room, ellipsis=self._style.glyphs.ellipsis)
+        return [f"    {row}" for row in rows if row]
+
     def _failed(self, case: CaseFigures, room: int) -> str:
         style, said = self._style, word(case.outcome)
         room -= cells(said) + 2
@@ -172,8 +191,8 @@ def _roughly(seconds: float | None) -> str:
     return left(seconds)
 
 
-def make_run_progress(stream: TextIO, enabled: bool = True) -> RunProgress:
+def make_run_progress(stream: TextIO, enabled: bool = True, verbose: bool = False) -> RunProgress:
     """Progress that suits the stream: live and in colour on a terminal that can rewrite a line."""
     live = enabled and stream.isatty() and os.environ.get("TERM", "") != "dumb"
     color = live and not os.environ.get("NO_COLOR")
-    return RunProgress(stream, enabled=enabled, live=live, color=color)
+    return RunProgress(stream, enabled=enabled, live=live, color=color, verbose=verbose)

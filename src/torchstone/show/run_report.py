@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from torchstone.records import Outcome, RunView, SuiteSummary
+from torchstone.records import CaseFigures, Outcome, RunView, SuiteSummary, Verdict
 from torchstone.show import run_evidence as evidence
 from torchstone.show.commands import flow_commands, in_database
 from torchstone.show.heading import flow
@@ -41,6 +41,7 @@ def run_report(
         evidence.not_run(view, db, width, style),
         evidence.commands(view, db, width, style) if commands else [],
         _closing(view, commands, db, width, style),
+        _next(view, db, width, style),
     ]
     return "\n\n".join("\n".join(lines) for lines in sections if lines) + "\n"
 
@@ -69,6 +70,34 @@ def _legend(summaries: Sequence[SuiteSummary], width: int, style: Style) -> list
         )
     rows = wrap(text, width - 2, ellipsis=style.glyphs.ellipsis)
     return [style.paint(f"  {row}", "dim") for row in rows]
+
+
+def _next(view: RunView, db: str, width: int, style: Style) -> list[str]:
+    """What to do now: see it in a browser, and have the slowest case explained."""
+    if not view.run.id:
+        return []
+    commands = [("All of it in a browser", "torchstone serve --open")]
+    slowest = slowest_case(view)
+    if slowest is not None:
+        key = slowest.key
+        flags = f" --mode {key.mode}" if key.mode != "inference" else ""
+        flags += f" --threads {key.threads}" if key.threads else ""
+        target = next(case.target for case in view.run.plan if case.key == key)
+        slower = slowest.verdict is Verdict.SLOWER
+        why = f"Why {key.model} is slower" if slower else f"Where the time of {key.model} goes"
+        commands.append((why, f"torchstone explain {target} --vs {key.variant}{flags}"))
+    lines = []
+    for why, command in commands:
+        lines += wrap(f"{style.safe(why)}:", width, ellipsis=style.glyphs.ellipsis)
+        shown = flow_commands([in_database(style.safe(command), db)], width - 2, style)
+        lines += [f"  {line}" for line in shown]
+    return lines
+
+
+def slowest_case(view: RunView) -> CaseFigures | None:
+    """The case with the least speed-up."""
+    known = [case for case in view.cases if case.outcome is Outcome.OK and case.speedup]
+    return min(known, key=lambda case: case.speedup or 0.0, default=None)
 
 
 def _closing(view: RunView, commands: bool, db: str, width: int, style: Style) -> list[str]:
