@@ -28,6 +28,7 @@ from torchstone.records import Measurement
 from torchstone.stats import ESTIMATORS, LogFit, ProcessData, beta_quantile, process_data
 from torchstone.stats.estimators import is_floor
 from torchstone.stats.ratio import combine, process_ratio
+from torchstone.stats.verdict import least_effect
 from torchstone.stats.weights import fastest_probe, speed_weights
 
 ALIASES = ("floor", "typical")
@@ -228,9 +229,7 @@ def side(fit: LogFit, rules: Rules) -> int:
     """1 for slower, -1 for faster, 0 for neither: the rule of `stats.compare` for one arm."""
     if fit.replicates < 2 or fit.p_value() > rules.alpha:
         return 0
-    low, high = fit.interval(1.0 - rules.alpha)
-    same = low >= 1.0 / (1.0 + rules.margin) and high <= 1.0 + rules.margin
-    if same or abs(fit.centre) <= math.log1p(rules.aa_floor):
+    if abs(fit.centre) <= math.log1p(least_effect(rules.aa_floor, rules.margin)):
         return 0
     return 1 if fit.centre > 0.0 else -1
 

@@ -126,8 +126,8 @@ def test_the_command_asks_for_the_same_again() -> None:
     )
     words = " ".join(command_of(request))
     assert words == (
-        "torchstone profile --how memory --steps 3 --mode training --vs inductor "
-        "--rate 50 --functions f a.py:make"
+        "torchstone profile --how memory --steps 3 --mode training --allocator default "
+        "--vs inductor --rate 50 --functions f a.py:make"
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.targets.support import HONEST, ROOT
-from torchstone.conductor import Settings
+from torchstone.conductor import Settings, open_templates
 from torchstone.conductor.case import Silent
 from torchstone.lab import run_record
 from torchstone.lab.figures import figures_of
@@ -55,6 +56,7 @@ class Quiet(Silent):
     def case_started(self, index: int, total: int, key: CaseKey, left: float | None) -> None: ...
 
     def case_finished(self, figures: CaseFigures) -> None: ...
+    def case_times(self, phases: Mapping[str, float]) -> None: ...
 
     def note(self, text: str) -> None: ...
 
@@ -307,7 +309,10 @@ def test_a_case_that_was_not_measured_has_its_command(tmp_path: Path) -> None:
     settings = Settings(budget_s=0.2, replicates=1)
     case = planned("eager", "no target")
     keeper = Keeper(str(tmp_path / "kept.db"))
-    ((position, figures),), result = measure_group(Group(((3, case),)), settings, keeper, Quiet())
+    with open_templates() as templates:
+        ((position, figures),), result = measure_group(
+            Group(((3, case),)), settings, keeper, Quiet(), templates
+        )
     assert result is None
     assert (position, figures.outcome.value) == (3, "error")
     assert figures.command[:5] == ("torchstone", "bench", case.target, "--vs", "eager")

@@ -86,7 +86,7 @@ def test_a_second_look_that_fails(error: Exception, monkeypatch: pytest.MonkeyPa
     result = judge_again(pair(arm("inductor", 0.25e-3, seed=2, flops=None), arm(flops=None)))
     assert validate.wants_second_look(result)
     arms = [ArmSpec("eager", HONEST), ArmSpec("inductor", HONEST)]
-    found = bench._looked_at_again(result, arms, settings(), None)
+    found = bench._looked_at_again(result, arms, settings(), None, None)
     assert found.arms == result.arms
     assert found.second_looks[0].speedup is None
     (check,) = [one for one in found.checks if one.rule == "too-good"]

@@ -53,7 +53,7 @@ def test_alone_no_two_long_steps_pass_in_silence(arm: ArmSpec) -> None:
 @ARMS
 def test_in_warm_up_no_two_long_steps_pass_in_silence(arm: ArmSpec) -> None:
     listener = Listener()
-    process = turns.Turns(arm, listener, 1, 32)
+    process = turns.Turns(arm, listener, 1, 32, {})
     report = process.warm_up(listener, 7, 10.0)
     listener("end")
     assert listener.silence["warm-up"] == STEP_NS

@@ -25,6 +25,8 @@ FINISHED = """\
 run 1jz3k4m nightly: 10 cases to do
 one thread, because this machine has 2 cores (--threads changes it)
 ok   1.32× 1.29–1.35  faster         huggingface/AlbertForMaskedLM@small inference fp32 inductor
+    inductor takes 24 % less time a call; 12.3 ms to 9.32 ms; 12.1 s of compiling pay off after
+    4,100 calls.
 wrong answer  huggingface/model_0@small inference fp32 inductor: contract: output.logits: \
 expected float32[8,128], got bfloat16
 """
@@ -191,3 +193,12 @@ def test_switched_off_or_broken_it_is_silent() -> None:
     broken = make_run_progress(closed)
     closed.close()
     play(broken)
+
+
+def test_where_the_time_went_is_said_to_who_asks() -> None:
+    phases = {"import libraries": 0.0, "eager alone": 3.14, "turns": 9.9}
+    quiet, loud = utf8(), utf8()
+    RunProgress(quiet).case_times(phases)
+    RunProgress(loud, verbose=True).case_times(phases)
+    assert written(quiet) == ""
+    assert written(loud) == "    13.0 s: eager alone 3.1, turns 9.9\n"

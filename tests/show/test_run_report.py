@@ -43,6 +43,11 @@ one thread, because this machine has 2 cores (--threads changes it)
 
 id 1jz3k4m · torchstone show 1jz3k4m · torchstone show 1jz3k4m --csv
 torchstone show 1jz3k4m --commands
+
+All of it in a browser:
+  torchstone serve --open
+Why ghostnet_100 is slower:
+  torchstone explain timm:ghostnet_100@small --vs inductor --threads 1
 """
 FAILED = """\
   ✗ huggingface/model_2@small inference fp32 inductor
@@ -84,6 +89,18 @@ def test_colour_changes_nothing_but_colour(name: str) -> None:
 
 def test_the_whole_picture() -> None:
     assert report(made.small(), width=100) == SMALL
+
+
+def test_the_last_lines_say_what_to_do_next() -> None:
+    text = report(made.small(), width=100)
+    assert text.splitlines()[-1].endswith(
+        "explain timm:ghostnet_100@small --vs inductor --threads 1"
+    )
+    view = made.small()
+    fast = tuple(
+        replace(case, verdict=Verdict.FASTER, speedup=2.0 + i) for i, case in enumerate(view.cases)
+    )
+    assert "Where the time of" in report(replace(view, cases=fast), width=100)
 
 
 def test_failures_have_reason_command_and_evidence() -> None:

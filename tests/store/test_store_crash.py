@@ -113,7 +113,9 @@ def test_a_kill_without_the_log_is_undone(db: Path, tmp_path: Path) -> None:
     raw.execute("PRAGMA cache_size = 2")  # so that half-done pages reach the file
     raw.execute("BEGIN IMMEDIATE")
     for i in range(200):
-        raw.execute("INSERT INTO aa_floor VALUES (NULL, 'm', 1, 'ms', 0.5, ?)", (f"{i:0500}",))
+        raw.execute(
+            "INSERT INTO aa_floor VALUES (NULL, 'm', 1, 'default', 'ms', 0.5, ?)", (f"{i:0500}",)
+        )
     dead = tmp_path / "dead.db"
     for ending in ("", "-journal"):  # what a kill at this moment leaves
         shutil.copy(f"{db}{ending}", f"{dead}{ending}")
@@ -143,7 +145,7 @@ def test_a_reader_is_not_held_up_by_a_writer(db: Path, read_only: bool) -> None:
         store.save(make_result("aa11"))
     holder = sqlite3.connect(db, isolation_level=None)
     holder.execute("BEGIN IMMEDIATE")
-    holder.execute("INSERT INTO aa_floor VALUES (1, 'm', 1, 'ms', 0.5, '{}')")
+    holder.execute("INSERT INTO aa_floor VALUES (1, 'm', 1, 'default', 'ms', 0.5, '{}')")
     with open_store(str(db), read_only=read_only) as store:
         assert store.load("last") == make_result("aa11")
         assert store.aa_floor("m", Conditions(1, "default", "ms")) is None  # not committed yet

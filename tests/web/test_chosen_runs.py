@@ -275,7 +275,7 @@ def test_the_threshold_that_is_applied_is_shown(
             stored.add_run(store, stored.make_run(night, cases), night)
         for kind in ("under 1 ms", "1-10 ms", "10-100 ms", "over 100 ms"):
             if floor:
-                store.remember_aa_floor(stored.MACHINE, Conditions(1, "default", kind), floor, {})
+                store.remember_aa_floor(stored.MACHINE, Conditions(1, "keep", kind), floor, {})
     said = f"the change exceeds {format_percent(applied)} ("
     with reading(path) as store:
         source = Source(store)

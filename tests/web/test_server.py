@@ -194,7 +194,7 @@ def test_a_comparison_follows_when_a_threshold_changes(tmp_path: Path) -> None:
         assert client.get(f"{API}/compare").json() == before
         with open_store(str(path)) as store:
             for name in {step_class(10.0**power) for power in range(12)}:
-                store.remember_aa_floor(machine, Conditions(1, "default", name), 0.5, {})
+                store.remember_aa_floor(machine, Conditions(1, "keep", name), 0.5, {})
         assert client.get(f"{API}/compare").json() != before
 
 

@@ -255,7 +255,7 @@ def test_the_contract_tells_what_was_changed(suite: Suite, name: str) -> None:
     assert notes[0] == "small scale: 2 images of 128 x 128"
     assert notes[1].startswith("dropout set to 0 before construction: drop")
     repaired = repair_torchvision()
-    assert not repaired or notes[-1] == repaired
+    assert not repaired or repaired in notes
     norms = [part for part in workload.call.modules() if "BatchNorm" in type(part).__name__]
     assert any(f"of {len(norms)} batch norm" in note for note in notes) == bool(norms)
 
