@@ -114,9 +114,9 @@ def test_without_its_template_a_worker_starts_by_itself(tmp_path: Path) -> None:
             worker.kill()
 
 
-def test_a_users_own_file_is_never_imported_ahead(tmp_path: Path) -> None:
+def test_a_file_without_libraries_needs_no_template(tmp_path: Path) -> None:
     with open_templates() as own:
-        Launcher(tmp_path, own).import_ahead([ArmSpec("a", target("nets"))], 60.0)
+        Launcher(tmp_path, own).import_ahead([ArmSpec("a", target("honest"))], 60.0)
         assert not own._known
 
 

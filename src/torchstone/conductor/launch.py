@@ -17,6 +17,7 @@ from torchstone.machine.allocator import allocator_environment
 from torchstone.machine.interpreters import resolve_interpreter
 from torchstone.measure.template import FORK_LAYOUT
 from torchstone.records import ArmSpec, TorchstoneError
+from torchstone.workloads import libraries_ahead
 
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
@@ -73,7 +74,7 @@ class Launcher:
 
     def _key(self, arm: ArmSpec) -> Key:
         variables = {**os.environ, **arm_environment(arm)}
-        return self.interpreter(arm), tuple(sorted(variables.items()))
+        return self.interpreter(arm), tuple(sorted(variables.items())), libraries_ahead(arm)
 
     def interpreter(self, arm: ArmSpec) -> str:
         """The arm's interpreter, found once."""

@@ -25,7 +25,6 @@ from torchstone.machine.processes import memory_available
 from torchstone.measure.bootstrap import VARIABLE as LAYOUT_VARIABLE
 from torchstone.measure.template import REQUEST_LIMIT
 from torchstone.records import ArmSpec, TorchstoneError, to_data
-from torchstone.workloads import is_suite_model
 
 SLOTS = 2
 """Templates of one kind, with different layouts and hash seeds; replicates take turns with them."""
@@ -36,8 +35,8 @@ LAYOUT_PAGES = 65_536
 ROOM = 6 * 2**30
 """Free memory below which nothing is imported ahead."""
 
-Key = tuple[str, tuple[tuple[str, str], ...]]
-"""Interpreter and environment."""
+Key = tuple[str, tuple[tuple[str, str], ...], tuple[str, ...]]
+"""Interpreter, environment, and the libraries that may be imported ahead."""
 
 
 def with_layout(env: dict[str, str], layout: int) -> dict[str, str]:
@@ -146,15 +145,12 @@ class Templates:
         (self.folder / "scratch").mkdir()
 
     def prepare(self, arms: Sequence[tuple[Key, ArmSpec]], timeout_s: float) -> None:
-        """Have templates import, side by side, what these arms need and is not there yet.
-
-        Only of a suite's models: what a user's own file does before it imports torch may matter.
-        """
+        """Have templates import, side by side, what these arms need and is not there yet."""
         if not hasattr(os, "pidfd_open") or memory_available() < ROOM:
             return
         kinds: dict[Key, list[ArmSpec]] = {}
         for key, arm in arms:
-            if is_suite_model(arm):
+            if key[2]:
                 kinds.setdefault(key, []).append(arm)
         if len(kinds) * SLOTS > MOST_TEMPLATES:
             return
@@ -191,7 +187,7 @@ class Templates:
 
     def _start(self, key: Key, slot: int) -> Template:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        python, variables = key
+        python, variables, _ = key
         env = with_layout(dict(variables), random.Random(f"template {slot}").randrange(2**32))
         with theirs:
             worker = WorkerProcess(

@@ -5,6 +5,7 @@ a seed, and the walk through nests of tensors. Touches: `records` only; torch is
 target has imported it, so a target without torch needs no torch. These files travel to the worker.
 """
 
+from torchstone.workloads.ahead import libraries_ahead
 from torchstone.workloads.draw import draw
 from torchstone.workloads.load import (
     TargetError,
@@ -29,6 +30,7 @@ __all__ = [
     "import_libraries",
     "is_number_list",
     "is_suite_model",
+    "libraries_ahead",
     "load_workload",
     "map_nest",
     "normalise_inputs",

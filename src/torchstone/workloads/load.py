@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import Any
 
 from torchstone.records import ArmSpec, UsageError
+from torchstone.workloads.ahead import import_named, libraries_ahead
 from torchstone.workloads.draw import seed_everything
 from torchstone.workloads.suites.base import BuildSetting, Suite
 from torchstone.workloads.suites.registry import known_suites, load_suite
@@ -51,10 +52,12 @@ def load_workload(arm: ArmSpec, phase: Callable[[str], None]) -> Workload:
 
 
 def import_libraries(arm: ArmSpec) -> None:
-    """What building a suite's model would import first; nothing for other targets."""
+    """What building the arm would import before any code of its own runs."""
     if is_suite_model(arm):
         target = parse_target(arm.target)
         _import_library(load_suite(target.place), target.name)
+    else:
+        import_named(libraries_ahead(arm))
 
 
 def _import_library(suite: Suite, model: str) -> None:
