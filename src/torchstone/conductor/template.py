@@ -64,8 +64,9 @@ class Forked:
     def wait(self, timeout: float | None = None) -> int:
         """Wait for its end; raises as `subprocess.Popen.wait` does."""
         if not self._told:
-            ready, _, _ = select.select([self._status], [], [], timeout)
-            if not ready:
+            poll = select.poll()
+            poll.register(self._status, select.POLLIN)
+            if not poll.poll(None if timeout is None else timeout * 1000):
                 raise subprocess.TimeoutExpired(f"worker {self.pid}", timeout or 0.0)
             code = os.read(self._status, 16)
             os.close(self._status)

@@ -11,6 +11,7 @@ another layout and another hash seed, and every fork moves its own memory (`vary
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import mmap
@@ -83,18 +84,27 @@ def serve_forks(
                     do_import(arm)
                 control.send(json.dumps({"unsafe": unsafe_threads()}).encode())
                 continue
-            opened, child = _fork(control, asked, passed, serve, tag_name)
+            others = [*children, *(child.status for child in children.values())]
+            opened, child = _fork(control, asked, passed, others, serve, tag_name)
             children[opened] = child
             poll.register(opened, select.POLLIN)
 
 
 def _fork(
-    control: socket.socket, request: dict[str, Any], passed: list[int], serve: Serve, tag_name: str
+    control: socket.socket,
+    request: dict[str, Any],
+    passed: list[int],
+    others: list[int],
+    serve: Serve,
+    tag_name: str,
 ) -> tuple[int, _Child]:
+    """A worker on the descriptors that were passed; `others` are those of workers before it."""
     commands, replies, stderr, status = passed
     told, ready = os.pipe()
     pid = os.fork()
     if pid == 0:
+        for descriptor in (*others, status, told):
+            os.close(descriptor)
         _become_worker(control, request, (commands, replies, stderr, ready), serve, tag_name)
     for descriptor in (commands, replies, stderr, ready):
         os.close(descriptor)
@@ -108,7 +118,8 @@ def _fork(
 
 def _tell_end(descriptor: int, child: _Child) -> None:
     code = os.waitstatus_to_exitcode(os.waitpid(child.pid, 0)[1])
-    os.write(child.status, str(code).encode())
+    with contextlib.suppress(OSError):  # nobody is interested any more
+        os.write(child.status, str(code).encode())
     os.close(child.status)
     os.close(descriptor)
 

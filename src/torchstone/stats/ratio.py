@@ -37,7 +37,7 @@ from torchstone.records import Estimate, Measurement
 from torchstone.stats.distributions import exp_or_inf, student_t_quantile, two_sided
 from torchstone.stats.estimators import PAIRS_ESTIMATOR, Estimator, find_estimator, is_floor
 from torchstone.stats.late import Late
-from torchstone.stats.pairs import pairs_log_ratio
+from torchstone.stats.pairs import pairs_log_ratio, pool_variances
 from torchstone.stats.process import ProcessData, process_data, replicates_with_samples
 from torchstone.stats.weights import fastest_probe, speed_weights
 
@@ -168,20 +168,31 @@ def fit_ratios(base: Measurement, new: Measurement, estimators: Sequence[str]) -
     for replicate in sorted(common):
         pair = process_data(base, replicate), process_data(new, replicate)
         fastest.append((fastest_probe(pair[0]), fastest_probe(pair[1])))
-        statistics = [_log_ratio(name, function, pair) for name, function in functions.items()]
-        for name, value in zip(functions, _with_jackknife(statistics, pair), strict=True):
+        own = {name: f for name, f in functions.items() if name != PAIRS_ESTIMATOR}
+        statistics = [_log_ratio_at_equal_n(function, pair) for function in own.values()]
+        for name, value in zip(own, _with_jackknife(statistics, pair), strict=True):
             values[name].append(value)
+        if PAIRS_ESTIMATOR in values:
+            values[PAIRS_ESTIMATOR].append(pairs_log_ratio(*pair))
     weights = speed_weights(fastest)
-    return {
-        name: combine(of_name, weights if is_floor(name) else None)
-        for name, of_name in values.items()
-    }
+    return {name: combine_by(name, of_name, weights) for name, of_name in values.items()}
+
+
+def combine_by(
+    estimator: str, values: Sequence[tuple[float, float]], weights: Sequence[float]
+) -> LogFit:
+    """`combine` as the estimator has it: floors weighed, pairs pooled."""
+    if estimator == PAIRS_ESTIMATOR:
+        return combine_pairs(values)
+    return combine(values, weights if is_floor(estimator) else None)
 
 
 def process_ratio(estimator: str, base: ProcessData, new: ProcessData) -> tuple[float, float]:
     """One process's log ratio and its variance over turns: what `combine` makes a fit of."""
     pair = base, new
-    statistic = _log_ratio(estimator, find_estimator(estimator), pair)
+    if estimator == PAIRS_ESTIMATOR:
+        return pairs_log_ratio(*pair)
+    statistic = _log_ratio_at_equal_n(find_estimator(estimator), pair)
     (value,) = _with_jackknife([statistic], pair)
     return value
 
@@ -222,6 +233,23 @@ def combine(
     return LogFit(centre, math.sqrt(max(between, floor)), count, floored=floor > between)
 
 
+def combine_pairs(values: Sequence[tuple[float, float]]) -> LogFit:
+    """Processes' (median log ratio, its variance) to one fit (`pairs`)."""
+    usable = [value for value in values if math.isfinite(value[0])]
+    count = len(usable)
+    if not count:
+        return LogFit(math.nan, math.nan, 0)
+    logs = [value for value, _ in usable]
+    centre = math.fsum(logs) / count
+    if count == 1:
+        return LogFit(centre, math.nan, 1)
+    between = math.fsum((log - centre) ** 2 for log in logs) / (count - 1)
+    within = math.fsum(variance for _, variance in usable) / count
+    variance, freedom = pool_variances(between, within, count)
+    error = math.sqrt(variance / count)
+    return LogFit(centre, error, count, floored=within >= between, freedom=freedom)
+
+
 def _weighted_median(values: Sequence[float], shares: Floats) -> float:
     """The mean of the two middle values where half of the weight lies on either side; NaN drop
     out, and without any value it is 0."""
@@ -236,13 +264,6 @@ def _weighted_median(values: Sequence[float], shares: Floats) -> float:
             middle.append(value)
         below += share
     return math.fsum(middle) / len(middle)
-
-
-def _log_ratio(name: str, function: Estimator, pair: tuple[ProcessData, ProcessData]) -> Statistic:
-    """One process's log(new / base): by pairs of neighbours, or of each arm's own estimate."""
-    if name == PAIRS_ESTIMATOR:
-        return pairs_log_ratio
-    return _log_ratio_at_equal_n(function, pair)
 
 
 def _log_ratio_at_equal_n(function: Estimator, pair: tuple[ProcessData, ProcessData]) -> Statistic:
