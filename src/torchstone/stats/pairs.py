@@ -11,7 +11,7 @@ models the variance between processes was 0.98 times what rounds alone give. So 
 `ALIKE` times that, both are pooled, the rounds' part counting for twice the degrees of freedom, and
 the result is never less than that part. Where it is more, processes do differ, and they alone
 decide. Simulated from no difference between processes to thirty times the rounds' part, such
-intervals of four to eight processes hold the truth in 93.7 to 98 % (`tests/stats/test_pairs.py`); by
+intervals of four to eight processes hold the truth in 93.7 to 98 % (tests/stats/test_pairs.py); by
 Student's t over processes alone they would be up to 30 % wider.
 """
 
