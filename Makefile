@@ -21,7 +21,6 @@ help: ## show this list
 
 run: $(READY) ## the quick suite: six models, eager against inductor, printed and stored
 	@$(BIN)/torchstone run --budget-per-case 10s
-	@echo "The dashboard: $(BIN)/torchstone serve --open"
 
 test: lint ## lint, then every test that is not slow
 	@echo "== pytest"
