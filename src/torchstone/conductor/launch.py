@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from torchstone.conductor.payload import make_payload
-from torchstone.conductor.template import Key, Template, Templates, with_layout
+from torchstone.conductor.template import SLOTS, Key, Template, Templates, with_layout
 from torchstone.conductor.worker import Spawn, WorkerProcess
 from torchstone.machine.allocator import allocator_environment
 from torchstone.machine.interpreters import resolve_interpreter
@@ -62,10 +62,10 @@ class Launcher:
             env = with_layout(env, layout)
         return WorkerProcess(arm, Spawn([self.interpreter(arm), str(self._script)]), env, scratch)
 
-    def import_ahead(self, arms: Sequence[ArmSpec], timeout_s: float) -> None:
+    def import_ahead(self, arms: Sequence[ArmSpec], timeout_s: float, slots: int = SLOTS) -> None:
         """Have the arms' libraries imported in templates, side by side; nothing runs afterwards."""
         if self.templates is not None:
-            self.templates.prepare([(self._key(arm), arm) for arm in arms], timeout_s)
+            self.templates.prepare([(self._key(arm), arm) for arm in arms], timeout_s, slots)
 
     def _template(self, arm: ArmSpec, slot: int) -> Template | None:
         if self.templates is None:

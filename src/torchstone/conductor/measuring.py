@@ -41,6 +41,10 @@ def measure_arms(
     chance = random.Random(settings.seed)
     rounds = Rounds(seating, settings, chance, references, states[0], events, course)
     rounds.together = settings.together and not _apart(states)
+    if one_call:
+        with course.phase("import libraries"):
+            alive = [state.spec for state in states if state.alive]
+            launcher.import_ahead(alive, settings.build_timeout_s)
     try:
         _replicates(rounds, states, one_call, course)
     finally:

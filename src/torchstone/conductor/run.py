@@ -24,7 +24,7 @@ from torchstone.conductor.references import (
 )
 from torchstone.conductor.solo import judge_form, judge_solo, solo_pass, warm_toolchain
 from torchstone.conductor.state import ArmState
-from torchstone.conductor.template import Templates, open_templates
+from torchstone.conductor.template import SLOTS, Templates, open_templates
 from torchstone.conductor.worker import ArmEnded
 from torchstone.machine.cgroup import usable_cores
 from torchstone.machine.processes import memory_available
@@ -99,7 +99,10 @@ def prepare_arms(
     """References and solo passes. Returns, by arm, the references that judge it."""
     events.phase("importing libraries")
     with course.phase("import libraries"):
-        launcher.import_ahead([state.spec for state in states], settings.build_timeout_s)
+        specs = [state.spec for state in states]
+        # Steps of suites' models are mostly long, and their replicates need both templates.
+        slots = SLOTS if all(map(is_suite_model, specs)) else 1
+        launcher.import_ahead(specs, settings.build_timeout_s, slots)
     base = states[0]
     made: dict[str, References | ArmEnded] = {}
     judged_by: dict[str, References] = {}

@@ -145,7 +145,9 @@ class Templates:
         self._script = make_payload(self.folder / "payload")
         (self.folder / "scratch").mkdir()
 
-    def prepare(self, arms: Sequence[tuple[Key, ArmSpec]], timeout_s: float) -> None:
+    def prepare(
+        self, arms: Sequence[tuple[Key, ArmSpec]], timeout_s: float, slots: int = SLOTS
+    ) -> None:
         """Have templates import, side by side, what these arms need and is not there yet."""
         if not hasattr(os, "pidfd_open") or memory_available() < ROOM:
             return
@@ -157,7 +159,7 @@ class Templates:
             return
         busy = []
         for key, specs in kinds.items():
-            for slot in range(SLOTS):
+            for slot in range(slots):
                 template = self._find(key, slot, kinds)
                 wanted = [arm for arm in specs if library_of(arm) not in template.imported]
                 if template.usable and wanted:

@@ -11,6 +11,9 @@ from torchstone.records.comparison import Comparison
 from torchstone.records.measurement import Measurement
 
 RESULT_SCHEMA = 1
+STATISTICS_DEFINITION = 2
+"""Version of what estimators, intervals and verdicts mean. 2: pairs of neighbouring calls decide
+for steps of 10 ms and more; `not slower` and `not faster`; a difference comes before `same`."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +35,7 @@ class Method:
     estimator: str = ""
     alpha: float = 0.05
     """What is left of the chance of error after the looks: intervals hold with 1 - alpha."""
-    definition: int = 1
+    definition: int = STATISTICS_DEFINITION
     """Version of the statistics' definition; figures of two versions are never mixed."""
     together: bool = False
     """Whether the arms of a replicate were to share one process."""

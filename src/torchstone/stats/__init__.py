@@ -7,6 +7,7 @@ Touches: nothing; every function depends on its arguments alone. Imports only `r
 the latter when samples are looked at: stored figures need none.
 """
 
+from torchstone.records.result import STATISTICS_DEFINITION
 from torchstone.stats.changes import (
     Change,
     Judged,
@@ -102,7 +103,7 @@ from torchstone.stats.summary import (
 )
 from torchstone.stats.verdict import by_interval, decide, least_effect, logs_of, with_budget
 
-DEFINITION = 1
+DEFINITION = STATISTICS_DEFINITION
 """The version of every definition in this room; figures of two versions are never mixed."""
 
 __all__ = [
