@@ -21,7 +21,6 @@ from torchstone.workloads.suites.huggingface_entry import (
 )
 
 QUICK: Mapping[str, tuple[str, ...]] = {
-    "BertForMaskedLM": ("inference",),
     "DistilBertForMaskedLM": ("inference",),
 }
 """Models of the quick tier, and the modes that they run in there."""
