@@ -23,7 +23,7 @@ SEED = 9000
 
 
 def with_tensors(built: Built, phase: Phase, memory: Memory) -> TensorReport:
-    """The same memory with the figures of tensors. An arm never fails for want of them."""
+    """The same memory with the figures of tensors. An arm never fails for lack of them."""
     if built.is_statement or "torch" not in sys.modules:
         return TensorReport(memory)
     try:
