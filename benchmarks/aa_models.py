@@ -48,6 +48,8 @@ class Model:
     target: str = ""
     """A suite's model as it is; its arms are always identical."""
     mode: str = "inference"
+    file: str = ""
+    """Where its arms are, beside this file, with the libraries they need imported first."""
 
     @property
     def whole(self) -> bool:
@@ -64,8 +66,10 @@ class Model:
 
     def arms(self) -> tuple[str, str]:
         """Targets of base and slower arm."""
-        here = str(Path(__file__).resolve())
-        return (self.target,) * 2 if self.whole else (f"{here}:make_base", f"{here}:make_slower")
+        if self.whole:
+            return self.target, self.target
+        place = Path(__file__).resolve().with_name(self.file)
+        return f"{place}:make_base", f"{place}:make_slower"
 
 
 def make_base() -> Made:
@@ -227,11 +231,11 @@ def _dcgan_training() -> Made:
 
 
 MODELS: Mapping[str, Model] = {
-    "bert": Model(_bert),
-    "gpt2": Model(_gpt2),
-    "mobilenet": Model(_mobilenet),
-    "deit": Model(_deit),
-    "dcgan-training": Model(_dcgan_training),
+    "bert": Model(_bert, file="aa_text.py"),
+    "gpt2": Model(_gpt2, file="aa_text.py"),
+    "mobilenet": Model(_mobilenet, file="aa_vision.py"),
+    "deit": Model(_deit, file="aa_vision.py"),
+    "dcgan-training": Model(_dcgan_training, file="aa_vision.py"),
     "whole-bert": Model(target="hf:BertForMaskedLM@small"),
     "whole-distilbert": Model(target="hf:DistilBertForMaskedLM@small"),
     "whole-mobilenet": Model(target="timm:mobilenetv3_large_100@small"),

@@ -194,7 +194,11 @@ def version_3() -> list[tuple[Run, tuple[int, ...]]]:
     """The runs in that database, and which of their cases are stored."""
     night = make_run("night-1", 6, label="night", schema=1)
     half = make_run("half", 3, created="2026-11-16T20:00:00+00:00", schema=1)
-    return [(night, (0, 1, 3, 5)), (half, (0,))]
+    return [(_of_definition_1(night), (0, 1, 3, 5)), (_of_definition_1(half), (0,))]
+
+
+def _of_definition_1(run: Run) -> Run:
+    return replace(run, method=replace(run.method, definition=1))
 
 
 def _make_version(db: Path, dump: Path, version: int, wal: bool) -> None:

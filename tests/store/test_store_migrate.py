@@ -88,8 +88,9 @@ def check_old_content(db: Path) -> None:
     with open_store(str(db), read_only=True) as store:
         assert [s.id for s in store.list()] == ["bb22", "aa11"]
         # What that program measured, read by this one; records may have gained fields.
-        assert to_data(store.load("aa11")) == to_data(make_result("aa11", turns=2, samples=2))
-        assert to_data(store.load("bb22")) == to_data(failed_result("bb22"))
+        for wanted in (make_result("aa11", turns=2, samples=2), failed_result("bb22")):
+            method = replace(wanted.method, definition=1)
+            assert to_data(store.load(wanted.id)) == to_data(replace(wanted, method=method))
         assert store.aa_floor("m", Conditions(1, "default", "ms")) == 0.01
 
 
