@@ -22,8 +22,6 @@ from torchstone.records import (
     Graphs,
     Integrity,
     Measurement,
-    Outcome,
-    OutcomeDetail,
     Result,
     SecondLook,
     Statement,
@@ -229,10 +227,6 @@ def _claims() -> tuple[Entry, ...]:
         )
         return replace(made, comparisons=(said,))
 
-    pruned = OutcomeDetail(message="24 register spills", phase="pruned")
-    unrun = replace(
-        inductor(), outcome=Outcome.NOT_RUN, detail=pruned, turns=(), replicates=(), flops=None
-    )
     method = result().method
     return (
         Entry(
@@ -294,11 +288,5 @@ def _claims() -> tuple[Entry, ...]:
             lambda: twin(Verdict.FASTER, 0.97, "inductor", 0.02),
             "inductor",
             ("identical:warn",),
-        ),
-        Entry(
-            "pruned by a proxy",
-            lambda: result(eager(), unrun),
-            "inductor",
-            ("pruned:fail", "not_run"),
         ),
     )

@@ -14,7 +14,7 @@ from tests.explain.ledger_synthetic import ledger
 from tests.show import synthetic_profile
 from tests.targets.support import HONEST, target, torchstone
 from torchstone import __version__ as version
-from torchstone.records import Ledger, to_data
+from torchstone.records import Ledger
 from torchstone.store import open_store
 
 QUICK = ("--budget", "0.2s", "--replicates", "2")
@@ -142,10 +142,10 @@ def test_repro_writes_a_recipe_and_runs_nothing(kept: Path, tmp_path: Path) -> N
 
 def test_a_record_from_elsewhere_is_not_run_without_trust(kept: Path, tmp_path: Path) -> None:
     with open_store(str(kept / "kept.db")) as store:
-        data = to_data(store.load("last"))
+        theirs = replace(store.load("last"), origin="theirs.json")
     db = str(tmp_path / "theirs.db")
     with open_store(db) as store:
-        store.import_document(json.loads(json.dumps(data)), "theirs.json")
+        store.save(theirs)
     before = (tmp_path / "theirs.db").read_bytes()
     done = torchstone("repro", "last", "--db", db)
     assert done.returncode == 2

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.explain.ledger_synthetic import ARM, ledger, op
-from torchstone.explain.differences import difference, level_totals
+from torchstone.explain.differences import difference
 from torchstone.records import OpChange, SourceLine
 
 KERNEL = "graph_0_cpp_fused_add_native_layer_norm_relu_0"
@@ -103,9 +103,3 @@ def test_a_gap_within_what_the_rounds_vary_is_none() -> None:
     assert "No difference in time beyond the 60%" in told[0]
     told = difference(replace(BASE, facts={"wall_spread": "0.1"}), NEW).sentences
     assert "50% shorter under inductor (give or take 10%)" in told[0]
-
-
-def test_levels_are_totalled() -> None:
-    totals = level_totals(BASE)
-    assert sum(totals.values()) == pytest.approx(BASE.wall_s)
-    assert totals["Python"] == pytest.approx(3e-4)

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.interop.dashboard import dashboard
 from tests.interop.support import failed, own_key, passed, put, table
-from torchstone.interop import dashboard
 from torchstone.interop.dynamo_csv import DYNAMO_CSV
 from torchstone.records import CaseFigures, Outcome, PlannedCase, Run, RunView
 

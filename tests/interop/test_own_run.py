@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.interop.dashboard import dashboard
 from tests.interop.support import (
     medians,
     own_key,
@@ -17,7 +18,7 @@ from tests.interop.support import (
     records,
     table,
 )
-from torchstone.interop import Format, Imported, dashboard, medians_of
+from torchstone.interop import Format, Imported, medians_of
 from torchstone.interop.dynamo_csv import DYNAMO_CSV
 from torchstone.interop.hud_v3 import HUD_V3
 from torchstone.records import (

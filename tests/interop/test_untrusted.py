@@ -13,8 +13,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tests.interop.dashboard import dashboard
 from tests.interop.support import FIXTURES, HUGGINGFACE, TORCHBENCH, cases_of
-from torchstone.interop import Format, Imported, dashboard, files
+from torchstone.interop import Format, Imported, files
 from torchstone.interop.dynamo_csv import DYNAMO_CSV
 from torchstone.interop.hud_v3 import HUD_V3
 from torchstone.records import CaseFigures, Run, UsageError, from_data, to_data

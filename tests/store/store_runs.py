@@ -8,11 +8,9 @@ another process was quicker.
 from __future__ import annotations
 
 import random
-import sqlite3
 import sys
 from collections.abc import Iterable
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from store_cases import failed_result, make_result
@@ -33,10 +31,6 @@ from torchstone.records import (
 if TYPE_CHECKING:
     from torchstone.store import Store
 
-VERSION_1 = Path(__file__).with_name("version_1.sql")
-VERSION_3 = Path(__file__).with_name("version_3.sql")
-VERSION_4 = Path(__file__).with_name("version_4.sql")
-VERSION_5 = Path(__file__).with_name("version_5.sql")
 SUITES = ("huggingface", "timm")
 CRASHED = 3
 """Every case whose position leaves this remainder by 5 died."""
@@ -167,48 +161,6 @@ def statements(store: Store) -> list[str]:
 def derive(result: Result, planned: PlannedCase, arm: str) -> CaseFigures:
     """Stands for the one true definition; it can be seen which result and arm it was given."""
     return CaseFigures(planned.key, Outcome.OK, reason=f"{result.id} {arm}")
-
-
-def make_version_1(db: Path, *, wal: bool = True) -> None:
-    """A database as the program of schema 1 left it: two results and an A/A floor."""
-    _make_version(db, VERSION_1, 1, wal)
-
-
-def make_version_3(db: Path) -> None:
-    """As the program of schema 3 left it: the runs of `version_3`, and an A/A floor."""
-    _make_version(db, VERSION_3, 3, True)
-
-
-def make_version_4(db: Path) -> None:
-    """As the program of schema 4 left it: the runs of `version_3`, and an A/A floor."""
-    _make_version(db, VERSION_4, 4, True)
-
-
-def make_version_5(db: Path) -> None:
-    """As the program of schema 5 left it: the same, with a ledger `l-1` and a profile `p-1`; the
-    profile's file is not there."""
-    _make_version(db, VERSION_5, 5, True)
-
-
-def version_3() -> list[tuple[Run, tuple[int, ...]]]:
-    """The runs in that database, and which of their cases are stored."""
-    night = make_run("night-1", 6, label="night", schema=1)
-    half = make_run("half", 3, created="2026-11-16T20:00:00+00:00", schema=1)
-    return [(_of_definition_1(night), (0, 1, 3, 5)), (_of_definition_1(half), (0,))]
-
-
-def _of_definition_1(run: Run) -> Run:
-    return replace(run, method=replace(run.method, definition=1))
-
-
-def _make_version(db: Path, dump: Path, version: int, wal: bool) -> None:
-    raw = sqlite3.connect(db, isolation_level=None)
-    if wal:
-        raw.execute("PRAGMA journal_mode = WAL")
-    raw.executescript(dump.read_text())
-    raw.execute(f"PRAGMA application_id = {0x54535431}")
-    raw.execute(f"PRAGMA user_version = {version}")
-    raw.close()
 
 
 def _main() -> None:

@@ -106,7 +106,7 @@ def test_what_cases_have_in_common_is_stored_once(db: Path) -> None:
     with closing(sqlite3.connect(db)) as raw:
         count = {
             table: raw.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
-            for table in ("case_fact", "case_detail", "series", "case_group", "lane", "case_figure")
+            for table in ("case_fact", "case_detail", "series", "case_group", "lane")
         }
     assert count == {
         "case_fact": 12,
@@ -114,7 +114,6 @@ def test_what_cases_have_in_common_is_stored_once(db: Path) -> None:
         "series": 3,
         "case_group": 2,
         "lane": 1,
-        "case_figure": 0,
     }
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from store_history import DAY_S, FIRST_S, MODELS, night_run, store_night
-from store_runs import fill, make_run, make_version_3
+from store_runs import fill, make_run
 
 from torchstone.records import (
     CaseKey,
@@ -335,18 +335,6 @@ def test_machines_and_their_noise(nights: Path) -> None:
         (floor,) = store.aa_floors("m1")
         assert (floor.conditions, floor.observations) == (Conditions(2, "default", "ms"), 2)
         assert floor.value == store.aa_floor("m1", Conditions(2, "default", "ms"))
-
-
-def test_a_database_of_an_older_program_says_what_to_do(db: Path) -> None:
-    make_version_3(db)
-    with open_store(str(db), read_only=True) as store:
-        for ask in (store.run_heads, store.choices):
-            with pytest.raises(UsageError, match="older Torchstone") as caught:
-                ask()
-            assert "db rebuild" in caught.value.remedy
-        with open_store(str(db)):
-            pass
-        assert ids(store.run_heads()) == ["half", "night-1"]
 
 
 def test_a_case_that_is_judged_or_derived_anew_changes_what_is_summed_up(db: Path) -> None:

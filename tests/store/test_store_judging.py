@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from store_cases import make_result
-from store_runs import derive, fill, make_case, make_run, make_version_1
+from store_runs import derive, fill, make_case, make_run
 
 from torchstone.records import (
     Calibration,
@@ -123,11 +123,3 @@ def test_a_judgement_of_nothing_is_refused(db: Path) -> None:
     result = make_result()
     with open_store(str(db)) as store, pytest.raises(UsageError, match="There is no result"):
         store.add_judgement(result, doubted(result), derive)
-
-
-def test_an_older_database_that_is_only_read_knows_no_calibration(db: Path) -> None:
-    make_version_1(db)
-    with open_store(str(db), read_only=True) as store:
-        assert store.calibration("m-1") is None
-        assert store.doctor_reports() == []
-        assert store.list()

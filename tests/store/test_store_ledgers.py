@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from store_runs import make_version_1, make_version_3
 from tests.explain.ledger_synthetic import ledger
 from tests.show.synthetic_result import environment
 
@@ -83,17 +82,3 @@ def test_a_row_that_nobody_of_us_wrote_is_said(db: Path, how: str) -> None:
     said = pytest.raises(TorchstoneError, match="The ledger l-2 cannot be read")
     with open_store(str(db), read_only=True) as store, said:
         store.load_ledger("l-2")
-
-
-@pytest.mark.parametrize("make_old", [make_version_1, make_version_3])
-def test_older_databases_have_none_until_one_is_kept(db: Path, make_old: object) -> None:
-    assert callable(make_old)
-    make_old(db)
-    with open_store(str(db), read_only=True) as store:
-        assert store.list_ledgers() == []
-        assert store.ledger_of(made("a").arm, "m-1") is None
-        with pytest.raises(UsageError, match="No ledger is stored yet"):
-            store.load_ledger("last")
-    with open_store(str(db)) as store:
-        store.save_ledger(made("a"))
-        assert store.load_ledger("last") == made("a")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from store_cases import make_result
-from store_runs import fill, make_case, make_figures, make_run, make_version_1, wanted
+from store_runs import fill, make_case, make_figures, make_run, wanted
 
 from torchstone.records import Run, UsageError
 from torchstone.store import Store, open_store
@@ -104,9 +104,3 @@ def test_another_plan_and_another_result_are_refused(tmp_path: Path, db: Path) -
         assert store.done_positions(run.id) == {0}
         with pytest.raises(UsageError, match="There is no run 'nobody'"):
             join(store, path, "nobody")
-
-
-def test_a_database_of_version_1_has_no_runs_to_join(tmp_path: Path, db: Path) -> None:
-    make_version_1(tmp_path / "old.db")
-    with open_store(str(db)) as store, pytest.raises(UsageError, match="No run is stored"):
-        join(store, tmp_path / "old.db", "last")

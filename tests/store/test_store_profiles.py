@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from store_runs import make_version_1
 
 from torchstone.records import (
     ArmSpec,
@@ -133,14 +132,6 @@ def test_no_part_is_left_where_the_disk_is_full(
     with pytest.raises(OSError, match="No space"):
         artefacts.put(tmp_path, b"abc")
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
-
-
-def test_an_older_database_that_is_only_read_has_none(db: Path) -> None:
-    make_version_1(db)
-    with open_store(str(db), read_only=True) as store:
-        assert store.list_profiles() == []
-        with pytest.raises(UsageError, match="No profile is stored yet"):
-            store.load_profile("last")
 
 
 def test_two_profiles_of_one_content_share_a_file_but_not_a_row(db: Path) -> None:

@@ -12,9 +12,6 @@ from tests.validate.cases import arm, checks, environment, levels, one, pair, re
 from torchstone.records import (
     Integrity,
     Level,
-    Measurement,
-    Outcome,
-    OutcomeDetail,
     Result,
     SecondLook,
     Statement,
@@ -189,20 +186,6 @@ def test_an_effect_under_twice_the_floor(ratio: float, verdict: Verdict, level: 
     assert check.level is level
     told = replace(said, verdict=Verdict.CANNOT_TELL)
     assert checks("identical", replace(made, comparisons=(told,))) == []
-
-
-def unmeasured(phase: str) -> Measurement:
-    detail = OutcomeDetail(message="18 register spills in its kernel.", phase=phase)
-    return replace(arm("spilling"), outcome=Outcome.NOT_RUN, detail=detail, turns=(), replicates=())
-
-
-def test_an_arm_pruned_by_a_proxy_fails() -> None:
-    check = one("pruned", pair(unmeasured("pruned")), "spilling")
-    assert check.level is Level.FAIL
-    assert "18 register spills in its kernel" in check.message
-    assert levels("pruned", pair(unmeasured("warm-up"))) == [Level.OK]
-    measured = replace(arm("spilling"), detail=OutcomeDetail(phase="pruned"))
-    assert levels("pruned", pair(measured)) == [Level.OK]
 
 
 def test_figures_of_another_definition_are_refused() -> None:

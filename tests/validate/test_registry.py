@@ -35,7 +35,6 @@ RULES = {
     "plain-output",
     "probe",
     "profiler",
-    "pruned",
     "recompiles",
     "replicates",
     "roofline",

@@ -152,8 +152,6 @@ def db_rebuild(every: bool, db: str | None, as_json: bool) -> int:
     line = f"{_number(made.runs, 'run')} summed up anew, {_number(made.figures, 'case')} derived"
     if made.summaries:
         line += f", {_number(made.summaries, 'line')} of `torchstone list` rewritten"
-    if made.documents:
-        line += f", {_number(made.documents, 'figure')} of the older form moved"
     click.echo(line)
     if made.older:
         cases = _number(made.older, "case")

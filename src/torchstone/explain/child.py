@@ -66,11 +66,3 @@ def _failure(error: BaseException, phase: str) -> Failure:
     tail = tuple("".join(lines).splitlines()[-TRACEBACK_LINES:])
     kind = "oom" if isinstance(error, MemoryError) else "error"
     return Failure(kind, f"{type(error).__name__}: {error}".rstrip(": "), "", phase, tail)
-
-
-if __name__ == "__main__":
-    code = main(sys.argv[1:])
-    for stream in filter(None, (sys.stdout, sys.stderr)):
-        with contextlib.suppress(Exception):
-            stream.flush()
-    os._exit(code)  # threads and exit hooks of user code must not keep anybody waiting

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from torchstone.explain.findings.base import is_eager
 from torchstone.explain.findings.compiler import places
 from torchstone.explain.kinds import bare, figure
-from torchstone.records import LEVEL_NAMES, Difference, Ledger, OpChange, OpCost
+from torchstone.records import Difference, Ledger, OpChange, OpCost
 
 LEAST_SHARE = 0.005
 """Of the longer step: smaller changes are not told."""
@@ -163,11 +163,3 @@ def _unsure(base: Ledger, new: Ledger) -> float:
 def _seconds(ledger: Ledger, name: str) -> float:
     line = ledger.line(name)
     return line.seconds if line else 0.0
-
-
-def level_totals(ledger: Ledger) -> dict[str, float]:
-    """Seconds by level, for levels that divide the wall time."""
-    return {
-        LEVEL_NAMES[level]: sum(line.seconds for line in ledger.level(level))
-        for level in (1, 2, 3, 0, -1)
-    }

@@ -7,17 +7,14 @@ figures keep their definitions and their names: none is ever put into a field of
 """
 
 from torchstone.interop.base import Format, Imported, Medians
-from torchstone.interop.dashboard import DashboardRow, dashboard
 from torchstone.interop.own import medians_of
 from torchstone.interop.registry import ENTRY_POINTS, find_format, known_formats
 
 __all__ = [
     "ENTRY_POINTS",
-    "DashboardRow",
     "Format",
     "Imported",
     "Medians",
-    "dashboard",
     "find_format",
     "known_formats",
     "medians_of",

@@ -18,7 +18,7 @@ from torchstone.records import (
     Spans,
 )
 from torchstone.show.document import plain
-from torchstone.show.profile_pack import Columns, container, embedded
+from torchstone.show.profile_pack import Columns, embedded
 from torchstone.show.profile_tree import call_tree, check_spans, check_tree
 from torchstone.show.text import sanitise
 
@@ -47,12 +47,6 @@ def shown(text: str) -> str:
     if len(text) > LONGEST_TEXT:
         text = text[: LONGEST_TEXT - 1] + "…"
     return sanitise(text)
-
-
-def profile_container(profiles: Sequence[Profile], title: str) -> bytes:
-    """The same data as bytes, for a page that fetches them."""
-    head, body = _gathered(profiles, title)
-    return container(head, body)
 
 
 def profile_json(profiles: Sequence[Profile], title: str) -> str:

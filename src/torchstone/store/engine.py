@@ -31,9 +31,6 @@ _HEADER_BYTES = 100  # SQLite file format, section 1.3; SQLite takes less for an
 _WRITES = "torchstone_writes"
 _CACHE_KIB = 16 * 1024  # the pages of a few runs; SQLite's own 2 MiB hold less than one
 
-FIRST_COLUMNS = 4
-"""From this version on figures are in columns, and only today's columns are read."""
-
 
 def open_engine(location: Location, *, create: bool, read_only: bool) -> Engine:
     """An engine on a checked database with all tables; `UsageError` and no change otherwise."""
@@ -43,7 +40,7 @@ def open_engine(location: Location, *, create: bool, read_only: bool) -> Engine:
         version = _version(path, read_only=read_only) if exists else 0
         if read_only and not version:
             raise UsageError(f"The database {path} is empty.", "Run `torchstone bench` first.")
-        if read_only and FIRST_COLUMNS <= version < schema.SCHEMA:
+        if read_only and version < schema.SCHEMA:
             raise _older(str(path), version)
         if read_only:
             return _engine(path, _readable_mode(path))

@@ -16,7 +16,7 @@ from torchstone.records import (
     Run,
     RunView,
 )
-from torchstone.store import case_facts, old_figures, results, runs, schema
+from torchstone.store import case_facts, results, runs, schema
 from torchstone.store.case_columns import DETAIL, SELECTED, figures_of
 from torchstone.store.derived import case_detail, case_fact, series
 from torchstone.store.errors import CorruptResultError, CorruptRunError
@@ -58,9 +58,7 @@ def view(connection: Connection, row: RunRow) -> RunView:
 def by_position(connection: Connection, seq: int, run: Run) -> Mapping[int, list[CaseFigures]]:
     """By position, the figures of each stored case by every definition known here, oldest first."""
     stored = sorted(runs.positions(connection, seq))
-    known = _in_columns(connection, seq) if schema.has_facts(connection) else {}
-    if not all(position in known for position in stored):
-        known = {**old_figures.of_run(connection, seq), **known}
+    known = _versions(connection, seq)
     newest = max((d for versions in known.values() for d, _ in versions), default=0)
     found: dict[int, list[CaseFigures]] = {}
     for position in stored:
@@ -73,8 +71,8 @@ def by_position(connection: Connection, seq: int, run: Run) -> Mapping[int, list
     return found
 
 
-def _in_columns(connection: Connection, seq: int) -> _Versions:
-    """As `old_figures.of_run`, from the table of today."""
+def _versions(connection: Connection, seq: int) -> _Versions:
+    """By position, the definitions and figures of each case; a text says what is wrong with one."""
     rows = connection.execute(
         select(case_fact.c.position, case_fact.c.definition, *SELECTED, DETAIL)
         .join(series, series.c.seq == case_fact.c.series)

@@ -14,7 +14,6 @@ from torchstone.records import (
     RunHead,
     Selection,
     SuiteSummary,
-    UsageError,
 )
 from torchstone.store import (
     case_facts,
@@ -36,8 +35,6 @@ EVERYTHING = Selection()
 class HistoryPart(Base):
     """Questions over many runs. Each answer is bounded by its `limit`."""
 
-    _has_facts = False
-
     def run_heads(
         self, selection: Selection = EVERYTHING, limit: int = 200, before: str = ""
     ) -> list[RunHead]:
@@ -46,20 +43,17 @@ class HistoryPart(Base):
         A selection of a suite, mode or the like leaves the runs that planned such cases; one of a
         model, those in which such a case has ended.
         """
-        self._need_facts()
         with self._reading() as connection:
             return history.heads(connection, self.path, selection, limit, before)
 
     def run_head(self, wanted: str) -> RunHead:
         """The run of that id or label, of the only id that begins so, or the newest (`last`)."""
-        self._need_facts()
         with self._reading() as connection:
             row = lookup.resolve_run(connection, wanted)
             return history.head(connection, self.path, row.seq)
 
     def find_heads(self, word: str, limit: int = 20) -> list[RunHead]:
         """Runs of that label or branch, or of a commit that begins so; the newest first."""
-        self._need_facts()
         with self._reading() as connection:
             return history.named(connection, self.path, word, limit)
 
@@ -70,20 +64,17 @@ class HistoryPart(Base):
 
     def newest(self) -> tuple[int, int]:
         """Another pair whenever a run, or a kind of case, is added."""
-        self._need_facts()
         with self._reading() as connection:
             return history.newest(connection)
 
     def state_until(self, until_s: float) -> tuple[int, int]:
         """Another pair whenever a run made until then is added, a case of one ends, or stored
         figures are no longer the same."""
-        self._need_facts()
         with self._reading() as connection:
             return schema.revision(connection), history.state_until(connection, until_s)
 
     def choices(self) -> Choices:
         """Every value that occurs in stored runs."""
-        self._need_facts()
         with self._reading() as connection:
             return history.choices(connection)
 
@@ -102,13 +93,11 @@ class HistoryPart(Base):
         Each is summed up by the newest definitions that it was summed up by and that this program
         knows; a model in the selection does not matter, because a suite has many.
         """
-        self._need_facts()
         with self._reading() as connection:
             return history.group_points(connection, self.path, selection, limit, every_s, without)
 
     def run_groups(self, wanted: str, selection: Selection = EVERYTHING) -> list[SuiteSummary]:
         """The suites of one run, in the plan's order."""
-        self._need_facts()
         with self._reading() as connection:
             row = lookup.resolve_run(connection, wanted)
             return group_facts.of_run(connection, row.seq, selecting.of_key(selection, case_group))
@@ -125,13 +114,11 @@ class HistoryPart(Base):
         With `every_s`, only the newest run with it of each machine and branch in every so many
         seconds.
         """
-        self._need_facts()
         with self._reading() as connection:
             return history.case_points(connection, self.path, key, selection, limit, every_s)
 
     def cases(self, run_id: str, selection: Selection = EVERYTHING) -> tuple[CaseFigures, ...]:
         """The stored cases of a run, in the plan's order, by the newest definition known here."""
-        self._need_facts()
         with self._reading() as connection:
             row = lookup.resolve_run(connection, run_id)
             found = case_facts.of_run(connection, row.seq, row.id, selection)
@@ -153,7 +140,6 @@ class HistoryPart(Base):
 
         `keys` gives the run's `planned_keys` to whoever has kept them.
         """
-        self._need_facts()
         with self._reading() as connection:
             row = lookup.resolve_run(connection, run_id)
             found = case_facts.of_run(connection, row.seq, row.id, selection)
@@ -170,19 +156,6 @@ class HistoryPart(Base):
 
         Only runs of the same machine and branch are lined up, by when they were made.
         """
-        self._need_facts()
         with self._reading() as connection:
             row: RunRow = lookup.resolve_run(connection, run_id)
             return history.failures(connection, self.path, row.seq, selection, limit)
-
-    def _need_facts(self) -> None:
-        """A database that an older program made, opened for reading only, has no such tables."""
-        if self._has_facts:
-            return
-        with self._reading() as connection:
-            self._has_facts = schema.has_facts(connection)
-        if not self._has_facts:
-            raise UsageError(
-                f"The database {self.path} was made by an older Torchstone and holds no history.",
-                f"Bring it up to date: torchstone db rebuild --db {self.path}",
-            )

@@ -27,8 +27,6 @@ def insert(connection: Connection, seq: int, judgement: Judgement) -> None:
 
 def judged(connection: Connection, seq: int, result: Result) -> Result:
     """The result with the newest checks and verdicts there are of it."""
-    if not schema.has_judging(connection):
-        return result
     table = schema.judgement
     query = select(table.c.document).where(table.c.result == seq)
     document = connection.scalar(query.order_by(table.c.seq.desc()).limit(1))

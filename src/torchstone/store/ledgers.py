@@ -67,8 +67,6 @@ def insert(connection: Connection, ledger: Ledger) -> int:
 
 def summaries(connection: Connection, limit: int) -> list[LedgerSummary]:
     """The newest first."""
-    if not schema.has_ledgers(connection):
-        return []
     table = schema.ledger
     columns = [table.c[name] for name in LedgerSummary.__dataclass_fields__]
     query = select(*columns).order_by(table.c.seq.desc()).limit(limit)
@@ -82,8 +80,6 @@ def load(connection: Connection, wanted: str) -> Ledger:
 
 def newest_of(connection: Connection, arm: ArmSpec, machine_id: str) -> Ledger | None:
     """The newest ledger of the same work on the same machine; see `arms.same_work`."""
-    if not schema.has_ledgers(connection):
-        return None
     table = schema.ledger
     same = (*arms.matching(table, arm), table.c.machine_id == machine_id)
     query = select(table.c.seq, table.c.id).where(*same)

@@ -6,7 +6,7 @@ import json
 from collections import defaultdict
 from datetime import datetime
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, select
 
 from torchstone.records import UsageError
 from torchstone.store import schema
@@ -49,16 +49,13 @@ def list_results(
 
 
 def list_runs(connection: Connection, limit: int) -> list[RunSummary]:
-    """The newest runs first; a database of version 1 has none."""
+    """The newest runs first."""
     _check_limit(limit, "runs")
-    if not schema.has_runs(connection):
-        return []
     table = schema.run
     columns = (table.c.seq, table.c.id, table.c.created, table.c.label, table.c.origin)
     query = select(*columns, table.c.planned, table.c.suites).order_by(table.c.seq.desc())
     rows = connection.execute(query.limit(limit)).all()
-    counted = _known if schema.has_facts(connection) else _outcomes
-    outcomes = counted(connection, [row.seq for row in rows])
+    outcomes = _outcomes(connection, [row.seq for row in rows])
     return [
         RunSummary(
             id=row.id,
@@ -74,27 +71,14 @@ def list_runs(connection: Connection, limit: int) -> list[RunSummary]:
     ]
 
 
-def _known(connection: Connection, shown: list[int]) -> dict[int, dict[str, int]]:
-    """How many cases of each run ended in each way, as written down."""
+def _outcomes(connection: Connection, shown: list[int]) -> dict[int, dict[str, int]]:
+    """How many cases of each run ended in each way."""
     found: dict[int, dict[str, int]] = defaultdict(dict)
     query = select(run_fact.c.run, run_fact.c.outcomes)
     for start in range(0, len(shown), _PART):
         part = shown[start : start + _PART]
         for run, outcomes in connection.execute(query.where(run_fact.c.run.in_(part))):
             found[run] = json.loads(outcomes)
-    return found
-
-
-def _outcomes(connection: Connection, shown: list[int]) -> dict[int, dict[str, int]]:
-    """The same, counted."""
-    cases = schema.run_case
-    found: dict[int, dict[str, int]] = defaultdict(dict)
-    count = func.count().label("count")
-    query = select(cases.c.run, cases.c.outcome, count).group_by(cases.c.run, cases.c.outcome)
-    for start in range(0, len(shown), _PART):
-        part = shown[start : start + _PART]
-        for run, outcome, number in connection.execute(query.where(cases.c.run.in_(part))):
-            found[run][outcome] = number
     return found
 
 

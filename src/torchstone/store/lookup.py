@@ -76,15 +76,11 @@ def resolve(connection: Connection, wanted: str) -> Row:
 
 def resolve_profile(connection: Connection, wanted: str) -> Row:
     """The same of profiles."""
-    if not schema.has_judging(connection):
-        raise UsageError("No profile is stored yet.", _PROFILE.make)
     return _resolve(connection, wanted, _PROFILE)
 
 
 def resolve_ledger(connection: Connection, wanted: str) -> Row:
     """The same of ledgers."""
-    if not schema.has_ledgers(connection):
-        raise UsageError("No ledger is stored yet.", _LEDGER.make)
     return _resolve(connection, wanted, _LEDGER)
 
 
@@ -97,8 +93,6 @@ def _resolve(connection: Connection, wanted: str, kind: _Kind) -> Row:
 
 def resolve_run(connection: Connection, wanted: str) -> RunRow:
     """The run that `wanted` means: its id, its label, or the only id that begins so."""
-    if not schema.has_runs(connection):
-        raise UsageError("No run is stored yet.", _RUN.make)
     if wanted == LAST:
         return RunRow(*_newest(connection, _RUN))
     _check_text(wanted, _RUN)
@@ -113,8 +107,6 @@ def resolve_any(connection: Connection, wanted: str) -> Row | RunRow:
 
     A result that belongs to a run stands for its run there.
     """
-    if not schema.has_runs(connection):
-        return resolve(connection, wanted)
     if wanted == LAST:
         return _newest_of_all(connection)
     _check_text(wanted, _RESULT)

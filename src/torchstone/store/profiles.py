@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Select, func, literal, select
+from sqlalchemy import Connection, Select, func, select
 
 from torchstone.records import (
     ArmSpec,
@@ -98,9 +98,7 @@ def summaries(
     connection: Connection, limit: int, result: str | None = None
 ) -> list[ProfileSummary]:
     """The newest first; those of one result where it is given."""
-    if not schema.has_judging(connection):
-        return []
-    query = _query(connection).limit(limit)
+    query = _query().limit(limit)
     if result is not None:
         query = query.where(schema.profile.c.result == result)
     return [ProfileSummary(*row[2:]) for row in connection.execute(query)]
@@ -110,27 +108,22 @@ def of_arms(
     connection: Connection, limit: int, result: str, looked_at: Sequence[tuple[ArmSpec, str]]
 ) -> list[ProfileSummary]:
     """Those of one result, and those of the same work as one of these arms on its machine."""
-    if not schema.has_judging(connection):
-        return []
     table, arm_of = schema.profile, schema.profile_arm
-    query = _query(connection)
+    query = _query()
     found = list(connection.execute(query.where(table.c.result == result).limit(limit)))
-    if schema.has_profile_arms(connection):
-        for arm, machine_id in looked_at:
-            same = query.where(*arms.matching(arm_of, arm), table.c.machine_id == machine_id)
-            rows = connection.execute(same.limit(LOOKED_AT)).all()
-            found += [row for row in rows if _is_of(row[1], arm)]
+    for arm, machine_id in looked_at:
+        same = query.where(*arms.matching(arm_of, arm), table.c.machine_id == machine_id)
+        rows = connection.execute(same.limit(LOOKED_AT)).all()
+        found += [row for row in rows if _is_of(row[1], arm)]
     by_seq = {row[0]: ProfileSummary(*row[2:]) for row in found}
     return [by_seq[seq] for seq in sorted(by_seq, reverse=True)[:limit]]
 
 
-def _query(connection: Connection) -> Select[Any]:
+def _query() -> Select[Any]:
     """The row, the document of the arm, and what a summary has; the newest first."""
     table, arm_of = schema.profile, schema.profile_arm
     own = [table.c[name] for name in ProfileSummary.__dataclass_fields__ if name in table.c]
     newest = table.c.seq.desc()
-    if not schema.has_profile_arms(connection):
-        return select(table.c.seq, literal(""), *own).order_by(newest)
     of_arm = [func.coalesce(arm_of.c[name], "") for name in ("target", "variant")]
     joined = table.outerjoin(arm_of, arm_of.c.profile == table.c.seq)
     columns = (table.c.seq, arm_of.c.document, *own, *of_arm)

@@ -5,17 +5,15 @@ from __future__ import annotations
 import builtins
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
 
 from sqlalchemy import func, select
 
-from torchstone.records import Judgement, RecordError, Result, RunView, UsageError, from_data
+from torchstone.records import Judgement, Result, RunView, UsageError
 from torchstone.store import (
     case_facts,
     facts,
     figures,
     judgements,
-    limits,
     listing,
     lookup,
     results,
@@ -58,25 +56,6 @@ class ResultsPart(Base):
             if isinstance(found, lookup.RunRow):
                 return figures.view(connection, found)
             return results.read(connection, *found)
-
-    def import_document(self, data: dict[str, Any], origin: str) -> Result:
-        """Store a result from elsewhere, marked with its origin so that it is not run unasked."""
-        limits.check_origin(origin)
-        if not isinstance(data, dict):
-            raise UsageError("The document is not a JSON object.", "Give an exported result.")
-        limits.check_bounds(data)
-        limits.check_schema(data)
-        try:
-            result = from_data(Result, data)
-        except RecordError as error:
-            raise UsageError(
-                f"The document is not a usable result: {error}.",
-                "Give a document that `torchstone export` made.",
-            ) from None
-        result = replace(result, origin=origin)
-        limits.check_sense(result)
-        self.save(result)
-        return result
 
     def add_judgement(self, result: Result, judgement: Judgement, derive: Derive) -> None:
         """Add what rules say of a stored result now; what is derived from it follows."""

@@ -31,7 +31,7 @@ from torchstone.records import CASE_KIND, UsageError
 from torchstone.store.guards import allow_thinning, append_only
 from torchstone.store.location import FILE_NAME
 
-SCHEMA = 8
+SCHEMA = 1
 """Version of the tables. A database with a higher one was made by a newer program; one with a
 lower one is brought up to date by `migrations` when it is opened for writing."""
 
@@ -39,7 +39,6 @@ APPLICATION_ID = 0x54535431
 """In the header of the SQLite file ("TST1"), so that it is known before it is opened."""
 
 _VERSION_KEY = "torchstone_schema"
-_SEEN = "torchstone: tables"
 _REVISION_KEY = "figures_revision"
 
 metadata = MetaData()
@@ -138,18 +137,6 @@ run_case = Table(
     sqlite_autoincrement=True,
 )
 
-# Figures as documents: the form of schema 2 and 3. Nothing is written here any more, see
-# `old_figures`.
-case_figure = Table(
-    "case_figure",
-    metadata,
-    Column("run_case", ForeignKey(run_case.c.seq), primary_key=True),
-    Column("definition", Integer, primary_key=True),
-    Column("document", Text, nullable=False),
-)
-
-RUN_TABLES = (run, run_case, case_figure)
-
 calibration = Table(
     "calibration",
     metadata,
@@ -244,22 +231,10 @@ def of_no_run() -> ColumnElement[bool]:
     return result.c.kind != text(f"'{CASE_KIND}'")
 
 
-NEW_INDEXES = (
-    Index(
-        "run_case_result",
-        run_case.c.result,
-        sqlite_where=run_case.c.result.is_not(None),
-    ),
-    Index(
-        "result_alone",
-        result.c.seq,
-        sqlite_where=of_no_run(),
-    ),
-)
-"""What schema 4 added to older tables: the cases of a result, and the results of no run. Their
-conditions in another system's words belong to its own module: naming them here would import it."""
-
-JUDGING_TABLES = (calibration, doctor, judgement, profile)
+Index("run_case_result", run_case.c.result, sqlite_where=run_case.c.result.is_not(None))
+Index("result_alone", result.c.seq, sqlite_where=of_no_run())
+# Their conditions in another system's words belong to its own module: naming them here would
+# import it.
 
 thinned = Table(
     "thinned",
@@ -310,39 +285,6 @@ def check_version(connection: Connection) -> int:
     if version > SCHEMA:
         raise newer(_file_of(connection), version)
     return version
-
-
-def has_runs(connection: Connection) -> bool:
-    """False for a database of version 1, which is opened as it is for reading only."""
-    return _has(connection, run)
-
-
-def has_judging(connection: Connection) -> bool:
-    """False for a database of version 2 or less that is open for reading only."""
-    return _has(connection, judgement)
-
-
-def has_facts(connection: Connection) -> bool:
-    """False for a database of version 3 or less that is open for reading only."""
-    return _has(connection, thinned)
-
-
-def has_ledgers(connection: Connection) -> bool:
-    """False for a database of version 4 or less that is open for reading only."""
-    return _has(connection, ledger)
-
-
-def has_profile_arms(connection: Connection) -> bool:
-    """False for a database of version 5 or less that is open for reading only."""
-    return _has(connection, profile_arm)
-
-
-def _has(connection: Connection, table: Table) -> bool:
-    """Asked of a connection once, as long as it is there: no table ever goes."""
-    seen: set[str] = connection.info.setdefault(_SEEN, set())
-    if table.name not in seen and inspect(connection).has_table(table.name):
-        seen.add(table.name)
-    return table.name in seen
 
 
 def revise(connection: Connection) -> None:

@@ -12,7 +12,7 @@ from torchstone.store.schema import metadata
 
 FACTS = (
     *("run", "run_case", "run_fact", "lane", "case_group", "series"),
-    *("case_detail", "case_fact", "group_fact", "case_figure"),
+    *("case_detail", "case_fact", "group_fact"),
 )
 """Tables whose rows a case has whatever became of its samples."""
 
@@ -105,8 +105,6 @@ def _rows(connection: Connection, name: str) -> int:
 
 def _results(connection: Connection, *, thinned: bool) -> ResultSize:
     """Of those that belong to a run."""
-    if not schema.has_facts(connection):
-        return ResultSize(0, 0, 0)
     table, cases, arms = schema.result, schema.run_case, schema.measurement
     gone = select(schema.thinned.c.result).where(schema.thinned.c.result == table.c.seq).exists()
     which: ColumnElement[bool] = gone if thinned else ~gone

@@ -14,7 +14,6 @@ from torchstone.store import (
     facts,
     figures,
     lookup,
-    old_figures,
     results,
     runs,
     schema,
@@ -49,8 +48,6 @@ class Rebuilt:
     figures: int
     """Cases whose figures were derived from their samples."""
     summaries: int
-    documents: int
-    """Figures of the older form that are in columns now, and were removed."""
     older: int = 0
     """Cases that keep figures of an older definition: their samples are gone or damaged."""
 
@@ -67,9 +64,7 @@ class UpkeepPart(Base):
         samples, and with `every` those of all cases, and the lines that `list` shows. Cases
         without samples keep their figures. A kill on the way does no harm; do it again.
         """
-        with self._writing() as connection:
-            old_figures.take_in(connection)
-            documents = old_figures.forget(connection)
+        self._refuse_reading_only()
         derived = older = 0
         if derive is not None:
             derived = self._derive(derive, None, stale=not every, tell=tell)
@@ -87,7 +82,7 @@ class UpkeepPart(Base):
         with self._writing() as connection:
             used = select(case_fact.c.detail).where(case_fact.c.detail.is_not(None))
             connection.execute(case_detail.delete().where(case_detail.c.seq.not_in(used)))
-        return Rebuilt(len(rows), derived, summaries, documents, older)
+        return Rebuilt(len(rows), derived, summaries, older)
 
     def rebuild_figures(self, derive: Derive, wanted: str | None = None) -> int:
         """Derive the figures of all cases (or of one run's) anew from their results; how many.
