@@ -72,7 +72,7 @@ def passing(cases: Iterable[CaseFigures]) -> tuple[CaseFigures, ...]:
             )
         raise UsageError(
             f"These cases' figures were derived by the definitions {named}, which do not mix.",
-            "Derive the older ones anew from their results (`Store.rebuild_figures`).",
+            "Derive the older ones anew from their results (`torchstone db rebuild`).",
         )
     return found
 
