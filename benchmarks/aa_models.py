@@ -145,8 +145,7 @@ def _text(name: str) -> Made:
 def _suite_model(prefix: str, name: str) -> tuple[Any, Any]:
     import torch
 
-    from torchstone.workloads.suites.base import BuildSetting
-    from torchstone.workloads.suites.registry import load_suite
+    from torchstone.workloads.suites.base import BuildSetting, load_suite
 
     suite = load_suite(prefix)
     suite.import_library(name)
@@ -198,8 +197,7 @@ def _dcgan_training() -> Made:
     """A narrow DCGAN discriminator's whole training step: forward, loss, backward, Adam."""
     import torch
 
-    from torchstone.workloads.suites.torchbench_models import DcganSize, Discriminator
-    from torchstone.workloads.suites.torchbench_own import towards_true
+    from torchstone.workloads.suites.torchbench_own import DcganSize, Discriminator, towards_true
 
     torch.manual_seed(SEED)
     net = Discriminator(DcganSize(width=DCGAN_WIDTH))

@@ -24,7 +24,7 @@ from torchstone.records import (
     WarmUp,
 )
 from torchstone.stats import compare
-from torchstone.store.samples import pack, unpack
+from torchstone.store.codec import pack, unpack
 
 _COLUMNS = 8
 """Arrays before the samples: one number a turn each, see `encode`."""

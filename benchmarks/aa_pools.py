@@ -23,13 +23,12 @@ from aa_journal import Row, number
 from aa_ours import decode
 from aa_report import percent, table
 
-from torchstone.conductor.plan import HANDOVER_S, LEAST_SAMPLES
+from torchstone.conductor.rounds import HANDOVER_S, LEAST_SAMPLES
 from torchstone.records import Measurement
 from torchstone.stats import ESTIMATORS, LogFit, ProcessData, beta_quantile, process_data
 from torchstone.stats.estimators import is_floor
-from torchstone.stats.ratio import combine, process_ratio
+from torchstone.stats.ratio import combine, fastest_probe, process_ratio, speed_weights
 from torchstone.stats.verdict import least_effect
-from torchstone.stats.weights import fastest_probe, speed_weights
 
 ALIASES = ("floor", "typical")
 NAMES = tuple(name for name in ESTIMATORS if name not in ALIASES)

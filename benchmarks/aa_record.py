@@ -21,10 +21,8 @@ from aa_ours import encode
 from torchstone.conductor import Settings
 from torchstone.conductor.case import Course, Silent
 from torchstone.conductor.launch import Launcher
-from torchstone.conductor.plan import LEAST_TURNS, Plan, cycle_seconds
-from torchstone.conductor.rounds import Rounds
+from torchstone.conductor.rounds import LEAST_TURNS, Plan, Rounds, Seating, cycle_seconds
 from torchstone.conductor.run import case_folder, prepare_arms
-from torchstone.conductor.seats import Seating
 from torchstone.conductor.state import ArmState
 from torchstone.records import ArmSpec
 

@@ -22,8 +22,7 @@ import torch
 from aa_report import table
 
 from torchstone.machine.calibrate import calibrate, threads_allowed
-from torchstone.machine.calibrate.request import SECONDS
-from torchstone.machine.calibrate.sanity import cache_rival
+from torchstone.machine.calibrate.request import SECONDS, cache_rival
 from torchstone.records import DRAM, Calibration, to_data
 
 WITHIN = 0.10

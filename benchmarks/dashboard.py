@@ -44,7 +44,7 @@ from dashboard_sql import Cost, cost
 
 from torchstone.records import UsageError
 from torchstone.store import open_store
-from torchstone.web.links import API, ServerLinks
+from torchstone.web.query import API, ServerLinks
 
 NIGHTS_OF_A_YEAR = 365
 MADE_BEFORE = ("landing", "landing, all time", "result")

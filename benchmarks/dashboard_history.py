@@ -36,7 +36,7 @@ from torchstone.records import (
 )
 from torchstone.stats import decide
 from torchstone.store import Store, open_store
-from torchstone.store.bulk import BulkRun
+from torchstone.store.case_rows import BulkRun
 
 ORIGIN = "synthetic history (benchmarks/dashboard_history.py)"
 MACHINE = "synthetic machine, 8 cores that do not exist"

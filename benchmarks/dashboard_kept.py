@@ -20,7 +20,7 @@ from dashboard_routes import newest_night
 from dashboard_server import Trouble
 
 from torchstone import __version__
-from torchstone.store import alive, artefacts, open_store
+from torchstone.store import alive, open_store, profiles
 
 CASE_BYTES, RESULT_BYTES = 700, 25_000
 """A little more than what a case of the history takes, and a result with its samples."""
@@ -93,7 +93,7 @@ def remove(path: Path) -> None:
     """A history with all that lies beside it."""
     for ending in ("", "-wal", "-shm"):
         path.with_name(path.name + ending).unlink(missing_ok=True)
-    for folder in (artefacts.folder_of(path), alive.folder_of(path)):
+    for folder in (profiles.folder_of(path), alive.folder_of(path)):
         shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -14,8 +14,8 @@ from dashboard_server import Server, Trouble
 from torchstone.records import Outcome, RunHead
 from torchstone.store import Store
 from torchstone.web.cells import case_place
-from torchstone.web.links import API, ROUTES, ServerLinks
 from torchstone.web.page import Place
+from torchstone.web.query import API, ROUTES, ServerLinks
 from torchstone.web.registry import PAGES
 from torchstone.web.views.parts import suite_place
 

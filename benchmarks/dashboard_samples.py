@@ -35,9 +35,8 @@ from torchstone.records import (
     Verdict,
     WarmUp,
 )
-from torchstone.store.blobs import seal, unseal
-from torchstone.store.bulk import BulkResult
-from torchstone.store.document import Parcel, split
+from torchstone.store.case_rows import BulkResult
+from torchstone.store.codec import Parcel, seal, split, unseal
 
 TEMPLATES = 12
 VARIANTS_OF_A_RESULT = 3

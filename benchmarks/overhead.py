@@ -26,8 +26,8 @@ from statistics import median
 
 from aa_report import table
 
+from torchstone.measure.built import compile_statement
 from torchstone.measure.loops import Samples, fill, fill_without_gc, statement_block, step_block
-from torchstone.measure.statement import compile_statement
 from torchstone.records import Statement
 from torchstone.workloads import Inputs
 

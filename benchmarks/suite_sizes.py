@@ -33,7 +33,7 @@ from aa_report import table
 from torchstone.records import MODES, ArmSpec, NotSupported
 from torchstone.variants import prepare
 from torchstone.workloads import Workload, draw
-from torchstone.workloads.draw import seed_everything
+from torchstone.workloads.load import seed_everything
 from torchstone.workloads.suites import BuildSetting, Suite, find_suite, known_suites, load_suite
 
 AIM_MS = (5.0, 200.0)

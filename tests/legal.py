@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from torchstone.machine.instructions import ILLEGAL, LIMIT, WITHOUT_AMX
+from torchstone.machine.hardware import ILLEGAL, LIMIT, WITHOUT_AMX
 
 ANNOUNCED = "amx_tile"
 PRODUCT = """

@@ -23,7 +23,7 @@ from dashboard_sql import Cost, ask, cost, replay
 
 from tests.benchmarks.support import run
 from torchstone.store import open_store
-from torchstone.web.links import ROUTES, ServerLinks
+from torchstone.web.query import ROUTES, ServerLinks
 
 SMALL = Shape(nights=5, models=2, variants=2, raw_nights=1)
 STATES = ("cold", "warm")

@@ -30,7 +30,7 @@ from aa_pools import (
 from tests.stats.synthetic import Model, measurement
 from torchstone.stats import clopper_pearson, compare, fit_ratio
 from torchstone.stats.estimators import is_floor
-from torchstone.stats.weights import fastest_probe
+from torchstone.stats.ratio import fastest_probe
 
 NOISY = Model(process_sd=0.004, turn_sd=0.003, burst_share=0.5)
 

@@ -16,8 +16,8 @@ from tests.targets.support import target, torchstone
 from torchstone.cli.app import cli
 from torchstone.lab.explain import INTERRUPTED
 from torchstone.machine.calibrate import fingerprint
-from torchstone.machine.environment import machine_id
 from torchstone.machine.hardware import cache_sizes, describe_cpu, memory_bytes
+from torchstone.machine.software import machine_id
 from torchstone.records import UsageError, Verification
 from torchstone.store import open_store
 

@@ -13,8 +13,8 @@ from tests.explain.synthetic import calibration
 from tests.targets import support
 from tests.targets.support import HONEST, ROOT, eventually, marked, target
 from torchstone.machine.calibrate import fingerprint
-from torchstone.machine.environment import machine_id
 from torchstone.machine.hardware import cache_sizes, describe_cpu, memory_bytes
+from torchstone.machine.software import machine_id
 from torchstone.store import open_store
 
 SLOW_TURNS = ("--budget", "120s", "--replicates", "3")

@@ -9,8 +9,7 @@ import pytest
 
 from tests.targets.support import ROOT, run_arms, target
 from torchstone.conductor import CaseResult, references
-from torchstone.conductor.form import compare_leaves
-from torchstone.conductor.judge import Output, combine, judge, read_evidence
+from torchstone.conductor.judge import Output, combine, compare_leaves, judge, read_evidence
 from torchstone.measure.evidence import write_evidence
 from torchstone.records import (
     Agreement,

@@ -14,7 +14,7 @@ from torchstone import stats
 from torchstone.conductor import Settings, measuring
 from torchstone.conductor.case import Course
 from torchstone.conductor.launch import Launcher
-from torchstone.conductor.plan import (
+from torchstone.conductor.rounds import (
     LEAST_REPLICATES,
     LEAST_TURNS,
     MOST_REPLICATES,
@@ -26,7 +26,7 @@ from torchstone.conductor.plan import (
 )
 from torchstone.conductor.state import ArmState
 from torchstone.conductor.worker import ArmEnded
-from torchstone.measure.reports import SoloReport
+from torchstone.measure.channel import SoloReport
 from torchstone.measure.turns import Turns
 from torchstone.records import (
     ArmSpec,
@@ -37,7 +37,7 @@ from torchstone.records import (
     UsageError,
     WarmUp,
 )
-from torchstone.store.samples import MAX_SAMPLES
+from torchstone.store.codec import MAX_SAMPLES
 
 FICKLE = """
 from pathlib import Path

@@ -12,7 +12,7 @@ from tests.targets import support
 from tests.targets.memory_group import memory_group  # noqa: F401
 from tests.targets.support import HONEST, eventually, run_arms, target
 from torchstone.conductor import CaseResult
-from torchstone.machine.instructions import LIMIT, WITHOUT_AMX
+from torchstone.machine.hardware import LIMIT, WITHOUT_AMX
 from torchstone.records import ArmSpec, Measurement, Outcome
 
 Case = dict[str, Measurement]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torchstone.conductor.frames import without_ours
+from torchstone.conductor.worker import without_ours
 
 OURS = "/tmp/torchstone-x/payload/torchstone/workloads/load.py"
 TRACEBACK = f"""Traceback (most recent call last):

@@ -14,10 +14,9 @@ import pytest
 from tests.targets.support import HONEST, alive, run_arms, settings
 from torchstone.conductor.case import Silent
 from torchstone.conductor.launch import Launcher
-from torchstone.conductor.patience import patience
 from torchstone.conductor.solo import solo_pass
 from torchstone.conductor.state import ArmState
-from torchstone.conductor.worker import WorkerProcess
+from torchstone.conductor.worker import WorkerProcess, patience
 from torchstone.records import ArmSpec
 
 SLEEPS = "import time\ndef fn():\n    time.sleep(600)\n"

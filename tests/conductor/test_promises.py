@@ -8,7 +8,7 @@ import pytest
 
 from tests.targets.promises import ASKED
 from tests.targets.support import ROOT, run_arms, target
-from torchstone.conductor.promises import remarks, undeclared_change
+from torchstone.conductor.judge import remarks, undeclared_change
 from torchstone.records import ArmSpec, Contract, Leaf, Measurement, Outcome
 
 BASE = Contract(

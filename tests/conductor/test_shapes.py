@@ -10,8 +10,8 @@ import pytest
 
 from tests.targets.support import run_arms, settings, target
 from torchstone.conductor import CaseSpec
-from torchstone.conductor.plan import Plan, samples_per_turn
 from torchstone.conductor.references import checked_calls
+from torchstone.conductor.rounds import Plan, samples_per_turn
 from torchstone.records import ArmSpec, Measurement, Outcome
 
 

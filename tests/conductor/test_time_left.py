@@ -10,9 +10,7 @@ import pytest
 from torchstone.conductor import Settings, rounds
 from torchstone.conductor.case import Course
 from torchstone.conductor.launch import Launcher
-from torchstone.conductor.plan import Plan
-from torchstone.conductor.rounds import Rounds
-from torchstone.conductor.seats import Seating
+from torchstone.conductor.rounds import Plan, Rounds, Seating
 from torchstone.conductor.state import ArmState
 from torchstone.records import ArmSpec
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from torchstone.conductor import Settings, solo
-from torchstone.conductor.toolchain import Mark, mark_of
+from torchstone.conductor.solo import Mark, mark_of
 from torchstone.records import ArmSpec
 
 HEADER = "abc.h.gch"

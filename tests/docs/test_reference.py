@@ -117,7 +117,7 @@ def test_every_parameter_of_the_fixture_is_documented() -> None:
 def test_every_key_of_a_contract_file_is_documented() -> None:
     import dataclasses
 
-    from torchstone.conductor.inspect import BOUNDARY_CASES
+    from torchstone.conductor.run import BOUNDARY_CASES
     from torchstone.lab import contracts
     from torchstone.records import Contract, Leaf
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from tests.show import synthetic_result
-from torchstone.explain.passes import names
+from torchstone.explain.passes import report
 from torchstone.explain.passes.report import (
     Costs,
     OpTime,
@@ -68,7 +68,7 @@ def step(
         wait=wait,
         collecting=collecting,
         events=calls,
-        places={names.PYTHON: Place(0, around, calls, {"aten::mm": calls})},
+        places={report.PYTHON: Place(0, around, calls, {"aten::mm": calls})},
         ops=(OpTime("aten::mm", calls, own, 0.0),),
     )
     return Round(plain, traced)

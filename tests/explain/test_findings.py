@@ -9,18 +9,21 @@ import pytest
 
 from tests.docs.pages import ROOT
 from tests.explain.ledger_synthetic import ARM, ledger, op
-from torchstone.explain.findings.allocations import ALLOCATIONS
-from torchstone.explain.findings.base import LEAST_GAIN, FindingRule
-from torchstone.explain.findings.collector import COLLECTOR
-from torchstone.explain.findings.compiler import GRAPH_BREAKS, RECOMPILES
-from torchstone.explain.findings.device import DEVICE_COPIES, SYNCHRONISATION
-from torchstone.explain.findings.grad import GRAD_IN_INFERENCE
-from torchstone.explain.findings.layout import LAYOUT
-from torchstone.explain.findings.optimizer import OPTIMIZER
-from torchstone.explain.findings.python_between_ops import PYTHON_BETWEEN_OPS
-from torchstone.explain.findings.registry import MOST_FINDINGS, with_findings
-from torchstone.explain.findings.threads import DEAR_POOL, IDLE_CORES
-from torchstone.explain.findings.unfused import UNFUSED
+from torchstone.explain.findings.base import LEAST_GAIN, MOST_FINDINGS, FindingRule, with_findings
+from torchstone.explain.findings.compiler import GRAPH_BREAKS, LAYOUT, RECOMPILES, UNFUSED
+from torchstone.explain.findings.hardware import (
+    ALLOCATIONS,
+    DEAR_POOL,
+    DEVICE_COPIES,
+    IDLE_CORES,
+    SYNCHRONISATION,
+)
+from torchstone.explain.findings.python import (
+    COLLECTOR,
+    GRAD_IN_INFERENCE,
+    OPTIMIZER,
+    PYTHON_BETWEEN_OPS,
+)
 from torchstone.explain.findings.waiting import FILES, GIL, LOADING, LOCKS, NETWORK, SLEEP
 from torchstone.records import Ledger, Remedy, SourceLine
 from torchstone.show.ledger import predicted_words

@@ -9,15 +9,14 @@ import pytest
 from tests.explain.ledger_synthetic import ARM, BINDING, EVENT, FLOOR, costs, passes, step
 from tests.explain.synthetic import calibration, flops
 from torchstone.explain.deep import _works
-from torchstone.explain.findings.device import DEVICE_COPIES
-from torchstone.explain.ledger import TITLES, interpreter_words, make_ledger
+from torchstone.explain.findings.hardware import DEVICE_COPIES
+from torchstone.explain.ledger import TITLES, interpreter_words, make_ledger, pooled, quartile
 from torchstone.explain.lines import blocked_of, split_round
-from torchstone.explain.passes import names
+from torchstone.explain.passes import report
 from torchstone.explain.passes.blocked import ELSEWHERE, cut
-from torchstone.explain.passes.deeper import gil_state
 from torchstone.explain.passes.floors import at_speed
 from torchstone.explain.passes.report import Block, OpTime, Round, Watched
-from torchstone.explain.rounds import pooled, quartile
+from torchstone.explain.passes.run import gil_state
 from torchstone.records import Contract, OpWork, Peak
 
 CALLS = 100
@@ -93,7 +92,7 @@ PRICE = 3e4
 def broken(one: Round, breaks: float = 4.0) -> Round:
     """The same step, its Python in graph breaks."""
     assert one.traced is not None
-    places = {names.BREAK: one.traced.places[names.PYTHON]}
+    places = {report.BREAK: one.traced.places[report.PYTHON]}
     return replace(one, traced=replace(one.traced, places=places, breaks=breaks))
 
 
@@ -132,11 +131,11 @@ def test_waiting_for_the_pool_is_counted_once_where_it_was_only_seen_from_outsid
     assert one.traced is not None
     (op,) = one.traced.ops
     inside = replace(op, own=op.own + 6e6)  # the op's own time holds the wait for its threads
-    around = one.traced.places[names.PYTHON]
+    around = one.traced.places[report.PYTHON]
     traced = replace(
         one.traced,
         ops=(inside,),
-        places={names.PYTHON: replace(around, own=around.own - 6e6)},
+        places={report.PYTHON: replace(around, own=around.own - 6e6)},
     )
     share = 6e6 / one.plain.wall
     seen = Watched(looks=1000, running=round(1000 * (1 - share)), pool=round(1000 * share))

@@ -10,9 +10,9 @@ import pytest
 
 from tests.explain.ledger_synthetic import ARM, ledger, op, passes
 from tests.show import synthetic_result
-from torchstone.explain.findings.layout import LAYOUT
-from torchstone.explain.findings.optimizer import OPTIMIZER, WITH_FUSED
-from torchstone.explain.findings.threads import DEAR_POOL, IDLE_CORES
+from torchstone.explain.findings.compiler import LAYOUT
+from torchstone.explain.findings.hardware import DEAR_POOL, IDLE_CORES
+from torchstone.explain.findings.python import OPTIMIZER, WITH_FUSED
 from torchstone.explain.ledger import make_ledger
 from torchstone.explain.passes.report import Function
 from torchstone.records import Contract, Leaf, Ledger, OpCost, Remedy

@@ -15,9 +15,14 @@ import pytest
 from tests.explain.ledger_synthetic import ARM, ledger
 from tests.show import synthetic_result
 from tests.targets.support import ROOT
-from torchstone.explain.findings.collector import COLLECTOR
-from torchstone.explain.remedies import apply_remedy, known_changes, target_source
-from torchstone.explain.verdicts import untested, verdict
+from torchstone.explain.findings.python import COLLECTOR
+from torchstone.explain.verdicts import (
+    apply_remedy,
+    known_changes,
+    target_source,
+    untested,
+    verdict,
+)
 from torchstone.records import (
     Comparison,
     Estimate,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from torchstone.explain.passes import names
+from torchstone.explain.passes import report
 from torchstone.explain.passes.compiler import _first_line
 from torchstone.explain.passes.tally import Event, Tally
 from torchstone.explain.passes.traced import ON_DEVICE, copies_of, steps_of, with_nodes
@@ -39,7 +39,7 @@ def test_own_time_is_what_callees_leave() -> None:
         "aten::relu": 100,
     }
     assert ops["aten::linear"].inside == 2
-    python = found.places()[names.PYTHON]
+    python = found.places()[report.PYTHON]
     assert python.own == 600
     assert python.inside == 2
     assert python.entries == {"aten::linear>aten::t": 1, "aten::relu": 1}
@@ -53,7 +53,7 @@ def test_all_stretches_together_are_the_step() -> None:
 
 def test_a_step_out_of_several_in_a_sample() -> None:
     found = sums([NESTED] * 3).sums(2, 1000)
-    assert found.places()[names.PYTHON].own == 300
+    assert found.places()[report.PYTHON].own == 300
     assert {op.calls for op in found.ops("op")} == {0.5}
 
 
@@ -101,9 +101,9 @@ def test_between_two_nodes_it_is_the_engine() -> None:
         event(node, 230, 100),
     ]
     places = sums([events] * 3).sums(1, 1000).places()
-    assert places[names.AUTOGRAD].own == (100 - 50) + 30 + 100
-    assert places[names.PYTHON].own == 100 + 670
-    assert places[names.AUTOGRAD].entries == {}
+    assert places[report.AUTOGRAD].own == (100 - 50) + 30 + 100
+    assert places[report.PYTHON].own == 100 + 670
+    assert places[report.AUTOGRAD].entries == {}
 
 
 def test_the_optimizer_the_loader_and_marks_of_others() -> None:
@@ -117,9 +117,9 @@ def test_the_optimizer_the_loader_and_marks_of_others() -> None:
     ]
     found = sums([events] * 3).sums(1, 1000)
     places = found.places()
-    assert places[names.LOADING].own == 200
-    assert places[names.OPTIMIZER].own == 200
-    assert places[names.PYTHON].own == 50 + 200 + 50 + 100
+    assert places[report.LOADING].own == 200
+    assert places[report.OPTIMIZER].own == 200
+    assert places[report.PYTHON].own == 50 + 200 + 50 + 100
     assert {op.name for op in found.ops("op")} == {"aten::add", "aten::add_"}
 
 
@@ -134,10 +134,10 @@ def test_python_between_two_compiled_regions_is_a_graph_break() -> None:
     ]
     found = sums([events] * 3).sums(1, 1000)
     places = found.places()
-    assert places[names.BREAK].own + places[names.GUARDS].own == 50 + 900 - 200 - 100
-    assert places[names.BREAK].own == 300 + 10 + 100
+    assert places[report.BREAK].own + places[report.GUARDS].own == 50 + 900 - 200 - 100
+    assert places[report.BREAK].own == 300 + 10 + 100
     assert found.breaks == 1
-    assert places[names.WRAPPER].own == 100
+    assert places[report.WRAPPER].own == 100
     assert [kernel.name for kernel in found.ops("kernel")] == ["graph_0_cpp_fused_add_0"]
 
 
@@ -159,15 +159,15 @@ def test_python_at_the_end_of_a_region_that_breaks_is_not_called_guards() -> Non
         tally.add(0, 1000, ENDS_IN_PYTHON, frozenset({REGION}))
     found = tally.sums(1, 1000)
     places = found.places()
-    assert places[names.GUARDS].own == 50 + 10 + 10 + 20
-    assert places[names.BREAK].own == 50 + 400 + 210
-    assert places[names.BREAK].entries == {"aten::sin": 1}
+    assert places[report.GUARDS].own == 50 + 10 + 10 + 20
+    assert places[report.BREAK].own == 50 + 400 + 210
+    assert places[report.BREAK].entries == {"aten::sin": 1}
     assert found.breaks == 1
 
 
 def test_a_region_that_does_not_break_is_all_the_compilers() -> None:
     found = sums([ENDS_IN_PYTHON] * 3).sums(1, 1000)
-    assert names.BREAK not in found.places()
+    assert report.BREAK not in found.places()
     assert found.breaks == 0
 
 
@@ -211,9 +211,9 @@ def test_without_parameters_nobody_makes_nodes() -> None:
 
 def test_steps_are_of_the_thread_that_marked_them() -> None:
     rows = [
-        (1, 0, -100, names.STEP, False, -1),
+        (1, 0, -100, report.STEP, False, -1),
         (1, 10, -10, "aten::a", False, -1),
-        (1, 200, -100, names.STEP, False, -1),
+        (1, 200, -100, report.STEP, False, -1),
         (1, 210, -10, "aten::b", False, -1),
         (2, 20, -10, "aten::other", False, -1),
     ]
@@ -226,14 +226,14 @@ def test_what_a_device_does_is_beside_the_thread() -> None:
     steps count."""
     copy = "Memcpy HtoD (Pinned -> Device)"
     rows = [
-        (ON_DEVICE, 90, -30, names.STEP, True, -1),
+        (ON_DEVICE, 90, -30, report.STEP, True, -1),
         (ON_DEVICE, 110, -20, copy, False, -1),
         (ON_DEVICE, 150, -20, "gemm", False, -1),
         (ON_DEVICE, 310, -40, copy, False, -1),
         (ON_DEVICE, 900, -20, copy, False, -1),
-        (1, 100, -100, names.STEP, True, -1),
+        (1, 100, -100, report.STEP, True, -1),
         (1, 120, -10, "aten::mm", False, -1),
-        (1, 300, -100, names.STEP, True, -1),
+        (1, 300, -100, report.STEP, True, -1),
     ]
     steps = steps_of(rows)
     assert [(start, duration, len(events)) for start, duration, events in steps] == [

@@ -14,11 +14,15 @@ from typing import Any
 
 import pytest
 
-from torchstone.explain.passes.blocked import blocked_pass, kind_of
-from torchstone.explain.passes.clocks import CollectionClock, WaitClock, other_python_threads
-from torchstone.explain.passes.functions import functions_pass
-from torchstone.explain.passes.report import Block
-from torchstone.explain.passes.verbose import parse
+from torchstone.explain.passes.blocked import (
+    CollectionClock,
+    WaitClock,
+    blocked_pass,
+    kind_of,
+    other_python_threads,
+)
+from torchstone.explain.passes.plain import parse
+from torchstone.explain.passes.report import Block, functions_pass
 from torchstone.explain.passes.watch import classify, watched_pass
 
 LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")

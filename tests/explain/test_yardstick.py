@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from torchstone.explain.passes import names
-from torchstone.explain.passes.clocks import CollectionClock, WaitClock
+from torchstone.explain.child import run_passes_of
+from torchstone.explain.ledger import pooled
+from torchstone.explain.passes import report
+from torchstone.explain.passes.blocked import CollectionClock, WaitClock
 from torchstone.explain.passes.floors import for_step
 from torchstone.explain.passes.plain import MOST_TIMES, take_samples
 from torchstone.explain.passes.report import Costs, OpTime, Plan
@@ -24,8 +26,6 @@ from torchstone.explain.passes.yardstick import (
     per_call,
     toys_of,
 )
-from torchstone.explain.rounds import pooled
-from torchstone.explain.starter import run_passes_of
 from torchstone.records import ArmSpec
 
 ONE = torch.ones(1)
@@ -106,13 +106,13 @@ def test_rows_of_the_step_and_of_other_threads_say_nothing_about_the_toys() -> N
         [toy("aten::mm"), toy("aten::mm", grad=True)], [op("aten::mm", with_grad=1)]
     )
     rows = [
-        row(f"{names.TOY}0", 0, 100),
+        row(f"{report.TOY}0", 0, 100),
         row("aten::mm", 10, 30),
         row("aten::empty", 20, 10),
         row("aten::mm", 20, 999, thread=2),
-        row(names.STEP, 200, 1000),
+        row(report.STEP, 200, 1000),
         row("aten::mm", 210, 900),
-        row(f"{names.TOY}1", 2000, 100),
+        row(f"{report.TOY}1", 2000, 100),
         row("aten::mm", 2010, 50),
     ]
     assert between.speeds(rows) == ({"aten::mm": 2.0}, {"aten::mm": 5.0})
@@ -123,7 +123,7 @@ def test_a_speed_is_of_all_the_toys_that_the_floor_is_of() -> None:
     """One of them was measured at a slow moment; now both take the same."""
     quick, slow = toy("aten::mul", floor=10.0), toy("aten::mul", floor=20.0)
     between = yardstick([quick, slow], [op("aten::mul")])
-    rows = [row(f"{names.TOY}{i}", 100 * i, 50) for i in (0, 1)]
+    rows = [row(f"{report.TOY}{i}", 100 * i, 50) for i in (0, 1)]
     rows += [row("aten::mul", 100 * i + 10, 30) for i in (0, 1)]
     assert between.speeds(sorted(rows, key=lambda one: one[1])) == ({"aten::mul": 2.0}, {})
     assert between.speeds(sorted(rows[:1] + rows[2:3])) == ({}, {})

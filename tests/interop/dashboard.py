@@ -12,11 +12,11 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from torchstone.interop.assemble import export_rows
 from torchstone.interop.base import Medians
-from torchstone.interop.export import export_rows
 from torchstone.interop.files import number
 from torchstone.interop.names import Naming
-from torchstone.interop.status import PASSING, SKIPPED
+from torchstone.interop.own import PASSING, SKIPPED
 from torchstone.records import RunView
 
 

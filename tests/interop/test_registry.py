@@ -6,7 +6,7 @@ from importlib import metadata
 
 import pytest
 
-from torchstone.interop import registry
+from torchstone.interop import base
 from torchstone.interop.dynamo_csv import DYNAMO_CSV
 from torchstone.records import UsageError
 
@@ -15,27 +15,27 @@ from torchstone.records import UsageError
 def installed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Entry points as an installer leaves them."""
     points = {
-        name: metadata.EntryPoint(name, f"torchstone.interop.{value}", registry.ENTRY_POINTS)
+        name: metadata.EntryPoint(name, f"torchstone.interop.{value}", base.ENTRY_POINTS)
         for name, value in (("dynamo-csv", "dynamo_csv:DYNAMO_CSV"), ("hud-v3", "hud_v3:HUD_V3"))
     }
-    monkeypatch.setattr(registry, "known_formats", lambda: points)
+    monkeypatch.setattr(base, "known_formats", lambda: points)
 
 
 @pytest.mark.usefixtures("installed")
 def test_a_format_is_found_by_its_name() -> None:
-    assert registry.find_format("dynamo-csv") is DYNAMO_CSV
-    assert registry.find_format("hud-v3").name == "hud-v3"
+    assert base.find_format("dynamo-csv") is DYNAMO_CSV
+    assert base.find_format("hud-v3").name == "hud-v3"
 
 
 @pytest.mark.usefixtures("installed")
 def test_an_unknown_name_is_answered_with_the_nearest() -> None:
     with pytest.raises(UsageError) as refused:
-        registry.find_format("dynamo_csv")
+        base.find_format("dynamo_csv")
     assert "Did you mean dynamo-csv?" in refused.value.remedy
     assert "hud-v3" in refused.value.remedy
 
 
 def test_a_package_that_is_not_installed_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "known_formats", dict)
+    monkeypatch.setattr(base, "known_formats", dict)
     with pytest.raises(UsageError, match="not to be found"):
-        registry.find_format("dynamo-csv")
+        base.find_format("dynamo-csv")

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from tests.targets.support import HONEST, target, torchstone
 from torchstone.cli.contract import contract
-from torchstone.conductor.inspect import Inspection
+from torchstone.conductor.run import Inspection
 from torchstone.lab.contracts import hold
 from torchstone.records import ArmSpec, Contract, Leaf, Measurement, Outcome, OutcomeDetail
 

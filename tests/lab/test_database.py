@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.house.places import ROOT
-from torchstone.lab.database import rebuild, size, thin
+from torchstone.lab.database import rebuild, size, thin, validate_stored
 from torchstone.lab.figures import figures_of
 from torchstone.lab.repro import repro
-from torchstone.lab.validate import validate_stored
 from torchstone.records import CaseKey, Contract, PlannedCase, Result, Run, UsageError
 from torchstone.show import dumps, report
 from torchstone.store import open_store
@@ -37,7 +36,7 @@ def silent(what: str, done: int, total: int) -> None:
 
 def judged(result_id: str) -> Result:
     """A result as a run leaves it, judged by the rules of today."""
-    from torchstone.lab.judging import judge_again
+    from torchstone.lab.roofs import judge_again
 
     made = make_result(result_id, replicates=3, turns=6)
     arms = tuple(replace(arm, contract=_plain(arm.contract)) for arm in made.arms)

@@ -12,12 +12,18 @@ import pytest
 from tests.validate.cases import arm, result
 from torchstone.conductor.case import Silent
 from torchstone.lab import identical
-from torchstone.lab.doctor import DoctorRequest, doctor
-from torchstone.lab.doctor_calibration import calibrate, in_force
-from torchstone.lab.doctor_identical import TARGET, measure_identical, see
+from torchstone.lab.doctor import (
+    TARGET,
+    DoctorRequest,
+    calibrate,
+    doctor,
+    in_force,
+    measure_identical,
+    see,
+)
 from torchstone.lab.keeping import Keeper
 from torchstone.machine.calibrate import fingerprint
-from torchstone.machine.instructions import ILLEGAL_REMEDY
+from torchstone.machine.hardware import ILLEGAL_REMEDY
 from torchstone.records import (
     Calibration,
     CompileCost,
@@ -29,7 +35,7 @@ from torchstone.records import (
     UsageError,
 )
 from torchstone.store import open_store
-from torchstone.workloads import yardstick
+from torchstone.workloads import load
 
 TORCH = {"version": "2.13.0", "threads": "1"}
 STEP = CompileCost(cold_ns=0, first_call_ns=5_000_000, steady_ns=5_000_000)
@@ -130,8 +136,8 @@ def test_a_function_that_fails_is_said(keeper: Keeper, tmp_path: Path) -> None:
 
 
 def test_the_yardstick_always_does_the_same() -> None:
-    assert yardstick.run() == yardstick.run()
-    assert f"{yardstick.__name__}:run()" == TARGET
+    assert load.run() == load.run()
+    assert f"{load.__name__}:run()" == TARGET
 
 
 def calibration(**changes: Any) -> Calibration:

@@ -14,29 +14,30 @@ from tests.explain import ledger_synthetic, synthetic
 from tests.targets.support import HONEST, target
 from torchstone.conductor import Settings
 from torchstone.conductor.case import Silent
-from torchstone.explain.findings import registry
-from torchstone.explain.findings.collector import COLLECTOR
-from torchstone.explain.findings.threads import IDLE_CORES
+from torchstone.explain.findings import base as findings
+from torchstone.explain.findings.hardware import IDLE_CORES
+from torchstone.explain.findings.python import COLLECTOR
 from torchstone.explain.findings.waiting import SLEEP
 from torchstone.explain.passes.report import Passes
 from torchstone.lab.explain import (
     INTERRUPTED,
     TEST_REPLICATES,
     ExplainRequest,
-    _calibration,
     _verified,
     explain_difference,
     explain_target,
     put_to_test,
+    roofline_of_stored,
+    roofline_of_target,
     verify_command,
     was_interrupted,
 )
+from torchstone.lab.explain import _calibration_explain as _calibration
 from torchstone.lab.keeping import Keeper
 from torchstone.lab.request import BenchRequest
-from torchstone.lab.roofline import roofline_of_stored, roofline_of_target
 from torchstone.lab.roofs import known_roofs, with_roofs
 from torchstone.machine.calibrate import fingerprint
-from torchstone.machine.calibrate.identity import own_machine_id
+from torchstone.machine.calibrate.request import own_machine_id
 from torchstone.records import (
     ArmSpec,
     Calibration,
@@ -89,7 +90,7 @@ def test_the_first_ledger_is_kept_where_the_second_cannot_be_made(tmp_path: Path
 def test_from_a_target_to_a_tested_prediction(
     request_: ExplainRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(registry, "known_findings", lambda: [SLEEP, COLLECTOR])
+    monkeypatch.setattr(findings, "known_findings", lambda: [SLEEP, COLLECTOR])
     found = explain_target(ExplainRequest(request_.bench, "", 0.8, True, 1.0))
     assert found.arm.env == (("TOKEN", "(hidden)"),)
     assert found.share("collector") > 0.2
@@ -167,7 +168,7 @@ def test_the_base_is_the_variant_that_was_asked_for(
 
     monkeypatch.setattr("torchstone.lab.explain.run_passes_of", looked)
     monkeypatch.setattr("torchstone.lab.explain.measure", measured)
-    monkeypatch.setattr(registry, "known_findings", lambda: [IDLE_CORES])
+    monkeypatch.setattr(findings, "known_findings", lambda: [IDLE_CORES])
     request = replace(request_, variant=variant, vs=vs, verify=True)
     if vs:
         found = explain_difference(request)

@@ -8,7 +8,7 @@ import pytest
 
 from tests.validate.cases import arm, result
 from torchstone.lab.figures import figures_of
-from torchstone.lab.judging import judge_again
+from torchstone.lab.roofs import judge_again
 from torchstone.records import (
     CaseFigures,
     CaseKey,

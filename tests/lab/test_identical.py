@@ -12,7 +12,7 @@ from torchstone.conductor import CaseResult
 from torchstone.lab.identical import DUPLICATE, aa_floor, conditions, observe
 from torchstone.lab.keeping import Keeper
 from torchstone.records import CompileCost, Measurement, Statement
-from torchstone.track.floors import DEFAULT_AA_FLOOR, step_class
+from torchstone.track.compare import DEFAULT_AA_FLOOR, step_class
 
 STEP = CompileCost(cold_ns=0, first_call_ns=5_000_000, steady_ns=5_000_000)
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from tests.validate.cases import arm, result
-from torchstone.lab import installation
-from torchstone.lab.installation import FILE_NAME, is_ours, signature
+from torchstone.lab import secrets
 from torchstone.lab.repro import repro, where_from
+from torchstone.lab.secrets import FILE_NAME, is_ours, signature
 from torchstone.records import Result, Statement, UsageError
 
 
@@ -86,6 +86,6 @@ def test_a_home_that_cannot_be_written_leaves_a_record_unsigned(
 
 
 def test_a_field_that_a_later_version_adds_changes_no_signature() -> None:
-    told = installation._told(arm().arm)
+    told = secrets._told(arm().arm)
     assert "shapes" not in told  # at its default, as all are that older records do not have
     assert "statement" not in told

@@ -16,11 +16,16 @@ from torchstone import validate
 from torchstone.cli.options import exit_code
 from torchstone.conductor import Settings
 from torchstone.conductor.case import Silent
-from torchstone.lab.judging import interrupted, judge_again
+from torchstone.lab.database import validate_stored
 from torchstone.lab.keeping import Keeper
-from torchstone.lab.roofs import raise_roofs, recalibrated
-from torchstone.lab.second_look import look_again, with_second_looks
-from torchstone.lab.validate import validate_stored
+from torchstone.lab.roofs import (
+    interrupted,
+    judge_again,
+    look_again,
+    raise_roofs,
+    recalibrated,
+    with_second_looks,
+)
 from torchstone.records import (
     ArmSpec,
     Calibration,

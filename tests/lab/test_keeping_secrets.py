@@ -17,7 +17,7 @@ from torchstone.lab.bench import bench
 from torchstone.lab.keeping import Keeper
 from torchstone.lab.repro import repro
 from torchstone.lab.request import BenchRequest, make_arms
-from torchstone.lab.second_look import look_again
+from torchstone.lab.roofs import look_again
 from torchstone.lab.secrets import (
     HIDDEN,
     public_arm_text,
@@ -127,7 +127,7 @@ def test_a_second_look_that_fails_does_not_quote_the_secret(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    monkeypatch.setattr("torchstone.lab.second_look.SHORTEST_S", 0.1)
+    monkeypatch.setattr("torchstone.lab.roofs.SHORTEST_S", 0.1)
     env = (("MY_TOKEN", SECRET),)
     base = ArmSpec("slow", target("talkative", "answers_plainly"), env=env)
     new = ArmSpec("fast", target("talkative", "answers_with_it"), env=env)

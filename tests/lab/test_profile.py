@@ -8,9 +8,8 @@ import pytest
 
 from tests.profile.probing import names, probes, python_path  # noqa: F401
 from tests.targets.support import target
-from torchstone.lab import profile_script
 from torchstone.lab.profile import ProfileRequest, ProfilingFailed, command_of, profile_target
-from torchstone.profile.formats.promises import check_profile
+from torchstone.profile.formats.own import check_profile
 from torchstone.profile.probes import ProbeOptions
 from torchstone.records import Profile, TorchstoneError, UsageError
 
@@ -157,4 +156,4 @@ def test_ways_side_by_side_on_a_network_in_training() -> None:
     ("code", "words"), [(3, "with code 3"), (-11, "by SIGSEGV"), (-40, "by signal 40")]
 )
 def test_every_end_of_a_program_has_words(code: int, words: str) -> None:
-    assert profile_script._end(code) == words
+    assert lab_profile._end(code) == words

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.profile.probing import probes, python_path  # noqa: F401
-from torchstone.lab.profile import ProfileRequest, ProfilingFailed
-from torchstone.lab.profile_script import INTERRUPTED, profile_script
+from torchstone.lab.profile import INTERRUPTED, ProfileRequest, ProfilingFailed, profile_script
 from torchstone.records import Profile, UsageError
 
 pytestmark = pytest.mark.usefixtures("probes", "place")

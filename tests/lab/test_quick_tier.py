@@ -9,7 +9,7 @@ import pytest
 from tests.targets.support import ROOT
 from torchstone.cli.run import run
 from torchstone.lab.run_plan import RunRequest, make_plan
-from torchstone.workloads.suites.torchbench import VARIABLE
+from torchstone.workloads.suites.torchbench_builtin import VARIABLE
 
 
 @pytest.fixture(params=["", str(ROOT / "tests" / "fixtures" / "torchbench")], ids=["", "checkout"])

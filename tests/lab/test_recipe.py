@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.validate.cases import arm, environment, result
-from torchstone.lab.recipe import CPU_INDEX, write_recipe
+from torchstone.lab.repro import CPU_INDEX, write_recipe
 from torchstone.records import Environment
 
 PACKAGES = {"torch": "2.13.0+cpu", "numpy": "2.3.1", "odd": "1.0+local.3", "bad; rm": "1"}

@@ -10,7 +10,6 @@ import pytest
 from tests.validate.cases import arm, result
 from torchstone import stats
 from torchstone.conductor import Settings
-from torchstone.lab.installation import signature
 from torchstone.lab.keeping import Keeper
 from torchstone.lab.repro import (
     DRIFT,
@@ -21,6 +20,7 @@ from torchstone.lab.repro import (
     speedups,
 )
 from torchstone.lab.request import method_of, settings_from
+from torchstone.lab.secrets import signature
 from torchstone.records import (
     CASE_KIND,
     Outcome,

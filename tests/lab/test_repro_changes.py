@@ -8,9 +8,16 @@ from typing import Any
 
 from tests.targets.support import torchstone
 from tests.validate.cases import CONTRACT, arm, environment, result
-from torchstone.lab.judging import judge_again
-from torchstone.lab.repro import Reproduction, against, settings_of, speedups
-from torchstone.lab.repro_changes import RULE, changes, other_models
+from torchstone.lab.repro import (
+    RULE,
+    Reproduction,
+    against,
+    changes,
+    other_models,
+    settings_of,
+    speedups,
+)
+from torchstone.lab.roofs import judge_again
 from torchstone.records import Check, GitState, Level, Outcome, Result, Verdict
 
 MODEL = """

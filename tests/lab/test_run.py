@@ -15,14 +15,13 @@ import pytest
 from tests.targets.support import HONEST, ROOT
 from torchstone.conductor import Settings, open_templates
 from torchstone.conductor.case import Silent
-from torchstone.lab import run_record
+from torchstone.lab import run as lab_run
 from torchstone.lab.figures import figures_of
 from torchstone.lab.keeping import Keeper
-from torchstone.lab.run import carry_out, measure_group, resume_run, start_run
+from torchstone.lab.run import CHECKOUT as CHECKOUT_PACKAGE
+from torchstone.lab.run import carry_out, describe_run, measure_group, resume_run, start_run
 from torchstone.lab.run_plan import Group, RunRequest, make_plan
-from torchstone.lab.run_record import CHECKOUT as CHECKOUT_PACKAGE
-from torchstone.lab.run_record import describe_run
-from torchstone.machine.cgroup import usable_cores
+from torchstone.machine.processes import usable_cores
 from torchstone.records import (
     Agreement,
     ArmSpec,
@@ -41,7 +40,7 @@ from torchstone.stats import summarise
 from torchstone.store import open_store
 from torchstone.store.alive import beat
 from torchstone.store.location import locate
-from torchstone.workloads.suites.torchbench import VARIABLE
+from torchstone.workloads.suites.torchbench_builtin import VARIABLE
 
 CHECKOUT = ROOT / "tests" / "fixtures" / "torchbench"
 COMMAND = ("torchstone", "run")
@@ -253,7 +252,7 @@ def test_shards_of_two_versions_of_a_library_are_two_runs(
     first = describe_run(request, plan, COMMAND, (1, 2)).id
     assert describe_run(request, plan, COMMAND, (2, 2)).id == first
     torch = describe_run(request, plan, COMMAND, None).torch
-    monkeypatch.setattr(run_record, "version_of", lambda p: torch if p == "torch" else "0.1.2")
+    monkeypatch.setattr(lab_run, "version_of", lambda p: torch if p == "torch" else "0.1.2")
     older = describe_run(request, plan, COMMAND, (2, 2))
     assert (older.torch, older.packages["timm"]) == (torch, "0.1.2")
     assert older.id != first

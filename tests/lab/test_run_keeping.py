@@ -15,13 +15,12 @@ import pytest
 from tests.lab.test_run import COMMAND, Quiet, begun
 from tests.targets.support import HONEST
 from torchstone.conductor import Settings
+from torchstone.lab import keeping
 from torchstone.lab import run as lab_run
-from torchstone.lab import run_keeping
 from torchstone.lab.figures import unmeasured
-from torchstone.lab.run import resume_run, start_run
-from torchstone.lab.run_keeping import keep
+from torchstone.lab.keeping import keep
+from torchstone.lab.run import describe_run, resume_run, start_run
 from torchstone.lab.run_plan import RunRequest, make_plan
-from torchstone.lab.run_record import describe_run
 from torchstone.records import Conditions, Estimate, Outcome, Run, UsageError
 from torchstone.store import StoreBusyError, engine, open_store
 from torchstone.store.alive import beat, running_ids
@@ -148,7 +147,7 @@ def held(db: str, seconds: float | None) -> Iterator[None]:
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "BUSY_TIMEOUT_S", BUSY_S)
-    monkeypatch.setattr(run_keeping, "PAUSE_S", 0.01)
+    monkeypatch.setattr(keeping, "PAUSE_S", 0.01)
 
 
 @pytest.mark.usefixtures("hasty")
@@ -176,7 +175,7 @@ def test_a_measured_case_waits_for_a_database_that_is_held(
 def test_what_is_known_of_the_machine_is_waited_for_as_well(asked: RunRequest, db: str) -> None:
     begun(asked, db)
     told = Told()
-    keeper = run_keeping.PatientKeeper(db, told)
+    keeper = keeping.PatientKeeper(db, told)
     with held(db, HELD_S):
         keeper.remember_aa_floor("machine", Conditions(1, "keep", "ms"), 0.01, ESTIMATE)
     assert keeper.aa_floor("machine", Conditions(1, "keep", "ms")) is not None
@@ -185,7 +184,7 @@ def test_what_is_known_of_the_machine_is_waited_for_as_well(asked: RunRequest, d
 
 def test_what_could_not_be_remembered_of_the_machine_is_told(tmp_path: Path) -> None:
     told = Told()
-    keeper = run_keeping.PatientKeeper(str(tmp_path / "none.db"), told)
+    keeper = keeping.PatientKeeper(str(tmp_path / "none.db"), told)
     with keeper.forgiving("The floor was not kept"):
         raise OSError("No space left on device")
     with keeper.forgiving("The roofs were not kept"):
@@ -196,7 +195,7 @@ def test_what_could_not_be_remembered_of_the_machine_is_told(tmp_path: Path) -> 
 @pytest.mark.usefixtures("hasty")
 def test_waiting_has_an_end(asked: RunRequest, db: str, monkeypatch: pytest.MonkeyPatch) -> None:
     run, told = begun(asked, db), Told()
-    monkeypatch.setattr(run_keeping, "PATIENCE_S", 0.5)
+    monkeypatch.setattr(keeping, "PATIENCE_S", 0.5)
     row = unmeasured(run.plan[0], Outcome.ERROR, "it broke", ())
     with held(db, None), pytest.raises(StoreBusyError):
         keep(db, run.id, None, [(0, row)], told)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from tests.targets.support import ROOT, settings, target
-from torchstone.lab.second_look import look_again
+from torchstone.lab.roofs import look_again
 from torchstone.records import ArmSpec, Comparison, SecondLook, Verdict
 
 
 def again(name: str, other: str, monkeypatch: pytest.MonkeyPatch) -> SecondLook:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    monkeypatch.setattr("torchstone.lab.second_look.SHORTEST_S", 0.1)
-    monkeypatch.setattr("torchstone.lab.second_look.REPLICATES", 2)
+    monkeypatch.setattr("torchstone.lab.roofs.SHORTEST_S", 0.1)
+    monkeypatch.setattr("torchstone.lab.roofs.REPLICATES", 2)
     base, new = (ArmSpec(one, target("outputs", one)) for one in (name, other))
     first = Comparison(base.name, new.name, Verdict.FASTER, "floor", 0.01, (0.009, 0.011))
     return look_again(base, new, first, settings(), None)

@@ -13,12 +13,11 @@ from torchstone import validate
 from torchstone.conductor import CaseResult
 from torchstone.lab import bench
 from torchstone.lab.identical import DUPLICATE, aa_floor, observe
-from torchstone.lab.judging import judge_again
 from torchstone.lab.keeping import Keeper
-from torchstone.lab.roofs import recalibrated, with_roofs
+from torchstone.lab.roofs import judge_again, recalibrated, with_roofs
 from torchstone.records import ArmSpec, Peak, TorchstoneError
 from torchstone.store import open_store
-from torchstone.track.floors import DEFAULT_AA_FLOOR
+from torchstone.track.compare import DEFAULT_AA_FLOOR
 
 FULL = "The database cannot grow: the disk is full."
 
@@ -82,7 +81,7 @@ def test_a_second_look_that_fails(error: Exception, monkeypatch: pytest.MonkeyPa
     def fail(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr("torchstone.lab.second_look.run_case", fail)
+    monkeypatch.setattr("torchstone.lab.roofs.run_case", fail)
     result = judge_again(pair(arm("inductor", 0.25e-3, seed=2, flops=None), arm(flops=None)))
     assert validate.wants_second_look(result)
     arms = [ArmSpec("eager", HONEST), ArmSpec("inductor", HONEST)]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from torchstone.machine.calibrate.nvml import CLOCK_SM, NvmlUnknown, SmClocks, sm_clocks
+from torchstone.machine.calibrate.accelerator import CLOCK_SM, NvmlUnknown, SmClocks, sm_clocks
 from torchstone.machine.calibrate.request import make_request
 from torchstone.records import DRAM, UsageError
 

@@ -10,14 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from torchstone.machine.calibrate import DTYPES, calibrate, fingerprint, is_stale, threads_allowed
-from torchstone.machine.calibrate.identity import _in_utc
-from torchstone.machine.calibrate.sanity import cache_rival, unsound
-from torchstone.machine.environment import describe_environment
+from torchstone.machine.calibrate.request import _in_utc, cache_rival, unsound
+from torchstone.machine.software import describe_environment
 from torchstone.records import DRAM, Calibration, UsageError, from_data, to_data
 
 torch = pytest.importorskip("torch")
 
-from torchstone.machine.calibrate import bandwidth, cpu, gemm, jobs  # noqa: E402
+from torchstone.machine.calibrate import kernels, request  # noqa: E402
 
 MOMENT = 0.3
 
@@ -46,7 +45,7 @@ def test_every_peak_carries_its_evidence(whole: Calibration) -> None:
     for peak in (*whole.compute, *whole.bandwidth):
         assert peak.source == "measured"
         assert not peak.sparse
-        assert peak.samples >= jobs.ROUNDS * jobs.LEAST_SAMPLES // gemm.KEPT
+        assert peak.samples >= request.ROUNDS * request.LEAST_SAMPLES // kernels.KEPT
         assert 0 <= peak.spread < 1
         assert peak.threads >= 1
         assert peak.note
@@ -102,7 +101,7 @@ def test_one_roof_is_measured_alone_and_settings_come_back() -> None:
 
 
 def test_without_room_there_is_no_memory_roof(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cpu, "memory_available", lambda: 1 << 20)
+    monkeypatch.setattr(kernels, "memory_available", lambda: 1 << 20)
     found = calibrate(only=[(DRAM, 1), ("L1", 1)], seconds=0.1)
     assert found.bandwidth_of(DRAM, 1) is None
     assert found.bandwidth_of("L1", 1) is not None
@@ -112,7 +111,7 @@ def test_without_room_there_is_no_memory_roof(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_unknown_caches_give_no_levels(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cpu, "_caches", lambda: ())
+    monkeypatch.setattr(kernels, "_caches", lambda: ())
     found = calibrate(dtypes=["fp32"], threads=[1], seconds=0.1)
     assert found.bandwidth == ()
     assert found.last_level_bytes == 0
@@ -136,9 +135,9 @@ def test_a_device_that_is_not_there_is_refused() -> None:
     assert caught.value.remedy
 
 
-def _planted(monkeypatch: pytest.MonkeyPatch, seconds: Callable[[int], float]) -> gemm.Gemm:
+def _planted(monkeypatch: pytest.MonkeyPatch, seconds: Callable[[int], float]) -> kernels.Gemm:
     """Products that do nothing and take what they are told to."""
-    monkeypatch.setattr(gemm, "product", lambda dtype, length, device: lambda: length)
+    monkeypatch.setattr(kernels, "product", lambda dtype, length, device: lambda: length)
     calls: list[int] = []
 
     def timer(call: Callable[[], object]) -> float:
@@ -147,7 +146,7 @@ def _planted(monkeypatch: pytest.MonkeyPatch, seconds: Callable[[int], float]) -
         calls.append(length)
         return seconds(length)
 
-    job = gemm.Gemm("fp32", 1, timer=timer)
+    job = kernels.Gemm("fp32", 1, timer=timer)
     job.calls = calls  # type: ignore[attr-defined]
     return job
 
@@ -172,8 +171,8 @@ def test_long_products_are_not_sampled_on(monkeypatch: pytest.MonkeyPatch) -> No
     job.sample_for(0.001)
     calls = job.calls  # type: ignore[attr-defined]
     longest = max(calls)
-    assert seconds(longest) > gemm.MOST_SAMPLE_S
-    assert calls.count(longest) == gemm.TRIALS + 1
+    assert seconds(longest) > kernels.MOST_SAMPLE_S
+    assert calls.count(longest) == kernels.TRIALS + 1
     peak = job.peak()
     assert peak is not None
     assert f"{longest} a side" not in peak.note
@@ -183,14 +182,14 @@ def test_a_slow_dtype_costs_little(monkeypatch: pytest.MonkeyPatch) -> None:
     job = _planted(monkeypatch, lambda length: 0.1)  # every product takes 100 ms
     job.sample_for(0.0)
     calls = job.calls  # type: ignore[attr-defined]
-    assert set(calls) == {gemm.SIDES[0]}
-    assert len(calls) <= 1 + gemm.TRIALS + jobs.LEAST_SAMPLES
+    assert set(calls) == {kernels.SIDES[0]}
+    assert len(calls) <= 1 + kernels.TRIALS + request.LEAST_SAMPLES
     assert job.peak() is not None
 
 
 @given(length=st.integers(1, 500), step=st.integers(1, 600))
 def test_slices_walk_through_the_whole_array_before_they_come_back(length: int, step: int) -> None:
-    following = bandwidth.walk(length, step)
+    following = kernels.walk(length, step)
     for _ in range(2):
         seen: list[int] = []
         while len(seen) < length:
@@ -199,7 +198,7 @@ def test_slices_walk_through_the_whole_array_before_they_come_back(length: int, 
 
 
 def test_a_triad_writes_every_element_and_counts_three_words() -> None:
-    arrays = bandwidth.touched(4000)
+    arrays = kernels.touched(4000)
     arrays[0].zero_()
     seconds = 0.5
 
@@ -207,14 +206,14 @@ def test_a_triad_writes_every_element_and_counts_three_words() -> None:
         call()
         return seconds
 
-    sample = bandwidth.triad_sample(arrays, 800, timer)
+    sample = kernels.triad_sample(arrays, 800, timer)
     rates = [sample() for _ in range(5)]
     assert rates == [3 * 800 / seconds] * 5
     assert torch.equal(arrays[0], arrays[1] + 3 * arrays[2])
 
 
 def test_reading_a_cache_touches_one_array_many_times() -> None:
-    from torchstone.machine.calibrate.sizes import Cache
+    from torchstone.machine.calibrate.kernels import Cache
 
     times: list[float] = []
 
@@ -224,17 +223,17 @@ def test_reading_a_cache_touches_one_array_many_times() -> None:
         times.append(1.0)
         return 1.0
 
-    (job, triad) = bandwidth.cache_jobs((Cache(1, 32768),), 1, timer)
+    (job, triad) = kernels.cache_jobs((Cache(1, 32768),), 1, timer)
     job.sample_for(0.0)
     peak = job.peak()
     assert peak is not None
     assert (peak.level, peak.array_bytes) == ("L1", 16384)
-    assert peak.value == bandwidth.PASS_BYTES
+    assert peak.value == kernels.PASS_BYTES
     assert triad.name.startswith("L1 triad")
 
 
 def test_the_payload_of_a_worker_leaves_it_at_home(tmp_path: Path) -> None:
-    from torchstone.conductor.payload import make_payload
+    from torchstone.conductor.template import make_payload
 
     machine = make_payload(tmp_path / "payload").parent / "torchstone" / "machine"
     assert (machine / "clock.py").exists()

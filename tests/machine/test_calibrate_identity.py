@@ -9,14 +9,14 @@ from datetime import datetime, timedelta, timezone
 import pytest
 
 from tests.machine.support import run
-from torchstone.machine import cgroup, hardware
+from torchstone.machine import hardware, processes
 from torchstone.machine.calibrate import (
     DTYPES,
     SECONDS,
     STALE_AFTER_DAYS,
     fingerprint,
-    identity,
     is_stale,
+    request,
     threads_allowed,
 )
 from torchstone.machine.calibrate.request import make_request
@@ -61,8 +61,8 @@ def test_the_fingerprint_follows_what_decides_speed(monkeypatch: pytest.MonkeyPa
     assert grown(fingerprint("cuda", "other"))
     assert fingerprint("cuda:1", "other") in seen  # its number among equals does not matter
     for module, name, value in (
-        (identity, "torch_version", "9.9"),
-        (identity, "threads_allowed", 64),
+        (request, "torch_version", "9.9"),
+        (request, "threads_allowed", 64),
         (hardware, "cache_sizes", {"L1d": 7}),
         (hardware, "describe_cpu", {"model": "another"}),
     ):
@@ -74,7 +74,7 @@ def test_the_fingerprint_follows_what_decides_speed(monkeypatch: pytest.MonkeyPa
 def test_torch_is_described_without_being_imported() -> None:
     told = run(
         "import sys; from torchstone.machine.calibrate import fingerprint, identity;"
-        "print(identity.torch_version(), fingerprint(), 'torch' in sys.modules)"
+        "print(request.torch_version(), fingerprint(), 'torch' in sys.modules)"
     )
     import torch
 
@@ -85,7 +85,7 @@ def test_torch_is_described_without_being_imported() -> None:
 def test_a_quota_limits_the_threads(
     quota: float | None, threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cgroup, "cpu_quota", lambda: quota)
+    monkeypatch.setattr(processes, "cpu_quota", lambda: quota)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 2, 4, 6}, raising=False)
     assert threads_allowed() == threads
 

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from torchstone.machine.best import best_cost, best_rate
-from torchstone.machine.calibrate.sanity import (
+from torchstone.machine.calibrate.request import (
     drop_false_memory,
     flops_per_cycle,
     mark_impossible,
     unsound,
 )
+from torchstone.machine.hardware import best_cost, best_rate
 from torchstone.records import DRAM, Calibration, Peak
 
 ZEN3 = {"architecture": "x86_64", "flags": "avx avx2 fma f16c"}

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchstone.machine.calibrate.sizes import (
+from torchstone.machine.calibrate.kernels import (
     ARRAYS,
     DRAM_TIMES,
     INSIDE,

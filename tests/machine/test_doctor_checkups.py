@@ -23,28 +23,19 @@ from tests.machine.doctor_tree import (
     view,
 )
 from torchstone.machine.doctor import Checkup, split_fix
-from torchstone.machine.doctor.checkups import (
-    accelerator,
-    contention,
-    cores,
-    frequency,
-    kernel,
-    limits,
-    load,
-    settings,
-)
+from torchstone.machine.doctor.checkups import accelerator, cores, system
 from torchstone.records import Level
 
 FROM_FILES: list[Checkup] = [
-    *(frequency.GOVERNOR, frequency.BOOST, cores.SIBLINGS, cores.VIRTUAL),
-    *(contention.CORE, contention.CORE_SPEED, contention.STEAL),
-    *(load.PROCESSES, load.LOAD, load.PRESSURE),
-    *(limits.QUOTA, limits.THROTTLING, limits.HEAT, limits.MEMORY, limits.SWAP, limits.POWER),
-    *(kernel.HUGE_PAGES, kernel.LAYOUT, kernel.CLOCK, kernel.PERF_EVENTS),
+    *(cores.GOVERNOR, cores.BOOST, cores.SIBLINGS, cores.VIRTUAL),
+    *(cores.CORE, cores.CORE_SPEED, cores.STEAL),
+    *(cores.PROCESSES, cores.LOAD, cores.PRESSURE),
+    *(system.QUOTA, system.THROTTLING, system.HEAT, system.MEMORY, system.SWAP, system.POWER),
+    *(system.HUGE_PAGES, system.LAYOUT, system.CLOCK, system.PERF_EVENTS),
     accelerator.ACCELERATOR,
 ]
 FROM_ELSEWHERE: list[Checkup] = [
-    *(cores.AFFINITY, settings.THREADS, settings.VARIABLES, settings.ALLOCATOR)
+    *(cores.AFFINITY, system.THREADS, system.VARIABLES, system.ALLOCATOR)
 ]
 NEVER_OK = {"accelerator", "allocator"}
 """Without a card there is none to call well; an allocator is a matter of what is compared."""
@@ -76,21 +67,21 @@ BAD: list[tuple[str, Checkup, dict[str, Any], str, str]] = [
     # what is planted, the checkup, the machine, the level, words of the message
     (
         "powersave",
-        frequency.GOVERNOR,
+        cores.GOVERNOR,
         {"changes": {f"{CPU}/cpu2/cpufreq/scaling_governor": "powersave"}},
         "warn",
         "powersave on 1 of 4 cores",
     ),
     (
         "turbo",
-        frequency.BOOST,
+        cores.BOOST,
         {"changes": {f"{CPU}/intel_pstate/no_turbo": "0"}},
         "note",
         "depends on heat",
     ),
     (
         "boost",
-        frequency.BOOST,
+        cores.BOOST,
         {"changes": {f"{CPU}/intel_pstate/no_turbo": None, f"{CPU}/cpufreq/boost": "1"}},
         "note",
         "depends on heat",
@@ -132,133 +123,133 @@ BAD: list[tuple[str, Checkup, dict[str, Any], str, str]] = [
     ),
     (
         "waits",
-        contention.CORE,
+        cores.CORE,
         {"noise": noise(wait_ns=30_000_000, cpu_ns=960_000_000)},
         "warn",
         "waited 3.0 %",
     ),
     (
         "loses its core",
-        contention.CORE,
+        cores.CORE,
         {"noise": noise(cpu_ns=900_000_000)},
         "warn",
         "for 90 % of the time",
     ),
     (
         "hardly runs",
-        contention.CORE,
+        cores.CORE,
         {"noise": noise(wait_ns=700_000_000, cpu_ns=300_000_000)},
         "fail",
         "for 30 % of the time",
     ),
     (
         "slow core",
-        contention.CORE_SPEED,
+        cores.CORE_SPEED,
         {"probes": (100_000,) * 200 + (150_000,) * 800},
         "warn",
         "took 1.50 times the fastest",
     ),
     (
         "slow at times",
-        contention.CORE_SPEED,
+        cores.CORE_SPEED,
         {"probes": (100_000,) * 700 + (150_000,) * 300},
         "note",
         "70 % of 1,000",
     ),
     (
         "few probes",
-        contention.CORE_SPEED,
+        cores.CORE_SPEED,
         {"probes": (100_000,) * 5},
         "note",
         "cannot be seen here",
     ),
     (
         "steal",
-        contention.STEAL,
+        cores.STEAL,
         {"second": {"proc/stat": ticks([1092] * 4, (0, 3, 0, 0), 1005)}},
         "warn",
         "took 3.0 % of the time of core 1",
     ),
     (
         "much steal",
-        contention.STEAL,
+        cores.STEAL,
         {"second": {"proc/stat": ticks([1070] * 4, (0, 0, 25, 0), 1005)}},
         "fail",
         "of the time of core 2",
     ),
     (
         "busy neighbour",
-        load.PROCESSES,
+        cores.PROCESSES,
         {"second": {"proc/7/stat": stat(7, "make (all)", 60)}},
         "warn",
         "others use 0.50 cores: make (all) (7) 0.50",
     ),
     (
         "a little work",
-        load.PROCESSES,
+        cores.PROCESSES,
         {"second": {"proc/7/stat": stat(7, "cron", 20)}},
         "note",
         "cron (7) 0.10",
     ),
     (
         "newcomer",
-        load.PROCESSES,
+        cores.PROCESSES,
         {"second": {"proc/8/stat": stat(8, "cc1plus", 80)}},
         "warn",
         "cc1plus (8) 0.80",
     ),
     (
         "load",
-        load.LOAD,
+        cores.LOAD,
         {"changes": {"proc/loadavg": "5.50 4 3 2/99 1"}},
         "warn",
         "5.50 tasks wanted 4 cores",
     ),
     (
         "some load",
-        load.LOAD,
+        cores.LOAD,
         {"changes": {"proc/loadavg": "2.50 4 3 2/99 1"}},
         "note",
         "2.50 tasks",
     ),
     (
         "quota of 2",
-        limits.QUOTA,
+        system.QUOTA,
         {"changes": {f"{GROUP}/cpu.max": "200000 100000"}},
         "warn",
         "CPU time of 2 cores is granted, on 4 allowed cores",
     ),
     (
         "quota of half",
-        limits.QUOTA,
+        system.QUOTA,
         {"changes": {f"{GROUP}/cpu.max": "50000 100000"}},
         "fail",
         "even one thread will be held back",
     ),
     (
         "old quota",
-        limits.QUOTA,
+        system.QUOTA,
         {"changes": {**VERSION_1, f"{OLD_GROUP}/cpu.cfs_quota_us": "150000"}},
         "warn",
         "CPU time of 1.5 cores",
     ),
     (
         "throttled now",
-        limits.THROTTLING,
+        system.THROTTLING,
         {"second": {f"{GROUP}/cpu.stat": "nr_periods 10\nnr_throttled 3"}},
         "fail",
         "held back 3 times while watched",
     ),
     (
         "throttled before",
-        limits.THROTTLING,
+        system.THROTTLING,
         {"changes": {f"{GROUP}/cpu.stat": "nr_periods 10\nnr_throttled 3"}},
         "note",
         "3 times since the group was made, 30 % of its periods",
     ),
     (
         "old throttling",
-        limits.THROTTLING,
+        system.THROTTLING,
         {
             "changes": VERSION_1,
             "second": {f"{OLD_GROUP}/cpu.stat": "nr_periods 12\nnr_throttled 1"},
@@ -268,63 +259,63 @@ BAD: list[tuple[str, Checkup, dict[str, Any], str, str]] = [
     ),
     (
         "heat now",
-        limits.HEAT,
+        system.HEAT,
         {"second": {f"{CPU}/cpu1/thermal_throttle/core_throttle_count": "4"}},
         "warn",
         "slowed down 4 times while watched",
     ),
     (
         "heat before",
-        limits.HEAT,
+        system.HEAT,
         {"changes": {f"{CPU}/cpu1/thermal_throttle/core_throttle_count": "4"}},
         "note",
         "slowed down 4 times since its start",
     ),
     (
         "at its limit",
-        limits.HEAT,
+        system.HEAT,
         {"changes": {f"{ZONE}/temp": "96000"}},
         "warn",
         "96 degrees at the hottest: at its limit",
     ),
     (
         "little memory",
-        limits.MEMORY,
+        system.MEMORY,
         {"changes": {"proc/meminfo": "MemAvailable: 524288 kB"}},
         "warn",
         "only 512 MiB can be had",
     ),
     (
         "memory limit",
-        limits.MEMORY,
+        system.MEMORY,
         {"changes": {f"{GROUP}/memory.max": str(1 << 30), f"{GROUP}/memory.current": "0"}},
         "warn",
         "only 1.0 GiB can be had, within the control group's limit",
     ),
     (
         "swap in use",
-        limits.SWAP,
+        system.SWAP,
         {"changes": {"proc/meminfo": "SwapTotal: 4096 kB\nSwapFree: 1024 kB"}},
         "note",
         "3.0 MiB in use, none moved",
     ),
     (
         "a page swapped",
-        limits.SWAP,
+        system.SWAP,
         {"second": {"proc/vmstat": "pswpin 6\npswpout 5"}},
         "warn",
         "1 page swapped",
     ),
     (
         "swapping",
-        limits.SWAP,
+        system.SWAP,
         {"second": {"proc/vmstat": "pswpin 5\npswpout 1005"}},
         "fail",
         "1,000 pages were swapped",
     ),
     (
         "battery",
-        limits.POWER,
+        system.POWER,
         {
             "changes": {
                 "sys/class/power_supply/AC/online": "0",
@@ -337,7 +328,7 @@ BAD: list[tuple[str, Checkup, dict[str, Any], str, str]] = [
     ),
     (
         "discharging",
-        limits.POWER,
+        system.POWER,
         {
             "changes": {
                 "sys/class/power_supply/BAT0/type": "Battery",
@@ -349,99 +340,99 @@ BAD: list[tuple[str, Checkup, dict[str, Any], str, str]] = [
     ),
     (
         "low power",
-        limits.POWER,
+        system.POWER,
         {"changes": {"sys/firmware/acpi/platform_profile": "low-power"}},
         "warn",
         "profile is low-power",
     ),
     (
         "too many threads",
-        settings.THREADS,
+        system.THREADS,
         {"env": {"OMP_NUM_THREADS": "8"}},
         "warn",
         "more threads than can run at once (4): OMP_NUM_THREADS 8",
     ),
     (
         "torch knows no quota",
-        settings.THREADS,
+        system.THREADS,
         {"changes": {f"{GROUP}/cpu.max": "200000 100000"}},
         "warn",
         "(2): torch 4",
     ),
     (
         "not a number",
-        settings.THREADS,
+        system.THREADS,
         {"env": {"OMP_NUM_THREADS": "all"}},
         "warn",
         "OMP_NUM_THREADS=all is not a number",
     ),
     (
         "libraries differ",
-        settings.THREADS,
+        system.THREADS,
         {"env": {"OMP_NUM_THREADS": "1,2", "MKL_NUM_THREADS": "4"}},
         "warn",
         "libraries differ: OMP_NUM_THREADS=1, MKL_NUM_THREADS=4",
     ),
     (
         "blocking launches",
-        settings.VARIABLES,
+        system.VARIABLES,
         {"env": {"CUDA_LAUNCH_BLOCKING": "1", "TORCH_LOGS": "0"}},
         "warn",
         "CUDA_LAUNCH_BLOCKING is set",
     ),
     (
         "debug malloc",
-        settings.VARIABLES,
+        system.VARIABLES,
         {"env": {"PYTHONMALLOC": "pymalloc_debug"}},
         "warn",
         "PYTHONMALLOC is set",
     ),
     (
         "fixed hashes",
-        settings.VARIABLES,
+        system.VARIABLES,
         {"env": {"PYTHONHASHSEED": "0"}},
         "note",
         "PYTHONHASHSEED=0",
     ),
-    ("other allocator", settings.ALLOCATOR, {"malloc": "jemalloc"}, "note", "jemalloc is loaded"),
+    ("other allocator", system.ALLOCATOR, {"malloc": "jemalloc"}, "note", "jemalloc is loaded"),
     (
         "huge pages",
-        kernel.HUGE_PAGES,
+        system.HUGE_PAGES,
         {"changes": {"sys/kernel/mm/transparent_hugepage/enabled": "[always] madvise never"}},
         "note",
         "when it likes",
     ),
     (
         "fixed layout",
-        kernel.LAYOUT,
+        system.LAYOUT,
         {"changes": {"proc/sys/kernel/randomize_va_space": "0"}},
         "warn",
         "not random",
     ),
     (
         "half fixed",
-        kernel.LAYOUT,
+        system.LAYOUT,
         {"changes": {"proc/sys/kernel/randomize_va_space": "1"}},
         "warn",
         "partly random",
     ),
     (
         "setarch",
-        kernel.LAYOUT,
+        system.LAYOUT,
         {"changes": {"proc/self/personality": "00040000"}},
         "warn",
         "fixed for this process",
     ),
     (
         "slow clock",
-        kernel.CLOCK,
+        system.CLOCK,
         {"changes": {f"{CLOCK}/current_clocksource": "hpet"}},
         "warn",
         "hpet: each reading takes microseconds",
     ),
     (
         "counters closed",
-        kernel.PERF_EVENTS,
+        system.PERF_EVENTS,
         {"changes": {"proc/sys/kernel/perf_event_paranoid": "4"}},
         "note",
         "closed to you (level 4)",
@@ -467,14 +458,14 @@ def test_a_planted_fault_is_found(
 @pytest.mark.parametrize(("kind", "least"), [("cpu", 250_000), ("io", 150_000), ("memory", 20_000)])
 def test_pressure_of_each_kind(kind: str, least: int, tmp_path: Path) -> None:
     second = {f"proc/pressure/{kind}": pressure(1000 + least)}
-    found = {f.name: f.level for f in findings(load.PRESSURE, view(tmp_path, second=second))}
+    found = {f.name: f.level for f in findings(cores.PRESSURE, view(tmp_path, second=second))}
     assert found.pop(f"pressure-{kind}") is Level.WARN
     assert set(found.values()) == {Level.OK}
     assert len(found) == 2
 
 
 def test_work_of_processes_that_are_not_listed_is_missed_by_no_one(tmp_path: Path) -> None:
-    found = findings(load.PROCESSES, view(tmp_path, second={"proc/stat": HIDDEN_LOAD}))
+    found = findings(cores.PROCESSES, view(tmp_path, second={"proc/stat": HIDDEN_LOAD}))
     assert [f.level for f in found] == [Level.OK, Level.WARN]
     assert "cannot be seen from here" in found[1].message
     # The cores were busy for 0.5 + 1.0 + 0.345 + 0.345 seconds; one of them is our own work.
@@ -484,13 +475,13 @@ def test_work_of_processes_that_are_not_listed_is_missed_by_no_one(tmp_path: Pat
 def test_a_process_id_used_again_is_another_process(tmp_path: Path) -> None:
     changes = {"proc/7/stat": stat(7, "old", 100_000, started=1)}
     second = {"proc/7/stat": stat(7, "new", 3, started=2)}
-    found = findings(load.PROCESSES, view(tmp_path, changes, second))
+    found = findings(cores.PROCESSES, view(tmp_path, changes, second))
     assert [f.level for f in found] == [Level.OK]
     assert found[0].figures["cores"] == pytest.approx(0.03)
 
 
 def test_a_quota_lowers_the_threads_that_are_advised(tmp_path: Path) -> None:
-    found = only(limits.QUOTA, view(tmp_path, {f"{GROUP}/cpu.max": "250000 100000"}))
+    found = only(system.QUOTA, view(tmp_path, {f"{GROUP}/cpu.max": "250000 100000"}))
     (line,) = found.fixes
     assert split_fix(line)[0] == "export OMP_NUM_THREADS=2"
     assert "--threads 2" in found.remedy
@@ -516,23 +507,23 @@ def test_every_fix_says_what_it_does_and_how_to_undo_it(tmp_path: Path) -> None:
 
 def test_a_preloaded_library_that_is_not_there(tmp_path: Path) -> None:
     lost = view(tmp_path, env={"LD_PRELOAD": "/usr/lib/libgone.so"})
-    assert [f.level for f in findings(settings.ALLOCATOR, lost)] == [Level.WARN, Level.NOTE]
+    assert [f.level for f in findings(system.ALLOCATOR, lost)] == [Level.WARN, Level.NOTE]
     there = view(
         tmp_path, {"usr/lib/libgone.so": "here"}, env={"LD_PRELOAD": "/usr/lib/libgone.so"}
     )
-    assert [f.level for f in findings(settings.ALLOCATOR, there)] == [Level.NOTE]
+    assert [f.level for f in findings(system.ALLOCATOR, there)] == [Level.NOTE]
 
 
 def test_counters_of_the_processor_may_be_missing(tmp_path: Path) -> None:
     seen = view(tmp_path)
     (tmp_path / "sys/bus/event_source/devices/cpu/type").unlink()
     (tmp_path / "sys/bus/event_source/devices/cpu").rmdir()
-    found = only(kernel.PERF_EVENTS, seen)
+    found = only(system.PERF_EVENTS, seen)
     assert found.level is Level.NOTE
     assert "no cycles" in found.message
 
 
 def test_no_torch_is_said(tmp_path: Path) -> None:
-    found = only(settings.THREADS, view(tmp_path, torch={}))
+    found = only(system.THREADS, view(tmp_path, torch={}))
     assert found.level is Level.OK
     assert "torch is not installed here" in found.message

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from tests.machine.doctor_tree import empty_view, view
-from torchstone.machine.cores import read_cores
 from torchstone.machine.doctor import (
     FunctionCheckup,
     View,
@@ -25,8 +24,9 @@ from torchstone.machine.doctor import (
     watch,
 )
 from torchstone.machine.doctor import registry as door
-from torchstone.machine.doctor.checkups import load
-from torchstone.machine.doctor.words import cores, percent, size
+from torchstone.machine.doctor.base import cores, percent, size
+from torchstone.machine.doctor.checkups import cores as core_checkups
+from torchstone.machine.hardware import read_cores
 from torchstone.records import Finding, Level
 
 CHECKUPS = {
@@ -107,7 +107,7 @@ def test_a_real_second_names_a_busy_process() -> None:
     assert os.getpid() not in uses
     assert uses[rival.pid].name.startswith("python")
     assert 0 < uses[rival.pid].cores < 1.5
-    found = run_checkups([load.PROCESSES], View(window=seen, cores=allowed_cores()))
+    found = run_checkups([core_checkups.PROCESSES], View(window=seen, cores=allowed_cores()))
     assert found[0].level in (Level.NOTE, Level.WARN)
 
 

@@ -12,8 +12,7 @@ import pytest
 
 from tests.machine.support import clean_env, run
 from torchstone.machine import describe_environment, machine_id
-from torchstone.machine.repository import git_state
-from torchstone.machine.software import PACKAGES, _build_settings
+from torchstone.machine.software import PACKAGES, _build_settings, git_state
 from torchstone.records import Environment, from_data, to_data
 
 needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="no git")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from torchstone.machine import NoiseSnapshot, cgroup, difference, snapshot
+from torchstone.machine import NoiseSnapshot, difference, processes, snapshot
 
 linux = pytest.mark.skipif(not os.path.exists("/proc/self/task"), reason="no /proc here")
 
@@ -105,16 +105,16 @@ def test_throttled_time_of_both_versions(tmp_path: Path, monkeypatch: pytest.Mon
     v2.mkdir()
     (v1 / "cpu.stat").write_text("nr_periods 9\nnr_throttled 2\nthrottled_time 5000\n")
     (v2 / "cpu.stat").write_text("usage_usec 1\nnr_throttled 1\nthrottled_usec 7\n")
-    monkeypatch.setattr(cgroup, "folders", lambda _: (str(v1), str(v2)))
-    cgroup._throttle_files.cache_clear()
-    assert cgroup.throttled_ns() == 5000 + 7000
+    monkeypatch.setattr(processes, "folders", lambda _: (str(v1), str(v2)))
+    processes._throttle_files.cache_clear()
+    assert processes.throttled_ns() == 5000 + 7000
     (v2 / "cpu.stat").write_text("usage_usec 1\n")  # the root group says nothing
-    cgroup._throttle_files.cache_clear()
-    assert cgroup.throttled_ns() == 5000
+    processes._throttle_files.cache_clear()
+    assert processes.throttled_ns() == 5000
     (v1 / "cpu.stat").unlink()
-    cgroup._throttle_files.cache_clear()
-    assert cgroup.throttled_ns() is None
-    cgroup._throttle_files.cache_clear()
+    processes._throttle_files.cache_clear()
+    assert processes.throttled_ns() is None
+    processes._throttle_files.cache_clear()
 
 
 def test_memory_limits_kills_and_quotas_of_both_versions(
@@ -123,24 +123,24 @@ def test_memory_limits_kills_and_quotas_of_both_versions(
     own, parent = tmp_path / "own", tmp_path / "parent"
     own.mkdir()
     parent.mkdir()
-    monkeypatch.setattr(cgroup, "folders", lambda _: (str(own), str(parent)))
+    monkeypatch.setattr(processes, "folders", lambda _: (str(own), str(parent)))
     (own / "memory.max").write_text("max\n")
     (own / "memory.current").write_text("500\n")
     (own / "memory.events").write_text("low 0\noom 3\noom_kill 2\n")
     (own / "cpu.max").write_text("max 100000\n")
-    assert cgroup.memory_headroom() is None
-    assert cgroup.cpu_quota() is None
+    assert processes.memory_headroom() is None
+    assert processes.cpu_quota() is None
     (parent / "memory.limit_in_bytes").write_text("1000\n")
     (parent / "memory.usage_in_bytes").write_text("700\n")
     (parent / "memory.stat").write_text("total_cache 300\ntotal_inactive_file 200\n")
     (parent / "memory.oom_control").write_text("oom_kill_disable 0\nunder_oom 0\noom_kill 1\n")
     (parent / "cpu.cfs_quota_us").write_text("150000\n")
     (parent / "cpu.cfs_period_us").write_text("100000\n")
-    assert cgroup.memory_headroom() == 500
-    assert cgroup.oom_kills() == 3
-    assert cgroup.cpu_quota() == 1.5
+    assert processes.memory_headroom() == 500
+    assert processes.cgroup_oom_kills() == 3
+    assert processes.cpu_quota() == 1.5
     (own / "memory.max").write_text("600\n")
-    assert cgroup.memory_headroom() == 100
+    assert processes.memory_headroom() == 100
 
 
 def test_folders_go_up_to_the_mount_and_inside_containers_start_at_its_root(
@@ -148,9 +148,9 @@ def test_folders_go_up_to_the_mount_and_inside_containers_start_at_its_root(
 ) -> None:
     (tmp_path / "a" / "b").mkdir(parents=True)
     names = [str(tmp_path / "a" / "b"), str(tmp_path / "a"), str(tmp_path) + "/"]
-    found = cgroup._with_ancestors((str(tmp_path), "/"), "/a/b")
+    found = processes._with_ancestors((str(tmp_path), "/"), "/a/b")
     assert [os.path.normpath(f) for f in found] == [os.path.normpath(n) for n in names]
-    found = cgroup._with_ancestors((str(tmp_path), "/docker/1"), "/docker/1/a")
+    found = processes._with_ancestors((str(tmp_path), "/docker/1"), "/docker/1/a")
     assert os.path.normpath(found[0]) == names[1]
-    found = cgroup._with_ancestors((str(tmp_path), "/"), "/not/visible/here")
+    found = processes._with_ancestors((str(tmp_path), "/"), "/not/visible/here")
     assert [os.path.normpath(f) for f in found] == [str(tmp_path)]

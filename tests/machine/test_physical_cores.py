@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from torchstone.machine.cores import SIBLINGS, physical_cores
+from torchstone.machine.hardware import SIBLINGS, physical_cores
 
 
 def tree(folder: Path, siblings: dict[int, str]) -> str:

@@ -7,7 +7,7 @@ import tracemalloc
 
 import pytest
 
-from torchstone.machine import make_probe, minor_faults, probe
+from torchstone.machine import make_probe, minor_faults, noise
 
 
 def test_its_length_is_near_the_target_and_follows_it() -> None:
@@ -53,5 +53,5 @@ def test_it_leaves_no_footprint() -> None:
 
 
 def test_the_size_stays_in_bounds() -> None:
-    assert make_probe(1).exponent_bits == probe.MIN_EXPONENT_BITS
-    assert make_probe(10**12).exponent_bits == probe.MAX_EXPONENT_BITS
+    assert make_probe(1).exponent_bits == noise.MIN_EXPONENT_BITS
+    assert make_probe(10**12).exponent_bits == noise.MAX_EXPONENT_BITS

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from torchstone.machine import hidden_variables, redact_text, tail, visible_variables
-from torchstone.machine.shapes import is_secret_name
+from torchstone.machine.redact import is_secret_name
 
 _ALNUM = string.ascii_letters + string.digits
 

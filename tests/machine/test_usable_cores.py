@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from torchstone.machine.cgroup import usable_cores
+from torchstone.machine.processes import usable_cores
 
 
 @pytest.mark.parametrize(

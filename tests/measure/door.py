@@ -6,7 +6,7 @@ import re
 from importlib.metadata import EntryPoint
 
 from tests.targets.support import ROOT
-from torchstone.measure.formula_door import ENTRY_POINTS, Formula, load_formulas
+from torchstone.measure.flops import ENTRY_POINTS, Formula, load_formulas
 
 
 def own_points() -> tuple[EntryPoint, ...]:

@@ -9,9 +9,7 @@ import pytest
 
 from tests.targets.support import target
 from torchstone.measure import flops
-from torchstone.measure.counting import count_ops
-from torchstone.measure.flops import count_flops
-from torchstone.measure.formula_door import torch_formulas
+from torchstone.measure.flops import count_flops, count_ops, torch_formulas
 from torchstone.records import ArmSpec, Flops, UsageError
 
 torch: Any = pytest.importorskip("torch")

@@ -9,10 +9,14 @@ from typing import Any
 import pytest
 
 from tests.measure.door import all_formulas, own_points
-from torchstone.measure import formula_door, formulas
-from torchstone.measure.counting import count_ops
-from torchstone.measure.formula_door import known_formulas, load_formulas, torch_formulas
-from torchstone.measure.formula_test import self_test
+from torchstone.measure import flops, formulas
+from torchstone.measure.flops import (
+    count_ops,
+    known_formulas,
+    load_formulas,
+    self_test,
+    torch_formulas,
+)
 from torchstone.records import Flops, UsageError
 
 torch: Any = pytest.importorskip("torch")
@@ -284,6 +288,6 @@ def test_no_formula_for_a_matrix_product_is_caught() -> None:
 
 
 def test_a_plug_in_that_cannot_be_loaded_is_named() -> None:
-    point = EntryPoint("lib.op", "no_such_module:formula", formula_door.ENTRY_POINTS)
+    point = EntryPoint("lib.op", "no_such_module:formula", flops.ENTRY_POINTS)
     with pytest.raises(UsageError, match=r"lib\.op .*no_such_module"):
         load_formulas([point])

@@ -9,11 +9,24 @@ from typing import Any
 import pytest
 
 from torchstone.measure import loops
-from torchstone.measure.built import RING_BYTES, RING_SLOTS, Built, inputs_bytes
-from torchstone.measure.clock import patched_timers
-from torchstone.measure.device import CPU, accelerator_device, find_device
-from torchstone.measure.loops import Samples, fill, fill_without_gc, statement_block, step_block
-from torchstone.measure.statement import compile_statement
+from torchstone.measure.built import (
+    CPU,
+    RING_BYTES,
+    RING_SLOTS,
+    Built,
+    accelerator_device,
+    compile_statement,
+    find_device,
+    inputs_bytes,
+)
+from torchstone.measure.loops import (
+    Samples,
+    fill,
+    fill_without_gc,
+    patched_timers,
+    statement_block,
+    step_block,
+)
 from torchstone.measure.warmup import MOST_WINDOWS, warm_up
 from torchstone.records import ArmSpec, Statement, UsageError
 from torchstone.variants import NotSupported, Prepared

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.measure.slow import CLOCK, STEP_NS
-from torchstone.measure import loops, repeats, solo, turns, warmup
+from torchstone.measure import loops, solo, turns, warmup
 from torchstone.records import ArmSpec, Statement
 
 STEP = ArmSpec("step", "tests.measure.slow:make")
@@ -35,7 +35,7 @@ class Listener:
 
 @pytest.fixture(autouse=True)
 def clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (loops, repeats, solo, turns, warmup):
+    for module in (loops, solo, turns, warmup):
         monkeypatch.setattr(module, "wall_clock", CLOCK.read)
     monkeypatch.setattr(solo, "MOST_LOOPS", 1000)  # a statement takes no time by this clock
 

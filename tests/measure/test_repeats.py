@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from torchstone.machine.noise import waited_ns
-from torchstone.measure import repeats
+from torchstone.measure import warmup
 from torchstone.measure.built import build
 from torchstone.records import ArmSpec, Integrity
 
@@ -48,10 +48,10 @@ def test_time_without_a_core_is_not_the_calls(
     built = build(ArmSpec("a", f"{tmp_path / 'plain.py'}:make"), lambda name: None)
     clocks = Clocks(wall, ran, waited)
     monkeypatch.setattr(type(built), "call", lambda self, inputs: clocks.call(inputs))
-    monkeypatch.setattr(repeats, "wall_clock", lambda: clocks.now["wall"])
-    monkeypatch.setattr(repeats, "thread_clock", lambda: clocks.now["ran"])
-    monkeypatch.setattr(repeats, "waited_ns", lambda: clocks.now["waited"])
-    found = repeats.look_for_memory(built, lambda: None, wall)
+    monkeypatch.setattr(warmup, "wall_clock", lambda: clocks.now["wall"])
+    monkeypatch.setattr(warmup, "thread_clock", lambda: clocks.now["ran"])
+    monkeypatch.setattr(warmup, "waited_ns", lambda: clocks.now["waited"])
+    found = warmup.look_for_memory(built, lambda: None, wall)
     assert found == Integrity(same_input_ns=time, fresh_input_ns=time, again_ns=time)
 
 
@@ -67,10 +67,10 @@ def test_long_calls_are_made_a_few_times_only(
     monkeypatch.setattr(
         type(built), "call", lambda self, inputs: (made.append(inputs), clocks.call(inputs))
     )
-    monkeypatch.setattr(repeats, "wall_clock", lambda: clocks.now["wall"])
-    monkeypatch.setattr(repeats, "thread_clock", lambda: clocks.now["ran"])
-    monkeypatch.setattr(repeats, "waited_ns", lambda: clocks.now["waited"])
-    found = repeats.look_for_memory(built, lambda: None, step)
+    monkeypatch.setattr(warmup, "wall_clock", lambda: clocks.now["wall"])
+    monkeypatch.setattr(warmup, "thread_clock", lambda: clocks.now["ran"])
+    monkeypatch.setattr(warmup, "waited_ns", lambda: clocks.now["waited"])
+    found = warmup.look_for_memory(built, lambda: None, step)
     assert len(made) == calls
     assert found.fresh_input_ns == found.same_input_ns == found.again_ns == step
 
@@ -102,10 +102,10 @@ def test_who_remembers_does_so_in_every_round(
         clocks.now["ran"] += took
 
     monkeypatch.setattr(type(built), "call", call)
-    monkeypatch.setattr(repeats, "wall_clock", lambda: clocks.now["wall"])
-    monkeypatch.setattr(repeats, "thread_clock", lambda: clocks.now["ran"])
-    monkeypatch.setattr(repeats, "waited_ns", lambda: clocks.now["waited"])
-    found = repeats.look_for_memory(built, lambda: None, FAST)
+    monkeypatch.setattr(warmup, "wall_clock", lambda: clocks.now["wall"])
+    monkeypatch.setattr(warmup, "thread_clock", lambda: clocks.now["ran"])
+    monkeypatch.setattr(warmup, "waited_ns", lambda: clocks.now["waited"])
+    found = warmup.look_for_memory(built, lambda: None, FAST)
     assert len(seen) >= 2 * ROUND  # a doubt is looked at again
     assert found.fresh_input_ns / found.same_input_ns == pytest.approx(ratio)
     assert found.fresh_input_ns / found.again_ns == pytest.approx(ratio)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.measure.door import all_formulas
-from torchstone.measure.counting import count_ops
+from torchstone.measure.flops import count_ops
 from torchstone.records import Flops
 
 torch: Any = pytest.importorskip("torch")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.house.places import ROOT
-from torchstone.profile.probes import registry
+from torchstone.profile.probes import base
 from torchstone.records import Frame, Profile
 
 _SECTION = re.compile(r'\[project\.entry-points\."?([\w.]+)"?\]\n((?:"?[\w.-]+"? = .*\n)+)')
@@ -26,10 +26,10 @@ def declared() -> dict[str, dict[str, str]]:
 def probes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ours, in this process."""
     points = {
-        name: metadata.EntryPoint(name, value, registry.ENTRY_POINTS)
-        for name, value in declared()[registry.ENTRY_POINTS].items()
+        name: metadata.EntryPoint(name, value, base.ENTRY_POINTS)
+        for name, value in declared()[base.ENTRY_POINTS].items()
     }
-    monkeypatch.setattr(registry, "known_probes", lambda: points)
+    monkeypatch.setattr(base, "known_probes", lambda: points)
 
 
 def python_path(folder: Path) -> str:

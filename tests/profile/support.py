@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from torchstone.profile import read_profile, trees
-from torchstone.profile.formats.promises import check_profile
+from torchstone.profile.formats.own import check_profile
 from torchstone.records import Frame, Profile, Spans, Thread, UsageError
 
 US = 1_000

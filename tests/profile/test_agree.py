@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from torchstone.profile.agree import side_by_side
-from torchstone.profile.trees import from_stacks
+from torchstone.profile.trees import from_stacks, side_by_side
 from torchstone.records import Calls, Frame, FunctionCalls, Profile, Sampling, Thread
 
 FRAMES = (

@@ -6,9 +6,9 @@ import pytest
 
 from tests.profile.probing import names
 from tests.targets import profiled
-from torchstone.profile.formats.promises import check_profile
-from torchstone.profile.probes.allocator import AllocatorProbe
+from torchstone.profile.formats.own import check_profile
 from torchstone.profile.probes.base import ProbeFailed
+from torchstone.profile.probes.memory import AllocatorProbe
 from torchstone.records import Profile
 
 pytest.importorskip("memray")

@@ -24,9 +24,9 @@ from tests.profile.support import (
 )
 from torchstone.profile import write_profile
 from torchstone.profile.formats import chrome_events
-from torchstone.profile.formats.faults import Faults
-from torchstone.profile.formats.nesting import Columns, settle
-from torchstone.profile.formats.promises import check_profile
+from torchstone.profile.formats.base import Faults
+from torchstone.profile.formats.chrome_events import Columns, settle
+from torchstone.profile.formats.own import check_profile
 from torchstone.records import Frame, MemoryUse, Profile, Thread, UsageError
 
 

@@ -14,7 +14,7 @@ import pytest
 from tests.profile.probing import names
 from torchstone.profile import write_profile
 from torchstone.profile.child import take
-from torchstone.profile.formats.promises import check_profile
+from torchstone.profile.formats.own import check_profile
 from torchstone.profile.probes.count import SHARED, CountProbe
 from torchstone.records import Profile
 

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from tests.profile.support import mark, put, read, refused, traced, x
 from torchstone.profile import doors, write_profile
-from torchstone.profile.formats import files, json_events
-from torchstone.profile.formats.promises import check_profile
+from torchstone.profile.formats import base, json_events
+from torchstone.profile.formats.own import check_profile
 from torchstone.records import UsageError
 
 FORMATS = ("chrome", "folded", "pstats", "speedscope", "torchstone")
@@ -171,7 +171,7 @@ def test_broken_documents_are_refused(
 def test_documents_are_weighed_before_they_are_unfolded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(files, "MAX_CONTAINERS", 1_000)
+    monkeypatch.setattr(base, "MAX_CONTAINERS", 1_000)
     path = put(tmp_path / "d.json", "[" + "[]," * 2_000 + "[]]")
     assert "1,000 lists" in refused(path, "speedscope")
 
@@ -206,7 +206,7 @@ def test_control_characters_are_escaped_everywhere(tmp_path: Path) -> None:
 def test_a_small_file_that_unpacks_without_end_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(files, "_CHUNK", 2**14)
+    monkeypatch.setattr(base, "_CHUNK", 2**14)
     monkeypatch.setattr("torchstone.profile.formats.folded.MAX_DOCUMENT_BYTES", 2**17)
     path = put(tmp_path / "bomb.folded.gz", gzip.compress(b"a;b 1\n" * 2**19))
     assert path.stat().st_size < 20_000

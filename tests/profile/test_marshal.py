@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from torchstone.profile.formats import marshal_read
-from torchstone.profile.formats.marshal_read import Malformed, read_marshal
+from torchstone.profile.formats import pstats_file
+from torchstone.profile.formats.pstats_file import Malformed, read_marshal
 
 names = st.one_of(
     st.text(max_size=20), st.sampled_from(["~", "<module>", "a" * 300, "é" * 200, "\udcff.py"])
@@ -100,6 +100,6 @@ def test_hostile_bytes_are_refused(raw: bytes, said: str) -> None:
 
 
 def test_a_million_empty_values_end_at_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(marshal_read, "MAX_OBJECTS", 1_000)
+    monkeypatch.setattr(pstats_file, "MAX_OBJECTS", 1_000)
     with pytest.raises(Malformed, match="more than 1,000 values"):
         read_marshal(b"(" + size(5_000) + b"N" * 5_000)

@@ -10,7 +10,7 @@ import pytest
 
 from tests.targets import profiled
 from tests.targets.profiled import GROWTH, MIB
-from torchstone.profile.formats.promises import check_profile
+from torchstone.profile.formats.own import check_profile
 from torchstone.profile.probes.base import ProbeOptions
 from torchstone.profile.probes.memory import MemoryProbe
 from torchstone.records import LineTable, Profile

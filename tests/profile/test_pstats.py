@@ -17,7 +17,7 @@ import pytest
 from tests.profile.support import own_by_path, put, read, refused, traced
 from torchstone.profile import trees, write_profile
 from torchstone.profile.formats import pstats_file
-from torchstone.profile.formats.frames import clean
+from torchstone.profile.formats.base import clean
 from torchstone.records import Profile
 
 Key = tuple[str, int, str]

@@ -12,11 +12,9 @@ import pytest
 from tests.profile.probing import frame_named, names, own_share, probes, roots  # noqa: F401
 from tests.targets import profiled
 from torchstone.profile.doors import read_profile
-from torchstone.profile.formats.promises import check_profile
-from torchstone.profile.probes.base import ProbeFailed, ProbeOptions
-from torchstone.profile.probes.pyspy import PySpyProbe, program
-from torchstone.profile.probes.registry import choose_probe
-from torchstone.profile.probes.spied import Outside, as_ours
+from torchstone.profile.formats.own import check_profile
+from torchstone.profile.probes.base import ProbeFailed, ProbeOptions, choose_probe
+from torchstone.profile.probes.pyspy import Outside, PySpyProbe, as_ours, program
 from torchstone.profile.taking import profile as torchstone_profile
 from torchstone.records import Profile, UsageError
 

@@ -17,12 +17,12 @@ import pytest
 
 from tests.profile.probing import frame_named, names, on_critical_thread, own_share, roots
 from tests.targets import profiled
-from torchstone.profile.formats.promises import check_profile
+from torchstone.profile.formats.own import check_profile
 from torchstone.profile.probes import sample
 from torchstone.profile.probes.base import ProbeOptions
 from torchstone.profile.probes.sample import SampleProbe, _Signals
 from torchstone.records import Profile
-from torchstone.stats.share import share_interval
+from torchstone.stats.sides import share_interval
 
 SURE = 0.9999
 """Of intervals in tests: they must not fail by chance."""

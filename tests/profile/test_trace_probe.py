@@ -6,7 +6,7 @@ import pytest
 
 from tests.profile.probing import names
 from torchstone.profile.child import take
-from torchstone.profile.formats.promises import check_profile
+from torchstone.profile.formats.own import check_profile
 from torchstone.profile.probes.base import ProbeOptions
 from torchstone.profile.probes.count import CountProbe
 from torchstone.profile.probes.trace import STEP, TraceProbe

@@ -10,7 +10,7 @@ from tests.show import synthetic_result, synthetic_run
 from torchstone.cli.options import Duration
 from torchstone.records import CASE_KIND, Comparison, Result, RunView, Verdict
 from torchstone.show import document, markdown, report, run_markdown, run_report
-from torchstone.show.budget import BENCH, CALL, RUN, budget_advice, duration
+from torchstone.show.evidence import BENCH, CALL, RUN, budget_advice, duration
 from torchstone.stats import summarise
 from torchstone.stats.verdict import PLAIN_BUDGETS_S
 

@@ -9,10 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchstone.show.axis import LinearAxis, LogAxis, round_ratios, round_values
-from torchstone.show.charts.dates import date_marks, format_date
+from torchstone.show.charts.data import (
+    Words,
+    axis_marks,
+    date_marks,
+    format_date,
+    format_estimate,
+    format_value,
+)
 from torchstone.show.charts.frame import TimeAxis, time_axis, value_axis
-from torchstone.show.charts.units import Words, axis_marks, format_estimate, format_value
+from torchstone.show.svg import LinearAxis, LogAxis, round_ratios, round_values
 
 
 def utc(*parts: int) -> float:

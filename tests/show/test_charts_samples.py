@@ -25,7 +25,7 @@ from torchstone.show.charts import (
 )
 from torchstone.show.charts.intervals import MOST_ROWS
 from torchstone.show.charts.strip import MOST_DOTS
-from torchstone.show.figures import figures
+from torchstone.show.rows import figures
 
 
 def drawn_of(measurement: Measurement) -> Strip:

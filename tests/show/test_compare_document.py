@@ -14,7 +14,7 @@ import pytest
 
 from torchstone.records import CaseChange, RunComparison, RunHead
 from torchstone.show import compare_csv, compare_document, compare_dumps
-from torchstone.show.run_csv import FORMULA
+from torchstone.show.run_document import FORMULA
 
 from . import synthetic_comparison as made
 from .test_document import keys, reject

@@ -17,7 +17,7 @@ from torchstone.show.doctor import (
     doctor_report,
     verdict,
 )
-from torchstone.show.text import cells
+from torchstone.show.table import cells
 
 GOVERNOR = Finding(
     "governor",

@@ -11,8 +11,7 @@ from tests.stats.synthetic import from_turns, turn
 from torchstone import stats
 from torchstone.records import Measurement, Result
 from torchstone.show import document, timeit_report
-from torchstone.show.figures import LEVEL, figures
-from torchstone.show.rows import rows
+from torchstone.show.rows import LEVEL, figures, rows
 
 from . import synthetic_result as made_result
 

@@ -10,8 +10,8 @@ import pytest
 
 from tests.explain.ledger_synthetic import ARM, ledger, op
 from torchstone.explain.differences import difference
+from torchstone.explain.findings.base import with_findings
 from torchstone.explain.findings.compiler import GRAPH_BREAKS
-from torchstone.explain.findings.registry import with_findings
 from torchstone.explain.findings.waiting import SLEEP
 from torchstone.records import Ledger, LedgerPart, SourceLine, Verification
 from torchstone.show import (
@@ -21,7 +21,7 @@ from torchstone.show import (
     ledger_markdown,
     ledger_report,
 )
-from torchstone.show.text import cells
+from torchstone.show.table import cells
 
 HOSTILE = "\x1b[31m<script>|`evil`"
 

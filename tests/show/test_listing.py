@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from torchstone.show import listing
-from torchstone.show.text import cells
+from torchstone.show.table import cells
 
 
 @dataclass(frozen=True)

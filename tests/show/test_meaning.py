@@ -8,7 +8,7 @@ import pytest
 
 from tests.show import synthetic_run as made
 from torchstone.records import CaseFigures, Outcome, Verdict
-from torchstone.show.meaning import meaning
+from torchstone.show.evidence import meaning
 
 CASE = replace(
     CaseFigures(made.key(), Outcome.OK),

@@ -28,10 +28,14 @@ from tests.show.synthetic_profile import (
 )
 from torchstone.records import CallTree, Profile, Spans, UsageError
 from torchstone.show import bundle as bundling
-from torchstone.show.profile_data import LONGEST_TEXT, profile_json
-from torchstone.show.profile_html import profile_html
-from torchstone.show.profile_pack import MOST_EXACT, Columns
-from torchstone.show.profile_tree import call_tree, top_functions
+from torchstone.show.profile_html import (
+    LONGEST_TEXT,
+    MOST_EXACT,
+    Columns,
+    profile_html,
+    profile_json,
+)
+from torchstone.show.profile_text import call_tree, top_functions
 
 
 class Page(HTMLParser):

@@ -21,10 +21,9 @@ from tests.show.synthetic_profile import (
     tree,
 )
 from torchstone.records import CallTree, Cost, Profile, Sampling, UsageError
-from torchstone.show.profile_figures import cost_words
 from torchstone.show.profile_svg import MARGIN, MOST_ROWS, WIDTH, profile_svg
-from torchstone.show.profile_text import profile_text
-from torchstone.show.text import cells
+from torchstone.show.profile_text import cost_words, profile_text
+from torchstone.show.table import cells
 
 SVG = "{http://www.w3.org/2000/svg}"
 

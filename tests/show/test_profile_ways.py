@@ -6,8 +6,7 @@ from dataclasses import replace
 
 from tests.show.synthetic_profile import counted, sampled
 from torchstone.records import Cost, Counter, Estimate, MemoryUse, Profile
-from torchstone.show.profile_text import profile_text
-from torchstone.show.profile_ways import ways_text
+from torchstone.show.profile_text import profile_text, ways_text
 
 
 def cost(ratio: float, written: int) -> Cost:

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from torchstone.records import CaseFigures, Outcome, RunView
 from torchstone.show import run_csv
-from torchstone.show.run_csv import FORMULA, neutral
-from torchstone.show.text import sanitise
+from torchstone.show.run_document import FORMULA, neutral
+from torchstone.show.table import sanitise
 
 from . import synthetic_run as made
 

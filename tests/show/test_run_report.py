@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from torchstone.records import CaseFigures, Level, Outcome, PassRate, RunView, Verdict
 from torchstone.show import run_report
 from torchstone.show.run_document import run_document
-from torchstone.show.run_words import LOST, pass_words
-from torchstone.show.text import cells
+from torchstone.show.run_table import LOST, pass_words
+from torchstone.show.table import cells
 
 from . import synthetic_run as made
 

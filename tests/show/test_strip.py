@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from torchstone.show.strip import LEAST_SPAN, axis, common_scale, strip
-from torchstone.show.style import ASCII, UNICODE
+from torchstone.show.rows import LEAST_SPAN, axis, common_scale, strip
+from torchstone.show.table import ASCII, UNICODE
 
 
 def test_the_tallest_bar_is_where_most_samples_are() -> None:

@@ -19,7 +19,7 @@ from torchstone.show import (
     suites_listing,
     variants_listing,
 )
-from torchstone.show.text import cells
+from torchstone.show.table import cells
 
 from .synthetic_result import HOSTILE
 

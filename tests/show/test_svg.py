@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchstone.show.axis import LogAxis, axis_around, format_si, format_tick
-from torchstone.show.svg import Svg, spread_labels
+from torchstone.show.svg import LogAxis, Svg, axis_around, format_si, format_tick, spread_labels
 
 
 @given(st.text())

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torchstone import stats
 from torchstone.records import Check, GitState, Level, Outcome, OutcomeDetail, Verdict
 from torchstone.show import report
-from torchstone.show.text import cells
+from torchstone.show.table import cells
 
 from . import synthetic_result as made
 

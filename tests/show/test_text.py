@@ -7,7 +7,7 @@ import unicodedata
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchstone.show.text import cells, clip, pad, sanitise, shorten, wrap
+from torchstone.show.table import cells, clip, pad, sanitise, shorten, wrap
 
 anything = st.text(st.characters(), max_size=60)
 

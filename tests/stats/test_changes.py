@@ -25,7 +25,7 @@ from torchstone.stats import (
     mean_change,
     mean_floor,
 )
-from torchstone.stats.errors import FREEDOM_STEP, Error, error_of_sum, rounded_down
+from torchstone.stats.sides import FREEDOM_STEP, Error, error_of_sum, rounded_down
 
 FLOOR = change_floor(0.005, 0.005)
 

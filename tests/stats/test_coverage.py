@@ -10,8 +10,7 @@ import pytest
 from tests.stats.synthetic import Model, measurement
 from torchstone.records import Measurement
 from torchstone.stats import clopper_pearson, fit_ratios, mann_whitney, process_data, ratio
-from torchstone.stats.ratio import combine
-from torchstone.stats.weights import PER_EXCESS, STEADY, speed_weights
+from torchstone.stats.ratio import PER_EXCESS, STEADY, combine, speed_weights
 
 TRIALS = 200
 WANTED = 0.93

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from torchstone.stats.order import (
+from torchstone.stats.distributions import (
     _low_weights,
     expected_low_mean,
     expected_minimum,

@@ -11,7 +11,7 @@ import pytest
 from tests.stats.synthetic import Model, from_turns, measurement, turn
 from torchstone import stats
 from torchstone.records import CompileCost, Measurement
-from torchstone.stats.pairs import median_variance, pair_logs
+from torchstone.stats.estimators import median_variance, pair_logs
 from torchstone.stats.process import process_data
 from torchstone.stats.ratio import combine_pairs
 

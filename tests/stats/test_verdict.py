@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.stats.suite_cases import MIRROR
 from torchstone.records import Comparison, Verdict
 from torchstone.stats import Change, by_interval, decide, judge, least_effect, logs_of, with_budget
-from torchstone.stats.errors import Error
+from torchstone.stats.sides import Error
 from torchstone.stats.verdict import MOST_BUDGET_S, PLAIN_BUDGETS_S, needed_budget, turned
 
 MARGINS = (0.005, 0.02, 0.1)

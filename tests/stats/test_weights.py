@@ -10,7 +10,7 @@ import pytest
 from tests.stats.synthetic import from_turns, turn
 from torchstone.records import Measurement
 from torchstone.stats import absolute, central_time, fit_ratios, process_data
-from torchstone.stats.weights import fastest_probe, speed_weights
+from torchstone.stats.ratio import fastest_probe, speed_weights
 
 FULL = (1e-4, 1e-4)
 

@@ -28,7 +28,7 @@ from torchstone.records import (
     to_data,
 )
 from torchstone.store import CorruptRunError, open_store
-from torchstone.store.case_columns import COLUMNS, KEY, figures_of, row_of
+from torchstone.store.case_facts import COLUMNS, KEY, figures_of, row_of
 
 NUMBERS = itertools.count()
 REALS = st.one_of(st.none(), st.floats(), st.sampled_from([-0.0, 0.0, 1.0, 5e-324, 1.7e308]))

@@ -137,10 +137,10 @@ def test_a_list_longer_than_a_query_may_have_parameters(db: Path) -> None:
     with open_store(str(db)) as store:
         for i in range(3):
             store.save(replace(tiny, id=f"r{i}"))
-        from torchstone.store import listing
+        from torchstone.store import lookup
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(listing, "_PART", 2)
+            patch.setattr(lookup, "_PART", 2)
             assert [s.arms for s in store.list(limit=10**9)] == [("eager",)] * 3
 
 

@@ -22,7 +22,7 @@ from torchstone.records import (
     run,
 )
 from torchstone.stats import suite, summarise
-from torchstone.store import Store, case_facts, figures, group_facts, open_store
+from torchstone.store import Store, case_facts, facts, figures, open_store
 
 NEXT = run.FIGURES_DEFINITION + 1
 LATER = 2e9
@@ -38,7 +38,7 @@ def upgrade(monkeypatch: pytest.MonkeyPatch) -> object:
     """From when it is called on, the program's definition is the next one."""
 
     def bump() -> None:
-        for room in (run, suite, case_facts, group_facts, figures):
+        for room in (run, suite, case_facts, facts, figures):
             monkeypatch.setattr(room, "FIGURES_DEFINITION", NEXT)
 
     return bump

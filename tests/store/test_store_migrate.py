@@ -20,21 +20,21 @@ from sqlalchemy import Connection, event, text
 from store_cases import make_result
 
 from torchstone.records import UsageError
-from torchstone.store import migrations, open_store, schema
+from torchstone.store import engine, open_store, schema
 
 OLD, NEW = schema.SCHEMA, schema.SCHEMA + 1
 
 STEP = """
 import os, signal, sys
 from sqlalchemy import text
-from torchstone.store import migrations, open_store, schema
+from torchstone.store import engine, open_store, schema
 from torchstone.store.database import Store
 def step(connection):
     connection.execute(text("CREATE TABLE added (name TEXT)"))
     if "die" in sys.argv:
         os.kill(os.getpid(), signal.SIGKILL)
 schema.SCHEMA += 1
-migrations.STEPS = {schema.SCHEMA: step}
+engine.STEPS = {schema.SCHEMA: step}
 print("ready", flush=True)
 sys.stdin.readline()
 with open_store(sys.argv[1]) as store:
@@ -58,7 +58,7 @@ def old(db: Path) -> Path:
 def newer(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """This program knows one schema more than the one that made the database."""
     monkeypatch.setattr(schema, "SCHEMA", NEW)
-    monkeypatch.setattr(migrations, "STEPS", {NEW: add_table})
+    monkeypatch.setattr(engine, "STEPS", {NEW: add_table})
 
 
 def versions(db: Path) -> tuple[str, int]:

@@ -20,16 +20,16 @@ from torchstone.records import (
     TorchstoneError,
     UsageError,
 )
-from torchstone.store import artefacts, open_store
+from torchstone.store import open_store, profiles
 
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from torchstone.store import artefacts
+from torchstone.store import profiles
 def stop(*_):
     os.kill(os.getpid(), signal.SIGKILL)
 os.replace = stop
-artefacts.put(Path(sys.argv[1]), b"x" * 100_000)
+profiles.put(Path(sys.argv[1]), b"x" * 100_000)
 """
 
 
@@ -96,7 +96,7 @@ def test_profiles_are_found_by_the_work_that_they_are_of(db: Path) -> None:
 def test_a_missing_or_altered_file_is_said(db: Path) -> None:
     with open_store(str(db)) as store:
         store.save_profile(profile())
-        (kept,) = (p for p in artefacts.folder_of(db).rglob("*") if p.is_file())
+        (kept,) = (p for p in profiles.folder_of(db).rglob("*") if p.is_file())
         kept.write_bytes(kept.read_bytes() + b"!")
         with pytest.raises(TorchstoneError, match="is not what was stored"):
             store.load_profile("p-1")
@@ -106,9 +106,9 @@ def test_a_missing_or_altered_file_is_said(db: Path) -> None:
 
 
 def test_the_same_bytes_are_kept_once(tmp_path: Path) -> None:
-    assert artefacts.put(tmp_path, b"abc") == artefacts.put(tmp_path, b"abc")
+    assert profiles.put(tmp_path, b"abc") == profiles.put(tmp_path, b"abc")
     assert len([p for p in tmp_path.rglob("*") if p.is_file()]) == 1
-    assert artefacts.get(tmp_path, artefacts.put(tmp_path, b"abc")) == b"abc"
+    assert profiles.get(tmp_path, profiles.put(tmp_path, b"abc")) == b"abc"
 
 
 def test_a_kill_in_the_middle_leaves_no_name(tmp_path: Path, python_env: dict[str, str]) -> None:
@@ -118,8 +118,8 @@ def test_a_kill_in_the_middle_leaves_no_name(tmp_path: Path, python_env: dict[st
     assert done.returncode == -signal.SIGKILL
     left = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert all(path.name.startswith(".part-") for path in left)
-    digest = artefacts.put(tmp_path, b"x" * 100_000)
-    assert artefacts.get(tmp_path, digest) == b"x" * 100_000
+    digest = profiles.put(tmp_path, b"x" * 100_000)
+    assert profiles.get(tmp_path, digest) == b"x" * 100_000
 
 
 def test_no_part_is_left_where_the_disk_is_full(
@@ -130,7 +130,7 @@ def test_no_part_is_left_where_the_disk_is_full(
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space"):
-        artefacts.put(tmp_path, b"abc")
+        profiles.put(tmp_path, b"abc")
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 

@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from torchstone.store import samples
-from torchstone.store.blobs import FORMAT, BlobError, seal, unseal
-from torchstone.store.samples import MAX_SAMPLES, pack, unpack
+from torchstone.store import codec
+from torchstone.store.codec import FORMAT, MAX_SAMPLES, BlobError, pack, seal, unpack, unseal
 
 ANY_INT = st.one_of(
     st.integers(-(2**200), 2**200),
@@ -83,7 +82,7 @@ def test_a_bomb_is_not_unpacked() -> None:
 def test_a_few_bytes_cannot_ask_for_endless_equal_samples() -> None:
     head = bytearray()
     for number in (1, MAX_SAMPLES + 1, 0):  # one array, that long, of zeros
-        samples._put_varint(head, number)
+        codec._put_varint(head, number)
     with pytest.raises(BlobError, match="larger than allowed"):
         unpack(seal(bytes(head) + b"\0"))
 
@@ -93,6 +92,6 @@ def test_what_could_not_be_read_back_is_not_written(monkeypatch: pytest.MonkeyPa
         pack([[0, 2**300]])
     with pytest.raises(BlobError):
         pack([[2**300]])
-    monkeypatch.setattr(samples, "MAX_SAMPLES", 10)
+    monkeypatch.setattr(codec, "MAX_SAMPLES", 10)
     with pytest.raises(BlobError, match="more than 10 samples"):
         pack([range(6), range(6)])

@@ -10,7 +10,7 @@ from store_cases import make_result
 
 from torchstone.records import Result, to_data
 from torchstone.store import open_store
-from torchstone.store.document import split
+from torchstone.store.codec import split
 
 
 def _arrays(result: Result) -> list[tuple[int, ...]]:

@@ -14,7 +14,7 @@ from store_runs import derive, fill, make_case, make_run, wanted
 
 from torchstone.records import Judgement, Result, UsageError, from_data, to_data
 from torchstone.store import CorruptResultError, Store, ThinReport, open_store
-from torchstone.store.thinnings import bare
+from torchstone.store.results import bare
 
 COMMAND = ("torchstone", "db", "thin", "--older-than", "90d")
 CREATED_S = 1_794_772_800.0  # 2026-11-15T20:00:00, of `make_run`

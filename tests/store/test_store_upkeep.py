@@ -15,8 +15,8 @@ from store_runs import derive, fill, make_case, make_figures, make_run, wanted
 from torchstone.records import FOREIGN_DEFINITION, Outcome, RunView, Selection, UsageError
 from torchstone.stats import summarise
 from torchstone.store import BulkRun, Store, open_store
-from torchstone.store.bulk import BulkResult
-from torchstone.store.document import split
+from torchstone.store.case_rows import BulkResult
+from torchstone.store.codec import split
 
 DERIVED = ("run_fact", "group_fact")
 

@@ -21,7 +21,7 @@ from torchstone.records import (
 )
 from torchstone.stats import Rules
 from torchstone.track import Side, Terms, compare, side_of
-from torchstone.track.floors import Floor
+from torchstone.track.compare import Floor
 
 DIFFERENT = (Verdict.FASTER, Verdict.SLOWER)
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from torchstone.variants import unsupported_backend
-from torchstone.variants.backends import missing_package
+from torchstone.variants.compiled import missing_package
 
 
 class BackendCompilerFailed(Exception):

@@ -20,7 +20,7 @@ from torchstone.variants import (
     reference_step,
     resolve_variant,
 )
-from torchstone.variants.eager import EAGER
+from torchstone.variants.base import EAGER
 from torchstone.variants.precision import autocast_type
 from torchstone.workloads import Workload, draw
 

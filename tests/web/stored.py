@@ -14,7 +14,7 @@ from tests.explain.ledger_synthetic import ledger
 from tests.show import synthetic_profile, synthetic_result
 from tests.show.synthetic_result import HOSTILE
 from tests.show.synthetic_run import bad, key, ok, target
-from torchstone.explain.findings.registry import with_findings
+from torchstone.explain.findings.base import with_findings
 from torchstone.explain.findings.waiting import SLEEP
 from torchstone.records import (
     Calibration,

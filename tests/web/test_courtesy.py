@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.web.conftest import PATIENCE_S, reading
-from torchstone.web import app, courtesy, serving
-from torchstone.web.app import Desk
-from torchstone.web.courtesy import Courtesy
+from torchstone.web import app, serving
+from torchstone.web.app import Courtesy, Desk
 
 SHORT_S, LONG_S = 0.3, 20.0
 
@@ -47,7 +46,7 @@ def test_readers_wait_for_the_first_page() -> None:
             reader.result(SHORT_S)
         assert not done.is_set()
         desk.made()
-        reader.result(courtesy.PATIENCE_S)
+        reader.result(app.PATIENCE_S)
     assert done.is_set()
 
 
@@ -58,11 +57,11 @@ def test_what_is_made_after_it_waits_for_readers() -> None:
             maker = pool.submit(desk.give_way)
             with pytest.raises(TimeoutError):
                 maker.result(SHORT_S)
-        maker.result(courtesy.PATIENCE_S)
+        maker.result(app.PATIENCE_S)
 
 
 def test_neither_waits_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(courtesy, "PATIENCE_S", 0.05)
+    monkeypatch.setattr(app, "PATIENCE_S", 0.05)
     desk, done = Courtesy(), threading.Event()
     desk.begin()
     read(desk, done)
@@ -72,11 +71,11 @@ def test_neither_waits_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_only_one_reader_has_to_lose_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(courtesy, "PATIENCE_S", 0.05)
+    monkeypatch.setattr(app, "PATIENCE_S", 0.05)
     desk, done = Courtesy(), threading.Event()
     desk.begin()
     read(desk, done)
-    monkeypatch.setattr(courtesy, "PATIENCE_S", LONG_S)
+    monkeypatch.setattr(app, "PATIENCE_S", LONG_S)
     with ThreadPoolExecutor(1) as pool:
         pool.submit(read, desk, threading.Event()).result(LONG_S / 2)
 
@@ -87,7 +86,7 @@ def test_a_server_that_ends_lets_waiting_readers_go() -> None:
     with ThreadPoolExecutor(1) as pool:
         reader = pool.submit(read, desk, done)
         desk.end()
-        reader.result(courtesy.PATIENCE_S / 2)
+        reader.result(app.PATIENCE_S / 2)
     assert done.is_set()
 
 
@@ -101,7 +100,7 @@ def test_readers_go_on_when_the_first_page_cannot_be_made(
         with pytest.raises(KeyError):
             desk.warm()
         done = threading.Event()
-        monkeypatch.setattr(courtesy, "PATIENCE_S", 3600.0)
+        monkeypatch.setattr(app, "PATIENCE_S", 3600.0)
         read(desk.courtesy, done)
     assert done.is_set()
 
@@ -111,7 +110,7 @@ def test_nothing_is_made_for_a_server_that_ends(
 ) -> None:
     described: list[str] = []
     monkeypatch.setattr(app, "PAGES", {})  # looking for a page in it would raise
-    monkeypatch.setattr(courtesy, "PATIENCE_S", 3600.0)
+    monkeypatch.setattr(app, "PATIENCE_S", 3600.0)
     with reading(database) as store:
         desk = Desk(store)
         desk.describe = lambda: described.append("api")

@@ -15,10 +15,10 @@ from torchstone.records import CaseFigures, Outcome, PlannedCase, Result, RunHea
 from torchstone.store import open_store
 from torchstone.web import api, app
 from torchstone.web.app import DRILL_DOWN, LISTS, Desk
-from torchstone.web.drawing import draw
-from torchstone.web.links import ServerLinks
 from torchstone.web.page import Chart, Place, Point, Series, Table
+from torchstone.web.query import ServerLinks
 from torchstone.web.registry import PAGES, PageDef
+from torchstone.web.render import draw
 from torchstone.web.sources import Memory, Source
 
 SELECTIONS = (

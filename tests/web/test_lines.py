@@ -17,7 +17,7 @@ from torchstone.web.page import Chart, Notice, Page, charts_of, tables_of, walk
 from torchstone.web.query import parse
 from torchstone.web.registry import PAGES
 from torchstone.web.sources import Source
-from torchstone.web.views.trends import HOLLOW
+from torchstone.web.views.parts import HOLLOW
 
 CASES = stored.keys(["timm"])
 NIGHTS = 3

@@ -21,7 +21,7 @@ from torchstone.records import ArmSpec, Measurement
 from torchstone.store import open_store
 from torchstone.web.page import Code, Page, tables_of, walk
 from torchstone.web.sources import Source
-from torchstone.web.views.looks import explain_commands, profile_commands
+from torchstone.web.views.parts import explain_commands, profile_commands
 
 TARGET = "timm:resnet18@small"
 VARIANTS = ("inductor", "inductor+dynamic", "aot_eager")

@@ -14,26 +14,26 @@ from tests.web import stored
 from tests.web.conftest import reading
 from torchstone.records import CaseFigures, FailureSpan, Outcome, Run, Selection
 from torchstone.store import Store, open_store
-from torchstone.web import past
+from torchstone.web import sources
 from torchstone.web.query import EVERY_S
 from torchstone.web.sources import MOST_POINTS, Memory, Source
 
-MIDDLE = stored.START.timestamp() + 3.5 * past.DAY_S
+MIDDLE = stored.START.timestamp() + 3.5 * sources.DAY_S
 """Within the nights of the database."""
 CASE = stored.keys(["timm"])[0]
 SELECTIONS = (
     Selection(),
     Selection(suite="timm", mode="training"),
-    Selection(since_s=MIDDLE + past.DAY_S),
-    Selection(until_s=MIDDLE - past.DAY_S),
-    Selection(since_s=MIDDLE - past.DAY_S, until_s=MIDDLE + past.DAY_S),
+    Selection(since_s=MIDDLE + sources.DAY_S),
+    Selection(until_s=MIDDLE - sources.DAY_S),
+    Selection(since_s=MIDDLE - sources.DAY_S, until_s=MIDDLE + sources.DAY_S),
     Selection(branch="none"),
 )
 
 
 @pytest.fixture(autouse=True)
 def edge_in_the_middle(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(past, "RECENT_S", time.time() - MIDDLE)
+    monkeypatch.setattr(sources, "RECENT_S", time.time() - MIDDLE)
 
 
 @pytest.fixture

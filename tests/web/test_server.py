@@ -20,8 +20,8 @@ from tests.web import stored
 from tests.web.conftest import TestClient, client_of
 from torchstone.records import Conditions
 from torchstone.store import open_store
-from torchstone.track.floors import step_class
-from torchstone.web.links import API
+from torchstone.track.compare import step_class
+from torchstone.web.query import API
 from torchstone.web.registry import PAGES
 from torchstone.web.render import html as page_html
 from torchstone.web.security import Hosts

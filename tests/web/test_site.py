@@ -15,9 +15,8 @@ from tests.web.conftest import reading
 from torchstone.records import UsageError
 from torchstone.store import open_store
 from torchstone.web.cells import case_place
-from torchstone.web.links import file_of
-from torchstone.web.site import Site, export_site
-from torchstone.web.site_folder import LIST, SiteFolder
+from torchstone.web.query import file_of
+from torchstone.web.site import LIST, Site, SiteFolder, export_site
 from torchstone.web.sources import Source
 from torchstone.web.views.parts import group_key, suite_place
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from torchstone.records import ArmSpec, Statement
-from torchstone.workloads.ahead import SUITES, import_named, libraries_ahead
+from torchstone.workloads.target import SUITES, import_named, libraries_ahead
 
 FILE = '''"""A model."""
 from __future__ import annotations

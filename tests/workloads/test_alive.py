@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from torchstone.workloads.suites.alive import alive_notes, settle_norms, wake_weights
+from torchstone.workloads.suites.vision import alive_notes, settle_norms, wake_weights
 
 torch = pytest.importorskip("torch")
 nn = torch.nn

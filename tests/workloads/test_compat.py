@@ -25,7 +25,7 @@ if how == "hidden":
     sys.modules["torchvision"] = None
 if how == "late":
     import torchvision
-from torchstone.workloads.suites.compat import repair_torchvision
+from torchstone.workloads.suites.vision import repair_torchvision
 said = [] if how == "bare" else [repair_torchvision(), repair_torchvision()]
 facts = {"said": said, "torch": "torch" in sys.modules, "early": "torchvision" in sys.modules}
 try:

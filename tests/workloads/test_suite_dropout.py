@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from torchstone.workloads.suites.dropout import dropout_notes, zero_config, zero_modules
+from torchstone.workloads.suites.vision import dropout_notes, zero_config, zero_modules
 
 
 class Config(SimpleNamespace):

@@ -17,13 +17,19 @@ import pytest
 from tests.house.places import ROOT, SRC
 from torchstone.records import MODES, NotSupported, UsageError
 from torchstone.workloads import Workload, check_target
-from torchstone.workloads.draw import seed_everything
+from torchstone.workloads.load import seed_everything
 from torchstone.workloads.suites import BuildSetting, find_suite, huggingface
 from torchstone.workloads.suites.base import TIERS
 from torchstone.workloads.suites.huggingface import HUGGINGFACE
-from torchstone.workloads.suites.huggingface_entry import SMALL_BATCH, HfModel
-from torchstone.workloads.suites.huggingface_inputs import FIRST_WORD, make_inputs
-from torchstone.workloads.suites.huggingface_models import HF_MODELS, QUICK, STANDARD
+from torchstone.workloads.suites.huggingface_models import (
+    FIRST_WORD,
+    HF_MODELS,
+    QUICK,
+    SMALL_BATCH,
+    STANDARD,
+    HfModel,
+    make_inputs,
+)
 
 # The PyTorch dashboard's list: name, batch before the divisors, sequence length; * means skipped.
 LISTED = """

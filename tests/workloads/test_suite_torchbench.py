@@ -16,9 +16,8 @@ from tests.targets.support import run_arms
 from tests.workloads.building import ROOT, Request, build_all
 from torchstone.records import ArmSpec, Outcome, UsageError
 from torchstone.workloads import check_target
-from torchstone.workloads.suites.torchbench import TORCHBENCH, TORCHBENCH_CHECKOUT, VARIABLE
-from torchstone.workloads.suites.torchbench_adapter import origin
-from torchstone.workloads.suites.torchbench_checkout import Checkout
+from torchstone.workloads.suites.torchbench_builtin import TORCHBENCH, TORCHBENCH_CHECKOUT, VARIABLE
+from torchstone.workloads.suites.torchbench_checkout import Checkout, origin
 
 CHECKOUT = ROOT / "tests" / "fixtures" / "torchbench"
 OWN = ("dcgan", "dlrm", "lennard_jones", "nanogpt", "speech_lstm")
@@ -342,7 +341,7 @@ def test_the_models_that_need_no_checkout() -> None:
 def test_a_library_that_is_not_installed_is_named() -> None:
     """An interpreter without site-packages lists all, and says what each model lacks."""
     script = (
-        "import json; from torchstone.workloads.suites.torchbench import TORCHBENCH as t;"
+        "import json; from torchstone.workloads.suites.torchbench_builtin import TORCHBENCH as t;"
         "print(json.dumps({m.name: m.missing for m in t.models()}))"
     )
     done = subprocess.run(

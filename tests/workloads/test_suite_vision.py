@@ -16,15 +16,17 @@ import pytest
 
 from torchstone.records import MODES, ArmSpec, NotSupported, UsageError
 from torchstone.workloads import Workload, draw
-from torchstone.workloads.draw import seed_everything
+from torchstone.workloads.load import seed_everything
 from torchstone.workloads.suites import BuildSetting, Suite, find_suite, load_suite
 from torchstone.workloads.suites import timm_models as timm_suite
 from torchstone.workloads.suites import torchvision_models as torchvision_suite
 from torchstone.workloads.suites.base import TIERS
-from torchstone.workloads.suites.timm_models import TIMM
-from torchstone.workloads.suites.timm_table import DASHBOARD, TIMM_MODELS
-from torchstone.workloads.suites.torchvision_models import TORCHVISION
-from torchstone.workloads.suites.torchvision_table import TORCHVISION_MODELS, TorchvisionModel
+from torchstone.workloads.suites.timm_models import DASHBOARD, TIMM, TIMM_MODELS
+from torchstone.workloads.suites.torchvision_models import (
+    TORCHVISION,
+    TORCHVISION_MODELS,
+    TorchvisionModel,
+)
 from torchstone.workloads.suites.vision import import_vision, missing_library
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -228,7 +230,7 @@ def test_equal_seeds_equal_models_and_images(suite: Suite, name: str) -> None:
 def test_weights_do_not_depend_on_the_number_of_threads() -> None:
     import torch
 
-    from torchstone.measure.contract import weights_fingerprint
+    from torchstone.measure.evidence import weights_fingerprint
 
     threads = torch.get_num_threads()
     try:
@@ -243,9 +245,9 @@ def test_weights_do_not_depend_on_the_number_of_threads() -> None:
 
 @pytest.mark.parametrize(("suite", "name"), LIGHT)
 def test_the_contract_tells_what_was_changed(suite: Suite, name: str) -> None:
-    from torchstone.measure.contract import describe_contract
+    from torchstone.measure.evidence import describe_contract
     from torchstone.variants import prepare
-    from torchstone.workloads.suites.compat import repair_torchvision
+    from torchstone.workloads.suites.vision import repair_torchvision
 
     workload = suite.build(name, SMALL)
     arm = ArmSpec("arm", f"{suite.prefix}:{name}@small")

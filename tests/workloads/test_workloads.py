@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchstone.measure.leaves import fingerprint, leaf_of, raw_bytes
+from torchstone.measure.evidence import fingerprint, leaf_of, raw_bytes
 from torchstone.records import ArmSpec, UsageError
 from torchstone.workloads import (
     Inputs,

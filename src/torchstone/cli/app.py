@@ -11,19 +11,16 @@ from torchstone import __version__
 from torchstone.cli.bench import bench
 from torchstone.cli.compare import compare
 from torchstone.cli.contract import contract
-from torchstone.cli.db import db
+from torchstone.cli.db import db, export, import_
 from torchstone.cli.doctor import doctor
-from torchstone.cli.exchange import export, import_
 from torchstone.cli.explain import explain
 from torchstone.cli.main import help_text
 from torchstone.cli.options import INTERRUPTED
 from torchstone.cli.profile import profile
-from torchstone.cli.repro import repro
 from torchstone.cli.run import run as run_suites
 from torchstone.cli.serve import serve
-from torchstone.cli.stored import list_results, show
+from torchstone.cli.stored import list_results, repro, show, validate
 from torchstone.cli.timeit import timeit
-from torchstone.cli.validate import validate
 
 
 class House(click.Group):

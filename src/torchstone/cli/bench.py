@@ -18,10 +18,10 @@ from torchstone.cli.options import (
     settings_options,
     strict_option,
     take_settings,
+    tell_troubles,
     together_option,
     within_option,
 )
-from torchstone.cli.unkept import tell_troubles
 
 
 @click.command()

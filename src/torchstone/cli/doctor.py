@@ -13,10 +13,10 @@ from torchstone.cli.options import (
     database_option,
     output_options,
     progress,
+    tell_troubles,
     use_color,
     width,
 )
-from torchstone.cli.unkept import tell_troubles
 
 if TYPE_CHECKING:
     from torchstone.lab.doctor import Visit

@@ -18,10 +18,10 @@ from torchstone.cli.options import (
     json_option,
     process_options,
     progress,
+    tell_troubles,
     use_color,
     width,
 )
-from torchstone.cli.unkept import tell_troubles
 
 if TYPE_CHECKING:
     from torchstone.explain import Roofline
@@ -92,8 +92,8 @@ def explain(
       torchstone explain timm:resnet18@small --roofline --out roofline.svg
       torchstone explain 1jz3k --arm inductor --json -
     """
+    from torchstone.lab.explain import is_target, roofline_of_stored
     from torchstone.lab.keeping import Keeper
-    from torchstone.lab.roofline import is_target, roofline_of_stored
 
     check_json_path(json_path)
     _check_out(out)
@@ -191,8 +191,8 @@ def _measured(
     target: str, keeper: Keeper, save: bool, asked: dict[str, Any]
 ) -> tuple[Result, Roofline]:
     from torchstone.conductor import Settings
+    from torchstone.lab.explain import roofline_of_target
     from torchstone.lab.request import BenchRequest
-    from torchstone.lab.roofline import roofline_of_target
 
     settings = Settings(budget_s=asked.pop("budget"))
     request = BenchRequest(targets=(target,), settings=settings, **asked)

@@ -14,8 +14,10 @@ import click
 
 if TYPE_CHECKING:
     from torchstone.conductor import Settings
+    from torchstone.lab.keeping import Keeper
     from torchstone.records import Result
     from torchstone.show import Progress
+
 
 F = TypeVar("F", bound=Callable[..., Any])
 INTERRUPTED = 130
@@ -310,3 +312,18 @@ def exit_code(result: Result, strict: bool = False) -> int:
     failed = any(arm.outcome.value in _BAD_OUTCOMES for arm in result.arms)
     failed |= strict and any(check.level.value == "fail" for check in result.checks)
     return int(failed or not any(arm.turns for arm in result.arms))
+
+
+# What could not be kept is told after the report, never instead of it.
+
+
+def tell_troubles(keeper: Keeper | None, code: int) -> int:
+    """Say on stderr what the database refused, and why; the exit code is then not 0."""
+    from torchstone.show import sanitise
+
+    troubles = keeper.troubles if keeper is not None else []
+    for one in troubles:
+        click.echo(f"torchstone: {sanitise(one.message)}", err=True)
+        if one.remedy:
+            click.echo(f"  {sanitise(one.remedy)}", err=True)
+    return code or int(bool(troubles))

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,13 +19,16 @@ from torchstone.cli.options import (
     database_option,
     json_option,
     progress,
+    tell_troubles,
+    use_color,
+    width,
 )
-from torchstone.cli.unkept import tell_troubles
 
 if TYPE_CHECKING:
     from torchstone.lab.keeping import Keeper
     from torchstone.lab.profile import ProfileRequest
     from torchstone.records import Profile
+
 
 WAYS = "count|sample|trace|memory|all"
 
@@ -130,7 +138,6 @@ def profile(
       torchstone profile --how count --out train.prof train.py --epochs 1
       torchstone profile --how memory --functions load -m mypackage.prepare
     """
-    from torchstone.cli.profile_output import check_out, deliver_profiles, page_of
     from torchstone.lab.keeping import Keeper
     from torchstone.lab.profile import ProfileRequest
     from torchstone.profile.probes import ProbeOptions
@@ -150,8 +157,7 @@ def profile(
 
 def _profiled(request: ProfileRequest, keeper: Keeper | None) -> tuple[tuple[Profile, ...], int]:
     """The profiles, kept, and the exit code: a program's own."""
-    from torchstone.lab.profile import profile_target
-    from torchstone.lab.profile_script import profile_script
+    from torchstone.lab.profile import profile_script, profile_target
 
     def keep(one: Profile) -> None:
         if keeper is not None:
@@ -170,3 +176,187 @@ def _profiled(request: ProfileRequest, keeper: Keeper | None) -> tuple[tuple[Pro
             click.echo(f"Kept until then: {', '.join(keeper.ids_kept)}.", err=True)
         tell_troubles(keeper, 1)
         raise
+
+
+# Profiles to the terminal, to files and to a page: what `profile` and `show` share.
+
+
+PAGES = (".html", ".svg")
+_TOP = 20
+_TOP_OF_SEVERAL = 6
+
+
+def check_out(out: str | None, format: str | None) -> None:
+    """Find out before profiling whether the file can be written, and in which format."""
+    from torchstone.lab.outputs import writable
+    from torchstone.profile import find_format
+    from torchstone.profile.taking import format_of
+    from torchstone.records import UsageError
+
+    if out is None:
+        if format is not None:
+            raise UsageError("--format says how --out is written.", "Give --out FILE as well.")
+        return
+    if not writable(out):
+        raise UsageError(f"{out} cannot be written.", "Name another file, or make its folder.")
+    if format is not None:
+        find_format(format)
+    elif not out.lower().endswith(PAGES):
+        format_of(Path(out), PAGES)
+
+
+def deliver_profiles(
+    profiles: Sequence[Profile],
+    out: str | None,
+    format: str | None,
+    page: str | None,
+    json_path: str | None,
+    kept: Sequence[str] = (),
+) -> None:
+    """Print and write what was asked for; where things are is said last."""
+    from torchstone import show
+    from torchstone.lab.outputs import write_file
+
+    said = []
+    if json_path == "-":
+        click.echo(_json(profiles))
+    else:
+        if json_path is not None:
+            write_file(json_path, _json(profiles) + "\n")
+        _print(profiles)
+    if out is not None:
+        for name, remarks in _write(profiles, out, format):
+            said += [f"The profile is in {name}.", *remarks]
+    if page is not None:
+        _write_page(profiles, page)
+        said.append(f"The page is {page}")
+    said += [f"Kept as {one}: `torchstone show {one}`." for one in kept]
+    for sentence in said:
+        click.echo(show.sanitise(sentence), err=json_path == "-")
+
+
+def page_of(profile: Profile) -> str:
+    """A name for its page, in the folder we are in."""
+    return f"torchstone-profile-{profile.id}.html"
+
+
+def show_file(path: str, out: str | None, view: bool, json_path: str | None) -> int:
+    """`torchstone show FILE`: the page stands beside the file."""
+    from torchstone.profile import read_profile
+
+    check_out(out, None)
+    page = _unasked(f"{path}.html", out, view, json_path)
+    deliver_profiles([read_profile(path)], out, None, page, json_path)
+    return 0
+
+
+def show_two(
+    first: str, second: str, out: str | None, view: bool, json_path: str | None, db: str | None
+) -> int:
+    """`torchstone show A B`: the page opens with what changed from one to the other."""
+    check_out(out, None)
+    found = [_profile_of(first, db), _profile_of(second, db)]
+    name = f"torchstone-profile-{found[0].id}-{found[1].id}.html"
+    beside = f"{second}.diff.html" if os.path.isfile(second) else name
+    deliver_profiles(found, out, None, _unasked(beside, out, view, json_path), json_path)
+    return 0
+
+
+def _profile_of(name: str, db: str | None) -> Profile:
+    """That of a file, or one that is stored."""
+    from torchstone.profile import read_profile
+    from torchstone.store import open_store
+
+    if os.path.isfile(name):
+        profile = read_profile(name)
+        return profile if profile.label else replace(profile, label=os.path.basename(name))
+    with open_store(db, create=False, read_only=True) as store:
+        return store.load_profile(name)
+
+
+def _unasked(page: str, out: str | None, view: bool, json_path: str | None) -> str | None:
+    """The page, where it was asked for, or where nothing else was and there is room for it."""
+    from torchstone.lab.outputs import writable
+
+    if view:
+        return page
+    return page if out is None and json_path is None and writable(page) else None
+
+
+def show_profile(profile: Profile, out: str | None, view: bool, json_path: str | None) -> int:
+    """`torchstone show ID` of a profile that is stored."""
+    check_out(out, None)
+    deliver_profiles([profile], out, None, page_of(profile) if view else None, json_path)
+    return 0
+
+
+def _print(profiles: Sequence[Profile]) -> None:
+    from torchstone.show import can_unicode
+    from torchstone.show.profile_text import lines_text, profile_text, ways_text
+
+    unicode, top = can_unicode(sys.stdout), _TOP if len(profiles) == 1 else _TOP_OF_SEVERAL
+    for one in profiles:
+        text = profile_text(one, color=use_color(), width=width(), unicode=unicode, top=top)
+        click.echo(text, color=True)
+        lines = lines_text(one, color=use_color(), width=width(), unicode=unicode)
+        if lines:
+            click.echo(lines, color=True)
+    compared = ways_text(profiles, color=use_color(), width=width(), unicode=unicode)
+    if compared:
+        click.echo(compared, color=True)
+
+
+def _json(profiles: Sequence[Profile]) -> str:
+    import json
+
+    from torchstone.records import to_data
+
+    document = {"schema": 1, "kind": "profiles", "profiles": [to_data(one) for one in profiles]}
+    return json.dumps(document, allow_nan=False)
+
+
+def _write(
+    profiles: Sequence[Profile], out: str, format: str | None
+) -> list[tuple[str, tuple[str, ...]]]:
+    """One file; of several profiles a page holds all, and other formats have a file each."""
+    from torchstone.lab.outputs import write_file, writing
+    from torchstone.profile import write_profile
+    from torchstone.profile.taking import format_of
+    from torchstone.show.profile_svg import profile_svg
+
+    if format is None and out.lower().endswith(".html"):
+        _write_page(profiles, out)
+        return [(out, ())]
+    found: list[tuple[str, tuple[str, ...]]] = []
+    for number, one in enumerate(profiles):
+        name = out if len(profiles) == 1 else _numbered(out, f"{number + 1}-{one.how}")
+        if format is None and out.lower().endswith(".svg"):
+            write_file(name, profile_svg(one))
+            found.append((name, ()))
+        else:
+            chosen = format or format_of(Path(out))
+            with writing(name):
+                found.append((name, write_profile(one, name, chosen)))
+    return found
+
+
+def _numbered(out: str, mark: str) -> str:
+    """`x.speedscope.json` becomes `x.1-count.speedscope.json`."""
+    folder, name = os.path.split(out)
+    stem, dot, ending = name.partition(".")
+    return os.path.join(folder, f"{stem}.{mark}{dot}{ending}")
+
+
+def _write_page(profiles: Sequence[Profile], path: str) -> None:
+    """The page; opened where somebody sits before a screen."""
+    from torchstone.lab.outputs import write_file
+    from torchstone.show.profile_html import profile_html
+
+    write_file(path, profile_html(profiles))
+    display = sys.platform == "darwin" or any(
+        os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY")
+    )
+    if display and sys.stdout.isatty():
+        import webbrowser
+
+        webbrowser.open(Path(path).resolve().as_uri())

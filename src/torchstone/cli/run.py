@@ -14,16 +14,59 @@ from torchstone.cli.options import (
     allocator_option,
     check_json_path,
     database_option,
+    named_database,
     output_options,
     settings_options,
     strict_option,
     take_settings,
     together_option,
+    use_color,
+    width,
 )
-from torchstone.cli.run_output import deliver_run
 
 if TYPE_CHECKING:
     from torchstone.lab.run import RunEnd
+    from torchstone.records import RunView
+
+
+# A run, printed in the form that was asked for.
+
+
+def deliver_run(
+    view: RunView,
+    json_path: str | None,
+    *,
+    markdown: bool = False,
+    csv: bool = False,
+    commands: bool = False,
+    db: str | None = None,
+) -> None:
+    """The report, Markdown, CSV or JSON of a run. `db`: the database it is in, as it was named."""
+    from torchstone import show, stats
+    from torchstone.lab.outputs import write_file
+
+    summaries = stats.summarise(view.complete)
+    if json_path == "-":
+        click.echo(show.run_dumps(view, summaries))
+        return
+    if json_path is not None:
+        write_file(json_path, show.run_dumps(view, summaries) + "\n")
+    if csv:
+        click.echo(show.run_csv(view), nl=False)
+    elif markdown:
+        click.echo(show.run_markdown(view, summaries), nl=False)
+    else:
+        text = show.run_report(
+            view,
+            summaries,
+            color=use_color(),
+            width=width(),
+            unicode=show.can_unicode(sys.stdout),
+            commands=commands,
+            db=named_database(db),
+        )
+        click.echo(text, nl=False, color=True)
+
 
 _PLANNING = (
     "variants",

@@ -11,19 +11,26 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from torchstone.cli.options import (
+    Duration,
     check_json_path,
     database_option,
     deliver,
+    exit_code,
     output_options,
+    progress,
+    tell_troubles,
     use_color,
     width,
 )
-from torchstone.cli.run_output import deliver_run
+from torchstone.cli.run import deliver_run
 
 if TYPE_CHECKING:
+    from torchstone.lab.database import Rejudged
+    from torchstone.lab.repro import Reproduction
     from torchstone.records import Ledger, Profile, Result, RunView
     from torchstone.store import Store
     from torchstone.workloads.suites import ModelInfo, Suite
+
 
 WHAT = ("results", "runs", "profiles", "ledgers", "suites", "models", "variants")
 
@@ -69,17 +76,17 @@ def show(
 
     check_json_path(json_path)
     if other is not None:
-        from torchstone.cli.profile_output import show_two
+        from torchstone.cli.profile import show_two
 
         return show_two(id, other, out, view, json_path, db)
     if os.path.isfile(id):
-        from torchstone.cli.profile_output import show_file
+        from torchstone.cli.profile import show_file
 
         return show_file(id, out, view, json_path)
     with open_store(db, create=False, read_only=True) as store:
         found = _find(store, id, profile=view or out is not None)
     if isinstance(found, Profile):
-        from torchstone.cli.profile_output import show_profile
+        from torchstone.cli.profile import show_profile
 
         return show_profile(found, out, view, json_path)
     if csv and not isinstance(found, RunView):
@@ -117,7 +124,7 @@ def _find(store: Store, name: str, profile: bool) -> Result | RunView | Profile 
 def _newer(store: Store, found: Result | RunView) -> Result | RunView | Profile | Ledger:
     """The newest of all: this, or the last profile or ledger."""
     from torchstone.records import RunView
-    from torchstone.store.dates import seconds_of
+    from torchstone.store.limits import seconds_of
 
     created = found.run.created if isinstance(found, RunView) else found.created
     newest: tuple[float, Any] = (seconds_of(created) or 0.0, lambda _: found)
@@ -288,3 +295,142 @@ def _variant_rows() -> list[Any]:
         if name not in known and not name.endswith(NOT_FOR_USERS):
             rows.append(shown.VariantRow(name, "torch.compile"))
     return list(rows)
+
+
+# `torchstone repro`.
+
+
+@click.command()
+@click.argument("id")
+@click.option("--trust", is_flag=True, help="Run a record that came from elsewhere.")
+@click.option("--recipe", metavar="DIR", help="Write a lock file and a Containerfile; run nothing.")
+@click.option("--budget", type=Duration(), help="Another budget than the stored one.")
+@database_option
+@output_options
+@click.option("--save/--no-save", default=True, show_default=True, help="Keep the new result.")
+def repro(
+    id: str,
+    trust: bool,
+    recipe: str | None,
+    budget: float | None,
+    db: str | None,
+    json_path: str | None,
+    markdown: bool,
+    save: bool,
+) -> int:
+    """Measure a stored result again; compare with the old.
+
+    \b
+    Examples:
+      torchstone repro last
+      torchstone repro 1jz3k --budget 60s
+      torchstone repro 1jz3k --recipe rebuild/
+    """
+    from torchstone.lab.keeping import Keeper
+    from torchstone.lab.repro import BETWEEN_SESSIONS, write_recipe
+    from torchstone.lab.repro import repro as again
+    from torchstone.show import format_ratio, sanitise
+    from torchstone.store import open_store
+
+    check_json_path(json_path)
+    with open_store(db, create=False, read_only=True) as store:
+        stored = store.load(id)
+    if recipe is not None:
+        for path in write_recipe(stored, recipe):
+            click.echo(f"wrote {path}")
+        return 0
+    keeper = Keeper(db)
+    with progress() as events:
+        done = again(
+            stored, trust=trust, keeper=keeper if save else None, events=events, budget_s=budget
+        )
+    result = done.combined if json_path else done.new
+    deliver(result, json_path, markdown, saved=keeper.has_kept, db=db)
+    if json_path != "-":
+        click.echo(f"\nagainst {stored.id} of {stored.created}:")
+        if stored.thinned:
+            click.echo(
+                f"  its samples were removed on {stored.thinned.created[:10]}, so only its "
+                f"figures can be compared: torchstone show {stored.id}"
+            )
+        _tell_changes(done)
+        for one in (*done.speedups, *done.against_stored):
+            ratio = format_ratio(one.time_ratio) if one.time_ratio else "-"
+            span = f" [{one.interval[0]:.3f}, {one.interval[1]:.3f}]" if one.interval else ""
+            why = f" ({sanitise(one.reason)})" if one.time_ratio is None and one.reason else ""
+            said = f"time ratio {ratio}{span}: {one.verdict.value}{why}"
+            click.echo(f"  {sanitise(one.new)}: {said}")
+        if done.against_stored:
+            click.echo(f"  {BETWEEN_SESSIONS}")
+    return tell_troubles(keeper, exit_code(done.new))
+
+
+def _tell_changes(done: Reproduction) -> None:
+    """What is not as it was, before any ratio: it may be what a difference comes from."""
+    from torchstone.show import sanitise
+
+    for one in done.changes:
+        some = len(one.arms) < len(done.new.arms)
+        arms = f"{', '.join(one.arms)}: " if some else ""
+        click.echo(f"  not as it was: {sanitise(arms + one.sentence)}")
+
+
+# `torchstone validate`.
+
+
+@click.command()
+@click.argument("id", metavar="ID|RUN")
+@click.option("--save/--no-save", default=True, show_default=True, help="Keep the new judgement.")
+@click.option("--strict", is_flag=True, help="Exit code 1 if a number is not to be believed.")
+@database_option
+@click.option(
+    "--json", "json_path", metavar="PATH|-", help="Write JSON to a file; - prints it alone."
+)
+def validate(id: str, save: bool, strict: bool, db: str | None, json_path: str | None) -> int:
+    """Judge stored results by the rules of today, without measuring.
+
+    ID is a result, or a run (all of its results). Samples never change; what the rules say of them
+    now is kept beside them and shown from then on.
+
+    \b
+    Examples:
+      torchstone validate last
+      torchstone validate nightly-0412 --strict
+      torchstone validate 1jz3k --no-save --json -
+    """
+    from torchstone.lab.database import validate_stored
+    from torchstone.lab.outputs import write_file
+    from torchstone.show import can_unicode, judgement_report
+
+    check_json_path(json_path)
+    judged = validate_stored(id, db, save=save)
+    if json_path is not None:
+        text = json.dumps(_document(judged), indent=2, allow_nan=False)
+        if json_path == "-":
+            click.echo(text)
+        else:
+            write_file(json_path, text + "\n")
+    if json_path != "-":
+        pairs = [(one.after, one.changes) for one in judged]
+        text = judgement_report(pairs, color=use_color(), unicode=can_unicode(sys.stdout))
+        click.echo(text, nl=False, color=True)
+    skipped = sum(one.skipped for one in judged)
+    if skipped:
+        click.echo(
+            f"note: {skipped} of {len(judged)} results keep what was said of them: their samples "
+            "were removed (`torchstone db thin`)",
+            err=True,
+        )
+    return int(strict and any(one.failed for one in judged))
+
+
+def _document(judged: list[Rejudged]) -> dict[str, object]:
+    from torchstone.show import document
+
+    return {
+        "schema": 1,
+        "results": [
+            {"changes": list(one.changes), "failed": one.failed, "result": document(one.after)}
+            for one in judged
+        ],
+    }

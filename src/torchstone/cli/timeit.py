@@ -14,8 +14,8 @@ from torchstone.cli.options import (
     deliver,
     output_options,
     progress,
+    tell_troubles,
 )
-from torchstone.cli.unkept import tell_troubles
 
 
 @click.command(context_settings={"ignore_unknown_options": False})

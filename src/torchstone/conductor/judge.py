@@ -16,8 +16,76 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from torchstone.conductor.form import compare_leaves
-from torchstone.records import LEAF_GROUPS, NOTHING_COMPARABLE, Agreement, ArmSpec, Leaf, from_data
+from torchstone.records import (
+    LEAF_GROUPS,
+    NOTHING_COMPARABLE,
+    Agreement,
+    ArmSpec,
+    Contract,
+    Leaf,
+    describe_leaf,
+    from_data,
+)
+
+# Form: leaves of an output, or of inputs, set against those that were promised.
+
+
+_PLAIN_TYPES = (
+    "torch.Tensor",
+    "torch.nn.parameter.Parameter",
+    "torch.nn.modules.parameter.Parameter",
+)
+
+
+def compare_leaves(expected: Sequence[Leaf], found: Sequence[Leaf], changes: frozenset[str]) -> str:
+    """The first undeclared difference in structure, in words; empty if there is none."""
+    if "container" not in changes:
+        known, given = {leaf.path for leaf in expected}, {leaf.path for leaf in found}
+        missing = [leaf.path for leaf in expected if leaf.path not in given]
+        extra = [leaf.path for leaf in found if leaf.path not in known]
+        if missing:
+            return f"{missing[0]}: missing" + (f", got {extra[0]} instead" if extra else "")
+        if extra:
+            return f"{extra[0]}: not in the baseline's output"
+    elif len(expected) != len(found):
+        return f"output: expected {len(expected)} tensors, got {len(found)}"
+    for want, got in zip(expected, _in_order(expected, found, changes), strict=True):
+        difference = _leaf_difference(want, got, changes)
+        if difference:
+            return difference
+    return ""
+
+
+def _in_order(
+    expected: Sequence[Leaf], found: Sequence[Leaf], changes: frozenset[str]
+) -> Sequence[Leaf]:
+    """The leaves as the baseline has them: a dict's order is no part of the contract."""
+    if "container" in changes:
+        return found
+    by_path = {leaf.path: leaf for leaf in found}
+    return [by_path[leaf.path] for leaf in expected]
+
+
+def _leaf_difference(want: Leaf, got: Leaf, changes: frozenset[str]) -> str:
+    same_shape = want.shape == got.shape
+    same_type = "dtype" in changes or _same_dtype(want, got)
+    same_place = "device" in changes or want.device == got.device
+    if not (same_shape and same_type and same_place):
+        return f"{want.path}: expected {describe_leaf(want)}, got {describe_leaf(got)}"
+    if got.kind == "torch" and got.type_name not in (*_PLAIN_TYPES, want.type_name):
+        return (
+            f"{want.path}: expected a plain tensor, got {got.type_name}, "
+            "which may put off its work until it is read"
+        )
+    return ""
+
+
+def _same_dtype(want: Leaf, got: Leaf) -> bool:
+    if want.kind == got.kind:
+        return want.dtype == got.dtype
+    # A Python float, a NumPy scalar and a 0-d tensor may all be the same answer.
+    return want.dtype.rstrip("0123456789") == got.dtype.rstrip("0123456789")
+
 
 MULTIPLIER = 3.0
 """An arm may be this many times further from float64 than the baseline is; the allowance that
@@ -356,3 +424,80 @@ def combine(first: Agreement | None, second: Agreement, timed: bool) -> Agreemen
         checked=first.checked + second.checked,
         timed=first.timed + second.timed,
     )
+
+
+# What an arm changed without saying so, besides the form and the values of its answer.
+#
+# A variant declares which parts of the contract it may change. The same target under another
+# variant must keep the rest: modes, parameters, weights, and whether outputs carry gradients.
+# Another target may be another model, so there a difference is worth a remark and no more; so is
+# another memory format, which later ops pay for.
+
+
+_DECLARED_BY: Mapping[str, frozenset[str]] = {
+    "training": frozenset({"training"}),
+    "grad_enabled": frozenset({"grad_enabled"}),
+    "autocast": frozenset({"autocast", "dtype"}),
+    "parameters": frozenset({"parameters"}),
+    "parameter_dtypes": frozenset({"parameters", "dtype"}),
+    "weights_hash": frozenset({"parameters", "dtype"}),
+    "determinism": frozenset({"determinism"}),
+}
+"""Field of the contract: what a variant may declare so that it may differ."""
+_MODES = ("training", "grad_enabled", "autocast", "determinism")
+"""What two different targets should have in common, too."""
+
+
+def may_differ(field: str, changes: frozenset[str]) -> bool:
+    """Whether a variant with these declared changes may change this field of the contract."""
+    return bool(_DECLARED_BY.get(field, frozenset()) & changes)
+
+
+def undeclared_change(base: Contract, new: Contract, changes: frozenset[str]) -> str:
+    """The first difference of one target's two variants that must not be; empty if none."""
+    for field in _DECLARED_BY:
+        want, got = getattr(base, field), getattr(new, field)
+        if want != got and not may_differ(field, changes):
+            return f"{field}: expected {want}, got {got}"
+    return gradients_change(base, new, changes)
+
+
+def gradients_change(base: Contract, new: Contract, changes: frozenset[str]) -> str:
+    """The first output that carries gradients in one of the two only."""
+    found = [] if "requires_grad" in changes else _gradients(base, new)
+    return found[0] if found else ""
+
+
+def remarks(base: Contract, new: Contract, changes: frozenset[str]) -> list[str]:
+    """What else a reader of two arms' figures should know."""
+    found = [
+        f"{field} differs from the baseline's: {getattr(base, field)} there, "
+        f"{getattr(new, field)} here"
+        for field in _MODES
+        if getattr(base, field) != getattr(new, field) and not may_differ(field, changes)
+    ]
+    if "requires_grad" not in changes:
+        found += _gradients(base, new)
+    if "memory_format" not in changes:
+        found += [
+            f"{want.path}: {want.memory_format} in the baseline, {got.memory_format} here; "
+            "what is computed from it next may pay for that"
+            for want, got in _pairs(base, new)
+            if want.memory_format != got.memory_format
+        ]
+    return found
+
+
+def _gradients(base: Contract, new: Contract) -> list[str]:
+    words = {True: "carries gradients", False: "carries no gradients"}
+    return [
+        f"{want.path}: {words[got.requires_grad]}, the baseline's {words[want.requires_grad]}"
+        for want, got in _pairs(base, new)
+        if want.requires_grad != got.requires_grad
+    ]
+
+
+def _pairs(base: Contract, new: Contract) -> list[tuple[Leaf, Leaf]]:
+    """Outputs of one name; where a variant renames them there are none."""
+    by_path = {leaf.path: leaf for leaf in new.outputs}
+    return [(leaf, by_path[leaf.path]) for leaf in base.outputs if leaf.path in by_path]

@@ -10,11 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from torchstone.conductor.payload import make_payload
-from torchstone.conductor.template import SLOTS, Key, Template, Templates, with_layout
+from torchstone.conductor.template import SLOTS, Key, Template, Templates, make_payload, with_layout
 from torchstone.conductor.worker import Spawn, WorkerProcess
-from torchstone.machine.allocator import allocator_environment
 from torchstone.machine.interpreters import resolve_interpreter
+from torchstone.machine.memory import allocator_environment
 from torchstone.measure.template import FORK_LAYOUT
 from torchstone.records import ArmSpec, TorchstoneError
 from torchstone.workloads import libraries_ahead

@@ -9,10 +9,8 @@ from collections.abc import Sequence
 from torchstone import stats
 from torchstone.conductor.case import Course, Events, Settings
 from torchstone.conductor.launch import Launcher
-from torchstone.conductor.plan import Plan, cycle_seconds, make_plan
 from torchstone.conductor.references import References
-from torchstone.conductor.rounds import Rounds
-from torchstone.conductor.seats import Seating, may_share
+from torchstone.conductor.rounds import Plan, Rounds, Seating, cycle_seconds, make_plan, may_share
 from torchstone.conductor.state import ArmState
 from torchstone.machine.processes import memory_available
 from torchstone.measure.warmup import SLOW_STATEMENT_NS

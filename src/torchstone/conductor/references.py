@@ -13,20 +13,18 @@ from functools import partial
 from pathlib import Path
 
 from torchstone.conductor.case import Events, Settings
-from torchstone.conductor.clean import clean
 from torchstone.conductor.judge import Output, judge, out_of_range, read_evidence
 from torchstone.conductor.launch import Launcher
-from torchstone.conductor.patience import patience
 from torchstone.conductor.state import ArmState
-from torchstone.conductor.worker import ArmEnded, WorkerProcess, ended_by
-from torchstone.measure.conditioning import furthest
-from torchstone.measure.reports import (
+from torchstone.conductor.worker import ArmEnded, WorkerProcess, clean, ended_by, patience
+from torchstone.measure.channel import (
     FLOAT64_FAILED,
     CheckedCall,
     CountReport,
     Float64Report,
     ReferenceReport,
 )
+from torchstone.measure.reference import furthest
 from torchstone.records import Agreement, ArmSpec, Flops, UsageError
 
 CHECKED_CALLS = 4

@@ -2,35 +2,266 @@
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from torchstone.conductor.case import Course, Events, Settings
 from torchstone.conductor.judge import combine
-from torchstone.conductor.patience import patience
-from torchstone.conductor.plan import LEAST_TURNS, Plan, samples_per_turn
+from torchstone.conductor.launch import Launcher
 from torchstone.conductor.references import References, timed_shape
-from torchstone.conductor.seats import (
-    UNTOUCHED,
-    Seat,
-    Seating,
-    file_changed,
-    kill_all,
-    stop_all,
-    survives,
-)
 from torchstone.conductor.solo import declared_changes
 from torchstone.conductor.state import ArmState
-from torchstone.conductor.worker import ArmEnded
+from torchstone.conductor.worker import ArmEnded, WorkerProcess, ended_by, patience
 from torchstone.machine.noise import difference, snapshot
 from torchstone.machine.processes import wait_until_quiet
-from torchstone.measure.reports import CheckedCall, StartReport, TurnReport
-from torchstone.measure.sources import changed
-from torchstone.records import Noise, Outcome, OutcomeDetail, Replicate, Turn
+from torchstone.measure.built import changed, hash_file
+from torchstone.measure.channel import CheckedCall, StartReport, TurnReport
+from torchstone.records import ArmSpec, Noise, Outcome, OutcomeDetail, Replicate, Turn, UsageError
+
+# The processes of one replicate: one for each arm, or one for all arms together.
+
+
+UNTOUCHED = "Measure it again, and leave it as it is until that is done."
+SHARED_BY_ALL = ("python", "env", "allocator", "threads", "device", "precision", "mode")
+"""What arms must have in common to run in one process: settings that hold for all of it."""
+
+
+@dataclass
+class Seat:
+    """An arm with its process in this replicate."""
+
+    state: ArmState
+    worker: WorkerProcess
+    sample_ns: int = 0
+    evidence: list[tuple[Path, int]] = field(default_factory=list)
+
+
+def may_share(arms: Sequence[ArmSpec]) -> str:
+    """Why these arms cannot run in one process; empty where they can."""
+    for name in SHARED_BY_ALL:
+        if len({getattr(arm, name) for arm in arms}) > 1:
+            return f"they differ in {name}"
+    if any("freezing" in arm.variant.split("+") for arm in arms):
+        return "+freezing is a setting of the whole process"
+    return ""
+
+
+@dataclass(frozen=True)
+class Seating:
+    """How processes of replicates are started."""
+
+    launcher: Launcher
+    settings: Settings
+    forked: bool
+    """From templates, where there are any."""
+
+    def begin(
+        self, states: Sequence[ArmState], index: int, together: bool, ahead: bool = False
+    ) -> list[Seat]:
+        """Have processes started and arms built, side by side; `built` waits for it.
+
+        `ahead`: with the first call, which compiles. Nothing that is timed may run meanwhile.
+        """
+        seats: list[Seat] = []
+        layout = random.Random(f"{self.settings.seed} layout {index}").randrange(2**32)
+        try:
+            for state in states:
+                shared = seats[0].worker if together and seats else None
+                try:
+                    slot = index if self.forked else None
+                    worker = shared or self.launcher.start(state.spec, layout=layout, slot=slot)
+                except UsageError as error:  # its interpreter, which was there before
+                    state.end(ended_by(error, "start"))
+                    continue
+                seats.append(Seat(state, worker))
+                worker.tell(
+                    {
+                        "do": "start",
+                        "arm": state.spec,
+                        "loops": state.loops,
+                        "probe_bits": state.probe_bits,
+                        "caches": self.launcher.caches(state.spec),
+                        "ahead": ahead,
+                    }
+                )
+        except BaseException:
+            kill_all(seats)
+            raise
+        return seats
+
+    def built(self, seats: Sequence[Seat]) -> list[Seat]:
+        """Those that are built; an arm whose process died has its outcome."""
+        return [seat for seat in seats if survives(seat, self._wait)]
+
+    def _wait(self, seat: Seat) -> None:
+        seat.worker.wait(patience(self.settings))
+
+
+def survives(seat: Seat, act: Callable[[Seat], object]) -> bool:
+    """Do something with a worker; its death is its arm's outcome and nobody else's."""
+    if seat.worker.ended:  # of another arm in the same process
+        return False
+    try:
+        act(seat)
+    except (ArmEnded, UsageError) as ended:
+        seat.state.end(explained(ended, seat))
+        return False
+    return True
+
+
+def stop_all(seats: Sequence[Seat]) -> None:
+    """End them in good order."""
+    for seat in seats:
+        strays = 0 if seat.worker.ended else seat.worker.stop()
+        if strays:
+            seat.state.notes.append(f"{strays} process(es) that outlived a worker were killed")
+
+
+def kill_all(seats: Sequence[Seat]) -> None:
+    """End them at once."""
+    with ExitStack() as stack:  # all of them, also where Ctrl-C comes once more
+        for seat in seats:
+            stack.callback(seat.worker.kill)
+
+
+def explained(ended: ArmEnded | UsageError, seat: Seat) -> ArmEnded:
+    """Code that fails now and ran before has been edited, more often than not; then say so."""
+    if isinstance(ended, UsageError):
+        ended = ended_by(ended, seat.worker.phase)
+    sources = seat.state.sources
+    edited = changed(sources, {path: hash_file(path) for path in sources})
+    detail = ended.detail
+    if ended.outcome is not Outcome.ERROR or not edited or detail.remedy == UNTOUCHED:
+        return ended
+    message = f"{file_changed(edited)} ({detail.message.rstrip('.')})"
+    return ArmEnded(ended.outcome, replace(detail, message=message, remedy=UNTOUCHED))
+
+
+def file_changed(names: Sequence[str]) -> str:
+    """What is said of files that were edited."""
+    return f"the file changed while it was measured: {', '.join(names)}"
+
+
+# How many processes, turns and samples fit the budget.
+
+
+LEAST_REPLICATES = 4
+MOST_REPLICATES = 12
+START_SHARE = 0.5
+"""Starting processes may take about this share of the budget. More processes narrow an interval
+faster than more turns do, until nothing is left for turns (benchmarks/aa.py)."""
+LEAST_TURNS = 4
+MOST_TURNS = 400
+LEAST_SAMPLES = 4
+SLOW_SAMPLES = 2
+"""Of each process, where a sample is one execution of a statement that takes a second or more."""
+LEAST_PASSES = 2
+"""A sample that goes through several shapes is several calls, so fewer of them make a turn."""
+MOST_SAMPLES = 4000
+"""Samples of less than 15 µs come only from a small `timeit -n`; more of them say nothing new."""
+LENGTH_SPREAD = 0.5
+"""A turn has up to this share more samples than needed, at random: an arm cannot know the last."""
+HANDOVER_S = 0.003
+MOST_OF_AN_ARM = 2_000_000
+"""Samples of all turns and processes. Each is two or three numbers (wall, CPU, probe), and with
+those of warm-up they have to stay well under the 10 million that the store keeps of an arm. Samples
+of a length that we chose ourselves (0.25 ms and more) do not reach it in twelve processes."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Fixed when the first replicate is steady."""
+
+    replicates: int
+    turns: int
+    samples: int | None = None
+    """Of a turn, where so many are enough."""
+    one_call: bool = False
+    """Arms take turns call by call, so that neighbours in time are pairs."""
+
+    @property
+    def most_samples(self) -> int:
+        """Of a turn, before the random few more: what all turns together can be kept with."""
+        turns = self.replicates * self.turns
+        return max(LEAST_SAMPLES, int(MOST_OF_AN_ARM / (1 + LENGTH_SPREAD)) // turns)
+
+
+def check_asked(settings: Settings) -> None:
+    """Refuse, before anything runs, more samples than can be kept."""
+    if settings.samples is None:
+        return
+    most = MOST_OF_AN_ARM // max(1, settings.replicates or LEAST_REPLICATES)
+    if settings.samples > most:
+        raise UsageError(
+            f"{settings.samples} samples in each process are more than can be kept.",
+            f"Ask for at most {most}.",
+        )
+
+
+def make_plan(
+    settings: Settings,
+    start_s: float,
+    cycle_s: float,
+    slow_sample_s: float = 0.0,
+    one_call: bool = False,
+) -> Plan:
+    """Replicates and turns per replicate, given what one replicate's start and one cycle cost.
+
+    The budget is time for turns; starting the processes comes on top, and what that takes says how
+    many there are. `slow_sample_s`: of a statement so slow that each execution counts; then there
+    is one turn.
+    """
+    if settings.replicates is not None:
+        replicates = max(1, settings.replicates)
+    else:
+        by_share = 1 + int(START_SHARE * settings.budget_s / max(start_s, 1e-3))
+        kept = MOST_OF_AN_ARM // max(1, settings.samples or 1)
+        replicates = min(MOST_REPLICATES, max(LEAST_REPLICATES, min(by_share, kept)))
+    if settings.samples is not None:
+        return Plan(replicates, 1)
+    if slow_sample_s:
+        fit = int(settings.budget_s / replicates / slow_sample_s) - 1  # the first one is apart
+        return Plan(replicates, 1, min(MOST_SAMPLES, max(SLOW_SAMPLES, fit)))
+    turns = math.floor(settings.budget_s / replicates / max(cycle_s, 1e-6))
+    return Plan(replicates, min(MOST_TURNS, max(LEAST_TURNS, turns)), one_call=one_call)
+
+
+def samples_per_turn(
+    settings: Settings, plan: Plan, sample_ns: int, chance: random.Random, shapes: int = 1
+) -> int:
+    """Enough for the turn's shortest length, or what can be kept, and a random few more."""
+    asked = settings.samples if plan.samples is None else plan.samples
+    if asked is not None:
+        return asked
+    least = min(plan.most_samples, _least_samples(settings, sample_ns, shapes))
+    return least + chance.randint(0, max(1, int(least * LENGTH_SPREAD)))
+
+
+def _least_samples(settings: Settings, sample_ns: int, shapes: int) -> int:
+    needed = math.ceil(settings.turn_ns / max(sample_ns, 1))
+    least = max(LEAST_PASSES, math.ceil(LEAST_SAMPLES / shapes))
+    return min(MOST_SAMPLES, max(least, needed))
+
+
+def cycle_seconds(
+    settings: Settings, sample_ns: list[int], shapes: int = 1, one_call: bool = False
+) -> float:
+    """One turn of every arm, with hand-over, first and final call."""
+    if one_call:
+        return sum(ns / 1e9 * 1.05 + HANDOVER_S for ns in sample_ns)
+    total = 0.0
+    for ns in sample_ns:
+        least = _least_samples(settings, ns, shapes)
+        total += (least * (1 + LENGTH_SPREAD / 2) + 2) * ns / 1e9 * 1.05 + HANDOVER_S
+    return total
+
 
 QUIET_LIMIT_S = 0.25
 """OpenMP threads spin on for milliseconds (libgomp) or up to 200 ms (others) after a call."""

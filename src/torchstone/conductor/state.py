@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from torchstone.conductor.worker import ArmEnded
-from torchstone.measure.reports import SoloReport
+from torchstone.measure.channel import SoloReport
 from torchstone.records import (
     Agreement,
     ArmSpec,

@@ -9,24 +9,23 @@ import contextlib
 import errno
 import json
 import os
+import re
 import select
 import signal
 import struct
 import subprocess
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn, Protocol, TypeVar
 
-from torchstone.conductor.clean import clean
-from torchstone.conductor.frames import without_ours
-from torchstone.machine.instructions import ILLEGAL, ILLEGAL_REMEDY
+from torchstone.conductor.case import Settings
+from torchstone.machine.hardware import ILLEGAL, ILLEGAL_REMEDY
 from torchstone.machine.processes import kill_tree, oom_kills
-from torchstone.machine.redact import tail
-from torchstone.measure.channel import MESSAGE_LIMIT, ChannelClosed, send
-from torchstone.measure.reports import Failure
+from torchstone.machine.redact import redact_text, tail, visible_variables
+from torchstone.measure.channel import MESSAGE_LIMIT, ChannelClosed, Failure, send
 from torchstone.measure.worker import TAG
 from torchstone.records import (
     ArmSpec,
@@ -38,6 +37,77 @@ from torchstone.records import (
     from_data,
     to_data,
 )
+
+# Tracebacks of an arm without the frames that are ours: a user looks for the line of their own.
+
+
+PAYLOAD = "payload"
+"""The folder that travels to a worker; what is below it in a traceback is this package."""
+_FRAME = re.compile(r'\s*File "([^"]*)"')
+_EXTENSIONS = "Extension modules: "
+"""How a fatal error's list of every compiled module begins."""
+
+
+def without_ours(text: str) -> str:
+    """The text without our frames and the import system's, each with the lines of its source."""
+    return "\n".join(_kept(text.splitlines()))
+
+
+def _kept(lines: Iterable[str]) -> Iterable[str]:
+    ours = False
+    for line in lines:
+        found = _FRAME.match(line)
+        if found:
+            ours = _is_ours(found[1])
+        elif not line.startswith("    "):
+            ours = False
+        if not ours and not line.startswith(_EXTENSIONS):
+            yield line
+
+
+def _is_ours(file: str) -> bool:
+    inside = f"/{PAYLOAD}/torchstone/" in file or file.endswith(f"/{PAYLOAD}/worker.py")
+    return inside or file.startswith("<frozen ")
+
+
+# How long a worker may take for what it is at.
+
+
+_BUILDING = ("start", "import", "build", "first call", "reference", "contract")
+
+
+def patience(settings: Settings, slack_s: float = 0.0) -> Callable[[str], float]:
+    """The time-out of a phase: building and compiling have one, steps another."""
+
+    def of_phase(phase: str) -> float:
+        if phase in _BUILDING:
+            return settings.build_timeout_s
+        return settings.step_timeout_s + slack_s
+
+    return of_phase
+
+
+# What user code has said, without what it should have kept to itself.
+
+
+SHORTEST_SECRET = 6
+"""A shorter value stands in too many words that have nothing to do with it."""
+HIDDEN_VALUE = "***"
+
+
+def clean(text: str, arm: ArmSpec) -> str:
+    """Without secrets, and without any value the arm was given off the allow-list.
+
+    Cut a text only afterwards: a part of a secret cannot be told from any other word.
+    """
+    given = dict(arm.env)
+    visible = visible_variables(given)
+    hidden = {value for name, value in given.items() if name not in visible}
+    for value in sorted(hidden, key=len, reverse=True):
+        if len(value) >= SHORTEST_SECRET:
+            text = text.replace(value, HIDDEN_VALUE)
+    return redact_text(text, {**os.environ, **given})
+
 
 T = TypeVar("T")
 

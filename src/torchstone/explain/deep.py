@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from statistics import median
 
-from torchstone.explain.bound import bound_of
-from torchstone.explain.passes.names import allocates
-from torchstone.explain.passes.report import Passes
+from torchstone.explain.passes.report import Passes, allocates
+from torchstone.explain.roofline import bound_of
 from torchstone.records import (
     ArmSpec,
     Calibration,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from torchstone.explain.passes.names import allocates, copies_to_device
+from torchstone.explain.passes.report import allocates, copies_to_device
 from torchstone.records import Ledger, OpCost
 
 _HEAVY = (

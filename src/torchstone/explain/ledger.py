@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from statistics import median
+from statistics import fmean, median
 
 from torchstone.explain.deep import deep_lines, hardware_words
-from torchstone.explain.doubts import doubts
 from torchstone.explain.kinds import IMAGES, ONE_TYPE, OPTIMIZER_FILE
 from torchstone.explain.lines import Split, blocked_of, split_round
-from torchstone.explain.passes.names import allocates, fused_ops
-from torchstone.explain.passes.report import Break, Passes, Round, Watched
-from torchstone.explain.rounds import pooled
+from torchstone.explain.passes.report import (
+    Break,
+    OpTime,
+    Passes,
+    Place,
+    Plain,
+    Round,
+    Traced,
+    Watched,
+    allocates,
+    fused_ops,
+)
 from torchstone.records import (
     ArmSpec,
     Calibration,
@@ -25,6 +33,161 @@ from torchstone.records import (
     SourceLine,
 )
 from torchstone.records.ledger import BACK_END, FRONT_END, OFF_CPU, PYTHON, REST
+
+# Rounds put together into one: an undisturbed step, plain and traced.
+#
+# A neighbour only ever adds to what a step computes, and never the same: so of every figure that is
+# time on the core the lower quartile of the rounds is taken, of the plain steps and of the traced
+# ones alike. Sleeping and collecting are the step's own, and are averaged.
+
+
+def pooled(rounds: Sequence[Round]) -> Round:
+    """The one round that stands for all."""
+    traced = [one.traced for one in rounds if one.traced is not None]
+    return Round(_plain([one.plain for one in rounds]), _traced(traced) if traced else None)
+
+
+def quartile(values: Sequence[float]) -> float:
+    """The lower quartile, between two values where it falls there."""
+    ordered = sorted(values)
+    place = (len(ordered) - 1) / 4
+    low = int(place)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
+
+
+def _plain(rounds: Sequence[Plain]) -> Plain:
+    first = rounds[0]
+    collecting = fmean(one.collecting for one in rounds)
+    cpu = quartile([one.cpu - one.collecting for one in rounds]) + collecting
+    off, wait = fmean(one.off for one in rounds), quartile([one.wait for one in rounds])
+    return replace(
+        first,
+        steps=sum(one.steps for one in rounds),
+        wall=cpu + off + wait,
+        cpu=cpu,
+        off=off,
+        wait=wait,
+        collecting=collecting,
+        process_cpu=quartile([one.process_cpu for one in rounds]),
+        faults=fmean(one.faults for one in rounds),
+        python_threads=fmean(one.python_threads for one in rounds),
+        busy=fmean(one.busy for one in rounds),
+        dropped=sum(one.dropped for one in rounds),
+    )
+
+
+def _traced(rounds: Sequence[Traced]) -> Traced:
+    collecting = fmean(one.collecting for one in rounds)
+    off = fmean(one.off for one in rounds)
+    cpu = quartile([one.cpu - one.collecting for one in rounds]) + collecting
+    wait = quartile([one.wait for one in rounds])
+    names = {name for one in rounds for name in one.places}
+    return Traced(
+        steps=sum(one.steps for one in rounds),
+        wall=cpu + off + wait,
+        cpu=cpu,
+        off=off,
+        wait=wait,
+        collecting=collecting,
+        events=fmean(one.events for one in rounds),
+        places={name: _place(name, rounds) for name in sorted(names)},
+        ops=_ops_rounds(rounds, lambda one: one.ops),
+        kernels=_ops_rounds(rounds, lambda one: one.kernels),
+        copies=_ops_rounds(rounds, lambda one: one.copies),
+        breaks=fmean(one.breaks for one in rounds),
+        speeds=_figures_rounds([one.speeds for one in rounds]),
+        grad_speeds=_figures_rounds([one.grad_speeds for one in rounds]),
+    )
+
+
+def _figures_rounds(tables: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    names = {name for table in tables for name in table}
+    return {name: quartile([table[name] for table in tables if name in table]) for name in names}
+
+
+def _place(name: str, rounds: Sequence[Traced]) -> Place:
+    found = [one.places.get(name, Place(0.0, 0.0, 0.0, {})) for one in rounds]
+    entries = {entry for place in found for entry in place.entries}
+    return Place(
+        fmean(place.events for place in found),
+        quartile([place.own for place in found]),
+        fmean(place.inside for place in found),
+        {entry: fmean(p.entries.get(entry, 0.0) for p in found) for entry in sorted(entries)},
+    )
+
+
+def _ops_rounds(
+    rounds: Sequence[Traced], table: Callable[[Traced], Sequence[OpTime]]
+) -> tuple[OpTime, ...]:
+    tables = [{op.name: op for op in table(one)} for one in rounds]
+    names = {name for one in tables for name in one}
+    made = []
+    for name in names:
+        found = [one.get(name, OpTime(name, 0.0, 0.0, 0.0)) for one in tables]
+        made.append(
+            OpTime(
+                name,
+                fmean(op.calls for op in found),
+                quartile([op.own for op in found]),
+                fmean(op.inside for op in found),
+                fmean(op.with_grad for op in found),
+            )
+        )
+    return tuple(sorted(made, key=lambda op: -op.own))
+
+
+# Reasons to doubt a ledger, each a sentence.
+
+
+MOST_REST = 0.05
+"""More than a twentieth unexplained, and the ledger does not close."""
+MOST_CONTENTION = 0.05
+MOST_TRACING = 2.0
+"""A step that takes twice its time under the tracer is not the same step."""
+MOST_SPREAD = 0.10
+MOST_DRIFT = 0.05
+"""A core that changes its speed by more between plain and traced steps makes shares rough."""
+
+
+def doubts(passes: Passes, lines: Sequence[LedgerLine], drift: float = 1.0) -> tuple[str, ...]:
+    """What a reader must know before believing the shares."""
+    found = []
+    by_name = {line.name: line for line in lines}
+    rest = by_name["rest"].share
+    if abs(rest) > MOST_REST:
+        what = "is not explained" if rest > 0 else "is explained twice"
+        found.append(f"{abs(rest):.0%} of the step {what}: the passes did not see the same step.")
+    crowded = by_name.get("contention")
+    if crowded is not None and crowded.share > MOST_CONTENTION:
+        found.append(
+            f"The thread waited for a core {crowded.share:.0%} of the time: other programs run "
+            "here. Shares are rough; look again on a quiet machine."
+        )
+    tracing = _tracing(passes)
+    if tracing > MOST_TRACING:
+        found.append(f"Tracing made the step {tracing:.1f} times as long; its cost was taken out.")
+    if abs(drift - 1) > MOST_DRIFT:
+        found.append(
+            f"What was traced had to be scaled by {drift:.2f} to fit the plain steps: the core ran "
+            "at another speed, or tracing changed more than its known cost."
+        )
+    unsteady = [line.title for line in lines if line.spread > MOST_SPREAD]
+    if unsteady:
+        found.append(f"Not the same from round to round: {', '.join(unsteady)}.")
+    if not passes.steady:
+        found.append("The step did not become steady in warm-up.")
+    if passes.compiled is not None and passes.compiled.late:
+        found.append(f"It was compiled again {passes.compiled.late} times while it was looked at.")
+    return tuple(found)
+
+
+def _tracing(passes: Passes) -> float:
+    ratios = [
+        one.traced.cpu / one.plain.cpu for one in passes.rounds if one.traced and one.plain.cpu
+    ]
+    return median(ratios) if ratios else 1.0
+
 
 TITLES: dict[str, tuple[int, str]] = {
     "interpreter": (PYTHON, "interpreter"),
@@ -64,7 +227,7 @@ def make_ledger(arm: ArmSpec, passes: Passes, calibration: Calibration | None = 
     split = split_round(usual, passes.costs, blocked, threads)
     splits = [split_round(one, passes.costs, blocked, threads) for one in passes.rounds]
     wall = split.wall
-    ops = _ops(split, passes)
+    ops = _ops_ledger(split, passes)
     lines = _lines(split, splits, _parts(ops, passes, split))
     kernels = next((line for line in lines if line.name == "kernels"), None)
     if kernels is not None:
@@ -89,7 +252,7 @@ def make_ledger(arm: ArmSpec, passes: Passes, calibration: Calibration | None = 
         notes=passes.notes,
         facts={
             **passes.facts,
-            **_figures(passes),
+            **_figures_ledger(passes),
             **_settings(passes),
             "drift": f"{split.drift:.3f}",
             "wall_spread": f"{_spread([one.wall for one in splits]) / wall:.4f}",
@@ -98,7 +261,7 @@ def make_ledger(arm: ArmSpec, passes: Passes, calibration: Calibration | None = 
     )
 
 
-def _figures(passes: Passes) -> dict[str, str]:
+def _figures_ledger(passes: Passes) -> dict[str, str]:
     """What findings need to know of the passes, beside the lines."""
     plain = [one.plain for one in passes.rounds]
     return {
@@ -164,7 +327,7 @@ def _spread(values: Sequence[float]) -> float:
     return (ordered[len(ordered) - 1 - quarter] - ordered[quarter]) / 2
 
 
-def _ops(split: Split, passes: Passes) -> tuple[OpCost, ...]:
+def _ops_ledger(split: Split, passes: Passes) -> tuple[OpCost, ...]:
     """The dearest first."""
     known = {one.name: one.ops for one in passes.compiled.kernels} if passes.compiled else {}
     made = [

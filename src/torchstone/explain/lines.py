@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from torchstone.explain.passes import names
+from torchstone.explain.passes import report
 from torchstone.explain.passes.floors import at_speed, binding_of, floor_of
 from torchstone.explain.passes.report import Block, Costs, OpTime, Round, Traced, Watched
 
@@ -173,9 +173,9 @@ def _on_lines(
     off = traced.off
     loading = min(off, blocked.known.get("loading", 0.0))
     waiting = min(off - loading, _in_pool(off, blocked)) if threads > 1 else 0.0
-    away = {names.LOADING: loading}
+    away = {report.LOADING: loading}
     left = off - loading - waiting + traced.collecting
-    for place in (names.PYTHON, names.BREAK):  # in compiled code, Python runs where it breaks
+    for place in (report.PYTHON, report.BREAK):  # in compiled code, Python runs where it breaks
         seen = traced.places.get(place)
         away[place] = min(left, seen.own) if seen is not None else 0.0
         left -= away[place]
@@ -189,7 +189,7 @@ def _on_lines(
         into = sum(entering.values())
         fit = min(1.0, own / into) if into else 0.0  # getting into ops takes no more than there is
         left = own - fit * into
-        if place == names.BREAK:
+        if place == report.BREAK:
             price = min(left, traced.breaks * costs.breaking)
             on.add("breaks", price)
             left -= price
@@ -203,7 +203,7 @@ def _on_lines(
         for k in traced.kernels
     ]
     for op in ops:
-        allocates = names.allocates(op.name)
+        allocates = report.allocates(op.name)
         on.add("allocator" if allocates else "kernels", op.kernel)
         on.add("allocator" if allocates else "dispatch", op.front)
     on.add("kernels", -waiting)
@@ -214,13 +214,13 @@ def _on_lines(
 
 
 _PLACE_LINES = {
-    names.PYTHON: "interpreter",
-    names.LOADING: "loading",
-    names.AUTOGRAD: "autograd",
-    names.OPTIMIZER: "optimizer",
-    names.GUARDS: "guards",
-    names.BREAK: "interpreter",  # but for the price of the breaks
-    names.WRAPPER: "wrapper",
+    report.PYTHON: "interpreter",
+    report.LOADING: "loading",
+    report.AUTOGRAD: "autograd",
+    report.OPTIMIZER: "optimizer",
+    report.GUARDS: "guards",
+    report.BREAK: "interpreter",  # but for the price of the breaks
+    report.WRAPPER: "wrapper",
 }
 
 

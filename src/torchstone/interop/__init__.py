@@ -6,9 +6,15 @@ records of its benchmark database. Touches: the files it is given, for reading; 
 figures keep their definitions and their names: none is ever put into a field of ours.
 """
 
-from torchstone.interop.base import Format, Imported, Medians
+from torchstone.interop.base import (
+    ENTRY_POINTS,
+    Format,
+    Imported,
+    Medians,
+    find_format,
+    known_formats,
+)
 from torchstone.interop.own import medians_of
-from torchstone.interop.registry import ENTRY_POINTS, find_format, known_formats
 
 __all__ = [
     "ENTRY_POINTS",

@@ -7,12 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 
-from torchstone.interop.base import Imported
+from torchstone.interop.base import Imported, Medians
 from torchstone.interop.files import TextFile, positive
 from torchstone.interop.names import ACCURACY, PERFORMANCE, TABLES, UNKNOWN
-from torchstone.interop.own import read_own_ending
-from torchstone.interop.rows import HUD_FORMAT, plain
-from torchstone.interop.status import KNOWN, Ending, judge
+from torchstone.interop.own import KNOWN, Ending, believed_medians, judge, own_rows, read_own_ending
+from torchstone.interop.rows import HUD_FORMAT, Row, foreign_rows, plain
 from torchstone.records import (
     FOREIGN_DEFINITION,
     CaseFigures,
@@ -22,6 +21,7 @@ from torchstone.records import (
     Outcome,
     PlannedCase,
     Run,
+    RunView,
     UsageError,
 )
 
@@ -240,3 +240,48 @@ def _run(
 def _planned(case: CaseFigures) -> PlannedCase:
     unsupported = case.reason if case.outcome is Outcome.NOT_SUPPORTED else ""
     return PlannedCase(case.key, "", unsupported)
+
+
+# A run as rows of the runner's tables, and what those rows cannot say.
+
+
+COSTS_REMARK = (
+    "Memory is the true peak above interpreter and torch in units of 10^9 bytes, where the runner "
+    "writes the resident size of a moment, on the CPU times 100; compilation_latency is put "
+    "together from the first call's cost and the medians."
+)
+
+
+def export_rows(case: CaseFigures, medians: Medians | None) -> Sequence[Row]:
+    """The rows of a case: ours by the runner's definitions, imported ones as they were."""
+    if case.definition != FOREIGN_DEFINITION:
+        return own_rows(case, medians)
+    rows = foreign_rows(case)
+    if not rows:
+        raise UsageError(
+            f"{case.key.name} was measured by another tool, whose figures this format cannot hold.",
+            "Export it in the format that it was imported from.",
+        )
+    return rows
+
+
+def export_remarks(view: RunView, medians: Medians | None) -> tuple[str, ...]:
+    """What a reader of the exported files must know, a sentence each."""
+    ours = [case for case in view.complete if case.definition != FOREIGN_DEFINITION]
+    if not ours:
+        return ()
+    passed = [case for case in ours if case.outcome is Outcome.OK]
+    silent = [case.key.model for case in passed if believed_medians(case, medians) is None]
+    failed = [case.key.model for case in ours if case.outcome is not Outcome.OK]
+    remarks = [COSTS_REMARK] if passed else []
+    if silent:
+        remarks.append(
+            f"{len(silent)} cases have no speedup and no latency, because their samples are not "
+            f"at hand or a check found them unfit: {some_names(silent)}."
+        )
+    if failed:
+        remarks.append(
+            f"{len(failed)} cases that did not pass have rows of their own, with a speedup of 0 "
+            f"and their status: {some_names(failed)}."
+        )
+    return tuple(remarks)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib import metadata
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, cast
 
-from torchstone.records import CaseFigures, ForeignFigures, Run, RunView
+from torchstone.records import CaseFigures, ForeignFigures, Run, RunView, UsageError
+from torchstone.records.doors import by_name, did_you_mean, must_be_some
 
 Medians = Callable[[CaseFigures], "tuple[float, float] | None"]
 """From a case to the medians of the baseline's and the new arm's samples, in nanoseconds a call;
@@ -56,3 +59,27 @@ class Format(Protocol):
 
     def remarks(self, view: RunView, medians: Medians | None = None) -> tuple[str, ...]:
         """What those files leave out or say otherwise than the run does, a sentence each."""
+
+
+# Formats by name, through entry points.
+
+
+ENTRY_POINTS = "torchstone.formats"
+
+
+@cache
+def known_formats() -> dict[str, metadata.EntryPoint]:
+    """Installed formats by name; nothing is imported."""
+    return by_name(ENTRY_POINTS)
+
+
+def find_format(name: str) -> Format:
+    """The format of that name; a `UsageError` that names the nearest ones otherwise."""
+    known = known_formats()
+    if name in known:
+        return cast("Format", known[name].load())
+    must_be_some(known)
+    names = ", ".join(sorted(known))
+    raise UsageError(
+        f"There is no format {name!r}.", f"{did_you_mean(name, known)}Formats: {names}."
+    )

@@ -10,14 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from torchstone.interop import files
-from torchstone.interop.assemble import Entry, assemble, some_names
+from torchstone.interop.assemble import Entry, assemble, export_remarks, export_rows, some_names
 from torchstone.interop.base import Imported, Medians
-from torchstone.interop.export import export_remarks, export_rows
 from torchstone.interop.files import TextFile, bad, check_name
 from torchstone.interop.names import ACCURACY, PERFORMANCE, Naming, key_of, read_stem
-from torchstone.interop.own import OWN_COLUMNS, read_own_key
+from torchstone.interop.own import KNOWN, OWN_COLUMNS, read_own_key
 from torchstone.interop.rows import CSV_FORMAT, DEFINITION, Row, stem_of
-from torchstone.interop.status import KNOWN
 from torchstone.records import CaseKey, ForeignFigures, RunView
 
 _BESIDE = ("_compilation_metrics", "_graph_breaks", "_graph_breaks_deduped", "_stats")

@@ -5,27 +5,207 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 from torchstone.interop import files
-from torchstone.interop.assemble import assemble, some_names
+from torchstone.interop.assemble import (
+    Entry,
+    Origin,
+    assemble,
+    export_remarks,
+    export_rows,
+    some_names,
+)
 from torchstone.interop.base import Imported, Medians
-from torchstone.interop.export import export_remarks, export_rows
-from torchstone.interop.files import number
-from torchstone.interop.hud_read import BENCHMARK, HudReading
-from torchstone.interop.names import safe_stem
-from torchstone.interop.own import FIRST_COLUMNS, OWN_COLUMNS, SPEED_COLUMNS
+from torchstone.interop.files import TextFile, bad, check_name, json_values, number
+from torchstone.interop.names import ACCURACY, PERFORMANCE, Naming, key_of, read_stem, safe_stem
+from torchstone.interop.own import FIRST_COLUMNS, OWN_COLUMNS, SPEED_COLUMNS, read_own_key
 from torchstone.interop.rows import (
     DEFINITION,
     HUD_FORMAT,
     Row,
     context_of,
+    member,
     metric_of,
+    metric_text,
     stem_of,
+    text_of,
 )
-from torchstone.records import FOREIGN_DEFINITION, CaseFigures, RunView
+from torchstone.records import (
+    FOREIGN_DEFINITION,
+    CaseFigures,
+    CaseKey,
+    ForeignFigures,
+    GitState,
+    RunView,
+    UsageError,
+)
+
+# Records of the PyTorch benchmark database, read into rows of the runner's tables.
+
+
+BENCHMARK = "TorchInductor"
+"""The benchmark's name in the records that the runner writes and that the dashboard reads."""
+
+_EARLIEST_S, _LATEST_S = 1e9, 1e11
+"""A time stamp outside of these is one in milliseconds, or none."""
+
+
+@dataclass
+class _Group:
+    """Metrics of one case and table that say the same beside the metric."""
+
+    source: str
+    line: int
+    own: Mapping[str, str]
+    cells: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class _Attempt:
+    """What was said of one case and table. A metric that is said again starts a new attempt."""
+
+    number: int = 1
+    metrics: set[str] = field(default_factory=set)
+    groups: dict[str, _Group] = field(default_factory=dict)
+
+
+@dataclass
+class HudReading:
+    """Everything that the files say."""
+
+    entries: list[Entry] = field(default_factory=list)
+    other_benchmarks: dict[str, int] = field(default_factory=dict)
+    contexts: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    records: int = 0
+    _attempts: dict[tuple[CaseKey, str], _Attempt] = field(default_factory=dict)
+
+    def read(self, texts: Iterable[TextFile]) -> None:
+        """Read the files, in order."""
+        for file in texts:
+            for line, record in json_values(file):
+                self.records += 1
+                if self.records > files.MAX_ROWS:
+                    raise bad(file.name, line, f"there are more than {files.MAX_ROWS} records")
+                self._read_record(file.name, line, record)
+        for (key, table), attempt in self._attempts.items():
+            self._close(key, table, attempt)
+
+    def _read_record(self, source: str, line: int, record: Any) -> None:
+        record = record if isinstance(record, dict) else {}
+        benchmark, model, name = (
+            member(record, part).get("name") for part in ("benchmark", "model", "metric")
+        )
+        if not (isinstance(benchmark, str) and isinstance(model, str) and isinstance(name, str)):
+            raise bad(source, line, "this is no record with a benchmark, a model and a metric")
+        if benchmark != BENCHMARK:
+            self.other_benchmarks[benchmark] = self.other_benchmarks.get(benchmark, 0) + 1
+            return
+        check_name(name, "metric's name", source, line)
+        key, table, own = _place(source, line, record, name)
+        context = _context(source, line, record)
+        self.contexts.setdefault(context, record)
+        attempt = self._attempts.setdefault((key, table), _Attempt())
+        if name in attempt.metrics:
+            self._close(key, table, attempt)
+            attempt = self._attempts[key, table] = _Attempt(attempt.number + 1)
+        attempt.metrics.add(name)
+        group = attempt.groups.setdefault(context, _Group(source, line, own))
+        group.cells[name] = metric_text(record["metric"])
+
+    def _close(self, key: CaseKey, table: str, attempt: _Attempt) -> None:
+        for context, group in attempt.groups.items():
+            columns, cells = tuple(group.cells), tuple(group.cells.values())
+            figures = ForeignFigures(
+                HUD_FORMAT, DEFINITION, table, group.source, group.line, columns, cells, context
+            )
+            self.entries.append(Entry(key, figures, attempt.number, group.own))
+
+    def origin(self) -> Origin:
+        """Commit, torch and time, where the records say them; refuses records of two commits."""
+        records = self.contexts.values()
+        commits = {text_of(one.get("head_sha")) for one in records} - {""}
+        if len(commits) > 1:
+            raise UsageError(
+                f"The records come from {len(commits)} commits, and a run is of one.",
+                "Import the records of each commit by themselves.",
+            )
+        branches = {text_of(one.get("head_branch")) for one in records} - {""}
+        branch = branches.pop() if len(branches) == 1 else ""
+        versions = {text_of(member(one, "dependencies", "torch").get("version")) for one in records}
+        return Origin(
+            created=_latest(text_of(one.get("timestamp")) for one in records),
+            torch=versions.pop()[: files.MAX_NAME] if len(versions) == 1 else "",
+            git=_git(commits, branch[: files.MAX_NAME]),
+        )
+
+
+def _git(commits: set[str], branch: str) -> GitState | None:
+    return GitState(next(iter(commits))[: files.MAX_NAME], branch) if commits else None
+
+
+def _place(
+    source: str, line: int, record: Mapping[str, Any], metric: str
+) -> tuple[CaseKey, str, dict[str, str]]:
+    """The case, the table and what is said in words of ours."""
+    extra = member(record, "benchmark", "extra_info")
+    named = _naming(record, extra)
+    for text in (named.suite, named.compiler, named.dtype, named.mode, named.device):
+        if text:
+            check_name(text, "name of its configuration", source, line)
+    model = check_name(record["model"]["name"], "model name", source, line)
+    device = text_of(extra.get("device"))
+    if device:
+        check_name(device, "device", source, line)
+    own = {name: text_of(extra[name]) for name in OWN_COLUMNS if name in extra}
+    table = ACCURACY if ACCURACY in (metric, named.table) else PERFORMANCE
+    return read_own_key(own) or key_of(named, model, device), table, own
+
+
+def _naming(record: Mapping[str, Any], extra: Mapping[str, Any]) -> Naming:
+    """What the runner's file was called, or else what the record itself says."""
+    named = read_stem(stem_of(text_of(extra.get("output"))))
+    if named.whole:
+        return named
+    benchmark, model = member(record, "benchmark"), member(record, "model")
+    origins = model.get("origins")
+    first = origins[0] if isinstance(origins, list) and origins else None
+    return Naming(
+        compiler=text_of(model.get("backend")) or named.compiler,
+        suite=text_of(first) or named.suite,
+        dtype=text_of(benchmark.get("dtype")),
+        mode=text_of(benchmark.get("mode")) or named.mode,
+        device=text_of(extra.get("device")),
+        table=named.table,
+    )
+
+
+def _context(source: str, line: int, record: Mapping[str, Any]) -> str:
+    rest = {name: value for name, value in record.items() if name != "metric"}
+    context = json.dumps(rest, separators=(",", ":"))
+    size = len(context) + len(json.dumps(record["metric"]))
+    if size > files.MAX_CELL:
+        raise bad(source, line, f"the record is longer than {files.MAX_CELL} characters")
+    return context
+
+
+def _latest(stamps: Iterable[str]) -> str:
+    """The last of Unix times in seconds or milliseconds, as ISO 8601; empty if there is none."""
+    seconds = []
+    for stamp in stamps:
+        value = number(stamp)
+        if value is not None and _LATEST_S <= value < 1e3 * _LATEST_S:
+            value /= 1e3
+        if value is not None and _EARLIEST_S <= value < _LATEST_S:
+            seconds.append(value)
+    if not seconds:
+        return ""
+    return datetime.fromtimestamp(max(seconds), timezone.utc).isoformat(timespec="seconds")
+
 
 _WHOLE = re.compile(r"-?[0-9]{1,18}")
 

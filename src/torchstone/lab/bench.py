@@ -14,8 +14,6 @@ import torchstone
 from torchstone import stats, validate
 from torchstone.conductor import CaseResult, CaseSpec, Events, Settings, Templates, run_case
 from torchstone.lab import identical
-from torchstone.lab.installation import signature
-from torchstone.lab.judging import interrupted, judge, judge_again
 from torchstone.lab.keeping import INTERRUPTED, Keeper, Trouble
 from torchstone.lab.request import (
     BenchRequest,
@@ -25,9 +23,17 @@ from torchstone.lab.request import (
     method_of,
     vary_shapes,
 )
-from torchstone.lab.roofs import read_clock, recalibrated, with_roofs
-from torchstone.lab.second_look import SEED_APART, with_second_looks
-from torchstone.lab.secrets import public_measurement, public_words
+from torchstone.lab.roofs import (
+    SEED_APART,
+    interrupted,
+    judge,
+    judge_again,
+    read_clock,
+    recalibrated,
+    with_roofs,
+    with_second_looks,
+)
+from torchstone.lab.secrets import public_measurement, public_words, signature
 from torchstone.records import (
     ArmSpec,
     Measurement,

@@ -2,12 +2,29 @@
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from functools import cache
+from pathlib import Path
 
 import torchstone
+from torchstone.interop import Imported, find_format, medians_of
+from torchstone.lab.bench import new_id
 from torchstone.lab.figures import figures_of
-from torchstone.records import CaseFigures, PlannedCase, Result, UsageError
+from torchstone.lab.roofs import judge_again
+from torchstone.records import (
+    CaseFigures,
+    Check,
+    Judgement,
+    Level,
+    PlannedCase,
+    Result,
+    RunView,
+    UsageError,
+)
 from torchstone.store import Rebuilt, SizeReport, ThinReport, open_store
 
 Tell = Callable[[str, int, int], None]
@@ -43,7 +60,7 @@ def thin(
             keep_every=keep_every,
             trial=trial,
             tell=tell,
-            derive=_derive,
+            derive=_derive_database,
         )
         return report, store.compact() if compact and not trial else 0
 
@@ -57,9 +74,152 @@ def size(db: str | None) -> SizeReport:
 def rebuild(db: str | None, tell: Tell, *, every: bool = False) -> Rebuilt:
     """Make the derived tables anew; with `every`, figures from the samples of all cases, too."""
     with open_store(db, create=False) as store:
-        return store.rebuild(_derive, every=every, tell=tell)
+        return store.rebuild(_derive_database, every=every, tell=tell)
 
 
-def _derive(result: Result, planned: PlannedCase, arm: str) -> CaseFigures:
+def _derive_database(result: Result, planned: PlannedCase, arm: str) -> CaseFigures:
     """The store puts back the command that was printed."""
     return figures_of(result, planned, arm, ())
+
+
+# `torchstone export` and `torchstone import`: runs out of the store and into it.
+
+
+@dataclass(frozen=True)
+class Exported:
+    """Files by name, and what they leave out."""
+
+    files: Mapping[str, bytes]
+    remarks: Sequence[str]
+
+
+def export_run(wanted: str, format_name: str, db: str | None) -> Exported:
+    """The files of a run in another tool's format. Its medians come from the raw samples."""
+    wanted_format = find_format(format_name)
+    with open_store(db, create=False, read_only=True) as store:
+        view = store.run_view(wanted)
+
+        @cache  # asked for twice; the samples themselves need not stay in memory
+        def medians(case: CaseFigures) -> tuple[float, float] | None:
+            return medians_of(store.load(case.result_id), case) if case.result_id else None
+
+        return Exported(wanted_format.write(view, medians), wanted_format.remarks(view, medians))
+
+
+def import_files(format_name: str, paths: Sequence[str], label: str, db: str | None) -> Imported:
+    """Read the files, and store what they hold as one run with their origin."""
+    imported = find_format(format_name).read([Path(path) for path in paths])
+    run = replace(imported.run, id=new_id(), label=label or imported.run.label)
+    imported = replace(imported, run=run)
+    with open_store(db) as store:
+        store.import_run(run, imported.cases, run.origin)
+    return imported
+
+
+def join_databases(paths: Sequence[str], db: str | None) -> list[str]:
+    """Copy runs from other databases; shards of one run become one run here."""
+    lines = []
+    for path in paths:
+        if not os.path.isfile(path):
+            raise UsageError(f"There is no database {path}.")
+        with open_store(path, create=False, read_only=True) as other, open_store(db) as store:
+            for summary in other.list_runs(limit=1_000_000):
+                copied = store.merge_run(other, summary.id)
+                lines.append(f"{summary.id}: {copied} cases from {os.path.basename(path)}")
+    return lines
+
+
+# `torchstone validate`: judge stored results by the rules of today, without measuring.
+
+
+@dataclass(frozen=True)
+class Rejudged:
+    """A stored result before and after."""
+
+    before: Result
+    after: Result
+
+    @property
+    def skipped(self) -> bool:
+        """Its samples were removed, so that it keeps what was said of it."""
+        return self.before.thinned is not None
+
+    @property
+    def changes(self) -> tuple[str, ...]:
+        """What is said now and was not, and the other way round; one line each."""
+        old, new = _levels(self.before.checks), _levels(self.after.checks)
+        lines = [
+            f"{rule}{_of(arms)}: {old.get(key, 'not said')} → {new.get(key, 'not said')}"
+            for key in dict.fromkeys((*old, *new))
+            for rule, arms in [key]
+            if old.get(key) != new.get(key)
+        ]
+        pairs = zip(self.before.comparisons, self.after.comparisons, strict=True)
+        lines += [
+            f"{was.new} against {was.base}: {was.verdict.value} → {now.verdict.value}"
+            for was, now in pairs
+            if was.verdict is not now.verdict
+        ]
+        return tuple(lines)
+
+    @property
+    def failed(self) -> bool:
+        """Whether a rule says that a number is not to be believed."""
+        return any(check.level is Level.FAIL for check in self.after.checks)
+
+
+def validate_stored(wanted: str, db: str | None, *, save: bool) -> list[Rejudged]:
+    """Judge the result, or every result of the run, anew; what changed is kept beside it."""
+    with open_store(db, create=False, read_only=True) as store:
+        found = store.find(wanted)
+        if isinstance(found, RunView):
+            stored = [store.load(one) for one in store.result_ids(found.run.id)]
+        else:
+            stored = [found]
+    if stored and all(result.thinned for result in stored):
+        raise _thinned(wanted, stored[0])
+    judged = [Rejudged(one, one if one.thinned else judge_again(one)) for one in stored]
+    changed = [one for one in judged if one.after != one.before]
+    if save and changed:
+        with open_store(db) as store:
+            for one in changed:
+                store.add_judgement(one.after, _judgement(one.after), _derive_validate)
+    return judged
+
+
+def _thinned(wanted: str, result: Result) -> UsageError:
+    when = result.thinned.created[:10] if result.thinned else ""
+    return UsageError(
+        f"The samples of {wanted} were removed on {when} (`torchstone db thin`), and without them "
+        "it cannot be judged anew.",
+        f"What was said of it then stands: torchstone show {wanted}. To measure it again: "
+        f"torchstone repro {result.id}.",
+    )
+
+
+def _judgement(result: Result) -> Judgement:
+    return Judgement(
+        created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        version=torchstone.__version__,
+        checks=result.checks,
+        comparisons=result.comparisons,
+    )
+
+
+def _derive_validate(result: Result, planned: PlannedCase, arm: str) -> CaseFigures:
+    """The store puts back the command that was printed."""
+    return figures_of(result, planned, arm, ())
+
+
+def _levels(checks: Sequence[Check]) -> dict[tuple[str, tuple[str, ...]], str]:
+    """The worst level of each rule for each arm or pair of arms."""
+    order = list(Level)
+    worst: dict[tuple[str, tuple[str, ...]], Level] = {}
+    for check in checks:
+        key = (check.rule, check.arms)
+        worst[key] = max(worst.get(key, check.level), check.level, key=order.index)
+    return {key: level.value for key, level in worst.items()}
+
+
+def _of(arms: tuple[str, ...]) -> str:
+    return f" ({', '.join(arms)})" if arms else ""

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import torchstone
 from torchstone.conductor import Events, Settings
+from torchstone.explain import Roofline, roofline
+from torchstone.explain.child import run_passes_of
 from torchstone.explain.differences import difference
-from torchstone.explain.findings.registry import with_findings
+from torchstone.explain.findings.base import with_findings
 from torchstone.explain.ledger import make_ledger
 from torchstone.explain.passes.report import Plan
-from torchstone.explain.remedies import apply_remedy
 from torchstone.explain.roofline import CALIBRATE
-from torchstone.explain.starter import run_passes_of
-from torchstone.explain.verdicts import untested, verdict
-from torchstone.lab.bench import measure, new_id
+from torchstone.explain.verdicts import apply_remedy, untested, verdict
+from torchstone.lab.bench import bench, measure, new_id
 from torchstone.lab.keeping import Keeper
 from torchstone.lab.request import (
     BenchRequest,
@@ -29,17 +29,20 @@ from torchstone.lab.request import (
 )
 from torchstone.lab.roofs import known_roofs
 from torchstone.lab.secrets import public_env, public_ledger, public_words
-from torchstone.machine.environment import machine_id
 from torchstone.machine.hardware import cache_sizes, describe_cpu, memory_bytes
+from torchstone.machine.software import machine_id
 from torchstone.records import (
     ArmSpec,
     Calibration,
     Difference,
     Ledger,
     Prediction,
+    Result,
+    RunView,
     UsageError,
     Verification,
 )
+from torchstone.store import open_store
 
 EAGER = "eager"
 VERIFY_BUDGET_S = 10.0
@@ -129,7 +132,7 @@ def _ledger(
     if events is not None:
         events.phase(f"{arm.name}: looking at its steps")
     passes = run_passes_of(arm, Plan(budget_s=request.budget_s), request.bench.settings)
-    calibration, stale = _calibration(arm, keeper)
+    calibration, stale = _calibration_explain(arm, keeper)
     ledger = with_findings(make_ledger(arm, passes, calibration))
     kept = KEPT if arm.allocator == "keep" and ledger.share("allocator") > 0 else ""
     return replace(
@@ -141,7 +144,7 @@ def _ledger(
     )
 
 
-def _calibration(arm: ArmSpec, keeper: Keeper | None) -> tuple[Calibration | None, str]:
+def _calibration_explain(arm: ArmSpec, keeper: Keeper | None) -> tuple[Calibration | None, str]:
     """The roofs, and a sentence where they are there and cannot be used."""
     if keeper is None:
         return None, ""
@@ -226,3 +229,59 @@ def verify_command(arm: ArmSpec, settings: Settings) -> tuple[str, ...]:
     for key, value in public_env(arm.env):
         words += ["--env", f"{key}={value}"]
     return (*words, "--budget", f"{settings.budget_s:g}s", "--verify")
+
+
+# `torchstone explain --roofline`: a stored result, or a target measured now, under its roofs.
+
+
+def is_target(text: str) -> bool:
+    """Whether it names code (`path.py:make`, `timm:resnet18`) and not a stored result."""
+    return ":" in text or text.endswith(".py")
+
+
+def roofline_of_stored(name: str, arm: str = "", db: str | None = None) -> Roofline:
+    """From the record alone; nothing is measured."""
+    with open_store(db, create=False, read_only=True) as store:
+        found = store.find(name)
+    if isinstance(found, RunView):
+        raise UsageError(
+            f"{name} is a run of many results.",
+            "Name one of them: `torchstone show` lists them with `--csv`, in `result_id`.",
+        )
+    calibration, stale = _calibration_roofline(found, Keeper(db))
+    return _noted(roofline(found, calibration, arm), stale)
+
+
+def roofline_of_target(
+    request: BenchRequest, keeper: Keeper, save: bool, events: Events | None = None
+) -> tuple[Result, Roofline]:
+    """Measure the target as `bench` does, then look at it."""
+    here = machine_id(describe_cpu(), cache_sizes(), memory_bytes())
+    known, stale = known_roofs(keeper, here, request.device)
+    if known is None or stale:
+        missing = "This machine has not been calibrated, so its roofs are not known."
+        raise UsageError(stale or missing, CALIBRATE)
+    result = bench(request, keeper if save else None, events)
+    if result.method.stopped_by == "interrupt" and not result.arms[0].turns:
+        raise KeyboardInterrupt  # without a sample there is nothing to draw
+    calibration: Calibration | None = known
+    with keeper.forgiving("The machine's roofs could not be looked up"):
+        calibration, stale = _calibration_roofline(result, keeper)
+    return result, _noted(roofline(result, calibration), stale)
+
+
+def _calibration_roofline(result: Result, keeper: Keeper) -> tuple[Calibration | None, str]:
+    """The roofs in force when the result was judged, else the newest of its machine, and whether
+    they are stale. Of another machine's nothing here can tell."""
+    if result.calibration is not None or not result.arms:
+        return result.calibration, ""
+    base = result.arms[0]
+    if base.environment is None:
+        return None, ""
+    found, stale = known_roofs(keeper, base.environment.machine_id, base.arm.device)
+    here = machine_id(describe_cpu(), cache_sizes(), memory_bytes())
+    return found, stale if base.environment.machine_id == here else ""
+
+
+def _noted(found: Roofline, stale: str) -> Roofline:
+    return replace(found, notes=(*found.notes, f"{stale} {CALIBRATE}")) if stale else found

@@ -17,7 +17,7 @@ from torchstone.records import (
     PlannedCase,
     Result,
 )
-from torchstone.validate.facts import faults_per_call, seconds_per_call
+from torchstone.validate.base import faults_per_call, seconds_per_call
 
 _ORDER = tuple(Level)
 

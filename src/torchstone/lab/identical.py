@@ -12,8 +12,8 @@ from torchstone import stats
 from torchstone.conductor import CaseResult
 from torchstone.lab.keeping import Keeper
 from torchstone.records import ArmSpec, Conditions, Estimate, Measurement, Outcome
-from torchstone.track.floors import DEFAULT_AA_FLOOR, step_class
-from torchstone.validate.facts import seconds_per_call
+from torchstone.track.compare import DEFAULT_AA_FLOOR, step_class
+from torchstone.validate.base import seconds_per_call
 
 EVERY = 20
 """One comparison in this many carries a duplicate: two arms then take half as long again."""

@@ -61,7 +61,7 @@ class SpeedAssertions:
 
 def _doubt(comparison: Comparison) -> str:
     """What is open, and what would help."""
-    from torchstone.show.budget import budget_advice
+    from torchstone.show.evidence import budget_advice
 
     verdict, margin = comparison.verdict.value, comparison.margin
     known = "" if verdict == "cannot tell" else f"{verdict}, but "

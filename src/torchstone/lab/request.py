@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, fields, replace
 from torchstone import stats
 from torchstone.conductor import Settings
 from torchstone.lab.secrets import public_arm_text, public_env
-from torchstone.machine.allocator import allocator_environment, usual_allocator
 from torchstone.machine.interpreters import resolve_interpreter
+from torchstone.machine.memory import allocator_environment, usual_allocator
 from torchstone.records import (
     ALLOCATORS,
     DYNAMIC_SHAPES,

@@ -6,13 +6,55 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 
-from torchstone import validate
-from torchstone.conductor import Events
-from torchstone.lab.judging import interrupted, judge_again
+from torchstone import stats, validate
+from torchstone.conductor import CaseSpec, Events, Settings, Templates, run_case
 from torchstone.lab.keeping import Keeper
+from torchstone.lab.secrets import public_measurement
 from torchstone.machine.calibrate import fingerprint, is_stale, run_calibration
 from torchstone.machine.clock import measure_clock
-from torchstone.records import Calibration, Peak, Result, TorchstoneError
+from torchstone.records import (
+    ArmSpec,
+    Calibration,
+    Comparison,
+    Method,
+    Peak,
+    Result,
+    SecondLook,
+    TorchstoneError,
+)
+from torchstone.validate.base import estimator
+
+# Judging: from what was measured to comparisons and checks. Samples in, words out.
+
+
+def judge(result: Result, aa_floor: float) -> Result:
+    """The result with its comparisons and checks made anew; an arm that fails has no verdict."""
+    method = result.method
+    name = estimator(result) if result.arms else None
+    comparisons = stats.compare_all(result.arms, method.margin, method.alpha, aa_floor, name)
+    spent = spent_budget(method)
+    if spent is not None:
+        comparisons = tuple(stats.with_budget(found, spent) for found in comparisons)
+    bare = replace(result, comparisons=comparisons, checks=())
+    checks = validate.judge(bare)
+    return replace(bare, checks=checks, comparisons=validate.withhold(comparisons, checks))
+
+
+def judge_again(result: Result) -> Result:
+    """The same with the A/A floor that was in force."""
+    return judge(result, max((c.aa_floor for c in result.comparisons), default=0.0))
+
+
+def spent_budget(method: Method) -> float | None:
+    """The budget that the data stands for; None where another one would not have given more: it
+    ended before the budget did, or its samples were counted."""
+    whole = method.stopped_by in ("budget", "replicates") and method.asked_samples is None
+    return method.budget_s if whole else None
+
+
+def interrupted(result: Result) -> Result:
+    """The same, ended by Ctrl-C while something was measured beside it."""
+    return replace(result, method=replace(result.method, stopped_by="interrupt"))
 
 
 def read_clock() -> tuple[float, ...]:
@@ -115,3 +157,79 @@ def _higher(old: Sequence[Peak], fresh: Sequence[Peak]) -> tuple[Peak, ...]:
         if key not in best or peak.value > best[key].value:
             best[key] = peak
     return tuple(best.values())
+
+
+# A second look at what is too good to be taken on trust: new processes, other inputs.
+
+
+SEED_APART = 7_919
+"""Added to the seed: other inputs and, where the factory is seeded, other weights."""
+SHARE = 0.5
+"""Of the first look's budget: an effect of two times needs no fine interval to be seen again."""
+SHORTEST_S = 3.0
+REPLICATES = 3
+
+
+def with_second_looks(
+    result: Result,
+    arms: Sequence[ArmSpec],
+    settings: Settings,
+    events: Events | None,
+    templates: Templates | None = None,
+) -> Result:
+    """Measure each suspicious comparison again and judge the result by both looks."""
+    if result.method.stopped_by == "interrupt":
+        return result
+    wanted = validate.wants_second_look(result)
+    if not wanted:
+        return result
+    by_name = {arm.name: arm for arm in arms}
+    try:
+        looks = tuple(
+            look_again(by_name[c.base], by_name[c.new], c, settings, events, templates)
+            for c in wanted
+        )
+    except KeyboardInterrupt:  # the first look is whole and is kept
+        return judge_again(interrupted(result))
+    return judge_again(replace(result, second_looks=looks))
+
+
+def look_again(
+    base: ArmSpec,
+    new: ArmSpec,
+    first: Comparison,
+    settings: Settings,
+    events: Events | None,
+    templates: Templates | None = None,
+) -> SecondLook:
+    """The same two arms from another seed, in processes of their own.
+
+    Half a look says nothing, so Ctrl-C ends it as a `KeyboardInterrupt`.
+    """
+    seed = settings.seed + SEED_APART
+    if events is not None:
+        events.phase(f"{new.name}: a second look, too good to be taken on trust")
+    again = replace(
+        settings,
+        seed=seed,
+        budget_s=max(SHORTEST_S, SHARE * settings.budget_s),
+        replicates=REPLICATES,
+        count_flops=False,
+    )
+    pair = tuple(replace(arm, seed=seed) for arm in (base, new))
+    case = run_case(CaseSpec(pair, again), events, templates)
+    if case.stopped_by == "interrupt":
+        raise KeyboardInterrupt
+    made = SecondLook(first.base, first.new, seed, first.speedup or 0.0, None)
+    failed = next((arm for arm in case.arms if arm.outcome not in stats.COMPARABLE), None)
+    if failed is not None:
+        said = public_measurement(failed).detail.message
+        reason = said or f"{failed.arm.name} ended with {failed.outcome.value}"
+        return replace(made, outcome=failed.outcome.value, reason=reason)
+    (comparison,) = stats.compare_all(case.arms, settings.margin, case.alpha, first.aa_floor)
+    return replace(
+        made,
+        speedup=comparison.speedup,
+        interval=comparison.interval,
+        reason=comparison.reason,
+    )

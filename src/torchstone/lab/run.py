@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from importlib import metadata
 from typing import Protocol
 
+import torchstone
 from torchstone.conductor import Events, Settings, Templates, open_templates
-from torchstone.lab.bench import measure_unkept
+from torchstone.lab.bench import measure_unkept, new_id
 from torchstone.lab.figures import figures_of, unmeasured
-from torchstone.lab.keeping import Keeper
-from torchstone.lab.request import distinct, settings_from
-from torchstone.lab.run_keeping import PatientKeeper, keep, patiently
+from torchstone.lab.keeping import Keeper, PatientKeeper, keep, patiently
+from torchstone.lab.request import distinct, method_of, settings_from
 from torchstone.lab.run_plan import (
+    TORCHBENCH_CHECKOUT,
+    TORCHBENCH_VARIABLE,
     Group,
+    Plan,
     RunRequest,
     arm_of,
     command_of_case,
@@ -23,10 +31,10 @@ from torchstone.lab.run_plan import (
     make_plan,
     shard_of,
 )
-from torchstone.lab.run_record import Shard, describe_run
-from torchstone.lab.run_resume import check_alone, check_same
 from torchstone.lab.secrets import public_words
-from torchstone.machine.cgroup import usable_cores
+from torchstone.machine.hardware import cache_sizes, describe_cpu, memory_bytes
+from torchstone.machine.processes import usable_cores
+from torchstone.machine.software import git_state, machine_id
 from torchstone.records import (
     CASE_KIND,
     CaseFigures,
@@ -37,10 +45,217 @@ from torchstone.records import (
     Run,
     RunView,
     UsageError,
+    to_data,
 )
 from torchstone.store import check_store, open_store
-from torchstone.store.alive import Beat, beat
+from torchstone.store.alive import Beat, Part, beat
 from torchstone.store.location import locate
+from torchstone.workloads.suites import known_suites, load_suite
+from torchstone.workloads.target import check_target, parse_target
+
+# The record of a run before anything is measured: what tells it from other runs.
+
+
+Shard = tuple[int, int]
+CHECKOUT = "pytorch/benchmark"
+"""How the checkout is called among a run's packages."""
+_LIBRARIES = {
+    "hf": ("transformers",),
+    "timm": ("timm", "torchvision"),
+    "torchvision": ("torchvision",),
+    "torchbench": ("timm", "torchvision", "transformers"),
+    TORCHBENCH_CHECKOUT: ("timm", "torchvision", "transformers"),
+}
+"""What the models of the built-in suites are made from, by the prefix of their targets."""
+
+
+def describe_run(
+    request: RunRequest, plan: Plan, command: tuple[str, ...], shard: Shard | None
+) -> Run:
+    """The run's record, before anything is measured."""
+    cpu = describe_cpu()
+    settings = request.settings
+    run = Run(
+        id=new_id(),
+        created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        command=command,
+        plan=plan.cases,
+        label=request.label,
+        machine_id=machine_id(cpu, cache_sizes(), memory_bytes()),
+        machine=cpu.get("model", ""),
+        torch=version_of("torch"),
+        git=git_state(os.getcwd()),
+        packages=packages_of(plan.cases),
+        tier=plan.tier,
+        method=method_of(settings),
+        notes=plan.notes,
+        version=torchstone.__version__,
+    )
+    return run if shard is None else replace(run, id=_shared_id(run))
+
+
+def _shared_id(run: Run) -> str:
+    """The same for all shards of a label: by what is run, from which code, how, and where.
+
+    Not by the reasons why some cases cannot run, which are those of one machine.
+    """
+    plan = [(to_data(case.key), case.target) for case in run.plan]
+    code = [run.git.commit, run.git.dirty] if run.git is not None else []
+    packages = sorted(run.packages.items())
+    parts = (run.label, run.machine_id, run.torch, code, packages, plan, to_data(run.method))
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def packages_of(cases: Iterable[PlannedCase]) -> dict[str, str]:
+    """The libraries that the cases' models come from, each with its version; empty: not there.
+
+    What a target of the user's own imports is the user's to know: it stands at the run's commit.
+    """
+    targets = map(parse_target, {case.target for case in cases})
+    prefixes = {target.place for target in targets if target.kind == "suite"}
+    found: dict[str, str] = {}
+    for prefix in sorted(prefixes):
+        names = _LIBRARIES.get(prefix)
+        for name in names if names is not None else _plug_in(prefix):
+            found[name] = version_of(name)
+    if TORCHBENCH_CHECKOUT in prefixes:
+        found[CHECKOUT] = _checkout_state()
+    return found
+
+
+def _plug_in(prefix: str) -> tuple[str, ...]:
+    """The package that brings a suite which is none of ours."""
+    point = known_suites().get(prefix)
+    return (point.dist.name,) if point is not None and point.dist is not None else ()
+
+
+def _checkout_state() -> str:
+    """`COMMIT`, `COMMIT with changes`, or that it is in no repository; empty without a checkout."""
+    folder = os.environ.get(TORCHBENCH_VARIABLE, "")
+    if not folder:
+        return ""
+    state = git_state(folder)
+    if state is None:
+        return "in no repository"
+    return state.commit + (" with changes" if state.dirty else "")
+
+
+def version_of(package: str) -> str:
+    """Its version; empty where it is not installed."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+# What a stored run may go on with: its machine, its code, its libraries, and nobody else at it.
+
+
+_SHORT = 12
+"""Digits of a commit in a sentence."""
+
+
+def check_same(run: Run, left: Sequence[PlannedCase]) -> None:
+    """Refuse to go on where what is `left` would not be measured as the rest of the run was."""
+    if run.origin != "here" or run.method is None:
+        raise UsageError(f"{run.id} was imported from {run.origin} and cannot be resumed.")
+    here = machine_id(describe_cpu(), cache_sizes(), memory_bytes())
+    if run.machine_id != here:
+        raise UsageError(
+            f"{run.id} was begun on another machine, and figures of two machines do not mix.",
+            "Begin a run of its own here, with the same --label.",
+        )
+    _check_torch(run)
+    _check_commit(run)
+    _check_sources(run, left)
+    _check_packages(run, left)
+
+
+def check_alone(run_id: str, shard: str, others: Iterable[Part]) -> None:
+    """Refuse to measure what a living program is measuring; other shards of as many are welcome."""
+    for other in others:
+        if not _apart(shard, other.shard):
+            who = f"process {other.pid}" if other.pid else "another process"
+            part = f" (shard {other.shard})" if other.shard else ""
+            raise UsageError(
+                f"{run_id} is being measured now, by {who}{part}.",
+                "Wait until it ends, or stop it first; what it has measured stays.",
+            )
+
+
+def _apart(one: str, other: str) -> bool:
+    """Whether two shards have no case in common: different parts of as many."""
+    (i, _, n), (j, _, m) = one.partition("/"), other.partition("/")
+    return bool(n) and n == m and i != j
+
+
+def _check_torch(run: Run) -> None:
+    """A run bears the name of one torch."""
+    installed = version_of("torch")
+    if run.torch != installed:
+        was = f"torch {run.torch}" if run.torch else "no torch"
+        now = f"torch {installed}" if installed else "no torch"
+        raise UsageError(
+            f"{run.id} was begun with {was}, and here is {now}: figures of two do not mix.",
+            f"Begin a run of its own, or go back to {was}.",
+        )
+
+
+def _check_packages(run: Run, left: Sequence[PlannedCase]) -> None:
+    """Two versions of a library build two models of one name. Runs stored before the versions were
+    kept have none to compare."""
+    for name, now in packages_of(left).items():
+        was = run.packages.get(name)
+        if was is not None and was != now:
+            before, here = (f"{name} {text}" if text else f"no {name}" for text in (was, now))
+            raise UsageError(
+                f"{run.id} was begun with {before}, and here is {here}: figures of two do not mix.",
+                f"Begin a run of its own, or go back to {before}.",
+            )
+
+
+def _check_commit(run: Run) -> None:
+    """A run bears the name of one commit; one begun outside a repository bears none."""
+    if run.git is None:
+        return
+    now = git_state(os.getcwd())
+    was = f"commit {run.git.commit[:_SHORT]}"
+    if now is None or now.commit != run.git.commit:
+        here = "no repository" if now is None else f"commit {now.commit[:_SHORT]}"
+        raise UsageError(
+            f"{run.id} was begun at {was}, and here is {here}: figures of two do not mix.",
+            f"Begin a run of its own, or resume in the same folder at {was}.",
+        )
+    if now.dirty and not run.git.dirty:
+        raise UsageError(
+            f"{run.id} was begun at {was} as it is, and here files differ from it.",
+            "Put the changes aside (`git stash -u`), or begin a run of its own.",
+        )
+    if run.git.dirty and not now.dirty:
+        raise UsageError(
+            f"{run.id} was begun at {was} with changed files, and here none differs from it.",
+            "Bring the changes back (`git stash pop`), or begin a run of its own.",
+        )
+
+
+def _check_sources(run: Run, left: Sequence[PlannedCase]) -> None:
+    """Refuse to go on without what models come from, such as a checkout or a file: each case would
+    be stored as an error, and a stored case is not measured again."""
+    targets = {case.target: parse_target(case.target) for case in left}
+    for prefix in sorted({one.place for one in targets.values() if one.kind == "suite"}):
+        load_suite(prefix).models()
+    for text, target in targets.items():
+        if target.kind != "file":
+            continue
+        try:
+            check_target(text)
+        except UsageError as error:
+            elsewhere = not os.path.isabs(target.place) and not os.path.exists(target.place)
+            raise UsageError(
+                f"{run.id} cannot go on: {error.message}",
+                "Resume it in the folder in which it was begun." if elsewhere else error.remedy,
+            ) from None
+
 
 Placed = tuple[int, CaseFigures]
 """A case's place in the plan, and its figures."""

@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 from torchstone.conductor import Settings
 from torchstone.lab.request import BenchRequest, check_settings, command_of, torch_backends
 from torchstone.lab.secrets import public_words
-from torchstone.machine.allocator import allocator_environment, usual_allocator, why_not_kept
+from torchstone.machine.memory import allocator_environment, usual_allocator, why_not_kept
 from torchstone.records import (
     ALLOCATORS,
     DYNAMIC_SHAPES,

@@ -17,9 +17,9 @@ from torchstone.lab.request import (
     settings_words,
 )
 from torchstone.lab.secrets import public_words
-from torchstone.machine.allocator import usual_allocator
+from torchstone.machine.memory import usual_allocator
 from torchstone.machine.redact import without_secrets
-from torchstone.measure.statement import compile_statement
+from torchstone.measure.built import compile_statement
 from torchstone.records import ArmSpec, Result, Statement
 
 BUDGET_S = 5.0

@@ -6,10 +6,9 @@ library, the system's own files and `records`; never torch (it is described only
 has imported it already). These files travel to the worker.
 """
 
-from torchstone.machine.allocator import allocator_environment, usual_allocator, why_not_kept
-from torchstone.machine.environment import describe_environment, machine_id
 from torchstone.machine.interpreters import known_interpreters, resolve_interpreter
 from torchstone.machine.memory import (
+    allocator_environment,
     fault_cost_ns,
     major_faults,
     minor_faults,
@@ -18,9 +17,10 @@ from torchstone.machine.memory import (
     rss_bytes,
     step_peak,
     trim,
+    usual_allocator,
+    why_not_kept,
 )
-from torchstone.machine.noise import NoiseSnapshot, difference, snapshot
-from torchstone.machine.probe import Probe, make_probe
+from torchstone.machine.noise import NoiseSnapshot, Probe, difference, make_probe, snapshot
 from torchstone.machine.processes import (
     die_with_parent,
     kill_tree,
@@ -31,7 +31,7 @@ from torchstone.machine.processes import (
     wait_until_quiet,
 )
 from torchstone.machine.redact import hidden_variables, redact_text, tail, visible_variables
-from torchstone.machine.software import loaded_allocator
+from torchstone.machine.software import describe_environment, loaded_allocator, machine_id
 
 __all__ = [
     "NoiseSnapshot",

@@ -23,8 +23,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from time import perf_counter_ns as _now
 
-from torchstone.machine.best import best_rate
-from torchstone.machine.files import read_int, read_text
+from torchstone.machine.hardware import best_rate
+from torchstone.machine.processes import read_int, read_text
 from torchstone.records import Peak
 
 SLOWEST_HZ, FASTEST_HZ = 50e6, 10e9

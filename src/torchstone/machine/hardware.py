@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import os
 import platform
 import re
+import signal
 import subprocess
+from collections.abc import Iterable, Mapping, Set
+from dataclasses import replace
+from statistics import median
 
-from torchstone.machine import cgroup, cores
-from torchstone.machine.files import read_field, read_text
+from torchstone.machine import processes
+from torchstone.machine.processes import read_field, read_text
+from torchstone.records import Peak
 
 FLAGS_OF_INTEREST = frozenset(
     (
@@ -40,7 +46,7 @@ def describe_cpu() -> dict[str, str]:
         "logical_cores": str(os.cpu_count() or 0),
         "affinity": str(_affinity()),
         "physical_cores": _physical_cores(),
-        "quota": _optional(cgroup.cpu_quota()),
+        "quota": _optional(processes.cpu_quota()),
         "governor": (read_text(f"{_CPU0}/cpufreq/scaling_governor") or "").strip(),
         "hypervisor": _hypervisor(flags),
     }
@@ -76,7 +82,7 @@ def _affinity() -> int:
 
 def _physical_cores() -> str:
     """Among those that this process is bound to; empty where nobody says."""
-    return str(cores.physical_cores() or _sysctl("hw.physicalcpu"))
+    return str(physical_cores() or _sysctl("hw.physicalcpu"))
 
 
 def _hypervisor(flags: set[str]) -> str:
@@ -130,3 +136,86 @@ def memory_bytes() -> int:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (OSError, ValueError):
         return 0
+
+
+# Which of the system's cores are physical ones: two hyper-threads share one.
+
+
+CPUS = "/sys/devices/system/cpu"
+SIBLINGS = "topology/thread_siblings_list"
+"""Under each core's folder: the cores that share its physical one, itself among them."""
+
+
+def read_cores(text: str) -> frozenset[int]:
+    """The numbers in `0,2-5`; what cannot be read is left out."""
+    found: set[int] = set()
+    for part in text.strip().split(","):
+        low, dash, high = part.partition("-")
+        if low.isdigit() and (not dash or high.isdigit()):
+            found.update(range(int(low), int(high or low) + 1))
+    return frozenset(found)
+
+
+def one_each(siblings: Mapping[int, Set[int]]) -> frozenset[int]:
+    """Of these cores with their siblings: one of each physical core."""
+    return frozenset(min(others & siblings.keys()) for others in siblings.values())
+
+
+def physical_cores(allowed: Iterable[int] | None = None, folder: str = CPUS) -> int | None:
+    """How many physical cores there are among those that this process is bound to (or these).
+
+    None where the system does not say. A quota is no core: `cgroup.usable_cores` knows it.
+    """
+    if allowed is None:
+        if not hasattr(os, "sched_getaffinity"):
+            return None
+        allowed = os.sched_getaffinity(0)
+    said = {core: read_text(f"{folder}/cpu{core}/{SIBLINGS}") or "" for core in allowed}
+    found = {core: read_cores(text) | {core} for core, text in said.items()}
+    return len(one_each(found)) if any(said.values()) else None
+
+
+# Instructions that the processor announces and does not carry out.
+
+
+ILLEGAL = signal.SIGILL
+LIMIT = "ONEDNN_MAX_CPU_ISA"
+WITHOUT_AMX = "AVX512_CORE_FP16"
+"""All that oneDNN uses but the tiles of AMX."""
+ILLEGAL_REMEDY = (
+    "A library used an instruction that the processor, or the virtual machine around it, announces "
+    "and does not carry out. It is often AMX, in products of bf16, fp16 or int8: "
+    f"set {LIMIT}={WITHOUT_AMX} for this command, and for your own programs here."
+)
+"""Seen on a virtual machine whose processor names the flag `amx_tile`, while CPUID's leaf 0x1D,
+which says how large the tiles are, is empty: torch's first bf16 product there ends the program."""
+
+
+# The best of many samples, and how far the usual one lies from it.
+#
+# On a shared machine noise only ever takes speed away, so the best of many short samples is what
+# the machine can do, and the median is what its neighbours left of it.
+
+
+def best_rate(rates: Iterable[float], template: Peak) -> Peak | None:
+    """The template with the highest of the rates; None if none of them is a rate at all."""
+    sound = _sound(rates)
+    if not sound:
+        return None
+    best = max(sound)
+    spread = (best - median(sound)) / best
+    return replace(template, value=best, spread=spread, samples=len(sound))
+
+
+def best_cost(seconds: Iterable[float], template: Peak) -> Peak | None:
+    """The template with the lowest of the costs; None if none of them is a cost at all."""
+    sound = _sound(seconds)
+    if not sound:
+        return None
+    best = min(sound)
+    spread = (median(sound) - best) / best
+    return replace(template, value=best, spread=spread, samples=len(sound))
+
+
+def _sound(values: Iterable[float]) -> list[float]:
+    return [value for value in values if math.isfinite(value) and value > 0]

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import platform
 import re
+import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from importlib import metadata
 from typing import Any
 
-from torchstone.machine.files import read_text
+from torchstone.machine import hardware
+from torchstone.machine.processes import read_text
+from torchstone.machine.redact import hidden_variables, redact_text, visible_variables
+from torchstone.records import Environment, GitState
 
 PACKAGES = ("torch", "numpy", "numba", "transformers", "timm", "torchvision", "triton", "scipy")
 """Packages whose version decides speed; the import name is the same for all of them."""
@@ -160,3 +167,126 @@ def _installed() -> Iterator[tuple[str, str]]:
             continue
         if name and version and name != "torchstone":  # ours in the payload is not installed
             yield name.lower().replace("_", "-"), version
+
+
+# The commit of a folder's git repository, and whether its files differ from it.
+
+
+GIT_TIMEOUT_S = 10.0
+_SOURCES = (".py", ".pyx", ".pyi", ".c", ".cc", ".cpp", ".h", ".hpp", ".cu", ".so", ".toml")
+
+
+def git_state(folder: str) -> GitState | None:
+    """Commit, branch and dirty flag; None without git, a repository or a commit.
+
+    Dirty: a tracked file was changed, or source code is there that git does not know (other
+    untracked files, such as logs, do not change what was measured).
+    """
+    text = _git(folder, "status", "--porcelain=v2", "--branch", "--untracked-files=normal", "-z")
+    if text is None:
+        return None
+    headers, dirty = {}, False
+    for entry in text.split("\0"):
+        if entry.startswith("# "):
+            key, _, value = entry[2:].partition(" ")
+            headers[key] = value
+        elif entry.startswith(("1 ", "2 ", "u ")):
+            dirty = True
+        elif entry.startswith("? "):
+            dirty = dirty or entry.endswith(_SOURCES) or _holds(folder, entry[2:])
+    commit = headers.get("branch.oid", "")
+    if not commit or commit == "(initial)":
+        return None
+    branch = headers.get("branch.head", "")
+    return GitState(commit, "" if branch == "(detached)" else branch, dirty)
+
+
+def _holds(folder: str, untracked: str) -> bool:
+    """Whether the target's folder lies inside an untracked one, which git lists as a whole."""
+    if not untracked.endswith("/"):
+        return False
+    top = _git(folder, "rev-parse", "--show-toplevel")
+    if top is None:
+        return False
+    outer = os.path.realpath(os.path.join(top.strip(), untracked))
+    return (os.path.realpath(folder) + os.sep).startswith(outer + os.sep)
+
+
+def _git(folder: str, *arguments: str) -> str | None:
+    # GIT_DIR and the like would make git answer for another repository, as inside a hook.
+    env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    env.update(GIT_TERMINAL_PROMPT="0", GIT_OPTIONAL_LOCKS="0", GIT_ASKPASS="", LC_ALL="C")
+    env.pop("LD_PRELOAD", None)  # the arm's allocator is not meant for git
+    command = ["git", "-c", "core.fsmonitor=false", "-C", folder, *arguments]
+    try:
+        done = subprocess.run(
+            command,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=GIT_TIMEOUT_S,
+            check=False,
+        )
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return None
+    return done.stdout.decode("utf-8", "replace") if done.returncode == 0 else None
+
+
+# Where a measurement is made: one record of machine, system, interpreter and libraries.
+
+
+MACHINE_ID_DIGITS = 12
+_GIB = 1 << 30
+_SALT_BYTES = 16
+
+
+def describe_environment(
+    arm_env: Mapping[str, str],
+    target_dir: str | None,
+    threads: Mapping[str, int],
+    allocator: str,
+    salt: bytes | None = None,
+) -> Environment:
+    """The environment of this process, to be called inside the worker.
+
+    `arm_env` are the variables set for this arm. Their hashes can be compared between arms that
+    were given the same secret `salt`; without one they say only that the variable was set.
+    """
+    env = {**os.environ, **arm_env}
+    cpu, caches, memory = hardware.describe_cpu(), hardware.cache_sizes(), hardware.memory_bytes()
+    return Environment(
+        machine_id=machine_id(cpu, caches, memory),
+        cpu=_clean(cpu, env),
+        caches=caches,
+        memory_bytes=memory,
+        os=_clean(describe_os(), env),
+        python=_clean(describe_python(), env),
+        torch=_clean(describe_torch(), env),
+        threads=dict(threads),
+        allocator=allocator,
+        variables=visible_variables(env),
+        hidden_variables=hidden_variables(arm_env, salt or os.urandom(_SALT_BYTES)),
+        packages=_clean(package_versions(), env),
+        git=_clean_git(git_state(target_dir) if target_dir else None, env),
+    )
+
+
+def machine_id(cpu: Mapping[str, str], caches: Mapping[str, int], memory: int) -> str:
+    """A short hash of what decides speed, equal for equal machines. Names nobody."""
+    parts = [
+        cpu.get("model", ""),
+        cpu.get("logical_cores", ""),
+        sorted(caches.items()),
+        round(memory / _GIB),  # the kernel keeps a little more or less for itself at each boot
+        cpu.get("architecture", ""),
+    ]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:MACHINE_ID_DIGITS]
+
+
+def _clean(described: Mapping[str, str], env: Mapping[str, str]) -> dict[str, str]:
+    return {key: redact_text(value, env) for key, value in described.items()}
+
+
+def _clean_git(git: GitState | None, env: Mapping[str, str]) -> GitState | None:
+    return git and replace(git, branch=redact_text(git.branch, env))

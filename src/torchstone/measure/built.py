@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import importlib
 import math
+import os
 import sys
-from collections.abc import Callable
+import sysconfig
+import textwrap
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from torchstone.measure.device import CPU, Device, find_device
 from torchstone.measure.loops import TimeBlock, statement_block, step_block
-from torchstone.measure.statement import compile_statement
-from torchstone.records import ArmSpec
-from torchstone.variants import Prepared, prepare, resolve_variant
+from torchstone.records import ArmSpec, Statement, UsageError
+from torchstone.variants import NotSupported, Prepared, prepare, resolve_variant
 from torchstone.workloads import (
     Inputs,
     Workload,
@@ -24,6 +26,167 @@ from torchstone.workloads import (
     load_workload,
     walk,
 )
+from torchstone.workloads.target import parse_target
+
+# Statements: compiled into a function like `timeit`'s, setup run anew before each block.
+
+
+_TEMPLATE = """\
+def _inner(_it, _timer):
+{setup}
+    _start = _timer()
+    for _i in _it:
+{stmt}
+    return _timer() - _start
+"""
+
+
+def compile_statement(statement: Statement) -> Callable[[Any, Any], int]:
+    """The function to be timed; a `UsageError` with the line for code that does not compile."""
+    for what, code in (("setup", statement.setup), ("statement", statement.stmt)):
+        try:
+            compile(code, f"<{what}>", "exec")
+        except SyntaxError as error:
+            raise UsageError(
+                f"The {what} is not valid Python: {error.msg} (line {error.lineno}).",
+                "Quote it for the shell; give several lines as several arguments.",
+            ) from None
+    source = _TEMPLATE.format(
+        setup=textwrap.indent(statement.setup or "pass", " " * 4),
+        stmt=textwrap.indent(statement.stmt or "pass", " " * 8),
+    )
+    names: dict[str, Any] = {}
+    try:
+        exec(compile(source, "<torchstone timeit>", "exec"), names)
+    except SyntaxError as error:
+        raise UsageError(f"The statement cannot stand inside a function: {error.msg}.") from None
+    inner: Callable[[Any, Any], int] = names["_inner"]
+    return inner
+
+
+# Which code a process runs: hashes of the user's own source files, so that an edit is noticed.
+#
+# Every process of an arm imports the target anew, from the file as it is then. These are the
+# target's own file and the modules imported from its folder; what is installed does not change by
+# the minute.
+
+
+GONE = "gone"
+HASH_DIGITS = 16
+_INSTALLED = ("site-packages", "dist-packages")
+_OURS = "torchstone"
+
+
+class Sources:
+    """What was found of each file when it was first looked at: at best, just before its import."""
+
+    def __init__(self, arm: ArmSpec) -> None:
+        self._here = os.getcwd()  # before user code may change it
+        self._target = None if arm.statement is not None else parse_target(arm.target)
+        self._found: dict[str, str] = {}
+        self.look()
+
+    def look(self) -> Mapping[str, str]:
+        """Hash what has been imported since; returns all by path."""
+        for path in self._files():
+            if path not in self._found:
+                self._found[path] = hash_file(path)
+        return dict(self._found)
+
+    def _files(self) -> Iterator[str]:
+        target = self._target
+        if target is None or target.kind == "suite":
+            return  # statements and models of suites have no file of the user's own
+        if target.kind == "file":
+            own = os.path.normpath(os.path.join(self._here, target.place))
+        else:
+            names = (target.place.partition(".")[0], target.place)
+            files = [self._file_of(sys.modules.get(name)) for name in names]
+            own = files[0] or files[1]  # a package without an `__init__.py` has no file
+        if not own:
+            return
+        yield own
+        folder = os.path.join(os.path.dirname(own), "")
+        for name, module in list(sys.modules.items()):
+            file = self._file_of(module)
+            if file.startswith(folder) and not _is_installed(file) and name.split(".")[0] != _OURS:
+                yield file
+
+    def _file_of(self, module: Any) -> str:
+        """The source file; not what others have made of it (`.so`), which may be made anew."""
+        file = getattr(module, "__dict__", {}).get("__file__")
+        if not isinstance(file, str) or not file.endswith(".py"):
+            return ""
+        return os.path.normpath(os.path.join(self._here, file))
+
+
+def _is_installed(file: str) -> bool:
+    library = os.path.join(sysconfig.get_paths()["stdlib"], "")
+    return file.startswith(library) or any(part in _INSTALLED for part in file.split(os.sep))
+
+
+def hash_file(path: str) -> str:
+    """Of its content as it is now."""
+    try:
+        with open(path, "rb") as file:
+            return hashlib.sha256(file.read()).hexdigest()[:HASH_DIGITS]
+    except OSError:
+        return GONE
+
+
+def changed(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[str, ...]:
+    """The names of files that both know and that differ."""
+    names = {os.path.basename(p) for p, found in before.items() if after.get(p, found) != found}
+    return tuple(sorted(names))
+
+
+# The one place that knows accelerators, written against `torch.accelerator`.
+#
+# A `Device` says how to wait for queued work and how much memory the allocator has held. On the CPU
+# there is nothing to wait for, and memory is the operating system's to tell.
+
+
+@dataclass(frozen=True)
+class Device:
+    """What the timed loop needs to know about where the work runs."""
+
+    name: str
+    synchronize: Callable[[], None] | None = None
+    reset_peak: Callable[[], None] | None = None
+    peak_bytes: Callable[[], int] | None = None
+    held_bytes: Callable[[], int] | None = None
+
+
+CPU = Device("cpu")
+
+
+def find_device(name: str) -> Device:
+    """The device by name; `NotSupported` where this machine or this torch has none of the kind."""
+    kind = name.split(":")[0]
+    if kind == "cpu":
+        return CPU
+    torch = sys.modules.get("torch")
+    if torch is None:
+        raise NotSupported(f"{name}: the target does not use torch")
+    accelerator = getattr(torch, "accelerator", None)
+    if accelerator is None or not accelerator.is_available():
+        raise NotSupported(f"{name}: this torch finds no accelerator on this machine")
+    current = accelerator.current_accelerator()
+    if current is None or current.type != kind:
+        raise NotSupported(f"{name}: the accelerator here is {current and current.type}")
+    return accelerator_device(name, accelerator)
+
+
+def accelerator_device(name: str, accelerator: Any) -> Device:
+    """A device on top of anything that looks like `torch.accelerator`."""
+    return Device(
+        name,
+        synchronize=accelerator.synchronize,
+        reset_peak=getattr(accelerator, "reset_peak_memory_stats", None),
+        peak_bytes=getattr(accelerator, "max_memory_allocated", None),
+        held_bytes=getattr(accelerator, "memory_allocated", None),
+    )
+
 
 RING_SLOTS = 64
 RING_BYTES = 64 * 1024 * 1024

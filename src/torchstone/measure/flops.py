@@ -2,18 +2,311 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from importlib import metadata
+from typing import Any, NamedTuple, cast
 
 from torchstone.measure.built import Built, Phase, build
-from torchstone.measure.clock import wall_clock
-from torchstone.measure.counting import tally_ops
-from torchstone.measure.formula_door import known_formulas, load_formulas
-from torchstone.measure.formula_test import self_test
-from torchstone.measure.tally import Tally
-from torchstone.records import ArmSpec, Flops, UsageError
+from torchstone.measure.formulas import is_plain
+from torchstone.measure.loops import wall_clock
+from torchstone.measure.traffic import Watch, tensors
+from torchstone.records import ArmSpec, Flops, OpWork, UsageError
+from torchstone.records.doors import all_of
 from torchstone.workloads import walk
+
+# Where formulas come from: torch's own, and those behind the entry points `torchstone.formulas`.
+#
+# An entry point's name is the op's (`aten.mv`, `mylib.my_op`: its name without the overload); its
+# object is a `Formula`. It stands before torch's own of the same name.
+
+
+ENTRY_POINTS = "torchstone.formulas"
+
+Formula = Callable[..., int]
+"""From an op's arguments, and its result as `out_val`, to its floating-point operations."""
+
+
+def known_formulas() -> tuple[metadata.EntryPoint, ...]:
+    """Installed formulas by op, nothing loaded yet; two for one op are refused."""
+    points = all_of(ENTRY_POINTS)
+    for one, other in itertools.pairwise(points):
+        if one.name == other.name:
+            raise UsageError(
+                f"Two plug-ins have a formula for {one.name}: {one.value} and {other.value}.",
+                "Remove one of them.",
+            )
+    return points
+
+
+def load_formulas(points: Iterable[metadata.EntryPoint]) -> dict[str, Formula]:
+    """Torch's formulas and the plug-ins', by the op's name."""
+    return {**torch_formulas(), **{point.name: _load(point) for point in points}}
+
+
+def torch_formulas() -> dict[str, Formula]:
+    """The formulas that torch has registered, by the op's name (`aten.mm`)."""
+    from torch.utils.flop_counter import flop_registry
+
+    return {str(op): formula for op, formula in flop_registry.items()}
+
+
+def _load(point: metadata.EntryPoint) -> Formula:
+    try:
+        return cast("Formula", point.load())
+    except Exception as error:  # whatever a plug-in does wrong
+        said = " ".join(f"{type(error).__name__}: {error}".split())
+        raise UsageError(
+            f"The formula for {point.name} ({point.value}) cannot be loaded: {said}.",
+            "Report it to its author, or remove the plug-in.",
+        ) from None
+
+
+# Calls, time, operations and bytes of a step, summed by op.
+
+
+MOST_NAMED = 12
+MOST_UNCOVERED = 5
+MOST_HEAVY = 8
+
+
+class Tally:
+    """What the counting pass has seen."""
+
+    def __init__(self, formulas: Mapping[str, Formula]) -> None:
+        self.formulas = formulas
+        self.calls: Counter[str] = Counter()
+        self.time_ns: Counter[str] = Counter()
+        self.operations: Counter[str] = Counter()
+        self.bytes: Counter[str] = Counter()
+        self.largest = 0
+        self.plain: set[str] = set()
+        self.without: set[str] = set()
+        self.watch = Watch()
+
+    def add(
+        self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any, ns: int
+    ) -> None:
+        """One call of an op, and how long it took."""
+        op = op_name(func)
+        self.calls[op] += 1
+        self.time_ns[op] += ns
+        touched = self.watch.add(func, args, kwargs, result)
+        self.bytes[op] += touched
+        self.largest = max(self.largest, touched)
+        if is_plain(func):
+            self.plain.add(op)
+        operations = self._operations(op, args, kwargs, result)
+        if operations is None:
+            self.without.add(op)
+        else:
+            self.operations[op] += operations
+
+    def _operations(
+        self, op: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any
+    ) -> int | None:
+        """By the op's formula; None where there is none, or it does not know such operands."""
+        formula = self.formulas.get(op)
+        if formula is None or any(map(_is_sparse, tensors((args, kwargs)))):
+            return None  # every formula counts the zeros that a sparse operand spares
+        try:
+            return int(formula(*args, **kwargs, out_val=result))
+        except Exception:  # an assertion of a formula about shapes that it was not made for
+            return None
+
+    def flops(self, left_behind: Any = None) -> Flops:
+        """The sums. `left_behind` is what the step returned and the gradients it made."""
+        covered = self.calls.keys() - self.without
+        understood = covered | self.plain
+        dearest = [op for op, _ in self.time_ns.most_common() if op not in covered]
+        by_op = Counter({op: self.operations[op] for op in covered})
+        return Flops(
+            total=sum(by_op.values()),
+            by_op=dict(by_op.most_common(MOST_NAMED)),
+            ops=sum(self.calls.values()),
+            ops_covered=sum(self.calls[op] for op in covered),
+            time_covered=self._share(covered),
+            uncovered=tuple(dearest[:MOST_UNCOVERED]),
+            bytes=sum(self.bytes.values()),
+            least_bytes=self.watch.least(left_behind),
+            heaviest=tuple(self._work(op) for op, _ in self.time_ns.most_common(MOST_HEAVY)),
+            time_understood=self._share(understood),
+            largest_bytes=self.largest,
+        )
+
+    @property
+    def total_ns(self) -> int:
+        """Time in ops."""
+        return sum(self.time_ns.values())
+
+    def _share(self, ops: set[str]) -> float:
+        spent = sum(self.time_ns[op] for op in ops)
+        return spent / self.total_ns if self.total_ns else 0.0
+
+    def _work(self, op: str) -> OpWork:
+        return OpWork(
+            op=op,
+            calls=self.calls[op],
+            flops=None if op in self.without else self.operations[op],
+            bytes=self.bytes[op],
+            time_ns=self.time_ns[op],
+        )
+
+
+def op_name(func: Any) -> str:
+    """`aten.mm`: the op without its overload."""
+    return str(getattr(func, "_overloadpacket", func))
+
+
+def _is_sparse(tensor: Any) -> bool:
+    return str(tensor.layout).startswith("torch.sparse")
+
+
+# Ops seen one by one as plain eager code runs them.
+#
+# An op with a formula is counted by it and not looked into. An op that is nothing but others
+# (`linear`, where inference mode leaves it whole) is taken apart as eager does, and its parts are
+# counted instead. So nothing counts twice.
+
+
+_SILENT = ("profiler",)
+"""Namespaces of ops that only leave marks for others."""
+
+
+def count_ops(
+    step: Callable[[], object],
+    formulas: Mapping[str, Formula],
+    synchronize: Callable[[], None] | None = None,
+) -> Flops:
+    """Run `step` once and count what its ops do, those of a backward pass included."""
+    tally = Tally(formulas)
+    output = tally_ops(step, tally, synchronize)
+    return tally.flops(output)
+
+
+def tally_ops(
+    step: Callable[[], object], tally: Tally, synchronize: Callable[[], None] | None = None
+) -> object:
+    """Run `step` once, every op of it added to the tally; returns what it returns."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Counting(TorchDispatchMode):  # type: ignore[no-untyped-call]
+        """Sees each op below autograd and autocast, as the backend is about to run it."""
+
+        supports_higher_order_operators = True
+
+        @classmethod
+        def _should_skip_dynamo(cls) -> bool:
+            # Torch would load its compiler, which takes seconds, to keep it out of here.
+            return "torch._dynamo" in sys.modules
+
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+        ) -> Any:
+            kwargs = kwargs or {}
+            if op_name(func) not in tally.formulas and _is_only_others(func, args):
+                with self:
+                    return func.decompose(*args, **kwargs)
+            started = wall_clock()
+            result = func(*args, **kwargs)
+            if synchronize is not None:
+                synchronize()
+            took = wall_clock() - started
+            if getattr(func, "namespace", "") not in _SILENT:
+                tally.add(func, args, kwargs, result, took)
+            return result
+
+    with Counting():  # type: ignore[no-untyped-call]
+        return step()
+
+
+def _is_only_others(func: Any, args: tuple[Any, ...]) -> bool:
+    """Implemented for every device by other ops alone, and its operands are plain tensors."""
+    from torch._C import DispatchKey
+
+    has_kernel = getattr(func, "has_kernel_for_dispatch_key", None)
+    if has_kernel is None or not has_kernel(DispatchKey.CompositeImplicitAutograd):
+        return False
+    return not any(tensor.is_nested or tensor.is_sparse for tensor in tensors(args))
+
+
+# The test that formulas must pass before their counts are believed: ops of known size.
+#
+# A tool that counts multiply-adds reports half of what one that counts operations does, and both
+# call it FLOPs. So the real ops run here on small operands, and the counts must be exact.
+
+
+_M, _N, _K, _B = 3, 7, 5, 2
+
+
+class _Known(NamedTuple):
+    """A call, and its operations by hand."""
+
+    name: str
+    call: Callable[[], object]
+    operations: int
+
+
+def self_test(formulas: Mapping[str, Formula]) -> str | None:
+    """What is wrong with the formulas, in a sentence; None where the known ops count exactly."""
+    import torch
+
+    if "aten.mm" not in formulas:
+        return "There is no formula for a matrix product."
+    with torch.no_grad():
+        for known in _known():
+            found = count_ops(known.call, formulas)
+            if found.total == known.operations or not found.ops_covered:
+                continue
+            hint = ": it counts multiply-adds" if 2 * found.total == known.operations else ""
+            if found.total == 2 * known.operations:
+                hint = ": something counts twice"
+            return (
+                f"The formula for {known.name} gives {found.total} operations where there are "
+                f"{known.operations}{hint}."
+            )
+    return None
+
+
+def _known() -> Iterator[_Known]:
+    import torch
+
+    left, right, vector = torch.ones(_M, _K), torch.ones(_K, _N), torch.ones(_K)
+    many, others = torch.ones(_B, _M, _K), torch.ones(_B, _K, _N)
+    product = 2 * _M * _N * _K
+    yield _Known("aten.mm", lambda: left @ right, product)
+    yield _Known("aten.addmm", lambda: torch.addmm(torch.ones(_N), left, right), product)
+    yield _Known("aten.bmm", lambda: many @ others, _B * product)
+    yield _Known(
+        "aten.baddbmm",
+        lambda: torch.baddbmm(torch.ones(_B, _M, _N), many, others),
+        _B * product,
+    )
+    yield _Known("aten.mv", lambda: left @ vector, 2 * _M * _K)
+    yield _Known("aten.dot", lambda: vector @ vector, 2 * _K)
+    yield from _known_layers()
+
+
+def _known_layers() -> Iterator[_Known]:
+    import torch
+    from torch.nn import functional
+
+    image, filters = torch.ones(1, _B, 4, 6), torch.ones(_M, _B, 3, 3)
+    yield _Known(
+        "aten.convolution",
+        lambda: functional.conv2d(image, filters, padding=1),
+        2 * (_M * 4 * 6) * (_B * 3 * 3),
+    )
+    query = torch.ones(1, _B, _M, 8)
+    yield _Known(
+        "attention",
+        lambda: functional.scaled_dot_product_attention(query, query, query),
+        4 * _B * _M * _M * 8,
+    )
+
 
 MOST_PASSES = 3
 MORE_PASSES_NS = 500_000_000

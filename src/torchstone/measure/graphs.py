@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 from torchstone.records import Graphs
@@ -38,3 +39,53 @@ def describe_graphs(late: int = 0) -> Graphs | None:
 def _recompiles(utils: Any) -> int:
     metrics: list[Any] = getattr(utils, "get_compilation_metrics", list)()
     return sum(1 for entry in metrics if getattr(entry, "recompile_reason", None))
+
+
+# What watches this process: tracers, profilers, and modes that see each op of torch.
+#
+# Looked for after each turn, so that what was left on is seen. What a step turns on and off again
+# by itself is the step's own work.
+
+
+def active_profilers() -> tuple[str, ...]:
+    """Names of what is on now, such as `sys.setprofile` or `dispatch mode FlopCounterMode`."""
+    found = [*_of_python()]
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        found += _of_torch(torch)
+    return tuple(found)
+
+
+def _of_python() -> Iterator[str]:
+    if sys.getprofile() is not None:
+        yield "sys.setprofile"
+    if sys.gettrace() is not None:
+        yield "sys.settrace"
+    monitoring: Any = getattr(sys, "monitoring", None)  # Python 3.12 and newer
+    for number in range(6 if monitoring is not None else 0):
+        name = monitoring.get_tool(number)
+        if name is not None and monitoring.get_events(number):
+            yield f"sys.monitoring tool {name}"
+    tracemalloc = sys.modules.get("tracemalloc")
+    if tracemalloc is not None and tracemalloc.is_tracing():
+        yield "tracemalloc"
+
+
+def _of_torch(torch: Any) -> Iterator[str]:
+    if _ask(torch, "autograd._profiler_enabled"):
+        yield "torch.profiler"
+    if _ask(torch, "is_anomaly_enabled"):
+        yield "torch.autograd anomaly mode"
+    for mode in _ask(torch, "utils._python_dispatch._get_current_dispatch_mode_stack") or ():
+        yield f"dispatch mode {type(mode).__name__.lstrip('_')}"
+
+
+def _ask(torch: Any, place: str) -> Any:
+    """What the function at a dotted place says; None if this torch has no such function."""
+    value = torch
+    try:
+        for part in place.split("."):
+            value = getattr(value, part)
+        return value()
+    except Exception:  # a private door of torch may close; a measurement is worth more
+        return None

@@ -14,26 +14,27 @@ from functools import partial
 from typing import Any
 
 from torchstone.machine import memory as memory_signals
-from torchstone.machine.environment import describe_environment
-from torchstone.machine.probe import make_probe
+from torchstone.machine.noise import make_probe
+from torchstone.machine.software import describe_environment
 from torchstone.measure.built import (
     Built,
     Phase,
+    Sources,
     build,
     thread_counts,
 )
-from torchstone.measure.clock import patched_timers, python_threads, wall_clock
-from torchstone.measure.contract import describe_contract, weights_fingerprint
-from torchstone.measure.evidence import true_evidence, write_evidence
-from torchstone.measure.graphs import describe_graphs
-from torchstone.measure.loops import TimeBlock
-from torchstone.measure.profilers import active_profilers
-from torchstone.measure.repeats import look_for_memory
-from torchstone.measure.reports import SoloReport
-from torchstone.measure.sources import Sources
-from torchstone.measure.warmup import SLOW_STATEMENT_NS, warm_up, with_beat
+from torchstone.measure.channel import SoloReport
+from torchstone.measure.evidence import (
+    describe_contract,
+    true_evidence,
+    weights_fingerprint,
+    write_evidence,
+)
+from torchstone.measure.graphs import active_profilers, describe_graphs
+from torchstone.measure.loops import TimeBlock, patched_timers, python_threads, wall_clock
+from torchstone.measure.warmup import SLOW_STATEMENT_NS, look_for_memory, warm_up, with_beat
 from torchstone.records import ArmSpec, Integrity, Memory, WarmUp
-from torchstone.workloads.draw import seed_everything
+from torchstone.workloads.load import seed_everything
 from torchstone.workloads.target import parse_target
 
 SINGLE_CALL_NS = 250_000

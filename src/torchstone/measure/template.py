@@ -19,13 +19,16 @@ import os
 import select
 import signal
 import socket
+import tempfile
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from torchstone.machine.files import list_numbers, read_text
-from torchstone.machine.processes import die_with_parent
+from torchstone.machine.processes import die_with_parent, list_numbers, read_text
+from torchstone.measure.built import Phase, set_threads
+from torchstone.measure.loops import wall_clock
+from torchstone.records import ArmSpec
 
 REQUEST_LIMIT = 1 << 20
 DESCRIPTORS = 4
@@ -168,3 +171,38 @@ def vary_memory(layout: int) -> tuple[mmap.mmap, int | None]:
     malloc.restype = ctypes.c_void_p
     pages, lines = divmod(layout // HEAP_PAGES, mmap.PAGESIZE // 64)
     return stretch, malloc(ctypes.c_size_t((pages % HEAP_PAGES) * mmap.PAGESIZE + lines * 64 + 64))
+
+
+# The compiler's own one-time cost: what a machine's first compilation pays for all later ones.
+
+
+AHEAD_OF_TIME = "aoti"
+
+
+def warm_toolchain(arm: ArmSpec, phase: Phase) -> int:
+    """Compile something trivial; precompiled headers are left behind. Nanoseconds."""
+    phase("import")
+    import torch
+
+    set_threads(arm)
+    phase("first call")
+    started = wall_clock()
+    if arm.variant.split("+")[0] == AHEAD_OF_TIME:
+        _compile_ahead(torch, arm.device)
+    else:
+        torch.compile(lambda x: x * 2 + 1, backend="inductor")(torch.ones(64))
+    return wall_clock() - started
+
+
+def _compile_ahead(torch: Any, device: str) -> None:
+    """AOTInductor has headers of its own, another for each kind of device."""
+
+    class Trivial(torch.nn.Module):  # type: ignore[misc]
+        def forward(self, x: Any) -> Any:
+            return x * 2 + 1
+
+    exported = torch.export.export(Trivial(), (torch.ones(64, device=device),))
+    folder = tempfile.mkdtemp(prefix="toolchain-", dir=os.environ.get("TORCHSTONE_SCRATCH"))
+    torch._inductor.aoti_compile_and_package(
+        exported, package_path=os.path.join(folder, "trivial.pt2")
+    )

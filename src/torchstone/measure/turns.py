@@ -7,16 +7,23 @@ import resource
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from torchstone.machine.probe import make_probe
+from torchstone.machine.noise import make_probe
 from torchstone.measure.bootstrap import SETTLED, VARIABLE
-from torchstone.measure.built import Built, Phase, build, inputs_bytes
-from torchstone.measure.clock import cpu_clock, patched_timers, python_threads, wall_clock
+from torchstone.measure.built import Built, Phase, Sources, build, inputs_bytes
+from torchstone.measure.channel import StartReport, TurnReport
 from torchstone.measure.evidence import checked_call, encode_evidence, true_evidence
-from torchstone.measure.graphs import compile_count
-from torchstone.measure.loops import Samples, TimeBlock, fill, fill_without_gc, timed_call
-from torchstone.measure.profilers import active_profilers
-from torchstone.measure.reports import StartReport, TurnReport
-from torchstone.measure.sources import Sources
+from torchstone.measure.graphs import active_profilers, compile_count
+from torchstone.measure.loops import (
+    Samples,
+    TimeBlock,
+    cpu_clock,
+    fill,
+    fill_without_gc,
+    patched_timers,
+    python_threads,
+    timed_call,
+    wall_clock,
+)
 from torchstone.measure.warmup import (
     SLOW_STATEMENT_NS,
     warm_up,
@@ -24,7 +31,7 @@ from torchstone.measure.warmup import (
 )
 from torchstone.records import ArmSpec, Integrity
 from torchstone.workloads import Inputs
-from torchstone.workloads.draw import seed_everything
+from torchstone.workloads.load import seed_everything
 
 PROBE_SHARE = 0.10
 """Probes take at most this share of a turn (the method)."""

@@ -12,9 +12,15 @@ from collections.abc import Callable
 from typing import Any
 
 from torchstone.machine.processes import die_with_parent
-from torchstone.measure import clock  # bound before user code is imported
-from torchstone.measure.channel import ChannelClosed, receive, send
-from torchstone.measure.reports import CheckedCall, CountReport, Failure
+from torchstone.measure import loops  # bound before user code is imported
+from torchstone.measure.channel import (
+    ChannelClosed,
+    CheckedCall,
+    CountReport,
+    Failure,
+    receive,
+    send,
+)
 from torchstone.records import ArmSpec, Memory, UsageError, from_data, to_data
 from torchstone.variants import NotSupported, unsupported_backend
 
@@ -115,7 +121,7 @@ class Worker:
         return report
 
     def _tensors(self, command: dict[str, Any]) -> Any:
-        from torchstone.measure.tensors import with_tensors
+        from torchstone.measure.allocations import with_tensors
 
         return with_tensors(self.built, self.phase, from_data(Memory, command["memory"]))
 
@@ -151,7 +157,7 @@ class Worker:
         return boundary_behaviour(arm, self.phase, command["cases"])
 
     def _toolchain(self, command: dict[str, Any]) -> Any:
-        from torchstone.measure.toolchain import warm_toolchain
+        from torchstone.measure.template import warm_toolchain
 
         return warm_toolchain(from_data(ArmSpec, command["arm"]), self.phase)
 
@@ -213,7 +219,7 @@ def _is_out_of_memory(error: BaseException) -> bool:
 
 def main(kind: type[Worker] = Worker) -> None:
     """Take over the two pipes given by number, and serve."""
-    assert clock.wall_clock is not None
+    assert loops.wall_clock is not None
     # Out of the way of user code that closes or counts low descriptors, and not for grandchildren.
     commands, replies = (_move(int(number)) for number in sys.argv[1:3])
     sys.argv = ["torchstone"]

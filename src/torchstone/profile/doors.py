@@ -8,8 +8,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import cast
 
-from torchstone.profile.formats.base import ProfileFormat
-from torchstone.profile.formats.files import head_of, shown
+from torchstone.profile.formats.base import ProfileFormat, head_of, shown
 from torchstone.records import Profile, UsageError
 from torchstone.records.doors import by_name, did_you_mean, must_be_some
 

@@ -5,30 +5,7 @@ comparisons, checks, results). Touches: nothing but the standard library, becaus
 files travel to the worker, which may live in another interpreter.
 """
 
-from torchstone.records.arm import (
-    ALLOCATORS,
-    DYNAMIC_SHAPES,
-    MODES,
-    PRECISIONS,
-    ArmSpec,
-    Statement,
-)
-from torchstone.records.calibration import CALIBRATION_SCHEMA, DRAM, Calibration, Peak
-from torchstone.records.check import Check, Level
 from torchstone.records.codec import RecordError, from_data, to_data
-from torchstone.records.comparison import Comparison, Estimate, Verdict
-from torchstone.records.contract import (
-    DROPOUT_NOTE,
-    LEAF_GROUPS,
-    NO_REFERENCE,
-    NOTHING_COMPARABLE,
-    Agreement,
-    Contract,
-    Leaf,
-    describe_leaf,
-)
-from torchstone.records.doctor import DOCTOR_SCHEMA, DoctorReport, Finding
-from torchstone.records.environment import Environment, GitState
 from torchstone.records.errors import (
     NotSupported,
     TorchstoneError,
@@ -36,7 +13,6 @@ from torchstone.records.errors import (
     first_line,
     in_a_line,
 )
-from torchstone.records.foreign import FOREIGN_DEFINITION, ForeignFigures
 from torchstone.records.ledger import (
     LEDGER_SCHEMA,
     LEVEL_NAMES,
@@ -52,11 +28,25 @@ from torchstone.records.ledger import (
     Verification,
 )
 from torchstone.records.measurement import (
+    ALLOCATORS,
+    DROPOUT_NOTE,
+    DYNAMIC_SHAPES,
+    LEAF_GROUPS,
     MEASUREMENT_SCHEMA,
+    MODES,
+    NO_REFERENCE,
+    NOTHING_COMPARABLE,
+    PRECISIONS,
+    Agreement,
+    ArmSpec,
     CompileCost,
+    Contract,
+    Environment,
     Flops,
+    GitState,
     Graphs,
     Integrity,
+    Leaf,
     Measurement,
     Memory,
     Noise,
@@ -64,8 +54,10 @@ from torchstone.records.measurement import (
     Outcome,
     OutcomeDetail,
     Replicate,
+    Statement,
     Turn,
     WarmUp,
+    describe_leaf,
 )
 from torchstone.records.profile import (
     PROFILE_SCHEMA,
@@ -88,21 +80,35 @@ from torchstone.records.profile import (
     Thread,
 )
 from torchstone.records.result import (
+    CALIBRATION_SCHEMA,
+    DOCTOR_SCHEMA,
+    DRAM,
     RESULT_SCHEMA,
+    Calibration,
+    Check,
+    Comparison,
+    DoctorReport,
+    Estimate,
+    Finding,
     Judgement,
+    Level,
     Method,
+    Peak,
     Result,
     SecondLook,
     Thinning,
+    Verdict,
 )
 from torchstone.records.run import (
     CASE_KIND,
     FIGURES_DEFINITION,
+    FOREIGN_DEFINITION,
     RUN_SCHEMA,
     SCALES,
     SUITE_DEFINITION,
     CaseFigures,
     CaseKey,
+    ForeignFigures,
     Mean,
     PassRate,
     PlannedCase,

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from torchstone.records.arm import ArmSpec
-from torchstone.records.environment import Environment
+from torchstone.records.measurement import ArmSpec, Environment
 
 LEDGER_SCHEMA = 1
 OFF_CPU, PYTHON, FRONT_END, BACK_END, ABSTRACTION, HARDWARE, REST = 0, 1, 2, 3, 4, 5, -1

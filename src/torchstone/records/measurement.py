@@ -6,9 +6,173 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from torchstone.records.arm import ArmSpec
-from torchstone.records.contract import Agreement, Contract
-from torchstone.records.environment import Environment
+# What is measured and how it is run: one arm of a case.
+
+
+MODES = ("inference", "training")
+PRECISIONS = ("fp32", "tf32", "bf16", "fp16", "amp", "amp-bf16", "amp-fp16")
+ALLOCATORS = ("default", "keep", "jemalloc", "tcmalloc")
+"""`default` is the system's own; `keep` is it too, told never to give memory back."""
+DYNAMIC_SHAPES = 4
+"""Input shapes of all arms of a case in which one is compiled for dynamic shapes."""
+
+
+@dataclass(frozen=True)
+class Statement:
+    """Source code timed in blocks, as `python -m timeit` takes it; `clock` is `wall` or `cpu`."""
+
+    stmt: str
+    setup: str = "pass"
+    clock: str = "wall"
+
+
+@dataclass(frozen=True)
+class ArmSpec:
+    """A workload under a variant, in an interpreter, with an environment.
+
+    `target` is `path.py:make` (a factory), `path.py:fn()` (a function timed as it is),
+    `pkg.mod:make`, or a suite name such as `hf:BertForMaskedLM`; it is empty when `statement`
+    is set. `python`, `threads` and `env` let two arms differ in interpreter or settings.
+    `allocator` is the one that is used: which one where nobody chose is decided before there is
+    an arm (`machine.usual_allocator`).
+    """
+
+    name: str
+    target: str = ""
+    variant: str = "eager"
+    mode: str = "inference"
+    precision: str = "fp32"
+    device: str = "cpu"
+    threads: int | None = None
+    python: str | None = None
+    env: tuple[tuple[str, str], ...] = ()
+    allocator: str = "default"
+    seed: int = 0
+    statement: Statement | None = None
+    shapes: int = 1
+    """Input shapes that a sample goes through in turn, none of them seen in warm-up; 1: one shape,
+    always the same."""
+
+
+# Where a measurement was made. Made so that no secret can land in it (see `machine/redact`).
+
+
+@dataclass(frozen=True)
+class GitState:
+    """The commit of the target's repository, and whether files differ from it."""
+
+    commit: str
+    branch: str = ""
+    dirty: bool = False
+
+
+@dataclass(frozen=True)
+class Environment:
+    """The machine, the interpreter and the libraries of one arm.
+
+    `machine_id` is a hash of the parts that decide speed. `variables` holds allow-listed
+    environment variables by value; `hidden_variables` the arm's other ones by salted hash only.
+    `source` is a hash of the target's file; empty where the target is none, and in older records.
+    """
+
+    machine_id: str
+    cpu: Mapping[str, str] = field(default_factory=dict)
+    caches: Mapping[str, int] = field(default_factory=dict)
+    memory_bytes: int = 0
+    os: Mapping[str, str] = field(default_factory=dict)
+    python: Mapping[str, str] = field(default_factory=dict)
+    torch: Mapping[str, str] = field(default_factory=dict)
+    threads: Mapping[str, int] = field(default_factory=dict)
+    allocator: str = "default"
+    variables: Mapping[str, str] = field(default_factory=dict)
+    hidden_variables: Mapping[str, str] = field(default_factory=dict)
+    packages: Mapping[str, str] = field(default_factory=dict)
+    git: GitState | None = None
+    source: str = ""
+
+
+# What an arm must keep to: the shape of its inputs and outputs, its state, its reference.
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """One tensor, array or scalar inside a nest of inputs or outputs.
+
+    `kind` is `torch`, `numpy`, `python` or `object`; `type_name` is the exact class, because a
+    tensor subclass may postpone its work. Scalars have shape `()`.
+    """
+
+    path: str
+    kind: str
+    dtype: str
+    shape: tuple[int, ...] = ()
+    device: str = "cpu"
+    memory_format: str = "contiguous"
+    requires_grad: bool = False
+    type_name: str = ""
+
+
+def describe_leaf(leaf: Leaf) -> str:
+    """`float32[8,128]`, with the device when it is not the CPU."""
+    size = ",".join(str(n) for n in leaf.shape)
+    where = "" if leaf.device == "cpu" else f" on {leaf.device}"
+    return f"{leaf.dtype}[{size}]{where}"
+
+
+DROPOUT_NOTE = "dropout is on, and its masks are drawn at random"
+"""Among the notes of a contract: two ways to run such a model need not draw the same."""
+
+
+@dataclass(frozen=True)
+class Contract:
+    """Everything about an arm's computation that a variant may change only if it says so."""
+
+    inputs: tuple[Leaf, ...]
+    outputs: tuple[Leaf, ...]
+    training: bool = False
+    grad_enabled: bool = False
+    autocast: str | None = None
+    parameters: int = 0
+    parameter_dtypes: Mapping[str, int] = field(default_factory=dict)
+    weights_hash: str = ""
+    inputs_hash: str = ""
+    seed: int = 0
+    determinism: Mapping[str, bool] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """The evidence that an arm computes what the reference computes.
+
+    `method` is `fp64` (RMSE against a float64 run, bounded by the baseline's own error),
+    `eager` (compared with the baseline where float64 is not possible; `reason` says why),
+    `exact` (integers, strings) or `none`. Errors are the largest over all leaves and inputs
+    checked; `checked` counts outputs, of which `timed` came from inside timed turns.
+    `error_ratio` is the largest of error ÷ the baseline's own of one and the same leaf; None
+    where no leaf has both against float64, and in records older than it.
+    """
+
+    method: str
+    reason: str = ""
+    tolerance: float = 0.0
+    multiplier: float = 0.0
+    rmse: float = 0.0
+    rmse_baseline: float = 0.0
+    cosine: float = 1.0
+    checked: int = 0
+    timed: int = 0
+    mismatch: str = ""
+    error_ratio: float | None = None
+
+
+NO_REFERENCE = "no reference"
+"""Begins the reason of an agreement by method `none` where none could be made."""
+LEAF_GROUPS = ("output.grad.", "output.state.")
+"""How the paths of gradients and of buffers begin, in the answer of a training step."""
+NOTHING_COMPARABLE = "the target returns nothing that can be compared"
+"""The reason where an answer has no tensors, arrays, numbers or text in it."""
+
 
 MEASUREMENT_SCHEMA = 1
 

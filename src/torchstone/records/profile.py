@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from torchstone.records.arm import ArmSpec
-from torchstone.records.comparison import Estimate
+from torchstone.records.measurement import ArmSpec
+from torchstone.records.result import Estimate
 
 PROFILE_SCHEMA = 2
 """2: with the arm that it is of. Both are read; profiles of 1 have none."""

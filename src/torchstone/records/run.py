@@ -5,12 +5,39 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from torchstone.records.check import Level
-from torchstone.records.comparison import Verdict
-from torchstone.records.environment import GitState
-from torchstone.records.foreign import ForeignFigures
-from torchstone.records.measurement import Outcome
-from torchstone.records.result import Method
+from torchstone.records.measurement import GitState, Outcome
+from torchstone.records.result import Level, Method, Verdict
+
+# What another tool's file says of a case: its own figures, under its own names, as written.
+
+
+FOREIGN_DEFINITION = -1
+"""`CaseFigures.definition` of a case that another tool measured. Only its key, its outcome and
+`foreign` are set: no figure of another tool stands in a field whose definition is ours."""
+
+
+@dataclass(frozen=True)
+class ForeignFigures:
+    """One row about one case, cell for cell, and where it was read.
+
+    `definition` names whose definitions the columns follow (`pytorch-dynamo`), `table` which of
+    that tool's tables it is (`performance`, `accuracy`). A row that was cut short has fewer cells
+    than columns. `context` is what else the file says about the row, as JSON.
+    """
+
+    format: str
+    definition: str
+    table: str
+    source: str
+    line: int
+    columns: tuple[str, ...]
+    cells: tuple[str, ...]
+    context: str = ""
+
+    def cell(self, column: str) -> str | None:
+        """The text under a column; None where the row has none."""
+        return dict(zip(self.columns, self.cells, strict=False)).get(column)
+
 
 RUN_SCHEMA = 2
 """2: with the packages of a run. Both are read; runs of 1 have none."""

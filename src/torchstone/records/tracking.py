@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from torchstone.records.comparison import Verdict
+from torchstone.records.result import Verdict
 from torchstone.records.run import CaseFigures, CaseKey, Mean, SuiteSummary
 
 COMPARISON_DEFINITION = 2

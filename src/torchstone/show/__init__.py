@@ -6,48 +6,49 @@ Touches: the stream it is given for progress, nothing else. Imports `records`, h
 from `profile` and, only when a figure is wanted, `stats`; every statistic shown is computed there.
 """
 
-from torchstone.show.compare_csv import compare_csv
-from torchstone.show.compare_document import compare_document, compare_dumps
-from torchstone.show.compare_markdown import compare_markdown
+from torchstone.show.compare_document import (
+    compare_csv,
+    compare_document,
+    compare_dumps,
+    compare_markdown,
+)
 from torchstone.show.compare_terminal import compare_report
-from torchstone.show.document import DOCUMENT_SCHEMA, document, dumps
-from torchstone.show.judgement import judgement_report
-from torchstone.show.ledger import ledger_report
-from torchstone.show.ledger_difference import difference_report
-from torchstone.show.ledger_document import (
+from torchstone.show.evidence import judgement_report
+from torchstone.show.ledger import (
     difference_markdown,
+    difference_report,
     ledger_document,
     ledger_dumps,
     ledger_markdown,
+    ledger_report,
 )
-from torchstone.show.ledgers_listing import ledgers_listing
 from torchstone.show.listing import listing
-from torchstone.show.markdown import markdown
-from torchstone.show.profile_html import profile_html
-from torchstone.show.profile_svg import profile_svg
-from torchstone.show.profile_text import profile_text
-from torchstone.show.profiles_listing import profiles_listing
-from torchstone.show.progress import Progress, make_progress
-from torchstone.show.roofline import roofline_report
-from torchstone.show.roofline_document import roofline_document, roofline_dumps
-from torchstone.show.roofline_svg import roofline_svg
-from torchstone.show.run_csv import run_csv
-from torchstone.show.run_document import run_document, run_dumps
-from torchstone.show.run_markdown import run_markdown
-from torchstone.show.run_progress import RunProgress, make_run_progress
-from torchstone.show.run_report import run_report
-from torchstone.show.runs_listing import runs_listing
-from torchstone.show.style import can_unicode
-from torchstone.show.suites_listing import (
+from torchstone.show.listings import (
     ModelRow,
     SuiteRow,
     VariantRow,
+    ledgers_listing,
     models_listing,
+    profiles_listing,
+    runs_listing,
     suites_listing,
     variants_listing,
 )
+from torchstone.show.markdown import DOCUMENT_SCHEMA, document, dumps, markdown
+from torchstone.show.profile_html import profile_html
+from torchstone.show.profile_svg import profile_svg
+from torchstone.show.profile_text import profile_text
+from torchstone.show.progress import Progress, RunProgress, make_progress, make_run_progress
+from torchstone.show.roofline import (
+    roofline_document,
+    roofline_dumps,
+    roofline_report,
+    roofline_svg,
+)
+from torchstone.show.run_document import run_csv, run_document, run_dumps
+from torchstone.show.run_report import run_markdown, run_report
+from torchstone.show.table import can_unicode, sanitise
 from torchstone.show.terminal import report
-from torchstone.show.text import sanitise
 from torchstone.show.timeit import passed_checks, timeit_report
 from torchstone.show.units import format_bytes, format_percent, format_ratio, format_seconds
 

@@ -3,12 +3,202 @@
 from __future__ import annotations
 
 import math
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
-from torchstone.records import Check, Comparison, Level, Measurement, Outcome, Result, Verdict
-from torchstone.show.budget import advice_of
-from torchstone.show.style import Style
-from torchstone.show.text import cells, shorten, wrap
+from torchstone.records import (
+    CASE_KIND,
+    CaseFigures,
+    CaseKey,
+    Check,
+    Comparison,
+    Level,
+    Measurement,
+    Method,
+    Outcome,
+    Result,
+    RunComparison,
+    RunView,
+    Verdict,
+)
+from torchstone.show.rows import LEAST_COMPILE_NS, flow
+from torchstone.show.table import Style, cells, shorten, wrap
 from torchstone.show.units import format_percent, format_seconds
+
+# Commands that a report prints, so that they work as they stand.
+
+
+_INDENT = "  "
+
+
+def in_database(command: str, db: str) -> str:
+    """The command on the database that was named; `db` is empty where it is the default one."""
+    return f"{command} --db {shlex.quote(db)}" if db else command
+
+
+def flow_commands(parts: Iterable[str], width: int, style: Style) -> list[str]:
+    """Parts joined by dots; one wider than a line is broken, not cut, to be copied."""
+    lines: list[str] = []
+    fitting: list[str] = []
+    for part in parts:
+        if cells(style.safe(part)) <= width:
+            fitting.append(part)
+            continue
+        lines += flow(fitting, width, style) + _broken(style.safe(part), width, style)
+        fitting = []
+    return lines + flow(fitting, width, style)
+
+
+def _broken(command: str, width: int, style: Style) -> list[str]:
+    """Between words, with a backslash at the end of a line; a word wider than a line anywhere."""
+    room = width - 2 - len(_INDENT)
+    rows: list[str] = []
+    for word in command.split(" "):
+        if rows and cells(rows[-1]) + 1 + cells(word) <= room:
+            rows[-1] += f" {word}"
+        else:
+            rows += wrap(word, room, ellipsis=style.glyphs.ellipsis)
+    last = len(rows) - 1
+    return [
+        (_INDENT if number else "") + row + ("" if number == last else " \\")
+        for number, row in enumerate(rows)
+    ]
+
+
+# What the machine did to an arm's turns, in one small table of totals and shares.
+
+
+PROBE_SLOW = 1.03
+"""A probe this much above its own floor ran on a slow core: in trials on a shared machine the
+samples beside probes within 3 % had a spread of about 1 %, all samples together 50 to 90 %."""
+
+
+def summary(measurement: Measurement) -> dict[str, Any] | None:
+    """Totals over all turns in seconds; None for what the system does not tell, or no turns."""
+    noises = [turn.noise for turn in measurement.turns]
+    if not noises:
+        return None
+    wall = sum(noise.wall_ns for noise in noises)
+    cpu = sum(noise.cpu_ns for noise in noises)
+    return {
+        "wall_s": wall / 1e9,
+        "cpu_per_wall": cpu / wall if wall else None,
+        "wait_s": _seconds(noise.wait_ns for noise in noises),
+        "involuntary_switches": _total(noise.involuntary_switches for noise in noises),
+        "steal_s": _seconds(noise.steal_ns for noise in noises),
+        "pressure_s": _seconds(noise.pressure_ns for noise in noises),
+        "throttled_s": _seconds(noise.throttled_ns for noise in noises),
+        "late_cpu_s": _seconds(noise.late_cpu_ns for noise in noises),
+        "never_quiet_turns": sum(noise.quiet_after_ns is None for noise in noises),
+        "probe_bits": measurement.probe_bits,
+        "probe_floor_s": _probe_floor(measurement),
+        "probe_slow_share": _probe_slow_share(measurement),
+    }
+
+
+def _total(values: Iterable[int | None]) -> int | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
+
+
+def _seconds(values: Iterable[int | None]) -> float | None:
+    total = _total(values)
+    return None if total is None else total / 1e9
+
+
+def _probes(measurement: Measurement) -> list[list[int]]:
+    """Of each process that has any."""
+    found: dict[int, list[int]] = {}
+    for turn in measurement.turns:
+        found.setdefault(turn.replicate, []).extend(probe for probe in turn.probe_ns if probe > 0)
+    return [probes for probes in found.values() if probes]
+
+
+def _probe_floor(measurement: Measurement) -> float | None:
+    probes = _probes(measurement)
+    return min(map(min, probes)) / 1e9 if probes else None
+
+
+def _probe_slow_share(measurement: Measurement) -> float | None:
+    """Each against the floor of its own process, as the rule `probe` has it."""
+    probes = _probes(measurement)
+    if not probes:
+        return None
+    slow = sum(probe > min(one) * PROBE_SLOW for one in probes for probe in one)
+    return slow / sum(map(len, probes))
+
+
+# How long a budget would probably decide what is still open, in words that can be typed.
+
+
+BENCH, RUN, CALL = "--budget ", "--budget-per-case ", "budget="
+"""How a budget is given: to `bench`, to `run`, and to a function."""
+
+
+def duration(seconds: float) -> str:
+    """`45s`, `2m`, `1h`: as the options take it."""
+    for unit, size in (("h", 3600.0), ("m", 60.0)):
+        if seconds >= size and seconds % size == 0:
+            return f"{seconds / size:g}{unit}"
+    return f"{seconds:g}s"
+
+
+def budget_advice(
+    seconds: float | None, margin: float, flag: str = BENCH, method: Method | None = None
+) -> str:
+    """`--budget 45s would probably tell 2 %.`; empty where no budget is known to."""
+    if seconds is None:
+        return ""
+    given = f"{seconds:g}" if flag == CALL else duration(seconds)
+    asked = f"{flag}{given}{_processes(seconds, method)}"
+    return f"{asked} would probably tell {100 * margin:g} %."
+
+
+def advice_of(comparison: Comparison, result: Result | None = None) -> str:
+    """The advice on a comparison that leaves something open, for the command that made it."""
+    if not comparison.verdict.undecided:
+        return ""
+    flag = RUN if result is not None and result.kind == CASE_KIND else BENCH
+    method = None if result is None else result.method
+    return budget_advice(comparison.deciding_budget_s, comparison.margin, flag, method)
+
+
+def _processes(seconds: float, method: Method | None) -> str:
+    """A number of processes that was asked for has to grow with the budget: more turns in the same
+    ones do not show how processes differ."""
+    if method is None or not method.asked_replicates or not 0 < method.budget_s < seconds:
+        return ""
+    return f" --replicates {math.ceil(method.asked_replicates * seconds / method.budget_s)}"
+
+
+def run_advice(view: RunView, verdicts: Mapping[CaseKey, Verdict | None]) -> str:
+    """The same for the cases of a run that are still open; empty where there are none."""
+    said = [(case, verdicts[case.key]) for case in view.complete]
+    still = [case for case, verdict in said if verdict is not None and verdict.undecided]
+    known = [(case.deciding_budget_s, case.margin) for case in still if case.deciding_budget_s]
+    if not known:
+        return ""
+    most, margin = max(seconds for seconds, _ in known), max(size for _, size in known)
+    advice = budget_advice(most, margin, RUN, view.run.method).rstrip(".")
+    return f"{advice} in {_open(len(known), len(still))}"
+
+
+def compare_advice(comparison: RunComparison) -> str:
+    """The same for two runs, both of which would have to be measured for longer."""
+    still = [c for c in comparison.cases if c.verdict is not None and c.verdict.undecided]
+    known = [case.deciding_budget_s for case in still if case.deciding_budget_s]
+    if not known:
+        return ""
+    asked = f"{RUN}{duration(max(known))} for both runs, with --replicates raised as much,"
+    told = f"{100 * comparison.margin:g} %"
+    return f"{asked} would probably tell {told} in {_open(len(known), len(still))}"
+
+
+def _open(known: int, still: int) -> str:
+    many = f"{known} of {still}" if known < still else f"{still}"
+    return f"{many} {'case' if still == 1 else 'cases'} still open"
+
 
 STDERR_LINES = 8
 """The last lines of stderr say what happened; the rest is in the JSON."""
@@ -155,3 +345,131 @@ def course(result: Result, style: Style) -> list[str]:
 
 def _count(count: int, one: str, many: str) -> str:
     return f"{count:,} {one if count == 1 else many}"
+
+
+# What rules of today say of stored results: the changes, then what still stands against them.
+
+
+WIDTH = 100
+
+
+def judgement_report(
+    judged: Sequence[tuple[Result, Sequence[str]]], *, color: bool = False, unicode: bool = True
+) -> str:
+    """One paragraph a result that changed or fails, then a sentence that counts them all."""
+    style = Style(color, unicode)
+    lines: list[str] = []
+    for result, changes in judged:
+        failed = [check for check in result.checks if check.level is Level.FAIL]
+        if changes or failed or len(judged) == 1:
+            lines += _paragraph(result, changes, failed, style)
+    lines.append(_sentence(judged))
+    return "\n".join(lines) + "\n"
+
+
+def _paragraph(
+    result: Result, changes: Sequence[str], failed: Sequence[Check], style: Style
+) -> list[str]:
+    name = style.safe(result.label or (result.arms[0].arm.target if result.arms else ""))
+    lines = [style.paint(f"{style.safe(result.id)}  {name}".rstrip(), "title")]
+    for change in changes:
+        lines += hang(f"  {style.glyphs.arrow} ", style.safe(change), WIDTH, style)
+    for check in failed:
+        found = hang(f"  {style.glyphs.cross} ", check_text(check, result, style), WIDTH, style)
+        lines += [style.paint(line, "fail") for line in found]
+    return lines
+
+
+def _sentence(judged: Sequence[tuple[Result, Sequence[str]]]) -> str:
+    changed = sum(bool(changes) for _, changes in judged)
+    failed = sum(any(c.level is Level.FAIL for c in result.checks) for result, _ in judged)
+    results = f"{len(judged)} result{'' if len(judged) == 1 else 's'}"
+    changes = f"{changed} changed" if changed else "nothing changed"
+    doubt = f"{failed} not to be believed" if failed else "none fails a check"
+    return f"{results} judged by the rules of today: {changes}, {doubt}."
+
+
+# What the figures of a case mean, in a sentence: for who decides, not for who measures.
+
+
+WORTH_SAYING = 0.05
+"""Memory ratios nearer to 1 than this are not mentioned."""
+MANY_CALLS = 1e9
+"""Beyond so many calls compiling never pays off in practice."""
+
+
+def meaning(case: CaseFigures, *, ascii_only: bool = False) -> str:
+    """One sentence, or none where the case has no verdict."""
+    if case.outcome is not Outcome.OK or case.verdict is None or not case.speedup:
+        return ""
+    parts = [_speed(case), _times(case, ascii_only), _pays_off(case, ascii_only), _memory(case)]
+    return "; ".join(part for part in parts if part) + "."
+
+
+def _speed(case: CaseFigures) -> str:
+    """What the interval says of the variant; per cent of time a call."""
+    low, high = case.interval or (0.0, 0.0)
+    name, speedup = case.key.variant, case.speedup or 1.0
+    if case.verdict is Verdict.FASTER:
+        return f"{name} takes {_less(speedup)} less time a call"
+    if case.verdict is Verdict.SLOWER:
+        return f"{name} takes {_more(speedup)} more time a call: leave this model eager"
+    if case.verdict is Verdict.SAME:
+        return f"{name} makes no difference beyond {format_percent(case.margin)}"
+    if case.verdict is Verdict.NOT_SLOWER:
+        return f"{name} is not slower, and saves at most {_less(high)}"
+    if case.verdict is Verdict.NOT_FASTER:
+        return f"{name} is not faster, and costs at most {_more(low)}"
+    open_ends = f"{name}: anything from {_more(low)} more time to {_less(high)} less"
+    advice = budget_advice(case.deciding_budget_s, case.margin, RUN).rstrip(".")
+    return "; ".join(part for part in (open_ends, advice) if part)
+
+
+def _less(speedup: float) -> str:
+    """How much of a call's time is saved."""
+    return format_percent(max(0.0, 1.0 - 1.0 / speedup)) if speedup > 0 else "nothing"
+
+
+def _more(speedup: float) -> str:
+    """How much longer a call takes."""
+    return format_percent(max(0.0, 1.0 / speedup - 1.0)) if speedup > 0 else "any amount"
+
+
+def _times(case: CaseFigures, ascii_only: bool) -> str:
+    if not case.base_ns or not case.new_ns:
+        return ""
+    base, new = (format_seconds(ns / 1e9, 3, ascii_only=ascii_only) for ns in _both(case))
+    return f"{base} to {new}"
+
+
+def _both(case: CaseFigures) -> tuple[float, float]:
+    return case.base_ns or 0.0, case.new_ns or 0.0
+
+
+def _pays_off(case: CaseFigures, ascii_only: bool) -> str:
+    """After how many calls what is saved makes up for compiling; only of what is faster."""
+    base, new = _both(case)
+    cold = case.compile_cold_ns or 0
+    if case.verdict is not Verdict.FASTER or cold < LEAST_COMPILE_NS or base <= new:
+        return ""
+    calls = cold / (base - new)
+    if calls > MANY_CALLS:
+        return ""
+    took = format_seconds(cold / 1e9, 3, ascii_only=ascii_only)
+    return f"{took} of compiling pay off after {_rounded(calls):,} calls"
+
+
+def _rounded(calls: float) -> int:
+    """Two digits: the ratio it comes from is known no better."""
+    step = int(10 ** max(0, len(str(int(calls))) - 2))
+    return max(1, round(calls / step) * step)
+
+
+def _memory(case: CaseFigures) -> str:
+    """Of tensors at the step's peak."""
+    ratio = case.memory_ratio
+    if ratio is None or not ratio > 0.0 or abs(1.0 - 1.0 / ratio) < WORTH_SAYING:
+        return ""
+    if ratio > 1.0:
+        return f"tensors need {format_percent(1.0 - 1.0 / ratio)} less memory"
+    return f"tensors need {1.0 / ratio:.2g} times the memory"

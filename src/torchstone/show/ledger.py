@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from torchstone.records import (
     LEVEL_NAMES,
+    Difference,
     Ledger,
     LedgerLine,
     LedgerPart,
+    OpChange,
     Prediction,
     SourceLine,
     Verification,
 )
-from torchstone.show.heading import allocator_title, flow
-from torchstone.show.style import Style
-from torchstone.show.text import cells, clip, pad, shorten, wrap
+from torchstone.show.markdown import plain, to_text
+from torchstone.show.rows import allocator_title, flow
+from torchstone.show.table import Style, cells, clip, pad, sanitise, shorten, wrap
 from torchstone.show.units import format_percent, format_seconds
 
 LEAST_WIDTH = 60
@@ -26,7 +29,7 @@ LEAST_PART = 0.01
 """Of the step: parts below are not named."""
 LEAST_DRIFT = 0.0005
 MOST_PARTS = 4
-MOST_PLACES = 4
+LEDGER_MOST_PLACES = 4
 
 
 def ledger_report(
@@ -36,8 +39,8 @@ def ledger_report(
     width, style = max(width, LEAST_WIDTH), Style(color, unicode)
     sections = [
         [style.paint(line, "title") for line in flow(heading(ledger), width, style)],
-        _table(ledger, width, style),
-        _words(ledger, width, style),
+        _table_ledger(ledger, width, style),
+        _words_ledger(ledger, width, style),
         findings_lines(ledger, width, style),
     ]
     return "\n\n".join("\n".join(lines) for lines in sections if lines) + "\n"
@@ -61,7 +64,7 @@ def heading(ledger: Ledger) -> list[str]:
     return [part for part in parts if part]
 
 
-def _table(ledger: Ledger, width: int, style: Style) -> list[str]:
+def _table_ledger(ledger: Ledger, width: int, style: Style) -> list[str]:
     lines: list[str] = []
     for level, name in LEVEL_NAMES.items():
         found = ledger.level(level)
@@ -72,16 +75,16 @@ def _table(ledger: Ledger, width: int, style: Style) -> list[str]:
         if level >= 4:
             head += " (the kernels once more)"
         if level == -1:
-            lines.append(_row(found[0], width, style, head=True))
+            lines.append(_row_ledger(found[0], width, style, head=True))
             continue
         lines.append(style.paint(f"{pad(head, TITLE + 2)} {_share(total)}", "title"))
         for line in found:
-            lines.append(_row(line, width, style))
+            lines.append(_row_ledger(line, width, style))
             lines += _parts(line, ledger, width, style)
     return lines
 
 
-def _row(line: LedgerLine, width: int, style: Style, head: bool = False) -> str:
+def _row_ledger(line: LedgerLine, width: int, style: Style, head: bool = False) -> str:
     about = "~" if line.estimated else ""
     title = pad(shorten(line.title, TITLE - 2, style.glyphs.ellipsis), TITLE - 2)
     spread = f"{style.glyphs.plus_minus}{100 * line.spread:.1f}" if line.spread >= 0.0005 else ""
@@ -137,7 +140,7 @@ def _short(place: str) -> str:
     return "/".join(place.replace("\\", "/").split("/")[-2:])
 
 
-def _words(ledger: Ledger, width: int, style: Style) -> list[str]:
+def _words_ledger(ledger: Ledger, width: int, style: Style) -> list[str]:
     return words_lines(told(ledger), ledger.checks, ledger.notes, width, style)
 
 
@@ -181,7 +184,7 @@ def findings_lines(ledger: Ledger, width: int, style: Style) -> list[str]:
         head = f"{number}. {finding.title} (level {finding.level}): {finding.evidence}."
         lines += _wrapped(head, width, style, "title", "", "   ")
         lines += _wrapped(remedy_words(finding), width, style, "", "   ", "   ")
-        lines += [_place(place, width, style) for place in finding.places[:MOST_PLACES]]
+        lines += [_place(place, width, style) for place in finding.places[:LEDGER_MOST_PLACES]]
         test = tests.get(finding.name)
         if test is not None:
             lines += _wrapped(test.sentence, width, style, _role(test), "   ", "   ")
@@ -213,3 +216,223 @@ def _place(place: SourceLine, width: int, style: Style) -> str:
 def _wrapped(text: str, width: int, style: Style, role: str, first: str, then: str) -> list[str]:
     rows = wrap(style.safe(text), width - len(then), ellipsis=style.glyphs.ellipsis)
     return [style.paint((first if i == 0 else then) + row, role) for i, row in enumerate(rows)]
+
+
+# Two ledgers side by side in the terminal: lines, ops that changed, breaks with their lines.
+
+
+TIME = 10
+LEDGER_DIFFERENCE_MOST_PLACES = 8
+
+
+def difference_report(
+    found: Difference, *, color: bool = False, width: int = 100, unicode: bool = True
+) -> str:
+    """The whole report."""
+    width, style = max(width, LEAST_WIDTH), Style(color, unicode)
+    base, new = found.base, found.new
+    parts = [f"{base.arm.target}", f"{base.arm.variant} against {new.arm.variant}", base.arm.mode]
+    sections = [
+        [style.paint(line, "title") for line in flow(parts, width, style)],
+        [row for text in found.sentences for row in wrap(style.safe(text), width)],
+        _table_ledger_difference(base, new, min(TITLE, width - 3 * (TIME + 2)), style),
+        _changes(found, width, style),
+        _breaks(new, width, style),
+        _words_ledger_difference(found, width, style),
+        _findings(new, width, style),
+    ]
+    return "\n\n".join("\n".join(lines) for lines in sections if lines) + "\n"
+
+
+def _findings(new: Ledger, width: int, style: Style) -> list[str]:
+    """Of the new one, which are also those that `--verify` tests."""
+    head = style.safe(f"What would help under {new.arm.variant}:")
+    title = style.paint(clip(head, width, style.glyphs.ellipsis), "title")
+    return [title, *findings_lines(new, width, style)]
+
+
+def _table_ledger_difference(base: Ledger, new: Ledger, room: int, style: Style) -> list[str]:
+    names = (base.arm.variant, new.arm.variant, "change")
+    cells = "".join(pad(shorten(name, TIME), TIME + 2, right=True) for name in names)
+    lines = [style.paint(pad("", room) + cells, "dim")]
+    for level, title in LEVEL_NAMES.items():
+        rows = {line.name: line.title for line in (*base.level(level), *new.level(level))}
+        if not rows:
+            continue
+        if level != -1:
+            head = f"{level} {title}" if level > 0 else title
+            lines.append(style.paint(head, "title"))
+        lines += [_line(name, text, base, new, room, style) for name, text in rows.items()]
+    lines.append(_row_ledger_difference("a step", base.wall_s, new.wall_s, room, style))
+    return lines
+
+
+def _line(name: str, title: str, base: Ledger, new: Ledger, room: int, style: Style) -> str:
+    old, now = base.line(name), new.line(name)
+    return _row_ledger_difference(
+        f"  {title}", old.seconds if old else 0.0, now.seconds if now else 0.0, room, style
+    )
+
+
+def _row_ledger_difference(title: str, before: float, after: float, room: int, style: Style) -> str:
+    sign = "+" if after > before else ""
+    shown = [
+        format_seconds(value, 3, ascii_only=style.ascii_only) if value else "-"
+        for value in (before, after)
+    ]
+    shown.append(sign + format_seconds(after - before, 3, ascii_only=style.ascii_only))
+    cells = "".join(pad(text, TIME + 2, right=True) for text in shown)
+    role = "good" if after < 0.9 * before else "bad" if after > 1.1 * before else ""
+    name = pad(shorten(title, room, style.glyphs.ellipsis), room)
+    return name + style.paint(cells, role)
+
+
+def _changes(found: Difference, width: int, style: Style) -> list[str]:
+    if not found.changes:
+        return []
+    lines = [style.paint("Ops that changed:", "title")]
+    for change in found.changes:
+        text = f"  {pad(change.kind, 9)} {_amount(change, style)}  {style.safe(change.name)}"
+        if change.into:
+            text += f" {style.glyphs.arrow} {style.safe(', '.join(change.into))}"
+        lines.append(clip(text, width, style.glyphs.ellipsis))
+    return lines
+
+
+def _amount(change: OpChange, style: Style) -> str:
+    before = format_seconds(change.before_s, 3, ascii_only=style.ascii_only)
+    after = format_seconds(change.after_s, 3, ascii_only=style.ascii_only)
+    pair = f"{pad(before, 9, right=True)} {style.glyphs.arrow} {pad(after, 9, right=True)}"
+    return (
+        f"{pair}  {change.calls_before:4.0f} {style.glyphs.arrow} {change.calls_after:4.0f} calls"
+    )
+
+
+def _breaks(new: Ledger, width: int, style: Style) -> list[str]:
+    lines: list[str] = []
+    for title, places in (("Graph breaks:", new.breaks), ("Compiled again:", new.recompiles)):
+        if places:
+            lines.append(style.paint(title, "title"))
+        for place in places[:LEDGER_DIFFERENCE_MOST_PLACES]:
+            text = f"  {style.safe(place.file)}:{place.line}  {style.safe(place.reason)}"
+            lines.append(clip(text, width, style.glyphs.ellipsis))
+    return lines
+
+
+def _words_ledger_difference(found: Difference, width: int, style: Style) -> list[str]:
+    """What each ledger has to say for itself; once where both say the same."""
+    base, new = found.base, found.new
+
+    def of_both(before: Sequence[str], after: Sequence[str]) -> list[str]:
+        same = [text for text in before if text in after]
+        return [
+            *(f"both: {text}" for text in same),
+            *(f"{base.arm.variant}: {text}" for text in before if text not in same),
+            *(f"{new.arm.variant}: {text}" for text in after if text not in same),
+        ]
+
+    return words_lines(
+        of_both(told(base), told(new)),
+        of_both(base.checks, new.checks),
+        of_both(base.notes, new.notes),
+        width,
+        style,
+    )
+
+
+# The ledger and the difference of two as JSON and as Markdown.
+#
+# Every key of the JSON is explained in `docs/reference/json.md`.
+
+
+def ledger_document(ledger: Ledger) -> dict[str, Any]:
+    """The ledger as plain data."""
+    return {"kind": "ledger", **plain(ledger)}
+
+
+def difference_document(found: Difference) -> dict[str, Any]:
+    """Both ledgers and what changed."""
+    return {
+        "kind": "ledger difference",
+        "schema": found.schema,
+        "base": ledger_document(found.base),
+        "new": ledger_document(found.new),
+        "changes": plain(found.changes),
+        "sentences": plain(found.sentences),
+    }
+
+
+def ledger_dumps(found: Ledger | Difference) -> str:
+    """The document as ASCII text."""
+    if isinstance(found, Difference):
+        return to_text(difference_document(found))
+    return to_text(ledger_document(found))
+
+
+def difference_markdown(found: Difference) -> str:
+    """Why, in sentences; both ledgers, what became of the ops, where compiled code is left."""
+    base, new = found.base, found.new
+    lines = [
+        f"### `{_safe(base.arm.target)}`: {_safe(base.arm.variant)} against "
+        f"{_safe(new.arm.variant)}",
+        "",
+        *(f"- {_safe(text)}" for text in found.sentences),
+        "",
+    ]
+    if found.changes:
+        lines += ["| op | | before | after | calls | now in |", "|---|---|---:|---:|---:|---|"]
+        lines += [_change_row(change) for change in found.changes]
+        lines.append("")
+    for title, places in (("Graph breaks", new.breaks), ("Compiled again", new.recompiles)):
+        if places:
+            lines += [f"{title}:", ""]
+            lines += [
+                f"- {_safe(place.file)}:{place.line} {_safe(place.reason)}" for place in places
+            ]
+            lines.append("")
+    return "\n".join([*lines, ledger_markdown(base), ledger_markdown(new)])
+
+
+def _change_row(change: OpChange) -> str:
+    before, after = format_seconds(change.before_s, 3), format_seconds(change.after_s, 3)
+    calls = f"{change.calls_before:.0f} to {change.calls_after:.0f}"
+    into = ", ".join(_safe(name) for name in change.into)
+    return f"| {_safe(change.name)} | {change.kind} | {before} | {after} | {calls} | {into} |"
+
+
+def ledger_markdown(ledger: Ledger) -> str:
+    """A table to paste into an issue, the findings, the doubts."""
+    arm = ledger.arm
+    lines = [
+        f"### Ledger of `{_safe(arm.target)}` ({arm.variant}, {arm.mode})",
+        "",
+        f"{format_seconds(ledger.wall_s, 3)} a step, {ledger.steps} steps.",
+        "",
+        "| level | line | share | time |",
+        "|---|---|---:|---:|",
+    ]
+    for level, name in LEVEL_NAMES.items():
+        for line in ledger.level(level):
+            about = "~" if line.estimated else ""
+            lines.append(
+                f"| {name} | {line.title} | {100 * line.share:.1f} % | "
+                f"{about}{format_seconds(line.seconds, 3)} |"
+            )
+    lines.append("")
+    tests = {one.finding: one.sentence for one in ledger.verifications}
+    for number, finding in enumerate(ledger.findings, 1):
+        said = f"{predicted_words(finding)} {tests.get(finding.name, '')}".strip()
+        lines.append(
+            f"{number}. **{finding.title}**: {_safe(finding.evidence)}. {_safe(finding.advice)}. "
+            f"{_safe(said)}".rstrip()
+        )
+    if ledger.findings:
+        lines.append("")
+    lines += [f"- {_safe(text)}" for text in (*told(ledger), *ledger.notes)]
+    lines += ["", *(f"> {_safe(text)}" for text in ledger.checks)]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _safe(text: str) -> str:
+    """Harmless in Markdown: no controls, no tags, no table cells of its own."""
+    return sanitise(text).replace("|", "\\|").replace("<", "&lt;").replace("`", "'")

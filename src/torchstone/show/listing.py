@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
-from torchstone.show.style import Style
-from torchstone.show.table import GAP, INDENT, Cell, Column, pack
-from torchstone.show.text import cells, shorten, wrap
+from torchstone.show.table import GAP, INDENT, Cell, Column, Style, cells, pack, shorten, wrap
 
 LABEL_WIDTH = 24
 LABEL_LEAST = 8

@@ -6,10 +6,9 @@ import zlib
 from dataclasses import dataclass, field
 
 from torchstone.records import CallTree, Frame, Profile, UsageError
-from torchstone.show.profile_figures import cost_words, format_amount
-from torchstone.show.profile_tree import call_tree
+from torchstone.show.profile_text import call_tree, cost_words, format_amount
 from torchstone.show.svg import FONT, clean
-from torchstone.show.text import clip
+from torchstone.show.table import clip
 from torchstone.show.units import format_percent
 
 WIDTH = 1200

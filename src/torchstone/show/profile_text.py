@@ -2,22 +2,305 @@
 
 from __future__ import annotations
 
-from torchstone.records import Counter, Profile
-from torchstone.show.heading import flow
-from torchstone.show.profile_figures import (
-    cost_words,
-    facts_of,
-    format_amount,
-    sampled_interval,
-    shares,
-)
-from torchstone.show.profile_tree import FunctionRow, call_tree, top_functions, unit_of, whole_of
-from torchstone.show.style import Style
-from torchstone.show.table import Cell, Column, pack
-from torchstone.show.text import cells, pad, wrap
-from torchstone.show.units import format_bytes, format_percent, format_seconds
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
-LEAST_WIDTH = 60
+from torchstone.profile.trees import Row, SideBySide, from_spans, side_by_side
+from torchstone.records import (
+    CallTree,
+    Cost,
+    Counter,
+    Estimate,
+    Frame,
+    LineTable,
+    Profile,
+    Spans,
+    UsageError,
+)
+from torchstone.show.rows import flow
+from torchstone.show.table import Cell, Column, Style, cells, clip, pack, pad, wrap
+from torchstone.show.units import (
+    format_bytes,
+    format_interval,
+    format_percent,
+    format_ratio,
+    format_seconds,
+)
+
+# Memory line by line in the terminal, beside the source.
+
+
+PROFILE_LINES_LEAST_WIDTH = 60
+MOST_LINES = 40
+"""Of a file: those that added most, in their order."""
+_FIGURES = 12
+
+
+def lines_text(
+    profile: Profile, *, color: bool = False, width: int = 100, unicode: bool = True
+) -> str:
+    """A table for each file; empty where no lines were looked at."""
+    width, style = max(width, PROFILE_LINES_LEAST_WIDTH), Style(color, unicode)
+    parts = [_table(table, width, style) for table in profile.lines if table.increment]
+    return "\n".join("\n".join(lines) + "\n" for lines in parts)
+
+
+def _table(table: LineTable, width: int, style: Style) -> list[str]:
+    heads = ("line", "runs", "in use", "added")
+    lines = [style.paint(style.safe(f"memory by line: {table.file}"), "title")]
+    lines.append(
+        "  " + "  ".join(head.rjust(_FIGURES if i > 1 else 8) for i, head in enumerate(heads))
+    )
+    order = sorted(range(len(table.lines)), key=lambda i: -abs(table.increment[i]))[:MOST_LINES]
+    for i in sorted(order):
+        number = table.lines[i]
+        figures = (
+            str(number).rjust(8),
+            f"{table.hits[i]:,}".rjust(8),
+            format_bytes(table.bytes[i]).rjust(_FIGURES),
+            _signed(table.increment[i]).rjust(_FIGURES),
+        )
+        head = "  " + "  ".join(figures) + "  "
+        text = table.text[number - 1] if 0 < number <= len(table.text) else ""
+        lines.append(
+            head
+            + clip(
+                style.safe(text.replace("\t", "    ")),
+                max(10, width - cells(head)),
+                style.glyphs.ellipsis,
+            )
+        )
+    left = len(table.lines) - len(order)
+    return [*lines, f"  {left:,} more lines added less"] if left > 0 else lines
+
+
+def _signed(size: int) -> str:
+    return "0 B" if not size else ("-" if size < 0 else "+") + format_bytes(abs(size))
+
+
+# Call paths of a profile, wherever they come from, and the functions that took most.
+
+
+UNKNOWN = Frame("?", kind="native")
+"""Stands where a record names a frame that it does not have."""
+
+
+@dataclass(frozen=True)
+class FunctionRow:
+    """What one function took, in the unit of the profile's tree; `calls` is None if not counted."""
+
+    frame: Frame
+    own: float
+    total: float
+    calls: int | None = None
+
+
+def call_tree(profile: Profile) -> CallTree | None:
+    """The profile's tree, or one gathered from its spans; None where there is neither.
+
+    A tree that is not one (a parent after its child, columns of unequal length) is refused.
+    """
+    if profile.tree is not None:
+        check_tree(profile.tree, len(profile.frames))
+        return profile.tree
+    if profile.spans is None or not profile.spans.frames:
+        return None
+    check_spans(profile.spans, len(profile.frames))
+    return from_spans(profile.spans)
+
+
+def check_tree(tree: CallTree, frames: int) -> None:
+    """Refuse what no viewer could draw."""
+    count = len(tree.parents)
+    lengths = {len(tree.frames), len(tree.own), len(tree.threads)}
+    lengths |= {len(tree.calls)} if tree.calls else set()
+    if lengths - {count}:
+        raise _broken("its columns are of unequal length")
+    if any(not -1 <= parent < node for node, parent in enumerate(tree.parents)):
+        raise _broken("a parent does not come before its child")
+    if count and not (min(tree.frames) >= 0 and max(tree.frames) < frames):
+        raise _broken("it names a frame that is not there")
+    if count and min(tree.threads) < 0:
+        raise _broken("it names a thread that is not there")
+
+
+def check_spans(spans: Spans, frames: int) -> None:
+    """Refuse spans that no viewer could draw."""
+    count = len(spans.frames)
+    if {len(spans.threads), len(spans.start_ns), len(spans.duration_ns)} - {count}:
+        raise _broken("the columns of its spans are of unequal length")
+    if count and not (min(spans.frames) >= 0 and max(spans.frames) < frames):
+        raise _broken("a span names a frame that is not there")
+    if count and min(spans.threads) < 0:
+        raise _broken("a span names a thread that is not there")
+
+
+def _broken(why: str) -> UsageError:
+    return UsageError(
+        f"The profile cannot be shown: {why}.", "Read it again from the file that it was made from."
+    )
+
+
+def unit_of(profile: Profile, tree: CallTree | None) -> str:
+    """What the figures of `top_functions` are counted in."""
+    return "seconds" if profile.functions or tree is None else tree.unit
+
+
+def whole_of(profile: Profile, tree: CallTree | None) -> float:
+    """What all functions together took: the denominator of shares."""
+    if profile.functions:
+        return sum(entry.of.own_s for entry in profile.functions)
+    return sum(tree.own) if tree is not None else 0.0
+
+
+def top_functions(
+    profile: Profile, tree: CallTree | None, most: int = 20
+) -> tuple[FunctionRow, ...]:
+    """The functions that took most by themselves: exact figures where there are some, else the
+    tree's."""
+    if profile.functions:
+        counted = sorted(profile.functions, key=lambda entry: -entry.of.own_s)[:most]
+        return tuple(
+            FunctionRow(frame_at(profile, e.of.frame), e.of.own_s, e.of.total_s, e.of.calls)
+            for e in counted
+        )
+    return _top_of_tree(profile, tree, most) if tree is not None else ()
+
+
+def frame_at(profile: Profile, index: int) -> Frame:
+    """A frame by its number, or a stand-in."""
+    return profile.frames[index] if 0 <= index < len(profile.frames) else UNKNOWN
+
+
+def _top_of_tree(profile: Profile, tree: CallTree, most: int) -> tuple[FunctionRow, ...]:
+    own = _summed(tree.frames, tree.own, len(profile.frames))
+    counted = _summed(tree.frames, tree.calls, len(profile.frames)) if tree.calls else None
+    best = sorted(set(tree.frames), key=lambda frame: (-own[frame], frame))[:most]
+    totals = _totals(tree, best)
+    return tuple(
+        FunctionRow(
+            profile.frames[frame],
+            own[frame],
+            totals[rank],
+            None if counted is None else round(counted[frame]),
+        )
+        for rank, frame in enumerate(best)
+    )
+
+
+def _summed(frames: Sequence[int], values: Sequence[float], count: int) -> list[float]:
+    sums = [0.0] * count
+    for frame, value in zip(frames, values, strict=True):
+        sums[frame] += value
+    return sums
+
+
+def _totals(tree: CallTree, chosen: Sequence[int]) -> list[float]:
+    """What was taken beneath each chosen frame, a recursion counted once."""
+    bits = {frame: 1 << rank for rank, frame in enumerate(chosen)}
+    above: list[int] = []
+    sums: dict[int, float] = {}
+    for parent, frame, own in zip(tree.parents, tree.frames, tree.own, strict=True):
+        # One bit a chosen frame says which of them lie on the path: no walk up, no double count.
+        path = (above[parent] if parent >= 0 else 0) | bits.get(frame, 0)
+        above.append(path)
+        sums[path] = sums.get(path, 0.0) + own
+    return [
+        sum(value for path, value in sums.items() if path >> rank & 1)
+        for rank in range(len(chosen))
+    ]
+
+
+# The words and figures of a profile that its text, its page and its picture share.
+
+
+def format_amount(value: float, unit: str, *, ascii_only: bool = False) -> str:
+    """A weight in the unit of its tree."""
+    if unit == "seconds":
+        return format_seconds(value, 3, ascii_only=ascii_only)
+    if unit == "bytes":
+        return format_bytes(value)
+    whole = round(value)
+    return f"{whole:,}" if abs(value - whole) < 1e-9 else f"{value:,.1f}"
+
+
+def shares(profile: Profile, row: FunctionRow, whole: float) -> tuple[float | None, float | None]:
+    """Own and total as shares of the whole; None where there is no whole."""
+    if not whole > 0:
+        return None, None
+    return row.own / whole, row.total / whole
+
+
+def sampled_interval(
+    profile: Profile, part: float, whole: float, unit: str
+) -> tuple[float, float] | None:
+    """The interval of a share of samples; None where nothing was sampled."""
+    from torchstone.stats.sides import share_interval
+
+    samples = samples_of(profile, whole, unit)
+    if samples is None or not whole > 0:
+        return None
+    return share_interval(part / whole * samples, samples)
+
+
+def samples_of(profile: Profile, whole: float, unit: str) -> float | None:
+    """How many samples the whole stands for; None where nothing was sampled."""
+    if profile.sampling is None:
+        return None
+    return whole if unit == "samples" else float(profile.sampling.samples)
+
+
+def work_of(profile: Profile) -> str:
+    """What it is of, whatever way it was looked at: its label without the way."""
+    return profile.label.removesuffix(f" ({profile.how})")
+
+
+def cost_words(cost: Cost, *, ascii_only: bool = False) -> str:
+    """What profiling cost, beside what the machine makes of nothing."""
+
+    def said(ratio: float, interval: tuple[float, float]) -> str:
+        shown = format_ratio(ratio, 2, ascii_only=ascii_only)
+        return f"{shown} ({format_interval(interval, 2, ascii_only=ascii_only)})"
+
+    words = (
+        f"profiling took {said(cost.ratio.time_ratio, cost.ratio.interval)} of the unprofiled time;"
+        f" unprofiled against unprofiled: {said(cost.control.time_ratio, cost.control.interval)}"
+    )
+    low, high = cost.ratio.interval
+    calm_low, calm_high = cost.control.interval
+    if low <= calm_high and calm_low <= high:
+        words += "; the two cannot be told apart"
+    return words
+
+
+def facts_of(profile: Profile) -> list[tuple[str, str]]:
+    """Names and values of what the profile is, those that it has."""
+    sampling = profile.sampling
+    taken = ""
+    if sampling is not None:
+        taken = f"{sampling.samples:,}"
+        if sampling.interval_s > 0:
+            taken += f" every {format_seconds(sampling.interval_s, 3)}"
+        taken += f", {sampling.clock} clock, {sampling.lost:,} lost"
+    facts = [
+        ("how", profile.how),
+        ("tool", profile.tool),
+        ("taken", profile.created),
+        ("wall time", format_seconds(profile.wall_s, 3) if profile.wall_s else ""),
+        ("steps", f"{profile.steps:,}" if profile.steps else ""),
+        ("samples", taken),
+        (
+            "call paths",
+            "estimated: the source knows callers, not paths" if profile.estimated else "",
+        ),
+        ("command", " ".join(profile.command)),
+        ("from", "" if profile.origin == "here" else profile.origin),
+        *((str(key), str(value)) for key, value in profile.facts.items()),
+    ]
+    return [(name, value) for name, value in facts if value]
+
+
+PROFILE_TEXT_LEAST_WIDTH = 60
 TOP = 20
 MOST_ALIVE = 5
 _UNIT_WORDS = {"seconds": "time", "samples": "samples", "bytes": "memory", "calls": "calls"}
@@ -27,7 +310,7 @@ def profile_text(
     profile: Profile, *, color: bool = False, width: int = 100, unicode: bool = True, top: int = TOP
 ) -> str:
     """The whole summary; no line is wider than `width` (60 at least)."""
-    width, style = max(width, LEAST_WIDTH), Style(color, unicode)
+    width, style = max(width, PROFILE_TEXT_LEAST_WIDTH), Style(color, unicode)
     sections = [
         [style.paint(line, "title") for line in flow(_heading(profile), width, style)],
         *_functions(profile, width, style, top),
@@ -164,3 +447,94 @@ def _hung(head: str, text: str, width: int, style: Style, role: str = "dim") -> 
     rows = wrap(style.safe(text), room, ellipsis=style.glyphs.ellipsis)
     first = style.paint(head, role) + rows[0]
     return [first, *(" " * cells(head) + row for row in rows[1:])]
+
+
+# Several ways of profiling the same work, side by side in the terminal.
+
+
+PROFILE_WAYS_LEAST_WIDTH = 60
+
+
+def ways_text(
+    profiles: Sequence[Profile], *, color: bool = False, width: int = 100, unicode: bool = True
+) -> str:
+    """Of each work that was looked at in several ways (a variant is one): shares by way with
+    intervals, what each cost, and where they disagree. Empty where there is none."""
+    width, style = max(width, PROFILE_WAYS_LEAST_WIDTH), Style(color, unicode)
+    works: dict[str, list[Profile]] = {}
+    for profile in profiles:
+        works.setdefault(work_of(profile), []).append(profile)
+    compared = {
+        work: of for work, of in works.items() if len({one.how for one in of}) == len(of) > 1
+    }
+    texts = [
+        _of_one_work(of, work if len(compared) > 1 else "", width, style)
+        for work, of in compared.items()
+    ]
+    return "\n".join(texts)
+
+
+def _of_one_work(profiles: Sequence[Profile], name: str, width: int, style: Style) -> str:
+    found = side_by_side(profiles)
+    head = "side by side: share of the time, callees included"
+    head = f"{style.safe(name)}, {head}" if name else head
+    lines = [style.paint(row, "title") for row in wrap(head, width)]
+    if found.rows:
+        names = Column("function", tuple(Cell(style.safe(row.name)) for row in found.rows))
+        columns = [_column(found, way, style) for way in found.ways]
+        places = tuple(Cell(style.safe(f"{row.file}:{row.line}"), "dim") for row in found.rows)
+        marks = tuple(Cell("differ" if row.apart else "", "warn") for row in found.rows)
+        tables = pack(
+            names, [columns, [Column("", marks)], [Column("where", places)]], width, style
+        )
+        lines += [line for table in tables for line in table]
+    lines += _costs(profiles, width, style)
+    head = "Where they disagree by more than chance:" if found.sentences else ""
+    head = head or "No function's shares differ by more than chance."
+    lines += ["", *wrap(head, width, ellipsis=style.glyphs.ellipsis)]
+    for sentence in found.sentences:
+        rows = wrap(style.safe(sentence), width - 2, ellipsis=style.glyphs.ellipsis)
+        lines += [f"  {row}" for row in rows]
+    return "\n".join(lines) + "\n"
+
+
+def _column(found: SideBySide, way: str, style: Style) -> Column:
+    return Column(way, tuple(Cell(_share(row, way, style)) for row in found.rows), right=True)
+
+
+def _share(row: Row, way: str, style: Style) -> str:
+    share = row.shares.get(way)
+    if share is None:
+        return ""
+    said = format_percent(share.value)
+    if share.interval is not None:
+        dash = "-" if style.ascii_only else "–"
+        low, high = (format_percent(end).removesuffix(" %") for end in share.interval)
+        said += f" ({low}{dash}{high})"
+    return said
+
+
+def _costs(profiles: Sequence[Profile], width: int, style: Style) -> list[str]:
+    """What each cost: time with it against without, beside nothing against nothing."""
+    paid = [(profile, profile.cost) for profile in profiles if profile.cost is not None]
+    if not paid:
+        return []
+
+    def said(estimate: Estimate) -> Cell:
+        ratio = format_ratio(estimate.time_ratio, 2, ascii_only=style.ascii_only)
+        interval = format_interval(estimate.interval, 2, ascii_only=style.ascii_only)
+        return Cell(f"{ratio} ({interval})")
+
+    def column(head: str, cells: Iterable[Cell]) -> Column:
+        return Column(head, tuple(cells), right=True)
+
+    names = Column("way", tuple(Cell(style.safe(f"{one.how} ({one.tool})")) for one, _ in paid))
+    columns = [
+        column("time", (said(cost.ratio) for _, cost in paid)),
+        column("control", (said(cost.control) for _, cost in paid)),
+        column("written", (Cell(format_bytes(cost.footprint_bytes)) for _, cost in paid)),
+        column("memory", (Cell(format_bytes(cost.memory_bytes)) for _, cost in paid)),
+    ]
+    tables = pack(names, [columns], width, style)
+    title = style.paint("what profiling cost: profiled against unprofiled", "title")
+    return ["", title, *(line for table in tables for line in table)]

@@ -4,11 +4,23 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
 from typing import TextIO
 
-from torchstone.show.style import can_unicode
-from torchstone.show.text import sanitise, shorten
+from torchstone.records import CaseFigures, CaseKey, Outcome, Run
+from torchstone.show.evidence import meaning
+from torchstone.show.rows import VERDICT_ROLES
+from torchstone.show.run_table import (
+    APART,
+    case_speedup,
+    check_mark,
+    count,
+    short_names,
+    title,
+    word,
+)
+from torchstone.show.table import Style, can_unicode, cells, clip, pad, sanitise, shorten, wrap
 
 REDRAW_S = 0.1
 """Ten redraws a second look lively; more would only cost time between turns."""
@@ -120,3 +132,180 @@ def make_progress(stream: TextIO, enabled: bool = True) -> Progress:
     """Progress that suits the stream: live on a terminal that can rewrite a line."""
     live = enabled and stream.isatty() and os.environ.get("TERM", "") != "dumb"
     return Progress(stream, enabled=enabled, live=live)
+
+
+# A run while it happens, on stderr: one living line, and one lasting line for each case.
+
+
+LEAST_NAME = 16
+"""The living line gives up what the case is doing before it cuts the case's name below this."""
+PIPED_WIDTH = 300
+"""A line in a log may be long; a reason of a megabyte may not."""
+WORDS_WIDTH = 100
+LONG_S = 600.0
+_SPEEDUP_WIDTH, _INTERVAL_WIDTH, _VERDICT_WIDTH = 6, 9, 13
+
+
+class RunProgress(Progress):
+    """Draws only when it is called. Off a terminal only the lasting lines are written."""
+
+    def __init__(
+        self,
+        stream: TextIO,
+        *,
+        enabled: bool = True,
+        live: bool = False,
+        color: bool = False,
+        verbose: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__(stream, enabled=enabled, live=live, clock=clock)
+        self._verbose = verbose
+        self._style = Style(color, self._unicode)
+        self._outcomes: Counter[Outcome] = Counter()
+        self._place = self._doing = ""
+        self._key: CaseKey | None = None
+        self._case_began = 0.0
+        self._run_left: float | None = None
+
+    def run_started(self, run: Run, todo: int, done: int) -> None:
+        """The plan stands: say its name, so that it can be resumed whatever happens."""
+        said = f"{title(run)}: {count(todo, 'case')} to do"
+        if todo != len(run.plan):
+            said += f" of {len(run.plan)}"
+        self._keep(said + (f", {done} done before" if done else ""))
+        for note in filter(str.strip, run.notes):
+            self._keep(note)
+
+    def case_started(
+        self, index: int, total: int, key: CaseKey, seconds_left: float | None
+    ) -> None:
+        """A case begins; `index` counts from 0, `seconds_left` is for the rest of the run."""
+        self._place = f"[{min(index + 1, total)}/{total}]"
+        self._key, self._doing = key, ""
+        self._case_began, self._run_left = self._clock(), seconds_left
+        self._show()
+
+    def case_finished(self, figures: CaseFigures) -> None:
+        """A case has ended: its line stays."""
+        self._outcomes[figures.outcome] += 1
+        self._doing = ""
+        self._write_lasting(self._finished(figures))
+        for line in self._means(figures):
+            self._write_lasting(line)
+        self._show()
+
+    def case_times(self, phases: Mapping[str, float]) -> None:
+        """Where the case's wall time went; only for who wants to know."""
+        if self._verbose and phases:
+            spent = [f"{name} {seconds:.1f}" for name, seconds in phases.items() if seconds >= 0.05]
+            self._keep(f"    {sum(phases.values()):.1f} s: {', '.join(spent)}")
+
+    def note(self, text: str) -> None:
+        """Something that a reader must know: its line stays."""
+        self._keep(text)
+        self._show()
+
+    def phase(self, text: str) -> None:
+        """A new part of the case begins."""
+        if text != self._doing:
+            self._doing = text
+            self._show()
+
+    def update(
+        self, done_fraction: float, text: str = "", seconds_left: float | None = None
+    ) -> None:
+        """How far the case is; drawn at most ten times a second."""
+        self._doing = text or self._doing
+        if self._clock() - self._drawn_at >= REDRAW_S:
+            self._show()
+
+    def __enter__(self) -> RunProgress:
+        return self
+
+    def _show(self) -> None:
+        if self._live and self._key:
+            self._draw(self._living(self._width() - 1))
+
+    def _living(self, room: int) -> str:
+        """Place, case, what it is doing, outcomes so far, time left, within so many cells."""
+        dot = self._style.glyphs.dot
+        ends = [part for part in (self._counts(), _roughly(self._time_left())) if part]
+        doing = [self._clean(self._doing)] if self._doing else []
+        spare = room - len(self._place) - 1 - sum(cells(dot + part) for part in ends)
+        if spare - sum(cells(dot + part) for part in doing) < LEAST_NAME:
+            doing = []
+        spare -= sum(cells(dot + part) for part in doing)
+        return f"{self._place} " + dot.join([self._name(self._key, spare), *doing, *ends])
+
+    def _counts(self) -> str:
+        """`3 ok 1 crash`; failures of several kinds together: each has its lasting line."""
+        failed = [outcome for outcome in self._outcomes if outcome not in APART]
+        kind = word(failed[0]) if len(failed) == 1 else "failed"
+        counts = {word(outcome): self._outcomes[outcome] for outcome in APART}
+        found = {"ok": counts.pop("ok"), kind: sum(self._outcomes[o] for o in failed), **counts}
+        return " ".join(f"{number} {name}" for name, number in found.items() if number)
+
+    def _name(self, key: CaseKey | None, room: int) -> str:
+        """The longest name that fits; where none does, the model's, cut."""
+        names = [self._clean(name) for name in short_names(key)] if key else [""]
+        fitting = (name for name in names if cells(name) <= room)
+        return next(fitting, shorten(names[-1], max(8, room), self._style.glyphs.ellipsis))
+
+    def _time_left(self) -> float | None:
+        """What was left when the case began, less what has passed since; None once it is over."""
+        if self._run_left is None:
+            return None
+        rest = self._run_left - (self._clock() - self._case_began)
+        return rest if rest > 0 else None
+
+    def _finished(self, case: CaseFigures) -> str:
+        room = self._width() - 1 if self._live else PIPED_WIDTH
+        return self._passed(case, room) if case.outcome is Outcome.OK else self._failed(case, room)
+
+    def _passed(self, case: CaseFigures, room: int) -> str:
+        style = self._style
+        speedup, ends = case_speedup(case, ascii_only=style.ascii_only)
+        figures = f"ok  {pad(speedup, _SPEEDUP_WIDTH, right=True)} {pad(ends, _INTERVAL_WIDTH)}"
+        verdict = case.verdict.value if case.verdict else "no verdict"
+        said = pad(f"{verdict} {check_mark(case, style.glyphs.cross)}".rstrip(), _VERDICT_WIDTH)
+        role = VERDICT_ROLES[case.verdict] if case.verdict else "doubt"
+        name = self._name(case.key, room - cells(figures) - cells(said) - 4)
+        return f"{figures}  {style.paint(said, role)}  {name}"
+
+    def _means(self, case: CaseFigures) -> list[str]:
+        """What that means, under the figures."""
+        text = meaning(case, ascii_only=self._style.ascii_only)
+        room = (self._width() if self._live else WORDS_WIDTH) - 5
+        rows = wrap(self._style.safe(text), room, ellipsis=self._style.glyphs.ellipsis)
+        return [f"    {row}" for row in rows if row]
+
+    def _failed(self, case: CaseFigures, room: int) -> str:
+        style, said = self._style, word(case.outcome)
+        room -= cells(said) + 2
+        name = self._name(case.key, room // 2 if case.reason else room)
+        text = f"{name}: {style.safe(case.reason)}" if case.reason else name
+        role = "dim" if case.outcome in APART else "fail"
+        return f"{style.paint(said, role)}  {clip(text, room, style.glyphs.ellipsis)}"
+
+    def _keep(self, text: str) -> None:
+        room = self._width() - 1 if self._live else PIPED_WIDTH
+        self._write_lasting(clip(self._style.safe(text), room, self._style.glyphs.ellipsis))
+
+    def _write_lasting(self, line: str) -> None:
+        self._write(("\r\x1b[K" if self._dirty else "") + line + "\n")
+        self._dirty = False
+
+
+def _roughly(seconds: float | None) -> str:
+    """`12 min left`: seconds say nothing in a long run."""
+    if seconds is not None and LONG_S <= seconds < 3570:
+        return f"{round(seconds / 60)} min left"
+    return left(seconds)
+
+
+def make_run_progress(stream: TextIO, enabled: bool = True, verbose: bool = False) -> RunProgress:
+    """Progress that suits the stream: live and in colour on a terminal that can rewrite a line."""
+    live = enabled and stream.isatty() and os.environ.get("TERM", "") != "dumb"
+    color = live and not os.environ.get("NO_COLOR")
+    return RunProgress(stream, enabled=enabled, live=live, color=color, verbose=verbose)

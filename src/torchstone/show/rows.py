@@ -3,10 +3,22 @@
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from torchstone.records import Comparison, Measurement, Memory, Outcome, Result, Verdict
-from torchstone.show.figures import FLOOR, LEVEL, TYPICAL, Figure, Figures, figures, headline
+from torchstone.records import (
+    ArmSpec,
+    Comparison,
+    Environment,
+    GitState,
+    Measurement,
+    Memory,
+    Outcome,
+    Result,
+    Verdict,
+)
+from torchstone.show.table import Glyphs, Style, cells, shorten
 from torchstone.show.units import (
     as_much,
     format_bytes,
@@ -17,6 +29,209 @@ from torchstone.show.units import (
     half_width,
     ratio_decimals,
 )
+
+# The first lines of a report: what was measured, how, and on what machine, in a few words.
+
+
+_MARKETING = re.compile(r"\((?:R|TM|C)\)|\bCPU\b|@.*$|\bProcessor\b|\b\d+-Core\b", re.IGNORECASE)
+MOST_TARGETS = 3
+"""Longer lists of targets are counted, not named: the table names the arms."""
+
+
+def what(result: Result) -> list[str]:
+    """The command's kind and its subject, then the settings that all arms share."""
+    specs = [measurement.arm for measurement in result.arms]
+    targets = _distinct(_subject(spec) for spec in specs)
+    subject = ", ".join(targets) if len(targets) <= MOST_TARGETS else f"{len(specs)} arms"
+    if result.label and result.label != subject:
+        subject = f"{result.label}: {subject}" if subject else result.label
+    settings = [
+        _shared(spec.mode for spec in specs if spec.statement is None),
+        _shared(spec.precision for spec in specs if spec.statement is None),
+        _shared(spec.device for spec in specs),
+        _shared("CPU time" for spec in specs if spec.statement and spec.statement.clock == "cpu"),
+        _threads(result),
+        _shared(f"{spec.shapes} input shapes" for spec in specs if spec.shapes > 1),
+        _allocator(specs),
+        "" if result.origin == "here" else f"from {result.origin}",
+    ]
+    return [part for part in (f"{result.kind} {subject}".strip(), *settings) if part]
+
+
+def machine(result: Result) -> list[str]:
+    """Processor, memory, system, interpreter and torch of the arms; differing ones are listed."""
+    found = [m.environment for m in result.arms if m.environment is not None]
+    parts = [
+        _shared(_processor(environment) for environment in found),
+        _shared(format_bytes(e.memory_bytes).replace(".00", "") for e in found if e.memory_bytes),
+        _shared(e.os.get("system", "") for e in found),
+        _shared(_python(e) for e in found),
+        _shared(f"torch {v}" for e in found if (v := e.torch.get("version"))),
+        _shared(_revision(e) for e in found),
+    ]
+    return [part for part in parts if part]
+
+
+def flow(parts: Iterable[str], width: int, style: Style) -> list[str]:
+    """Parts joined by dots, a new line where the next part would not fit."""
+    dot, lines = style.glyphs.dot, [""]
+    for part in parts:
+        text = shorten(style.safe(part), width, style.glyphs.ellipsis)
+        if not lines[-1]:
+            lines[-1] = text
+        elif cells(lines[-1]) + cells(dot) + cells(text) <= width:
+            lines[-1] += dot + text
+        else:
+            lines.append(text)
+    return [line for line in lines if line]
+
+
+def _subject(spec: ArmSpec) -> str:
+    return spec.statement.stmt if spec.statement else spec.target
+
+
+def _distinct(values: Iterable[str]) -> list[str]:
+    return [value for value in dict.fromkeys(values) if value]
+
+
+def _shared(values: Iterable[str]) -> str:
+    return " / ".join(_distinct(values)[:MOST_TARGETS])
+
+
+def _threads(result: Result) -> str:
+    counts = []
+    for measurement in result.arms:
+        environment = measurement.environment
+        known = environment.threads if environment else {}
+        count = measurement.arm.threads or known.get("torch")
+        if count:
+            counts.append(str(count))
+    found = _shared(counts)
+    return f"{found} thread{'' if found == '1' else 's'}" if found else ""
+
+
+def _allocator(specs: list[ArmSpec]) -> str:
+    found = _distinct(spec.allocator for spec in specs)
+    if len(found) == 1:
+        return allocator_title(found[0])
+    return f"allocator {' / '.join(found)}" if found else ""
+
+
+def allocator_title(name: str) -> str:
+    """`allocator keeps memory`: one of `records.ALLOCATORS` in words."""
+    known = {"keep": "allocator keeps memory", "default": "the system's allocator"}
+    return known.get(name) or f"allocator {name}"
+
+
+def processor_name(model: str) -> str:
+    """The processor's name without what only its maker needs."""
+    return " ".join(_MARKETING.sub(" ", model).split()).rstrip(" ,")
+
+
+def _processor(environment: Environment) -> str:
+    model = processor_name(environment.cpu.get("model", ""))
+    count = environment.cpu.get("affinity") or environment.cpu.get("logical_cores")
+    return ", ".join(part for part in (model, f"{count} CPUs" if count else "") if part)
+
+
+def _python(environment: Environment) -> str:
+    version = environment.python.get("version", "")
+    free = " without GIL" if environment.python.get("gil") == "off" else ""
+    return f"Python {version}{free}" if version else ""
+
+
+def _revision(environment: Environment) -> str:
+    return revision(environment.git)
+
+
+def revision(git: GitState | None) -> str:
+    """`git 0123456789`, and whether files differ from it."""
+    return f"git {git.commit[:10]}{' (changed)' if git.dirty else ''}" if git else ""
+
+
+# Per-arm figures for every kind of report: seconds per call, by the one definition in `stats`.
+
+
+LEVEL = 0.95
+"""What the shown intervals hold with, over the whole course of a case: see `figures`."""
+FLOOR = "floor"
+TYPICAL = "typical"
+
+
+@dataclass(frozen=True)
+class Figure:
+    """Seconds per call by one estimator; no interval where too few processes ran."""
+
+    value: float
+    interval: tuple[float, float] | None
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What an arm's samples say in short."""
+
+    floor: Figure
+    typical: Figure
+    samples: tuple[float, ...]
+    processes: int
+    turns: int
+    calls_per_sample: int
+
+    @property
+    def calls(self) -> int:
+        """All timed calls."""
+        return len(self.samples) * self.calls_per_sample
+
+
+def seconds_per_call(measurement: Measurement) -> tuple[float, ...]:
+    """Every sample in order, in seconds per call."""
+    scale = measurement.loops * 1e9
+    return tuple(wall / scale for turn in measurement.turns for wall in turn.wall_ns)
+
+
+def figures(measurement: Measurement, alpha: float) -> Figures | None:
+    """The figures of an arm, or None when it has no samples.
+
+    `alpha` is the method's: what the look at which the case stopped could still spend. Intervals
+    made at 1 - alpha hold with `LEVEL` whichever look it was; made at `LEVEL` itself they would
+    not, because a case stops early where its processes happen to agree.
+    """
+    samples = seconds_per_call(measurement)
+    if not samples:
+        return None
+    return Figures(
+        floor=_figure(measurement, FLOOR, 1.0 - alpha),
+        typical=_figure(measurement, TYPICAL, 1.0 - alpha),
+        samples=samples,
+        processes=len({turn.replicate for turn in measurement.turns}),
+        turns=len(measurement.turns),
+        calls_per_sample=measurement.loops,
+    )
+
+
+def headline(found: Figures, lead: str, base: Figures | None, ratio: float | None) -> Figure:
+    """The time that stands beside a speed-up: the baseline's own, and of others that of the
+    baseline times their ratio, so that times and ratio agree.
+
+    A ratio rests on what was measured side by side, which two times by themselves do not.
+    """
+    own = found.floor if lead == FLOOR else found.typical
+    if base is None or not ratio or not math.isfinite(ratio):
+        return own
+    value = ratio * (base.floor if lead == FLOOR else base.typical).value
+    if own.interval is None or not own.value:
+        return Figure(value, None)
+    low, high = (end * value / own.value for end in own.interval)
+    return Figure(value, (low, high))
+
+
+def _figure(measurement: Measurement, estimator: str, level: float) -> Figure:
+    from torchstone.stats import absolute  # numpy comes with it: only when a figure is wanted
+
+    value, low, high = absolute(measurement, estimator, level)
+    bounded = 0 < low <= high and math.isfinite(high)  # one process alone gives no bounds
+    return Figure(value, (low, high) if bounded else None)
+
 
 VERDICT_ROLES = {
     Verdict.FASTER: "good",
@@ -209,3 +424,72 @@ def _compile(measurement: Measurement, ascii_only: bool) -> str:
     if cost.warm_ns is None:
         return cold
     return f"{cold} / {format_seconds(cost.warm_ns / 1e9, 3, ascii_only=ascii_only)}"
+
+
+# A small histogram of an arm's samples in one row of text, on a scale shared by all arms.
+
+
+TAIL = 0.98
+"""The scale ends at this quantile of the slowest arm: one hiccup must not squash the picture.
+Later samples are counted in the last cell."""
+
+LEAST_SPAN = 1.02
+"""The scale spans at least 2 %: otherwise the clock's own grain would look like a shape."""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """A logarithmic time axis: equal ratios are equal distances."""
+
+    low: float
+    high: float
+
+    def cell(self, seconds: float, width: int) -> int:
+        """Which of `width` cells a time falls into; what lies outside goes to the ends."""
+        if seconds <= self.low:
+            return 0
+        place = math.log(seconds / self.low) / math.log(self.high / self.low)
+        return min(width - 1, int(place * width))
+
+
+def common_scale(arms: Sequence[Sequence[float]]) -> Scale | None:
+    """From the fastest sample of any arm to the tail of the slowest; None without samples."""
+    full = [sorted(value for value in samples if value > 0) for samples in arms]
+    full = [samples for samples in full if samples]
+    if not full:
+        return None
+    low = min(samples[0] for samples in full)
+    high = max(samples[int(TAIL * (len(samples) - 1))] for samples in full)
+    return Scale(low, max(high, low * LEAST_SPAN))
+
+
+def strip(
+    samples: Sequence[float], floor: float | None, scale: Scale, width: int, glyphs: Glyphs
+) -> str:
+    """The histogram in `width` cells. The mark stands just left of the cell of the floor."""
+    room = width - 1  # one cell is kept free on the left, so that the fastest floor has a place
+    counts = [0] * room
+    for value in samples:
+        counts[scale.cell(value, room)] += 1
+    most = max(counts, default=0)
+    bars = [_bar(count, most, glyphs) for count in counts]
+    row = [glyphs.empty, *bars]
+    if floor is not None and floor > 0:
+        row[scale.cell(floor, room)] = glyphs.floor
+    return "".join(row)
+
+
+def _bar(count: int, most: int, glyphs: Glyphs) -> str:
+    if not count:
+        return glyphs.empty
+    return glyphs.bars[math.ceil(count / most * len(glyphs.bars)) - 1]
+
+
+def axis(scale: Scale, width: int, glyphs: Glyphs, *, ascii_only: bool) -> str:
+    """The strip's heading: both ends of the scale with a line between, in `width` cells."""
+    low = format_seconds(scale.low, 3, ascii_only=ascii_only)
+    high = format_seconds(scale.high, 3, ascii_only=ascii_only)
+    line = width - len(low) - len(high) - 2
+    if line < 1:
+        return low[:width].rstrip()
+    return f"{low} {glyphs.rule * line} {high}"

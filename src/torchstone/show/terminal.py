@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from torchstone.records import Result
 from torchstone.show import evidence
-from torchstone.show.commands import flow_commands, in_database
-from torchstone.show.heading import flow, machine, what
-from torchstone.show.rows import Row, Rows, rows
-from torchstone.show.strip import Scale, axis, common_scale, strip
-from torchstone.show.style import Style
-from torchstone.show.table import Cell, Column, pack
-from torchstone.show.text import cells, pad
+from torchstone.show.evidence import flow_commands, in_database
+from torchstone.show.rows import (
+    Row,
+    Rows,
+    Scale,
+    axis,
+    common_scale,
+    flow,
+    machine,
+    rows,
+    strip,
+    what,
+)
+from torchstone.show.table import Cell, Column, Style, cells, pack, pad
 from torchstone.show.units import format_percent
 
 LEAST_WIDTH = 40

@@ -6,10 +6,9 @@ import math
 
 from torchstone.records import Level, Measurement, Outcome, Result
 from torchstone.show import evidence
-from torchstone.show.commands import flow_commands, in_database
-from torchstone.show.figures import LEVEL, Figure, Figures, figures
-from torchstone.show.style import Style
-from torchstone.show.text import shorten
+from torchstone.show.evidence import flow_commands, in_database
+from torchstone.show.rows import LEVEL, Figure, Figures, figures
+from torchstone.show.table import Style, shorten
 from torchstone.show.units import format_percent
 
 UNITS = {"nsec": 1e-9, "usec": 1e-6, "msec": 1e-3, "sec": 1.0}

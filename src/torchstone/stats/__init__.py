@@ -26,10 +26,12 @@ from torchstone.stats.compare import (
     compare_all,
     compare_sessions,
 )
-from torchstone.stats.corrections import benjamini_hochberg, holm
 from torchstone.stats.distributions import (
     beta_quantile,
     clopper_pearson,
+    expected_low_mean,
+    expected_minimum,
+    expected_order_statistic,
     normal_cdf,
     normal_quantile,
     regularised_beta,
@@ -47,7 +49,6 @@ from torchstone.stats.estimators import (
     estimator_of,
     find_estimator,
 )
-from torchstone.stats.order import expected_low_mean, expected_minimum, expected_order_statistic
 from torchstone.stats.process import ProcessData, process_data, replicates_with_samples
 from torchstone.stats.ratio import (
     Absolute,
@@ -70,7 +71,6 @@ from torchstone.stats.roofline import (
     threads_of,
     utilisation,
 )
-from torchstone.stats.sequential import alpha_at, is_precise, looks, stop
 from torchstone.stats.sides import (
     LEAST_COMPILE_CHANGE,
     LEAST_COMPILE_NS,
@@ -98,10 +98,22 @@ from torchstone.stats.suite import (
 from torchstone.stats.summary import (
     Interval,
     RankTest,
+    benjamini_hochberg,
     geometric_mean,
+    holm,
     mann_whitney,
 )
-from torchstone.stats.verdict import by_interval, decide, least_effect, logs_of, with_budget
+from torchstone.stats.verdict import (
+    alpha_at,
+    by_interval,
+    decide,
+    is_precise,
+    least_effect,
+    logs_of,
+    looks,
+    stop,
+    with_budget,
+)
 
 DEFINITION = STATISTICS_DEFINITION
 """The version of every definition in this room; figures of two versions are never mixed."""

@@ -29,9 +29,9 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 from torchstone.records import CaseFigures, Ratio, Verdict
-from torchstone.stats.corrections import benjamini_hochberg
 from torchstone.stats.distributions import exp_or_inf, student_t_quantile, two_sided
-from torchstone.stats.errors import (
+from torchstone.stats.ratio import POWER
+from torchstone.stats.sides import (
     CASE_ALPHA,
     Error,
     error_of_mean,
@@ -40,8 +40,8 @@ from torchstone.stats.errors import (
     promised_error,
     rounded_down,
 )
-from torchstone.stats.ratio import POWER
 from torchstone.stats.suite import FALSE_DISCOVERY_RATE
+from torchstone.stats.summary import benjamini_hochberg
 from torchstone.stats.verdict import Logs, by_interval, decide, least_effect, needed_budget
 
 MARGIN = 0.02

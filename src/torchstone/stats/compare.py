@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from torchstone.records import Comparison, Estimate, Measurement, Outcome, Verdict
-from torchstone.stats.corrections import holm
 from torchstone.stats.estimators import (
     FLOOR_ESTIMATOR,
     TYPICAL_ESTIMATOR,
@@ -19,7 +18,8 @@ from torchstone.stats.estimators import (
 )
 from torchstone.stats.process import replicates_with_samples
 from torchstone.stats.ratio import LogFit, as_estimate, fit_ratios
-from torchstone.stats.sessions import fit_sessions
+from torchstone.stats.sides import fit_sessions
+from torchstone.stats.summary import holm
 from torchstone.stats.verdict import decide, least_effect, logs_of
 
 COMPARABLE = (Outcome.OK, Outcome.NONDETERMINISTIC)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from torchstone.records import Measurement, Turn
-from torchstone.stats.late import Late
 
 if TYPE_CHECKING:
     import numpy as np
@@ -17,9 +17,22 @@ if TYPE_CHECKING:
     Floats = npt.NDArray[np.float64]
     Ints = npt.NDArray[np.int64]
     Bools = npt.NDArray[np.bool_]
-else:
-    np = Late("numpy")
-    Floats = Ints = Bools = Any
+
+
+# numpy, imported when it is first used: it takes a tenth of a second, and much here needs none.
+
+
+class Late:
+    """A module that is imported with the first thing that is asked of it."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(import_module(self._name), name)
+        setattr(self, name, found)  # the next time it is found without coming here
+        return found
+
 
 NANOSECONDS = 1e9
 

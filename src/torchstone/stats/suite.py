@@ -41,9 +41,8 @@ from torchstone.records import (
     UsageError,
     Verdict,
 )
-from torchstone.stats.corrections import benjamini_hochberg
 from torchstone.stats.distributions import exp_or_inf, two_sided
-from torchstone.stats.errors import (
+from torchstone.stats.sides import (
     CASE_ALPHA,
     alpha_left,
     error_of_mean,
@@ -52,6 +51,7 @@ from torchstone.stats.errors import (
     logs,
     promised_error,
 )
+from torchstone.stats.summary import benjamini_hochberg
 from torchstone.stats.verdict import by_interval, logs_of, turned
 
 FALSE_DISCOVERY_RATE = 0.05

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
 from torchstone.stats.distributions import normal_cdf
-from torchstone.stats.late import Late
 from torchstone.stats.process import Floats
 from torchstone.stats.ratio import combine
 
 if TYPE_CHECKING:
     import numpy as np
-else:
-    np = Late("numpy")
 
 
 class Interval(NamedTuple):
@@ -60,3 +58,37 @@ def mann_whitney(first: Sequence[float] | Floats, second: Sequence[float] | Floa
         return RankTest(u, 1.0)
     z = (abs(u - 0.5 * n * m) - 0.5) / math.sqrt(variance)
     return RankTest(u, min(1.0, 2.0 * normal_cdf(-z)))
+
+
+# P-values corrected for how many there are.
+
+
+def holm(pvalues: Sequence[float]) -> tuple[float, ...]:
+    """Holm's adjusted p-values, in the given order: the family-wise error rate is kept."""
+    order = _ranked(pvalues)
+    count = len(order)
+    raised = (pvalues[place] * (count - rank) for rank, place in enumerate(order))
+    return _unranked(order, accumulate(raised, max))
+
+
+def benjamini_hochberg(pvalues: Sequence[float]) -> tuple[float, ...]:
+    """Benjamini and Hochberg's adjusted p-values: the false discovery rate is kept."""
+    order = _ranked(pvalues)
+    count = len(order)
+    order.reverse()
+    raised = (pvalues[place] * count / (count - rank) for rank, place in enumerate(order))
+    return _unranked(order, accumulate(raised, min))
+
+
+def _ranked(pvalues: Sequence[float]) -> list[int]:
+    """The places of the p-values, the smallest first."""
+    if not all(0.0 <= p <= 1.0 for p in pvalues):
+        raise ValueError("p-values must lie in [0, 1]")
+    return sorted(range(len(pvalues)), key=pvalues.__getitem__)
+
+
+def _unranked(order: Sequence[int], adjusted: Iterable[float]) -> tuple[float, ...]:
+    found = [0.0] * len(order)
+    for place, p in zip(order, adjusted, strict=True):
+        found[place] = min(float(p), 1.0)
+    return tuple(found)

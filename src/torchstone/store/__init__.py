@@ -14,21 +14,19 @@ from typing import TYPE_CHECKING, Any
 from torchstone.store.summary import RunSummary, Summary
 
 if TYPE_CHECKING:
-    from torchstone.store.bulk import BulkRun
+    from torchstone.store.case_rows import BulkRun
     from torchstone.store.database import Store
-    from torchstone.store.errors import (
+    from torchstone.store.engine import (
         AlreadyStored,
         CorruptResultError,
         CorruptRunError,
         StoreBusyError,
     )
-    from torchstone.store.floors import FloorSummary
     from torchstone.store.ledgers import LedgerSummary
-    from torchstone.store.machines import MachineSummary, NoisePoint
+    from torchstone.store.machines import FloorSummary, MachineSummary, NoisePoint
+    from torchstone.store.maintenance import Rebuilt, ResultSize, SizeReport
     from torchstone.store.profiles import ProfileSummary
-    from torchstone.store.size import ResultSize, SizeReport
-    from torchstone.store.thinnings import ThinReport
-    from torchstone.store.upkeep_part import Rebuilt
+    from torchstone.store.results import ThinReport
 
 __all__ = [
     "AlreadyStored",
@@ -53,21 +51,21 @@ __all__ = [
 ]
 
 _HOME = {
-    "AlreadyStored": "errors",
-    "BulkRun": "bulk",
-    "CorruptResultError": "errors",
-    "CorruptRunError": "errors",
-    "FloorSummary": "floors",
+    "AlreadyStored": "engine",
+    "BulkRun": "case_rows",
+    "CorruptResultError": "engine",
+    "CorruptRunError": "engine",
+    "FloorSummary": "machines",
     "LedgerSummary": "ledgers",
     "MachineSummary": "machines",
     "NoisePoint": "machines",
     "ProfileSummary": "profiles",
-    "Rebuilt": "upkeep_part",
-    "ResultSize": "size",
-    "SizeReport": "size",
+    "Rebuilt": "maintenance",
+    "ResultSize": "maintenance",
+    "SizeReport": "maintenance",
     "Store": "database",
-    "StoreBusyError": "errors",
-    "ThinReport": "thinnings",
+    "StoreBusyError": "engine",
+    "ThinReport": "results",
 }
 
 

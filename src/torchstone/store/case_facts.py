@@ -2,24 +2,332 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import cache
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, fields
+from functools import cache, lru_cache
+from operator import attrgetter
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Select, select
+from sqlalchemy import (
+    Column,
+    ColumnElement,
+    Connection,
+    Float,
+    Select,
+    Table,
+    Text,
+    case,
+    func,
+    literal,
+    or_,
+    select,
+)
 
 from torchstone.records import (
     FIGURES_DEFINITION,
     CaseFigures,
+    CaseKey,
+    Level,
     Outcome,
     RecordError,
     Selection,
+    Verdict,
+    from_data,
+    to_data,
 )
-from torchstone.store import selecting
-from torchstone.store.case_columns import DETAIL, SELECTED, figures_of, row_of
-from torchstone.store.derived import case_detail, case_fact, run_fact, series
-from torchstone.store.dimensions import details_of, series_of
-from torchstone.store.errors import CorruptRunError
+from torchstone.store.engine import CorruptRunError
+from torchstone.store.results import storable
+from torchstone.store.runs import key_digest
+from torchstone.store.schema import (
+    case_detail,
+    case_fact,
+    case_group,
+    group_fact,
+    lane,
+    run_fact,
+    series,
+)
+
+# The figures of a case as columns, and back, exactly.
+#
+# Numbers and short words have a column each. What has none (reasons, commands, other tools' rows),
+# and the rare value that a column cannot hold as it is (NaN, an integer of more than 64 bits, text
+# that is not Unicode), goes into one JSON object, which most cases share with those of other
+# nights.
+
+
+KEY = tuple(field.name for field in fields(CaseKey))
+SPLIT = {"low": "interval", "high": "interval"}
+"""Columns that hold a part of a field."""
+
+_FIRST = list(case_fact.columns.keys()).index("outcome")
+_LAST = list(case_fact.columns.keys()).index("elapsed_s")
+COLUMNS = tuple(case_fact.columns.keys())[_FIRST : _LAST + 1]
+"""Of `case_fact`: those that hold figures, in the table's order."""
+
+SELECTED = (
+    *(series.c[name] for name in KEY),
+    case_fact.c.definition,
+    *(case_fact.c[name] for name in COLUMNS),
+)
+"""What `figures_of` wants of a row; its detail comes after them."""
+
+DETAIL = func.coalesce(
+    case_detail.c.document, case((case_fact.c.detail.is_not(None), literal("")), else_=None)
+)
+"""The detail; empty, which is no JSON, where it ought to be there and is not."""
+
+_DEFAULTS = {field.name: field.default for field in fields(CaseFigures)}
+_IN_DETAIL = tuple(
+    name for name in _DEFAULTS if name not in (*COLUMNS, "key", "interval", "definition")
+)
+"""Fields without a column: reasons, commands, names of rules."""
+_OUTCOMES = {one.value: one for one in Outcome}
+_VERDICTS: dict[str | None, Verdict | None] = {None: None, **{one.value: one for one in Verdict}}
+_LEVELS = {one.value: one for one in Level}
+_REAL = tuple(name for name in COLUMNS if isinstance(case_fact.c[name].type, Float))
+_TEXT = tuple(name for name in COLUMNS if isinstance(case_fact.c[name].type, Text))
+_WHOLE = tuple(name for name in COLUMNS if name not in (*_REAL, *_TEXT))
+_OURS = ("outcome", "worst_check")
+_PLAIN = tuple(name for name in COLUMNS if name not in (*SPLIT, *_OURS, "verdict"))
+_NEEDED = tuple(name for name in _PLAIN if _DEFAULTS[name] is not None)
+"""Columns that are NULL only where the detail has the value."""
+_MAY_BE_IN_DETAIL = frozenset((*_IN_DETAIL, *_PLAIN, "interval"))
+_EMPTY: dict[str, Any] = {
+    "key": {field.name: "" for field in fields(CaseKey) if field.default is MISSING},
+    "outcome": Outcome.OK.value,
+}
+_LISTS = ("command", "checks", "break_reasons")
+_LARGEST = 2**63
+_WORDS = 8192  # details kept decoded: more than a few runs have
+_KEYS = 16_384  # keys kept: those of a few large plans
+
+
+def row_of(figures: CaseFigures) -> tuple[dict[str, Any], str | None]:
+    """The columns of a case, and its detail as JSON; None where there is nothing in it.
+
+    `RecordError` for figures that could not be read back.
+    """
+    known = vars(figures)
+    row: dict[str, Any] = {name: known[name] for name in _PLAIN}
+    row["outcome"], row["worst_check"] = figures.outcome.value, figures.worst_check.value
+    row["verdict"] = None if figures.verdict is None else figures.verdict.value
+    row["low"], row["high"] = figures.interval or (None, None)
+    unfit = _unfit(row)
+    words = tuple([known[name] for name in _IN_DETAIL])
+    detail = _detail(words)
+    if unfit:
+        told = {name: to_data(known[name]) for name in sorted(unfit)}
+        detail = _dumped({**told, **json.loads(detail or "{}")})
+    key = vars(figures.key)
+    types = [type(key[name]) for name in KEY]
+    types += [type(figures.definition), *[type(row[name]) for name in COLUMNS], type(detail)]
+    _check_types(tuple(types))
+    missing = [name for name in _NEEDED if row[name] is None and name not in unfit]
+    if missing:
+        raise RecordError(f"{missing[0]} is missing")
+    if detail is not None:
+        _words(detail)
+    return row, detail
+
+
+def _unfit(row: dict[str, Any]) -> set[str]:
+    """Fields that their column would not give back; their columns are emptied."""
+    found = set()
+    for name in _REAL:
+        value = row[name]
+        if value is None or value > 0.0 or value < 0.0:
+            if type(value) is int:
+                row[name] = float(value)
+        elif str(value) != "0.0":  # NaN would become NULL, and the sign of -0.0 be lost
+            row[name] = 0.0 if value == 0 and type(value) is int else None
+            if row[name] is None:
+                found.add(SPLIT.get(name, name))
+    for name in _TEXT:
+        value = row[name]
+        if value is not None and not (value.isascii() and "\0" not in value):
+            found.add(name)
+            row[name] = None
+    for name in _WHOLE:
+        value = row[name]
+        if value is not None and not -_LARGEST <= value < _LARGEST:
+            found.add(name)
+            row[name] = None
+    if "interval" in found:
+        row["low"] = row["high"] = None
+    return found
+
+
+@lru_cache(maxsize=_WORDS)
+def _detail(words: tuple[Any, ...]) -> str | None:
+    """The fields without a column as JSON; the same night after night."""
+    told = {n: to_data(v) for n, v in zip(_IN_DETAIL, words, strict=True) if v != _DEFAULTS[n]}
+    return _dumped(told) if told else None
+
+
+def _dumped(told: dict[str, Any]) -> str:
+    return json.dumps(told, separators=(",", ":"), allow_nan=False)
+
+
+def digest_of(detail: str) -> bytes:
+    """What a detail is found by."""
+    return hashlib.sha256(detail.encode("ascii")).digest()[:16]
+
+
+def figures_of(row: Sequence[Any]) -> CaseFigures:
+    """The case of a row of `SELECTED` and its detail. `RecordError` if it is none of ours."""
+    _check_types(tuple(map(type, row)))
+    detail = row[-1]
+    words = _NO_WORDS if detail is None else _words(detail)
+    known = dict(zip(COLUMNS, row[_AFTER_KEY:-1], strict=True))
+    low, high = known.pop("low"), known.pop("high")
+    try:
+        outcome, verdict = _OUTCOMES[known["outcome"]], _VERDICTS[known["verdict"]]
+        level = _LEVELS[known["worst_check"]]
+    except KeyError as error:
+        raise RecordError(f"{str(error)[:60]} is not a word of ours") from None
+    known.update(_REST)
+    known["key"] = _key(*row[: len(KEY)])
+    known["outcome"], known["verdict"], known["worst_check"] = outcome, verdict, level
+    if low is not None and high is not None:
+        known["interval"] = (low, high)
+    known["definition"] = row[len(KEY)]
+    if words:
+        known.update(words)
+        missing = [name for name in _NEEDED if known[name] is None]
+        if missing:
+            raise RecordError(f"{missing[0]} is missing")
+    # A frozen dataclass sets each of its fields by a call, which takes longer than the rest.
+    figures = object.__new__(CaseFigures)
+    object.__setattr__(figures, "__dict__", known)
+    return figures
+
+
+@lru_cache(maxsize=_KEYS)
+def _key(*parts: Any) -> CaseKey:
+    """The same key for the same case of every run: what is the same object is quickly equal."""
+    return CaseKey(*parts)
+
+
+_AFTER_KEY = len(KEY) + 1
+_NO_WORDS: dict[str, Any] = {}
+_REST = {name: _DEFAULTS[name] for name in (*_IN_DETAIL, "interval")}
+
+
+@lru_cache(maxsize=_WORDS)
+def _words(detail: str) -> dict[str, Any]:
+    """The fields of a detail, decoded. Shared: nobody may change it."""
+    try:
+        data = json.loads(detail)
+        if not isinstance(data, dict) or not _MAY_BE_IN_DETAIL.issuperset(data):
+            raise RecordError("it speaks of what is in a column")
+        plain = {name: _texts(data.pop(name)) for name in _LISTS if name in data}
+        made = from_data(CaseFigures, {**_EMPTY, **data}) if data else None
+    except (AttributeError, TypeError, ValueError, RecursionError) as error:
+        raise RecordError(f"its detail: {error}") from None
+    return plain | {name: getattr(made, name) for name in data}
+
+
+def _texts(data: Any) -> tuple[str, ...]:
+    """What nearly every detail is made of, without the detour through the records' decoder."""
+    if not isinstance(data, list) or not all(type(text) is str for text in data):
+        raise RecordError("expected a list of texts")
+    return tuple(data)
+
+
+@lru_cache(maxsize=1024)
+def _check_types(types: tuple[type, ...]) -> None:
+    """A file from elsewhere may hold anything anywhere; rows of one shape are looked at once."""
+    names = (*KEY, "definition", *COLUMNS, "detail")
+    texts = ({*KEY, *_TEXT, "detail"}) - {"threads"}
+    told = types[-1] is str
+    always = {*KEY, "definition", *_OURS, *(() if told else _NEEDED)}
+    for name, kind in zip(names, types, strict=True):
+        wanted = str if name in texts else float if name in _REAL else int
+        if kind is not wanted and (kind is not type(None) or name in always):
+            raise RecordError(f"{name} is {kind.__name__}, not {wanted.__name__}")
+
+
+# What rows have in common, stored once and named by a number: series, groups, lanes, details.
+
+
+_PART = 500  # a query may have only so many parameters
+
+
+def series_of(connection: Connection, keys: Sequence[CaseKey]) -> dict[CaseKey, int]:
+    """The row of each key, added where it is not there."""
+    digests = {key_digest(key): key for key in keys}
+    found = _ensure(
+        connection, series.c.key, list(digests), lambda name: _columns_dimensions(digests[name])
+    )
+    return {key: found[name] for name, key in digests.items()}
+
+
+def groups_of(connection: Connection, keys: Sequence[CaseKey]) -> dict[CaseKey, int]:
+    """The row of each key without a model, added where it is not there."""
+    digests = {key_digest(key): key for key in keys}
+
+    def columns(name: str) -> dict[str, Any]:
+        return {n: value for n, value in _columns_dimensions(digests[name]).items() if n != "model"}
+
+    found = _ensure(connection, case_group.c.key, list(digests), columns)
+    return {key: found[name] for name, key in digests.items()}
+
+
+def lane_of(connection: Connection, machine_id: str, branch: str) -> int:
+    """The row of a machine and branch, added if it is not there."""
+    wanted = {"machine_id": machine_id, "branch": branch}
+    query = select(lane.c.seq).filter_by(**wanted)
+    found = connection.scalar(query)
+    if found is None:
+        connection.execute(lane.insert().values(**wanted))
+        found = connection.scalar(query)
+    return int(found or 0)
+
+
+def details_of(connection: Connection, details: Sequence[str]) -> dict[str, int]:
+    """The row of each detail, added where it is not there."""
+    digests = {digest_of(detail): detail for detail in dict.fromkeys(details)}
+    found = _ensure(
+        connection,
+        case_detail.c.digest,
+        list(digests),
+        lambda digest: {"document": digests[digest]},
+    )
+    return {detail: found[digest] for digest, detail in digests.items()}
+
+
+def _columns_dimensions(key: CaseKey) -> dict[str, Any]:
+    columns: dict[str, Any] = {name: getattr(key, name) for name in KEY}
+    return {name: storable(v) if isinstance(v, str) else v for name, v in columns.items()}
+
+
+def _ensure(
+    connection: Connection,
+    by: Column[Any],
+    names: Sequence[Any],
+    columns: Callable[[Any], Mapping[str, Any]],
+) -> dict[Any, int]:
+    """The number of each row, by what it is found by; `columns` gives the rest of a new one."""
+    found = _known(connection, by, names)
+    new = [name for name in names if name not in found]
+    if new:
+        rows = [{by.name: name, **columns(name)} for name in new]
+        connection.execute(by.table.insert(), rows)
+        found |= _known(connection, by, new)
+    return found
+
+
+def _known(connection: Connection, by: Column[Any], names: Sequence[Any]) -> dict[Any, int]:
+    found: dict[Any, int] = {}
+    for start in range(0, len(names), _PART):
+        part = names[start : start + _PART]
+        rows = connection.execute(select(by, by.table.c.seq).where(by.in_(part)))
+        found |= {row[0]: row[1] for row in rows}
+    return found
+
 
 _ROW_BYTES = 170
 """What the figures of a passing case take in their row (`torchstone db size` on a history)."""
@@ -80,11 +388,11 @@ def _remove(connection: Connection, run: int, which: Sequence[tuple[int, int]]) 
 
 def query_of(*more: Any) -> Select[Any]:
     """Whatever is asked for, and after it what `decoded` wants of a case."""
-    return _columns(*more).where(case_fact.c.definition <= FIGURES_DEFINITION)
+    return _columns_case_facts(*more).where(case_fact.c.definition <= FIGURES_DEFINITION)
 
 
 @cache  # there are forty of them, and the same few things are asked for before them
-def _columns(*more: Any) -> Select[Any]:
+def _columns_case_facts(*more: Any) -> Select[Any]:
     return (
         select(*more, *SELECTED, DETAIL)
         .select_from(case_fact)
@@ -139,6 +447,88 @@ def readable(connection: Connection, run: int) -> dict[int, CaseFigures]:
 def _in_order(run: int, selection: Selection) -> Select[Any]:
     return (
         query_of(case_fact.c.position)
-        .where(case_fact.c.run == run, *selecting.of_key(selection, series))
+        .where(case_fact.c.run == run, *of_key(selection, series))
         .order_by(case_fact.c.position, case_fact.c.definition)
     )
+
+
+# A `Selection` as conditions on tables.
+
+
+_KEY_FIELDS = ("suite", "scale", "mode", "precision", "variant", "device", "allocator")
+
+
+def of_key(selection: Selection, table: Table) -> list[ColumnElement[bool]]:
+    """What it asks of a case's key; `table` is `series` or `case_group`."""
+    wanted: dict[str, Any] = {name: getattr(selection, name) for name in _KEY_FIELDS}
+    if table is series:
+        wanted["model"] = selection.model
+    found = [table.c[name] == value for name, value in wanted.items() if value]
+    if selection.threads is not None:
+        found.append(table.c.threads == selection.threads)
+    return found
+
+
+def matcher(selection: Selection) -> Callable[[CaseKey], bool]:
+    """The same of keys that are at hand."""
+    asked = {name: getattr(selection, name) for name in (*_KEY_FIELDS, "model")}
+    wanted: dict[str, Any] = {name: value for name, value in asked.items() if value}
+    if selection.threads is not None:
+        wanted["threads"] = selection.threads
+    if not wanted:
+        return lambda key: True
+    these, values = attrgetter(*wanted), (*wanted.values(),)
+    if len(values) == 1:  # then it gives the value itself
+        return lambda key: bool(these(key) == values[0])
+    return lambda key: bool(these(key) == values)
+
+
+def selecting_of_run(selection: Selection) -> list[ColumnElement[bool]]:
+    """What it asks of a run itself."""
+    names = ("machine_id", "branch", "torch")
+    found = [run_fact.c[n] == value for n in names if (value := getattr(selection, n))]
+    if selection.since_s is not None or selection.until_s is not None:
+        found.append(run_fact.c.created_s.is_not(None))  # a run without a date is in no range
+    return found + in_time(selection, run_fact)
+
+
+def in_time(selection: Selection, table: Table) -> list[ColumnElement[bool]]:
+    """The range of time, on the column `at` of a table."""
+    found: list[ColumnElement[bool]] = []
+    if selection.since_s is not None:
+        found.append(table.c.at >= selection.since_s)
+    if selection.until_s is not None:
+        found.append(table.c.at <= selection.until_s)
+    return found
+
+
+def having_cases(connection: Connection, query: Select[Any], selection: Selection) -> Select[Any]:
+    """Of runs, those that planned such a case; where a model is named, that ended such a case."""
+    if selection.model:
+        found = connection.scalars(select(series.c.seq).where(*of_key(selection, series))).all()
+        return query.where(ended_in(found))
+    asked = of_key(selection, case_group)
+    if not asked:
+        return query
+    groups = select(case_group.c.seq).where(*asked)
+    inside = select(group_fact.c.run).where(
+        group_fact.c.run == run_fact.c.run, group_fact.c.case_group.in_(groups)
+    )
+    return query.where(inside.exists())
+
+
+def ended_in(wanted: Sequence[int]) -> ColumnElement[bool]:
+    """Of a run, whether one of these series ended in it."""
+    return or_(*(_ended(wanted, passes) for passes in (1, 0, None)))
+
+
+def _ended(wanted: Sequence[int], passes: int | None) -> ColumnElement[bool]:
+    """Whether one of these series ended so in the run: a seek in the index of their history."""
+    inside = select(case_fact.c.seq).where(
+        case_fact.c.series.in_(wanted),
+        case_fact.c.lane == run_fact.c.lane,
+        case_fact.c.passes.is_(None) if passes is None else case_fact.c.passes == passes,
+        case_fact.c.at == run_fact.c.at,
+        case_fact.c.run == run_fact.c.run,
+    )
+    return inside.exists()

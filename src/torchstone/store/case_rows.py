@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sqlalchemy import Connection
 
 from torchstone.records import CaseFigures, CaseKey, Result, Run
-from torchstone.store import case_facts, schema
-from torchstone.store.errors import AlreadyStored
+from torchstone.store import case_facts, facts, results, runs, schema
+from torchstone.store.codec import Parcel
+from torchstone.store.engine import AlreadyStored
 from torchstone.store.results import storable
 from torchstone.store.runs import key_digest, positions
 
@@ -68,7 +69,7 @@ def refuse_present(connection: Connection, run_id: str, seq: int, rows: Sequence
         raise AlreadyStored(run_id, there)
 
 
-def insert(
+def insert_cases(
     connection: Connection, run: int, of: Run, result: int | None, rows: Sequence[CaseRow]
 ) -> int:
     """Add cases with their figures; the bytes that they take. The run is to be summed up after."""
@@ -94,3 +95,54 @@ def insert(
     size = sum(len(text.encode()) for columns in made for text in columns.values())
     figures = [(row.position, one) for row in rows for one in row.figures]
     return size + case_facts.put(connection, case_facts.place_of(connection, run), figures)
+
+
+# Whole runs at once: the way in for a history that is made or moved rather than measured.
+
+
+@dataclass(frozen=True)
+class BulkResult:
+    """A result as it will be stored, and the places in the plan of the cases it gave."""
+
+    result: Result
+    parcel: Parcel
+    positions: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class BulkRun:
+    """A run with the figures of its cases by their place in the plan."""
+
+    run: Run
+    cases: tuple[tuple[int, CaseFigures], ...]
+    results: tuple[BulkResult, ...] = field(default=())
+
+
+def insert_bulk(connection: Connection, made: BulkRun) -> None:
+    """Add the run, its results, its cases and its facts."""
+    run = made.run
+    rows = [row_of(None, place, one, run.created) for place, one in made.cases]
+    check(run, rows)
+    seq = runs.begin(connection, run)
+    result_of: dict[int, tuple[int, Result]] = {}
+    for item in made.results:
+        stored, _ = results.insert(connection, item.result, item.parcel)
+        result_of |= dict.fromkeys(item.positions, (stored, item.result))
+    connection.execute(
+        schema.run_case.insert(),
+        [
+            {
+                "run": seq,
+                "position": place,
+                "key": runs.key_digest(one.key),
+                "result": result_of[place][0] if place in result_of else None,
+                "arm": arm_of(result_of[place][1], one.key) if place in result_of else "",
+                "outcome": one.outcome.value,
+                "created": run.created,
+            }
+            for place, one in made.cases
+        ],
+    )
+    facts.put_run(connection, seq, run)
+    case_facts.put(connection, case_facts.place_of(connection, seq), made.cases)
+    facts.sum_up(connection, seq, run, dict(made.cases))

@@ -7,21 +7,123 @@ import signal
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from pathlib import Path
 from urllib.parse import quote
 
-from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy import Connection, Engine, PoolProxiedConnection, create_engine, event, select
 from sqlalchemy.engine import URL
 from sqlalchemy.engine.interfaces import DBAPIConnection
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, IntegrityError
 
-from torchstone.records import UsageError
-from torchstone.store import migrations, schema
-from torchstone.store.errors import not_a_database, translated
+from torchstone.records import TorchstoneError, UsageError
+from torchstone.store import schema
 from torchstone.store.location import Location, cannot_open, check_file
+
+# The store's errors, and the translation of the database's own into sentences with a remedy.
+
+
+MAX_NAMED = 8
+"""Ids or cases named in an error; more would bury the sentence."""
+
+
+class StoreBusyError(TorchstoneError):
+    """Another program held the database for longer than we wait."""
+
+
+class CorruptResultError(UsageError):
+    """A stored result can no longer be read; the others can."""
+
+    def __init__(self, result_id: str, reason: str) -> None:
+        super().__init__(
+            f"The stored result {result_id} is damaged and cannot be read: {reason}.",
+            "Other results are not affected (`torchstone list`); restore this one from a backup.",
+        )
+        self.result_id = result_id
+
+
+class CorruptRunError(UsageError):
+    """A stored run, or the figures of one of its cases, can no longer be read."""
+
+    def __init__(self, run_id: str, reason: str) -> None:
+        super().__init__(
+            f"The stored run {run_id} is damaged and cannot be read: {reason}.",
+            "Other runs are not affected (`torchstone list runs`); restore this one from a backup.",
+        )
+        self.run_id = run_id
+
+
+class AlreadyStored(TorchstoneError):
+    """Another process was quicker with these cases of the run; nothing of the second is kept."""
+
+    def __init__(self, run_id: str, positions: Sequence[int]) -> None:
+        cases = ", ".join(str(position) for position in positions[:MAX_NAMED])
+        more = ", ..." if len(positions) > MAX_NAMED else ""
+        super().__init__(
+            f"Already stored in run {run_id}: case {cases}{more} (counted from 0).",
+            "A case is stored once; see it with `torchstone show`.",
+        )
+        self.run_id = run_id
+        self.positions = tuple(positions)
+
+
+@contextmanager
+def translated(path: Path) -> Iterator[None]:
+    """Turn database errors into the house's own; anything else passes as it is."""
+    try:
+        yield
+    except DBAPIError as error:
+        refused = isinstance(error, IntegrityError)
+        raise _translate(path, str(error.orig), refused=refused) from error
+    except sqlite3.Error as error:
+        refused = isinstance(error, sqlite3.IntegrityError)
+        raise _translate(path, str(error), refused=refused) from error
+
+
+def _translate(path: Path, reason: str, *, refused: bool) -> TorchstoneError:
+    # By text, because Python 3.10 gives no error code.
+    text = reason.lower()
+    if refused and "append-only" not in text:  # before the rest: it quotes names of columns
+        return TorchstoneError(
+            f"The database {path} refused the change: {reason}. Nothing of it was stored.",
+            "This is a fault of Torchstone's, or the file was changed by another program: "
+            "report it, with the command.",
+        )
+    if "locked" in text or "busy" in text:
+        return StoreBusyError(
+            f"The database {path} is held by another program.",
+            "Wait for it to end and try again, or name another database with --db.",
+        )
+    if "append-only" in text:
+        return UsageError(
+            f"The database {path} refused the change: {reason}.", "Save a new result instead."
+        )
+    if "not a database" in text:
+        return not_a_database(path)
+    if "malformed" in text or "corrupt" in text:
+        return UsageError(
+            f"The database {path} is damaged ({reason}).",
+            "Restore it from a backup, or name another database with --db.",
+        )
+    if "full" in text:
+        return TorchstoneError(
+            f"The database {path} cannot grow: the disk is full.",
+            "Free some space, or name another database with --db.",
+        )
+    if "readonly" in text or "read-only" in text:
+        return cannot_open(path, "it may not be written")
+    return cannot_open(path, reason)
+
+
+def not_a_database(path: Path) -> UsageError:
+    """The error for a file of another kind."""
+    return UsageError(
+        f"{path} is not a database; it was left as it is.",
+        "Give the path of a Torchstone database, or of a file that does not exist yet.",
+    )
+
 
 BUSY_TIMEOUT_S = 30.0
 """How long a writer waits for another. A save holds the database for milliseconds, so a wait of
@@ -51,7 +153,7 @@ def open_engine(location: Location, *, create: bool, read_only: bool) -> Engine:
             _use_wal(engine)
             if version < schema.SCHEMA:
                 with writing(engine) as connection:
-                    migrations.bring_up_to_date(connection)
+                    bring_up_to_date(connection)
         except BaseException:
             engine.dispose()
             raise
@@ -248,3 +350,148 @@ def _make_directory(directory: Path) -> None:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise cannot_open(directory, error.strerror or str(error)) from None
+
+
+# What each database system has to be asked in its own words. SQLite today.
+
+
+def table_bytes(connection: Connection) -> dict[str, int] | None:
+    """Bytes on disk of each table with its indexes; None where this SQLite does not tell."""
+    try:
+        rows = connection.exec_driver_sql(
+            "SELECT coalesce(m.tbl_name, s.name), sum(s.pgsize) FROM "
+            "(SELECT name, sum(pgsize) AS pgsize FROM dbstat WHERE aggregate = TRUE GROUP BY name)"
+            " AS s LEFT JOIN sqlite_master AS m ON m.name = s.name GROUP BY 1"
+        )
+        return {str(row[0]): int(row[1]) for row in rows}
+    except DBAPIError:  # compiled without the table `dbstat`
+        return None
+
+
+def file_bytes(connection: Connection) -> tuple[int, int]:
+    """Bytes of the database, and how many of them are free for what comes next."""
+    page, pages, free = (
+        int(connection.exec_driver_sql(f"PRAGMA {name}").scalar_one())
+        for name in ("page_size", "page_count", "freelist_count")
+    )
+    return page * pages, page * free
+
+
+def compact(engine: Engine) -> int:
+    """Give free space back to the file system; how much. Needs as much again while it works."""
+    with engine.connect() as connection:
+        before, _ = file_bytes(connection)
+        raw = connection.connection.driver_connection
+        connection.rollback()  # neither can be done inside a transaction
+        if raw is not None:
+            raw.execute("VACUUM")
+            raw.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        after, _ = file_bytes(connection)
+        return before - after
+
+
+# Older databases brought up to date: one step for each version, all in one transaction.
+#
+# A step only ever adds; an index that nothing asks for any more may go. A program of the older
+# version that has the file open meanwhile goes on working, and no step can lose what is stored.
+
+
+STEPS: Mapping[int, Callable[[Connection], None]] = {}
+"""By the version that a step leads to. A table changed later needs its older form kept here."""
+
+
+def bring_up_to_date(connection: Connection) -> None:
+    """Make the tables, or add what an older version lacks; the caller holds the write lock.
+
+    The version is asked for under the lock, because another program may have been quicker.
+    """
+    version = schema.check_version(connection)
+    if not version:
+        schema.create(connection)
+        return
+    for step in range(version + 1, schema.SCHEMA + 1):
+        STEPS[step](connection)
+        schema.set_version(connection, step)
+
+
+# What every part of the store stands on: one engine, for reading or for writing.
+
+
+class Base:
+    """An open database. The parts of the store (`*_part`) add what can be asked of it."""
+
+    def __init__(self, engine: Engine, path: Path, *, read_only: bool) -> None:
+        self._engine = engine
+        self._held = threading.local()
+        self._watching = threading.Lock()
+        self._watch: PoolProxiedConnection | None = None
+        self._read_only = read_only
+        self.path = path
+
+    def close(self) -> None:
+        """Give the file back. The last program to close it also folds its log into it."""
+        with self._watching:
+            if self._watch is not None:
+                self._watch.close()
+                self._watch = None
+        self._engine.dispose()
+
+    def commits(self) -> int:
+        """Another number after every commit that can be seen now, as long as the store is open."""
+        with self._watching, translated(self.path):
+            if self._watch is None:
+                self._watch = self._engine.raw_connection()
+            cursor = self._watch.cursor()
+            try:
+                # It compares with what this very connection saw last.
+                return int(cursor.execute("PRAGMA data_version").fetchone()[0])
+            finally:
+                cursor.close()
+
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """Answer everything that this thread asks in the block from one state of the database.
+
+        What others write meanwhile is seen after it; this thread may not. Blocks may be nested,
+        and the outermost one counts.
+        """
+        if self._connection is not None:
+            yield
+            return
+        with ExitStack() as stack:
+            with translated(self.path):
+                connection = stack.enter_context(self._engine.connect())
+                connection.execute(select(schema.meta.c.value).limit(1))  # the first look fixes it
+            stack.callback(setattr, self._held, "connection", None)
+            self._held.connection = connection
+            yield
+
+    @property
+    def _connection(self) -> Connection | None:
+        """The one that holds this thread's snapshot."""
+        return getattr(self._held, "connection", None)
+
+    @contextmanager
+    def _reading(self) -> Iterator[Connection]:
+        held = self._connection
+        if held is not None:
+            with translated(self.path):
+                yield held
+            return
+        with translated(self.path), self._engine.connect() as connection:
+            yield connection
+
+    def _refuse_reading_only(self) -> None:
+        if self._read_only:
+            raise UsageError(
+                f"The database {self.path} was opened for reading only.",
+                "Open it for writing, or name another database with --db.",
+            )
+
+    @contextmanager
+    def _writing(self) -> Iterator[Connection]:
+        self._refuse_reading_only()
+        if self._connection is not None:
+            raise RuntimeError("what is written inside a snapshot could not be read back there")
+        with translated(self.path), writing(self._engine) as connection:
+            yield connection

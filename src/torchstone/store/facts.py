@@ -2,21 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields, replace
+from enum import Enum
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Any
 
-from sqlalchemy import Connection, select
+from sqlalchemy import ColumnElement, Connection, Select, select
 
-from torchstone.records import CaseFigures, CaseKey, Outcome, Run
-from torchstone.store import case_facts, group_facts, run_facts
-from torchstone.store.case_facts import Place
-from torchstone.store.derived import case_fact, run_fact
+from torchstone.records import (
+    FIGURES_DEFINITION,
+    FOREIGN_DEFINITION,
+    SUITE_DEFINITION,
+    CaseFigures,
+    CaseKey,
+    GitState,
+    Mean,
+    Outcome,
+    PassRate,
+    Run,
+    RunHead,
+    SuiteSummary,
+    UsageError,
+    Verdict,
+)
+from torchstone.store import alive, case_facts, schema
+from torchstone.store.case_facts import Place, groups_of, lane_of
+from torchstone.store.results import storable
+from torchstone.store.schema import MEANS, case_fact, case_group, group_fact, run_fact
 
 
 def begin(connection: Connection, seq: int, run: Run) -> None:
     """Facts of a run of which no case has ended yet; nothing if they are there."""
     if connection.scalar(select(run_fact.c.run).where(run_fact.c.run == seq)) is not None:
         return
-    run_facts.put(connection, seq, run)
+    put_run(connection, seq, run)
     sum_up(connection, seq, run, {})
 
 
@@ -28,9 +51,9 @@ def refresh(connection: Connection, seq: int, run: Run) -> None:
 def sum_up(connection: Connection, seq: int, run: Run, cases: Mapping[int, CaseFigures]) -> None:
     """Count the outcomes of these cases, all that there are, and sum up the suites."""
     place = case_facts.place_of(connection, seq)
-    run_facts.count(connection, seq, cases.values())
+    count(connection, seq, cases.values())
     keys = [planned.key for planned in run.plan]
-    group_facts.put(connection, place, completed(keys, cases))
+    put_groups(connection, place, completed(keys, cases))
 
 
 def completed(
@@ -48,7 +71,7 @@ def completed(
 
 def make_anew(connection: Connection, seq: int, run: Run | None) -> None:
     """All facts of a run but its cases' figures; None: its plan cannot be read any more."""
-    run_facts.put(connection, seq, run)
+    put_run(connection, seq, run)
     place: Place = case_facts.place_of(connection, seq)
     connection.execute(
         case_fact.update()
@@ -59,4 +82,215 @@ def make_anew(connection: Connection, seq: int, run: Run | None) -> None:
     if run is not None:
         refresh(connection, seq, run)
         return
-    run_facts.count(connection, seq, case_facts.readable(connection, seq).values())
+    count(connection, seq, case_facts.readable(connection, seq).values())
+
+
+# Rows of `run_fact`: what a list, an axis or a droplist shows of a run.
+
+
+HEAD = tuple(
+    run_fact.c[name]
+    for name in (
+        *("id", "created", "created_s", "label", "revision", "branch", "dirty", "machine_id"),
+        *("machine", "torch", "origin", "tier", "suites", "planned", "outcomes"),
+    )
+)
+"""What a head is made from, in the order of `RunHead`."""
+_TOLD = tuple(field.name for field in fields(RunHead))[: len(HEAD) - 3]
+
+
+def put_run(connection: Connection, seq: int, run: Run | None) -> None:
+    """Add the facts of a run whose row is there; None: its plan cannot be read any more."""
+    table = schema.run
+    columns = (table.c.id, table.c.created, table.c.created_s, table.c.label, table.c.origin)
+    row = connection.execute(
+        select(*columns, table.c.suites, table.c.planned).where(table.c.seq == seq)
+    ).one()
+    git = (run.git if run else None) or GitState("")
+    texts = {
+        "revision": git.commit,
+        "branch": git.branch,
+        "machine_id": run.machine_id if run else "",
+        "machine": run.machine if run else "",
+        "torch": run.torch if run else "",
+        "tier": run.tier if run else "",
+    }
+    texts = {name: storable(text) for name, text in texts.items()}
+    connection.execute(run_fact.delete().where(run_fact.c.run == seq))
+    connection.execute(
+        run_fact.insert().values(
+            **row._mapping,
+            **texts,
+            run=seq,
+            at=row.created_s or 0.0,
+            lane=lane_of(connection, texts["machine_id"], texts["branch"]),
+            dirty=git.dirty,
+            outcomes="{}",
+        )
+    )
+
+
+def count(connection: Connection, seq: int, cases: Iterable[CaseFigures]) -> None:
+    """Write down how the run's cases ended so far."""
+    counts = Counter(case.outcome.value for case in cases)
+    text = json.dumps(counts, separators=(",", ":"), sort_keys=True)
+    connection.execute(run_fact.update().where(run_fact.c.run == seq).values(outcomes=text))
+
+
+def heads_of(rows: Iterable[Sequence[Any]], path: Path) -> list[RunHead]:
+    """The runs of rows that begin with `HEAD`; which of them live is asked once, if at all."""
+    running: frozenset[str] | None = None
+    found = []
+    for row in rows:
+        head = _head(tuple(row[: len(HEAD)]))
+        if head.done < head.planned:
+            running = alive.running_ids(path) if running is None else running
+            head = replace(head, state="running" if head.id in running else "interrupted")
+        found.append(head)
+    return found
+
+
+def _head(row: tuple[Any, ...]) -> RunHead:
+    suites, planned, outcomes = row[-3:]
+    told = dict(zip(_TOLD, row, strict=False))
+    return RunHead(**told, suites=_names(suites), planned=planned, outcomes=json.loads(outcomes))
+
+
+@lru_cache(maxsize=256)
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(json.loads(text))
+
+
+# Rows of `group_fact`: the figures of a suite in one run, by the one definition in `stats`.
+
+
+_KEY = ("suite", "scale", "mode", "precision", "variant", "device", "threads", "allocator")
+_OWN = tuple(
+    name
+    for name in group_fact.columns.keys()  # noqa: SIM118
+    if name not in ("run", "case_group", "position", "at")
+)
+SELECTED = (*(case_group.c[name] for name in _KEY), *(group_fact.c[name] for name in _OWN))
+"""What `summary_of` wants of a row."""
+
+
+def put_groups(connection: Connection, place: Place, planned: Sequence[CaseFigures]) -> None:
+    """Sum the run up anew, from every planned case in order; those that never ran among them.
+
+    Figures of several definitions do not mix: such a run has no sums until it is rebuilt.
+    """
+    from torchstone.stats import summarise  # late: numpy comes with it
+
+    try:
+        summaries = summarise(planned)
+    except UsageError:
+        # Older sums are of those cases alone that there were then.
+        _remove(connection, place, group_fact.c.figures_definition <= FIGURES_DEFINITION)
+        return
+    # Sums by an older definition, beside those by today's, are what an older program still reads.
+    made = {FIGURES_DEFINITION, FOREIGN_DEFINITION, *(one.figures_definition for one in summaries)}
+    _remove(connection, place, group_fact.c.figures_definition.in_(made))
+    keys = [_key_of(summary) for summary in summaries]
+    ids = groups_of(connection, keys)
+    rows = [
+        {**_row(one), "run": place.run, "case_group": ids[key], "position": i, "at": place.at}
+        for i, (key, one) in enumerate(zip(keys, summaries, strict=True))
+    ]
+    if rows:
+        connection.execute(group_fact.insert(), rows)
+
+
+def _remove(connection: Connection, place: Place, which: ColumnElement[bool]) -> None:
+    connection.execute(
+        group_fact.delete().where(
+            group_fact.c.run == place.run, group_fact.c.definition == SUITE_DEFINITION, which
+        )
+    )
+
+
+def _key_of(summary: SuiteSummary) -> CaseKey:
+    return CaseKey(model="", **{name: getattr(summary, name) for name in _KEY})
+
+
+def _row(summary: SuiteSummary) -> dict[str, Any]:
+    passes, speedup = summary.passes, summary.speedup
+    low, high = speedup.interval or (None, None)
+    row: dict[str, Any] = {
+        "definition": summary.definition,
+        "figures_definition": summary.figures_definition,
+        "passed": passes.passed,
+        "counted": passes.counted,
+        "planned": passes.planned,
+        "outcomes": _told(passes.outcomes),
+        "speedup": speedup.value,
+        "speedup_n": speedup.n,
+        "low": low,
+        "high": high,
+        "level": speedup.level,
+        "verdicts": _told(summary.verdicts),
+        "no_verdict": summary.no_verdict,
+        "false_discovery_rate": summary.false_discovery_rate,
+    }
+    for name in MEANS:
+        mean: Mean = getattr(summary, name)
+        row |= {name: mean.value, f"{name}_n": mean.n}
+    return row
+
+
+def _told(counts: Mapping[str, int]) -> str:
+    known = {name: number for name, number in counts.items() if number}
+    return json.dumps(known, separators=(",", ":"), sort_keys=True)
+
+
+def query_of(*more: Any) -> Select[Any]:
+    """Whatever is asked for, and after it what `summary_of` wants."""
+    return _columns(*more).where(
+        group_fact.c.definition <= SUITE_DEFINITION,
+        group_fact.c.figures_definition <= FIGURES_DEFINITION,
+    )
+
+
+@cache  # as those of a case
+def _columns(*more: Any) -> Select[Any]:
+    return (
+        select(*more, *SELECTED)
+        .select_from(group_fact)
+        .join(case_group, case_group.c.seq == group_fact.c.case_group)
+    )
+
+
+def of_run(connection: Connection, run: int, where: Iterable[Any]) -> list[SuiteSummary]:
+    """The suites of a run in its order, each by the newest definitions known here."""
+    order = (group_fact.c.definition, group_fact.c.figures_definition)
+    query = query_of(group_fact.c.case_group, group_fact.c.position)
+    rows = connection.execute(query.where(group_fact.c.run == run, *where).order_by(*order))
+    newest = {row[0]: (row[1], summary_of(row[2:])) for row in rows}
+    return [summary for _, summary in sorted(newest.values(), key=lambda pair: pair[0])]
+
+
+@lru_cache(maxsize=8192)  # a chart of years is asked for again and again, and only its end is new
+def summary_of(row: tuple[Any, ...]) -> SuiteSummary:
+    """The suite of a row of `SELECTED`."""
+    found = dict(zip(_KEY, row, strict=False))
+    fact = dict(zip(_OWN, row[len(_KEY) :], strict=True))
+    of = fact["passed"]
+    low, high = fact["low"], fact["high"]
+    interval = None if low is None or high is None else (low, high)
+    means: dict[str, Any] = {name: Mean(fact[name], fact[f"{name}_n"], of) for name in MEANS}
+    return SuiteSummary(
+        **found,
+        **means,
+        passes=PassRate(of, fact["counted"], fact["planned"], _counts(Outcome, fact["outcomes"])),
+        speedup=Mean(fact["speedup"], fact["speedup_n"], of, interval, fact["level"]),
+        verdicts=_counts(Verdict, fact["verdicts"]),
+        no_verdict=fact["no_verdict"],
+        false_discovery_rate=fact["false_discovery_rate"],
+        figures_definition=fact["figures_definition"],
+        definition=fact["definition"],
+    )
+
+
+@lru_cache(maxsize=1024)
+def _counts(kind: type[Enum], text: str) -> Mapping[str, int]:
+    """Every word has its entry, 0 where there was none. Shared: nobody may change it."""
+    return {**{one.value: 0 for one in kind}, **json.loads(text)}

@@ -17,10 +17,10 @@ from torchstone.records import (
     RunView,
 )
 from torchstone.store import case_facts, results, runs, schema
-from torchstone.store.case_columns import DETAIL, SELECTED, figures_of
-from torchstone.store.derived import case_detail, case_fact, series
-from torchstone.store.errors import CorruptResultError, CorruptRunError
+from torchstone.store.case_facts import DETAIL, SELECTED, figures_of
+from torchstone.store.engine import CorruptResultError, CorruptRunError
 from torchstone.store.lookup import Row, RunRow
+from torchstone.store.schema import case_detail, case_fact, series
 
 Derive = Callable[[Result, PlannedCase, str], CaseFigures]
 """A case's figures from its result, its place in the plan, and the name of its arm."""

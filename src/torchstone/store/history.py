@@ -27,6 +27,7 @@ from sqlalchemy import (
 )
 
 from torchstone.records import (
+    CaseFigures,
     CaseKey,
     CasePoint,
     Choices,
@@ -34,11 +35,14 @@ from torchstone.records import (
     GroupPoint,
     RunHead,
     Selection,
+    SuiteSummary,
     UsageError,
 )
-from torchstone.store import case_facts, group_facts, runs, selecting
-from torchstone.store.derived import case_fact, case_group, group_fact, lane, run_fact, series
-from torchstone.store.run_facts import HEAD, heads_of
+from torchstone.store import case_facts, facts, lookup, runs, schema
+from torchstone.store.engine import Base
+from torchstone.store.facts import HEAD, heads_of
+from torchstone.store.lookup import RunRow
+from torchstone.store.schema import case_fact, case_group, group_fact, lane, run_fact, series
 
 MOST = 100_000
 """Rows of one answer, whatever is asked for."""
@@ -54,8 +58,8 @@ def heads(
     connection: Connection, path: Path, selection: Selection, limit: int, before: str
 ) -> list[RunHead]:
     """The newest runs first; `before` is the id of a run, and only older ones are wanted."""
-    query = select(*HEAD).where(*selecting.of_run(selection))
-    query = selecting.having_cases(connection, query, selection)
+    query = select(*HEAD).where(*case_facts.selecting_of_run(selection))
+    query = case_facts.having_cases(connection, query, selection)
     if before:
         at, run = _place_of(connection, before)
         later = (run_fact.c.at == at) & (run_fact.c.run < run)
@@ -147,7 +151,9 @@ def one_in(
     stretch = cast((run_fact.c.at + _MONDAY_S) / every_s, BigInteger)
     order = (run_fact.c.at.desc(), run_fact.c.run.desc())
     place = func.row_number().over(partition_by=(run_fact.c.lane, stretch), order_by=order)
-    ranked = select(run_fact.c.run, place.label("place")).where(*selecting.of_run(selection))
+    ranked = select(run_fact.c.run, place.label("place")).where(
+        *case_facts.selecting_of_run(selection)
+    )
     found = having(ranked).subquery()
     return select(found.c.run).where(found.c.place == 1)
 
@@ -162,13 +168,13 @@ def group_points(
 ) -> list[GroupPoint]:
     """Suites over time, the oldest first; of more than `limit` the newest."""
     selection = replace(selection, model="")  # a suite has many
-    groups = select(case_group.c.seq).where(*selecting.of_key(selection, case_group))
+    groups = select(case_group.c.seq).where(*case_facts.of_key(selection, case_group))
     order = (group_fact.c.at, group_fact.c.run)
     query = (
-        group_facts.query_of(group_fact.c.run, group_fact.c.position, *HEAD)
+        facts.query_of(group_fact.c.run, group_fact.c.position, *HEAD)
         .join(run_fact, run_fact.c.run == group_fact.c.run)
         .where(group_fact.c.case_group.in_(groups))
-        .where(*selecting.of_run(selection), *selecting.in_time(selection, group_fact))
+        .where(*case_facts.selecting_of_run(selection), *case_facts.in_time(selection, group_fact))
         .order_by(*(column.desc() for column in order))
         .order_by(group_fact.c.definition.desc(), group_fact.c.figures_definition.desc())
         .limit(bounded(limit))
@@ -178,7 +184,7 @@ def group_points(
     if every_s > 0:
 
         def having(runs_: Select[Any]) -> Select[Any]:
-            found = selecting.having_cases(connection, runs_, selection)
+            found = case_facts.having_cases(connection, runs_, selection)
             return found.where(run_fact.c.id.not_in(without)) if without else found
 
         query = query.where(group_fact.c.run.in_(one_in(every_s, selection, having)))
@@ -188,7 +194,7 @@ def group_points(
     for row in rows:
         place = (by_run[row[0]].created_s or 0.0, row[0], row[1])
         if place not in newest:
-            point = GroupPoint(by_run[row[0]], group_facts.summary_of(row[2 + len(HEAD) :]))
+            point = GroupPoint(by_run[row[0]], facts.summary_of(row[2 + len(HEAD) :]))
             newest[place] = point
     return [newest[place] for place in sorted(newest)]
 
@@ -214,7 +220,7 @@ def case_points(
         case_facts.query_of(case_fact.c.run, *HEAD)
         .join(run_fact, run_fact.c.run == case_fact.c.run)
         .where(case_fact.c.series == wanted)
-        .where(*selecting.of_run(selection), *selecting.in_time(selection, case_fact))
+        .where(*case_facts.selecting_of_run(selection), *case_facts.in_time(selection, case_fact))
         .order_by(case_fact.c.at.desc(), case_fact.c.run.desc(), case_fact.c.definition.desc())
         .limit(bounded(limit))
     )
@@ -226,7 +232,7 @@ def case_points(
         query = query.where(case_fact.c.lane.in_(lanes))
     if every_s > 0:
         mine = connection.scalars(select(wanted)).all()
-        runs_with = one_in(every_s, selection, lambda r: r.where(selecting.ended_in(mine)))
+        runs_with = one_in(every_s, selection, lambda r: r.where(case_facts.ended_in(mine)))
         query = query.where(case_fact.c.run.in_(runs_with))
     rows = connection.execute(query).all()
     by_run = _heads_by_run(rows, 1, path)
@@ -246,7 +252,7 @@ def failures(
     query = (
         case_facts.query_of(case_fact.c.position, last_good, first_bad, number)
         .where(case_fact.c.run == seq, case_fact.c.passes == 0)
-        .where(*selecting.of_key(selection, series))
+        .where(*case_facts.of_key(selection, series))
         .order_by(case_fact.c.position, case_fact.c.definition)
         .limit(bounded(limit))
     )
@@ -301,3 +307,138 @@ def bounded(limit: int) -> int:
     if limit < 0:
         raise UsageError(f"A list of {limit} cannot be made.", "Give 1 or more.")
     return min(limit, MOST)
+
+
+# The store's part on history: runs as lists, axes and tables show them, without their plans.
+
+
+EVERYTHING = Selection()
+
+
+class HistoryPart(Base):
+    """Questions over many runs. Each answer is bounded by its `limit`."""
+
+    def run_heads(
+        self, selection: Selection = EVERYTHING, limit: int = 200, before: str = ""
+    ) -> list[RunHead]:
+        """The newest runs first, by when they were made; with `before`, those older than that run.
+
+        A selection of a suite, mode or the like leaves the runs that planned such cases; one of a
+        model, those in which such a case has ended.
+        """
+        with self._reading() as connection:
+            return heads(connection, self.path, selection, limit, before)
+
+    def run_head(self, wanted: str) -> RunHead:
+        """The run of that id or label, of the only id that begins so, or the newest (`last`)."""
+        with self._reading() as connection:
+            row = lookup.resolve_run(connection, wanted)
+            return head(connection, self.path, row.seq)
+
+    def find_heads(self, word: str, limit: int = 20) -> list[RunHead]:
+        """Runs of that label or branch, or of a commit that begins so; the newest first."""
+        with self._reading() as connection:
+            return named(connection, self.path, word, limit)
+
+    def revision(self) -> int:
+        """Another number whenever stored figures, samples or thresholds are no longer the same."""
+        with self._reading() as connection:
+            return schema.revision(connection)
+
+    def newest(self) -> tuple[int, int]:
+        """Another pair whenever a run, or a kind of case, is added."""
+        with self._reading() as connection:
+            return newest(connection)
+
+    def state_until(self, until_s: float) -> tuple[int, int]:
+        """Another pair whenever a run made until then is added, a case of one ends, or stored
+        figures are no longer the same."""
+        with self._reading() as connection:
+            return schema.revision(connection), state_until(connection, until_s)
+
+    def choices(self) -> Choices:
+        """Every value that occurs in stored runs."""
+        with self._reading() as connection:
+            return choices(connection)
+
+    def group_points(
+        self,
+        selection: Selection,
+        limit: int = 5000,
+        every_s: float = 0.0,
+        without: Collection[str] = (),
+    ) -> list[GroupPoint]:
+        """Suites over time, the oldest first; of more than `limit` the newest.
+
+        With `every_s`, only the newest run with such a suite of each machine and branch in every
+        so many seconds; weeks begin on Mondays. `without`: not of the runs of these ids.
+
+        Each is summed up by the newest definitions that it was summed up by and that this program
+        knows; a model in the selection does not matter, because a suite has many.
+        """
+        with self._reading() as connection:
+            return group_points(connection, self.path, selection, limit, every_s, without)
+
+    def run_groups(self, wanted: str, selection: Selection = EVERYTHING) -> list[SuiteSummary]:
+        """The suites of one run, in the plan's order."""
+        with self._reading() as connection:
+            row = lookup.resolve_run(connection, wanted)
+            return facts.of_run(connection, row.seq, case_facts.of_key(selection, case_group))
+
+    def case_points(
+        self,
+        key: CaseKey,
+        selection: Selection = EVERYTHING,
+        limit: int = 5000,
+        every_s: float = 0.0,
+    ) -> list[CasePoint]:
+        """A case over time, the oldest first; of more than `limit` the newest.
+
+        With `every_s`, only the newest run with it of each machine and branch in every so many
+        seconds.
+        """
+        with self._reading() as connection:
+            return case_points(connection, self.path, key, selection, limit, every_s)
+
+    def cases(self, run_id: str, selection: Selection = EVERYTHING) -> tuple[CaseFigures, ...]:
+        """The stored cases of a run, in the plan's order, by the newest definition known here."""
+        with self._reading() as connection:
+            row = lookup.resolve_run(connection, run_id)
+            found = case_facts.of_run(connection, row.seq, row.id, selection)
+            return tuple(found.values())
+
+    def planned_keys(self, run_id: str) -> tuple[CaseKey, ...]:
+        """The cases of a run's plan in its order; a plan never changes."""
+        with self._reading() as connection:
+            row = lookup.resolve_run(connection, run_id)
+            return tuple(runs.read_keys(connection, row.seq, row.id))
+
+    def planned_cases(
+        self,
+        run_id: str,
+        selection: Selection = EVERYTHING,
+        keys: Callable[[], Sequence[CaseKey]] | None = None,
+    ) -> tuple[CaseFigures, ...]:
+        """The same with one entry for every planned case; those that never ran as `not_run`.
+
+        `keys` gives the run's `planned_keys` to whoever has kept them.
+        """
+        with self._reading() as connection:
+            row = lookup.resolve_run(connection, run_id)
+            found = case_facts.of_run(connection, row.seq, row.id, selection)
+            this = head(connection, self.path, row.seq)
+            if this.done >= this.planned:
+                return tuple(found.values())
+            plan = keys() if keys else runs.read_keys(connection, row.seq, row.id)
+        return facts.completed(plan, found, case_facts.matcher(selection))
+
+    def failures(
+        self, run_id: str, selection: Selection = EVERYTHING, limit: int = 5000
+    ) -> list[FailureSpan]:
+        """What fails in a run, in the plan's order, and since when.
+
+        Only runs of the same machine and branch are lined up, by when they were made.
+        """
+        with self._reading() as connection:
+            row: RunRow = lookup.resolve_run(connection, run_id)
+            return failures(connection, self.path, row.seq, selection, limit)

@@ -16,8 +16,8 @@ from torchstone.records import (
     from_data,
     to_data,
 )
-from torchstone.store import arms, lookup, schema
-from torchstone.store.blobs import seal, unseal
+from torchstone.store import lookup, schema
+from torchstone.store.codec import seal, unseal
 
 LOOKED_AT = 10
 """Ledgers of one target among which one with the same threads and settings is looked for."""
@@ -54,7 +54,7 @@ def insert(connection: Connection, ledger: Ledger) -> int:
         table.insert().values(
             id=ledger.id,
             created=ledger.created,
-            **arms.key_of(arm),
+            **lookup.key_of(arm),
             machine_id=environment.machine_id if environment else "",
             wall_s=ledger.wall_s,
             findings=len(ledger.findings),
@@ -79,13 +79,13 @@ def load(connection: Connection, wanted: str) -> Ledger:
 
 
 def newest_of(connection: Connection, arm: ArmSpec, machine_id: str) -> Ledger | None:
-    """The newest ledger of the same work on the same machine; see `arms.same_work`."""
+    """The newest ledger of the same work on the same machine; see `lookup.same_work`."""
     table = schema.ledger
-    same = (*arms.matching(table, arm), table.c.machine_id == machine_id)
+    same = (*lookup.matching(table, arm), table.c.machine_id == machine_id)
     query = select(table.c.seq, table.c.id).where(*same)
     for row in connection.execute(query.order_by(table.c.seq.desc()).limit(LOOKED_AT)).all():
         ledger = _read(connection, row.seq, row.id)
-        if arms.same_work(ledger.arm, arm):
+        if lookup.same_work(ledger.arm, arm):
             return ledger
     return None
 

@@ -9,10 +9,10 @@ from typing import TypeVar
 from sqlalchemy import Connection, select
 
 from torchstone.records import Outcome, Result, Run, UsageError, to_data
-from torchstone.store import case_rows, figures, results, runs, schema, thinnings
+from torchstone.store import case_rows, figures, results, runs, schema
 from torchstone.store.case_rows import CaseRow
-from torchstone.store.document import Parcel
-from torchstone.store.errors import CorruptRunError
+from torchstone.store.codec import Parcel
+from torchstone.store.engine import CorruptRunError
 from torchstone.store.limits import HERE, MAX_NAME
 from torchstone.store.lookup import Row
 
@@ -89,14 +89,14 @@ def put(connection: Connection, seq: int, run: Run, given: Part) -> int:
             result_seq, _ = results.insert(connection, given.result, given.parcel)
         else:
             _check_same(connection, result_seq, given.result)
-    case_rows.insert(connection, seq, run, result_seq, missing)
+    case_rows.insert_cases(connection, seq, run, result_seq, missing)
     return len(missing)
 
 
 def _check_same(connection: Connection, seq: int, result: Result) -> None:
     here = results.read(connection, seq, result.id)
     if here.thinned or result.thinned:
-        here, result = thinnings.bare(here), thinnings.bare(result)
+        here, result = results.bare(here), results.bare(result)
     # As data, because NaN is not equal to itself.
     if to_data(replace(here, origin="")) != to_data(replace(result, origin="")):
         raise UsageError(

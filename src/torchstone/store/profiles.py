@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import io
 import json
+import os
+import tempfile
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,7 +25,7 @@ from torchstone.records import (
     from_data,
     to_data,
 )
-from torchstone.store import arms, artefacts, lookup, schema
+from torchstone.store import lookup, schema
 
 LOOKED_AT = 200
 """Profiles of one target among which those with the same threads and settings are looked for."""
@@ -88,7 +91,7 @@ def insert(connection: Connection, profile: Profile, digest: str, size: int, res
     connection.execute(
         schema.profile_arm.insert().values(
             profile=stored.inserted_primary_key[0],
-            **arms.key_of(profile.arm),
+            **lookup.key_of(profile.arm),
             document=json.dumps(to_data(profile.arm), separators=(",", ":")),
         )
     )
@@ -112,7 +115,7 @@ def of_arms(
     query = _query()
     found = list(connection.execute(query.where(table.c.result == result).limit(limit)))
     for arm, machine_id in looked_at:
-        same = query.where(*arms.matching(arm_of, arm), table.c.machine_id == machine_id)
+        same = query.where(*lookup.matching(arm_of, arm), table.c.machine_id == machine_id)
         rows = connection.execute(same.limit(LOOKED_AT)).all()
         found += [row for row in rows if _is_of(row[1], arm)]
     by_seq = {row[0]: ProfileSummary(*row[2:]) for row in found}
@@ -132,7 +135,7 @@ def _query() -> Select[Any]:
 
 def _is_of(document: str, arm: ArmSpec) -> bool:
     try:
-        return arms.same_work(from_data(ArmSpec, json.loads(document)), arm)
+        return lookup.same_work(from_data(ArmSpec, json.loads(document)), arm)
     except (RecordError, ValueError, TypeError):
         return False  # of a newer program, or not one of ours
 
@@ -142,8 +145,79 @@ def load(connection: Connection, folder: Path, wanted: str) -> Profile:
     row = lookup.resolve_profile(connection, wanted)
     table = schema.profile
     digest = connection.scalar(select(table.c.digest).where(table.c.seq == row.seq))
-    packed = artefacts.get(folder, str(digest))
+    packed = get(folder, str(digest))
     try:
         return from_data(Profile, json.loads(_unpacked(packed)))
     except (RecordError, ValueError, TypeError, RecursionError) as error:
         raise TorchstoneError(f"The profile {wanted} cannot be read: {error}.") from None
+
+
+# Files beside the database, named by what they hold: profiles, which are too large for a row.
+#
+# A file is written whole under another name, made durable, and only then given its own; so a name
+# that is there is a file that is complete, whatever was killed meanwhile.
+
+
+SUFFIX = ".files"
+_PREFIX = ".part-"
+
+
+def folder_of(database: Path) -> Path:
+    """`torchstone.db.files`, beside `torchstone.db`."""
+    return database.with_name(database.name + SUFFIX)
+
+
+def put(folder: Path, data: bytes) -> str:
+    """Keep the bytes; returns their digest. Bytes that are there already are not written again."""
+    digest = hashlib.sha256(data).hexdigest()
+    target = _path(folder, digest)
+    if target.exists():
+        return digest
+    target.parent.mkdir(parents=True, exist_ok=True)
+    handle, part = tempfile.mkstemp(prefix=_PREFIX, dir=target.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, target)
+    except BaseException:
+        Path(part).unlink(missing_ok=True)
+        raise
+    _sync_folder(target.parent)
+    return digest
+
+
+def get(folder: Path, digest: str) -> bytes:
+    """The bytes of that digest; an error where they are missing or are not what was kept."""
+    target = _path(folder, digest)
+    try:
+        data = target.read_bytes()
+    except OSError as error:
+        raise TorchstoneError(
+            f"The file {target} cannot be read: {error.strerror or error}.",
+            "It belongs to the database beside it; copy both together.",
+        ) from None
+    if hashlib.sha256(data).hexdigest() != digest:
+        raise TorchstoneError(
+            f"The file {target} is not what was stored.", "Restore it from a copy."
+        )
+    return data
+
+
+def _path(folder: Path, digest: str) -> Path:
+    return folder / digest[:2] / digest[2:]
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the new name durable too; systems that cannot are left alone."""
+    try:
+        handle = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return
+    try:
+        os.fsync(handle)
+    except OSError:
+        pass
+    finally:
+        os.close(handle)

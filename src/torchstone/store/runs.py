@@ -21,10 +21,9 @@ from torchstone.records import (
     to_data,
 )
 from torchstone.store import schema
-from torchstone.store.blobs import BlobError, seal, unseal
-from torchstone.store.dates import seconds_of
-from torchstone.store.document import MAX_DOCUMENT
-from torchstone.store.errors import CorruptRunError
+from torchstone.store.codec import MAX_DOCUMENT, BlobError, seal, unseal
+from torchstone.store.engine import CorruptRunError
+from torchstone.store.limits import seconds_of
 from torchstone.store.results import storable
 
 _KEY_DIGITS = 32  # 128 bits tell apart all cases that will ever be

@@ -10,6 +10,9 @@ the time of a step went, `thinned` whose samples were removed; these are only ev
 from __future__ import annotations
 
 from sqlalchemy import (
+    DDL,
+    BigInteger,
+    Boolean,
     Column,
     ColumnElement,
     Connection,
@@ -22,14 +25,70 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    event,
     inspect,
     select,
     text,
 )
 
 from torchstone.records import CASE_KIND, UsageError
-from torchstone.store.guards import allow_thinning, append_only
 from torchstone.store.location import FILE_NAME
+
+# Triggers that make tables append-only, and the one change that they let through.
+#
+# They are SQLite's; another database gets its own here when it comes.
+
+
+def append_only(table: Table, same_row: str) -> None:
+    """Let SQLite refuse changes, whoever makes them.
+
+    `INSERT OR REPLACE` deletes without firing a delete trigger, so it is caught on insert.
+    """
+    exists = f"WHEN EXISTS (SELECT 1 FROM {table.name} WHERE {same_row})"
+    for name, verb, when in (
+        ("no_update", "UPDATE", ""),
+        ("no_delete", "DELETE", ""),
+        ("no_replace", "INSERT", exists),
+    ):
+        _after_create(table, _trigger(table, name, verb, when))
+
+
+def allow_thinning(result: Table, measurement: Table, thinned: Table) -> None:
+    """Let exactly one change of a result through: its samples go once `thinned` says so.
+
+    What is left must be smaller, and nothing but it may differ. That it is the right thing is not
+    for a trigger to know: `thinned` holds its digest, and a reader compares.
+    """
+    document = f"""WHEN NOT ({_only_differ(result, "document")}
+        AND length(NEW.document) < length(OLD.document)
+        AND EXISTS (SELECT 1 FROM {thinned.name} WHERE {thinned.name}.result = OLD.seq
+            AND {thinned.name}.document_bytes = length(NEW.document)))"""
+    samples = f"""WHEN NOT ({_only_differ(measurement, "samples")}
+        AND length(NEW.samples) < length(OLD.samples)
+        AND EXISTS (SELECT 1 FROM {thinned.name} WHERE {thinned.name}.result = OLD.result))"""
+    for table, when in ((result, document), (measurement, samples)):
+        # After `thinned`, because the step from an older version makes that table alone.
+        _after_create(thinned, f"DROP TRIGGER {table.name}_no_update")
+        _after_create(thinned, _trigger(table, "no_update", "UPDATE", when))
+
+
+def _only_differ(table: Table, column: str) -> str:
+    others = (name for name in table.columns.keys() if name != column)  # noqa: SIM118
+    return " AND ".join(f"NEW.{name} IS OLD.{name}" for name in others)
+
+
+def _trigger(table: Table, name: str, verb: str, when: str) -> str:
+    refuse = f"SELECT RAISE(ABORT, 'torchstone: {table.name} is append-only, rows never change');"
+    return (
+        f"CREATE TRIGGER {table.name}_{name} BEFORE {verb} ON {table.name} {when} "
+        f"BEGIN {refuse} END"
+    )
+
+
+def _after_create(table: Table, statement: str) -> None:
+    made = DDL(statement)  # type: ignore[no-untyped-call]
+    event.listen(table, "after_create", made.execute_if(dialect="sqlite"))
+
 
 SCHEMA = 1
 """Version of the tables. A database with a higher one was made by a newer program; one with a
@@ -337,3 +396,190 @@ def not_ours(name: str) -> UsageError:
 
 def _file_of(connection: Connection) -> str:
     return connection.engine.url.database or "the database"
+
+
+# The tables that are derived from what was measured, narrow enough to answer a page at once.
+#
+# A run is one row of `run_fact`, a suite of a run one row of `group_fact`, a case one row of
+# `case_fact`. What cases have in common over the nights is stored once: their keys in `series` and
+# `case_group`, their machine and branch in `lane`, their words in `case_detail`. Figures carry the
+# version of their definition. All of it can be made anew (`upkeep`), but for the figures of cases
+# without samples: of those that were imported, never measured, or thinned.
+
+
+lane = Table(
+    "lane",
+    metadata,
+    Column("seq", Integer, primary_key=True),
+    Column("machine_id", Text, nullable=False),
+    Column("branch", Text, nullable=False),
+    UniqueConstraint("machine_id", "branch"),
+)
+"""Runs that can be lined up: those of one machine and branch."""
+
+run_fact = Table(
+    "run_fact",
+    metadata,
+    Column("run", ForeignKey(run.c.seq), primary_key=True),
+    Column("id", Text, nullable=False, unique=True),
+    Column("at", Float, nullable=False),  # `created_s`; 0 if `created` is not a date
+    Column("lane", ForeignKey(lane.c.seq), nullable=False),
+    Column("created", Text, nullable=False),
+    Column("created_s", Float),
+    Column("label", Text, nullable=False),
+    Column("revision", Text, nullable=False),  # the commit
+    Column("branch", Text, nullable=False),
+    Column("dirty", Boolean, nullable=False),
+    Column("machine_id", Text, nullable=False),
+    Column("machine", Text, nullable=False),
+    Column("torch", Text, nullable=False),
+    Column("origin", Text, nullable=False),
+    Column("tier", Text, nullable=False),
+    Column("suites", Text, nullable=False),  # a JSON list
+    Column("planned", Integer, nullable=False),
+    Column("outcomes", Text, nullable=False),  # a JSON object: outcome to number
+    Index("run_fact_at", "at"),
+    Index("run_fact_lane", "lane", "at"),
+    Index("run_fact_revision", "revision"),
+)
+
+_KEY = ("suite", "scale", "mode", "precision", "variant", "device")
+
+
+def _key_columns() -> list[Column[str] | Column[int]]:
+    texts: list[Column[str]] = [Column(name, Text, nullable=False) for name in _KEY]
+    allocator = Column("allocator", Text, nullable=False, server_default="default")
+    return [*texts, Column("threads", Integer, nullable=False), allocator]
+
+
+case_group = Table(
+    "case_group",
+    metadata,
+    Column("seq", Integer, primary_key=True),
+    Column("key", Text, nullable=False, unique=True),
+    *_key_columns(),
+)
+"""Cases that differ in their model alone."""
+
+series = Table(
+    "series",
+    metadata,
+    Column("seq", Integer, primary_key=True),
+    Column("key", Text, nullable=False, unique=True),  # digest of the `CaseKey`
+    Column("model", Text, nullable=False),
+    *_key_columns(),
+)
+"""The same case in every run."""
+
+case_detail = Table(
+    "case_detail",
+    metadata,
+    Column("seq", Integer, primary_key=True),
+    Column("digest", LargeBinary, nullable=False, unique=True),
+    Column("document", Text, nullable=False),  # a JSON object of fields of `CaseFigures`
+)
+"""What of a case's figures has no column; it is the same night after night."""
+
+case_fact = Table(
+    "case_fact",
+    metadata,
+    Column("seq", Integer, primary_key=True),
+    Column("run", ForeignKey(run.c.seq), nullable=False),
+    Column("position", Integer, nullable=False),  # in the run's plan
+    Column("definition", Integer, nullable=False),
+    Column("series", ForeignKey(series.c.seq), nullable=False),
+    Column("lane", Integer, nullable=False),  # as in `run_fact`, and so is the next
+    Column("at", Float, nullable=False),
+    Column("passes", Integer),  # 1 or 0; None where it cannot run here, which is neither
+    Column("outcome", Text, nullable=False),
+    Column("result_id", Text),
+    Column("speedup", Float),
+    Column("low", Float),
+    Column("high", Float),
+    Column("level", Float),
+    Column("log_error", Float),
+    Column("log_freedom", Float),
+    Column("verdict", Text),
+    Column("base_ns", Float),
+    Column("new_ns", Float),
+    Column("compile_cold_ns", BigInteger),
+    Column("compile_warm_ns", BigInteger),
+    Column("base_tensor_bytes", BigInteger),
+    Column("new_tensor_bytes", BigInteger),
+    Column("base_peak_bytes", BigInteger),
+    Column("new_peak_bytes", BigInteger),
+    Column("base_overhead_bytes", BigInteger),
+    Column("new_overhead_bytes", BigInteger),
+    Column("base_faults", Float),
+    Column("new_faults", Float),
+    Column("graphs", BigInteger),
+    Column("graph_breaks", BigInteger),
+    Column("recompiles", BigInteger),
+    Column("late_recompiles", BigInteger),
+    Column("flops", BigInteger),
+    Column("flops_covered", Float),
+    Column("agreement", Text),
+    Column("error_ratio", Float),
+    Column("outputs_checked", BigInteger),
+    Column("worst_check", Text),
+    Column("replicates", BigInteger),
+    Column("elapsed_s", Float),
+    Column("detail", Integer),  # of `case_detail`; None: all of it is default
+    UniqueConstraint("run", "position", "definition"),
+    Index("case_fact_history", "series", "lane", "passes", "at"),
+)
+
+MEANS = (
+    "compile_cold_ns",
+    "compile_warm_ns",
+    "memory_ratio",
+    "process_memory_ratio",
+    "compiler_bytes",
+)
+"""The means of a `SuiteSummary` that have no interval."""
+
+
+def _mean_columns() -> list[Column[float] | Column[int]]:
+    return [
+        column
+        for name in MEANS
+        for column in (Column(name, Float), Column(f"{name}_n", Integer, nullable=False))
+    ]
+
+
+group_fact = Table(
+    "group_fact",
+    metadata,
+    Column("run", ForeignKey(run.c.seq), primary_key=True),
+    Column("case_group", ForeignKey(case_group.c.seq), primary_key=True),
+    Column("definition", Integer, primary_key=True),  # of the summary
+    Column("figures_definition", Integer, primary_key=True),  # of the cases in it
+    Column("position", Integer, nullable=False),  # of its first case in the plan
+    Column("at", Float, nullable=False),  # as in `run_fact`
+    Column("passed", Integer, nullable=False),
+    Column("counted", Integer, nullable=False),
+    Column("planned", Integer, nullable=False),
+    Column("outcomes", Text, nullable=False),  # a JSON object: outcome to number, 0 left out
+    Column("speedup", Float),
+    Column("speedup_n", Integer, nullable=False),
+    Column("low", Float),
+    Column("high", Float),
+    Column("level", Float, nullable=False),
+    *_mean_columns(),
+    Column("verdicts", Text, nullable=False),  # likewise
+    Column("no_verdict", Integer, nullable=False),
+    Column("false_discovery_rate", Float, nullable=False),
+    Index("group_fact_history", "case_group", "at"),
+)
+
+FACT_TABLES = (
+    thinned,
+    lane,
+    run_fact,
+    case_group,
+    series,
+    case_detail,
+    case_fact,
+    group_fact,
+)
+"""What schema 4 added."""

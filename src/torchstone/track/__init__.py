@@ -7,12 +7,15 @@ the store and the files it is given, for reading only. Imports `records`, `stats
 gate.
 """
 
-from torchstone.track.compare import compare
-from torchstone.track.floors import DEFAULT_AA_FLOOR, Floors, default_floors, stored_floors
-from torchstone.track.sides import Side, side_of
-from torchstone.track.stored import stored_heads, stored_side
-from torchstone.track.terms import ACROSS, Terms
-from torchstone.track.words import Found, is_file, resolve
+from torchstone.track.compare import (
+    DEFAULT_AA_FLOOR,
+    Floors,
+    compare,
+    default_floors,
+    stored_floors,
+)
+from torchstone.track.terms import ACROSS, Side, Terms, side_of
+from torchstone.track.words import Found, is_file, resolve, stored_heads, stored_side
 
 __all__ = [
     "ACROSS",

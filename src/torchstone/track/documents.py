@@ -24,8 +24,8 @@ from torchstone.records import (
     UsageError,
     Verdict,
 )
-from torchstone.store.dates import seconds_of
-from torchstone.track.sides import Side, side_of
+from torchstone.store.limits import seconds_of
+from torchstone.track.terms import Side, side_of
 
 DOCUMENT_SCHEMA = 1
 MAX_TEXT = 4_000

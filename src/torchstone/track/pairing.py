@@ -10,9 +10,26 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from torchstone.records import CaseFigures, CaseKey, Outcome, UsageError
-from torchstone.track.sides import Side
-from torchstone.track.terms import DEVICES, THREADS, Terms
+from torchstone.records import (
+    FOREIGN_DEFINITION,
+    CaseFigures,
+    CaseKey,
+    Level,
+    Method,
+    Outcome,
+    UsageError,
+)
+from torchstone.track.terms import (
+    ACROSS,
+    ALWAYS,
+    DEVICES,
+    MACHINES,
+    METHODS,
+    THREADS,
+    TORCH,
+    Side,
+    Terms,
+)
 
 PAIRED, NEWLY_FAILING, NEWLY_PASSING, FAILING = (
     "paired",
@@ -145,3 +162,223 @@ def _pair(key: CaseKey, base: CaseFigures | None, new: CaseFigures | None) -> Pa
         return Pair(key, ONLY_NEW if base is None else ONLY_BASE, base, new)
     before, after = base.outcome is Outcome.OK, new.outcome is Outcome.OK
     return Pair(key, _BOTH[before, after], base, new)
+
+
+# Why two runs cannot be compared, and what a reader must know where they can.
+#
+# Numbers of two machines, two definitions or two ways of measuring differ for reasons that have
+# nothing to do with what is asked. So that is refused unless it is what is asked; then it becomes a
+# mark that stands above every table. Two builds of torch are what a nightly compares: they have the
+# mark, and are not refused.
+
+
+HERE = "here"
+_SAME_SCALE = "Run both at the same --scale: small and full are different models."
+_SAME_ALLOCATOR = (
+    "Run both with the same --allocator. What another one costs is measured by an arm that uses "
+    'it: `torchstone bench TARGET --arm "name=system allocator=default"`.'
+)
+_SAME_CASES = (
+    "Compare runs of the same suites, models, modes, precisions and variants; "
+    "--variant BASE=NEW pairs the cases of two variants."
+)
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Something that differs. `across` names what would allow it; else `remedy` says what to do."""
+
+    text: str
+    across: str = ""
+    remedy: str = ""
+
+
+def reasons(
+    base: Side, new: Side, terms: Terms, pairs: Sequence[Pair], every: Sequence[Pair]
+) -> list[Reason]:
+    """Everything that stands in the way, what is allowed left out.
+
+    `pairs` are those that the terms select of `every` one, which verdicts are given over.
+    """
+    found = [*_nothing_common(base, new, terms, pairs), *_definitions(every)]
+    found += _differences(base, new)
+    return [reason for reason in found if reason.across not in terms.across | ALWAYS]
+
+
+def refusal(found: Sequence[Reason]) -> tuple[str, str]:
+    """All reasons as one text, and the remedy; two empty texts where there is none."""
+    text = " ".join(reason.text for reason in found)
+    hopeless = [reason.remedy for reason in found if not reason.across]
+    if hopeless or not found:
+        return text, " ".join(dict.fromkeys(hopeless))
+    names = ",".join(dict.fromkeys(reason.across for reason in found))
+    return text, f"If that difference is what you want to see, add --across {names}."
+
+
+def marks(base: Side, new: Side, terms: Terms, pairs: Sequence[Pair]) -> tuple[str, ...]:
+    """What to know before reading on, the gravest first."""
+    return tuple(
+        mark
+        for found in (
+            _allowed(base, new, terms),
+            _asked(base, new, terms, pairs),
+            *(_about(name, side) for name, side in (("base", base), ("new", new))),
+            _between(base, new, pairs),
+        )
+        for mark in found
+    )
+
+
+def _differences(base: Side, new: Side) -> Iterator[Reason]:
+    """What the two runs' own records say of machine, torch and method."""
+    if base.head.machine_id != new.head.machine_id:
+        text = f"The runs are of two machines: {_machine(base)} and {_machine(new)}."
+        yield Reason(text, MACHINES)
+    if base.head.torch != new.head.torch:
+        text = f"The runs are of two builds of torch: {_torch(base)} and {_torch(new)}."
+        yield Reason(text, TORCH)
+    one, other = base.method, new.method
+    if one is not None and other is not None and _way(one) != _way(other):
+        pair = f"{_way_words(one)} and {_way_words(other)}"
+        yield Reason(f"The runs were measured in two ways: {pair}.", METHODS)
+
+
+def _definitions(pairs: Sequence[Pair]) -> Iterator[Reason]:
+    """Figures of two definitions are never mixed, whatever is asked."""
+    paired = [pair for pair in pairs if pair.kind == PAIRED]
+    olds, news = (
+        sorted({case.definition for case in cases if case is not None})
+        for cases in ([pair.base for pair in paired], [pair.new for pair in paired])
+    )
+    if olds == news and len(olds) <= 1:
+        return
+    if FOREIGN_DEFINITION in (*olds, *news):
+        yield Reason(
+            "One of the runs holds another tool's figures, which follow that tool's definitions "
+            "and do not mix with ours.",
+            remedy="Compare it with a run that was imported in the same way.",
+        )
+        return
+    named = " and ".join(map(str, dict.fromkeys((*olds, *news))))
+    yield Reason(
+        f"The figures of these cases were derived by the definitions {named}, which do not mix.",
+        remedy="Derive the older ones anew from their samples with `torchstone db rebuild`; where "
+        "the samples have been thinned, only measuring again helps.",
+    )
+
+
+def _nothing_common(base: Side, new: Side, terms: Terms, pairs: Sequence[Pair]) -> Iterator[Reason]:
+    if any(pair.base is not None and pair.new is not None for pair in pairs):
+        return
+    olds, news = chosen(base, terms, 0), chosen(new, terms, 1)
+    for name, cases in (("base", olds), ("new", news)):
+        if not cases:
+            yield Reason(f"The {name} run has no such case.", remedy=_has(base, new))
+            return
+    if olds.keys() & news.keys():
+        yield Reason(
+            "No case that both runs planned has ended in both.",
+            remedy="Choose a base that got further.",
+        )
+        return
+    whole = (
+        ("threads", Reason("", THREADS)),
+        ("device", Reason("", DEVICES)),
+        ("allocator", Reason("", remedy=_SAME_ALLOCATOR)),
+        ("scale", Reason("", remedy=_SAME_SCALE)),
+    )
+    for name, reason in whole:
+        if _without(olds, name) & _without(news, name):
+            values = (sorted({str(getattr(key, name)) for key in keys}) for keys in (olds, news))
+            said = " and ".join(" or ".join(one) for one in values)
+            yield replace(reason, text=f"The runs' cases differ in {name}: {said}.")
+            return
+    yield Reason("The two runs have no case in common.", remedy=_SAME_CASES)
+
+
+def _has(base: Side, new: Side) -> str:
+    keys = [case.key for side in (base, new) for case in side.cases]
+    names = ("suite", "mode", "precision", "variant")
+    found = {name: sorted({str(getattr(key, name)) for key in keys}) for name in names}
+    return "There are: " + "; ".join(f"{k} {', '.join(v[:8])}" for k, v in found.items()) + "."
+
+
+def _without(keys: dict[CaseKey, CaseFigures], name: str) -> set[tuple[object, ...]]:
+    names = [field for field in CaseKey.__dataclass_fields__ if field != name]
+    return {tuple(getattr(key, field) for field in names) for key in keys}
+
+
+def _allowed(base: Side, new: Side, terms: Terms) -> Iterator[str]:
+    for reason in _differences(base, new):
+        asked = ", as asked" if reason.across in terms.across else ""
+        if asked or reason.across in ALWAYS:
+            yield f"{ACROSS[reason.across]}{asked}: {_lower(reason.text)}"
+    for name in (THREADS, DEVICES):
+        field = {THREADS: "threads", DEVICES: "device"}[name]
+        found = (sorted({str(getattr(c.key, field)) for c in side.cases}) for side in (base, new))
+        olds, news = (", ".join(values) for values in found)
+        if name in terms.across and olds != news:
+            yield f"{ACROSS[name]} (base {olds}; new {news})"
+
+
+def _asked(base: Side, new: Side, terms: Terms, pairs: Sequence[Pair]) -> Iterator[str]:
+    if terms.variants and terms.variants[0] != terms.variants[1]:
+        yield f"variant {terms.variants[0]} of base against {terms.variants[1]} of new"
+    if base.head.id and base.head.id == new.head.id:
+        told = "so intervals are wider than they need be" if terms.variants else "nothing changed"
+        yield f"base and new are the same run: both sides share their baselines, {told}"
+    if not base.head.machine_id and not new.head.machine_id:
+        yield "neither run says on what machine it was made"
+    foreign = [p for p in pairs if p.kind == PAIRED and p.new is not None and p.new.definition < 0]
+    if foreign:
+        yield "another tool's figures: outcomes are compared, times are not"
+
+
+def _about(name: str, side: Side) -> Iterator[str]:
+    head = side.head
+    if head.state != "complete":
+        yield f"{name}: {head.state}, {head.done} of {head.planned} cases have ended"
+    if head.dirty:
+        yield f"{name}: files differed from the commit {head.commit[:10]}"
+    if head.origin != HERE:
+        yield f"{name}: from {head.origin}"
+
+
+def _between(base: Side, new: Side, pairs: Sequence[Pair]) -> Iterator[str]:
+    if base.version and new.version and base.version != new.version:
+        yield f"measured by Torchstone {base.version} and {new.version}"
+    doubted = sum(
+        any(case is not None and case.worst_check is Level.FAIL for case in (pair.base, pair.new))
+        for pair in pairs
+        if pair.kind == PAIRED
+    )
+    if doubted:
+        yield f"in {doubted} of the paired cases a check says that a number is not to be believed"
+    waiting = sum(pair.new is not None and pair.new.outcome is Outcome.NOT_RUN for pair in pairs)
+    if waiting:
+        cases = "1 case" if waiting == 1 else f"{waiting} cases"
+        yield f"new: {cases} planned and not run, counted as failing"
+
+
+def _machine(side: Side) -> str:
+    head = side.head
+    if not head.machine_id:
+        return f"one that is not known ({head.machine})" if head.machine else "one not known"
+    return f"{head.machine} ({head.machine_id[:12]})" if head.machine else head.machine_id[:12]
+
+
+def _torch(side: Side) -> str:
+    return side.head.torch or "one not known"
+
+
+def _way(method: Method) -> tuple[object, ...]:
+    return method.estimator, method.definition, method.independent
+
+
+def _way_words(method: Method) -> str:
+    apart = ", one arm at a time" if method.independent else ""
+    return f"{method.estimator or 'no estimator named'} of definition {method.definition}{apart}"
+
+
+def _lower(text: str) -> str:
+    return text[:1].lower() + text[1:].rstrip(".")

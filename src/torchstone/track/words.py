@@ -6,9 +6,15 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from torchstone.records import RunHead, UsageError
 from torchstone.track import terms
+from torchstone.track.terms import Side
+
+if TYPE_CHECKING:
+    from torchstone.store import Store
+
 
 LEAST_COMMIT = 4
 """Digits that a commit is named by at least, as in git."""
@@ -206,3 +212,28 @@ def _unknown(value: str, heads: Sequence[RunHead], kind: str, files: bool) -> Us
 
 def _see(files: bool) -> str:
     return _SEE.format(f"{_KINDS_TOLD} and file:" if files else _KINDS_TOLD)
+
+
+# Runs out of the store, as comparisons want them: the one place that asks it.
+
+
+MOST_RUNS = 20_000
+"""Newest runs among which a word is looked for: fifty years of nightlies, or one busy team's."""
+
+
+def stored_heads(store: Store) -> list[RunHead]:
+    """Every run, newest first, without its cases."""
+    return store.run_heads(limit=MOST_RUNS)
+
+
+def stored_side(store: Store, run_id: str) -> Side:
+    """One run with the figures of its cases, all of one state of the store."""
+    with store.snapshot():
+        run = store.load_run(run_id, plan=False)
+        return Side(
+            store.run_head(run_id),
+            store.planned_cases(run_id),
+            run.method,
+            run.version,
+            tuple(store.run_groups(run_id)),
+        )

@@ -5,11 +5,10 @@ Holds: the shape of a rule, the registry that finds and runs them, one small fil
 records and never alters one. Imports only `records` and `stats`.
 """
 
-from torchstone.validate.again import needs_recalibration, wants_second_look
+from torchstone.validate.again import needs_recalibration, wants_second_look, withhold
 from torchstone.validate.base import CONSTANT_OUTPUT_NOTE, FunctionRule, Rule
 from torchstone.validate.registry import ENTRY_POINTS, judge, known_rules, run_rules
-from torchstone.validate.roofs import sound
-from torchstone.validate.withhold import withhold
+from torchstone.validate.rules.peaks import sound
 
 __all__ = [
     "CONSTANT_OUTPUT_NOTE",

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
-from torchstone.records import Comparison, Level, Result
+from torchstone.records import Check, Comparison, Level, Result, Verdict
 from torchstone.stats import Utilisation
-from torchstone.validate.roofs import WRITE_ALLOWANCE
-from torchstone.validate.rules.too_good import NAME as TOO_GOOD
-from torchstone.validate.rules.too_good import second_look, suspicious
-from torchstone.validate.rules.utilisation import over_full
+from torchstone.validate.base import name_of
+from torchstone.validate.rules.peaks import WRITE_ALLOWANCE, over_full
+from torchstone.validate.rules.statistics import TOO_GOOD_NAME as TOO_GOOD
+from torchstone.validate.rules.statistics import second_look, suspicious
 
 
 def needs_recalibration(result: Result) -> list[tuple[str, int]]:
@@ -59,3 +60,42 @@ def _with_ratio(comparison: Comparison, result: Result) -> Comparison:
         if check.rule == TOO_GOOD and comparison.new in check.arms and speedup > 0:
             return replace(comparison, time_ratio=1 / speedup)
     return comparison
+
+
+# No verdict for an arm that failed a check.
+
+
+def withhold(comparisons: Sequence[Comparison], checks: Sequence[Check]) -> tuple[Comparison, ...]:
+    """The comparisons, each one with a failed arm turned into `cannot tell`.
+
+    Its figures go too, as for a wrong answer: a ratio that is not to be believed is not to be
+    quoted. The samples are still in the record. A failed check without arms speaks of all.
+    """
+    failed = [check for check in checks if check.level is Level.FAIL]
+    return tuple(_judged(comparison, failed) for comparison in comparisons)
+
+
+def _judged(comparison: Comparison, failed: Sequence[Check]) -> Comparison:
+    reasons = [text for text in (_reason(comparison, check) for check in failed) if text]
+    if not reasons:
+        return comparison
+    return replace(
+        comparison,
+        verdict=Verdict.CANNOT_TELL,
+        time_ratio=None,
+        interval=None,
+        floor=None,
+        typical=None,
+        smallest_detectable=None,
+        deciding_budget_s=None,
+        reason="Withheld: " + " and ".join(dict.fromkeys(reasons)) + ".",
+    )
+
+
+def _reason(comparison: Comparison, check: Check) -> str:
+    if not check.arms:
+        return f"the result fails the check {check.rule}"
+    arms = [name_of(name) for name in (comparison.base, comparison.new) if name in check.arms]
+    if not arms:
+        return ""
+    return f"{' and '.join(arms)} fail{'s' if len(arms) == 1 else ''} the check {check.rule}"

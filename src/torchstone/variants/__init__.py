@@ -6,8 +6,8 @@ torch inside functions only, so that names can be checked without it. These file
 worker; built-in variants come through the same entry points as everybody's.
 """
 
-from torchstone.variants.backends import unsupported_backend
 from torchstone.variants.base import Applied, NotSupported, Variant
+from torchstone.variants.compiled import unsupported_backend
 from torchstone.variants.registry import check_variant, known_variants, resolve_variant
 from torchstone.variants.step import Prepared, prepare, reference_step
 

@@ -6,10 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from torchstone.records import ArmSpec, NotSupported
+from torchstone.records import ArmSpec, NotSupported, UsageError
 from torchstone.workloads import Inputs
-
-__all__ = ["Applied", "NotSupported", "Variant"]
 
 
 def _nothing() -> None:
@@ -49,3 +47,34 @@ class Variant(Protocol):
 
     def apply(self, call: Callable[..., Any], example: Inputs, arm: ArmSpec) -> Applied:
         """The transformed callable."""
+
+
+# The callable as it is.
+
+
+@dataclass(frozen=True)
+class Eager:
+    """No transformation: what the user's own code does."""
+
+    name: str = "eager"
+    changes: frozenset[str] = frozenset()
+    summary: str = "the model as it is, without compiling"
+
+    def with_modifiers(self, modifiers: tuple[str, ...]) -> Eager:
+        """Eager has none."""
+        if modifiers:
+            raise UsageError(f"eager has no modifier {modifiers[0]!r}.", "Write eager alone.")
+        return self
+
+    def unsupported(self, arm: ArmSpec) -> str | None:
+        """Always possible."""
+        return None
+
+    def apply(self, call: Callable[..., Any], example: Inputs, arm: ArmSpec) -> Applied:
+        """The callable itself."""
+        return Applied(call)
+
+
+EAGER = Eager()
+
+__all__ = ["Applied", "NotSupported", "Variant"]

@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from threading import Event, Lock
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -18,18 +20,74 @@ from torchstone import __version__
 from torchstone.records import TorchstoneError, UsageError
 from torchstone.store import Store
 from torchstone.store.limits import LAST
-from torchstone.web import files
+from torchstone.web import site
 from torchstone.web.api import add_api
-from torchstone.web.courtesy import Courtesy
-from torchstone.web.kept import Kept
-from torchstone.web.links import ServerLinks
 from torchstone.web.page import Notice, Page, Place, tables_of
-from torchstone.web.profile_view import profile_page
-from torchstone.web.query import BadQuery, NotFound, Query, parse
+from torchstone.web.query import BadQuery, NotFound, Query, ServerLinks, parse
 from torchstone.web.registry import PAGES, PageDef
-from torchstone.web.render import House, html
+from torchstone.web.render import House, html, profile_page
 from torchstone.web.security import App, Guard, Hosts
-from torchstone.web.sources import Memory, Source
+from torchstone.web.sources import Kept, Memory, Source
+
+# What the server makes for itself after its start, without standing in a reader's way.
+
+
+PATIENCE_S = 10.0
+"""For the first page; whoever has waited so long makes the page himself."""
+LOOK_S = 0.02
+
+
+class Courtesy:
+    """Threads of one interpreter take turns, so that two who make pages take twice as long each.
+
+    Readers wait for the first page, which is made anyway and leaves what every page needs; what
+    is made after it waits for readers.
+    """
+
+    def __init__(self) -> None:
+        self._made = Event()
+        self._made.set()  # as long as nobody begins, nobody waits
+        self._ended = Event()
+        self._lock = Lock()
+        self._readers = 0
+
+    @property
+    def ended(self) -> bool:
+        """Whether the server is told to end, so that no further page is wanted."""
+        return self._ended.is_set()
+
+    def end(self) -> None:
+        """The server ends: nobody waits for anybody any more."""
+        self._ended.set()
+        self._made.set()
+
+    def begin(self) -> None:
+        """A first page is going to be made."""
+        self._made.clear()
+
+    def made(self) -> None:
+        """The first page is there, or there will be none."""
+        self._made.set()
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Somebody asks for a page."""
+        if not self._made.wait(PATIENCE_S):
+            self._made.set()  # nor need others wait as long again
+        with self._lock:
+            self._readers += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._readers -= 1
+
+    def give_way(self) -> None:
+        """Wait until nobody reads; not for ever, because a busy server is never left alone."""
+        end = time.monotonic() + PATIENCE_S
+        while self._readers and time.monotonic() < end and not self._ended.wait(LOOK_S):
+            pass
+
 
 THREADS = 8
 """Pages made at once. More only wait for each other: drawing is Python's own work."""
@@ -53,7 +111,7 @@ class Desk:
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self.links = ServerLinks(files.version())
+        self.links = ServerLinks(site.version())
         self.answers: Kept[str] = Kept(ANSWERS)
         self.describe: Callable[[], object] = dict
         """Makes the description of the API, which takes long and is then kept."""
@@ -94,7 +152,7 @@ class Desk:
 
     def state(self, source: Source) -> str:
         """A short word that changes whenever an answer might."""
-        told = f"{source.version()} {__version__} {files.version()}"
+        told = f"{source.version()} {__version__} {site.version()}"
         return hashlib.sha256(told.encode()).hexdigest()[:20]
 
 
@@ -184,7 +242,7 @@ def _view_route(desk: Desk) -> Callable[..., Response]:
 
 
 def _asset(name: str) -> Response:
-    found = files.find(name)
+    found = site.find(name)
     if found is None:
         raise NotFound("There is no such file.")
     return Response(found.content, media_type=found.kind, headers={"cache-control": KEEP})

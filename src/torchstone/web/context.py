@@ -8,7 +8,7 @@ from functools import cached_property
 from itertools import chain
 
 from torchstone.records import Choices, RunHead, Selection, SuiteSummary
-from torchstone.show.text import sanitise
+from torchstone.show.table import sanitise
 from torchstone.track.terms import ACROSS, ALWAYS
 from torchstone.web.cells import CARRIED, cut, machine_title, run_title
 from torchstone.web.page import Choice, Controls, Place

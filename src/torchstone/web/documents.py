@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from torchstone.show.document import plain as plain_records
+from torchstone.show.markdown import plain as plain_records
+from torchstone.web.cells import plain, table_data
 from torchstone.web.page import (
     Chart,
     Code,
@@ -21,7 +22,6 @@ from torchstone.web.page import (
     Table,
     walk,
 )
-from torchstone.web.tables import plain, table_data
 
 API_SCHEMA = 1
 

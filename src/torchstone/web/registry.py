@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from torchstone.web.links import ROUTES
 from torchstone.web.page import Page
-from torchstone.web.query import Query
+from torchstone.web.query import ROUTES, Query
 from torchstone.web.sources import Source
 from torchstone.web.views.case import case
 from torchstone.web.views.compare import compare
+from torchstone.web.views.evidence import result
 from torchstone.web.views.failures import failures
 from torchstone.web.views.landing import landing
 from torchstone.web.views.machines import machine, machines
 from torchstone.web.views.profiles import profile, profiles
-from torchstone.web.views.result import result
 from torchstone.web.views.runs import run, runs
 from torchstone.web.views.suite import suite
 

@@ -2,26 +2,139 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
+import re
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from importlib import resources
 from pathlib import Path
+from typing import TextIO
 
 from torchstone.records import UsageError
+from torchstone.show.bundle import asset, bundle
 from torchstone.show.profile_html import profile_html
 from torchstone.store import alive, open_store
-from torchstone.web import files
+from torchstone.web.cells import csv_text, to_json
 from torchstone.web.documents import page_data
-from torchstone.web.drawing import draw
-from torchstone.web.links import SiteLinks, data_name, file_of
 from torchstone.web.page import Notice, Page, Place, charts_of, tables_of
-from torchstone.web.query import ALL, BadQuery, NotFound, Query, parse, with_defaults
+from torchstone.web.query import (
+    ALL,
+    BadQuery,
+    NotFound,
+    Query,
+    SiteLinks,
+    data_name,
+    file_of,
+    parse,
+    with_defaults,
+)
 from torchstone.web.registry import PAGES
-from torchstone.web.render import NAVIGATION, House, html
+from torchstone.web.render import NAVIGATION, House, draw, html
 from torchstone.web.security import POLICY
-from torchstone.web.site_folder import SiteFolder
 from torchstone.web.sources import Source
-from torchstone.web.tables import csv_text, to_json
+
+# The folder that a site is written into: it knows what the export before left there.
+#
+# Pages of an earlier export stay readable for whoever knows their address, so what is not written
+# again is removed. Only files that the list in the folder names are touched, and only in the places
+# where a site has any: somebody's own files stay, and no name or link leads out of the folder.
+
+
+LIST = "torchstone-site.txt"
+"""In the folder: the name of every file that an export wrote, one a line."""
+INSIDE = ("", "assets", "data")
+"""Where files of a site are."""
+LONGEST_LIST = 1 << 26
+"""Bytes of a list that one of our exports could have written."""
+_NAME = re.compile(r"(?:(?P<folder>[a-z]+)/)?[A-Za-z0-9_][A-Za-z0-9._-]*")
+
+
+class SiteFolder:
+    """A folder that is being written to, with `write` and at the end `finish`.
+
+    A name is on the list before its file is there, and the names of the export before stay on it
+    until `finish`: after an export that was stopped, the next one still knows of every file.
+    """
+
+    def __init__(self, out: Path, force: bool = False) -> None:
+        self.out = out
+        self._prepare(force)
+        self._before = _listed(out / LIST)
+        self._written: dict[str, None] = {}
+        self._replace_list(self._before)
+        self._list: TextIO = (out / LIST).open("a", encoding="utf-8")
+
+    def _prepare(self, force: bool) -> None:
+        out = self.out
+        if out.exists() and not out.is_dir():
+            raise UsageError(f"{out} is not a folder.", "Name a folder for the site.")
+        if out.exists() and any(out.iterdir()) and not force:
+            raise UsageError(f"{out} is not empty.", "Choose another folder, or add --force.")
+        for name in INSIDE[1:]:
+            if (out / name).is_symlink():
+                raise UsageError(
+                    f"{out / name} is a link, and what is written there would be elsewhere.",
+                    "Remove it, or choose another folder.",
+                )
+        for name in INSIDE:
+            (out / name).mkdir(parents=True, exist_ok=True)
+
+    def write(self, name: str, content: bytes) -> None:
+        """Write one file of the site."""
+        if not _is_ours(name):
+            raise ValueError(f"{name!r} is not a name for a file of a site")
+        if name not in self._written:
+            self._written[name] = None
+            self._list.write(f"{name}\n")
+            self._list.flush()
+        path = self.out / name
+        if path.is_symlink():  # it would lead elsewhere
+            path.unlink()
+        path.write_bytes(content)
+
+    def finish(self) -> int:
+        """Remove what the export before wrote and this one did not; how many files."""
+        removed = 0
+        for name in self._before:
+            path = self.out / name
+            if name in self._written or path.is_symlink() or not path.is_file():
+                continue
+            path.unlink()
+            removed += 1
+        self.close()
+        self._replace_list(tuple(self._written))
+        return removed
+
+    def close(self) -> None:
+        """Let go of the list; after an export that failed, too."""
+        self._list.close()
+
+    def _replace_list(self, names: tuple[str, ...]) -> None:
+        """All at once, and a link by that name is replaced, not followed."""
+        part = self.out / f"{LIST}.part"
+        part.unlink(missing_ok=True)
+        part.write_text("".join(f"{name}\n" for name in names), encoding="utf-8")
+        os.replace(part, self.out / LIST)
+
+
+def _listed(path: Path) -> tuple[str, ...]:
+    """The names on the list that can be of ours; none where there is no list."""
+    try:
+        if path.is_symlink() or path.stat().st_size > LONGEST_LIST:
+            return ()
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return ()
+    return tuple(dict.fromkeys(name for name in text.splitlines() if _is_ours(name)))
+
+
+def _is_ours(name: str) -> bool:
+    found = _NAME.fullmatch(name)
+    return found is not None and (found["folder"] or "") in INSIDE and name != LIST
+
 
 MOST_PAGES = 5000
 """Pages of one site; where it would have more, the last ones are named and not linked."""
@@ -64,7 +177,7 @@ class Site:
 
     def files(self) -> Iterator[tuple[str, bytes]]:
         """Every file by its name in the folder."""
-        for one in files.all_assets().values():
+        for one in all_assets().values():
             yield f"assets/{one.name}", one.content
         for name, _ in NAVIGATION:
             self.wants(Place(name))
@@ -142,3 +255,63 @@ def _write(site: Site, out: Path, force: bool) -> tuple[int, int, int]:
             folder.close()
     except OSError as error:
         raise UsageError(f"{out} cannot be written: {error.strerror}.") from None
+
+
+# Stylesheets and scripts: our own, those of the charts, and those of the profile views.
+
+
+KINDS = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+OWN = (
+    "style.css",
+    "profile_page.css",
+    "theme.js",
+    "controls.js",
+    "tables.js",
+    "live.js",
+    "icon.svg",
+)
+FRESH_CHARTS = 'document.addEventListener("torchstone:fresh", () => module_charts.enliven());\n'
+"""Charts that come in while a page is open answer too."""
+
+
+@dataclass(frozen=True)
+class Asset:
+    """A file that pages load."""
+
+    name: str
+    content: bytes
+
+    @property
+    def kind(self) -> str:
+        """Its media type."""
+        return KINDS[self.name.rpartition(".")[2]]
+
+
+@lru_cache(maxsize=1)
+def all_assets() -> dict[str, Asset]:
+    """Every asset by name, read once."""
+    texts = {name: _own(name) for name in OWN}
+    texts["charts.css"] = asset("charts", "charts.css")
+    texts["charts.js"] = bundle("charts", "charts", "enliven") + FRESH_CHARTS
+    texts["profile.js"] = bundle("profile", "app", "start")
+    texts["profile.css"] = asset("profile", "style.css")
+    return {name: Asset(name, text.encode("utf-8")) for name, text in texts.items()}
+
+
+def find(name: str) -> Asset | None:
+    """The asset of that name."""
+    return all_assets().get(name)
+
+
+@lru_cache(maxsize=1)
+def version() -> str:
+    """Changes when the content of any asset does."""
+    digest = hashlib.sha256()
+    for name, one in sorted(all_assets().items()):
+        digest.update(name.encode() + b"\0" + one.content)
+    return digest.hexdigest()[:12]
+
+
+def _own(name: str) -> str:
+    place = resources.files("torchstone.web").joinpath("assets").joinpath(name)
+    return place.read_text(encoding="utf-8")

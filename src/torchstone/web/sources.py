@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+import time
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TypeVar, cast
+from threading import Lock
+from typing import Generic, TypeVar, cast
 
 from torchstone.records import (
     CaseFigures,
@@ -26,9 +29,10 @@ from torchstone.records import (
     UsageError,
 )
 from torchstone.show.charts import Strip, strip_of
-from torchstone.show.figures import Figures, figures
+from torchstone.show.rows import Figures, figures
 from torchstone.store import Store, alive
-from torchstone.store.selecting import matcher
+from torchstone.store.case_facts import matcher
+from torchstone.store.history import stretch_start
 from torchstone.track import (
     Found,
     Side,
@@ -39,11 +43,96 @@ from torchstone.track import (
     stored_heads,
     stored_side,
 )
-from torchstone.web.kept import Kept
-from torchstone.web.past import Past, Stamp
 from torchstone.web.query import NotFound
 
+# Things made lately, kept for the next request.
+
+
 T = TypeVar("T")
+
+
+class Kept(Generic[T]):
+    """Things made lately that never change, for all threads; the longest unused goes first."""
+
+    def __init__(self, most: int) -> None:
+        self._known: OrderedDict[object, T] = OrderedDict()
+        self._most = most
+        self._lock = Lock()
+
+    def get(self, key: object, make: Callable[[], T]) -> T:
+        """The thing of that key. Two threads may make it at once; either will do."""
+        known = self.find(key)
+        if known is None:
+            known = make()
+            self.put(key, known)
+        return known
+
+    def find(self, key: object) -> T | None:
+        """The thing of that key, if it is kept."""
+        with self._lock:
+            if key in self._known:
+                self._known.move_to_end(key)
+            return self._known.get(key)
+
+    def put(self, key: object, made: T) -> None:
+        """Keep it."""
+        with self._lock:
+            self._known[key] = made
+            while len(self._known) > self._most:
+                self._known.popitem(last=False)
+
+
+class Identity:
+    """Stands for a large record in a key: equal to that very one alone, and quick to hash."""
+
+    def __init__(self, of: object) -> None:
+        self._of = of  # held, so that no other can be at its address
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Identity) and self._of is other._of
+
+    def __hash__(self) -> int:
+        return id(self._of)
+
+
+# Points over time whose past is kept: only the newest weeks are read at every look.
+
+
+DAY_S = 86_400.0
+RECENT_S = 28 * DAY_S
+"""Runs begin and go on in these; an older one changes only when it is resumed or judged anew."""
+Stamp = Callable[[float], object]
+"""Another value whenever runs until a moment, or what is shown of them, are no longer the same."""
+Point = TypeVar("Point")
+
+
+class Past:
+    """The older parts of histories, under the state of the runs that they are of."""
+
+    def __init__(self) -> None:
+        self._known: Kept[object] = Kept(8)
+
+    def points(
+        self,
+        stamp: Stamp,
+        selection: Selection,
+        every_s: float,
+        read: Callable[[Selection], list[Point]],
+    ) -> list[Point]:
+        """All points of a selection, the oldest first; `read` gives those of a part of its time."""
+        # Between two stretches, of each of which one run is shown; the same for all of a day.
+        edge = stretch_start(time.time() - RECENT_S, every_s or DAY_S)
+        if selection.since_s is not None and selection.since_s >= edge:
+            return read(selection)
+        if selection.until_s is not None and selection.until_s < edge:
+            return read(selection)
+        until = math.nextafter(edge, -math.inf)
+        old = replace(selection, until_s=until)
+        key = (stamp(until), old, every_s)
+        known = cast("list[Point]", self._known.get(key, lambda: read(old)))
+        return [*known, *read(replace(selection, since_s=edge))]
+
+
 EVERYTHING = Selection()
 MOST_POINTS = 5000
 """Of a suite over time; of more, the newest."""

@@ -5,17 +5,18 @@ a seed, and the walk through nests of tensors. Touches: `records` only; torch is
 target has imported it, so a target without torch needs no torch. These files travel to the worker.
 """
 
-from torchstone.workloads.ahead import libraries_ahead
-from torchstone.workloads.draw import draw
 from torchstone.workloads.load import (
     TargetError,
+    draw,
     import_libraries,
+    is_number_list,
     is_suite_model,
     load_workload,
+    map_nest,
+    walk,
 )
-from torchstone.workloads.nest import is_number_list, map_nest, walk
 from torchstone.workloads.shapes import describe_shapes, draw_at
-from torchstone.workloads.target import Target, check_target, parse_target
+from torchstone.workloads.target import Target, check_target, libraries_ahead, parse_target
 from torchstone.workloads.workload import Inputs, Workload, normalise_inputs
 
 __all__ = [

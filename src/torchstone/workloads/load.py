@@ -2,23 +2,140 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import importlib
 import importlib.util
 import inspect
 import os
+import random
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from types import ModuleType
 from typing import Any
 
 from torchstone.records import ArmSpec, UsageError
-from torchstone.workloads.ahead import import_named, libraries_ahead
-from torchstone.workloads.draw import seed_everything
-from torchstone.workloads.suites.base import BuildSetting, Suite
-from torchstone.workloads.suites.registry import known_suites, load_suite
-from torchstone.workloads.target import Target, parse_target, suggest
-from torchstone.workloads.workload import Workload
+from torchstone.workloads.suites.base import BuildSetting, Suite, known_suites, load_suite
+from torchstone.workloads.target import Target, import_named, libraries_ahead, parse_target, suggest
+from torchstone.workloads.workload import Inputs, Workload, normalise_inputs
+
+# Nests: tensors and scalars inside tuples, lists, dicts and dataclasses.
+#
+# A long list of plain numbers is one leaf: a contract with a million entries helps nobody.
+
+
+LONG_LIST = 32
+_NUMBERS = frozenset({bool, int, float})
+
+
+def is_number_list(value: Any) -> bool:
+    """A list or tuple of plain numbers that is too long to be looked at one by one."""
+    return (
+        type(value) in (list, tuple) and len(value) > LONG_LIST and {*map(type, value)} <= _NUMBERS
+    )
+
+
+def _children(value: Any) -> list[tuple[str, Any]] | None:
+    """The named parts of a container, or None for a leaf."""
+    if isinstance(value, Mapping):
+        return [(f".{key}", item) for key, item in value.items()]
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return [(f".{key}", getattr(value, key)) for key in value._fields]
+    if is_number_list(value):
+        return None
+    if isinstance(value, (tuple, list)):
+        return [(f"[{i}]", item) for i, item in enumerate(value)]
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return [(f".{f.name}", getattr(value, f.name)) for f in dataclasses.fields(value)]
+    return None
+
+
+def walk(value: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """Every leaf with its path, in order; `None` parts are left out."""
+    children = _children(value)
+    if children is None:
+        if value is not None:
+            yield path, value
+        return
+    for suffix, item in children:
+        yield from walk(item, path + suffix)
+
+
+def map_nest(value: Any, function: Callable[[Any], Any]) -> Any:
+    """The same nest with every leaf passed through `function`."""
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(map_nest(item, function) for item in value))
+    if isinstance(value, (tuple, list)):
+        return type(value)(map_nest(item, function) for item in value)
+    if isinstance(value, dict):
+        return {key: map_nest(item, function) for key, item in value.items()}
+    return value if value is None else function(value)
+
+
+# Fresh inputs from a seed: same shapes, types and range of values, another arrangement.
+#
+# Rolling the example's own values keeps every property that does not depend on their order (token
+# ids stay in the vocabulary, images in their range) and costs one copy. Sorted integers (offsets,
+# positions) and booleans (masks) carry meaning in their order and stay as they are.
+
+
+def seed_everything(seed: int) -> None:
+    """Seed the generators of the libraries that are loaded."""
+    random.seed(seed)
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and hasattr(numpy, "random"):
+        numpy.random.seed(seed % 2**32)
+    torch = sys.modules.get("torch")
+    if torch is not None and hasattr(torch, "manual_seed"):
+        torch.manual_seed(seed)
+
+
+def draw(workload: Workload, seed: int) -> Inputs:
+    """The inputs that belong to `seed`: equal seeds, equal values."""
+    if callable(workload.inputs):
+        seed_everything(seed)
+        return normalise_inputs(workload.inputs(seed))
+    example = normalise_inputs(workload.inputs)
+    chance = random.Random(seed)
+    return Inputs(
+        map_nest(example.args, lambda leaf: _fresh(leaf, chance)),
+        map_nest(dict(example.kwargs), lambda leaf: _fresh(leaf, chance)),
+    )
+
+
+def _fresh(leaf: Any, chance: random.Random) -> Any:
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(leaf, torch.Tensor):
+        return _rolled_tensor(torch, leaf, chance)
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and isinstance(leaf, numpy.ndarray):
+        return _rolled_array(numpy, leaf, chance)
+    return leaf
+
+
+def _rolled_tensor(torch: Any, leaf: Any, chance: random.Random) -> Any:
+    with torch.no_grad():
+        shift = chance.randrange(1, leaf.numel()) if leaf.numel() > 1 else 0
+        ordered = leaf.dtype == torch.bool or (
+            not leaf.is_floating_point()
+            and not leaf.is_complex()
+            and leaf.numel() > 1
+            and bool((leaf.flatten().diff() >= 0).all())
+        )
+        fresh = leaf.detach().clone()  # keeps the strides
+        if shift and not ordered:
+            fresh.copy_(leaf.detach().roll(shift).reshape(leaf.shape))
+    return fresh.requires_grad_(leaf.requires_grad) if leaf.requires_grad else fresh
+
+
+def _rolled_array(numpy: Any, leaf: Any, chance: random.Random) -> Any:
+    if leaf.size < 2 or leaf.dtype.kind not in "iufc":
+        return leaf.copy()
+    shift = chance.randrange(1, leaf.size)
+    if leaf.dtype.kind in "iu" and bool((numpy.diff(leaf.ravel()) >= 0).all()):
+        return leaf.copy()
+    return numpy.roll(leaf, shift)
+
 
 FORMS = "a Workload or (callable, inputs)"
 
@@ -183,3 +300,21 @@ def _kind(value: Any) -> str:
     name = type(value).__name__
     article = "an" if name[:1].lower() in "aeiou" else "a"
     return "None" if value is None else f"{article} {name}"
+
+
+# A small piece of work that needs nothing installed, to learn what this machine can tell apart.
+#
+# About 2 ms of arithmetic on small integers: long against a timer, short against the bursts of a
+# noisy neighbour, and small enough to stay in the nearest cache.
+
+
+ROUNDS = 30_000
+_MULTIPLIER, _INCREMENT, _MODULUS = 1_103_515_245, 12_345, 1 << 31
+
+
+def run() -> int:
+    """Always the same numbers, one after the other."""
+    value = 1
+    for _ in range(ROUNDS):
+        value = (_MULTIPLIER * value + _INCREMENT) % _MODULUS
+    return value

@@ -11,8 +11,7 @@ import sys
 from typing import Any
 
 from torchstone.records import NotSupported, UsageError
-from torchstone.workloads.draw import draw, seed_everything
-from torchstone.workloads.nest import map_nest, walk
+from torchstone.workloads.load import draw, map_nest, seed_everything, walk
 from torchstone.workloads.workload import Inputs, Workload, normalise_inputs
 
 LEAST_BATCH = 2

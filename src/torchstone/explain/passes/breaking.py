@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from torchstone.explain.passes import names
-from torchstone.explain.passes.clocks import WaitClock
+from torchstone.explain.passes import report
+from torchstone.explain.passes.blocked import WaitClock
 from torchstone.explain.passes.floors import binding_of
 from torchstone.explain.passes.report import Costs
 from torchstone.explain.passes.traced import traced_round
@@ -39,7 +39,7 @@ def breaking_cost(costs: Costs, backend: str) -> float:
     wait = WaitClock()
     seen = traced_round(block, LOOPS, SAMPLES, wait)
     wait.close()
-    place = seen.places.get(names.BREAK)
+    place = seen.places.get(report.BREAK)
     if place is None or not seen.breaks:
         return 0.0
     tracing = (place.events + place.inside) * costs.event / 2

@@ -7,8 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from torchstone.explain.passes.names import fused_ops, region_of
-from torchstone.explain.passes.report import Break, Compiled, Fused
+from torchstone.explain.passes.report import Break, Compiled, Fused, fused_ops, region_of
 from torchstone.measure.graphs import describe_graphs
 from torchstone.records import ArmSpec
 

@@ -14,7 +14,7 @@ from functools import cache
 from itertools import repeat
 from typing import Any
 
-from torchstone.explain.passes import names
+from torchstone.explain.passes import report
 from torchstone.explain.passes.report import Costs
 from torchstone.explain.passes.traced import trace
 from torchstone.explain.passes.yardstick import (
@@ -25,9 +25,9 @@ from torchstone.explain.passes.yardstick import (
     own_times,
     per_call,
     toys_of,
+    zoo,
 )
-from torchstone.explain.passes.zoo import zoo
-from torchstone.measure.clock import thread_clock, wall_clock
+from torchstone.measure.loops import thread_clock, wall_clock
 
 CALLS = 40
 ROUNDS = 6
@@ -240,7 +240,7 @@ def _best_wall(call: Callable[[], Any]) -> float:
 
 def floor_of(costs: Costs, name: str, with_grad: bool) -> float:
     """The front end of one call of an op, as traced; never for an op that has no other part."""
-    if names.is_view(name) or names.allocates(name):
+    if report.is_view(name) or report.allocates(name):
         return float("inf")
     table = costs.grad_floors if with_grad and name in costs.grad_floors else costs.floors
     return table.get(name, costs.default_floor)

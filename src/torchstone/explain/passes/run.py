@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from torchstone.explain.passes import deeper, names
-from torchstone.explain.passes.blocked import blocked_pass
+from torchstone.explain.passes import report
+from torchstone.explain.passes.blocked import WaitClock, blocked_pass
 from torchstone.explain.passes.breaking import breaking_cost
-from torchstone.explain.passes.clocks import WaitClock
 from torchstone.explain.passes.compiler import describe_compiled, prepare_compiler
 from torchstone.explain.passes.floors import for_step, measure_costs
-from torchstone.explain.passes.functions import functions_pass
-from torchstone.explain.passes.plain import plain_round
-from torchstone.explain.passes.report import Costs, Passes, Plan, Round
+from torchstone.explain.passes.plain import library_lines, plain_round
+from torchstone.explain.passes.report import Costs, Library, Passes, Plan, Round, functions_pass
 from torchstone.explain.passes.traced import traced_round
 from torchstone.explain.passes.watch import watched_pass
 from torchstone.explain.passes.yardstick import Groups, Toy, Yardstick, groups_of
+from torchstone.machine.clock import measure_clock
+from torchstone.machine.processes import usable_cores
+from torchstone.machine.software import describe_environment
 from torchstone.measure.built import Built, Phase, build, thread_counts
-from torchstone.measure.clock import wall_clock
+from torchstone.measure.evidence import describe_contract
+from torchstone.measure.flops import count_flops
 from torchstone.measure.graphs import compile_count
+from torchstone.measure.loops import wall_clock
 from torchstone.measure.warmup import warm_up
-from torchstone.records import ArmSpec, UsageError
+from torchstone.records import ArmSpec, Contract, Environment, Flops, UsageError
 from torchstone.workloads import Inputs
 
 SAMPLE_NS = 1_000_000
@@ -68,16 +72,16 @@ def run_passes(arm: ArmSpec, plan: Plan, phase: Phase) -> Passes:
     return Passes(
         rounds=rounds,
         costs=costs,
-        environment=deeper.environment(arm, thread_counts()),
-        contract=deeper.contract(built, steps.ring[0]),
+        environment=environment(arm, thread_counts()),
+        contract=contract(built, steps.ring[0]),
         blocks=blocks,
         watched=watched,
         functions=functions,
-        libraries=deeper.libraries(steps.block, steps.loops) if torch_here else (),
+        libraries=libraries(steps.block, steps.loops) if torch_here else (),
         compiled=compiled_code,
-        flops=deeper.count(arm, phase) if plan.count_flops and torch_here else None,
+        flops=count(arm, phase) if plan.count_flops and torch_here else None,
         steady=warm.steady,
-        facts=deeper.facts(built),
+        facts=facts(built),
         notes=(*(() if warm.steady else (f"not steady: {warm.reason}",)), *unpriced),
     )
 
@@ -87,7 +91,7 @@ def _with_breaks(costs: Costs, rounds: Sequence[Round]) -> tuple[Costs, tuple[st
     traced = [one.traced for one in rounds if one.traced is not None]
     if not any(one.breaks for one in traced):
         return costs, ()
-    generated = any(names.WRAPPER in one.places for one in traced)
+    generated = any(report.WRAPPER in one.places for one in traced)
     try:
         price = breaking_cost(costs, "inductor" if generated else "aot_eager")
     except Exception as error:  # whatever a compiler may raise under the target's own settings
@@ -163,3 +167,69 @@ def _rounds(
 def _limit(step_ns: int, seconds: float) -> Callable[[int], int]:
     """So many samples that a pass ends in about `seconds`, were it not for what it costs."""
     return lambda loops: max(LEAST_SAMPLES, int(seconds * 1e9 / (step_ns * loops)))
+
+
+# What stands behind the kernels: the environment, libraries, threads, and work counted.
+
+
+def environment(arm: ArmSpec, threads: Mapping[str, int]) -> Environment:
+    """Where the passes ran; hidden variables stay hidden."""
+    return describe_environment(
+        arm_env={}, target_dir=None, threads=threads, allocator=arm.allocator, salt=os.urandom(16)
+    )
+
+
+def contract(built: Built, inputs: Inputs) -> Contract | None:
+    """Modes and types, for the roofs; without the outputs."""
+    if built.prepared is None:
+        return None
+    return describe_contract(built.arm, built.prepared, inputs, None)
+
+
+def count(arm: ArmSpec, phase: Phase) -> Flops | None:
+    """Operations and bytes of one plain step; None where they cannot be counted."""
+    phase("counting")
+    try:
+        return count_flops(arm, phase)
+    except (UsageError, RuntimeError, NotImplementedError, TypeError, ValueError):
+        return None
+
+
+def libraries(block: Callable[[], object], loops: int) -> tuple[Library, ...]:
+    """What oneDNN and MKL say of one block of steps."""
+    return library_lines(block, loops)
+
+
+def facts(built: Built) -> dict[str, str]:
+    """The interpreter's lock, threads, cores and vector instructions."""
+    found = {"gil": gil_state(), "cores": str(usable_cores())}
+    clock = measure_clock().peak
+    if clock is not None:
+        found["clock_hz"] = f"{clock.value:.0f}"
+    found["switch_interval_s"] = f"{sys.getswitchinterval():g}"
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        found["threads"] = str(torch.get_num_threads())
+        found["interop"] = str(torch.get_num_interop_threads())
+        found["isa"] = _isa(torch)
+        found["device"] = built.device.name
+        found["torch"] = str(torch.__version__)
+    return found
+
+
+def gil_state(module: Any = sys) -> str:
+    """`on`, `off`, or `none` for a build of the interpreter that has no lock at all.
+
+    A free-threaded build may have switched the lock on for an extension that asks for it.
+    """
+    asked = getattr(module, "_is_gil_enabled", None)
+    if asked is None:
+        return "on"
+    return "on" if asked() else "off"
+
+
+def _isa(torch: Any) -> str:
+    try:
+        return str(torch.backends.cpu.get_cpu_capability())
+    except (AttributeError, RuntimeError):
+        return ""

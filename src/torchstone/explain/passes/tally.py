@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
-from torchstone.explain.passes import names
+from torchstone.explain.passes import report
 from torchstone.explain.passes.report import OpTime, Place
 
 Event = tuple[str, int, int, bool, bool]
@@ -85,7 +85,7 @@ class Tally:
         broken = _broken(events, breaking)
         step = _Step(events=len(events), breaks=len(broken))
         end = start + duration
-        stack = [_Open(names.STEP, names.PYTHON, names.PYTHON, start, end, start)]
+        stack = [_Open(report.STEP, report.PYTHON, report.PYTHON, start, end, start)]
         for number, event in enumerate(events):
             _open(step, stack, event, number in broken)
         while stack:
@@ -193,13 +193,13 @@ def _broken(events: Sequence[Event], breaking: frozenset[str]) -> set[int]:
     for number, (name, start, duration, annotation, _) in enumerate(events):
         while stack and stack[-1][0] <= start:
             stack.pop()
-        if names.enters_compiled_code(name):
-            around = [one for one in stack if one[3] not in names.PYTHON_MARKS]
-            if around and names.is_region(around[-1][2]):
+        if report.enters_compiled_code(name):
+            around = [one for one in stack if one[3] not in report.PYTHON_MARKS]
+            if around and report.is_region(around[-1][2]):
                 found.add(around[-1][1])
             if name in breaking:
                 found.add(number)
-        stack.append((start + duration, number, name, names.kind_of(name, annotation)))
+        stack.append((start + duration, number, name, report.kind_of(name, annotation)))
     return found
 
 
@@ -208,18 +208,18 @@ def _open(step: _Step, stack: list[_Open], event: Event, broken: bool) -> None:
     while len(stack) > 1 and stack[-1].end <= start:
         _close(step, stack)
     parent = stack[-1]
-    kind = names.kind_of(name, annotation)
-    if parent.place == names.LOADING:
-        kind = names.LOADING  # all that the loader does is loading
-    elif parent.kind == names.AUTOGRAD and kind == names.MARK:
-        kind = names.AUTOGRAD
+    kind = report.kind_of(name, annotation)
+    if parent.place == report.LOADING:
+        kind = report.LOADING  # all that the loader does is loading
+    elif parent.kind == report.AUTOGRAD and kind == report.MARK:
+        kind = report.AUTOGRAD
     # Ticks of two clocks: an event may seem to outlive the one that called it.
     end = min(start + duration, parent.end)
-    place = names.BREAK if broken else _place(kind, parent)
+    place = report.BREAK if broken else _place(kind, parent)
     opened = _Open(name, kind, place, start, end, start, grad=grad)
     _before_child(step, parent, opened)
     parent.first = parent.first or name
-    if kind == names.OP and parent.kind not in (names.OP, names.KERNEL, names.AUTOGRAD):
+    if kind == report.OP and parent.kind not in (report.OP, report.KERNEL, report.AUTOGRAD):
         opened.from_python = True
     parent.since = end
     stack.append(opened)
@@ -232,14 +232,14 @@ def _before_child(step: _Step, parent: _Open, child: _Open) -> None:
     graph, a region that breaks is as any other.
     """
     between = child.start - parent.since
-    node = child.kind == names.AUTOGRAD and parent.kind != names.AUTOGRAD
-    if parent.kind in (names.OP, names.KERNEL):
+    node = child.kind == report.AUTOGRAD and parent.kind != report.AUTOGRAD
+    if parent.kind in (report.OP, report.KERNEL):
         parent.own += between
         parent.inside += 1
     else:
-        whose = names.AUTOGRAD if node and parent.engine else parent.place
-        if names.is_region(parent.name) and names.belongs_to_region(child.name, child.kind):
-            whose = names.GUARDS
+        whose = report.AUTOGRAD if node and parent.engine else parent.place
+        if report.is_region(parent.name) and report.belongs_to_region(child.name, child.kind):
+            whose = report.GUARDS
         key = ("place", whose)
         step.spend(key, between)
         step.inside[key] += 1
@@ -248,7 +248,7 @@ def _before_child(step: _Step, parent: _Open, child: _Open) -> None:
 
 def _close(step: _Step, stack: list[_Open]) -> None:
     done = stack.pop()
-    if done.kind in (names.OP, names.KERNEL):
+    if done.kind in (report.OP, report.KERNEL):
         key = (done.kind, done.name)
         step.spend(key, done.own + done.end - done.since)
         step.calls[key] += 1
@@ -259,7 +259,7 @@ def _close(step: _Step, stack: list[_Open]) -> None:
         return
     key = ("place", done.place)
     step.spend(key, done.end - done.since)
-    if done.name != names.STEP:
+    if done.name != report.STEP:
         step.calls[key] += 1
 
 
@@ -269,4 +269,4 @@ def entry_of(name: str, first: str) -> str:
 
 
 def _place(kind: str, parent: _Open) -> str:
-    return kind if kind in names.PLACES else parent.place
+    return kind if kind in report.PLACES else parent.place

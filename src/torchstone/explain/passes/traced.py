@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from torchstone.explain.passes import names
-from torchstone.explain.passes.clocks import CollectionClock, WaitClock
+from torchstone.explain.passes import report
+from torchstone.explain.passes.blocked import CollectionClock, WaitClock
 from torchstone.explain.passes.compiler import breaking_regions
 from torchstone.explain.passes.plain import Sample, quiet, summary, take_samples
 from torchstone.explain.passes.report import OpTime, Traced
@@ -29,7 +29,7 @@ def traced_round(
     mark = marker()
 
     def marked() -> None:
-        with mark(names.STEP):
+        with mark(report.STEP):
             block()
 
     with CollectionClock().watching() as collecting:
@@ -80,7 +80,7 @@ def steps_of(rows: list[tuple[Any, ...]]) -> list[tuple[int, int, list[Event]]]:
         owner, start, minus, name, annotation, sequence = row
         if owner == ON_DEVICE:  # which has marks of its own, and runs beside the thread
             continue
-        if name == names.STEP:
+        if name == report.STEP:
             steps.append((start, -minus, []))
             end, thread = start - minus, owner
         elif steps and owner == thread and start < end:
@@ -95,7 +95,7 @@ def copies_of(
     thread's own time."""
     found: dict[str, tuple[int, int]] = {}
     for owner, start, minus, name, *_ in rows:
-        if owner != ON_DEVICE or not names.copies_to_device(name):
+        if owner != ON_DEVICE or not report.copies_to_device(name):
             continue
         if any(begin <= start < begin + duration for begin, duration in steps):
             calls, ns = found.get(name, (0, 0))
@@ -107,7 +107,7 @@ def copies_of(
 def with_nodes(events: list[tuple[Any, ...]]) -> list[Event]:
     """Which ops made an autograd node. An event carries the number that the next node will have,
     so the last op with a number is the one that made the node, if another number follows."""
-    ops = [names.kind_of(name, mark) == names.OP for name, _, _, mark, _ in events]
+    ops = [report.kind_of(name, mark) == report.OP for name, _, _, mark, _ in events]
     numbers = {event[4] for event, op in zip(events, ops, strict=True) if op and event[4] >= 0}
     newest = max(numbers, default=-1)
     seen: set[int] = set()
@@ -157,8 +157,8 @@ def _round(
         **usual,
         events=(tally.events + len(samples)) / steps,
         places=sums.places(),
-        ops=sums.ops(names.OP),
-        kernels=sums.ops(names.KERNEL),
+        ops=sums.ops(report.OP),
+        kernels=sums.ops(report.KERNEL),
         copies=copies,
         breaks=sums.breaks,
         speeds=speeds[0],

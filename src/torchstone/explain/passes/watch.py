@@ -19,10 +19,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from torchstone.explain.passes.clocks import other_python_threads
+from torchstone.explain.passes.blocked import other_python_threads
 from torchstone.explain.passes.report import Watched
 from torchstone.measure.built import Phase
-from torchstone.measure.clock import wall_clock
+from torchstone.measure.loops import wall_clock
 
 PAUSE_S = 0.0005
 LOCK_SECONDS = 0.15

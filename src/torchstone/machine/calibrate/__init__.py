@@ -6,13 +6,15 @@ are loaded only once a measurement begins; importing this package loads none of 
 home when `machine` travels to the worker.
 """
 
-from torchstone.machine.calibrate.identity import (
+from torchstone.machine.calibrate.request import (
+    DTYPES,
+    LEVELS,
+    SECONDS,
     STALE_AFTER_DAYS,
     fingerprint,
     is_stale,
     threads_allowed,
 )
-from torchstone.machine.calibrate.request import DTYPES, LEVELS, SECONDS
 from torchstone.machine.calibrate.starter import run_calibration
 from torchstone.machine.calibrate.whole import calibrate
 

@@ -14,7 +14,7 @@ import os
 import sys
 from typing import IO, Any
 
-from torchstone.machine.calibrate.jobs import first_line
+from torchstone.machine.calibrate.request import first_line
 from torchstone.machine.calibrate.whole import calibrate
 from torchstone.machine.processes import die_with_parent
 from torchstone.records import UsageError, to_data

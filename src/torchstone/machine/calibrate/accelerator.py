@@ -8,6 +8,7 @@ Tested with a stand-in; it has not run on hardware yet.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from time import perf_counter_ns as _now
@@ -15,13 +16,92 @@ from typing import Any
 
 import torch
 
-from torchstone.machine.calibrate.gemm import Gemm, product
-from torchstone.machine.calibrate.jobs import Job, Repeated, Say, Timer, first_line, run_jobs
-from torchstone.machine.calibrate.measured import Measured
-from torchstone.machine.calibrate.nvml import NvmlUnknown, SmClocks, sm_clocks
-from torchstone.machine.calibrate.request import Request
-from torchstone.machine.calibrate.sizes import DRAM_TIMES, MEMORY_SHARE, Cache, label
+from torchstone.machine.calibrate.kernels import (
+    DRAM_TIMES,
+    MEMORY_SHARE,
+    Cache,
+    Gemm,
+    label,
+    product,
+)
+from torchstone.machine.calibrate.request import (
+    Job,
+    Measured,
+    Repeated,
+    Request,
+    Say,
+    Timer,
+    first_line,
+    run_jobs,
+)
+from torchstone.machine.clock import hz_from_mhz
 from torchstone.records import DRAM, Peak, UsageError
+
+# The clocks of an NVIDIA device, asked of the driver's own library.
+#
+# Written from the library's published interface; it has not run on hardware yet.
+
+
+LIBRARY = "libnvidia-ml.so.1"
+CLOCK_SM = 1
+"""NVML_CLOCK_SM: the clock of the multiprocessors. The library answers in MHz."""
+SUCCESS = 0
+
+
+class NvmlUnknown(Exception):
+    """The library is not there or does not say; the message is the reason."""
+
+
+@dataclass(frozen=True)
+class SmClocks:
+    """Of the multiprocessors: at this moment, and the highest that the device allows."""
+
+    current_hz: float
+    highest_hz: float
+
+
+def sm_clocks(uuid: str, library: Any = None) -> SmClocks:
+    """The clocks of the device with this UUID (`GPU-…`), which no renumbering touches."""
+    if not uuid:
+        raise NvmlUnknown("torch does not tell the device's UUID")
+    nvml = _load() if library is None else library
+    _ask_nvml(nvml, "nvmlInit_v2")
+    try:
+        handle = ctypes.c_void_p()
+        _ask_nvml(nvml, "nvmlDeviceGetHandleByUUID", uuid.encode(), ctypes.byref(handle))
+        return SmClocks(
+            _clock_nvml(nvml, "nvmlDeviceGetClockInfo", handle),
+            _clock_nvml(nvml, "nvmlDeviceGetMaxClockInfo", handle),
+        )
+    finally:
+        with contextlib.suppress(NvmlUnknown):
+            _ask_nvml(nvml, "nvmlShutdown")
+
+
+def _load() -> Any:
+    try:
+        return ctypes.CDLL(LIBRARY)
+    except OSError:
+        raise NvmlUnknown(f"{LIBRARY} is not on this machine") from None
+
+
+def _clock_nvml(nvml: Any, name: str, handle: ctypes.c_void_p) -> float:
+    mhz = ctypes.c_uint()
+    _ask_nvml(nvml, name, handle, CLOCK_SM, ctypes.byref(mhz))
+    try:
+        return hz_from_mhz(mhz.value)
+    except ValueError as error:
+        raise NvmlUnknown(f"{name}: {error}") from None
+
+
+def _ask_nvml(nvml: Any, name: str, *arguments: Any) -> None:
+    function = getattr(nvml, name, None)
+    if function is None:
+        raise NvmlUnknown(f"the library has no {name}")
+    code = function(*arguments)
+    if code != SUCCESS:
+        raise NvmlUnknown(f"{name} failed with code {code}")
+
 
 COPY = "copy, target.copy_(source): two words an element"
 LEAST_COPY = 256 << 20
@@ -72,11 +152,11 @@ def find_tools(device: str, library: Any) -> Tools:
         )
     accelerator.set_device_index(index)
     module: Any = getattr(library, kind, None)
-    properties = _ask(lambda: module.get_device_properties(index))
+    properties = _ask_accelerator(lambda: module.get_device_properties(index))
     uuid = getattr(properties, "uuid", "")
-    memory = _ask(lambda: module.mem_get_info(index))
+    memory = _ask_accelerator(lambda: module.mem_get_info(index))
     return Tools(
-        name=str(_ask(lambda: module.get_device_name(index)) or kind),
+        name=str(_ask_accelerator(lambda: module.get_device_name(index)) or kind),
         place=f"{kind}:{index}",
         synchronize=accelerator.synchronize,
         make_event=lambda: library.Event(f"{kind}:{index}", enable_timing=True),
@@ -87,7 +167,7 @@ def find_tools(device: str, library: Any) -> Tools:
     )
 
 
-def _ask(question: Callable[[], Any]) -> Any:
+def _ask_accelerator(question: Callable[[], Any]) -> Any:
     """The answer, or None: kinds of device differ in what they tell."""
     try:
         return question()
@@ -109,7 +189,7 @@ def measure_with(tools: Tools, request: Request, say: Say) -> Measured:
             jobs += copy
             notes += absent
         alive, failed = run_jobs(jobs, request.seconds, lambda _: None, say)
-        clock, highest, unknown = _clock(tools)
+        clock, highest, unknown = _clock_accelerator(tools)
         found = [peak for peak in (job.peak() for job in alive) if peak is not None]
     return Measured(
         name=tools.name,
@@ -210,7 +290,7 @@ def copy_job(tools: Tools, timer: Timer) -> tuple[list[Job], list[str]]:
     return [Repeated(f"{level} copy", sample, template, weight=2.0)], []
 
 
-def _clock(tools: Tools) -> tuple[Peak | None, float | None, list[str]]:
+def _clock_accelerator(tools: Tools) -> tuple[Peak | None, float | None, list[str]]:
     """The clock just after the work, and the highest there is."""
     if tools.clocks is None:
         return None, None, ["clock: unknown; this kind of device does not tell"]

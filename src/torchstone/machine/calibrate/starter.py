@@ -16,10 +16,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
-from torchstone.machine.calibrate.jobs import Say
-from torchstone.machine.calibrate.request import CPU, Request, make_request
-from torchstone.machine.calibrate.sanity import unsound
-from torchstone.machine.instructions import ILLEGAL, ILLEGAL_REMEDY
+from torchstone.machine.calibrate.request import CPU, Request, Say, make_request, unsound
+from torchstone.machine.hardware import ILLEGAL, ILLEGAL_REMEDY
 from torchstone.machine.redact import redact_text, tail
 from torchstone.records import Calibration, RecordError, UsageError, from_data
 

@@ -8,10 +8,16 @@ import uuid
 from collections.abc import Sequence
 from datetime import datetime, timezone
 
-from torchstone.machine.calibrate.identity import fingerprint, own_machine_id, torch_version
-from torchstone.machine.calibrate.jobs import Say
-from torchstone.machine.calibrate.measured import Measured
-from torchstone.machine.calibrate.request import CPU, Request, make_request
+from torchstone.machine.calibrate.request import (
+    CPU,
+    Measured,
+    Request,
+    Say,
+    fingerprint,
+    make_request,
+    own_machine_id,
+    torch_version,
+)
 from torchstone.records import Calibration, UsageError
 
 _ID_DIGITS = 12
@@ -62,7 +68,7 @@ def _measure(request: Request, say: Say) -> Measured:
         )
     say("importing torch")
     if request.device == CPU:
-        from torchstone.machine.calibrate.cpu import measure_cpu
+        from torchstone.machine.calibrate.kernels import measure_cpu
 
         return measure_cpu(request, say)
     from torchstone.machine.calibrate.accelerator import measure_accelerator

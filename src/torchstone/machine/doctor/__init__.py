@@ -8,6 +8,8 @@ it changes nothing. Imports the standard library, `records` and its own room; ne
 from torchstone.machine.doctor.base import (
     Checkup,
     FunctionCheckup,
+    View,
+    allowed_cores,
     fail,
     fix,
     note,
@@ -17,7 +19,6 @@ from torchstone.machine.doctor.base import (
     warn,
 )
 from torchstone.machine.doctor.registry import ENTRY_POINTS, examine, known_checkups, run_checkups
-from torchstone.machine.doctor.view import View, allowed_cores
 from torchstone.machine.doctor.window import WINDOW_S, Moment, Window, moment, watch
 
 __all__ = [

@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from importlib import metadata
 from typing import cast
 
-from torchstone.machine.doctor.base import Checkup, fail, warn
-from torchstone.machine.doctor.view import View
+from torchstone.machine.doctor.base import Checkup, View, fail, warn
 from torchstone.records import Finding
 from torchstone.records.doors import all_of
 

@@ -11,10 +11,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from torchstone.machine import cgroup
-from torchstone.machine.files import list_numbers, read_field, read_int, read_text
-from torchstone.machine.noise import NS_PER_TICK, difference, snapshot
-from torchstone.machine.probe import make_probe
+from torchstone.machine import processes
+from torchstone.machine.noise import NS_PER_TICK, difference, make_probe, snapshot
+from torchstone.machine.processes import list_numbers, read_field, read_int, read_text
 from torchstone.records import Noise
 
 WINDOW_S = 1.0
@@ -179,7 +178,7 @@ def _swapped(root: str) -> int | None:
 
 def _group_counter(root: str, name: str) -> int | None:
     """Summed over the group and its ancestors: a quota on any level holds us back."""
-    folders = cgroup.folders("cpu", root)
+    folders = processes.folders("cpu", root)
     counts = [read_field(os.path.join(folder, "cpu.stat"), name) for folder in folders]
     known = [count for count in counts if count is not None]
     return sum(known) if known else None

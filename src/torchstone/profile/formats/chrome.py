@@ -10,10 +10,15 @@ from typing import Any
 
 from torchstone import __version__
 from torchstone.profile import trees
-from torchstone.profile.formats.chrome_events import CATEGORIES, Memory, TraceReading
-from torchstone.profile.formats.files import MAX_TRACE_BYTES, Input, bad, first_byte
+from torchstone.profile.formats.base import MAX_TRACE_BYTES, Input, bad, first_byte
+from torchstone.profile.formats.chrome_events import (
+    CATEGORIES,
+    Memory,
+    Settled,
+    TraceReading,
+    settle,
+)
 from torchstone.profile.formats.json_events import EventReader
-from torchstone.profile.formats.nesting import Settled, settle
 from torchstone.records import MemoryUse, Profile, Spans, UsageError
 
 ZERO_SHARE = 0.2

@@ -17,10 +17,16 @@ from pathlib import Path
 
 from torchstone import __version__
 from torchstone.profile import trees
-from torchstone.profile.formats.files import MAX_DOCUMENT_BYTES, Input, bad
-from torchstone.profile.formats.frames import MAX_NAME, FrameTable, clean
-from torchstone.profile.formats.remembered import Remembered, remember, remembered
-from torchstone.profile.formats.speedscope_write import path_of
+from torchstone.profile.formats.base import (
+    MAX_DOCUMENT_BYTES,
+    MAX_NAME,
+    FrameTable,
+    Input,
+    bad,
+    clean,
+)
+from torchstone.profile.formats.own import Remembered, remember, remembered
+from torchstone.profile.formats.speedscope import path_of
 from torchstone.records import CallTree, Frame, LineTable, Profile, Thread, UsageError
 
 MAX_LINE = 2**20

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from torchstone.profile.formats.files import bad
+from torchstone.profile.formats.base import bad
 
 MAX_VALUE = 8 * 2**20
 """Characters of one event, or of one wanted value beside the events."""

@@ -6,8 +6,15 @@ process it runs in, which it slows down; so a probe never runs in a process that
 imported only by a probe that is started.
 """
 
-from torchstone.profile.probes.base import CLOCKS, RATE_HZ, Probe, ProbeOptions
-from torchstone.profile.probes.registry import ENTRY_POINTS, choose_probe, known_probes
+from torchstone.profile.probes.base import (
+    CLOCKS,
+    ENTRY_POINTS,
+    RATE_HZ,
+    Probe,
+    ProbeOptions,
+    choose_probe,
+    known_probes,
+)
 
 __all__ = [
     "CLOCKS",

@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
+import bisect
+import dis
+import linecache
+import os
 import platform
 import sys
 import uuid
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
-from typing import Any, Protocol, runtime_checkable
+from functools import cache
+from importlib import metadata
+from types import CodeType
+from typing import Any, Protocol, cast, runtime_checkable
 
 from torchstone import __version__
-from torchstone.records import Profile, TorchstoneError
+from torchstone.records import (
+    WAYS,
+    Bytecode,
+    Instruction,
+    LineTable,
+    Profile,
+    TorchstoneError,
+    UsageError,
+)
+from torchstone.records.doors import by_name, must_be_some
 
 RATE_HZ = 100.0
 """Samples a second, py-spy's own default: three seconds of them tell a share to about six points.
@@ -107,3 +123,115 @@ def facts() -> dict[str, str]:
         found["torch"] = str(torch.__version__)
         found["torch threads"] = str(torch.get_num_threads())
     return found
+
+
+# The source and the bytecode of what took most, for looking at beside the figures.
+
+
+MOST_FUNCTIONS = 12
+"""Hottest functions whose bytecode is kept."""
+MOST_INSTRUCTIONS = 2_000
+MOST_FILES = 8
+MOST_FILE_BYTES = 512 * 1024
+_ARGUMENT = 80
+"""Characters of an argument that are kept."""
+
+
+def text_of(file: str) -> tuple[str, ...]:
+    """The lines of a Python file that ran; nothing if it is no such file, or too large."""
+    try:
+        if not file.endswith(".py") or os.stat(file).st_size > MOST_FILE_BYTES:
+            return ()
+    except (OSError, ValueError):
+        return ()
+    return tuple(line.rstrip("\n") for line in linecache.getlines(file))
+
+
+def with_text(tables: Iterable[LineTable], weight: Mapping[str, float]) -> tuple[LineTable, ...]:
+    """The same tables; those of the files that took most with their source."""
+    tables = list(tables)
+    hottest = sorted((table.file for table in tables), key=lambda file: -weight.get(file, 0.0))
+    shown = set(hottest[:MOST_FILES])
+    return tuple(
+        replace(table, text=text_of(table.file)) if table.file in shown else table
+        for table in tables
+    )
+
+
+def bytecode_of(code: CodeType, frame: int) -> Bytecode:
+    """The instructions of a function, and what the interpreter has made of each since."""
+    plain = list(dis.get_instructions(code))[:MOST_INSTRUCTIONS]
+    adapted: dict[int, str] = {}
+    if sys.version_info >= (3, 11):
+        adapted = {one.offset: one.opname for one in dis.get_instructions(code, adaptive=True)}
+    starts = [(offset, line) for offset, line in dis.findlinestarts(code) if line]
+    offsets = [offset for offset, _ in starts]
+    found = []
+    for one in plain:
+        place = bisect.bisect_right(offsets, one.offset) - 1
+        now = adapted.get(one.offset, one.opname)
+        found.append(
+            Instruction(
+                offset=one.offset,
+                line=starts[place][1] if place >= 0 else 0,
+                name=one.opname,
+                argument=str(one.argrepr)[:_ARGUMENT],
+                specialised=now if now != one.opname else "",
+                jump_target=bool(one.is_jump_target),
+            )
+        )
+    return Bytecode(frame, tuple(found))
+
+
+def hottest(weights: Mapping[int, float], codes: Mapping[int, CodeType]) -> tuple[Bytecode, ...]:
+    """Bytecode of the functions that took most; weights and codes are by frame."""
+    known = [frame for frame in weights if frame in codes and weights[frame] > 0]
+    known.sort(key=lambda frame: -weights[frame])
+    return tuple(bytecode_of(codes[frame], frame) for frame in known[:MOST_FUNCTIONS])
+
+
+# Probes by name or by way, through entry points.
+
+
+ENTRY_POINTS = "torchstone.probes"
+PREFERRED = ("sampler", "py-spy", "cprofile", "torch", "memory")
+"""Of several that go the same way, the first of these that can be used; then others by name. The
+sampler costs what cannot be measured; py-spy stops the process for each look."""
+
+
+@cache
+def known_probes() -> dict[str, metadata.EntryPoint]:
+    """Installed probes by name; nothing is imported."""
+    return by_name(ENTRY_POINTS)
+
+
+def choose_probe(how: str, options: ProbeOptions) -> Probe:
+    """The probe of that name, or the best of that way that can be used here; else a `UsageError`
+    that says why none can."""
+    known = known_probes()
+    must_be_some(known)
+    if how in known:
+        probes = [_make(how, options)]
+    elif how in WAYS:
+        probes = [probe for name in _in_order() if (probe := _make(name, options)).how == how]
+    else:
+        names = ", ".join((*WAYS, *sorted(known)))
+        raise UsageError(f"There is no way to profile called {how!r}.", f"Choose from {names}.")
+    reasons = []
+    for probe in probes:
+        reason = probe.unavailable()
+        if not reason:
+            return probe
+        reasons.append(f"{probe.name}: {reason}")
+    said = "; ".join(reasons) or "no probe is installed that could"
+    raise UsageError(f"This cannot be profiled with --how {how} ({said}).", "Choose another way.")
+
+
+def _make(name: str, options: ProbeOptions) -> Probe:
+    return cast("Probe", known_probes()[name].load()(options))
+
+
+def _in_order() -> list[str]:
+    known = known_probes()
+    first = [name for name in PREFERRED if name in known]
+    return first + sorted(set(known) - set(first))

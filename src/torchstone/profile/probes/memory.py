@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
+import os
 import sys
+import tempfile
+import threading
 import time
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
 
 from torchstone.measure.allocations import (
     Allocation,
@@ -14,11 +23,177 @@ from torchstone.measure.allocations import (
     timeline,
 )
 from torchstone.profile import trees
-from torchstone.profile.formats.frames import FrameTable
-from torchstone.profile.probes.base import ProbeOptions, Step, new_profile
-from torchstone.profile.probes.line_memory import LineMemory
-from torchstone.profile.probes.resident import Timeline, can_read
-from torchstone.records import CallTree, Counter, LiveTensor, MemoryUse, Profile, Thread
+from torchstone.profile.formats.base import FrameTable
+from torchstone.profile.formats.speedscope import path_of
+from torchstone.profile.probes.base import ProbeFailed, ProbeOptions, Step, new_profile, with_text
+from torchstone.profile.probes.pyspy import Outside, as_ours
+from torchstone.profile.probes.sample import MOST_DEPTH, outer_calls
+from torchstone.records import (
+    CallTree,
+    Counter,
+    Frame,
+    LineTable,
+    LiveTensor,
+    MemoryUse,
+    Profile,
+    Thread,
+)
+
+# Resident memory: now, and over time by a thread that looks.
+
+
+STATM = "/proc/self/statm"
+PERIOD_S = 0.005
+MOST_POINTS = 4_000
+"""Beyond it every other point is dropped, and looks become half as frequent."""
+
+
+class ResidentReader:
+    """Reads resident bytes quickly: the file stays open."""
+
+    def __init__(self) -> None:
+        self._file = os.open(STATM, os.O_RDONLY | os.O_CLOEXEC)
+        self._page = os.sysconf("SC_PAGE_SIZE")
+
+    def read(self) -> int:
+        """Bytes. The kernel may be behind by some 256 KiB a thread."""
+        return int(os.pread(self._file, 128, 0).split()[1]) * self._page
+
+    def close(self) -> None:
+        """Give the descriptor back."""
+        os.close(self._file)
+
+
+def can_read() -> bool:
+    """Whether the system tells."""
+    return os.access(STATM, os.R_OK)
+
+
+class Timeline:
+    """Resident bytes over time, and what Python and torch do not see: every allocator's."""
+
+    def __init__(self) -> None:
+        self.points: list[tuple[int, int]] = []
+        self._period = PERIOD_S
+        self._enough = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="torchstone memory", daemon=True)
+
+    def start(self) -> None:
+        """Look from now on."""
+        self._reader = ResidentReader()
+        self.started_ns = time.time_ns()
+        self._add()
+        self._thread.start()
+
+    def stop(self) -> list[tuple[int, int]]:
+        """Nanoseconds from the start, and bytes."""
+        self._enough.set()
+        self._thread.join()
+        self._add()
+        self._reader.close()
+        return self.points
+
+    def _run(self) -> None:
+        while not self._enough.wait(self._period):
+            self._add()
+            if len(self.points) > MOST_POINTS:
+                self.points = self.points[::2]
+                self._period *= 2
+
+    def _add(self) -> None:
+        self.points.append((time.time_ns() - self.started_ns, self._reader.read()))
+
+
+# Memory line by line: what was resident after each line of chosen functions, and what it added.
+
+
+_Trace = Callable[[FrameType, str, Any], Any]
+
+
+class LineMemory:
+    """Watches the lines of the functions that are named, or of all functions of some files."""
+
+    def __init__(self, functions: tuple[str, ...], files: tuple[str, ...]) -> None:
+        self._functions = frozenset(functions)
+        self._files = frozenset(os.path.abspath(file) for file in files)
+        self._chosen: dict[CodeType, bool] = {}
+        self._rows: dict[tuple[str, int], list[int]] = {}
+        self.seen: set[str] = set()
+
+    def start(self) -> None:
+        """Watch this thread and those that it starts."""
+        self._reader = ResidentReader()
+        threading.settrace(self._enter)
+        sys.settrace(self._enter)
+
+    def stop(self) -> tuple[LineTable, ...]:
+        """By file; only lines that ran."""
+        sys.settrace(None)
+        threading.settrace(None)
+        self._reader.close()
+        by_file: dict[str, list[int]] = {}
+        for file, line in self._rows:
+            by_file.setdefault(file, []).append(line)
+        tables = []
+        for file, lines in by_file.items():
+            lines.sort()
+            rows = [self._rows[file, line] for line in lines]
+            hits, most, added = (tuple(row[i] for row in rows) for i in range(3))
+            tables.append(LineTable(file, tuple(lines), hits, (), most, added))
+        weight = {table.file: float(sum(map(abs, table.increment))) for table in tables}
+        return with_text(tables, weight)
+
+    def missing(self) -> list[str]:
+        """Functions that were named and never ran."""
+        return sorted(name for name in self._functions if name not in self.seen)
+
+    def _enter(self, frame: FrameType, event: str, argument: Any) -> _Trace | None:
+        code = frame.f_code
+        chosen = self._chosen.get(code)
+        if chosen is None:
+            chosen = self._chosen[code] = self._wanted(code)
+        return _Watch(self, frame).trace if chosen and event == "call" else None
+
+    def _wanted(self, code: CodeType) -> bool:
+        """Lambdas and generator expressions belong to the line that they stand in."""
+        if code.co_name.startswith("<") and code.co_name != "<module>":
+            return False
+        if self._functions:
+            names = {code.co_name, getattr(code, "co_qualname", code.co_name)}
+            self.seen |= names & self._functions
+            return bool(names & self._functions)
+        return os.path.abspath(code.co_filename) in self._files
+
+    def add(self, file: str, line: int, now: int, added: int) -> None:
+        """A line has run."""
+        row = self._rows.setdefault((file, line), [0, 0, 0])
+        row[0] += 1
+        row[1] = max(row[1], now)
+        row[2] += added
+
+    def read(self) -> int:
+        """Resident bytes now."""
+        return self._reader.read()
+
+
+class _Watch:
+    """One call of a chosen function: the line that runs, and what was resident before it."""
+
+    def __init__(self, lines: LineMemory, frame: FrameType) -> None:
+        self._lines = lines
+        self._file = frame.f_code.co_filename
+        self._line = 0
+        self._before = 0
+
+    def trace(self, frame: FrameType, event: str, argument: Any) -> _Trace:
+        if event in ("line", "return"):
+            now = self._lines.read()
+            if self._line:
+                self._lines.add(self._file, self._line, now, now - self._before)
+            self._line = frame.f_lineno if event == "line" else 0
+            self._before = now
+        return self.trace
+
 
 MOST_ALIVE = 50
 """Kinds of live memory that are named, by who made it."""
@@ -189,4 +364,119 @@ def _merged(
         at_peak=at_peak,
         alive=tuple(alive[:MOST_ALIVE]),
         source=_BOTH,
+    )
+
+
+# Every allocation of the process by memray, where it is installed: of Python, of torch, of any
+# library. Who held what when most was in use, and memory over time.
+
+
+MODULE = "memray"
+LOOK_MS = 5
+"""Between two points of memory over time."""
+_SOURCE = "memray: every allocation since it began (heap), and resident set of the process"
+_NOTE = "Memory from before is not seen: the heap begins at nothing."
+
+
+class AllocatorProbe:
+    """See the module."""
+
+    name = "memray"
+    how = "memory"
+
+    def __init__(self, options: ProbeOptions | None = None) -> None:
+        self.written_bytes = 0
+
+    def unavailable(self) -> str:
+        """Not installed."""
+        return (
+            "" if importlib.util.find_spec(MODULE) else "it is not installed (pip install memray)"
+        )
+
+    def start(self) -> None:
+        """Record from now on."""
+        memray: Any = importlib.import_module(MODULE)
+        self._outer = outer_calls()
+        self._folder = tempfile.TemporaryDirectory(prefix="torchstone-")
+        self._file = Path(self._folder.name) / "memory.bin"
+        try:
+            self._tracker = memray.Tracker(self._file, memory_interval_ms=LOOK_MS)
+            self._tracker.__enter__()
+        except RuntimeError as error:
+            self._folder.cleanup()
+            raise ProbeFailed(
+                f"memray could not begin: {error}.", "Only one of it can run in a process."
+            ) from None
+        self._started = time.perf_counter()
+
+    def stop(self) -> Profile:
+        """What it wrote, read by its own reader."""
+        wall = time.perf_counter() - self._started
+        self._tracker.__exit__(None, None, None)
+        memray: Any = importlib.import_module(MODULE)
+        try:
+            self.written_bytes = self._file.stat().st_size
+            with memray.FileReader(self._file) as reader:
+                points = list(reader.get_memory_snapshots())
+                records = list(reader.get_high_watermark_allocation_records(merge_threads=True))
+                total = reader.metadata.total_allocations
+        finally:
+            self._folder.cleanup()
+        seen = as_ours(_read(records), Outside(0, self._outer, (__file__,)))
+        at_peak = seen.paths.tree("bytes", counted=True)
+        return new_profile(
+            self.how,
+            self.name,
+            frames=seen.frames,
+            threads=(Thread("all threads", critical=True),),
+            memory=_memory(points, at_peak, seen.frames),
+            counters=(Counter("allocations", float(total)),),
+            wall_s=wall,
+            notes=(_NOTE,),
+        )
+
+    def discard(self) -> None:
+        """Record no more."""
+        self._tracker.__exit__(None, None, None)
+        self._folder.cleanup()
+
+
+def _read(records: Iterable[Any]) -> Profile:
+    """Bytes and numbers of allocations by stack; theirs have the innermost call first."""
+    table, builder = FrameTable(), trees.TreeBuilder()
+    for record in records:
+        node = -1
+        # With a number it gives all frames; without, it leaves out those above its own start,
+        # which is not where the work is called from.
+        for name, file, line in reversed(record.stack_trace(MOST_DEPTH)):
+            node = builder.child(node, table.add(name, file, line), 0)
+        if node < 0:
+            node = builder.child(-1, table.add("outside of Python", kind="native"), 0)
+        builder.own[node] += record.size
+        builder.calls[node] += record.n_allocations
+    return Profile("", "", "memory", MODULE, table.frames, tree=builder.tree("bytes", counted=True))
+
+
+def _memory(points: list[Any], at_peak: CallTree, frames: tuple[Frame, ...]) -> MemoryUse:
+    """The peak is that of the records, which no interval can miss."""
+    times = [point.time for point in points]
+    first = times[0] if times else 0
+    highest = max(range(len(points)), key=lambda i: points[i].heap, default=-1)
+    alive = []
+    for node, size in enumerate(at_peak.own):
+        if size:
+            stack = tuple(path_of(at_peak, node))
+            alive.append(
+                LiveTensor(frames[stack[-1]].name, at_peak.calls[node], round(size), stack)
+            )
+    alive.sort(key=lambda one: -one.bytes)
+    return MemoryUse(
+        time_ns=tuple((at - first) * 1_000_000 for at in times),
+        resident=tuple(point.rss for point in points),
+        heap=tuple(point.heap for point in points),
+        peak_bytes=round(sum(at_peak.own)),
+        peak_ns=(times[highest] - first) * 1_000_000 if highest >= 0 else 0,
+        at_peak=at_peak,
+        alive=tuple(alive[:MOST_ALIVE]),
+        source=_SOURCE,
     )

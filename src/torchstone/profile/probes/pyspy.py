@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import gc
+import linecache
 import os
 import shutil
 import signal
@@ -12,15 +14,239 @@ import sys
 import tempfile
 import threading
 import time
-from dataclasses import replace
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import CodeType, FunctionType
 
-from torchstone.machine.files import read_text
+from torchstone.machine.processes import read_text
+from torchstone.profile import trees
 from torchstone.profile.doors import read_profile
-from torchstone.profile.probes.base import ProbeFailed, ProbeOptions, new_profile
-from torchstone.profile.probes.spied import Outside, as_ours
-from torchstone.profile.probes.stacks import outer_calls
-from torchstone.records import Profile, Sampling, TorchstoneError
+from torchstone.profile.formats.base import FrameTable
+from torchstone.profile.probes.base import (
+    ProbeFailed,
+    ProbeOptions,
+    hottest,
+    new_profile,
+    with_text,
+)
+from torchstone.profile.probes.sample import STARTERS, outer_calls
+from torchstone.records import Bytecode, Frame, LineTable, Profile, Sampling, TorchstoneError
+
+# Stacks that were seen from outside, told by running lines, made into ours: functions by their
+# first line, lines apart, and bytecode of what took most.
+
+
+MODULE = "<module>"
+_DROPPED = -2
+"""A node that is no part of the work, and all below it."""
+
+
+@dataclass(frozen=True)
+class Outside:
+    """What is not the work: calls around it, of one thread; files of who looked."""
+
+    thread: int
+    calls: tuple[tuple[str, str], ...]
+    """File and function, the outermost first."""
+    files: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What is left of it: frames, one a function, and call paths."""
+
+    frames: tuple[Frame, ...]
+    paths: trees.TreeBuilder
+    _sums: _Sums
+
+    def looks(self, thread: int) -> float:
+        """What was seen of one thread."""
+        pairs = zip(self.paths.own, self.paths.threads, strict=True)
+        return sum(own for own, of in pairs if of == thread)
+
+    def lines(self, seconds_each: float) -> tuple[LineTable, ...]:
+        """By the line that ran; each sample stands for so long."""
+        return self._sums.tables(seconds_each)
+
+    def bytecode(self) -> tuple[Bytecode, ...]:
+        """Of the functions that took most by themselves."""
+        return hottest(self._sums.own, self._sums.codes)
+
+
+def as_ours(read: Profile, outside: Outside) -> Seen:
+    """The profile of this process as another tool wrote it, with running lines for frames."""
+    assert read.tree is not None
+    names = [frame.name.rpartition(".")[2] or frame.name for frame in read.frames]
+    table, sums = FrameTable(), _Sums()
+    functions = _functions(read.frames, names)
+
+    def add(number: int) -> int:
+        function, code = functions[number]
+        index = table.add(function.name, function.file, function.line, function.kind)
+        if code is not None:
+            sums.codes[index] = code
+        return index
+
+    def spent(number: int, own: float) -> None:
+        sums.add(add(number), read.frames[number], own)
+
+    paths = _work_only(read, names, outside, add, spent)
+    return Seen(table.frames, paths, sums)
+
+
+@dataclass
+class _Sums:
+    """Samples by function and by line, and the functions' code."""
+
+    own: dict[int, float] = field(default_factory=dict)
+    lines: dict[str, dict[int, int]] = field(default_factory=dict)
+    codes: dict[int, CodeType] = field(default_factory=dict)
+
+    def add(self, index: int, frame: Frame, samples: float) -> None:
+        """So many in one function, on the line that is the frame's."""
+        self.own[index] = self.own.get(index, 0.0) + samples
+        if frame.line:
+            of = self.lines.setdefault(frame.file, {})
+            of[frame.line] = of.get(frame.line, 0) + round(samples)
+
+    def tables(self, each: float) -> tuple[LineTable, ...]:
+        """By file."""
+        tables, weight = [], {}
+        for file, of in self.lines.items():
+            lines = tuple(sorted(of))
+            hits = tuple(of[line] for line in lines)
+            tables.append(LineTable(file, lines, hits, tuple(each * count for count in hits)))
+            weight[file] = each * sum(hits)
+        return with_text(tables, weight)
+
+
+def _work_only(
+    read: Profile,
+    names: Sequence[str],
+    outside: Outside,
+    add: Callable[[int], int],
+    spent: Callable[[int, float], None],
+) -> trees.TreeBuilder:
+    """The tree of what is left when everything outside is taken away. `add` gives our frame for
+    one of theirs; `spent` is told what a Python frame took, with the native code it called."""
+    tree, frames, builder = read.tree, read.frames, trees.TreeBuilder()
+    assert tree is not None
+    # Ours, how many of the outer calls are above, and the innermost Python frame.
+    nodes: list[tuple[int, int, int]] = []
+    for place, number in enumerate(tree.frames):
+        frame, parent, thread = frames[number], tree.parents[place], tree.threads[place]
+        above, depth, running = nodes[parent] if parent >= 0 else (-1, 0, -1)
+        if above == _DROPPED or frame.file in outside.files or _is_bare_thread(frame):
+            nodes.append((_DROPPED, 0, -1))
+            continue
+        if above < 0:
+            outer = outside.calls[depth : depth + 1] if thread == outside.thread else ()
+            if outer == ((frame.file, names[number]),):
+                nodes.append((-1, depth + 1, -1))
+                continue
+            if outer and frame.kind == "native":  # what the interpreter does between two calls
+                nodes.append((-1, depth, -1))
+                continue
+            if frame.file in STARTERS:
+                nodes.append((-1, len(outside.calls), -1))
+                continue
+        running = number if frame.kind == "python" else running
+        node = builder.child(above, add(number), thread)
+        nodes.append((node, depth, running))
+        builder.own[node] += tree.own[place]
+        if tree.own[place] and running >= 0:
+            spent(running, tree.own[place])
+        builder.calls[node] += tree.calls[place] if tree.calls else 0
+    return builder
+
+
+def _is_bare_thread(frame: Frame) -> bool:
+    """A thread without a frame: it was only just begun."""
+    return not frame.file and frame.name.startswith("thread (")
+
+
+def _functions(
+    frames: Sequence[Frame], names: Sequence[str]
+) -> list[tuple[Frame, CodeType | None]]:
+    """Ours for each of theirs: one a function, where they have one a line."""
+    finder = CodeFinder({frame.file for frame in frames})
+    first: dict[tuple[str, str], int] = {}
+    for frame, name in zip(frames, names, strict=True):
+        key = (frame.file, name)
+        first[key] = min(first.get(key, frame.line), frame.line)
+    found: list[tuple[Frame, CodeType | None]] = []
+    for frame, name in zip(frames, names, strict=True):
+        if frame.kind != "python":
+            found.append((_with_symbol(frame), None))
+            continue
+        code = finder.find(frame.file, name, frame.line)
+        line = code.co_firstlineno if code is not None else first[frame.file, name]
+        found.append((Frame(name, frame.file, 1 if name == MODULE else line), code))
+    return found
+
+
+def _with_symbol(frame: Frame) -> Frame:
+    """Addresses without a symbol are one frame a library: alone, each would tell nothing."""
+    if not frame.name.startswith("0x"):
+        return frame
+    return replace(frame, name=f"(no symbol in {os.path.basename(frame.file) or 'memory'})")
+
+
+class CodeFinder:
+    """Functions by file, name and a line of theirs: those that this process has; of those that are
+    gone already, what their source gives."""
+
+    def __init__(self, files: set[str]) -> None:
+        self._live = _by_place(
+            code
+            for code in _with_inner(
+                thing.__code__ for thing in gc.get_objects() if type(thing) is FunctionType
+            )
+            if code.co_filename in files
+        )
+        self._compiled: dict[str, dict[tuple[str, str], list[CodeType]]] = {}
+
+    def find(self, file: str, name: str, line: int) -> CodeType | None:
+        """The innermost one that fits."""
+        found = _fitting(self._live.get((file, name), ()), line)
+        if found is None:
+            if file not in self._compiled:
+                self._compiled[file] = _by_place(_with_inner(_source_code(file)))
+            found = _fitting(self._compiled[file].get((file, name), ()), line)
+        return found
+
+
+def _fitting(codes: Iterable[CodeType], line: int) -> CodeType | None:
+    fitting = [code for code in codes if any(line == one for *_, one in code.co_lines())]
+    return max(fitting, key=lambda code: code.co_firstlineno, default=None)
+
+
+def _by_place(codes: Iterable[CodeType]) -> dict[tuple[str, str], list[CodeType]]:
+    found: dict[tuple[str, str], list[CodeType]] = {}
+    for code in dict.fromkeys(codes):
+        found.setdefault((code.co_filename, code.co_name), []).append(code)
+    return found
+
+
+def _with_inner(codes: Iterable[CodeType]) -> Iterator[CodeType]:
+    waiting = list(codes)
+    while waiting:
+        code = waiting.pop()
+        yield code
+        waiting.extend(inner for inner in code.co_consts if type(inner) is CodeType)
+
+
+def _source_code(file: str) -> list[CodeType]:
+    text = "".join(linecache.getlines(file))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return [compile(text, file, "exec", dont_inherit=True)] if text else []
+        except (SyntaxError, ValueError):  # the file has changed since, or is no Python
+            return []
+
 
 PROGRAM = "py-spy"
 READY_S = 20.0

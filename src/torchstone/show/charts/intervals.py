@@ -7,13 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from torchstone.show.axis import LogAxis
-from torchstone.show.charts.data import LARGEST, IntervalRow
-from torchstone.show.charts.frame import EDGE
-from torchstone.show.charts.looks import circle, cross, down, up
-from torchstone.show.charts.units import RATIO, axis_marks, format_estimate
-from torchstone.show.svg import Svg, number, text_width
-from torchstone.show.text import clip, sanitise, shorten
+from torchstone.show.charts.data import LARGEST, RATIO, IntervalRow, axis_marks, format_estimate
+from torchstone.show.charts.frame import EDGE, circle, cross, down, up
+from torchstone.show.svg import LogAxis, Svg, number, text_width
+from torchstone.show.table import clip, sanitise, shorten
 
 WIDTH = 640
 MOST_ROWS = 400

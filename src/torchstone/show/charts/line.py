@@ -7,31 +7,40 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from torchstone.show.charts import legend
 from torchstone.show.charts.data import (
+    LAST_DATE,
     MARKS,
     ChangeMark,
     Point,
     Series,
+    Words,
+    format_date,
     has_interval,
     has_value,
 )
-from torchstone.show.charts.dates import LAST_DATE, format_date
-from torchstone.show.charts.draw import Drawn, draw_columns, draw_points, draw_spread, place
 from torchstone.show.charts.frame import (
+    ROW,
+    Drawn,
     Frame,
+    Look,
     TimeAxis,
+    draw_columns,
+    draw_keys,
+    draw_points,
+    draw_spread,
     draw_times,
     draw_values,
+    lay_out,
     left_room,
+    look,
+    place,
+    rows_of,
     time_axis,
     value_axis,
     value_marks,
 )
-from torchstone.show.charts.looks import Look, look
-from torchstone.show.charts.units import Words
 from torchstone.show.svg import Svg, text_width
-from torchstone.show.text import sanitise, shorten, wrap
+from torchstone.show.table import sanitise, shorten, wrap
 
 if TYPE_CHECKING:
     from torchstone.show.charts.thin import Dense
@@ -91,8 +100,8 @@ def line_chart(
     notes = [*_thinned(ready), note, f"and {left_out} more series" if left_out > 0 else ""]
     lines = [row for text in notes if text for row in wrap(sanitise(text), int(width / 6.4))]
     keys = [(one.name, one.look) for one in ready] if len(ready) > 1 else []
-    placed = legend.lay_out(keys, 12.0, width - 12.0)
-    top = 8.0 + (_TITLE if title else 4.0) + legend.rows_of(placed) * legend.ROW
+    placed = lay_out(keys, 12.0, width - 12.0)
+    top = 8.0 + (_TITLE if title else 4.0) + rows_of(placed) * ROW
     top += (_LANE if marks else 0.0) + (6.0 if placed else 10.0)
     bottom = height - _TIMES - _NOTE * len(lines)
     frame, labels = _frame(ready, unit, x_kind, span, (top, bottom, width - 12.0))
@@ -101,7 +110,7 @@ def line_chart(
     if title:
         fit = int((width - 24) / text_width("x", 14))
         svg.text((12, 23), shorten(sanitise(title), fit), size=14, bold=True)
-    legend.draw_keys(svg, placed, 8.0 + (_TITLE if title else 4.0))
+    draw_keys(svg, placed, 8.0 + (_TITLE if title else 4.0))
     with svg.group("chart-frame-lines"):
         if any(one.points or one.dense is not None for one in ready):
             draw_values(svg, frame, labels, unit)

@@ -8,14 +8,18 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from torchstone.records import Measurement
-from torchstone.show.axis import LogAxis
-from torchstone.show.charts.data import LARGEST, SampleTurn, Strip
-from torchstone.show.charts.frame import left_room
-from torchstone.show.charts.looks import cross, look, up
-from torchstone.show.charts.units import SECONDS, axis_marks, format_value
-from torchstone.show.figures import Figures
-from torchstone.show.svg import Svg, number, spread_labels, text_width
-from torchstone.show.text import sanitise, shorten, wrap
+from torchstone.show.charts.data import (
+    LARGEST,
+    SECONDS,
+    SampleTurn,
+    Strip,
+    axis_marks,
+    format_value,
+)
+from torchstone.show.charts.frame import cross, left_room, look, up
+from torchstone.show.rows import Figures
+from torchstone.show.svg import LogAxis, Svg, number, spread_labels, text_width
+from torchstone.show.table import sanitise, shorten, wrap
 
 WIDTH, PANEL = 640, 118
 MOST_DOTS = 5000

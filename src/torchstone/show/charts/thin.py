@@ -12,8 +12,7 @@ from operator import attrgetter
 import numpy as np
 import numpy.typing as npt
 
-from torchstone.show.charts.data import LARGEST, Point
-from torchstone.show.charts.dates import LAST_DATE
+from torchstone.show.charts.data import LARGEST, LAST_DATE, Point
 from torchstone.show.charts.frame import EDGE, Frame
 
 Floats = npt.NDArray[np.float64]

@@ -6,11 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from torchstone.records import CaseFigures, CaseKey, CasePoint, Outcome, RunComparison, RunHead
-from torchstone.show.run_words import command_text, failure_text, suite_of
-from torchstone.show.text import sanitise
+from torchstone.show.run_table import command_text, failure_text, suite_of
+from torchstone.show.table import sanitise
 from torchstone.show.units import format_percent
 from torchstone.web.cells import (
     CARRIED,
+    arranged,
     bytes_cell,
     case_place,
     change_cell,
@@ -44,11 +45,10 @@ from torchstone.web.page import (
 )
 from torchstone.web.query import ALL, EVERY_S, NotFound, Query, shown
 from torchstone.web.sources import Source
-from torchstone.web.tables import arranged
-from torchstone.web.views import keyed, parts, trends
+from torchstone.web.views import parts
 from torchstone.web.views.evidence import evidence
 
-OPTIONAL = (*keyed.RUNS_OF, "torch")
+OPTIONAL = (*parts.RUNS_OF, "torch")
 CONTROLS = (
     *("range", "granularity", "mode", "precision", "variant", "scale", "device", "threads"),
     "allocator",
@@ -71,7 +71,7 @@ HISTORY = (
 )
 HIDDEN = (
     Column("created", "Made", shown=False),
-    *keyed.SPEEDUP_ENDS,
+    *parts.SPEEDUP_ENDS,
     Column("result_id", "Result", shown=False),
 )
 BARS = "Bars are intervals that hold at 95 %, however often a case was looked at while it ran."
@@ -167,7 +167,7 @@ def _note(points: Sequence[CasePoint]) -> str:
 
 def _charts(points: Sequence[CasePoint], context: Context) -> tuple[Chart, ...]:
     rest = tuple(item for item in context.carried if item[0] not in ("new", "base"))
-    lines = trends.Lines.of((point.run, _definition(point)) for point in points)
+    lines = parts.Lines.of((point.run, _definition(point)) for point in points)
     placed: dict[str, list[tuple[CaseFigures, Point]]] = {}
     for point in points:
         line = lines.words(point.run, _definition(point))
@@ -177,8 +177,8 @@ def _charts(points: Sequence[CasePoint], context: Context) -> tuple[Chart, ...]:
         name: str, title: str, unit: str, metrics: dict[str, Metric], interval: bool = False
     ) -> Chart:
         """Each metric is a line on every machine and branch, and by every definition."""
-        room = trends.MOST_SERIES // len(metrics)
-        kept = trends.newest_lines(
+        room = parts.MOST_SERIES // len(metrics)
+        kept = parts.newest_lines(
             {w: [blank for _, blank in own] for w, own in placed.items()}, room
         )
         series = tuple(
@@ -191,7 +191,7 @@ def _charts(points: Sequence[CasePoint], context: Context) -> tuple[Chart, ...]:
         )
         notes = (
             BARS if interval else "",
-            trends.left_out((len(placed) - len(kept)) * len(metrics)),
+            parts.left_out((len(placed) - len(kept)) * len(metrics)),
         )
         return Chart(name, title, unit, series, " ".join(part for part in notes if part))
 
@@ -261,7 +261,7 @@ def _row(point: CasePoint) -> tuple[Cell, ...]:
         number_cell(one.graph_breaks, own),
         text_cell(failure_text(one) if failed else "", longest=90),
         Cell(head.created),
-        *keyed.ends(one.interval),
+        *parts.ends(one.interval),
         Cell(one.result_id),
     )
 

@@ -8,15 +8,17 @@ from dataclasses import replace
 from heapq import nlargest
 
 from torchstone.records import CaseChange, GroupChange, Outcome, Ratio, RunComparison
-from torchstone.show.budget import compare_advice
 from torchstone.show.charts import IntervalRow
-from torchstone.show.compare_words import VERDICT_ORDER
-from torchstone.show.run_words import Labels
-from torchstone.show.text import sanitise
+from torchstone.show.compare_terminal import VERDICT_ORDER
+from torchstone.show.evidence import compare_advice
+from torchstone.show.run_table import Labels
+from torchstone.show.table import sanitise
 from torchstone.show.units import format_percent
-from torchstone.store.selecting import matcher
+from torchstone.store.case_facts import matcher
 from torchstone.web.cells import (
     VERDICT_MARKS,
+    LazyRows,
+    arranged,
     case_place,
     change_cell,
     mean_cell,
@@ -31,14 +33,12 @@ from torchstone.web.cells import (
     without_detail,
 )
 from torchstone.web.context import Context, controls, resolve
-from torchstone.web.kept import Identity
 from torchstone.web.page import Cell, Column, Facts, Notice, Page, Picture, Place, Section, Table
 from torchstone.web.query import Query
-from torchstone.web.sources import Source
-from torchstone.web.tables import LazyRows, arranged
-from torchstone.web.views import keyed, parts
+from torchstone.web.sources import Identity, Source
+from torchstone.web.views import parts
 
-OPTIONAL = ("suite", *keyed.SETTINGS)
+OPTIONAL = ("suite", *parts.SETTINGS)
 CONTROLS = ("base", "new", *OPTIONAL, "base_variant", "across", "common", "filter")
 NEW_ENDS = (
     Column("new_speedup_low", "New speed-up, low end", True, "×", shown=False),
@@ -57,13 +57,13 @@ GROUPS = (
     Column("drift", "Baselines", True, "×", help="How much slower the baselines were"),
     Column("verdicts", "Cases"),
     Column("common", "In both", True, shown=False),
-    *keyed.BASE_ENDS,
+    *parts.BASE_ENDS,
     *NEW_ENDS,
-    *keyed.CHANGE_ENDS,
-    *keyed.COST_MARKS,
+    *parts.CHANGE_ENDS,
+    *parts.COST_MARKS,
 )
 CASES = (
-    *keyed.NAMED,
+    *parts.NAMED,
     Column("kind", "Kind"),
     Column("base_speedup", "Base", True, "×", group="Speed-up"),
     Column("new_speedup", "New", True, "×", group="Speed-up"),
@@ -76,14 +76,14 @@ CASES = (
 )
 HIDDEN = (
     Column("outcome", "Outcome, new", shown=False),
-    *keyed.columns(keyed.SETTINGS),
-    *keyed.BASE_ENDS,
+    *parts.columns(parts.SETTINGS),
+    *parts.BASE_ENDS,
     *NEW_ENDS,
-    *keyed.CHANGE_ENDS,
+    *parts.CHANGE_ENDS,
     Column("alone", "Verdict by itself", shown=False),
     Column("threshold", "Smallest change believed", True, shown=False),
     Column("deciding_budget_s", "Budget that would decide", True, "s", shown=False),
-    *keyed.COST_MARKS,
+    *parts.COST_MARKS,
 )
 FOREST = 40
 """Rows of the picture; the table has all."""
@@ -209,9 +209,9 @@ def _group(change: GroupChange, labels: Labels, context: Context) -> tuple[Cell,
         ratio_cell(change.drift, to),
         Cell(said, said, to, "fail" if bad else ""),
         Cell(change.common),
-        *keyed.ends(change.base_common.interval),
-        *keyed.ends(change.new_common.interval),
-        *keyed.ends(change.speedup.interval if change.speedup else None),
+        *parts.ends(change.base_common.interval),
+        *parts.ends(change.new_common.interval),
+        *parts.ends(change.speedup.interval if change.speedup else None),
         Cell(change.verdict.value if change.verdict else ""),
         *map(Cell, marks),
     )
@@ -253,7 +253,7 @@ def _case(change: CaseChange, labels: Labels, context: Context) -> tuple[Cell, .
     marks = _marks(change, change.compile_cold, change.memory)
     base, new = change.base, change.new if passed else None
     return (
-        *keyed.named(key, labels, to),
+        *parts.named(key, labels, to),
         _kind(change, to),
         parts.base_cell(base, context),
         speedup_cell(new, to) if new else Cell(),
@@ -264,10 +264,10 @@ def _case(change: CaseChange, labels: Labels, context: Context) -> tuple[Cell, .
         ratio_cell(change.compile_cold, to, marks[0]),
         ratio_cell(change.memory, to, marks[1]),
         outcome_cell(change.new),
-        *keyed.cells(key, keyed.SETTINGS),
-        *keyed.ends_of(base),
-        *keyed.ends_of(new),
-        *keyed.ends(ratio.interval if ratio else None),
+        *parts.cells(key, parts.SETTINGS),
+        *parts.ends_of(base),
+        *parts.ends_of(new),
+        *parts.ends(ratio.interval if ratio else None),
         Cell(change.verdict.value if change.verdict else ""),
         Cell(change.alone.value if change.alone else ""),
         Cell(change.threshold),

@@ -18,14 +18,15 @@ from torchstone.records import (
 )
 from torchstone.show.charts import Strip
 from torchstone.show.evidence import doubt_text
-from torchstone.show.figures import Figures
-from torchstone.show.rows import against_first, speedup_interval
-from torchstone.show.run_words import speedup_words
-from torchstone.show.text import sanitise
+from torchstone.show.rows import Figures, against_first, machine, speedup_interval, what
+from torchstone.show.run_table import speedup_words
+from torchstone.show.table import sanitise
 from torchstone.show.units import format_bytes, format_percent
 from torchstone.web.cells import (
     LEVEL_MARKS,
     bytes_cell,
+    command_line,
+    cut,
     number_cell,
     outcome_word,
     seconds_cell,
@@ -40,15 +41,17 @@ from torchstone.web.page import (
     Facts,
     Group,
     Notice,
+    Page,
     Picture,
+    Place,
     Section,
     Table,
 )
+from torchstone.web.query import Query
 from torchstone.web.sources import Source
-from torchstone.web.views import keyed
-from torchstone.web.views.ledgers import ledger_sections
-from torchstone.web.views.looks import arms_looked_at
-from torchstone.web.views.profiled import profile_sections
+from torchstone.web.views import parts
+from torchstone.web.views.parts import arms_looked_at
+from torchstone.web.views.profiles import ledger_sections, profile_sections
 
 MOST_LEAVES = 200
 ARMS = (
@@ -68,7 +71,7 @@ ARMS = (
     Column("processes", "Processes", True),
     Column("samples", "Samples", True),
     Column("agreement", "Answer checked"),
-    *keyed.SPEEDUP_ENDS,
+    *parts.SPEEDUP_ENDS,
     Column("threshold", "Smallest difference believed", True, shown=False),
     Column("smallest_detectable", "Smallest difference that would show", True, shown=False),
     Column("deciding_budget_s", "Budget that would decide", True, "s", shown=False),
@@ -157,7 +160,7 @@ def _arm(result: Result, measured: Measurement, found: Figures | None) -> tuple[
         number_cell(found.processes if found else None),
         number_cell(len(found.samples) if found else None),
         text_cell(f"{agreed.method}, {agreed.checked} outputs" if agreed else ""),
-        *keyed.ends(interval),
+        *parts.ends(interval),
         Cell(comparison.threshold if comparison else None),
         Cell(comparison.smallest_detectable if comparison else None),
         Cell(comparison.deciding_budget_s if comparison else None),
@@ -359,3 +362,33 @@ def _method(result: Result) -> Section:
     ]
     kept = tuple((name, cell) for name, cell in items if cell.text)
     return Group("Method", (Facts("method", "", kept),), folded=True)
+
+
+# One stored result, whole.
+
+
+def result(source: Source, query: Query, ident: str) -> Page:
+    """A result with its samples and everything that was found about it."""
+    found = source.result(ident)
+    items = (
+        ("Id", text_cell(found.id)),
+        ("Made", Cell(found.created, when(found.created))),
+        ("Kind", text_cell(found.kind)),
+        ("Machine", text_cell(" · ".join(machine(found)), longest=160)),
+        ("Origin", text_cell(found.origin)),
+    )
+    words = what(found)
+    return Page(
+        "result",
+        f"Result {cut(sanitise(found.label or found.id), 60)}",
+        (
+            Facts("result", "", items),
+            *evidence(source, found),
+            Code("command", "The command that made it", command_line(found.command)),
+            Code("repro", "Measure it again", command_line(["torchstone", "repro", found.id])),
+        ),
+        ident=found.id,
+        lead=cut(sanitise(" · ".join(words)), 300),
+        crumbs=(("Overview", Place("landing")),),
+        params=query.params,
+    )

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from torchstone.records import CaseKey, GroupChange, RunComparison, SuiteSummary
-from torchstone.show.run_words import Labels
-from torchstone.store.selecting import matcher
+from torchstone.show.run_table import Labels
+from torchstone.store.case_facts import matcher
 from torchstone.web.cells import (
     compile_cell,
     mean_cell,
@@ -22,9 +22,9 @@ from torchstone.web.context import Context, controls, resolve
 from torchstone.web.page import Cell, Column, Group, Notice, Page, Place, Section, Table
 from torchstone.web.query import ALL, EVERY_S, Query
 from torchstone.web.sources import Source
-from torchstone.web.views import keyed, parts, trends
+from torchstone.web.views import parts
 
-OPTIONAL = ("suite", *keyed.SETTINGS, *keyed.RUNS_OF, "torch")
+OPTIONAL = ("suite", *parts.SETTINGS, *parts.RUNS_OF, "torch")
 CONTROLS = ("range", "granularity", *OPTIONAL, "base", "new", "across")
 KEY = ("suite", "scale", "mode", "precision", "device", "threads", "allocator")
 COLUMNS = (
@@ -50,18 +50,18 @@ COLUMNS = (
     ),
 )
 HIDDEN = (
-    *keyed.columns(KEY),
+    *parts.columns(KEY),
     Column("passed", "Passed", True, shown=False),
     Column("counted", "Counted", True, shown=False),
     Column("planned", "Planned", True, shown=False),
-    *keyed.SPEEDUP_ENDS,
+    *parts.SPEEDUP_ENDS,
     Column("speedup_n", "Cases in the mean", True, shown=False),
-    *keyed.CHANGE_ENDS,
+    *parts.CHANGE_ENDS,
     Column("common", "Cases in both", True, shown=False),
     Column("compared", "Cases in the change", True, shown=False),
     Column("compile_change", "Compile, cold, new over base", True, "×", shown=False),
     Column("memory_change", "The arm's peak, new over base", True, "×", shown=False),
-    *keyed.COST_MARKS,
+    *parts.COST_MARKS,
     Column("compile_warm", "Compile, warm", True, "s", shown=False),
     Column("run", "Run", shown=False),
 )
@@ -189,13 +189,13 @@ def _hidden(one: SuiteSummary, change: GroupChange | None, context: Context) -> 
     ratio = change.speedup if change else None
     warm = one.compile_warm_ns.value
     return (
-        *keyed.cells(one, KEY),
+        *parts.cells(one, KEY),
         Cell(one.passes.passed),
         Cell(one.passes.counted),
         Cell(one.passes.planned),
-        *keyed.ends(one.speedup.interval),
+        *parts.ends(one.speedup.interval),
         Cell(one.speedup.n),
-        *keyed.ends(ratio.interval if ratio else None),
+        *parts.ends(ratio.interval if ratio else None),
         Cell(change.verdict.value if change and change.verdict else None),
         Cell(change.common if change else None),
         Cell(change.new_common.n if change else None),
@@ -221,9 +221,9 @@ def _trends(source: Source, context: Context) -> tuple[Section, ...]:
             return ()
         wanted = replace(wanted, suite=shown[0].suite, scale=wanted.scale or shown[0].scale)
     points = source.points(wanted, EVERY_S[context.chosen.granularity])
-    charts = trends.trend_charts(points, context.carried)
+    charts = parts.trend_charts(points, context.carried)
     runs = len({point.run.id for point in points})
     title = f"Trends of {suite_title(wanted.suite, wanted.scale)}"
     note = f"{runs} run{'' if runs == 1 else 's'}, each at its commit."
-    note += trends.newest_only(points)
+    note += parts.newest_only(points)
     return (Group(title, charts, grid=True, note=note),)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from torchstone.records import Calibration, DoctorReport, Peak, Selection
-from torchstone.show.axis import format_si
-from torchstone.show.heading import processor_name
-from torchstone.show.text import sanitise
+from torchstone.show.rows import processor_name
+from torchstone.show.svg import format_si
+from torchstone.show.table import sanitise
 from torchstone.show.units import format_percent, format_seconds
 from torchstone.store.machines import NoisePoint
 from torchstone.web.cells import (

@@ -2,39 +2,57 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
 
 from torchstone.records import (
+    FOREIGN_DEFINITION,
+    ArmSpec,
     CaseChange,
     CaseFigures,
     CaseKey,
     GroupChange,
+    GroupPoint,
+    Mean,
+    Measurement,
+    Outcome,
+    Result,
     RunComparison,
     RunHead,
+    SuiteSummary,
 )
 from torchstone.records import SuiteSummary as Summary
-from torchstone.show.compare_words import cost_threshold_words, threshold_span
-from torchstone.show.run_words import count
-from torchstone.show.text import sanitise
+from torchstone.show.compare_terminal import cost_threshold_words, threshold_span
+from torchstone.show.run_table import Labels, count
+from torchstone.show.table import sanitise
 from torchstone.web.cells import (
     case_place,
     change_cell,
+    command_line,
+    commit_of,
+    cut,
+    machine_title,
     run_title,
     speedup_cell,
+    suite_title,
+    text_cell,
     without_detail,
 )
-from torchstone.web.context import Context
+from torchstone.web.context import LABELS, Context
 from torchstone.web.page import (
     Cell,
+    Chart,
     Column,
     Notice,
     Place,
+    Point,
     Progress,
     Section,
+    Series,
 )
 from torchstone.web.query import ALL, Query
-from torchstone.web.sources import Source
+from torchstone.web.sources import MOST_POINTS, Source
 
 FAILED = ("wrong_answer", "nondeterministic", "error", "crash", "oom", "timeout")
 ALONE = ("only in base", "only in new")
@@ -256,3 +274,303 @@ def base_cell(base: CaseFigures | None, context: Context) -> Cell:
     if base is None:
         return Cell()
     return without_detail(speedup_cell(base, case_place(base.key, context.to_base)))
+
+
+# A case's key on a page: the droplists that choose by it, its parts as columns and as cells.
+
+
+SETTINGS = ("scale", "mode", "precision", "variant", "device", "threads", "allocator")
+"""Parts of a key that cases of one model differ in; each is a droplist."""
+RUNS_OF = ("machine", "branch")
+"""What chooses among runs; likewise."""
+NAMED = (Column("model", "Model"), Column("suite", "Suite"), Column("settings", "Settings"))
+"""How people are told which case a row is about."""
+SPEEDUP_ENDS = (
+    Column("speedup_low", "Speed-up, low end", True, "×", shown=False),
+    Column("speedup_high", "Speed-up, high end", True, "×", shown=False),
+)
+BASE_ENDS = (
+    Column("base_speedup_low", "Base's speed-up, low end", True, "×", shown=False),
+    Column("base_speedup_high", "Base's speed-up, high end", True, "×", shown=False),
+)
+CHANGE_ENDS = (
+    Column("change_low", "Change, low end", True, "×", shown=False),
+    Column("change_high", "Change, high end", True, "×", shown=False),
+    Column("verdict", "Verdict", shown=False),
+)
+COST_MARKS = (
+    Column("compile_verdict", "Compile, cold: better or worse", shown=False),
+    Column("memory_verdict", "Memory: better or worse", shown=False),
+)
+"""Empty where the change lies within its threshold."""
+
+
+def columns(names: Sequence[str]) -> tuple[Column, ...]:
+    """Parts of the key for programs: they are in the JSON and the CSV alone."""
+    return tuple(Column(name, LABELS[name], name == "threads", shown=False) for name in names)
+
+
+def cells(key: CaseKey | SuiteSummary, names: Sequence[str]) -> tuple[Cell, ...]:
+    """What stands in these columns."""
+    return tuple(Cell(getattr(key, name)) for name in names)
+
+
+def named(key: CaseKey, labels: Labels, to: Place) -> tuple[Cell, ...]:
+    """What stands in the columns `NAMED`; the model leads to its page."""
+    return (
+        text_cell(key.model, to),
+        text_cell(suite_title(key.suite, key.scale)),
+        text_cell(labels.settings(key)),
+    )
+
+
+def ends_of(case: CaseFigures | None) -> tuple[Cell, Cell]:
+    """Both ends of a case's speed-up, where it has one to show."""
+    return ends(case.interval if case and case.outcome is Outcome.OK else None)
+
+
+def ends(interval: tuple[float, float] | None) -> tuple[Cell, Cell]:
+    """Both ends of an interval, each in its own column."""
+    low, high = interval or (None, None)
+    return Cell(low), Cell(high)
+
+
+# Looks at the steps of an arm, by `explain` and `profile`: at which arms, and the commands.
+
+
+_PLAIN = ArmSpec("")
+_OF_ARMS = ("mode", "precision", "device", "threads")
+_OF_PROCESSES = ("python",)
+
+
+def arms_looked_at(result: Result, variant: str = "") -> tuple[Measurement, ...]:
+    """All arms of a result, or the baseline and those under one variant."""
+    base, rest = result.arms[:1], result.arms[1:]
+    return (*base, *(one for one in rest if not variant or one.arm.variant == variant))
+
+
+def machine_of(measured: Measurement) -> str:
+    """On which machine it was measured; empty where that is not known."""
+    return measured.environment.machine_id if measured.environment else ""
+
+
+def explain_commands(arms: Iterable[Measurement]) -> str:
+    """A line for every arm that `torchstone explain` can look at.
+
+    With `--vs` it looks at the step in eager as well, so that a baseline needs no line of its own.
+    """
+    wanted = [one.arm for one in arms if one.arm.target]
+    covered = [_plain(arm) for arm in wanted if arm.variant != _PLAIN.variant]
+    lines = []
+    for arm in wanted:
+        compared = arm.variant != _PLAIN.variant
+        if not compared and _plain(arm) in covered:
+            continue
+        words = ["torchstone", "explain", arm.target, *_settings(arm, (*_OF_ARMS, *_OF_PROCESSES))]
+        for name, value in arm.env:
+            words += ["--env", f"{name}={value}"]
+        lines.append(command_line([*words, "--vs", arm.variant] if compared else words))
+    return "\n".join(dict.fromkeys(lines))
+
+
+def profile_commands(arms: Iterable[Measurement]) -> str:
+    """A line for every arm that `torchstone profile` can profile: in this interpreter, with these
+    variables."""
+    wanted = [one.arm for one in arms if one.arm.target]
+    lines = [
+        command_line(["torchstone", "profile", arm.target, *_settings(arm, ("variant", *_OF_ARMS))])
+        for arm in wanted
+        if not arm.env and arm.python is None
+    ]
+    return "\n".join(dict.fromkeys(lines))
+
+
+def shapes_words(arms: Iterable[ArmSpec]) -> str:
+    """A sentence where samples went through several shapes, as a look at a step never does."""
+    shapes = max((arm.shapes for arm in arms), default=1)
+    return f"Of one shape; the samples went through {shapes} in turn." if shapes > 1 else ""
+
+
+def _plain(arm: ArmSpec) -> ArmSpec:
+    return replace(arm, name="", variant=_PLAIN.variant)
+
+
+def _settings(arm: ArmSpec, names: Sequence[str]) -> list[str]:
+    """What differs from the default; the allocator always: its default is the machine's."""
+    words: list[str] = []
+    for name in names:
+        value = getattr(arm, name)
+        if value != getattr(_PLAIN, name):
+            words += [f"--{name}", str(value)]
+    return [*words, "--allocator", arm.allocator]
+
+
+# Suites over time: a line a group, each point with its denominator, and no line of two kinds.
+
+
+MOST_SERIES = 12
+"""Lines of one chart: more cannot be told apart."""
+BARS = "Bars are 95 % intervals."
+HOLLOW = "Hollow: the run ended before this suite did, so the figure is over fewer cases."
+
+
+@dataclass(frozen=True)
+class Lines:
+    """What is said of a point in its line's name: the run's machine and branch, and the definition
+    of its figures, where there are several.
+
+    Times of two machines, versions of two branches and figures of two definitions are never joined
+    by one line.
+    """
+
+    machines: bool
+    branches: bool
+    definitions: tuple[int, ...]
+
+    @classmethod
+    def of(cls, points: Iterable[tuple[RunHead, int | None]]) -> Lines:
+        """In what these differ: runs, and the definition of figures; None where there are none."""
+        known = {(run.machine_id, run.branch, definition) for run, definition in points}
+        machines, branches = ({one[place] for one in known} for place in (0, 1))
+        definitions = {one[2] for one in known if one[2] is not None}
+        return cls(len(machines) > 1, len(branches) > 1, tuple(sorted(definitions)))
+
+    def words(self, run: RunHead, definition: int | None) -> str:
+        """`Xeon Platinum 8370C m-0123 main`; empty where all points are of one line."""
+        machine = machine_title(run.machine_id, run.machine) or "an unknown machine"
+        branch = cut(sanitise(run.branch), 24) or "no branch"
+        parts = (machine if self.machines else "", branch if self.branches else "")
+        return " ".join(part for part in (*parts, self._definition(definition)) if part)
+
+    def _definition(self, definition: int | None) -> str:
+        """Nothing for the newest, and for what has no figures."""
+        if definition is None or definition == self.definitions[-1]:
+            return ""
+        foreign = definition == FOREIGN_DEFINITION
+        return "of another tool" if foreign else f"by definition {definition}"
+
+
+def newest_lines(lines: Mapping[str, Sequence[Point]], most: int = MOST_SERIES) -> list[str]:
+    """The names of those that are drawn, in their order: where there are more, those with the
+    newest points."""
+    if len(lines) <= most:
+        return list(lines)
+    newest = sorted(lines, key=lambda name: -lines[name][-1].time_s)[:most]
+    return [name for name in lines if name in set(newest)]
+
+
+def left_out(many: int) -> str:
+    """A sentence where there are more lines than a chart has."""
+    if many <= 0:
+        return ""
+    lines = "1 more line is" if many == 1 else f"{many} more lines are"
+    return f"{lines} left out; choose a variant, a machine or a branch."
+
+
+def newest_only(points: Sequence[GroupPoint]) -> str:
+    """A sentence where there may be more points than were asked for."""
+    if len(points) < MOST_POINTS:
+        return ""
+    return f" Only the newest {MOST_POINTS:,} figures are drawn; choose one run a day or a week."
+
+
+Figure = Callable[[Summary], Mean]
+
+
+@dataclass(frozen=True)
+class _Placed:
+    """A suite in a run, with what all its charts say of it."""
+
+    summary: Summary
+    line: str
+    blank: Point
+    """Without a value."""
+
+
+def trend_charts(
+    points: Sequence[GroupPoint], carried: tuple[tuple[str, str], ...]
+) -> tuple[Chart, ...]:
+    """Pass rate, speed-up, compile time and memory of one suite over time, a line a group."""
+    placed = _placed(points, carried)
+    return (
+        _trend("speedup", "Geometric mean speed-up", "ratio", placed, _speedup, BARS),
+        _trend("pass_rate", "Pass rate", "share", placed, _passes),
+        _trend("compile_time", "Compile time, cold", "seconds", placed, _cold),
+        _trend("memory_ratio", "Memory ratio", "ratio", placed, _memory),
+    )
+
+
+def _placed(points: Sequence[GroupPoint], carried: tuple[tuple[str, str], ...]) -> list[_Placed]:
+    labels = Labels.of(point.summary for point in points)
+    rest = tuple(item for item in carried if item[0] not in ("new", "base"))
+    known = {point.run.id: point.run for point in points}
+    lines = Lines.of((point.run, _definition(point.summary)) for point in points)
+    said = {run.id: (commit_of(run) or run.id[:8], run_title(run)) for run in known.values()}
+    named = cache(lambda key: sanitise(labels.within_suite(key)))
+    where = cache(lambda run_id, definition: lines.words(known[run_id], definition))
+    made = []
+    for point in points:
+        if point.run.created_s is None:
+            continue
+        label, note = said[point.run.id]
+        key = group_key(point.summary)
+        to = suite_place(key, (*rest, ("new", point.run.id)))
+        passes = point.summary.passes
+        blank = Point(
+            point.run.created_s,
+            None,
+            label=label,
+            note=note,
+            to=to,
+            of=passes.counted,
+            partial=passes.outcomes.get(Outcome.NOT_RUN.value, 0) > 0,
+        )
+        line = f"{named(key)} {where(point.run.id, _definition(point.summary))}".rstrip()
+        made.append(_Placed(point.summary, line, blank))
+    return made
+
+
+def _definition(summary: Summary) -> int | None:
+    """By which its figures are defined, where a case passed and there are any."""
+    return summary.figures_definition if summary.passes.passed else None
+
+
+def _trend(
+    name: str, title: str, unit: str, placed: Sequence[_Placed], figure: Figure, note: str = ""
+) -> Chart:
+    lines: dict[str, list[Point]] = {}
+    for one in placed:
+        found = figure(one.summary)
+        low, high = found.interval or (None, None)
+        counts = f"over {found.n} of {count(one.blank.of or 0, 'case')}"
+        point = one.blank._replace(
+            value=found.value, low=low, high=high, n=found.n, note=f"{counts} · {one.blank.note}"
+        )
+        lines.setdefault(one.line, []).append(point)
+    known = {
+        label: made
+        for label, made in lines.items()
+        if any(point.value is not None for point in made)
+    }
+    drawn = tuple(Series(label, tuple(known[label])) for label in newest_lines(known))
+    stubs = any(p.partial and p.value is not None for one in drawn for p in one.points)
+    notes = (note, HOLLOW if stubs else "", left_out(len(known) - len(drawn)))
+    return Chart(name, title, unit, drawn, " ".join(part for part in notes if part))
+
+
+def _speedup(summary: Summary) -> Mean:
+    return summary.speedup
+
+
+def _passes(summary: Summary) -> Mean:
+    passes = summary.passes
+    return Mean(passes.rate, passes.passed, passes.counted)
+
+
+def _cold(summary: Summary) -> Mean:
+    mean = summary.compile_cold_ns
+    return replace(mean, value=None if mean.value is None else mean.value / 1e9)
+
+
+def _memory(summary: Summary) -> Mean:
+    return summary.memory_ratio

@@ -2,19 +2,113 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from torchstone.records import Profile
-from torchstone.show.profile_figures import cost_words, facts_of, format_amount, shares
-from torchstone.show.profile_tree import call_tree, top_functions, unit_of, whole_of
-from torchstone.show.text import sanitise
+from torchstone.records import (
+    LEVEL_NAMES,
+    ArmSpec,
+    Ledger,
+    LedgerLine,
+    Measurement,
+    Profile,
+    Result,
+    TorchstoneError,
+)
+from torchstone.show.ledger import (
+    has_amounts,
+    heading,
+    parts_worth_naming,
+    remedy_words,
+)
+from torchstone.show.profile_text import (
+    call_tree,
+    cost_words,
+    facts_of,
+    format_amount,
+    shares,
+    top_functions,
+    unit_of,
+    whole_of,
+)
+from torchstone.show.table import sanitise
 from torchstone.show.units import format_percent
-from torchstone.web.cells import cut, number_cell, text_cell
-from torchstone.web.page import Cell, Column, Facts, Notice, Page, Place, Section, Table
+from torchstone.store.profiles import ProfileSummary
+from torchstone.web.cells import (
+    PAGE_ROWS,
+    LazyRows,
+    arranged,
+    bytes_cell,
+    cut,
+    number_cell,
+    seconds_cell,
+    table_name,
+    text_cell,
+    when,
+)
+from torchstone.web.page import (
+    Cell,
+    Code,
+    Column,
+    Facts,
+    Group,
+    Notice,
+    Page,
+    Place,
+    Section,
+    Table,
+)
 from torchstone.web.query import Query
 from torchstone.web.sources import Source
-from torchstone.web.tables import PAGE_ROWS, arranged
-from torchstone.web.views.profiled import profiles_table
+from torchstone.web.views.parts import explain_commands, machine_of, profile_commands, shapes_words
+
+# Lists of profiles, and those of the same work as a result's arms with the command for more.
+
+
+MOST_PROFILES = 50
+PROFILES = (
+    Column("profile", "Profile"),
+    Column("variant", "Variant"),
+    Column("how", "How"),
+    Column("tool", "Tool"),
+    Column("label", "Label"),
+    Column("created", "Taken"),
+    Column("bytes", "Size", True, "bytes"),
+)
+
+
+def profile_sections(
+    source: Source, result: Result, arms: Sequence[Measurement]
+) -> Iterable[Section]:
+    """Profiles that `torchstone profile` took of the same work here, and the command for more."""
+    wanted = [(one.arm, machine_of(one)) for one in arms if one.arm.target]
+    listed = source.store.profiles_of(result.id, wanted, MOST_PROFILES + 1)
+    notes = [f"Only the newest {MOST_PROFILES}."] if len(listed) > MOST_PROFILES else []
+    notes += [shapes_words(arm for arm, _ in wanted)] if listed else []
+    yield replace(profiles_table(listed[:MOST_PROFILES]), note=" ".join(filter(None, notes)))
+    command = profile_commands(arms)
+    if command:
+        yield Code("profile", "Take another" if listed else "Take one", command)
+
+
+def profiles_table(listed: Sequence[ProfileSummary]) -> Table:
+    """Profiles with links to their views."""
+    rows = LazyRows(listed, _profile)
+    empty = "No profile of this is stored."
+    return Table("profiles", "Profiles", PROFILES, rows, empty=empty, total=len(rows))
+
+
+def _profile(one: ProfileSummary) -> tuple[Cell, ...]:
+    return (
+        text_cell(one.id, Place("profile", one.id)),
+        text_cell(one.variant),
+        text_cell(one.how),
+        text_cell(one.tool),
+        text_cell(one.label),
+        Cell(one.created, when(one.created)),
+        bytes_cell(one.bytes),
+    )
+
 
 EVERY = 1_000_000
 """Profiles, where all are asked for."""
@@ -109,3 +203,90 @@ def _functions(found: Profile) -> Table:
         empty="This profile counts no functions.",
         total=len(rows),
     )
+
+
+# Where the time of a step goes: the newest ledger of each arm of a result.
+
+
+LINES = (
+    Column("level", "Level"),
+    Column("line", "What"),
+    Column("share", "Share", True, help="Of the step's wall time; levels 4 and 5 divide kernels"),
+    Column("spread", "±", True, help="Half the range of the middle half of the rounds"),
+    Column("seconds", "Time", True, "s"),
+    Column("most", "Most of it"),
+)
+FINDINGS = (
+    Column("finding", "Finding"),
+    Column("evidence", "Evidence"),
+    Column("remedy", "Remedy, and what it would bring"),
+    Column("tested", "Put to the test"),
+)
+
+
+def ledger_sections(source: Source, arms: Sequence[Measurement]) -> Iterable[Section]:
+    """Ledgers that `torchstone explain` made of the same work here, and the command for more."""
+    sections: list[Section] = []
+    taken: set[str] = set()
+    for measured in arms:
+        try:
+            ledger = source.store.ledger_of(measured.arm, machine_of(measured))
+        except TorchstoneError as error:
+            sections.append(Notice(sanitise(error.message), "warn"))
+            continue
+        if ledger is not None:
+            name = table_name(measured.arm.name, taken)
+            taken.add(name)
+            sections.append(_ledger(ledger, measured.arm, name))
+    command = explain_commands(arms)
+    if command:
+        title = "Look again" if sections else "Nobody has looked yet"
+        sections.append(Code("explain", title, command))
+    if sections:
+        yield Group("Where the time of a step goes", tuple(sections))
+
+
+def _ledger(ledger: Ledger, arm: ArmSpec, name: str) -> Group:
+    rows = tuple(_line(line, ledger) for level in LEVEL_NAMES for line in ledger.level(level))
+    shapes = shapes_words([arm]) if ledger.arm.shapes != arm.shapes else ""
+    said = " · ".join([*heading(ledger)[1:], f"looked at {when(ledger.created)}"])
+    said = f"{said}. {shapes}" if shapes else said
+    sections: list[Section] = [
+        Table(f"ledger-{name}", "", LINES, rows, note=sanitise(said), total=len(rows))
+    ]
+    sections += [Notice(sanitise(text), "warn") for text in ledger.checks]
+    if ledger.findings:
+        sections.append(_findings(ledger, name))
+    return Group(sanitise(arm.name), tuple(sections))
+
+
+def _line(line: LedgerLine, ledger: Ledger) -> tuple[Cell, ...]:
+    about = "~" if line.estimated else ""
+    most = ", ".join(
+        f"{part.name} {format_percent(part.seconds / ledger.wall_s)}"
+        if has_amounts(line) and ledger.wall_s
+        else part.name
+        for part in parts_worth_naming(line, ledger)
+    )
+    return (
+        text_cell(LEVEL_NAMES[line.level]),
+        text_cell(line.title),
+        Cell(line.share, about + format_percent(line.share)),
+        Cell(line.spread, f"{100 * line.spread:.1f}"),
+        seconds_cell(line.seconds),
+        text_cell(most, longest=160),
+    )
+
+
+def _findings(ledger: Ledger, name: str) -> Table:
+    tests = {one.finding: one.sentence for one in ledger.verifications}
+    rows = tuple(
+        (
+            text_cell(one.title, longest=160),
+            text_cell(one.evidence, longest=300),
+            text_cell(remedy_words(one), longest=300),
+            text_cell(tests.get(one.name, ""), longest=300),
+        )
+        for one in ledger.findings
+    )
+    return Table(f"findings-{name}", "Findings", FINDINGS, rows, total=len(rows))

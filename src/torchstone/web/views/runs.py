@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from torchstone.records import RunHead, Selection, SuiteSummary
-from torchstone.show.heading import processor_name
-from torchstone.show.run_words import Labels, count
-from torchstone.show.text import sanitise
+from torchstone.show.rows import processor_name
+from torchstone.show.run_table import Labels, count
+from torchstone.show.table import sanitise
 from torchstone.store import alive
 from torchstone.web.cells import (
+    arranged,
     commit_cell,
     compile_cell,
     cut,
@@ -42,8 +43,7 @@ from torchstone.web.page import (
 )
 from torchstone.web.query import BadQuery, Query, selection
 from torchstone.web.sources import Source
-from torchstone.web.tables import arranged
-from torchstone.web.views import failing, keyed, parts
+from torchstone.web.views import failures, parts
 
 PAGE_RUNS = 50
 AT_ONCE = 1000
@@ -77,7 +77,7 @@ GROUPS = (
     Column("passed", "Passed", True, shown=False),
     Column("counted", "Counted", True, shown=False),
     Column("planned", "Planned", True, shown=False),
-    *keyed.SPEEDUP_ENDS,
+    *parts.SPEEDUP_ENDS,
     Column("speedup_n", "Cases in the mean", True, shown=False),
     Column("compile_warm", "Compile, warm", True, "s", shown=False),
 )
@@ -215,7 +215,7 @@ def _group(one: SuiteSummary, labels: Labels, head: RunHead) -> tuple[Cell, ...]
         Cell(one.passes.passed),
         Cell(one.passes.counted),
         Cell(one.passes.planned),
-        *keyed.ends(one.speedup.interval),
+        *parts.ends(one.speedup.interval),
         Cell(one.speedup.n),
         nanoseconds_cell(one.compile_warm_ns.value),
     )
@@ -225,7 +225,7 @@ def _failures(source: Source, head: RunHead, query: Query) -> Table:
     """A page of them, as the URL asks; there is no form here that could ask for another order."""
     asked = Query(sort=query.sort, filter=query.filter, page=query.page)
     here = Place("run", head.id, asked.params)
-    table = failing.table_of(source.failures(head, Selection()))
+    table = failures.table_of(source.failures(head, Selection()))
     empty = "No failure here holds this text." if query.filter else table.empty
     return replace(arranged(table, asked, here), sortable=False, empty=empty)
 

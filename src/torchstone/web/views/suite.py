@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from torchstone.records import CaseChange, CaseFigures, CaseKey, Outcome, RunComparison
-from torchstone.show.run_words import Labels, failure_text
-from torchstone.show.text import sanitise
-from torchstone.store.selecting import matcher
+from torchstone.show.run_table import Labels, failure_text
+from torchstone.show.table import sanitise
+from torchstone.store.case_facts import matcher
 from torchstone.web.cells import (
+    LazyRows,
+    arranged,
     case_place,
     change_cell,
     mean_cell,
@@ -38,15 +40,14 @@ from torchstone.web.page import (
 )
 from torchstone.web.query import ALL, EVERY_S, NotFound, Query, with_defaults
 from torchstone.web.sources import Source
-from torchstone.web.tables import LazyRows, arranged
-from torchstone.web.views import keyed, parts, trends
+from torchstone.web.views import parts
 
-OPTIONAL = (*keyed.SETTINGS, *keyed.RUNS_OF)
+OPTIONAL = (*parts.SETTINGS, *parts.RUNS_OF)
 CONTROLS = ("suite", *OPTIONAL, "base", "new", "across", "common", "filter")
-KEY = ("suite", *keyed.SETTINGS)
+KEY = ("suite", *parts.SETTINGS)
 FAILING = "failing"
 COLUMNS = (
-    *(column for column in keyed.NAMED if column.key != "suite"),
+    *(column for column in parts.NAMED if column.key != "suite"),
     Column("outcome", "Outcome"),
     Column("base_speedup", "Base", True, "×", group="Speed-up"),
     Column("speedup", "New", True, "×", group="Speed-up"),
@@ -63,12 +64,12 @@ COLUMNS = (
     Column("reason", "Reason"),
 )
 HIDDEN = (
-    *keyed.columns(KEY),
+    *parts.columns(KEY),
     Column("kind", "Kind of change", shown=False),
     Column("base_outcome", "Outcome in base", shown=False),
-    *keyed.SPEEDUP_ENDS,
-    *keyed.BASE_ENDS,
-    *keyed.CHANGE_ENDS,
+    *parts.SPEEDUP_ENDS,
+    *parts.BASE_ENDS,
+    *parts.CHANGE_ENDS,
     Column("threshold", "Smallest change believed", True, shown=False),
     Column("compile_warm", "Compile, warm", True, "s", shown=False),
     Column("result_id", "Result", shown=False),
@@ -236,12 +237,12 @@ def _checks(case: CaseFigures) -> Cell:
 def _hidden(key: CaseKey, case: CaseFigures, change: CaseChange | None) -> tuple[Cell, ...]:
     ratio = change.speedup if change else None
     return (
-        *keyed.cells(key, KEY),
+        *parts.cells(key, KEY),
         Cell(change.kind if change else ""),
         Cell(change.base.outcome.value if change and change.base else ""),
-        *keyed.ends_of(case),
-        *keyed.ends_of(change.base if change else None),
-        *keyed.ends(ratio.interval if ratio else None),
+        *parts.ends_of(case),
+        *parts.ends_of(change.base if change else None),
+        *parts.ends(ratio.interval if ratio else None),
         Cell(change.verdict.value if change and change.verdict else ""),
         Cell(change.threshold if change else None),
         Cell(None if case.compile_warm_ns is None else case.compile_warm_ns / 1e9),
@@ -257,6 +258,6 @@ def _note(table: Table, context: Context, found: RunComparison | None) -> str:
 
 def _trends(source: Source, context: Context) -> tuple[Section, ...]:
     points = source.points(context.history, EVERY_S[context.chosen.granularity])
-    charts = trends.trend_charts(points, context.carried)
-    note = trends.newest_only(points).strip()
+    charts = parts.trend_charts(points, context.carried)
+    note = parts.newest_only(points).strip()
     return (Group("Trends", charts, grid=True, note=note),) if points else ()

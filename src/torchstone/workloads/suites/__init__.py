@@ -6,9 +6,11 @@ nor the suite's library; `build` runs in the worker. Touches: `records` and the 
 `workloads`; a built-in suite's library is imported inside `build` alone.
 """
 
-from torchstone.workloads.suites.base import BuildSetting, ModelInfo, Suite
-from torchstone.workloads.suites.registry import (
+from torchstone.workloads.suites.base import (
     ENTRY_POINTS,
+    BuildSetting,
+    ModelInfo,
+    Suite,
     find_suite,
     known_suites,
     load_suite,

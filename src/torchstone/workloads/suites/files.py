@@ -15,8 +15,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from torchstone.records import MODES, UsageError
-from torchstone.workloads.suites.base import TIERS, BuildSetting, ModelInfo
-from torchstone.workloads.suites.registry import known_suites, load_suites
+from torchstone.workloads.suites.base import (
+    TIERS,
+    BuildSetting,
+    ModelInfo,
+    known_suites,
+    load_suites,
+)
 from torchstone.workloads.workload import Workload
 
 MOST_BYTES = 1024 * 1024

@@ -14,11 +14,21 @@ from typing import Any
 
 from torchstone.records import SCALES, NotSupported, UsageError
 from torchstone.workloads.suites.base import BuildSetting, ModelInfo, check_scale, tier_of
-from torchstone.workloads.suites.compat import repair_torchvision
-from torchstone.workloads.suites.dropout import dropout_notes, zero_config, zero_modules
-from torchstone.workloads.suites.huggingface_entry import CLASSES, SPEECH, HfModel
-from torchstone.workloads.suites.huggingface_inputs import make_inputs
-from torchstone.workloads.suites.huggingface_models import HF_MODELS, QUICK, STANDARD
+from torchstone.workloads.suites.huggingface_models import (
+    CLASSES,
+    HF_MODELS,
+    QUICK,
+    SPEECH,
+    STANDARD,
+    HfModel,
+    make_inputs,
+)
+from torchstone.workloads.suites.vision import (
+    dropout_notes,
+    repair_torchvision,
+    zero_config,
+    zero_modules,
+)
 from torchstone.workloads.workload import Workload
 
 LIBRARY = "transformers"

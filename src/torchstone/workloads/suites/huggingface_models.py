@@ -9,16 +9,55 @@ scale keeps the blocks and takes fewer and narrower layers.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
-from torchstone.workloads.suites.huggingface_entry import (
-    BOTH_SIDES,
-    CLASSES,
-    SPAN,
-    SPEECH,
-    HfModel,
-)
+# What the HuggingFace suite knows of one model.
+
+
+LANGUAGE, CLASSES, SPAN, BOTH_SIDES, SPEECH = "language", "classes", "span", "both-sides", "speech"
+"""What a model is given and what its loss is: a label for each token, a class for each sequence,
+where an answer starts and ends, a second sequence for the decoder, or sound and a sequence."""
+
+SMALL_BATCH = 4
+"""Not 1, which compilers treat as a special case."""
+
+
+@dataclass(frozen=True)
+class HfModel:
+    """One model. `small` and `full` are values of its configuration, `small` on top of `full`."""
+
+    name: str
+    module: str
+    """The folder of transformers that holds it: `transformers.models.MODULE.modeling_MODULE`."""
+    batch: int
+    length: int
+    small: Mapping[str, Any]
+    full: Mapping[str, Any] = field(default_factory=dict)
+    task: str = LANGUAGE
+    small_length: int = 64
+    class_name: str = ""
+    skipped: bool = False
+    """Whether the dashboard lists it and leaves it out."""
+    note: str = ""
+    """What differs from the model of that name elsewhere; for people."""
+
+    @property
+    def model_class(self) -> str:
+        """The class of transformers; the name itself where it is one."""
+        return self.class_name or self.name
+
+    def sizes(self, scale: str) -> tuple[int, int]:
+        """Batch and sequence length."""
+        if scale == "small":
+            return SMALL_BATCH, self.small_length
+        return self.batch, self.length
+
+    def settings(self, scale: str) -> dict[str, Any]:
+        """Values of the configuration that differ from the class's defaults."""
+        return {**self.full, **self.small} if scale == "small" else dict(self.full)
+
 
 QUICK: Mapping[str, tuple[str, ...]] = {
     "DistilBertForMaskedLM": ("inference",),
@@ -396,3 +435,49 @@ HF_MODELS: tuple[HfModel, ...] = tuple(
     )
 )
 """In this order everywhere."""
+
+
+# Inputs of the HuggingFace suite: random tokens and labels from a seed.
+
+
+FIRST_WORD = 10
+"""Tokens below may mean padding or an end (XLNet's padding is 5, the highest that is low), and what
+a model does with those depends on where they fall."""
+FRAMES_A_POSITION = 2
+"""Whisper's second convolution has stride 2."""
+
+
+def make_inputs(
+    model: HfModel, config: Any, batch: int, length: int
+) -> Callable[[int], dict[str, Any]]:
+    """A function from a seed to the arguments of one call, all with the batch in front."""
+
+    def inputs(seed: int) -> dict[str, Any]:
+        import torch
+
+        chance = torch.Generator().manual_seed(seed)
+
+        def whole(low: int, high: int, *shape: int) -> Any:
+            return torch.randint(low, high, (batch, *shape), generator=chance, dtype=torch.int64)
+
+        def words() -> Any:
+            return whole(FIRST_WORD, config.vocab_size, length)
+
+        if model.task == SPEECH:
+            frames = FRAMES_A_POSITION * config.max_source_positions
+            sound = torch.randn((batch, config.num_mel_bins, frames), generator=chance)
+            return {"input_features": sound, "decoder_input_ids": words(), "labels": words()}
+        given = {"input_ids": words()}
+        if model.task == CLASSES:
+            return {**given, "labels": whole(0, config.num_labels)}
+        if model.task == SPAN:
+            return {
+                **given,
+                "start_positions": whole(0, length),
+                "end_positions": whole(0, length),
+            }
+        if model.task == BOTH_SIDES:
+            given["decoder_input_ids"] = words()
+        return {**given, "labels": words()}
+
+    return inputs

@@ -6,15 +6,21 @@ Names, architectures, batch sizes and sequence lengths are TorchBench's; the wei
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from torchstone.records import MODES, NotSupported
-from torchstone.workloads.suites.base import BuildSetting, ModelInfo, Suite
+from torchstone.records import MODES, SCALES, NotSupported, UsageError
+from torchstone.workloads.suites.base import BuildSetting, ModelInfo, Suite, check_scale
 from torchstone.workloads.suites.huggingface import HUGGINGFACE, build_entry
-from torchstone.workloads.suites.huggingface_entry import BOTH_SIDES, HfModel
-from torchstone.workloads.suites.huggingface_inputs import make_inputs
+from torchstone.workloads.suites.huggingface_models import BOTH_SIDES, HfModel, make_inputs
 from torchstone.workloads.suites.timm_models import TIMM
+from torchstone.workloads.suites.torchbench_checkout import (
+    VARIABLE,
+    build_model,
+    import_model,
+    list_models,
+    need_checkout,
+)
 from torchstone.workloads.suites.torchvision_models import TORCHVISION
 from torchstone.workloads.suites.vision import make_images, missing_library
 from torchstone.workloads.workload import Workload
@@ -273,3 +279,80 @@ def list_builtin() -> tuple[ModelInfo, ...]:
 def find_builtin(name: str) -> Own | Vision | Text | None:
     """The model of that name."""
     return next((model for model in MODELS if model.name == name), None)
+
+
+# TorchBench, twice: the user's own checkout of pytorch/benchmark, and models in its manner.
+#
+# They are two suites with two prefixes, so that a target says which of the two it is, whatever the
+# environment, and two sources never share a name. Where the checkout is says `--torchbench PATH` or
+# the variable `TORCHSTONE_TORCHBENCH`.
+
+
+@dataclass(frozen=True)
+class TorchBenchSuite:
+    """The models that need no checkout. Satisfies `Suite`."""
+
+    name: str = "torchbench"
+    prefix: str = "torchbench"
+    scales: tuple[str, ...] = SCALES
+
+    def models(self) -> Sequence[ModelInfo]:
+        """Those that the installed libraries and this project can make; nothing is imported."""
+        return list_builtin()
+
+    def import_library(self, model: str) -> None:
+        """Import torch, which is all that these models have in common, and what this one needs."""
+        _import_torch()
+        _find(model).import_library()
+
+    def build(self, model: str, setting: BuildSetting) -> Workload:
+        """The model with random weights."""
+        check_scale(self, setting.scale)
+        return _find(model).build(setting)
+
+
+@dataclass(frozen=True)
+class CheckoutSuite:
+    """The checkout's models and nothing else; a `UsageError` without one. Satisfies `Suite`."""
+
+    name: str = "torchbench-checkout"
+    prefix: str = "torchbench-checkout"
+    scales: tuple[str, ...] = SCALES
+
+    def models(self) -> Sequence[ModelInfo]:
+        """Every model of the checkout; nothing is imported."""
+        return list_models(need_checkout())
+
+    def import_library(self, model: str) -> None:
+        """Import torch, and the model's package."""
+        _import_torch()
+        import_model(need_checkout(), model)
+
+    def build(self, model: str, setting: BuildSetting) -> Workload:
+        """The model as the checkout makes it."""
+        check_scale(self, setting.scale)
+        return build_model(need_checkout(), model, setting)
+
+
+TORCHBENCH = TorchBenchSuite()
+TORCHBENCH_CHECKOUT = CheckoutSuite()
+
+
+def _import_torch() -> None:
+    try:
+        importlib.import_module("torch")
+    except ImportError as error:
+        raise NotSupported(f"torch cannot be imported: {error}") from error
+
+
+def _find(name: str) -> Own | Vision | Text:
+    found = find_builtin(name)
+    if found is None:
+        raise UsageError(
+            f"torchbench has no model {name!r}.",
+            f"A checkout's model is {TORCHBENCH_CHECKOUT.prefix}:{name}.",
+        )
+    return found
+
+
+__all__ = ["TORCHBENCH", "TORCHBENCH_CHECKOUT", "VARIABLE", "CheckoutSuite", "TorchBenchSuite"]

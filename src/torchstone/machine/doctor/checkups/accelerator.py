@@ -7,9 +7,17 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 
-from torchstone.machine.doctor.base import FunctionCheckup, fix, note, ok, unseen, warn
-from torchstone.machine.doctor.view import View
-from torchstone.machine.doctor.words import count, percent
+from torchstone.machine.doctor.base import (
+    FunctionCheckup,
+    View,
+    count,
+    fix,
+    note,
+    ok,
+    percent,
+    unseen,
+    warn,
+)
 from torchstone.records import Finding
 
 NAME = "accelerator"
