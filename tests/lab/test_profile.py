@@ -8,6 +8,7 @@ import pytest
 
 from tests.profile.probing import names, probes, python_path  # noqa: F401
 from tests.targets.support import target
+from torchstone.lab import profile as lab_profile
 from torchstone.lab.profile import ProfileRequest, ProfilingFailed, command_of, profile_target
 from torchstone.profile.formats.own import check_profile
 from torchstone.profile.probes import ProbeOptions
