@@ -174,7 +174,7 @@ def pools(args: argparse.Namespace) -> None:
 
 def show_report(args: argparse.Namespace) -> None:
     rows = list(read_rows(args.files))
-    if args.judge_again:
+    if args.evaluate_again:
         rows = [judged_again(row) for row in rows]
     print(report(rows, args.markdown))
 

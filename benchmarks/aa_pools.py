@@ -23,7 +23,7 @@ from aa_journal import Row, number
 from aa_ours import decode
 from aa_report import percent, table
 
-from torchstone.conductor.rounds import HANDOVER_S, LEAST_SAMPLES
+from torchstone.conductor.turn_scheduler import HANDOVER_S, LEAST_SAMPLES
 from torchstone.records import Measurement
 from torchstone.stats import ESTIMATORS, LogFit, ProcessData, beta_quantile, process_data
 from torchstone.stats.estimators import is_floor
@@ -177,7 +177,7 @@ def evaluate(
                 seconds = design.replicates * float(np.mean([cost(pair) for pair in cut]))
                 groups = len(cut) // design.replicates
                 for rule in rules:
-                    yield judge(condition, name, design, rule, fits, groups, seconds, usable)
+                    yield evaluated(condition, name, design, rule, fits, groups, seconds, usable)
 
 
 def fit(
@@ -191,7 +191,7 @@ def fit(
     return combine([values[i] for i in group], weights)
 
 
-def judge(
+def evaluated(
     condition: Condition,
     estimator: str,
     design: Design,

@@ -233,14 +233,14 @@ def report(rows: Iterable[Row], markdown: bool = False) -> str:
     for row in trials:
         groups.setdefault(f"{row['model']}, x{row['threads']}", []).append(row)
     groups["all"] = trials
-    body, judged = [], []
+    body, evaluated = [], []
     for name, of_name in groups.items():
         lines = summarise(of_name)
         body += [(name, *cells(line)) for line in lines]
-        judged += [(name, *one) for one in aims(lines, asked)]
+        evaluated += [(name, *one) for one in aims(lines, asked)]
     text = [table(("model", *HEAD), body, markdown), "", f"Budget {budget:g} s. {EXPLAINED}", ""]
     head = ("model", "aim", "where", "seen", "verdict")
-    return "\n".join([*text, table(head, judged, markdown), "", STAR])
+    return "\n".join([*text, table(head, evaluated, markdown), "", STAR])
 
 
 def parser() -> argparse.ArgumentParser:

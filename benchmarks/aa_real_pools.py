@@ -25,7 +25,7 @@ from aa_pools import Rate, Rules, deal, side
 from aa_real_record import Setup
 from aa_report import percent, table
 
-from torchstone.conductor.rounds import HANDOVER_S
+from torchstone.conductor.turn_scheduler import HANDOVER_S
 from torchstone.records import Measurement
 from torchstone.stats import LogFit
 from torchstone.stats.ratio import combine

@@ -21,9 +21,9 @@ from aa_ours import encode
 from torchstone.conductor import Settings
 from torchstone.conductor.case import Course, Silent
 from torchstone.conductor.launch import Launcher
-from torchstone.conductor.rounds import LEAST_TURNS, Plan, Rounds, Seating, cycle_seconds
 from torchstone.conductor.run import case_folder, prepare_arms
 from torchstone.conductor.state import ArmState
+from torchstone.conductor.turn_scheduler import LEAST_TURNS, Plan, Rounds, Seating, cycle_seconds
 from torchstone.records import ArmSpec
 
 

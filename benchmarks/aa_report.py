@@ -170,9 +170,9 @@ def report(rows: Sequence[Row], markdown: bool = False) -> str:
     """Both tables."""
     lines = summarise(rows)
     text = [table(HEAD, [cells(line) for line in lines], markdown), "", EXPLAINED]
-    judged = aims(lines)
-    if judged:
-        text += ["", table(("aim", "where", "seen", "verdict"), judged, markdown), ""]
+    evaluated = aims(lines)
+    if evaluated:
+        text += ["", table(("aim", "where", "seen", "verdict"), evaluated, markdown), ""]
         text.append(STAR)
     return "\n".join(text)
 

@@ -40,9 +40,9 @@ def run_way(way: str, model: str, effect: int, threads: int, wall: float, seed: 
     env = {**environment(model, effect, threads), "OMP_NUM_THREADS": str(threads)}
     found = json.loads(run_tool(command, env).splitlines()[-1])
     base, new = found["times"]
-    judged = torch_verdict(base, new) if way == "torch-one" else bootstrap(base, new, seed)
+    evaluated = torch_verdict(base, new) if way == "torch-one" else bootstrap(base, new, seed)
     return {
-        **judged,
+        **evaluated,
         "wall_s": time.monotonic() - started,
         "wall_target_s": None if way == "usual" else wall,
         "calls": [len(base), len(new)],

@@ -128,12 +128,12 @@ def measure(
 
 
 def aims(whole: Calibration, found: Sequence[Reached]) -> list[Aim]:
-    """Judged: the peaks, the memory."""
-    judged = []
+    """Evaluated: the peaks, the memory."""
+    evaluated = []
     best = {(one.by, one.threads): one.best for one in found}
     for threads in sorted({one.threads for one in found}):
         ratio = best[WHOLE, threads] / best[PLAIN, threads]
-        judged.append(
+        evaluated.append(
             Aim(
                 f"fp32 peak within {WITHIN:.0%} of a plain loop, {_threads(threads)}",
                 f"{ratio:.3f}",
@@ -144,7 +144,7 @@ def aims(whole: Calibration, found: Sequence[Reached]) -> list[Aim]:
         if peak.level == DRAM:
             cached = cache_rival(peak, whole.bandwidth)
             most = cached.value if cached is not None else 0.0
-            judged.append(
+            evaluated.append(
                 Aim(
                     f"DRAM not above caches, {_kernel(peak.note)}, {_threads(peak.threads)}",
                     f"{peak.value / 1e9:.1f} against {most / 1e9:.1f} GB/s",
@@ -152,8 +152,8 @@ def aims(whole: Calibration, found: Sequence[Reached]) -> list[Aim]:
                 )
             )
     dropped = [note for note in whole.notes if "dropped" in note]
-    judged += [Aim("DRAM not above caches", note, False) for note in dropped]
-    return judged
+    evaluated += [Aim("DRAM not above caches", note, False) for note in dropped]
+    return evaluated
 
 
 def _threads(count: int) -> str:
@@ -165,7 +165,7 @@ def _kernel(note: str) -> str:
 
 
 def text_of(
-    whole: Calibration, found: Sequence[Reached], judged: Sequence[Aim], markdown: bool
+    whole: Calibration, found: Sequence[Reached], evaluated: Sequence[Aim], markdown: bool
 ) -> str:
     """Four tables."""
     peaks = [
@@ -193,7 +193,7 @@ def text_of(
         for peak in (*whole.compute, *whole.bandwidth)
     ]
     roof_head = ("roof", "threads", "GFLOP/s or GB/s", "spread", "samples", "each array")
-    verdicts = [(aim.what, aim.seen, "met" if aim.met else "not met") for aim in judged]
+    verdicts = [(aim.what, aim.seen, "met" if aim.met else "not met") for aim in evaluated]
     parts = [
         table(head, peaks, markdown),
         table(roof_head, roofs, markdown),
@@ -234,11 +234,11 @@ def main() -> None:
     counts = tuple(dict.fromkeys((1, threads_allowed())))
     settings = (2, 0.05, 0.5) if args.quick else (max(1, args.rounds), 0.7, SECONDS)
     whole, found = measure(counts, *settings)
-    judged = aims(whole, found)
+    evaluated = aims(whole, found)
     data = json.dumps(
         {
             "reached": [asdict(one) for one in found],
-            "aims": [asdict(aim) for aim in judged],
+            "aims": [asdict(aim) for aim in evaluated],
             "calibration": to_data(whole),
         },
         indent=1,
@@ -246,8 +246,8 @@ def main() -> None:
     if args.out:
         args.out.parent.mkdir(parents=True, exist_ok=True)
         args.out.write_text(data + "\n", encoding="utf-8")
-    print(data if args.json else text_of(whole, found, judged, args.markdown))
-    sys.exit(0 if all(aim.met for aim in judged) else 1)
+    print(data if args.json else text_of(whole, found, evaluated, args.markdown))
+    sys.exit(0 if all(aim.met for aim in evaluated) else 1)
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ from dashboard_history import Shape
 from dashboard_kept import (
     Aims,
     Document,
-    Keeper,
+    Recorder,
     default_path,
     make,
     remove,
@@ -39,7 +39,7 @@ from dashboard_kept import (
 from dashboard_load import read
 from dashboard_report import Grown, Line, Times
 from dashboard_routes import Route, newest_night, pages, routes
-from dashboard_server import Server, Trouble, anew, serving, writing
+from dashboard_server import Server, StorageWarning, anew, serving, writing
 from dashboard_sql import Cost, cost
 
 from torchstone.records import UsageError
@@ -48,7 +48,7 @@ from torchstone.web.query import API, ServerLinks
 
 NIGHTS_OF_A_YEAR = 365
 MADE_BEFORE = ("landing", "landing, all time", "result")
-"""Pages that the server makes for itself after its start (`Desk.warm`)."""
+"""Pages that the server makes for itself after its start (`AppState.warm`)."""
 QUICK = Shape(nights=21, models=4, variants=3, raw_nights=3)
 
 
@@ -250,22 +250,22 @@ def measure(asked: argparse.Namespace, made: list[Path]) -> int:
         asked.seconds,
         asked.think,
     )
-    keeper = Keeper(asked.out, shape)
+    recorder = Recorder(asked.out, shape)
     if not asked.no_routes or asked.readers or (asked.keep and not asked.growth):
         path = asked.db or default_path(shape)
-        _have(path, shape, made, asked, keeper)
+        _have(path, shape, made, asked, recorder)
         if not asked.no_routes:
-            keeper.part(lambda document: measure_routes(path, shape, settings, document))
+            recorder.part(lambda document: measure_routes(path, shape, settings, document))
         if asked.readers:
-            keeper.part(lambda document: measure_readers(path, shape, settings, document))
+            recorder.part(lambda document: measure_readers(path, shape, settings, document))
     if asked.growth:
         one, four = (10, 40) if asked.quick else (NIGHTS_OF_A_YEAR, 4 * NIGHTS_OF_A_YEAR)
         shapes = _of_nights(shape, one), _of_nights(shape, four)
         paths = _place(asked.db, shapes[0]), _place(asked.db, shapes[1])
         for place, one_shape in zip(paths, shapes, strict=True):
-            _have(place, one_shape, made, asked, keeper)
-        keeper.part(lambda document: measure_growth(paths, shapes, settings.repeats, document))
-    print(report.aims_text(keeper.aims))
+            _have(place, one_shape, made, asked, recorder)
+        recorder.part(lambda document: measure_growth(paths, shapes, settings.repeats, document))
+    print(report.aims_text(recorder.aims))
     return 0
 
 
@@ -279,7 +279,7 @@ def _of_nights(shape: Shape, nights: int) -> Shape:
 
 
 def _have(
-    path: Path, shape: Shape, made: list[Path], asked: argparse.Namespace, keeper: Keeper
+    path: Path, shape: Shape, made: list[Path], asked: argparse.Namespace, recorder: Recorder
 ) -> None:
     """See to it that the history is there, and tell what it weighs."""
     new = not path.exists()
@@ -288,12 +288,12 @@ def _have(
     try:
         built = make(path, shape)
     except ValueError as error:
-        raise Trouble(f"{error}; name another place with --db, or remove it") from None
-    weight = keeper.weight(shape) if built is None else None
+        raise StorageWarning(f"{error}; name another place with --db, or remove it") from None
+    weight = recorder.weight(shape) if built is None else None
     weight = weight or weigh(path)
     told = f"made in {built['seconds']:.0f} s" if built else "was there"
     print(f"{shape.nights} nights (synthetic) {told}: {size_words(weight)}\n", flush=True)
-    keeper.database(shape, built, weight)
+    recorder.database(shape, built, weight)
 
 
 def main() -> int:
@@ -302,7 +302,7 @@ def main() -> int:
     made: list[Path] = []
     try:
         code = measure(asked, made)
-    except (Trouble, UsageError) as error:
+    except (StorageWarning, UsageError) as error:
         say(f"error: {error}")
         return 2
     except KeyboardInterrupt:

@@ -15,7 +15,7 @@ from view_cost import write_counted
 from torchstone.profile import read_profile
 from torchstone.records import (
     Calibration,
-    CaseFigures,
+    CaseMetrics,
     Conditions,
     DoctorReport,
     Estimate,
@@ -122,7 +122,7 @@ def _add_branches(store: Store, shape: Shape) -> None:
             label=f"synthetic pull request {number}",
             git=GitState(f"{number:08x}" * 5, f"synthetic/pull-{number:05d}", False),
         )
-        cases = [(at, CaseFigures(one.key, Outcome.OK, speedup=1.2)) for at, one in enumerate(plan)]
+        cases = [(at, CaseMetrics(one.key, Outcome.OK, speedup=1.2)) for at, one in enumerate(plan)]
         made.append(BulkRun(run, tuple(cases)))
     store.add_runs_in_bulk(made)
 

@@ -25,8 +25,8 @@ import numpy as np
 from dashboard_samples import RawNights
 
 from torchstone.records import (
-    CaseFigures,
     CaseKey,
+    CaseMetrics,
     GitState,
     Level,
     Method,
@@ -194,7 +194,7 @@ def _created(shape: Shape, night: int) -> str:
 
 def cases_of(
     history: History, night: int, rng: np.random.Generator, result_of: dict[int, str]
-) -> Iterator[CaseFigures]:
+) -> Iterator[CaseMetrics]:
     """The figures of a night in the plan's order; `result_of` gives the results by place."""
     count = len(history.plan)
     error = history.error * np.exp(rng.normal(0.0, 0.2, count))
@@ -224,10 +224,10 @@ def cases_of(
         result_id = result_of.get(at, "")
         if history.unsupported[at]:
             reason = "synthetic: needs an accelerator"
-            yield CaseFigures(planned.key, Outcome.NOT_SUPPORTED, reason)
+            yield CaseMetrics(planned.key, Outcome.NOT_SUPPORTED, reason)
         elif fails:
             kind = history.kind[at]
-            yield CaseFigures(
+            yield CaseMetrics(
                 planned.key, FAILED[kind], REASONS[kind], planned.key.variant, result_id
             )
         else:
@@ -248,11 +248,11 @@ def _passing(
     base_peak: int,
     new_peak: int,
     noisy: bool,
-) -> CaseFigures:
+) -> CaseMetrics:
     key = planned.key
     ends = -math.log(high), -math.log(low)
     verdict = decide(-math.log(speedup), ends, not low <= 1 <= high, MARGIN, MARGIN / 2)
-    return CaseFigures(
+    return CaseMetrics(
         key=key,
         outcome=Outcome.OK,
         result_id=result_id,

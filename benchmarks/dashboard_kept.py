@@ -17,10 +17,10 @@ from typing import Any
 from dashboard_extras import PROFILES, add_extras, are_there
 from dashboard_history import Shape, build, stored_nights
 from dashboard_routes import newest_night
-from dashboard_server import Trouble
+from dashboard_server import StorageWarning
 
 from torchstone import __version__
-from torchstone.store import alive, open_store, profiles
+from torchstone.store import heartbeat, open_store, profiles
 
 CASE_BYTES, RESULT_BYTES = 700, 25_000
 """A little more than what a case of the history takes, and a result with its samples."""
@@ -49,7 +49,9 @@ def make(path: Path, shape: Shape) -> Document | None:
     path.parent.mkdir(parents=True, exist_ok=True)
     free = shutil.disk_usage(path.parent).free + (path.stat().st_size if path.exists() else 0)
     if free < expected * 1.2:
-        raise Trouble(f"{expected / 1e9:.1f} GB are needed for {path}, {free / 1e9:.1f} GB free")
+        raise StorageWarning(
+            f"{expected / 1e9:.1f} GB are needed for {path}, {free / 1e9:.1f} GB free"
+        )
     say(f"{path}: {shape.nights} nights of {shape.cases} cases, synthetic")
     took = build(path, shape, say=True)
     with open_store(str(path), create=False) as store:
@@ -93,11 +95,11 @@ def remove(path: Path) -> None:
     """A history with all that lies beside it."""
     for ending in ("", "-wal", "-shm"):
         path.with_name(path.name + ending).unlink(missing_ok=True)
-    for folder in (profiles.folder_of(path), alive.folder_of(path)):
+    for folder in (profiles.folder_of(path), heartbeat.folder_of(path)):
         shutil.rmtree(folder, ignore_errors=True)
 
 
-class Keeper:
+class Recorder:
     """The file of figures. What it holds of the same history stays until it is measured anew."""
 
     def __init__(self, path: Path, shape: Shape) -> None:
@@ -117,7 +119,9 @@ class Keeper:
         if path.exists():
             old = json.loads(path.read_text(encoding="utf-8"))
             if old.get("shape") != self._document["shape"]:
-                raise Trouble(f"{path} holds the figures of another history; name another --out")
+                raise StorageWarning(
+                    f"{path} holds the figures of another history; name another --out"
+                )
             fresh = ("cores", "torchstone", "python", "sqlite")
             self._document = {**old, **{key: self._document[key] for key in fresh}}
         self._path.parent.mkdir(parents=True, exist_ok=True)

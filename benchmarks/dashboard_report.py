@@ -256,7 +256,7 @@ class Grown:
         return self.long.p50 / self.short.p50
 
     @property
-    def judged(self) -> bool:
+    def evaluated(self) -> bool:
         """A page over all time has more to draw where there is more: that is no fault."""
         return self.kind != "wide"
 
@@ -270,7 +270,7 @@ def growth_table(grown: Sequence[Grown], short: str, long: str) -> str:
             f"{one.short.p50:.1f}",
             f"{one.long.p50:.1f}",
             f"{one.ratio:.2f}×",
-            "" if one.judged else "more to draw",
+            "" if one.evaluated else "more to draw",
         )
         for one in grown
     ]
@@ -279,11 +279,13 @@ def growth_table(grown: Sequence[Grown], short: str, long: str) -> str:
 
 def growth_aims(grown: Sequence[Grown], short: str, long: str) -> list[tuple[str, str, str]]:
     """Every route that shows no more than before."""
-    judged = [one for one in grown if one.judged]
-    dear = [one for one in judged if one.ratio >= MOST_GROWTH]
+    evaluated = [one for one in grown if one.evaluated]
+    dear = [one for one in evaluated if one.ratio >= MOST_GROWTH]
     told = ", ".join(f"{one.name} {one.ratio:.2f}×" for one in dear)
-    worst = max(judged, key=lambda one: one.ratio)
-    seen = f"{len(judged) - len(dear)} of {len(judged)}; most: {worst.name} {worst.ratio:.2f}×"
+    worst = max(evaluated, key=lambda one: one.ratio)
+    seen = (
+        f"{len(evaluated) - len(dear)} of {len(evaluated)}; most: {worst.name} {worst.ratio:.2f}×"
+    )
     aim = f"from {short} to {long}: p50 grows less than {MOST_GROWTH:g}×"
     return [(aim, f"{seen}{'; not ' + told if told else ''}", _word(not dear))]
 

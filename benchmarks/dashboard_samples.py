@@ -36,7 +36,7 @@ from torchstone.records import (
     WarmUp,
 )
 from torchstone.store.case_rows import BulkResult
-from torchstone.store.codec import Parcel, seal, split, unseal
+from torchstone.store.codec import EncodedResult, seal, split, unseal
 
 TEMPLATES = 12
 VARIANTS_OF_A_RESULT = 3
@@ -107,11 +107,11 @@ def _copy(template: Template, run: Run, places: tuple[int, ...]) -> BulkResult:
     text = template.text
     for mark, value in own.items():
         text = text.replace(json.dumps(mark), json.dumps(value), 1)
-    parcel = Parcel(seal(text.encode("ascii")), template.samples)
+    encoded = EncodedResult(seal(text.encode("ascii")), template.samples)
     result = replace(
         template.result, id=own[_ID], created=own[_CREATED], label=own[_LABEL], origin=run.origin
     )
-    return BulkResult(result, parcel, places)
+    return BulkResult(result, encoded, places)
 
 
 def _make(names: tuple[str, ...], seed: int) -> Template:
@@ -133,8 +133,8 @@ def _make(names: tuple[str, ...], seed: int) -> Template:
         origin="synthetic history (benchmarks/dashboard_history.py)",
         label=_LABEL,
     )
-    parcel = split(result)
-    return Template(result, unseal(parcel.document).decode("ascii"), parcel.samples)
+    encoded = split(result)
+    return Template(result, unseal(encoded.document).decode("ascii"), encoded.samples)
 
 
 class _Maker:

@@ -23,7 +23,7 @@ from dashboard_history import WRITERS, History, Shape, cases_of, run_of
 from dashboard_samples import RawNights
 
 from torchstone.records import Outcome, Run, TorchstoneError, UsageError
-from torchstone.store import Store, StoreBusyError, alive, open_store
+from torchstone.store import Store, StoreBusyError, heartbeat, open_store
 
 READY = "ready"
 
@@ -64,7 +64,7 @@ class Writer:
         rng = np.random.default_rng([self._history.shape.seed, 5, number])
         night = self._history.shape.nights + number
         figures = list(cases_of(self._history, night, rng, {}))
-        with alive.beat(self._path, run.id) as sign:
+        with heartbeat.start_heartbeat(self._path, run.id) as sign:
             store.begin_run(run)
             for done, place in enumerate(left):
                 sign.now(figures[place].key.name, done, len(left))

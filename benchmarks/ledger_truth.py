@@ -21,7 +21,7 @@ sys.path[:0] = [str(HERE.parent / "src"), str(HERE)]
 from ledger_clock import VARIABLE, Collecting, Took, lines_of, waiting  # noqa: E402
 
 from torchstone.explain.passes.run import SAMPLE_NS  # noqa: E402
-from torchstone.measure.built import build  # noqa: E402
+from torchstone.measure.arm import build  # noqa: E402
 from torchstone.records import ArmSpec  # noqa: E402
 
 LEAST_ROUNDS = 60

@@ -26,7 +26,7 @@ from statistics import median
 
 from aa_report import table
 
-from torchstone.measure.built import compile_statement
+from torchstone.measure.arm import compile_statement
 from torchstone.measure.loops import Samples, fill, fill_without_gc, statement_block, step_block
 from torchstone.records import Statement
 from torchstone.workloads import Inputs
@@ -232,7 +232,7 @@ def imported_by_help() -> list[str]:
 
 
 def aims(found: Sequence[Cost], imported: Sequence[str]) -> list[Aim]:
-    """Judged on floors, which noise does not move."""
+    """Evaluated on floors, which noise does not move."""
     ratio = {cost.name: cost.ratio for cost in found}
     statement = ratio["torchstone timeit"] or float("inf")
     start = ratio["torchstone --help"] or float("inf")
@@ -249,13 +249,13 @@ def aims(found: Sequence[Cost], imported: Sequence[str]) -> list[Aim]:
     ]
 
 
-def text_of(found: Sequence[Cost], judged: Sequence[Aim], markdown: bool) -> str:
+def text_of(found: Sequence[Cost], evaluated: Sequence[Aim], markdown: bool) -> str:
     """Both tables."""
     head = ("what", "by", "floor", "ratio", "typical ratio (quartiles)", "note")
     body = [
         (cost.group, cost.name, _time(cost.floor_s), *_ratios(cost), cost.note) for cost in found
     ]
-    verdicts = [(aim.what, aim.seen, "met" if aim.met else "not met") for aim in judged]
+    verdicts = [(aim.what, aim.seen, "met" if aim.met else "not met") for aim in evaluated]
     parts = [table(head, body, markdown), table(("aim", "seen", "verdict"), verdicts, markdown)]
     return "\n\n".join(parts)
 
@@ -285,15 +285,15 @@ def main() -> None:
     found = statement_costs(number, rounds)
     found += step_costs(number // 10, rounds)
     found += start_costs(starts)
-    judged = aims(found, imported_by_help())
+    evaluated = aims(found, imported_by_help())
     data = json.dumps(
-        {"costs": [asdict(cost) for cost in found], "aims": [asdict(aim) for aim in judged]},
+        {"costs": [asdict(cost) for cost in found], "aims": [asdict(aim) for aim in evaluated]},
         indent=1,
     )
     if args.out:
         args.out.parent.mkdir(parents=True, exist_ok=True)
         args.out.write_text(data + "\n", encoding="utf-8")
-    print(data if args.json else text_of(found, judged, args.markdown))
+    print(data if args.json else text_of(found, evaluated, args.markdown))
 
 
 if __name__ == "__main__":

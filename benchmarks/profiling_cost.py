@@ -236,7 +236,7 @@ def _half(ratio: Ratio) -> float:
     return math.sqrt(ratio[2] / ratio[1]) - 1 if ratio[1] > 0 else math.inf
 
 
-def text_of(lines: Sequence[Line], judged: Sequence[Aim], markdown: bool) -> str:
+def text_of(lines: Sequence[Line], evaluated: Sequence[Aim], markdown: bool) -> str:
     """Both tables."""
     head = ("work", "profiler", "stands in for", "processes (failed)", "wall ×", "A/A ×")
     head += ("separable", "CPU ×", "start", "end and write", "file", "memory")
@@ -249,8 +249,8 @@ def text_of(lines: Sequence[Line], judged: Sequence[Aim], markdown: bool) -> str
     ]
     if told:
         parts.append("\n".join(told))
-    if judged:
-        rows = [(aim.what, aim.work, aim.seen, aim.verdict) for aim in judged]
+    if evaluated:
+        rows = [(aim.what, aim.work, aim.seen, aim.verdict) for aim in evaluated]
         parts.append(table(("aim", "work", "seen", "verdict"), rows, markdown))
     parts.append(
         f"Ratios with {LEVEL:.0%} intervals over processes, or over pairs where there was one "
@@ -316,12 +316,12 @@ def main() -> int:
             for entry in ENTRIES
             if entry.name in tools
         ]
-        judged = aims(lines, journal.rows)
+        evaluated = aims(lines, journal.rows)
     if args.json:
-        data = {"lines": [_data(one) for one in lines], "aims": [asdict(aim) for aim in judged]}
+        data = {"lines": [_data(one) for one in lines], "aims": [asdict(aim) for aim in evaluated]}
         print(json.dumps(data, indent=1, allow_nan=False))
     else:
-        print(text_of(lines, judged, args.markdown))
+        print(text_of(lines, evaluated, args.markdown))
     return 0
 
 

@@ -25,8 +25,8 @@ from profiling_tools import ENTRIES, CannotStart, Tool  # noqa: E402
 
 from torchstone.machine.memory import peak_bytes, reset_peak, trim  # noqa: E402
 from torchstone.profile.child import SETTLE  # noqa: E402
+from torchstone.profile.context import take_turns  # noqa: E402
 from torchstone.profile.probes.base import ProbeFailed  # noqa: E402
-from torchstone.profile.taking import take_turns  # noqa: E402
 
 WARM_S = 0.5
 SHORT = {"trace": 0.2}

@@ -177,9 +177,9 @@ def identical_words(rows: list[Row]) -> list[str]:
         return []
     text = f"{len(off)} identical pairs off by {statistics.median(off):.2%} (median)"
     words = [f"{text}, {max(off):.2%} (worst)"]
-    judged = [row for row in pairs if row.get("verdict") or "effect" in row]
-    wrong = sum("effect" in row or row["verdict"] in ("faster", "slower") for row in judged)
-    return [*words, f"called different {wrong} of {len(judged)}" if judged else "no verdicts"]
+    evaluated = [row for row in pairs if row.get("verdict") or "effect" in row]
+    wrong = sum("effect" in row or row["verdict"] in ("faster", "slower") for row in evaluated)
+    return [*words, f"called different {wrong} of {len(evaluated)}" if evaluated else "no verdicts"]
 
 
 def gaps(rows: list[Row]) -> list[str]:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from torchstone.records import Check, Level, Measurement, Result, Verdict
-from torchstone.validate import judge, withhold
+from torchstone.validate import evaluate, withhold
 
 LOUD = (Level.WARN, Level.FAIL)
 WEATHER = ("noise", "probe", "steady", "replicates", "clock", "same-time")
@@ -101,7 +101,7 @@ def look(entry: Entry) -> Seen:
 def timed_judge(made: Result) -> tuple[tuple[Check, ...], float]:
     """The checks, and how much CPU time they took; what was judged already keeps its checks."""
     started = time.process_time()
-    checks = judge(replace(made, checks=()))
+    checks = evaluate(replace(made, checks=()))
     return made.checks or checks, time.process_time() - started
 
 

@@ -29,8 +29,8 @@ from torchstone.records import (
     Outcome,
     OutcomeDetail,
     Peak,
+    Remeasurement,
     Result,
-    SecondLook,
     Statement,
 )
 
@@ -276,15 +276,15 @@ def _warm() -> Result:
 def _speedups() -> tuple[Entry, ...]:
     def confirmed(times: float, again: float) -> Result:
         ends = (0.96 / again, 1.04 / again)
-        look = SecondLook("eager", "inductor", 7919, times, again, ends)
+        look = Remeasurement("eager", "inductor", 7919, times, again, ends)
         return result(
-            eager(flops=None), inductor(EAGER_S / times, flops=None), second_looks=(look,)
+            eager(flops=None), inductor(EAGER_S / times, flops=None), remeasurements=(look,)
         )
 
     def over_compiled() -> Result:
-        look = SecondLook("inductor", "mine", 7919, 3.0, 2.9, (0.33, 0.36))
+        look = Remeasurement("inductor", "mine", 7919, 3.0, 2.9, (0.33, 0.36))
         mine = eager(EAGER_S / 3, "mine", target="mine.py:make", flops=None)
-        return result(inductor(EAGER_S, flops=None), mine, second_looks=(look,))
+        return result(inductor(EAGER_S, flops=None), mine, remeasurements=(look,))
 
     def threads() -> Result:
         many = replace(surroundings(), threads={"torch": 8})

@@ -22,8 +22,8 @@ from torchstone.records import (
     Graphs,
     Integrity,
     Measurement,
+    Remeasurement,
     Result,
-    SecondLook,
     Statement,
     Verdict,
 )
@@ -213,8 +213,10 @@ def _claims() -> tuple[Entry, ...]:
 
     def looked(speedup: float | None, outcome: str = "ok") -> Result:
         ends = None if speedup is None else (0.97 / speedup, 1.03 / speedup)
-        second = SecondLook("eager", "inductor", 7919, 14.0, speedup, ends, outcome, "it differs")
-        return result(eager(flops=None), inductor(1e-4, flops=None), second_looks=(second,))
+        second = Remeasurement(
+            "eager", "inductor", 7919, 14.0, speedup, ends, outcome, "it differs"
+        )
+        return result(eager(flops=None), inductor(1e-4, flops=None), remeasurements=(second,))
 
     def twin(verdict: Verdict, ratio: float, name: str, aa_floor: float) -> Result:
         made = result(eager(), eager(EAGER_S, "twin") if name == "twin" else inductor())
@@ -258,7 +260,7 @@ def _claims() -> tuple[Entry, ...]:
         ),
         Entry(
             "14 times as fast, not confirmed",
-            lambda: replace(looked(14.0), second_looks=()),
+            lambda: replace(looked(14.0), remeasurements=()),
             "inductor",
             ("too-good:fail",),
         ),

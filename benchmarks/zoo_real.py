@@ -16,7 +16,7 @@ from zoo_entry import REAL, Entry
 
 from torchstone.conductor import Settings
 from torchstone.lab.bench import measure
-from torchstone.lab.keeping import Keeper
+from torchstone.lab.recording import Recorder
 from torchstone.machine.calibrate import run_calibration
 from torchstone.records import ArmSpec, Result
 
@@ -139,10 +139,10 @@ def training() -> Result:
 def under_roofs(name: str) -> Result:
     """With operations counted and held against roofs that were measured just before."""
     with tempfile.TemporaryDirectory() as folder:
-        keeper = Keeper(f"sqlite:///{folder}/zoo.db")
-        keeper.save_calibration(calibration())
+        recorder = Recorder(f"sqlite:///{folder}/zoo.db")
+        recorder.save_calibration(calibration())
         arms = [ArmSpec(name, target(name), threads=1)]
-        return run(arms, keeper, replicates=2, budget_s=2.0, count_flops=True, turn_ns=60_000_000)
+        return run(arms, recorder, replicates=2, budget_s=2.0, count_flops=True, turn_ns=60_000_000)
 
 
 def counted_in_macs() -> Result:
@@ -181,10 +181,10 @@ def bench(*names: str, **more: Any) -> Result:
     return run([ArmSpec(name, target(name)) for name in names], None, **more)
 
 
-def run(arms: list[ArmSpec], keeper: Keeper | None, **more: Any) -> Result:
+def run(arms: list[ArmSpec], recorder: Recorder | None, **more: Any) -> Result:
     quick = {"budget_s": 0.5, "replicates": 3, "turn_ns": 5_000_000}
     print(f"measuring {', '.join(arm.name for arm in arms)}", file=sys.stderr, flush=True)
-    return measure(arms, Settings(**{**quick, **more}), keeper, None, (), "bench")
+    return measure(arms, Settings(**{**quick, **more}), recorder, None, (), "bench")
 
 
 def target(name: str) -> str:

@@ -14,7 +14,7 @@ TYPE_CHECKING = False  # type checkers take it for True; importing `typing` woul
 
 if TYPE_CHECKING:
     from torchstone.lab.api import bench, compare, timeit
-    from torchstone.profile.taking import profile
+    from torchstone.profile.context import profile
     from torchstone.workloads import Workload
 
 __all__ = ["Workload", "__version__", "bench", "compare", "profile", "timeit"]

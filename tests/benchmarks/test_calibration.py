@@ -34,13 +34,13 @@ def reached(whole: float, plain: float) -> list:  # type: ignore[type-arg]
     ("whole", "met"), [(100.0, True), (91.0, True), (109.0, True), (89.0, False), (111.0, False)]
 )
 def test_the_peak_is_held_against_the_plain_loop(whole: float, met: bool) -> None:
-    judged = aims(calibration(), reached(whole, 100.0))
-    assert [aim.met for aim in judged] == [met, True]
+    evaluated = aims(calibration(), reached(whole, 100.0))
+    assert [aim.met for aim in evaluated] == [met, True]
 
 
 def test_memory_above_caches_misses_the_aim() -> None:
-    judged = aims(calibration(dram=61e9), reached(1.0, 1.0))
-    assert [aim.met for aim in judged] == [True, False]
+    evaluated = aims(calibration(dram=61e9), reached(1.0, 1.0))
+    assert [aim.met for aim in evaluated] == [True, False]
     dropped = calibration(notes=("DRAM, 1 threads (triad): dropped; too fast",))
     assert [aim.met for aim in aims(dropped, reached(1.0, 1.0))] == [True, True, False]
 

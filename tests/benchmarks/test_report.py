@@ -48,8 +48,8 @@ def test_the_interval_is_exact() -> None:
 
 
 def test_the_aims() -> None:
-    judged = {(aim, where): verdict for aim, where, _, verdict in aims(summarise(planted()))}
-    assert judged == {
+    evaluated = {(aim, where): verdict for aim, where, _, verdict in aims(summarise(planted()))}
+    assert evaluated == {
         ("false 'different' at most 5%", "0 %, quiet"): "met*",
         ("covered at least 90%", "0 %, quiet"): "not met",
         ("found at least 95%", "5 %, quiet"): "not met*",

@@ -55,7 +55,9 @@ def test_a_rule_that_cries_wolf_is_a_false_alarm(monkeypatch: pytest.MonkeyPatch
         yield Check("loud", Level.WARN, "Wolf. Run.")
 
     loud_rule = FunctionRule("loud", "", loud)
-    monkeypatch.setattr("zoo_entry.judge", lambda m: (*registry.judge(m), *loud_rule.judge(m)))
+    monkeypatch.setattr(
+        "zoo_entry.judge", lambda m: (*registry.evaluate(m), *loud_rule.evaluate(m))
+    )
     seen = look(honest()[0])
     assert (seen.word, seen.alarms) == ("FALSE ALARM", ("loud:warn",))
     caught = look(planted()[0])

@@ -19,7 +19,7 @@ from tests.show.synthetic_profile import (
     tree,
 )
 from torchstone.records import CallTree
-from torchstone.stats.sides import share_interval
+from torchstone.stats.drift import share_interval
 
 # Rows of `training`: all, threads, <module>, train, forward and backward, op, kernel.
 FORWARD = (0.2, 4)

@@ -18,7 +18,7 @@ from tests.validate.cases import pair
 from torchstone.cli.app import cli
 from torchstone.cli.bench import bench
 from torchstone.cli.options import deliver
-from torchstone.lab.outputs import writable, write_file, writing
+from torchstone.lab.output_files import writable, write_file, writing
 from torchstone.machine.memory import allocator_environment
 from torchstone.records import UsageError
 from torchstone.store import open_store

@@ -13,7 +13,7 @@ import pytest
 
 from tests.house.places import ROOT
 from tests.targets.support import torchstone
-from torchstone.records import FIGURES_DEFINITION
+from torchstone.records import METRICS_DEFINITION
 from torchstone.store import open_store
 
 sys.path.insert(0, str(ROOT / "tests" / "store"))
@@ -55,7 +55,7 @@ def test_size_in_words_and_as_json(old: str) -> None:
 
 
 def test_thin_says_what_goes_and_the_result_says_it_went(old: str) -> None:
-    words = ("db", "thin", "--db", old, "--older-than", "90d")
+    words = ("db", "prune", "--db", old, "--older-than", "90d")
     trial = torchstone(*words, "--dry-run")
     assert trial.stdout.startswith("would remove the samples of 5 results of 1 run: at least ")
     assert json.loads(torchstone(*words, "--dry-run", "--json").stdout)["trial"] is True
@@ -66,7 +66,7 @@ def test_thin_says_what_goes_and_the_result_says_it_went(old: str) -> None:
     shown = torchstone("show", "run-1.0", "--db", old)
     assert shown.returncode == 0, shown.stderr
     assert "samples were removed on" in shown.stdout
-    assert "`torchstone db thin --older-than 90d`" in shown.stdout
+    assert "`torchstone db prune --older-than 90d`" in shown.stdout
     refused = torchstone("validate", "run-1.0", "--db", old)
     assert refused.returncode == 2
     assert "cannot be judged anew" in refused.stderr
@@ -76,15 +76,15 @@ def test_thin_says_what_goes_and_the_result_says_it_went(old: str) -> None:
 
 def test_thin_derives_older_figures_while_it_can(old: str) -> None:
     make_stale(old, "position < 5")
-    done = torchstone("db", "thin", "--db", old, "--older-than", "90d")
+    done = torchstone("db", "prune", "--db", old, "--older-than", "90d")
     assert done.returncode == 0, done.stderr
-    assert definitions(old)[:5] == [FIGURES_DEFINITION] * 5
+    assert definitions(old)[:5] == [METRICS_DEFINITION] * 5
     with open_store(old, read_only=True) as store:
-        assert store.load("run-1.0").thinned is not None
+        assert store.load("run-1.0").pruned is not None
 
 
 def test_rebuild_says_which_figures_it_cannot_derive(old: str) -> None:
-    torchstone("db", "thin", "--db", old, "--older-than", "90d")
+    torchstone("db", "prune", "--db", old, "--older-than", "90d")
     make_stale(old, "position < 2")
     done = torchstone("db", "rebuild", "--db", old)
     assert done.returncode == 0, done.stderr
@@ -95,10 +95,10 @@ def test_rebuild_says_which_figures_it_cannot_derive(old: str) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("thin",), "--older-than"),
-        (("thin", "--older-than", "90"), "not an age"),
-        (("thin", "--older-than", "0d"), "less than a day"),
-        (("thin", "--older-than", "1d", "--keep-every", "-1"), "-1"),
+        (("prune",), "--older-than"),
+        (("prune", "--older-than", "90"), "not an age"),
+        (("prune", "--older-than", "0d"), "less than a day"),
+        (("prune", "--older-than", "1d", "--keep-every", "-1"), "-1"),
         (("size", "--db", "none.db"), "no database"),
         (("rebuild", "--db", "none.db"), "no database"),
     ],

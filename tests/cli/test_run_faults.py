@@ -9,7 +9,7 @@ import pytest
 from tests.targets.memory_group import memory_group  # noqa: F401
 from tests.targets.support import HERE as TARGETS
 from tests.targets.support import torchstone
-from torchstone.records import CaseFigures
+from torchstone.records import CaseMetrics
 from torchstone.store import open_store
 
 pytestmark = pytest.mark.slow
@@ -30,7 +30,7 @@ EXPECTED = {
 }
 
 
-def cases_of(folder: Path, *words: str) -> dict[str, CaseFigures]:
+def cases_of(folder: Path, *words: str) -> dict[str, CaseMetrics]:
     db = folder / f"{len(list(folder.iterdir()))}.db"
     done = torchstone(
         "run", str(TARGETS / "faults.toml"), "--variants", "aot_eager", "--budget-per-case", "3s",

@@ -9,7 +9,7 @@ import pytest
 from tests.cli.test_timeit import asked
 from tests.targets.support import torchstone
 from torchstone.conductor import Settings
-from torchstone.conductor.rounds import SLOW_SAMPLES, Plan, make_plan
+from torchstone.conductor.turn_scheduler import SLOW_SAMPLES, Plan, make_plan
 from torchstone.conductor.worker import LONGER_STATEMENT
 from torchstone.measure import warmup
 from torchstone.measure.solo import _slow_statement

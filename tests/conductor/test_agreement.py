@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from torchstone.conductor.evaluate import Output, combine, compare_leaves, evaluate, read_evidence
 
 from tests.targets.support import ROOT, run_arms, target
 from torchstone.conductor import CaseResult, references
-from torchstone.conductor.judge import Output, combine, compare_leaves, judge, read_evidence
 from torchstone.measure.evidence import write_evidence
 from torchstone.records import (
     Agreement,
@@ -154,12 +154,12 @@ def test_a_float64_run_of_another_form_is_no_reference_and_that_is_said(
     fp64: list[Output], method: str, reason: str
 ) -> None:
     eager, found = [_floats([1.0, 2.0])], [_floats([1.0, 2.00005])]
-    agreed = judge(ARM, found, eager, fp64, frozenset())
+    agreed = evaluate(ARM, found, eager, fp64, frozenset())
     assert agreed.method == method
     assert reason in agreed.reason
     # An error of 2e-5 is within what a check against eager allows, and beyond float64's.
     assert bool(agreed.mismatch) == (method == "fp64")
-    strict = judge(ARM, [_floats([1.0, 2.0005])], eager, fp64, frozenset())
+    strict = evaluate(ARM, [_floats([1.0, 2.0005])], eager, fp64, frozenset())
     assert strict.mismatch.startswith("output.logits: ")
 
 
@@ -169,10 +169,10 @@ def test_whole_numbers_alone_are_compared_exactly_and_that_is_said() -> None:
         return Output(_leaf("int64", path, array.shape), "i8", array)
 
     want = [numbers([1, 2])]
-    assert judge(ARM, [numbers([1, 2])], want, want, frozenset()).method == "exact"
-    assert judge(ARM, [numbers([1, 3])], want, want, frozenset()).mismatch
+    assert evaluate(ARM, [numbers([1, 2])], want, want, frozenset()).method == "exact"
+    assert evaluate(ARM, [numbers([1, 3])], want, want, frozenset()).mismatch
     mixed = [*want, _floats([1.0])]
-    assert judge(ARM, mixed, mixed, mixed, frozenset()).method == "fp64"
+    assert evaluate(ARM, mixed, mixed, mixed, frozenset()).method == "fp64"
 
 
 def test_the_weakest_check_of_several_is_the_one_on_record() -> None:
@@ -205,24 +205,24 @@ def test_special_values(tmp_path: Path, base: list[float], new: list[float], agr
         write_evidence(str(tmp_path / name), np.array(values))
     eager, found = read_evidence(tmp_path / "base"), read_evidence(tmp_path / "new")
     for fp64 in (None, eager):
-        assert (not judge(ARM, found, eager, fp64, frozenset()).mismatch) == agrees
+        assert (not evaluate(ARM, found, eager, fp64, frozenset()).mismatch) == agrees
 
 
 def test_an_error_is_set_against_the_baselines_own_of_the_same_output() -> None:
     def outputs(a: float, b: float) -> list[Output]:
         return [_floats([1.0 + a], "output.a"), _floats([1.0 + b], "output.b")]
 
-    agreed = judge(ARM, outputs(9e-6, 1e-3), outputs(1e-9, 1e-3), outputs(0, 0), frozenset())
+    agreed = evaluate(ARM, outputs(9e-6, 1e-3), outputs(1e-9, 1e-3), outputs(0, 0), frozenset())
     assert agreed.mismatch == ""
     assert agreed.error_ratio == pytest.approx(9000, rel=1e-3)
     # How far a rounding moves the baseline is its own error too.
     moved = {"output.a": 3e-6}
-    nudged = judge(
+    nudged = evaluate(
         ARM, outputs(9e-6, 1e-3), outputs(1e-9, 1e-3), outputs(0, 0), frozenset(), moved=moved
     )
     assert nudged.error_ratio == pytest.approx(3, rel=1e-3)
     assert combine(nudged, agreed, timed=True).error_ratio == agreed.error_ratio
-    without = judge(ARM, outputs(0, 0), outputs(0, 0), outputs(0, 0), frozenset())
+    without = evaluate(ARM, outputs(0, 0), outputs(0, 0), outputs(0, 0), frozenset())
     assert without.error_ratio is None
     assert combine(without, nudged, timed=True).error_ratio == nudged.error_ratio
 
@@ -234,12 +234,12 @@ def test_a_gradient_that_is_nothing_but_rounding_makes_no_check_blunt() -> None:
     eager = [_floats(v, p) for v, p in zip(([1.0, 2.0], [1e-9, 1e-9]), paths, strict=True)]
     right = [_floats(v, p) for v, p in zip(([1.0, 2.0], [-1e-9, 1e-9]), paths, strict=True)]
     wrong = [_floats(v, p) for v, p in zip(([1.0, 2.0], [1e-4, 1e-4]), paths, strict=True)]
-    agreed = judge(ArmSpec("arm", "m.py:make"), right, eager, truth, frozenset())
+    agreed = evaluate(ArmSpec("arm", "m.py:make"), right, eager, truth, frozenset())
     assert not agreed.mismatch
     assert agreed.rmse_baseline < 1e-8
     assert agreed.rmse < 1e-8
     assert agreed.cosine > 0.99
-    found = judge(ArmSpec("arm", "m.py:make"), wrong, eager, truth, frozenset())
+    found = evaluate(ArmSpec("arm", "m.py:make"), wrong, eager, truth, frozenset())
     assert found.mismatch.startswith("output.grad.key_bias")
 
 
@@ -248,16 +248,16 @@ def test_rounding_of_another_order_of_a_sum_is_no_wrong_answer() -> None:
     One that is small but can be computed has to be right all the same."""
     var, mean = "output.state.bn.running_var", "output.state.bn.running_mean"
 
-    def judged(truth: float, eager: float, found: float) -> str:
+    def evaluated(truth: float, eager: float, found: float) -> str:
         values = ([_floats([0.9], var), _floats([mean_], mean)] for mean_ in (found, eager, truth))
-        return judge(ARM, *values, frozenset()).mismatch
+        return evaluate(ARM, *values, frozenset()).mismatch
 
-    assert judged(1e-17, 1e-10, 1e-8) == ""
-    assert judged(1e-17, 1e-10, -3e-7) == ""
-    assert judged(1e-17, 1e-10, 1e-4).startswith(mean)
-    assert judged(1e-17, 1e-10, float("nan")).startswith(mean)
-    assert judged(1e-9, 1.000001e-9, 1.1e-9).startswith(mean)
-    assert judged(1e-3, 1.000001e-3, 1.1e-3).startswith(mean)
+    assert evaluated(1e-17, 1e-10, 1e-8) == ""
+    assert evaluated(1e-17, 1e-10, -3e-7) == ""
+    assert evaluated(1e-17, 1e-10, 1e-4).startswith(mean)
+    assert evaluated(1e-17, 1e-10, float("nan")).startswith(mean)
+    assert evaluated(1e-9, 1.000001e-9, 1.1e-9).startswith(mean)
+    assert evaluated(1e-3, 1.000001e-3, 1.1e-3).startswith(mean)
 
 
 def test_an_agreement_of_before_the_ratio_still_loads() -> None:

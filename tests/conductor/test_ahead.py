@@ -12,7 +12,7 @@ import pytest
 from tests.targets.support import HONEST, alive, eventually, run_arms, settings
 from torchstone.conductor import run
 from torchstone.conductor.launch import Launcher
-from torchstone.conductor.references import Begun
+from torchstone.conductor.references import PendingReference
 from torchstone.conductor.state import ArmState
 from torchstone.records import ArmSpec, Outcome
 
@@ -33,7 +33,7 @@ def test_so_many_processes_as_were_asked_for_whatever_the_budget() -> None:
     assert (case.replicates, case.stopped_by) == (4, "replicates")
 
 
-def beside(folder: Path, spec: ArmSpec, **more: Any) -> Begun | None:
+def beside(folder: Path, spec: ArmSpec, **more: Any) -> PendingReference | None:
     """What is at work while that baseline runs alone; it must be gone afterwards."""
     state = ArmState(spec)
     home = Path(tempfile.mkdtemp(dir=folder))

@@ -12,9 +12,10 @@ from tests.stats.synthetic import measurement
 from tests.targets.support import HONEST, run_arms
 from torchstone import stats
 from torchstone.conductor import Settings, measuring
-from torchstone.conductor.case import Course
+from torchstone.conductor.case import CaseProgress
 from torchstone.conductor.launch import Launcher
-from torchstone.conductor.rounds import (
+from torchstone.conductor.state import ArmState
+from torchstone.conductor.turn_scheduler import (
     LEAST_REPLICATES,
     LEAST_TURNS,
     MOST_REPLICATES,
@@ -24,7 +25,6 @@ from torchstone.conductor.rounds import (
     make_plan,
     samples_per_turn,
 )
-from torchstone.conductor.state import ArmState
 from torchstone.conductor.worker import ArmEnded
 from torchstone.measure.channel import SoloReport
 from torchstone.measure.turns import Turns
@@ -133,11 +133,11 @@ def test_more_samples_than_can_be_kept_are_refused_before_anything_runs() -> Non
 
 def stopped(states: list[ArmState], index: int, **asked: float) -> tuple[str, float]:
     """Why a case of eight processes stops after so many, and the alpha of its intervals."""
-    course = Course()
-    course.looks = stats.looks(8)
+    case_progress = CaseProgress()
+    case_progress.looks = stats.looks(8)
     asked_for = Settings(**asked)  # type: ignore[arg-type]
-    found = measuring._stopped_by(states, asked_for, Plan(8, 6), course, index)
-    return found, course.alpha
+    found = measuring._stopped_by(states, asked_for, Plan(8, 6), case_progress, index)
+    return found, case_progress.alpha
 
 
 def test_precision_ends_a_case_at_a_preset_look_and_nowhere_else() -> None:

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from torchstone.conductor.evaluate import Output, combine, evaluate, out_of_range
 
 from tests.targets.support import ROOT, run_arms, target
-from torchstone.conductor.judge import Output, combine, judge, out_of_range
 from torchstone.records import Agreement, ArmSpec, Leaf, Measurement, Outcome
 
 ARM = ArmSpec("arm", "x.py:make", precision="fp16")
@@ -33,27 +33,27 @@ def test_what_only_the_baseline_and_the_arm_lose_is_no_right_answer(
 ) -> None:
     eager, fp64 = [_floats(base)], [_floats([1.0, 2.0, 3.0, 4.0])]
     assert out_of_range(eager, fp64)
-    agreed = judge(ARM, eager, eager, fp64, frozenset())
+    agreed = evaluate(ARM, eager, eager, fp64, frozenset())
     assert agreed.mismatch.startswith(f"output.logits: {words}; the baseline itself is not finite")
 
 
 def test_a_right_answer_is_right_where_the_baseline_is_not_finite() -> None:
     eager, fp64 = [_floats([1.0, 2.0, 3.0, INF])], [_floats([1.0, 2.0, 3.0, 7e4])]
-    agreed = judge(ARM, fp64, eager, fp64, frozenset())
+    agreed = evaluate(ARM, fp64, eager, fp64, frozenset())
     assert (agreed.method, agreed.mismatch, agreed.rmse) == ("fp64", "", 0.0)
-    wrong = judge(ARM, [_floats([1.0, 2.0, 3.0, 6e4])], eager, fp64, frozenset())
+    wrong = evaluate(ARM, [_floats([1.0, 2.0, 3.0, 6e4])], eager, fp64, frozenset())
     assert wrong.mismatch.startswith("output.logits: error 1.4")
 
 
 def test_a_float64_run_that_is_not_finite_is_no_reference() -> None:
     eager, fp64 = [_floats([1.0, 2.0, 3.0, 1e7])], [_floats([1.0, 2.0, 3.0, INF])]
     assert not out_of_range(eager, fp64)
-    agreed = judge(ARM, eager, eager, fp64, frozenset())
+    agreed = evaluate(ARM, eager, eager, fp64, frozenset())
     assert (agreed.method, agreed.mismatch, agreed.rmse) == ("eager", "", 0.0)
     assert agreed.reason == (
         "output.logits: 1 of 4 values are NaN or infinite in float64 and finite in the baseline"
     )
-    assert judge(ARM, [_floats([1.0, 2.0, 3.0, 2e7])], eager, fp64, frozenset()).mismatch
+    assert evaluate(ARM, [_floats([1.0, 2.0, 3.0, 2e7])], eager, fp64, frozenset()).mismatch
 
 
 def test_one_output_without_a_reference_leaves_the_others_theirs() -> None:
@@ -62,7 +62,7 @@ def test_one_output_without_a_reference_leaves_the_others_theirs() -> None:
     # 1e-2 is within what a check against eager allows, and beyond float64's.
     for path, wrong in (("output.a", False), ("output.b", True)):
         found = [_floats([1.0 + 1e-2 * (o.leaf.path == path)], o.leaf.path) for o in eager]
-        agreed = judge(ARM, found, eager, fp64, frozenset())
+        agreed = evaluate(ARM, found, eager, fp64, frozenset())
         assert agreed.method == "eager"
         assert agreed.mismatch.startswith(f"{path}: error") == wrong
 
@@ -70,14 +70,14 @@ def test_one_output_without_a_reference_leaves_the_others_theirs() -> None:
 @pytest.mark.parametrize("truth", [True, False])
 def test_a_mask_of_infinities_that_all_runs_have_is_fine(truth: bool) -> None:
     masked = [_floats([0.5, 0.25, -INF, -INF])]
-    agreed = judge(ARM, masked, masked, masked if truth else None, frozenset())
+    agreed = evaluate(ARM, masked, masked, masked if truth else None, frozenset())
     assert agreed.method == ("fp64" if truth else "eager")
     assert (agreed.mismatch, agreed.reason) == ("", "")
     filled = [_floats([0.5, 0.25, -INF, 0.0])]
     words = "1 of 4 values are NaN or infinite in"
-    assert words in judge(ARM, filled, masked, masked if truth else None, frozenset()).mismatch
+    assert words in evaluate(ARM, filled, masked, masked if truth else None, frozenset()).mismatch
     empty = [_floats([-INF] * 4)]
-    assert judge(ARM, empty, empty, empty, frozenset()).method == "fp64"
+    assert evaluate(ARM, empty, empty, empty, frozenset()).method == "fp64"
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_what_is_mostly_not_finite_is_hardly_checked_and_that_is_said(
     values: list[float], truth: bool, method: str, odd: str
 ) -> None:
     same = [_floats(values)]
-    agreed = judge(ARM, same, same, same if truth else None, frozenset())
+    agreed = evaluate(ARM, same, same, same if truth else None, frozenset())
     where = "float64" if truth else "the baseline"
     assert (agreed.method, agreed.mismatch) == (method, "")
     assert agreed.checked == (method != "none")
@@ -103,7 +103,7 @@ def test_what_is_mostly_not_finite_is_hardly_checked_and_that_is_said(
 
 def test_an_output_of_nan_beside_a_good_one_is_named() -> None:
     same = [_floats([NAN], "output.a"), _floats([1.0], "output.b"), _floats([NAN], "output.c")]
-    agreed = judge(ARM, same, same, same, frozenset())
+    agreed = evaluate(ARM, same, same, same, frozenset())
     assert (agreed.method, agreed.mismatch) == ("fp64", "")
     assert agreed.reason.startswith("output.a: 1 of 1 values are NaN")
     assert agreed.reason.endswith("(and 1 more of its outputs)")
@@ -140,8 +140,10 @@ def test_a_mask_of_the_least_number_there_is_is_fine_and_a_wrong_one_is_not() ->
     """In float64 it is another number than in float32, and overflows when squared."""
     eager = [_floats([float(np.finfo(np.float32).min), 1.0])]
     fp64 = [_floats([float(np.finfo(np.float64).min), 1.0])]
-    agreed = judge(ARM, eager, eager, fp64, frozenset())
+    agreed = evaluate(ARM, eager, eager, fp64, frozenset())
     assert (agreed.mismatch, agreed.method) == ("", "fp64")
     assert agreed.rmse == pytest.approx(agreed.rmse_baseline)
-    wrong = judge(ARM, [_floats([float(np.finfo(np.float64).max), 1.0])], fp64, fp64, frozenset())
+    wrong = evaluate(
+        ARM, [_floats([float(np.finfo(np.float64).max), 1.0])], fp64, fp64, frozenset()
+    )
     assert "error 2.0" in wrong.mismatch

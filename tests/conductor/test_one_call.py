@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.targets.support import HONEST, run_arms, target
-from torchstone.conductor.rounds import may_share
+from torchstone.conductor.turn_scheduler import may_share
 from torchstone.records import ArmSpec, Outcome
 
 LONG = target("long_steps")

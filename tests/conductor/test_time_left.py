@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from torchstone.conductor import Settings, rounds
-from torchstone.conductor.case import Course
+from torchstone.conductor import Settings, turn_scheduler
+from torchstone.conductor.case import CaseProgress
 from torchstone.conductor.launch import Launcher
-from torchstone.conductor.rounds import Plan, Rounds, Seating
 from torchstone.conductor.state import ArmState
+from torchstone.conductor.turn_scheduler import Plan, TurnScheduler, WorkerSlots
 from torchstone.records import ArmSpec
 
 START_S = 25.0
@@ -46,20 +46,20 @@ def told_and_true(
 ) -> tuple[list[float], list[float]]:
     """What is said after every turn, and what was then really left of all processes and turns."""
     clock, told = Clock(), Told()
-    monkeypatch.setattr(rounds, "time", clock)
+    monkeypatch.setattr(turn_scheduler, "time", clock)
     arm = ArmState(ArmSpec("a", "model.py:make"))
-    seating = Seating(Launcher(folder), Settings(), forked=False)
-    made = Rounds(seating, Settings(), random.Random(0), {}, arm, told, Course())
+    slots = WorkerSlots(Launcher(folder), Settings(), forked=False)
+    made = TurnScheduler(slots, Settings(), random.Random(0), {}, arm, told, CaseProgress())
     ends = []
 
-    def start(*_: object) -> list[rounds.Seat]:
+    def start(*_: object) -> list[turn_scheduler.WorkerSlot]:
         clock.now += START_S
-        return [rounds.Seat(arm, None)]  # type: ignore[arg-type]
+        return [turn_scheduler.WorkerSlot(arm, None)]  # type: ignore[arg-type]
 
     def turn(*_: object, **__: object) -> None:
         clock.now += turn_s
 
-    def turns(seats: object, index: int, plan: Plan, alone: bool) -> None:
+    def turns(worker_slots: object, index: int, plan: Plan, alone: bool) -> None:
         for number in range(plan.turns):
             turn()
             made.in_turns_s += turn_s
@@ -69,7 +69,7 @@ def told_and_true(
 
     monkeypatch.setattr(made, "_start", start)
     monkeypatch.setattr(made, "_turns", turns)
-    monkeypatch.setattr(rounds, "kill_all", lambda seats: None)
+    monkeypatch.setattr(turn_scheduler, "kill_all", lambda worker_slots: None)
     for index in range(plan.replicates):
         with pytest.raises(KeyboardInterrupt):  # the way out without a worker to stop
             made.replicate([arm], index, lambda _: plan)

@@ -194,7 +194,7 @@ CONVOLUTION = OpWork("aten.convolution", 2, 60_000_000_000, 4 << 20, 900_000)
 
 
 @pytest.mark.parametrize(
-    ("kernel", "counted", "roof"),
+    ("kernel", "counted", "ceiling"),
     [
         ("aten::mkldnn_convolution", CONVOLUTION, "compute"),
         ("aten::thnn_conv2d", CONVOLUTION, "compute"),
@@ -203,7 +203,7 @@ CONVOLUTION = OpWork("aten.convolution", 2, 60_000_000_000, 4 << 20, 900_000)
     ],
 )
 def test_work_is_counted_under_another_name_than_it_is_done(
-    kernel: str, counted: OpWork, roof: str
+    kernel: str, counted: OpWork, ceiling: str
 ) -> None:
     one = step()
     assert one.traced is not None
@@ -214,7 +214,7 @@ def test_work_is_counted_under_another_name_than_it_is_done(
         contract=Contract(inputs=(), outputs=(), parameter_dtypes={"float32": 10}),
     )
     found = make_ledger(ARM, seen, calibration())
-    assert [line.name for line in found.level(5)] == [roof]
+    assert [line.name for line in found.level(5)] == [ceiling]
 
 
 def test_several_works_of_one_kernel_are_added_up() -> None:

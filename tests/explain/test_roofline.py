@@ -64,13 +64,13 @@ def test_a_slow_counting_pass_is_scaled_to_the_step() -> None:
 
 def test_roofs_and_ridges() -> None:
     found = made(COMPUTE)
-    assert [(roof.kind, roof.name, roof.value) for roof in found.roofs] == [
+    assert [(ceiling.kind, ceiling.name, ceiling.value) for ceiling in found.roofs] == [
         ("compute", "fp32", PEAK),
         *(("memory", level, value) for level, value in BANDS.items()),
     ]
-    assert [roof.name for roof in found.roofs if roof.nearer] == ["fp32"]
+    assert [ceiling.name for ceiling in found.roofs if ceiling.nearer] == ["fp32"]
     assert found.ridges == {level: PEAK / value for level, value in BANDS.items()}
-    assert [roof.name for roof in made(MEMORY).roofs if roof.nearer] == ["DRAM"]
+    assert [ceiling.name for ceiling in made(MEMORY).roofs if ceiling.nearer] == ["DRAM"]
 
 
 def test_little_coverage_gives_no_compute_verdict() -> None:

@@ -12,43 +12,45 @@ from torchstone.explain.child import run_passes_of
 from torchstone.explain.ledger import pooled
 from torchstone.explain.passes import report
 from torchstone.explain.passes.blocked import CollectionClock, WaitClock
+from torchstone.explain.passes.dispatch_reference import (
+    CALLS,
+    MOST_TOYS,
+    DispatchReference,
+    ReferenceCall,
+    children,
+    groups_of,
+    per_call,
+    reference_calls_of,
+)
 from torchstone.explain.passes.floors import for_step
 from torchstone.explain.passes.plain import MOST_TIMES, take_samples
 from torchstone.explain.passes.report import Costs, OpTime, Plan
 from torchstone.explain.passes.traced import traced_round
-from torchstone.explain.passes.yardstick import (
-    CALLS,
-    MOST_TOYS,
-    Toy,
-    Yardstick,
-    children,
-    groups_of,
-    per_call,
-    toys_of,
-)
 from torchstone.records import ArmSpec
 
 ONE = torch.ones(1)
 FLOOR = 10.0
 
 
-def toy(
+def reference_call(
     name: str,
     grad: bool = False,
     call: Callable[[], object] = lambda: None,
     floor: float = FLOOR,
     **others: float,
-) -> Toy:
+) -> ReferenceCall:
     events = {name: floor, **{f"aten::{other}": ns for other, ns in others.items()}}
-    return Toy(call, name, events, {name: len(others)}, grad)
+    return ReferenceCall(call, name, events, {name: len(others)}, grad)
 
 
 def op(name: str, with_grad: float = 0.0, inside: float = 0.0) -> OpTime:
     return OpTime(name, 1.0, 1000.0, inside, with_grad)
 
 
-def yardstick(toys: Sequence[Toy], ops: Sequence[OpTime]) -> Yardstick:
-    return Yardstick(groups_of(toys, ops))
+def dispatch_reference(
+    reference_calls: Sequence[ReferenceCall], ops: Sequence[OpTime]
+) -> DispatchReference:
+    return DispatchReference(groups_of(reference_calls, ops))
 
 
 def row(name: str, start: int, span: int, thread: int = 1) -> tuple[int, int, int, str]:
@@ -57,53 +59,67 @@ def row(name: str, start: int, span: int, thread: int = 1) -> tuple[int, int, in
 
 def test_only_what_the_step_does_is_called() -> None:
     calls: list[str] = []
-    toys = [
-        toy("aten::mm", call=lambda: calls.append("mm")),
-        toy("aten::add", call=lambda: calls.append("add")),
-        toy("aten::mm", grad=True, call=lambda: calls.append("grad")),
+    reference_calls = [
+        reference_call("aten::mm", call=lambda: calls.append("mm")),
+        reference_call("aten::add", call=lambda: calls.append("add")),
+        reference_call("aten::mm", grad=True, call=lambda: calls.append("grad")),
     ]
-    yardstick(toys, [op("aten::mm")])()
+    dispatch_reference(reference_calls, [op("aten::mm")])()
     assert calls == ["mm"] * CALLS
     calls.clear()
-    yardstick(toys, [op("aten::mm", with_grad=1.0)])()
+    dispatch_reference(reference_calls, [op("aten::mm", with_grad=1.0)])()
     assert calls == ["mm"] * CALLS + ["grad"] * CALLS
     calls.clear()
-    yardstick(toys, [op("aten::conv2d")])()
+    dispatch_reference(reference_calls, [op("aten::conv2d")])()
     assert calls == []
 
 
 def test_the_dearest_ops_come_first_and_there_are_not_too_many() -> None:
-    toys = [toy(f"aten::op{i}") for i in range(40)]
-    between = yardstick(toys, [op(f"aten::op{i}") for i in reversed(range(40))])
-    assert between.toys == toys[: -MOST_TOYS - 1 : -1]
+    reference_calls = [reference_call(f"aten::op{i}") for i in range(40)]
+    between = dispatch_reference(reference_calls, [op(f"aten::op{i}") for i in reversed(range(40))])
+    assert between.reference_calls == reference_calls[: -MOST_TOYS - 1 : -1]
 
 
 def test_views_and_allocations_take_no_places() -> None:
-    toys = [toy("aten::empty"), toy("aten::view"), toy("aten::mm", empty=3.0)]
-    between = yardstick(toys, [op("aten::empty"), op("aten::view"), op("aten::mm")])
-    assert [one.op for one in between.toys] == ["aten::mm"]
+    reference_calls = [
+        reference_call("aten::empty"),
+        reference_call("aten::view"),
+        reference_call("aten::mm", empty=3.0),
+    ]
+    between = dispatch_reference(
+        reference_calls, [op("aten::empty"), op("aten::view"), op("aten::mm")]
+    )
+    assert [one.op for one in between.reference_calls] == ["aten::mm"]
 
 
 def test_a_call_of_the_op_itself_comes_before_those_that_use_it() -> None:
-    direct, other = toy("aten::mul"), toy("aten::dropout", mul=500.0)
-    assert toys_of("aten::mul", [other, direct], grad=False) == [direct]
-    assert toys_of("aten::mul", [other], grad=False) == [other]
-    assert yardstick([other, direct], [op("aten::mul")]).toys == [direct]
+    direct, other = reference_call("aten::mul"), reference_call("aten::dropout", mul=500.0)
+    assert reference_calls_of("aten::mul", [other, direct], grad=False) == [direct]
+    assert reference_calls_of("aten::mul", [other], grad=False) == [other]
+    assert dispatch_reference([other, direct], [op("aten::mul")]).reference_calls == [direct]
 
 
 def test_a_product_with_a_number_is_another_than_one_of_two_tensors() -> None:
     """It makes a tensor of the number first, which is an op inside."""
-    two, number = toy("aten::mul", floor=900.0), toy("aten::mul", floor=1500.0, to=300.0)
-    toys = [two, number]
-    assert yardstick(toys, [op("aten::mul")]).toys == [two]
-    assert yardstick(toys, [op("aten::mul", inside=1.0)]).toys == [number]
-    known = for_step(Costs(floors={"aten::mul": 1200.0}), groups_of(toys, [op("aten::mul")]))
+    two, number = (
+        reference_call("aten::mul", floor=900.0),
+        reference_call("aten::mul", floor=1500.0, to=300.0),
+    )
+    reference_calls = [two, number]
+    assert dispatch_reference(reference_calls, [op("aten::mul")]).reference_calls == [two]
+    assert dispatch_reference(reference_calls, [op("aten::mul", inside=1.0)]).reference_calls == [
+        number
+    ]
+    known = for_step(
+        Costs(floors={"aten::mul": 1200.0}), groups_of(reference_calls, [op("aten::mul")])
+    )
     assert known.floors == {"aten::mul": 900.0}
 
 
 def test_rows_of_the_step_and_of_other_threads_say_nothing_about_the_toys() -> None:
-    between = yardstick(
-        [toy("aten::mm"), toy("aten::mm", grad=True)], [op("aten::mm", with_grad=1)]
+    between = dispatch_reference(
+        [reference_call("aten::mm"), reference_call("aten::mm", grad=True)],
+        [op("aten::mm", with_grad=1)],
     )
     rows = [
         row(f"{report.TOY}0", 0, 100),
@@ -121,8 +137,8 @@ def test_rows_of_the_step_and_of_other_threads_say_nothing_about_the_toys() -> N
 
 def test_a_speed_is_of_all_the_toys_that_the_floor_is_of() -> None:
     """One of them was measured at a slow moment; now both take the same."""
-    quick, slow = toy("aten::mul", floor=10.0), toy("aten::mul", floor=20.0)
-    between = yardstick([quick, slow], [op("aten::mul")])
+    quick, slow = reference_call("aten::mul", floor=10.0), reference_call("aten::mul", floor=20.0)
+    between = dispatch_reference([quick, slow], [op("aten::mul")])
     rows = [row(f"{report.TOY}{i}", 100 * i, 50) for i in (0, 1)]
     rows += [row("aten::mul", 100 * i + 10, 30) for i in (0, 1)]
     assert between.speeds(sorted(rows, key=lambda one: one[1])) == ({"aten::mul": 2.0}, {})
@@ -147,11 +163,11 @@ def test_speeds_come_out_of_a_traced_round_and_its_ops_do_not_hold_the_toys() ->
     def block() -> None:
         torch.neg(ONE)
 
-    toys = [
-        toy("aten::mul", call=lambda: ONE * ONE),
-        toy("aten::mul", grad=True, call=lambda: weight * ONE),
+    reference_calls = [
+        reference_call("aten::mul", call=lambda: ONE * ONE),
+        reference_call("aten::mul", grad=True, call=lambda: weight * ONE),
     ]
-    between = yardstick(toys, [op("aten::mul", with_grad=1.0)])
+    between = dispatch_reference(reference_calls, [op("aten::mul", with_grad=1.0)])
     with torch.no_grad():
         wait = WaitClock()
         found = traced_round(block, 1, 20, wait, between=between)

@@ -13,8 +13,8 @@ from torchstone.interop import Imported
 from torchstone.interop.dynamo_csv import DYNAMO_CSV
 from torchstone.interop.hud_v3 import HUD_V3
 from torchstone.records import (
-    CaseFigures,
     CaseKey,
+    CaseMetrics,
     Level,
     Outcome,
     PlannedCase,
@@ -58,7 +58,7 @@ def put(folder: Path, files: dict[str, bytes]) -> list[Path]:
     return [folder / name for name in files]
 
 
-def cases_of(imported: Imported) -> dict[str, CaseFigures]:
+def cases_of(imported: Imported) -> dict[str, CaseMetrics]:
     """By model; the models of an import differ in these tests."""
     found = {case.key.model: case for case in imported.cases}
     assert len(found) == len(imported.cases)
@@ -70,9 +70,9 @@ def own_key(model: str, **changes: Any) -> CaseKey:
     return replace(key, **changes)
 
 
-def passed(key: CaseKey, **changes: Any) -> CaseFigures:
+def passed(key: CaseKey, **changes: Any) -> CaseMetrics:
     """A case that was measured to the end."""
-    case = CaseFigures(
+    case = CaseMetrics(
         key,
         Outcome.OK,
         result_id="r1",
@@ -94,8 +94,8 @@ def passed(key: CaseKey, **changes: Any) -> CaseFigures:
     return replace(case, **changes)
 
 
-def failed(key: CaseKey, outcome: Outcome, reason: str, arm: str = "inductor") -> CaseFigures:
-    return CaseFigures(key, outcome, reason, arm)
+def failed(key: CaseKey, outcome: Outcome, reason: str, arm: str = "inductor") -> CaseMetrics:
+    return CaseMetrics(key, outcome, reason, arm)
 
 
 def own_view() -> RunView:
@@ -120,5 +120,5 @@ def own_view() -> RunView:
     return RunView(replace(run, torch="2.13.0+cpu"), cases)
 
 
-def medians(case: CaseFigures) -> tuple[float, float] | None:
+def medians(case: CaseMetrics) -> tuple[float, float] | None:
     return MEDIANS.get(case.key.model)

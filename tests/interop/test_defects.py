@@ -14,26 +14,26 @@ import pytest
 from tests.interop.dashboard import dashboard
 from tests.interop.support import failed, own_key, passed, put, table
 from torchstone.interop.dynamo_csv import DYNAMO_CSV
-from torchstone.records import CaseFigures, Outcome, PlannedCase, Run, RunView
+from torchstone.records import CaseMetrics, Outcome, PlannedCase, Run, RunView
 
 STEM = "inductor_no_cudagraphs_huggingface_float32_inference_cpu"
 SPEEDUPS = {"a": 2.0, "b": 2.0, "c": 0.5}
 
 
-def medians(case: CaseFigures) -> tuple[float, float]:
+def medians(case: CaseMetrics) -> tuple[float, float]:
     return SPEEDUPS[case.key.model] * 1e6, 1e6
 
 
-def view_of(*cases: CaseFigures, planned: tuple[str, ...] = ()) -> RunView:
+def view_of(*cases: CaseMetrics, planned: tuple[str, ...] = ()) -> RunView:
     keys = [*(case.key for case in cases), *(own_key(name, scale="full") for name in planned)]
     return RunView(Run("x", "", (), tuple(PlannedCase(key, "") for key in keys)), cases)
 
 
-def ok(model: str) -> CaseFigures:
+def ok(model: str) -> CaseMetrics:
     return passed(own_key(model, scale="full"))
 
 
-def crash(model: str) -> CaseFigures:
+def crash(model: str) -> CaseMetrics:
     return failed(own_key(model, scale="full"), Outcome.CRASH, "SIGSEGV")
 
 

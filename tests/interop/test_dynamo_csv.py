@@ -19,9 +19,9 @@ from tests.interop.support import (
 )
 from torchstone.interop.dynamo_csv import DYNAMO_CSV
 from torchstone.records import (
-    FIGURES_DEFINITION,
     FOREIGN_DEFINITION,
-    CaseFigures,
+    METRICS_DEFINITION,
+    CaseMetrics,
     Outcome,
     UsageError,
     from_data,
@@ -37,7 +37,7 @@ def write(folder: Path, name: str, text: str) -> Path:
     return path
 
 
-def outcome_of(folder: Path, performance: str | None, accuracy: str | None) -> CaseFigures:
+def outcome_of(folder: Path, performance: str | None, accuracy: str | None) -> CaseMetrics:
     """One model called `m` in tables that also hold a model that passed."""
     paths = []
     if performance is not None:
@@ -82,8 +82,8 @@ def test_the_reason_keeps_the_runners_word() -> None:
 
 def test_no_figure_of_theirs_stands_in_a_field_of_ours() -> None:
     for case in read_csv(*BOTH).cases:
-        assert case.definition == FOREIGN_DEFINITION != FIGURES_DEFINITION
-        blank = CaseFigures(
+        assert case.definition == FOREIGN_DEFINITION != METRICS_DEFINITION
+        blank = CaseMetrics(
             case.key,
             case.outcome,
             case.reason,
@@ -232,7 +232,7 @@ def test_out_and_in_again_is_the_same(tmp_path: Path) -> None:
 
 def test_an_imported_case_survives_the_store() -> None:
     for case in read_csv(*BOTH).cases:
-        assert from_data(CaseFigures, to_data(case)) == case
+        assert from_data(CaseMetrics, to_data(case)) == case
 
 
 def test_a_folder_is_read_and_what_is_no_table_is_named(tmp_path: Path) -> None:

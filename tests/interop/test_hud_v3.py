@@ -27,7 +27,7 @@ from torchstone.interop.hud_v3 import HUD_V3
 from torchstone.interop.rows import metric_of, metric_text
 from torchstone.records import (
     FOREIGN_DEFINITION,
-    CaseFigures,
+    CaseMetrics,
     Outcome,
     UsageError,
     from_data,
@@ -134,7 +134,7 @@ def test_records_of_two_commits_are_refused(tmp_path: Path) -> None:
 
 def test_an_imported_case_survives_the_store() -> None:
     for case in read_hud(*BOTH).cases:
-        assert from_data(CaseFigures, to_data(case)) == case
+        assert from_data(CaseMetrics, to_data(case)) == case
 
 
 NUMBER = st.one_of(st.integers(-(10**12), 10**12), st.floats())

@@ -24,8 +24,8 @@ from torchstone.interop.hud_v3 import HUD_V3
 from torchstone.records import (
     FOREIGN_DEFINITION,
     ArmSpec,
-    CaseFigures,
-    ForeignFigures,
+    CaseMetrics,
+    ForeignMetrics,
     Measurement,
     Method,
     Noise,
@@ -256,8 +256,8 @@ def test_medians_are_taken_over_all_samples_of_the_cases_own_arm() -> None:
 
 
 def test_figures_of_a_third_tool_are_not_passed_off_as_the_runners() -> None:
-    other = ForeignFigures("tool", "tool-defs", "performance", "f", 1, ("speedup",), ("2",))
-    case = CaseFigures(own_key("m"), Outcome.OK, foreign=(other,), definition=FOREIGN_DEFINITION)
+    other = ForeignMetrics("tool", "tool-defs", "performance", "f", 1, ("speedup",), ("2",))
+    case = CaseMetrics(own_key("m"), Outcome.OK, foreign=(other,), definition=FOREIGN_DEFINITION)
     view = RunView(Run("x", "", (), (PlannedCase(case.key, ""),)), (case,))
     for form in FORMATS:
         with pytest.raises(UsageError, match="another tool"):

@@ -18,7 +18,7 @@ from tests.interop.support import FIXTURES, HUGGINGFACE, TORCHBENCH, cases_of
 from torchstone.interop import Format, Imported, files
 from torchstone.interop.dynamo_csv import DYNAMO_CSV
 from torchstone.interop.hud_v3 import HUD_V3
-from torchstone.records import CaseFigures, Run, UsageError, from_data, to_data
+from torchstone.records import CaseMetrics, Run, UsageError, from_data, to_data
 
 ENDINGS: dict[str, str] = {"dynamo-csv": "csv", "hud-v3": "json"}
 CSV_BYTES = (FIXTURES / f"{HUGGINGFACE}_performance.csv").read_bytes()
@@ -43,7 +43,7 @@ def check_sound(imported: Imported) -> None:
     document = json.dumps(to_data(imported.run), ensure_ascii=False).encode("utf-8")
     assert from_data(Run, json.loads(document)) == imported.run
     cases = json.dumps(to_data(imported.cases), ensure_ascii=False).encode("utf-8")
-    assert [from_data(CaseFigures, one) for one in json.loads(cases)] == list(imported.cases)
+    assert [from_data(CaseMetrics, one) for one in json.loads(cases)] == list(imported.cases)
     assert len({case.key for case in imported.cases}) == len(imported.cases)
     dashboard(imported.view)
     for form in (DYNAMO_CSV, HUD_V3):

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.house.places import ROOT
-from torchstone.lab.database import rebuild, size, thin, validate_stored
-from torchstone.lab.figures import figures_of
+from torchstone.lab.database import prune, rebuild, size, validate_stored
+from torchstone.lab.metrics import metrics_of
 from torchstone.lab.repro import repro
 from torchstone.records import CaseKey, Contract, PlannedCase, Result, Run, UsageError
 from torchstone.show import dumps, report
@@ -20,7 +20,7 @@ sys.path.insert(0, str(ROOT / "tests" / "store"))
 
 from store_cases import make_result
 
-COMMAND = ("torchstone", "db", "thin", "--older-than", "90d")
+COMMAND = ("torchstone", "db", "prune", "--older-than", "90d")
 KEYS = [CaseKey("timm", model, "small", "inference", "fp32", "inductor") for model in "AB"]
 RUN = Run(
     "old",
@@ -34,13 +34,13 @@ def silent(what: str, done: int, total: int) -> None:
     """Nobody asked."""
 
 
-def judged(result_id: str) -> Result:
+def evaluated(result_id: str) -> Result:
     """A result as a run leaves it, judged by the rules of today."""
-    from torchstone.lab.roofs import judge_again
+    from torchstone.lab.peaks import evaluate_again
 
     made = make_result(result_id, replicates=3, turns=6)
     arms = tuple(replace(arm, contract=_plain(arm.contract)) for arm in made.arms)
-    return judge_again(replace(made, arms=arms, kind="case"))
+    return evaluate_again(replace(made, arms=arms, kind="case"))
 
 
 def _plain(contract: Contract | None) -> Contract:
@@ -54,8 +54,8 @@ def db(tmp_path: Path) -> str:
     path = str(tmp_path / "lab.db")
     with open_store(path) as store:
         store.begin_run(RUN)
-        for position, result in enumerate((judged("one"), judged("two"))):
-            figures = figures_of(result, RUN.plan[position], "inductor", ("again", str(position)))
+        for position, result in enumerate((evaluated("one"), evaluated("two"))):
+            figures = metrics_of(result, RUN.plan[position], "inductor", ("again", str(position)))
             store.add_cases(RUN.id, result, [(position, figures)])
         store.save(make_result("mine", created="2020-01-01"))
     return path
@@ -63,21 +63,21 @@ def db(tmp_path: Path) -> str:
 
 def test_thinning_by_age(db: str) -> None:
     with pytest.raises(UsageError, match="less than a day"):
-        thin(db, 3600.0, 0, COMMAND, silent)
-    trial, _ = thin(db, 90 * 86_400.0, 0, COMMAND, silent, trial=True)
+        prune(db, 3600.0, 0, COMMAND, silent)
+    trial, _ = prune(db, 90 * 86_400.0, 0, COMMAND, silent, trial=True)
     assert (trial.results, trial.trial) == (2, True)
     told: list[tuple[str, int, int]] = []
-    done, shrunk = thin(
+    done, shrunk = prune(
         db, 90 * 86_400.0, 0, COMMAND, lambda *words: told.append(words), compact=True
     )
     assert done.results == 2
     assert shrunk >= 0
     assert told == [("results", 2, 2)]
     weight = size(db)
-    assert (weight.thinned.results, weight.whole.results) == (2, 0)
-    assert thin(db, 90 * 86_400.0, 0, COMMAND, silent)[0].results == 0
+    assert (weight.pruned.results, weight.whole.results) == (2, 0)
+    assert prune(db, 90 * 86_400.0, 0, COMMAND, silent)[0].results == 0
     with pytest.raises(UsageError, match="no database"):
-        thin(db + ".none", 90 * 86_400.0, 0, COMMAND, silent)
+        prune(db + ".none", 90 * 86_400.0, 0, COMMAND, silent)
 
 
 def test_figures_derived_anew_are_those_derived_before(db: str) -> None:
@@ -94,38 +94,38 @@ def test_figures_derived_anew_are_those_derived_before(db: str) -> None:
 def test_what_a_thinned_result_says(db: str) -> None:
     with open_store(db) as store:
         whole = store.load("one")
-    thin(db, 90 * 86_400.0, 0, COMMAND, silent)
+    prune(db, 90 * 86_400.0, 0, COMMAND, silent)
     with open_store(db) as store:
-        thinned = store.load("one")
-    text = report(thinned)
+        pruned = store.load("one")
+    text = report(pruned)
     assert "samples were removed on 20" in text
-    assert "torchstone db thin --older-than 90d" in text
-    assert '"thinned": {' in dumps(thinned)
-    assert '"time": null' in dumps(thinned)
+    assert "torchstone db prune --older-than 90d" in text
+    assert '"thinned": {' in dumps(pruned)
+    assert '"time": null' in dumps(pruned)
     assert '"thinned": null' in dumps(whole)
-    assert thinned.comparisons == whole.comparisons
-    assert str(thinned.comparisons[0].verdict.value) in text
+    assert pruned.comparisons == whole.comparisons
+    assert str(pruned.comparisons[0].verdict.value) in text
 
 
 def test_a_thinned_result_is_not_judged_anew(db: str) -> None:
-    thin(db, 90 * 86_400.0, 0, COMMAND, silent)
+    prune(db, 90 * 86_400.0, 0, COMMAND, silent)
     for wanted in ("one", RUN.id):
         with pytest.raises(UsageError, match=r"samples of .* were removed on") as caught:
             validate_stored(wanted, db, save=True)
         assert "torchstone repro" in caught.value.remedy
-    later = judged("three")
+    later = evaluated("three")
     more = replace(RUN, id="new", created="2999-01-01T00:00:00+00:00")
     with open_store(db) as store:
         store.begin_run(more)
-        figures = figures_of(later, RUN.plan[0], "inductor", ())
+        figures = metrics_of(later, RUN.plan[0], "inductor", ())
         store.add_cases("new", later, [(0, figures)])
     (one,) = validate_stored("new", db, save=False)
     assert not one.skipped
 
 
 def test_of_a_run_the_rest_is_judged(db: str, tmp_path: Path) -> None:
-    thin(db, 90 * 86_400.0, 0, COMMAND, silent)
-    third = judged("third")
+    prune(db, 90 * 86_400.0, 0, COMMAND, silent)
+    third = evaluated("third")
     run = replace(RUN, id="mixed", created="2999-01-01T00:00:00+00:00")
     with open_store(db) as store:  # a shard of it was thinned elsewhere
         store.begin_run(run)
@@ -142,13 +142,13 @@ def test_repro_of_a_thinned_result_has_nothing_to_compare_with(
     db: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The measuring itself is tested elsewhere; here it hands back a new result."""
-    thin(db, 90 * 86_400.0, 0, COMMAND, silent)
+    prune(db, 90 * 86_400.0, 0, COMMAND, silent)
     with open_store(db) as store:
         stored = store.load("one")
-    fresh = judged("fresh")
+    fresh = evaluated("fresh")
     monkeypatch.setattr("torchstone.lab.repro.measure", lambda *words: fresh)
     monkeypatch.setattr("torchstone.lab.repro.check_arm", lambda arm: None)
-    done = repro(stored, trust=True, keeper=None)
+    done = repro(stored, trust=True, recorder=None)
     assert done.new == fresh
     assert done.against_stored == ()
     assert len(done.combined.arms) == 4

@@ -33,9 +33,9 @@ from torchstone.lab.explain import (
     was_interrupted,
 )
 from torchstone.lab.explain import _calibration_explain as _calibration
-from torchstone.lab.keeping import Keeper
+from torchstone.lab.peaks import known_peaks, with_peaks
+from torchstone.lab.recording import Recorder
 from torchstone.lab.request import BenchRequest
-from torchstone.lab.roofs import known_roofs, with_roofs
 from torchstone.machine.calibrate import fingerprint
 from torchstone.machine.calibrate.request import own_machine_id
 from torchstone.records import (
@@ -80,7 +80,7 @@ def test_the_first_ledger_is_kept_where_the_second_cannot_be_made(tmp_path: Path
         BenchRequest(targets=(target("nets"),), settings=SHORT), vs="cudagraphs", budget_s=0.2
     )
     with pytest.raises(TorchstoneError, match="CUDA"):
-        explain_difference(request, Keeper(db))
+        explain_difference(request, Recorder(db))
     with open_store(db, read_only=True) as store:
         (one,) = store.list_ledgers()
     assert one.variant == "eager"
@@ -268,11 +268,11 @@ def test_stale_roofs_are_told_by_explain_as_they_are_left_out_by_bench(
 ) -> None:
     db = tmp_path / "kept.db"
     stale = roofs(**changes)
-    made, keeper = kept_with(db, stale), Keeper(str(db))
-    _, words = known_roofs(keeper, own_machine_id(), "cpu")
+    made, recorder = kept_with(db, stale), Recorder(str(db))
+    _, words = known_peaks(recorder, own_machine_id(), "cpu")
     assert words.startswith(f"The roofs measured on {stale.created[:10]} are stale")
-    assert with_roofs(made, keeper).calibration is None
-    none, note = _calibration(ArmSpec("eager", HONEST), keeper)
+    assert with_peaks(made, recorder).calibration is None
+    none, note = _calibration(ArmSpec("eager", HONEST), recorder)
     assert none is None
     assert words in note
     assert "torchstone doctor --calibrate" in note
@@ -280,15 +280,17 @@ def test_stale_roofs_are_told_by_explain_as_they_are_left_out_by_bench(
     assert words in last
     assert "torchstone doctor --calibrate" in last
     with pytest.raises(UsageError, match="are stale") as caught:
-        roofline_of_target(BenchRequest(targets=(target("no_such"),)), Keeper(str(db)), save=False)
+        roofline_of_target(
+            BenchRequest(targets=(target("no_such"),)), Recorder(str(db)), save=False
+        )
     assert "torchstone doctor --calibrate" in caught.value.remedy
 
 
 def test_roofs_that_hold_are_used_without_a_word(tmp_path: Path) -> None:
     db = tmp_path / "kept.db"
-    made, keeper = kept_with(db, roofs()), Keeper(str(db))
-    assert with_roofs(made, keeper).calibration is not None
-    found, note = _calibration(ArmSpec("eager", HONEST), keeper)
+    made, recorder = kept_with(db, roofs()), Recorder(str(db))
+    assert with_peaks(made, recorder).calibration is not None
+    found, note = _calibration(ArmSpec("eager", HONEST), recorder)
     assert found is not None
     assert note == ""
     assert "stale" not in " ".join(roofline_of_stored(made.id, db=str(db)).notes)

@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from tests.validate.cases import arm, result
-from torchstone.lab.figures import figures_of
-from torchstone.lab.roofs import judge_again
+from torchstone.lab.metrics import metrics_of
+from torchstone.lab.peaks import evaluate_again
 from torchstone.records import (
-    CaseFigures,
     CaseKey,
+    CaseMetrics,
     Check,
     Level,
     Measurement,
@@ -35,24 +35,24 @@ def three(base: int = 4, first: int = 4, second: int = 4) -> Result:
     )
 
 
-def case(made: Result, name: str) -> CaseFigures:
+def case(made: Result, name: str) -> CaseMetrics:
     key = CaseKey("suite", "model", "", "inference", "fp32", name)
-    return figures_of(made, PlannedCase(key, "model.py:make"), name, ())
+    return metrics_of(made, PlannedCase(key, "model.py:make"), name, ())
 
 
 def test_a_warning_about_all_arms_is_every_cases() -> None:
-    judged = judge_again(three(2, 2, 2))
-    assert ("eager", "A", "B") in [c.arms for c in judged.checks if c.rule == "replicates"]
+    evaluated = evaluate_again(three(2, 2, 2))
+    assert ("eager", "A", "B") in [c.arms for c in evaluated.checks if c.rule == "replicates"]
     for name in ("A", "B"):
-        assert "replicates" in case(judged, name).checks
-        assert case(judged, name).worst_check is Level.WARN
+        assert "replicates" in case(evaluated, name).checks
+        assert case(evaluated, name).worst_check is Level.WARN
 
 
 def test_a_baseline_with_few_processes_is_every_cases_too() -> None:
-    judged = judge_again(three(2, 4, 2))
-    assert "replicates" in case(judged, "A").checks
-    assert "replicates" in case(judged, "B").checks
-    short = judge_again(three(4, 4, 2))
+    evaluated = evaluate_again(three(2, 4, 2))
+    assert "replicates" in case(evaluated, "A").checks
+    assert "replicates" in case(evaluated, "B").checks
+    short = evaluate_again(three(4, 4, 2))
     assert "replicates" not in case(short, "A").checks
     assert "replicates" in case(short, "B").checks
 

@@ -9,8 +9,8 @@ import pytest
 
 from tests.validate.cases import arm
 from torchstone.conductor import CaseResult
-from torchstone.lab.identical import DUPLICATE, aa_floor, conditions, observe
-from torchstone.lab.keeping import Keeper
+from torchstone.lab.aa_test import DUPLICATE, aa_floor, conditions, observe
+from torchstone.lab.recording import Recorder
 from torchstone.records import CompileCost, Measurement, Statement
 from torchstone.track.compare import DEFAULT_AA_FLOOR, step_class
 
@@ -18,13 +18,13 @@ STEP = CompileCost(cold_ns=0, first_call_ns=5_000_000, steady_ns=5_000_000)
 
 
 def remembered(tmp_path: Path, twin: Measurement) -> float | None:
-    keeper = Keeper(str(tmp_path / "kept.db"))
+    recorder = Recorder(str(tmp_path / "kept.db"))
     base = arm("eager", compile=STEP)
     other = arm("inductor", 4e-3, seed=3)
     case = CaseResult((base, other, twin), 4, (4,), 0.05, "budget", 1.0)
-    assert observe(keeper, case).arms == (base, other)
+    assert observe(recorder, case).arms == (base, other)
     assert base.environment is not None
-    return keeper.aa_floor(base.environment.machine_id, conditions(base))
+    return recorder.aa_floor(base.environment.machine_id, conditions(base))
 
 
 def spread(by: float) -> Measurement:
@@ -63,11 +63,11 @@ def test_a_statement_is_filed_under_its_own_length(step: float, loops: int) -> N
 
 
 def test_the_floor_of_a_long_statement_is_not_that_of_a_short_one(tmp_path: Path) -> None:
-    keeper = Keeper(str(tmp_path / "kept.db"))
+    recorder = Recorder(str(tmp_path / "kept.db"))
     base, twin = statement("base", 0.5), statement(DUPLICATE, 0.51, seed=2)
-    observe(keeper, CaseResult((base, twin), 4, (4,), 0.05, "budget", 1.0))
-    assert aa_floor(keeper, statement("other", 0.3)) == pytest.approx(0.02, abs=0.002)
-    assert aa_floor(keeper, statement("short", 2e-5, loops=1000)) == DEFAULT_AA_FLOOR
+    observe(recorder, CaseResult((base, twin), 4, (4,), 0.05, "budget", 1.0))
+    assert aa_floor(recorder, statement("other", 0.3)) == pytest.approx(0.02, abs=0.002)
+    assert aa_floor(recorder, statement("short", 2e-5, loops=1000)) == DEFAULT_AA_FLOOR
 
 
 def test_the_length_is_that_of_the_samples_as_for_a_runs_cases() -> None:

@@ -48,7 +48,7 @@ def test_a_record_of_another_installation_is_not_ours(
     assert is_ours(signed(result(arm())))
     assert "was not made by this installation" in where_from(made)
     with pytest.raises(UsageError, match="names code that would be run"):
-        repro(made, trust=False, keeper=None)
+        repro(made, trust=False, recorder=None)
 
 
 def test_a_record_that_was_changed_is_not_ours(home: Path, tmp_path: Path) -> None:
@@ -58,7 +58,7 @@ def test_a_record_that_was_changed_is_not_ours(home: Path, tmp_path: Path) -> No
     spec = replace(made.arms[0].arm, statement=Statement(f"open({str(mark)!r}, 'w').close()"))
     planted = replace(made, arms=(replace(made.arms[0], arm=spec), *made.arms[1:]))
     with pytest.raises(UsageError, match="or was changed since"):
-        repro(planted, trust=False, keeper=None)
+        repro(planted, trust=False, recorder=None)
     assert not mark.exists()
     assert not is_ours(replace(made, id="another"))
 

@@ -17,15 +17,15 @@ from torchstone.cli.options import exit_code
 from torchstone.conductor import Settings
 from torchstone.conductor.case import Silent
 from torchstone.lab.database import validate_stored
-from torchstone.lab.keeping import Keeper
-from torchstone.lab.roofs import (
+from torchstone.lab.peaks import (
+    evaluate_again,
     interrupted,
-    judge_again,
     look_again,
-    raise_roofs,
+    merge_peaks,
     recalibrated,
-    with_second_looks,
+    with_remeasurements,
 )
+from torchstone.lab.recording import Recorder
 from torchstone.records import (
     ArmSpec,
     Calibration,
@@ -42,7 +42,7 @@ EAGER, FAST = "eager", "inductor"
 
 
 def stored(db: Path) -> Result:
-    result = judge_again(pair())
+    result = evaluate_again(pair())
     with open_store(str(db)) as store:
         store.save(result)
     return result
@@ -52,13 +52,13 @@ def stored(db: Path) -> Result:
 def stricter(monkeypatch: pytest.MonkeyPatch) -> None:
     """A rule that appeared after the results were stored."""
 
-    def judge(result: Result) -> Iterator[Check]:
+    def evaluate(result: Result) -> Iterator[Check]:
         yield Check("brand-new", Level.FAIL, "It is not to be believed.", {}, (FAST,))
 
-    rule = validate.FunctionRule("brand-new", "a test", judge)
-    was = validate.judge
+    rule = validate.FunctionRule("brand-new", "a test", evaluate)
+    was = validate.evaluate
     monkeypatch.setattr(
-        validate, "judge", lambda result: (*was(result), *validate.run_rules([rule], result))
+        validate, "evaluate", lambda result: (*was(result), *validate.run_rules([rule], result))
     )
 
 
@@ -75,7 +75,7 @@ def test_the_same_rules_say_the_same(tmp_path: Path) -> None:
 def test_a_new_rule_is_heard_and_kept_beside_the_samples(tmp_path: Path) -> None:
     db = str(tmp_path / "a.db")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(validate, "judge", lambda result: ())
+        patch.setattr(validate, "evaluate", lambda result: ())
         result = stored(tmp_path / "a.db")
     (one,) = validate_stored(result.id, db, save=False)
     assert one.failed
@@ -93,7 +93,7 @@ def test_a_new_rule_is_heard_and_kept_beside_the_samples(tmp_path: Path) -> None
 
 
 def test_a_verdict_that_was_withheld_comes_back_when_the_rule_is_gone(tmp_path: Path) -> None:
-    fine = judge_again(pair())
+    fine = evaluate_again(pair())
     withheld = replace(
         fine,
         checks=(Check("old-rule", Level.FAIL, "No.", {}, (FAST,)),),
@@ -103,7 +103,7 @@ def test_a_verdict_that_was_withheld_comes_back_when_the_rule_is_gone(tmp_path: 
             for c in fine.comparisons
         ),
     )  # fmt: skip
-    assert judge_again(withheld).comparisons == fine.comparisons
+    assert evaluate_again(withheld).comparisons == fine.comparisons
 
 
 def noisy(**method: object) -> Result:
@@ -120,13 +120,13 @@ def noisy(**method: object) -> Result:
 
 
 def test_what_is_open_says_what_budget_would_decide() -> None:
-    (found,) = judge_again(noisy(stopped_by="budget", budget_s=10.0)).comparisons
+    (found,) = evaluate_again(noisy(stopped_by="budget", budget_s=10.0)).comparisons
     assert found.verdict.undecided
     assert found.smallest_detectable is not None
     assert found.smallest_detectable > found.margin
     assert found.deciding_budget_s is not None
     assert found.deciding_budget_s > 10.0
-    longer = judge_again(noisy(stopped_by="replicates", budget_s=20.0)).comparisons[0]
+    longer = evaluate_again(noisy(stopped_by="replicates", budget_s=20.0)).comparisons[0]
     assert (longer.deciding_budget_s or 0) > found.deciding_budget_s
 
 
@@ -136,7 +136,7 @@ def test_what_is_open_says_what_budget_would_decide() -> None:
      {"stopped_by": "replicates", "asked_samples": 5}],
 )  # fmt: skip
 def test_no_budget_is_named_where_more_of_it_would_not_be_used(method: dict[str, object]) -> None:
-    (found,) = judge_again(noisy(**method)).comparisons
+    (found,) = evaluate_again(noisy(**method)).comparisons
     assert found.verdict.undecided
     assert found.deciding_budget_s is None
     assert "too small" not in found.reason
@@ -144,13 +144,13 @@ def test_no_budget_is_named_where_more_of_it_would_not_be_used(method: dict[str,
 
 @pytest.mark.usefixtures("stricter")
 def test_a_withheld_verdict_names_no_budget() -> None:
-    (found,) = judge_again(noisy(stopped_by="budget", budget_s=10.0)).comparisons
+    (found,) = evaluate_again(noisy(stopped_by="budget", budget_s=10.0)).comparisons
     assert (found.verdict, found.deciding_budget_s) == (Verdict.CANNOT_TELL, None)
 
 
 def test_the_command_says_what_changed_and_strict_sets_the_exit_code(tmp_path: Path) -> None:
     db = tmp_path / "a.db"
-    result = judge_again(pair())
+    result = evaluate_again(pair())
     bad = replace(
         result,
         arms=(result.arms[0], replace(result.arms[1], agreement=replace(
@@ -204,9 +204,9 @@ def test_an_arm_that_knows_only_the_first_inputs_fails_the_second_look(
 
 
 def test_no_second_look_where_nothing_is_too_good() -> None:
-    result = judge_again(pair())
+    result = evaluate_again(pair())
     arms = [arm.arm for arm in result.arms]
-    assert with_second_looks(result, arms, Settings(), None) is result
+    assert with_remeasurements(result, arms, Settings(), None) is result
 
 
 class CtrlC(Silent):
@@ -223,12 +223,12 @@ class CtrlC(Silent):
 
 def test_ctrl_c_in_a_second_look_keeps_the_first_and_says_so() -> None:
     fast = arm(FAST, 0.25e-3, seed=2, flops=None)
-    result = judge_again(pair(fast, arm(flops=None)))
-    assert validate.wants_second_look(result)
+    result = evaluate_again(pair(fast, arm(flops=None)))
+    assert validate.needs_remeasuring(result)
     arms = [ArmSpec(EAGER, HONEST), ArmSpec(FAST, HONEST)]
-    kept = with_second_looks(result, arms, settings(), CtrlC("a second look"))
+    kept = with_remeasurements(result, arms, settings(), CtrlC("a second look"))
     assert kept.arms == result.arms
-    assert kept.second_looks == ()
+    assert kept.remeasurements == ()
     assert kept.method.stopped_by == "interrupt"
     assert exit_code(kept) == 130
     assert any("was interrupted" in check.message for check in kept.checks)
@@ -237,7 +237,7 @@ def test_ctrl_c_in_a_second_look_keeps_the_first_and_says_so() -> None:
 def beaten() -> Result:
     """An arm above the roofs that are known."""
     low = calibration(compute=(Peak(1e9, 0.1, 50, dtype="fp32", threads=2),))
-    result = judge_again(pair(calibration=low))
+    result = evaluate_again(pair(calibration=low))
     assert validate.needs_recalibration(result)
     return result
 
@@ -248,10 +248,10 @@ def test_ctrl_c_while_a_roof_is_measured_again_keeps_the_measurement(
     def pressed(**words: object) -> Calibration:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("torchstone.lab.roofs.run_calibration", pressed)
-    keeper = Keeper(str(tmp_path / "kept.db"))
+    monkeypatch.setattr("torchstone.lab.peaks.run_calibration", pressed)
+    recorder = Recorder(str(tmp_path / "kept.db"))
     try:
-        kept = recalibrated(beaten(), keeper, None)
+        kept = recalibrated(beaten(), recorder, None)
     except KeyboardInterrupt:
         pytest.fail("the measurement is lost")
     assert kept.arms == beaten().arms
@@ -259,7 +259,7 @@ def test_ctrl_c_while_a_roof_is_measured_again_keeps_the_measurement(
     assert kept.calibration is not None
     assert "could not be measured again: interrupted" in kept.calibration.notes[-1]
     stopped = interrupted(beaten())
-    assert recalibrated(stopped, keeper, None) is stopped  # Ctrl-C has been heard already
+    assert recalibrated(stopped, recorder, None) is stopped  # Ctrl-C has been heard already
 
 
 def test_a_roof_measured_again_only_rises() -> None:
@@ -268,7 +268,7 @@ def test_a_roof_measured_again_only_rises() -> None:
     old = Calibration("a", "m", "f", "2026-01-01", compute=(fp32, fp64), bandwidth=(dram,))
     better, worse = replace(fp32, value=9.5e10), replace(fp64, value=1e10)
     fresh = Calibration("b", "m", "f", "2026-02-02", compute=(better, worse))
-    raised = raise_roofs(old, fresh)
+    raised = merge_peaks(old, fresh)
     assert raised.id == "b"
     assert [peak.value for peak in raised.compute] == [9.5e10, 4e10]
     assert raised.bandwidth == old.bandwidth

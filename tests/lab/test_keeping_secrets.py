@@ -14,10 +14,10 @@ from tests.targets.support import QUICK, ROOT, settings, target
 from tests.targets.talkative import AWS_KEY
 from torchstone.conductor import Settings
 from torchstone.lab.bench import bench
-from torchstone.lab.keeping import Keeper
+from torchstone.lab.peaks import look_again
+from torchstone.lab.recording import Recorder
 from torchstone.lab.repro import repro
 from torchstone.lab.request import BenchRequest, make_arms
-from torchstone.lab.roofs import look_again
 from torchstone.lab.secrets import (
     HIDDEN,
     public_arm_text,
@@ -62,7 +62,7 @@ def test_a_secret_is_nowhere_in_what_is_stored_or_shown(
         settings=Settings(**QUICK),
     )
     db = tmp_path / "kept.db"
-    result = bench(request, Keeper(str(db)))
+    result = bench(request, Recorder(str(db)))
     outcomes = [arm.outcome for arm in result.arms]
     assert outcomes == [
         Outcome.OK,
@@ -103,16 +103,16 @@ def test_a_secret_in_a_statement_is_used_and_not_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MY_TOKEN", SECRET)
-    keeper = Keeper(str(tmp_path / "kept.db"))
+    recorder = Recorder(str(tmp_path / "kept.db"))
     setup, statement = f"key = '{SECRET}'", f"assert key == '{SECRET}'"
     settings = Settings(budget_s=0.2, loops=5, samples=2, replicates=2)
-    result = time_statements([statement], setup, settings, keeper=keeper)
+    result = time_statements([statement], setup, settings, recorder=recorder)
     assert result.arms[0].outcome is Outcome.OK  # what ran was the statement as it was given
     texts = [dumps(result).encode(), *(file.read_bytes() for file in tmp_path.iterdir())]
     for text in texts:
         assert SECRET.encode() not in text
     with pytest.raises(UsageError, match="kept without the secret"):
-        repro(result, trust=True, keeper=None)
+        repro(result, trust=True, recorder=None)
 
 
 def test_an_arm_without_a_name_is_not_named_by_its_secrets() -> None:
@@ -127,7 +127,7 @@ def test_a_second_look_that_fails_does_not_quote_the_secret(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    monkeypatch.setattr("torchstone.lab.roofs.SHORTEST_S", 0.1)
+    monkeypatch.setattr("torchstone.lab.peaks.SHORTEST_S", 0.1)
     env = (("MY_TOKEN", SECRET),)
     base = ArmSpec("slow", target("talkative", "answers_plainly"), env=env)
     new = ArmSpec("fast", target("talkative", "answers_with_it"), env=env)

@@ -10,7 +10,7 @@ import pytest
 from tests.validate.cases import arm, result
 from torchstone import stats
 from torchstone.conductor import Settings
-from torchstone.lab.keeping import Keeper
+from torchstone.lab.recording import Recorder
 from torchstone.lab.repro import (
     DRIFT,
     Reproduction,
@@ -154,7 +154,7 @@ def test_a_result_that_nobody_signed_is_not_run_without_trust(tmp_path: Path) ->
     planted = replace(STORED, arms=(replace(arm(), arm=spec, environment=None),))
     assert planted.origin == "here"
     with pytest.raises(UsageError, match="names code that would be run"):
-        repro(planted, trust=False, keeper=None)
+        repro(planted, trust=False, recorder=None)
     assert not mark.exists()
 
 
@@ -167,6 +167,6 @@ def test_a_case_of_a_run_is_listed_when_it_is_measured_again(tmp_path: Path) -> 
     with open_store(db) as store:
         store.save(case)
         assert list(store.list()) == []
-    again = repro(case, trust=False, keeper=Keeper(db))
+    again = repro(case, trust=False, recorder=Recorder(db))
     with open_store(db) as store:
         assert [one.id for one in store.list()] == [again.new.id]

@@ -8,6 +8,7 @@ from typing import Any
 
 from tests.targets.support import torchstone
 from tests.validate.cases import CONTRACT, arm, environment, result
+from torchstone.lab.peaks import evaluate_again
 from torchstone.lab.repro import (
     RULE,
     Reproduction,
@@ -17,7 +18,6 @@ from torchstone.lab.repro import (
     settings_of,
     speedups,
 )
-from torchstone.lab.roofs import judge_again
 from torchstone.records import Check, GitState, Level, Outcome, Result, Verdict
 
 MODEL = """
@@ -37,7 +37,7 @@ def session(contract: Any = CONTRACT, seed: int = 1, step: float = 5e-3, **env: 
         arm(name, time, seed=seed + i, environment=environment(**env), contract=contract)
         for i, (name, time) in enumerate((("eager", step), ("inductor", step * 0.8)))
     ]
-    return judge_again(result(*arms))
+    return evaluate_again(result(*arms))
 
 
 def reproduced(stored: Result, new: Result) -> Reproduction:

@@ -16,8 +16,8 @@ from tests.targets.support import HONEST, ROOT
 from torchstone.conductor import Settings, open_templates
 from torchstone.conductor.case import Silent
 from torchstone.lab import run as lab_run
-from torchstone.lab.figures import figures_of
-from torchstone.lab.keeping import Keeper
+from torchstone.lab.metrics import metrics_of
+from torchstone.lab.recording import Recorder
 from torchstone.lab.run import CHECKOUT as CHECKOUT_PACKAGE
 from torchstone.lab.run import carry_out, describe_run, measure_group, resume_run, start_run
 from torchstone.lab.run_plan import Group, RunRequest, make_plan
@@ -25,8 +25,8 @@ from torchstone.machine.processes import usable_cores
 from torchstone.records import (
     Agreement,
     ArmSpec,
-    CaseFigures,
     CaseKey,
+    CaseMetrics,
     Measurement,
     Method,
     Outcome,
@@ -38,7 +38,7 @@ from torchstone.records import (
 )
 from torchstone.stats import summarise
 from torchstone.store import open_store
-from torchstone.store.alive import beat
+from torchstone.store.heartbeat import start_heartbeat
 from torchstone.store.location import locate
 from torchstone.workloads.suites.torchbench_builtin import VARIABLE
 
@@ -54,7 +54,7 @@ class Quiet(Silent):
 
     def case_started(self, index: int, total: int, key: CaseKey, left: float | None) -> None: ...
 
-    def case_finished(self, figures: CaseFigures) -> None: ...
+    def case_finished(self, figures: CaseMetrics) -> None: ...
     def case_times(self, phases: Mapping[str, float]) -> None: ...
 
     def note(self, text: str) -> None: ...
@@ -291,7 +291,7 @@ class Watched(Quiet):
         self.places.append((index, total))
         self.left.append(left)
 
-    def case_finished(self, figures: CaseFigures) -> None:
+    def case_finished(self, figures: CaseMetrics) -> None:
         self.told.append(figures.reason)
 
 
@@ -307,10 +307,10 @@ def planned(variant: str, target: str, why: str = "", model: str = "one") -> Pla
 def test_a_case_that_was_not_measured_has_its_command(tmp_path: Path) -> None:
     settings = Settings(budget_s=0.2, replicates=1)
     case = planned("eager", "no target")
-    keeper = Keeper(str(tmp_path / "kept.db"))
+    recorder = Recorder(str(tmp_path / "kept.db"))
     with open_templates() as templates:
         ((position, figures),), result = measure_group(
-            Group(((3, case),)), settings, keeper, Quiet(), templates
+            Group(((3, case),)), settings, recorder, Quiet(), templates
         )
     assert result is None
     assert (position, figures.outcome.value) == (3, "error")
@@ -330,7 +330,7 @@ def test_what_cannot_run_is_stored_before_the_first_case_is_measured(
     )
     run = begun(asked, db, plan=plan)
     seen = Watched()
-    with beat(locate(db), run.id) as sign:
+    with start_heartbeat(locate(db), run.id) as sign:
         end = carry_out(run, db, seen, None, 1e-9, sign)
     assert end.stopped_by == "total budget"
     outcomes = [case.outcome.value for case in end.view.complete]
@@ -351,7 +351,7 @@ def test_the_time_left_comes_from_cases_that_take_some(asked: RunRequest, tmp_pa
     )
     run = begun(asked, db, plan=plan)
     seen = Watched()
-    with beat(locate(db), run.id) as sign:
+    with start_heartbeat(locate(db), run.id) as sign:
         end = carry_out(run, db, seen, None, None, sign)
     assert passes(end.view) == (2, 2)
     assert seen.places == [(1, 3), (2, 3)]
@@ -366,5 +366,5 @@ def test_an_error_ratio_is_one_against_float64(method: str, ratio: float | None)
         Measurement(ArmSpec("aot_eager", HONEST), Outcome.OK, agreement=agreement),
     )
     result = Result("r-1", "2026-11-15T20:00:00+00:00", (), arms, (), (), Method(1, 1, 1, 0, 1, 1))
-    found = figures_of(result, planned("aot_eager", HONEST), "aot_eager", ())
+    found = metrics_of(result, planned("aot_eager", HONEST), "aot_eager", ())
     assert (found.agreement, found.error_ratio) == (method, ratio)

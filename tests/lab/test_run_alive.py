@@ -14,7 +14,7 @@ import pytest
 from tests.targets.support import HERE as TARGETS
 from tests.targets.support import ROOT, eventually
 from torchstone.store import open_store
-from torchstone.store.alive import Progress, folder_of, progress, running_ids
+from torchstone.store.heartbeat import Progress, folder_of, progress, running_ids
 
 MAIN = "from torchstone.cli import main; main()"
 MODELS = ("one", "two", "three", "four")

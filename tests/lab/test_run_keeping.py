@@ -15,15 +15,15 @@ import pytest
 from tests.lab.test_run import COMMAND, Quiet, begun
 from tests.targets.support import HONEST
 from torchstone.conductor import Settings
-from torchstone.lab import keeping
+from torchstone.lab import recording
 from torchstone.lab import run as lab_run
-from torchstone.lab.figures import unmeasured
-from torchstone.lab.keeping import keep
+from torchstone.lab.metrics import unmeasured
+from torchstone.lab.recording import keep
 from torchstone.lab.run import describe_run, resume_run, start_run
 from torchstone.lab.run_plan import RunRequest, make_plan
 from torchstone.records import Conditions, Estimate, Outcome, Run, UsageError
 from torchstone.store import StoreBusyError, engine, open_store
-from torchstone.store.alive import beat, running_ids
+from torchstone.store.heartbeat import running_ids, start_heartbeat
 from torchstone.store.location import locate
 
 HELD_S = 1.0
@@ -65,7 +65,7 @@ def done(db: str, run: Run) -> set[int]:
 
 def test_a_run_that_is_being_measured_is_not_gone_on_with(asked: RunRequest, db: str) -> None:
     run = begun(asked, db)
-    with beat(locate(db), run.id):
+    with start_heartbeat(locate(db), run.id):
         with pytest.raises(UsageError, match=f"is being measured now, by process {os.getpid()}"):
             resume_run(run.id, db, Quiet(), total_budget_s=0.0)
         assert running_ids(locate(db)) == {run.id}  # the sign of the other is left alone
@@ -86,7 +86,7 @@ def test_only_another_shard_of_as_many_joins(
     asked: RunRequest, db: str, living: str, wanted: tuple[int, int] | None, joins: bool
 ) -> None:
     run = begun(asked, db)
-    with beat(locate(db), run.id, living):
+    with start_heartbeat(locate(db), run.id, living):
         if joins:
             end = resume_run(run.id, db, Quiet(), wanted, total_budget_s=0.0)
             assert end.stopped_by == "total budget"
@@ -97,7 +97,7 @@ def test_only_another_shard_of_as_many_joins(
 
 def test_a_shard_is_not_started_twice(asked: RunRequest, db: str) -> None:
     run = describe_run(asked, make_plan(asked, lab_run.usable_cores()), COMMAND, (1, 2))
-    with beat(locate(db), run.id, "1/2"):
+    with start_heartbeat(locate(db), run.id, "1/2"):
         with pytest.raises(UsageError, match=f"{run.id} is being measured now"):
             start_run(asked, COMMAND, db, Quiet(), (1, 2), total_budget_s=0.0)
         assert not Path(db).exists()
@@ -147,7 +147,7 @@ def held(db: str, seconds: float | None) -> Iterator[None]:
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "BUSY_TIMEOUT_S", BUSY_S)
-    monkeypatch.setattr(keeping, "PAUSE_S", 0.01)
+    monkeypatch.setattr(recording, "PAUSE_S", 0.01)
 
 
 @pytest.mark.usefixtures("hasty")
@@ -175,19 +175,19 @@ def test_a_measured_case_waits_for_a_database_that_is_held(
 def test_what_is_known_of_the_machine_is_waited_for_as_well(asked: RunRequest, db: str) -> None:
     begun(asked, db)
     told = Told()
-    keeper = keeping.PatientKeeper(db, told)
+    recorder = recording.PatientRecorder(db, told)
     with held(db, HELD_S):
-        keeper.remember_aa_floor("machine", Conditions(1, "keep", "ms"), 0.01, ESTIMATE)
-    assert keeper.aa_floor("machine", Conditions(1, "keep", "ms")) is not None
+        recorder.remember_aa_floor("machine", Conditions(1, "keep", "ms"), 0.01, ESTIMATE)
+    assert recorder.aa_floor("machine", Conditions(1, "keep", "ms")) is not None
     assert len(told.notes) == 1
 
 
 def test_what_could_not_be_remembered_of_the_machine_is_told(tmp_path: Path) -> None:
     told = Told()
-    keeper = keeping.PatientKeeper(str(tmp_path / "none.db"), told)
-    with keeper.forgiving("The floor was not kept"):
+    recorder = recording.PatientRecorder(str(tmp_path / "none.db"), told)
+    with recorder.collect_errors("The floor was not kept"):
         raise OSError("No space left on device")
-    with keeper.forgiving("The roofs were not kept"):
+    with recorder.collect_errors("The roofs were not kept"):
         pass
     assert told.notes == ["The floor was not kept: No space left on device."]
 
@@ -195,7 +195,7 @@ def test_what_could_not_be_remembered_of_the_machine_is_told(tmp_path: Path) -> 
 @pytest.mark.usefixtures("hasty")
 def test_waiting_has_an_end(asked: RunRequest, db: str, monkeypatch: pytest.MonkeyPatch) -> None:
     run, told = begun(asked, db), Told()
-    monkeypatch.setattr(keeping, "PATIENCE_S", 0.5)
+    monkeypatch.setattr(recording, "PATIENCE_S", 0.5)
     row = unmeasured(run.plan[0], Outcome.ERROR, "it broke", ())
     with held(db, None), pytest.raises(StoreBusyError):
         keep(db, run.id, None, [(0, row)], told)

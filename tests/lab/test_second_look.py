@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from tests.targets.support import ROOT, settings, target
-from torchstone.lab.roofs import look_again
-from torchstone.records import ArmSpec, Comparison, SecondLook, Verdict
+from torchstone.lab.peaks import look_again
+from torchstone.records import ArmSpec, Comparison, Remeasurement, Verdict
 
 
-def again(name: str, other: str, monkeypatch: pytest.MonkeyPatch) -> SecondLook:
+def again(name: str, other: str, monkeypatch: pytest.MonkeyPatch) -> Remeasurement:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    monkeypatch.setattr("torchstone.lab.roofs.SHORTEST_S", 0.1)
-    monkeypatch.setattr("torchstone.lab.roofs.REPLICATES", 2)
+    monkeypatch.setattr("torchstone.lab.peaks.SHORTEST_S", 0.1)
+    monkeypatch.setattr("torchstone.lab.peaks.REPLICATES", 2)
     base, new = (ArmSpec(one, target("outputs", one)) for one in (name, other))
     first = Comparison(base.name, new.name, Verdict.FASTER, "floor", 0.01, (0.009, 0.011))
     return look_again(base, new, first, settings(), None)

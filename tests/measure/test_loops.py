@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from torchstone.measure import loops
-from torchstone.measure.built import (
+from torchstone.measure.arm import (
     CPU,
     RING_BYTES,
     RING_SLOTS,

@@ -10,7 +10,7 @@ import pytest
 
 from torchstone.machine.noise import waited_ns
 from torchstone.measure import warmup
-from torchstone.measure.built import build
+from torchstone.measure.arm import build
 from torchstone.records import ArmSpec, Integrity
 
 TARGET = """

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from torchstone.measure.built import CPU, RING_BYTES, RING_SLOTS, Built, inputs_bytes
+from torchstone.measure.arm import CPU, RING_BYTES, RING_SLOTS, Built, inputs_bytes
 from torchstone.measure.loops import step_block
 from torchstone.records import ArmSpec
 from torchstone.variants import Prepared

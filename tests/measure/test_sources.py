@@ -8,7 +8,7 @@ from types import ModuleType
 
 import pytest
 
-from torchstone.measure.built import GONE, Sources, changed, hash_file
+from torchstone.measure.arm import GONE, Sources, changed, hash_file
 from torchstone.records import ArmSpec, Statement
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from torchstone.measure.allocations import TensorPeak, TensorsBefore, tensor_peak, with_tensors
-from torchstone.measure.built import CPU, Built, accelerator_device
+from torchstone.measure.arm import CPU, Built, accelerator_device
 from torchstone.records import ArmSpec, Memory
 from torchstone.variants import Prepared
 from torchstone.workloads import Workload

@@ -6,7 +6,7 @@ from importlib import metadata
 import pytest
 
 from tests.house.places import ROOT
-from torchstone.profile import doors
+from torchstone.profile import registry
 
 SECTION = re.compile(r'\[project\.entry-points\."torchstone\.profile_formats"\]\n((?:\w.*\n)+)')
 LINE = re.compile(r'([\w-]+) = "([^"]+)"')
@@ -18,8 +18,8 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> dict[str, metadata.EntryPoint]
     section = SECTION.search((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     assert section is not None
     points = {
-        name: metadata.EntryPoint(name, value, doors.ENTRY_POINTS)
+        name: metadata.EntryPoint(name, value, registry.ENTRY_POINTS)
         for name, value in LINE.findall(section[1])
     }
-    monkeypatch.setattr(doors, "known_formats", lambda: points)
+    monkeypatch.setattr(registry, "known_formats", lambda: points)
     return points

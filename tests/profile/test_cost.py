@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from torchstone.profile.taking import LEAST_PAIRS, Turns, cost_of, take_turns
+from torchstone.profile.context import LEAST_PAIRS, Turns, cost_of, take_turns
 
 
 def test_a_planted_cost_is_found_and_the_control_shows_none() -> None:

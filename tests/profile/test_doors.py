@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.profile.support import put, read, refused, spans_of, traced, x
-from torchstone.profile import doors, find_format, write_profile
+from torchstone.profile import find_format, registry, write_profile
 from torchstone.records import UsageError
 
 
@@ -81,6 +81,6 @@ def test_writing_says_what_is_left_out(tmp_path: Path) -> None:
 def test_without_an_installation_it_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(doors, "known_formats", dict)
+    monkeypatch.setattr(registry, "known_formats", dict)
     with pytest.raises(UsageError, match="not to be found"):
         find_format("chrome")

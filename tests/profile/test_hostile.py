@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.profile.support import mark, put, read, refused, traced, x
-from torchstone.profile import doors, write_profile
+from torchstone.profile import registry, write_profile
 from torchstone.profile.formats import base, json_events
 from torchstone.profile.formats.own import check_profile
 from torchstone.records import UsageError
@@ -57,10 +57,10 @@ def test_a_file_cut_anywhere_is_refused_or_says_so(
         path.write_bytes(whole[:end])
         if name != "folded":
             with pytest.raises(UsageError):
-                doors.read_profile(path, name)
+                registry.read_profile(path, name)
             continue
         with contextlib.suppress(UsageError):  # a shorter number is a number
-            profile = doors.read_profile(path, name)
+            profile = registry.read_profile(path, name)
             assert profile.problems or whole[end - 1 : end] == b"\n"
 
 
@@ -93,7 +93,7 @@ def test_damage_never_does_more_than_refuse(
         raw = raw[:at] + what + raw[at + len(what) :]
     path = put(tmp_path_factory.getbasetemp() / f"damaged-{name}", raw)
     with contextlib.suppress(UsageError):  # and no other exception
-        check_profile(doors.read_profile(path, name))
+        check_profile(registry.read_profile(path, name))
 
 
 junk = st.recursive(
@@ -125,7 +125,7 @@ def test_any_events_give_a_sound_profile_or_a_refusal(
 ) -> None:
     events = [x("sound", 1, 1), *events]
     path = put(tmp_path_factory.getbasetemp() / "events.json", json.dumps(events))
-    check_profile(doors.read_profile(path, "chrome"))
+    check_profile(registry.read_profile(path, "chrome"))
 
 
 @pytest.mark.parametrize(

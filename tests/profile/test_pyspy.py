@@ -11,11 +11,11 @@ import pytest
 
 from tests.profile.probing import frame_named, names, own_share, probes, roots  # noqa: F401
 from tests.targets import profiled
-from torchstone.profile.doors import read_profile
+from torchstone.profile.context import profile as torchstone_profile
 from torchstone.profile.formats.own import check_profile
 from torchstone.profile.probes.base import ProbeFailed, ProbeOptions, choose_probe
 from torchstone.profile.probes.pyspy import Outside, PySpyProbe, as_ours, program
-from torchstone.profile.taking import profile as torchstone_profile
+from torchstone.profile.registry import read_profile
 from torchstone.records import Profile, UsageError
 
 STAND_IN = """#!{python}

@@ -22,7 +22,7 @@ from torchstone.profile.probes import sample
 from torchstone.profile.probes.base import ProbeOptions
 from torchstone.profile.probes.sample import SampleProbe, _Signals
 from torchstone.records import Profile
-from torchstone.stats.sides import share_interval
+from torchstone.stats.drift import share_interval
 
 SURE = 0.9999
 """Of intervals in tests: they must not fail by chance."""

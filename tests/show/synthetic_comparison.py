@@ -7,7 +7,7 @@ from dataclasses import replace
 from tests.track.made import Plant, changed, keys, side, two
 from torchstone.records import (
     FOREIGN_DEFINITION,
-    CaseFigures,
+    CaseMetrics,
     Outcome,
     RunComparison,
 )
@@ -67,8 +67,8 @@ def across() -> RunComparison:
 
 
 def foreign() -> RunComparison:
-    def theirs(case: CaseFigures) -> CaseFigures:
-        return CaseFigures(case.key, case.outcome, definition=FOREIGN_DEFINITION)
+    def theirs(case: CaseMetrics) -> CaseMetrics:
+        return CaseMetrics(case.key, case.outcome, definition=FOREIGN_DEFINITION)
 
     base, new = two({"model01": Plant(outcome=Outcome.ERROR)}, plan=keys(5))
     return compare(changed(base, theirs), changed(new, theirs))

@@ -11,9 +11,9 @@ from typing import Any
 from torchstone import stats
 from torchstone.records import (
     FOREIGN_DEFINITION,
-    CaseFigures,
     CaseKey,
-    ForeignFigures,
+    CaseMetrics,
+    ForeignMetrics,
     GitState,
     Level,
     Outcome,
@@ -40,12 +40,12 @@ def key(model: str = "BertForMaskedLM", **changes: Any) -> CaseKey:
     return replace(made, **changes)
 
 
-def ok(of: CaseKey, speedup: float = 1.32, half: float = 0.03, **changes: Any) -> CaseFigures:
+def ok(of: CaseKey, speedup: float = 1.32, half: float = 0.03, **changes: Any) -> CaseMetrics:
     """A case that passed; `half` is half of its interval."""
     error = half / speedup / 2.2
     base = 12.3e6
     verdict = Verdict.FASTER if speedup - half > 1 else Verdict.SLOWER
-    made = CaseFigures(
+    made = CaseMetrics(
         key=of,
         outcome=Outcome.OK,
         result_id="8d2k1f",
@@ -83,10 +83,10 @@ def ok(of: CaseKey, speedup: float = 1.32, half: float = 0.03, **changes: Any) -
     return replace(made, **changes)
 
 
-def bad(of: CaseKey, outcome: Outcome, reason: str, arm: str = "inductor") -> CaseFigures:
+def bad(of: CaseKey, outcome: Outcome, reason: str, arm: str = "inductor") -> CaseMetrics:
     if outcome in (Outcome.NOT_RUN, Outcome.NOT_SUPPORTED):
-        return CaseFigures(of, outcome, reason)
-    return CaseFigures(
+        return CaseMetrics(of, outcome, reason)
+    return CaseMetrics(
         of, outcome, reason, arm, "x1y2z3", command=command(of), worst_check=Level.NOTE
     )
 
@@ -102,7 +102,7 @@ def command(of: CaseKey) -> tuple[str, ...]:
 
 
 def view(
-    cases: Sequence[CaseFigures], started: Sequence[CaseFigures] | None = None, **run: Any
+    cases: Sequence[CaseMetrics], started: Sequence[CaseMetrics] | None = None, **run: Any
 ) -> RunView:
     """A run of these cases; `started` are those with figures (default: all)."""
     made = Run(
@@ -161,14 +161,14 @@ def every_outcome() -> RunView:
     for number, (outcome, reason) in enumerate(reasons.items()):
         arm = "eager" if outcome is Outcome.ERROR else "inductor"
         cases.append(bad(key(f"model_{number}"), outcome, reason, arm))
-    never = CaseFigures(key("never"), Outcome.NOT_RUN, "not started")
+    never = CaseMetrics(key("never"), Outcome.NOT_RUN, "not started")
     return view([*cases, never], cases)
 
 
 def nightly(count: int = 60) -> RunView:
     """Many models, two modes, three variants; most pass."""
     rng = random.Random(7)
-    cases: list[CaseFigures] = []
+    cases: list[CaseMetrics] = []
     models = [("huggingface", m) for m in HF] + [("timm", m) for m in TIMM]
     models += [("torchbench", m) for m in ("dcgan", "nanogpt", "lennard_jones")]
     for suite, model in models:
@@ -179,7 +179,7 @@ def nightly(count: int = 60) -> RunView:
     return view(cases[:count], cases[: count - 5], tier="full", notes=())
 
 
-def _drawn(of: CaseKey, rng: random.Random) -> CaseFigures:
+def _drawn(of: CaseKey, rng: random.Random) -> CaseMetrics:
     if of.variant.endswith("cudagraphs"):
         return bad(of, Outcome.NOT_SUPPORTED, "cudagraphs needs a CUDA device.")
     lot = rng.random()
@@ -251,11 +251,11 @@ def imported() -> RunView:
     cases = []
     for model, cells in rows.items():
         row = ("cpu", model, "8", *cells, "=1")
-        figures = ForeignFigures(
+        figures = ForeignMetrics(
             "dynamo-csv", "pytorch-dynamo", "performance", "inductor.csv", 2, columns, row
         )
         outcome = Outcome.OK if model == "BertForMaskedLM" else Outcome.ERROR
-        made = CaseFigures(key(model), outcome, foreign=(figures,), definition=FOREIGN_DEFINITION)
+        made = CaseMetrics(key(model), outcome, foreign=(figures,), definition=FOREIGN_DEFINITION)
         cases.append(made)
     return view(cases, origin="dynamo-csv", method=None, notes=(), machine="", git=None, tier="")
 

@@ -23,8 +23,8 @@ from torchstone.records import (
     Memory,
     OutcomeDetail,
     Peak,
-    SecondLook,
-    Thinning,
+    Pruning,
+    Remeasurement,
     Verdict,
 )
 from torchstone.show import document, dumps
@@ -49,7 +49,7 @@ TOP = [
     "method",
     "calibration",
     "clocks_hz",
-    "second_looks",
+    "remeasurements",
     "thinned",
 ]
 ARM = [
@@ -282,13 +282,13 @@ def test_every_key_is_documented() -> None:
         compile=CompileCost(1),
         memory=Memory("VmHWM"),
     )
-    judged = replace(
+    evaluated = replace(
         made.result((full,)),
         calibration=Calibration("c", "m", "f", "2026", compute=(Peak(1.0),), clock=Peak(1.0)),
-        second_looks=(SecondLook("eager", "inductor", 1, 3.0, 3.1),),
-        thinned=Thinning("2026", ("torchstone", "db", "thin"), "0.1", 7, "ab"),
+        remeasurements=(Remeasurement("eager", "inductor", 1, 3.0, 3.1),),
+        thinned=Pruning("2026", ("torchstone", "db", "thin"), "0.1", 7, "ab"),
     )
-    results = [*(build() for build in made.ALL.values()), judged]
+    results = [*(build() for build in made.ALL.values()), evaluated]
     emitted = {key for result in results for key in keys(document(result))}
     assert len(emitted) > 90
     assert emitted - known == set()

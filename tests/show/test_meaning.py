@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from tests.show import synthetic_run as made
-from torchstone.records import CaseFigures, Outcome, Verdict
+from torchstone.records import CaseMetrics, Outcome, Verdict
 from torchstone.show.evidence import meaning
 
 CASE = replace(
-    CaseFigures(made.key(), Outcome.OK),
+    CaseMetrics(made.key(), Outcome.OK),
     verdict=Verdict.FASTER,
     speedup=1.25,
     interval=(1.2, 1.3),

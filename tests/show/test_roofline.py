@@ -40,8 +40,8 @@ def plot(text: str, found: Roofline) -> list[str]:
     """The rows of the plot without the roofs' names."""
     rows = [line[GUTTER:] for line in text.splitlines() if line[GUTTER - 1 : GUTTER] == "│"]
     assert len(rows) == ROWS
-    for roof in found.roofs:
-        for label in (roof_label(roof), roof.name):
+    for ceiling in found.roofs:
+        for label in (roof_label(ceiling), ceiling.name):
             rows = [row.replace(label, " " * len(label)) for row in rows]
     return rows
 

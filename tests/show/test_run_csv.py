@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchstone.records import CaseFigures, Outcome, RunView
+from torchstone.records import CaseMetrics, Outcome, RunView
 from torchstone.show import run_csv
 from torchstone.show.run_document import FORMULA, neutral
 from torchstone.show.table import sanitise
@@ -92,7 +92,7 @@ def test_no_figure_is_forgotten() -> None:
     """Each field of the record changes something in its row."""
     base = made.ok(made.key(), break_reasons=("a",), checks=("b",), deciding_budget_s=45.0)
     before = run_csv(made.view([base]))
-    for field in fields(CaseFigures):
+    for field in fields(CaseMetrics):
         value = getattr(base, field.name)
         if field.name in ("key", "outcome", "verdict", "worst_check"):
             continue

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from torchstone.records import CaseFigures, Level, Outcome, PassRate, RunView, Verdict
+from torchstone.records import CaseMetrics, Level, Outcome, PassRate, RunView, Verdict
 from torchstone.show import run_report
 from torchstone.show.run_document import run_document
 from torchstone.show.run_table import LOST, pass_words
@@ -269,7 +269,7 @@ OUTCOMES = st.sampled_from(list(Outcome))
 def views(draw: st.DrawFn) -> RunView:
     """Any names, any outcomes, some cases never started."""
     models = draw(st.lists(WORDS, min_size=1, max_size=8, unique=True))
-    cases: list[CaseFigures] = []
+    cases: list[CaseMetrics] = []
     for model in models:
         key = made.key(
             model,

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 from hypothesis import strategies as st
 
-from torchstone.records import CaseFigures, CaseKey, Outcome, Verdict
+from torchstone.records import CaseKey, CaseMetrics, Outcome, Verdict
 
 MIRROR = {
     Verdict.FASTER: Verdict.SLOWER,
@@ -29,11 +29,11 @@ def case(
     outcome: Outcome = Outcome.OK,
     verdict: Verdict | None = Verdict.FASTER,
     **changes: object,
-) -> CaseFigures:
+) -> CaseMetrics:
     """A case; keyword arguments change parts of its key, or else its figures."""
     key = CaseKey("timm", model, "small", "inference", "fp32", "inductor")
     parts = {name: changes.pop(name) for name in list(changes) if hasattr(key, name)}
-    made = CaseFigures(
+    made = CaseMetrics(
         key=replace(key, **parts),  # type: ignore[arg-type]
         outcome=outcome,
         speedup=None if log_speedup is None else math.exp(log_speedup),
@@ -46,13 +46,13 @@ def case(
 
 def many(
     means: np.ndarray, sems: np.ndarray, freedom: int, verdicts: list[Verdict] | None = None
-) -> list[CaseFigures]:
+) -> list[CaseMetrics]:
     """Cases made quickly, because simulations need thousands."""
     key, ok = case().key, Outcome.OK
     told = verdicts or [Verdict.CANNOT_TELL] * len(means)
     rows = zip(np.exp(means).tolist(), sems.tolist(), told, strict=True)
     return [
-        CaseFigures(key, ok, speedup=x, log_error=s, log_freedom=float(freedom), verdict=v)
+        CaseMetrics(key, ok, speedup=x, log_error=s, log_freedom=float(freedom), verdict=v)
         for x, s, v in rows
     ]
 

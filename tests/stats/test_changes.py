@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats as oracle
 
 from tests.stats.suite_cases import MIRROR, case, measured
-from torchstone.records import CaseFigures, Verdict
+from torchstone.records import CaseMetrics, Verdict
 from torchstone.stats import (
     Change,
     Rules,
@@ -20,12 +20,12 @@ from torchstone.stats import (
     change_of,
     clopper_pearson,
     deciding_budget,
+    evaluate,
     geometric_mean_speedup,
-    judge,
     mean_change,
     mean_floor,
 )
-from torchstone.stats.sides import FREEDOM_STEP, Error, error_of_sum, rounded_down
+from torchstone.stats.drift import FREEDOM_STEP, Error, error_of_sum, rounded_down
 
 FLOOR = change_floor(0.005, 0.005)
 
@@ -45,19 +45,19 @@ def test_a_change_is_the_ratio_of_the_speed_ups_with_both_errors() -> None:
 
 
 @given(measured, measured)
-def test_swapping_the_runs_turns_the_change_round(one: CaseFigures, other: CaseFigures) -> None:
+def test_swapping_the_runs_turns_the_change_round(one: CaseMetrics, other: CaseMetrics) -> None:
     there, back = change_of(one, other), change_of(other, one)
     assert there is not None
     assert back is not None
     assert there.log == -back.log
     assert there.p_value == back.p_value
-    first, second = (judge([change], [FLOOR])[0].verdict for change in (there, back))
+    first, second = (evaluate([change], [FLOOR])[0].verdict for change in (there, back))
     assert first is MIRROR[second]
 
 
 @given(measured, measured)
 def test_the_interval_leaves_out_one_exactly_where_p_is_small(
-    one: CaseFigures, other: CaseFigures
+    one: CaseMetrics, other: CaseMetrics
 ) -> None:
     change = change_of(one, other)
     assert change is not None
@@ -96,13 +96,13 @@ def test_what_cannot_be_known_is_not_made_up() -> None:
     assert single.error is None
     assert single.ratio().interval is None
     assert single.p_value is None
-    assert judge([single], [FLOOR])[0].verdict is Verdict.CANNOT_TELL
+    assert evaluate([single], [FLOOR])[0].verdict is Verdict.CANNOT_TELL
     # It is no part of the family that is corrected for, either.
     clear = Change(0.1, Error(0.018, 6.0))
     assert clear.p_value is not None
     assert 0.025 / 20 < clear.p_value < 0.05
     crowd = [clear, *[Change(0.5)] * 40]
-    assert judge(crowd, [FLOOR] * 41)[0].verdict is Verdict.FASTER
+    assert evaluate(crowd, [FLOOR] * 41)[0].verdict is Verdict.FASTER
 
 
 @pytest.mark.parametrize(
@@ -121,16 +121,16 @@ def test_what_cannot_be_known_is_not_made_up() -> None:
     ],
 )
 def test_verdicts(log: float, error: float, verdict: Verdict) -> None:
-    (judged,) = judge([Change(log, Error(error, 6.0))], [FLOOR])
-    assert judged.verdict is judged.alone is verdict
+    (evaluated,) = evaluate([Change(log, Error(error, 6.0))], [FLOOR])
+    assert evaluated.verdict is evaluated.alone is verdict
 
 
 def test_an_effect_below_what_identical_arms_show_is_not_believed() -> None:
     change = Change(-0.03, Error(0.001, 6.0))
     rules = Rules(margin=0.01)
-    assert judge([change], [0.02], rules)[0].verdict is Verdict.SLOWER
-    assert judge([change], [0.04], rules)[0].verdict is Verdict.NOT_FASTER
-    assert [judge([change], [f], rules)[0].least for f in (0.04, 0.0)] == [0.04, 0.005]
+    assert evaluate([change], [0.02], rules)[0].verdict is Verdict.SLOWER
+    assert evaluate([change], [0.04], rules)[0].verdict is Verdict.NOT_FASTER
+    assert [evaluate([change], [f], rules)[0].least for f in (0.04, 0.0)] == [0.04, 0.005]
     assert change_floor(0.005, 0.005) == pytest.approx(0.00708, abs=1e-5)
     assert change_floor(0.03, 0.0) == pytest.approx(0.03)
     assert mean_floor([0.01, 0.01]) == pytest.approx(0.01)
@@ -141,27 +141,27 @@ def test_among_many_a_lonely_change_loses_its_verdict() -> None:
     assert change.p_value is not None
     assert 0.005 < change.p_value < 0.05
     crowd = [change, *(Change(0.0, Error(0.02, 6.0)) for _ in range(39))]
-    judged = judge(crowd, [FLOOR] * 40)[0]
-    assert (judged.alone, judged.verdict) == (Verdict.SLOWER, Verdict.NOT_FASTER)
+    evaluated = evaluate(crowd, [FLOOR] * 40)[0]
+    assert (evaluated.alone, evaluated.verdict) == (Verdict.SLOWER, Verdict.NOT_FASTER)
 
 
 def test_an_open_change_says_what_budget_would_decide() -> None:
     rules, error = Rules(), Error(0.02, 6.0)
     change = Change(0.0, error)
-    (judged,) = judge([change], [FLOOR])
+    (evaluated,) = evaluate([change], [FLOOR])
     # By hand: (2.447 + 0.906) * 0.02 = 0.067, 6.9 % of a change, against 2 %: 11.5 times as long.
-    assert deciding_budget(change, judged, 20.0, rules) == 300.0
-    assert deciding_budget(change, judged, 400.0, rules) is None  # more than an hour
-    assert deciding_budget(Change(0.0), judged, 20.0, rules) is None
-    assert deciding_budget(change, replace(judged, verdict=Verdict.SAME), 20.0, rules) is None
-    assert deciding_budget(change, replace(judged, least=0.03), 20.0, rules) is None
+    assert deciding_budget(change, evaluated, 20.0, rules) == 300.0
+    assert deciding_budget(change, evaluated, 400.0, rules) is None  # more than an hour
+    assert deciding_budget(Change(0.0), evaluated, 20.0, rules) is None
+    assert deciding_budget(change, replace(evaluated, verdict=Verdict.SAME), 20.0, rules) is None
+    assert deciding_budget(change, replace(evaluated, least=0.03), 20.0, rules) is None
     fine = Change(0.0, Error(0.005, 6.0))
-    assert deciding_budget(fine, judged, 20.0, rules) is None  # this data could
+    assert deciding_budget(fine, evaluated, 20.0, rules) is None  # this data could
 
 
 @given(st.lists(st.tuples(measured, measured), min_size=1, max_size=8))
 def test_the_mean_change_is_the_ratio_of_the_means(
-    pairs: list[tuple[CaseFigures, CaseFigures]],
+    pairs: list[tuple[CaseMetrics, CaseMetrics]],
 ) -> None:
     found = mean_change([c for c in (change_of(*pair) for pair in pairs) if c is not None])
     assert found is not None
@@ -213,7 +213,7 @@ def test_false_discoveries_in_suites_without_any_change() -> None:
     wrong = sum(
         any(
             one.verdict in (Verdict.FASTER, Verdict.SLOWER)
-            for one in judge(found, [0.0] * 40, rules)
+            for one in evaluate(found, [0.0] * 40, rules)
         )
         for found in changes_of(base, new, 3.0)
     )
@@ -229,9 +229,9 @@ def test_small_true_changes_lend_no_certainty_to_what_is_merely_noisy() -> None:
     for _ in range(suites):
         small = [Change(rng.normal(0.006, 0.0015), Error(0.0015, 6.0)) for _ in range(32)]
         noisy = [Change(rng.normal(0.0, 0.03), Error(0.03, 200.0)) for _ in range(8)]
-        judged = [one.verdict for one in judge([*small, *noisy], [FLOOR] * 40)]
-        called += judged.count(Verdict.SAME)
-        wrong += any(one in (Verdict.FASTER, Verdict.SLOWER) for one in judged[32:])
+        evaluated = [one.verdict for one in evaluate([*small, *noisy], [FLOOR] * 40)]
+        called += evaluated.count(Verdict.SAME)
+        wrong += any(one in (Verdict.FASTER, Verdict.SLOWER) for one in evaluated[32:])
     assert called > 20 * suites  # the premise
     assert clopper_pearson(wrong, suites)[0] <= Rules().q, f"{wrong} of {suites} suites"
 

@@ -18,7 +18,7 @@ from torchstone.stats import ESTIMATORS, FLOOR_ESTIMATOR, compare, compare_all, 
 QUIET = Model(process_sd=0.002)
 
 
-def judge(base: Measurement, new: Measurement, **changes: object) -> Comparison:
+def evaluate(base: Measurement, new: Measurement, **changes: object) -> Comparison:
     settings_ = {"margin": 0.02, "alpha": 0.05, "aa_floor": 0.0, "comparisons": 1, **changes}
     return compare(base, new, **settings_)  # type: ignore[arg-type]
 
@@ -30,12 +30,12 @@ def levels(name: str, *values: int) -> Measurement:
 
 def test_the_verdicts() -> None:
     base = measurement("base", seed=1, model=QUIET)
-    same = judge(base, measurement("same", seed=2, model=QUIET))
-    slower = judge(base, measurement("slow", seed=3, model=QUIET, step=5.5e-3))
-    faster = judge(base, measurement("fast", seed=4, model=QUIET, step=4.5e-3))
-    unclear = judge(base, measurement("wild", seed=5, process_sd=0.1))
-    no_slower = judge(levels("a", 1000, 1000, 1000), levels("b", 940, 960, 980))
-    no_faster = judge(levels("a", 1000, 1000, 1000), levels("b", 1020, 1041, 1063))
+    same = evaluate(base, measurement("same", seed=2, model=QUIET))
+    slower = evaluate(base, measurement("slow", seed=3, model=QUIET, step=5.5e-3))
+    faster = evaluate(base, measurement("fast", seed=4, model=QUIET, step=4.5e-3))
+    unclear = evaluate(base, measurement("wild", seed=5, process_sd=0.1))
+    no_slower = evaluate(levels("a", 1000, 1000, 1000), levels("b", 940, 960, 980))
+    no_faster = evaluate(levels("a", 1000, 1000, 1000), levels("b", 1020, 1041, 1063))
     assert same.verdict is Verdict.SAME
     assert slower.verdict is Verdict.SLOWER
     assert faster.verdict is Verdict.FASTER
@@ -51,12 +51,12 @@ def test_the_verdicts() -> None:
 
 def test_the_record_shows_both_estimates_and_who_decided() -> None:
     base, new = (measurement(n, seed=i, model=QUIET) for i, n in enumerate("ab"))
-    got = judge(base, new, alpha=0.1)
+    got = evaluate(base, new, alpha=0.1)
     assert got.floor == ratio(base, new, "low1", 0.9)
     assert got.typical == ratio(base, new, "median", 0.9)
     assert got.decided_by == FLOOR_ESTIMATOR
     assert got.interval == ratio(base, new, FLOOR_ESTIMATOR, 0.9).interval
-    by_mean = judge(base, new, decide_by="mean")
+    by_mean = evaluate(base, new, decide_by="mean")
     assert by_mean.decided_by == "mean"
     assert by_mean.time_ratio == ratio(base, new, "mean").time_ratio
     assert decode(Comparison, encode(got)) == got
@@ -64,18 +64,18 @@ def test_the_record_shows_both_estimates_and_who_decided() -> None:
 
 def test_a_certain_difference_is_one_from_half_the_margin_on() -> None:
     base, new = levels("a", 10000, 10010, 10020), levels("b", 10150, 10160, 10170)
-    certain = judge(base, new, margin=0.02)
+    certain = evaluate(base, new, margin=0.02)
     assert certain.interval is not None
     assert certain.interval[1] < 1.02  # all of it within the margin
     assert (certain.verdict, certain.threshold) == (Verdict.SLOWER, 0.01)
-    small = judge(base, new, margin=0.04)
+    small = evaluate(base, new, margin=0.04)
     assert (small.verdict, small.threshold, small.reason) == (Verdict.SAME, 0.02, "")
 
 
 def test_the_aa_floor_withholds_a_verdict() -> None:
     base, new = levels("a", 10000, 10010, 10020), levels("b", 10300, 10310, 10320)
-    assert judge(base, new).verdict is Verdict.SLOWER
-    held = judge(base, new, aa_floor=0.05)
+    assert evaluate(base, new).verdict is Verdict.SLOWER
+    held = evaluate(base, new, aa_floor=0.05)
     assert held.verdict is Verdict.NOT_FASTER
     assert "identical arms" in held.reason
     assert "5.00%" in held.reason
@@ -84,12 +84,12 @@ def test_the_aa_floor_withholds_a_verdict() -> None:
 
 def test_the_correction_withholds_a_verdict() -> None:
     base, new = levels("a", 1000, 1000, 1000), levels("b", 1040, 1060, 1080)
-    assert judge(base, new).verdict is Verdict.SLOWER
-    held = judge(base, new, comparisons=10)
+    assert evaluate(base, new).verdict is Verdict.SLOWER
+    held = evaluate(base, new, comparisons=10)
     assert held.verdict is Verdict.NOT_FASTER
     assert "correction for 10 comparisons" in held.reason
-    assert held.interval == judge(base, new).interval
-    assert (held.smallest_detectable or 0) > (judge(base, new).smallest_detectable or 0)
+    assert held.interval == evaluate(base, new).interval
+    assert (held.smallest_detectable or 0) > (evaluate(base, new).smallest_detectable or 0)
 
 
 def test_floor_and_typical_that_contradict_decide_nothing() -> None:
@@ -97,7 +97,7 @@ def test_floor_and_typical_that_contradict_decide_nothing() -> None:
     new = from_turns(
         "b", [turn(r, t, [900 + r] * 5 + [1200 + r] * 25) for r in range(3) for t in (0, 1)]
     )
-    got = judge(base, new)
+    got = evaluate(base, new)
     assert got.verdict is Verdict.CANNOT_TELL
     assert "contradict" in got.reason
     assert got.floor is not None
@@ -109,7 +109,7 @@ def test_same_floor_with_a_slower_typical_time_says_so() -> None:
     new = from_turns(
         "b", [turn(r, t, [1000 + r] * 5 + [1200 + r] * 25) for r in range(3) for t in (0, 1)]
     )
-    got = judge(base, new)
+    got = evaluate(base, new)
     assert got.verdict is Verdict.SAME
     assert "typical time does differ: +19." in got.reason
 
@@ -121,7 +121,7 @@ def test_a_failed_arm_has_no_verdict(outcome: Outcome) -> None:
     good = measurement("good", seed=1)
     bad = measurement("bad", seed=2, outcome=outcome)
     for pair in ((good, bad), (bad, good)):
-        got = judge(*pair)
+        got = evaluate(*pair)
         assert got.verdict is Verdict.CANNOT_TELL
         assert "bad" in got.reason
         assert outcome.value in got.reason
@@ -131,19 +131,19 @@ def test_a_failed_arm_has_no_verdict(outcome: Outcome) -> None:
 def test_nondeterministic_arms_are_compared_and_empty_ones_are_not() -> None:
     good = measurement("good", seed=1, model=QUIET)
     varies = measurement("varies", seed=2, model=QUIET, outcome=Outcome.NONDETERMINISTIC)
-    assert judge(good, varies).verdict is Verdict.SAME
-    empty = judge(good, from_turns("empty", []))
+    assert evaluate(good, varies).verdict is Verdict.SAME
+    empty = evaluate(good, from_turns("empty", []))
     assert empty.verdict is Verdict.CANNOT_TELL
     assert "no samples" in empty.reason
 
 
 def test_too_few_processes() -> None:
-    one = judge(levels("a", 1000), levels("b", 2000))
+    one = evaluate(levels("a", 1000), levels("b", 2000))
     assert one.verdict is Verdict.CANNOT_TELL
     assert "Only one process" in one.reason
     assert one.time_ratio == pytest.approx(2.0)
     assert one.smallest_detectable is None
-    apart = judge(levels("a", 1000), from_turns("b", [turn(7, 0, [9])]))
+    apart = evaluate(levels("a", 1000), from_turns("b", [turn(7, 0, [9])]))
     assert "No process in which both arms ran" in apart.reason
     assert apart.time_ratio is None
 
@@ -158,7 +158,7 @@ def test_holm_over_several_arms() -> None:
     assert set(verdicts.values()) == {Verdict.SLOWER}
     verdicts = {c.new: c.verdict for c in compare_all([base, weak, *noise], 0.02, 0.05, 0.0)}
     assert verdicts["weak"] is Verdict.NOT_FASTER
-    assert judge(base, weak).verdict is Verdict.SLOWER
+    assert evaluate(base, weak).verdict is Verdict.SLOWER
 
 
 def test_failed_arms_keep_their_place_and_cost_no_correction() -> None:
@@ -184,8 +184,8 @@ def test_a_failed_base_and_no_arms() -> None:
 def test_swapping_the_arms_turns_the_verdict_round(seed: int, speed: float, name: str) -> None:
     base = measurement("a", seed=seed, replicates=3, turns=4, process_sd=0.01)
     new = measurement("b", seed=seed + 1, replicates=3, turns=4, step=5e-3 * speed)
-    there = judge(base, new, decide_by=name, aa_floor=0.01)
-    back = judge(new, base, decide_by=name, aa_floor=0.01)
+    there = evaluate(base, new, decide_by=name, aa_floor=0.01)
+    back = evaluate(new, base, decide_by=name, aa_floor=0.01)
     assert back.verdict is MIRROR[there.verdict]
     assert back.smallest_detectable == pytest.approx(there.smallest_detectable)
 
@@ -198,7 +198,7 @@ def test_an_effect_of_the_detectable_size_is_found_four_times_in_five() -> None:
     for seed in range(0, 200, 2):
         base = measurement("a", seed=seed, turns=3, per_turn=6, model=model)
         new = measurement("b", seed=seed + 1, turns=3, per_turn=6, model=model, step=slower)
-        found += judge(base, new).verdict is Verdict.SLOWER
+        found += evaluate(base, new).verdict is Verdict.SLOWER
     assert 0.7 < found / 100 < 0.95
 
 
@@ -206,6 +206,6 @@ def test_nonsense_is_refused() -> None:
     base, new = levels("a", 1, 2), levels("b", 1, 2)
     for wrong in ({"margin": 0.0}, {"alpha": 1.0}, {"aa_floor": -0.1}, {"comparisons": 0}):
         with pytest.raises(ValueError, match="need margin > 0"):
-            judge(base, new, **wrong)
+            evaluate(base, new, **wrong)
     with pytest.raises(UsageError, match="no estimator named 'best'"):
-        judge(base, new, decide_by="best")
+        evaluate(base, new, decide_by="best")

@@ -81,7 +81,7 @@ def test_floors_survive_bursts_where_the_median_does_not() -> None:
 
 @pytest.mark.parametrize("name", FLOORS)
 def test_counting_as_n_removes_the_advantage_of_more_samples(name: str) -> None:
-    """Thinned to n, many samples give what n samples give; unthinned, a lower floor."""
+    """Pruned to n, many samples give what n samples give; unthinned, a lower floor."""
     plain, thinned, few = [], [], []
     for seed in range(60):
         many_data = process_data(measurement(seed=seed, per_turn=60, sample_sd=0.1), 0)

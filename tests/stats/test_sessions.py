@@ -12,7 +12,7 @@ from scipy import stats as oracle
 from tests.stats import synthetic
 from torchstone.records import Measurement, Verdict
 from torchstone.stats import FLOOR_ESTIMATOR, TYPICAL_ESTIMATOR, absolute, compare_sessions
-from torchstone.stats.sides import fit_sessions
+from torchstone.stats.drift import fit_sessions
 
 BOTH = (FLOOR_ESTIMATOR, TYPICAL_ESTIMATOR)
 

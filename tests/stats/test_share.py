@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from torchstone.stats.sides import share_interval
+from torchstone.stats.drift import share_interval
 
 
 def test_known_figures() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from torchstone.records import Verdict
 from torchstone.stats import CostThresholds, Drift, clopper_pearson, cost_thresholds, drift_of
-from torchstone.stats.sides import ARM, BASELINE, BOTH, CANNOT_TELL, CHANCE, NEITHER, side_moved
+from torchstone.stats.drift import ARM, BASELINE, BOTH, CANNOT_TELL, CHANCE, NEITHER, side_moved
 
 STEADY = Drift(0.0, 0.005, 40)
 DRIFTED = Drift(math.log(1.08), 0.005, 40)

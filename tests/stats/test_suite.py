@@ -16,7 +16,7 @@ from tests.stats.suite_cases import anything, case
 from torchstone.records import (
     FOREIGN_DEFINITION,
     SUITE_DEFINITION,
-    CaseFigures,
+    CaseMetrics,
     Mean,
     Outcome,
     SuiteSummary,
@@ -67,7 +67,7 @@ def test_a_crash_and_a_case_not_run_count_against_the_pass_rate() -> None:
 
 
 @given(st.lists(anything, max_size=12))
-def test_outcomes_add_up(cases: list[CaseFigures]) -> None:
+def test_outcomes_add_up(cases: list[CaseMetrics]) -> None:
     rate = pass_rate(cases)
     assert sum(rate.outcomes.values()) == rate.planned == len(cases)
     assert rate.counted + rate.outcomes["not_supported"] == rate.planned
@@ -160,7 +160,7 @@ def test_a_summary_holds_every_figure_and_says_its_version() -> None:
 
 
 @given(st.lists(anything, max_size=10))
-def test_counts_add_up_and_agree_with_the_table_of_cases(cases: list[CaseFigures]) -> None:
+def test_counts_add_up_and_agree_with_the_table_of_cases(cases: list[CaseMetrics]) -> None:
     found = summarise(cases)
     told = Counter(
         v for c, v in zip(cases, verdicts(cases), strict=True) if c.outcome is Outcome.OK
@@ -197,5 +197,5 @@ def test_figures_of_two_definitions_are_not_mixed() -> None:
 def test_every_field_is_documented() -> None:
     page = Path(__file__).parents[2] / "docs" / "reference" / "figures.md"
     text = page.read_text(encoding="utf-8")
-    fields = [f.name for record in (CaseFigures, SuiteSummary) for f in dataclasses.fields(record)]
+    fields = [f.name for record in (CaseMetrics, SuiteSummary) for f in dataclasses.fields(record)]
     assert [name for name in fields if f"`{name}`" not in text] == []

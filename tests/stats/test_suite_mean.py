@@ -13,7 +13,7 @@ from scipy import stats as oracle
 
 from tests.stats.suite_cases import case, many, measured
 from torchstone import stats
-from torchstone.records import CaseFigures, Mean, Outcome
+from torchstone.records import CaseMetrics, Mean, Outcome
 from torchstone.stats import geometric_mean_speedup
 
 
@@ -47,7 +47,7 @@ def test_two_cases_against_welchs_test() -> None:
 
 
 @given(st.lists(measured, min_size=1, max_size=15), st.sampled_from([0.8, 0.95, 0.99]))
-def test_the_mean_against_scipy(cases: list[CaseFigures], level: float) -> None:
+def test_the_mean_against_scipy(cases: list[CaseMetrics], level: float) -> None:
     mean = geometric_mean_speedup(cases, level)
     speedups = np.array([c.speedup for c in cases])
     squares = np.array([c.log_error for c in cases]) ** 2
@@ -61,7 +61,7 @@ def test_the_mean_against_scipy(cases: list[CaseFigures], level: float) -> None:
 
 
 @given(st.lists(measured, min_size=1, max_size=8))
-def test_swapping_base_and_new_turns_the_mean_over(cases: list[CaseFigures]) -> None:
+def test_swapping_base_and_new_turns_the_mean_over(cases: list[CaseMetrics]) -> None:
     forth = geometric_mean_speedup(cases)
     back = geometric_mean_speedup(
         [
@@ -143,7 +143,7 @@ def test_the_interval_holds_the_truth_as_often_as_it_says(freedom: int, spread: 
 
 def stopped_early(
     rng: np.random.Generator, trials: int, within: float
-) -> list[tuple[list[CaseFigures], list[CaseFigures]]]:
+) -> list[tuple[list[CaseMetrics], list[CaseMetrics]]]:
     """Suites of identical arms that stop when precise: as they are, and without their level."""
     looks, models, sigma = stats.looks(8), 12, 0.004
     alphas = [stats.alpha_at(i, looks) for i in range(len(looks))]
@@ -161,7 +161,7 @@ def stopped_early(
                 "log_error": sem,
                 "log_freedom": k - 1.0,
             }
-            cases.append(CaseFigures(key, Outcome.OK, level=1 - alphas[look], **figures))
+            cases.append(CaseMetrics(key, Outcome.OK, level=1 - alphas[look], **figures))
         found.append((cases, [replace(one, level=0.95) for one in cases]))
     return found
 

@@ -12,11 +12,11 @@ from scipy import stats as oracle
 
 from tests.stats.suite_cases import case, many, measured
 from torchstone import stats
-from torchstone.records import CaseFigures, Outcome, Verdict
+from torchstone.records import CaseMetrics, Outcome, Verdict
 from torchstone.stats import verdicts
 
 
-def of_p(p: float, sign: int = 1, **changes: object) -> CaseFigures:
+def of_p(p: float, sign: int = 1, **changes: object) -> CaseMetrics:
     """A case whose p-value is `p`."""
     t = float(oracle.t.isf(p / 2, 3))
     return case(log_speedup=sign * t * 0.01, error=0.01, freedom=3.0, **changes)  # type: ignore[arg-type]
@@ -83,7 +83,7 @@ def test_a_verdict_that_does_not_survive_is_lost() -> None:
 
 
 @given(st.lists(measured, max_size=12), st.sampled_from([0.01, 0.05, 0.2]))
-def test_verdicts_against_scipy(cases: list[CaseFigures], q: float) -> None:
+def test_verdicts_against_scipy(cases: list[CaseMetrics], q: float) -> None:
     decided = (Verdict.FASTER, Verdict.SLOWER)
     ps = [
         2 * oracle.t.sf(abs(math.log(c.speedup or 1)) / (c.log_error or 1), c.log_freedom)
@@ -101,7 +101,7 @@ def test_verdicts_against_scipy(cases: list[CaseFigures], q: float) -> None:
 
 def suite_of(
     rng: np.random.Generator, null: int, real: int
-) -> tuple[list[CaseFigures], list[bool]]:
+) -> tuple[list[CaseMetrics], list[bool]]:
     """Cases of 4 processes each: `null` without a difference, `real` with one of 5 %."""
     truth = np.array([0.0] * null + [0.05] * real)
     replicates = rng.normal(truth, 0.01, (4, truth.size))

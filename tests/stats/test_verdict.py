@@ -10,8 +10,16 @@ from hypothesis import strategies as st
 
 from tests.stats.suite_cases import MIRROR
 from torchstone.records import Comparison, Verdict
-from torchstone.stats import Change, by_interval, decide, judge, least_effect, logs_of, with_budget
-from torchstone.stats.sides import Error
+from torchstone.stats import (
+    Change,
+    by_interval,
+    decide,
+    evaluate,
+    least_effect,
+    logs_of,
+    with_budget,
+)
+from torchstone.stats.drift import Error
 from torchstone.stats.verdict import MOST_BUDGET_S, PLAIN_BUDGETS_S, needed_budget, turned
 
 MARGINS = (0.005, 0.02, 0.1)
@@ -101,8 +109,8 @@ def test_a_precise_small_change_is_one_in_a_suite_and_in_a_case(half: float, man
     is shown beside both, so both are slower."""
     freedom = 3.0 * many
     change = Change(math.log(0.986), Error(half / 3.2 if many == 1 else half / 2.0, freedom))
-    (judged,) = judge([change], [0.0071])
-    assert (judged.verdict, judged.least) == (Verdict.SLOWER, 0.01)
+    (evaluated,) = evaluate([change], [0.0071])
+    assert (evaluated.verdict, evaluated.least) == (Verdict.SLOWER, 0.01)
 
 
 def test_intervals_without_ends_exclude_nothing() -> None:

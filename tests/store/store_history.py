@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from store_runs import make_figures
 
-from torchstone.records import CaseFigures, CaseKey, GitState, Outcome, PlannedCase, Run
+from torchstone.records import CaseKey, CaseMetrics, GitState, Outcome, PlannedCase, Run
 
 if TYPE_CHECKING:
     from torchstone.store import Store
@@ -55,14 +55,14 @@ def store_night(
     run: Run,
     failing: Mapping[int, Outcome] | None = None,
     cases: int | None = None,
-) -> list[CaseFigures]:
+) -> list[CaseMetrics]:
     """Store a run whose cases pass but for those that are named; only the first so many."""
     failing = failing or {}
     found = []
     for position in range(len(run.plan) if cases is None else cases):
         if position in failing:
             key = run.plan[position].key
-            one = CaseFigures(key, failing[position], "it broke", "inductor")
+            one = CaseMetrics(key, failing[position], "it broke", "inductor")
         else:
             one = replace(make_figures(run, position % 3), key=run.plan[position].key)
         found.append(one)

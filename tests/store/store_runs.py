@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 from store_cases import failed_result, make_result
 
 from torchstone.records import (
-    CaseFigures,
     CaseKey,
+    CaseMetrics,
     GitState,
     Level,
     Method,
@@ -71,17 +71,17 @@ def make_run(run_id: str = "run-1", cases: int = 6, label: str = "", **changes: 
     return replace(run, **changes)  # type: ignore[arg-type]
 
 
-def make_figures(run: Run, position: int, result_id: str = "") -> CaseFigures:
+def make_figures(run: Run, position: int, result_id: str = "") -> CaseMetrics:
     """Figures as `torchstone run` derives them; of a seed, so that a test knows them."""
     key = run.plan[position].key
     if run.plan[position].not_supported:
-        return CaseFigures(key, Outcome.NOT_SUPPORTED, run.plan[position].not_supported)
+        return CaseMetrics(key, Outcome.NOT_SUPPORTED, run.plan[position].not_supported)
     if position % 5 == CRASHED:
-        died = CaseFigures(key, Outcome.CRASH, "first call: killed", "inductor")
+        died = CaseMetrics(key, Outcome.CRASH, "first call: killed", "inductor")
         return replace(died, result_id=result_id)
     rng = random.Random(position)
     speedup = rng.uniform(0.8, 2.0)
-    return CaseFigures(
+    return CaseMetrics(
         key,
         Outcome.OK,
         result_id=result_id,
@@ -120,7 +120,7 @@ def make_figures(run: Run, position: int, result_id: str = "") -> CaseFigures:
     )
 
 
-def make_case(run: Run, position: int) -> tuple[Result | None, CaseFigures]:
+def make_case(run: Run, position: int) -> tuple[Result | None, CaseMetrics]:
     """The result of a case and its figures; a case that is not supported has no result."""
     if run.plan[position].not_supported:
         return None, make_figures(run, position)
@@ -141,7 +141,7 @@ def fill(store: Store, run: Run, positions: Iterable[int]) -> int:
     return size
 
 
-def wanted(run: Run, positions: Iterable[int]) -> tuple[CaseFigures, ...]:
+def wanted(run: Run, positions: Iterable[int]) -> tuple[CaseMetrics, ...]:
     return tuple(make_case(run, position)[1] for position in positions)
 
 
@@ -158,9 +158,9 @@ def statements(store: Store) -> list[str]:
     return seen
 
 
-def derive(result: Result, planned: PlannedCase, arm: str) -> CaseFigures:
+def derive(result: Result, planned: PlannedCase, arm: str) -> CaseMetrics:
     """Stands for the one true definition; it can be seen which result and arm it was given."""
-    return CaseFigures(planned.key, Outcome.OK, reason=f"{result.id} {arm}")
+    return CaseMetrics(planned.key, Outcome.OK, reason=f"{result.id} {arm}")
 
 
 def _main() -> None:

@@ -15,17 +15,17 @@ from pathlib import Path
 
 import pytest
 
-from torchstone.store import alive
-from torchstone.store.alive import Part, beat, folder_of, progress, running_ids
+from torchstone.store import heartbeat
+from torchstone.store.heartbeat import Part, folder_of, progress, running_ids, start_heartbeat
 from torchstone.store.location import Location
 
 HOLD = """
 import subprocess, sys
 from pathlib import Path
-from torchstone.store.alive import beat
+from torchstone.store.heartbeat import start_heartbeat
 
 db, run, shard, done = Path(sys.argv[1]), sys.argv[2], sys.argv[3], int(sys.argv[4])
-with beat(db, run, shard) as sign:
+with start_heartbeat(db, run, shard) as sign:
     sign.now(f"toys/model{done}", done, 10)
     if "child" in sys.argv:
         child = subprocess.Popen(["sleep", "60"])
@@ -37,9 +37,9 @@ with beat(db, run, shard) as sign:
 FLICKER = """
 import sys
 from pathlib import Path
-from torchstone.store.alive import beat
+from torchstone.store.heartbeat import start_heartbeat
 
-with beat(Path(sys.argv[1]), "run-1") as sign:
+with start_heartbeat(Path(sys.argv[1]), "run-1") as sign:
     print("held", flush=True)
     for number in range(int(sys.argv[2])):
         sign.now("x" * (number % 400), number, 10**6)
@@ -106,7 +106,7 @@ def test_a_killed_program_is_dead_at_once_and_the_next_one_cleans_up(
     assert len(files(db)) == 1
     assert running_ids(db) == frozenset()
     assert progress(db, "run-1") is None
-    with beat(db, "run-2"):
+    with start_heartbeat(db, "run-2"):
         assert running_ids(db) == {"run-2"}
         assert len(files(db)) == 1
     assert not folder_of(db).exists()
@@ -154,7 +154,7 @@ def test_a_change_is_never_seen_half_done_nor_swept_away(db: Path, start: Start)
 
     def sweep() -> None:
         while not over.is_set():
-            alive._sweep(folder_of(db))
+            heartbeat._sweep(folder_of(db))
 
     sweeper = threading.Thread(target=sweep)
     sweeper.start()
@@ -217,7 +217,7 @@ def test_long_words_are_cut(db: Path) -> None:
     try:
         seen = progress(db, "run-1")
         assert seen is not None
-        assert seen.parts == (Part(case="x" * alive.LONGEST, done=2),)
+        assert seen.parts == (Part(case="x" * heartbeat.LONGEST, done=2),)
     finally:
         os.close(handle)
 
@@ -232,7 +232,7 @@ def test_what_is_no_file_is_passed_by_and_left_alone(db: Path, tmp_path: Path) -
     (folder / "run-3+1-1.json").symlink_to(kept)
     (folder / "notes.txt").write_text("mine")
     (folder / "no-mark.json").write_text("{}")  # dead by our rules, and named like ours
-    with beat(db, "run-4"):
+    with start_heartbeat(db, "run-4"):
         assert running_ids(db) == {"run-4"}
     assert kept.exists()
     assert files(db) == ["notes.txt", "run-1+1-1.json", "run-2+1-1.json", "run-3+1-1.json"]
@@ -246,7 +246,7 @@ def test_a_young_part_of_a_file_is_left_to_its_owner(db: Path) -> None:
         path.write_text("{")
     hour_ago = time.time() - 3600
     os.utime(old, (hour_ago, hour_ago))
-    with beat(db, "run-1"):
+    with start_heartbeat(db, "run-1"):
         assert young.exists()
         assert not old.exists()
         assert running_ids(db) == {"run-1"}
@@ -254,7 +254,7 @@ def test_a_young_part_of_a_file_is_left_to_its_owner(db: Path) -> None:
 
 @pytest.mark.parametrize("run_id", ["01J-abc", "a+b/../c", "..", ".part-x", "ü 1", "%2B", "a" * 60])
 def test_any_id_comes_back_as_it_is(db: Path, run_id: str) -> None:
-    with beat(db, run_id) as sign:
+    with start_heartbeat(db, run_id) as sign:
         sign.now("case")
         assert running_ids(db) == {run_id}
         assert progress(db, run_id) is not None
@@ -266,7 +266,7 @@ def test_without_a_place_there_is_no_sign_and_no_failure(tmp_path: Path, kind: s
     db = tmp_path / "no" / "such.db" if kind == "no folder above" else tmp_path / "results.db"
     if kind == "a file in its place":
         folder_of(db).write_text("mine")
-    with beat(db, "x" * 400 if kind == "a name too long" else "run-1") as sign:
+    with start_heartbeat(db, "x" * 400 if kind == "a name too long" else "run-1") as sign:
         sign.now("case", 1, 2)
         assert running_ids(db) == frozenset()
     if kind == "a file in its place":
@@ -277,7 +277,7 @@ def test_without_a_place_there_is_no_sign_and_no_failure(tmp_path: Path, kind: s
 def test_in_a_folder_that_may_not_be_written_there_is_no_sign(tmp_path: Path) -> None:
     tmp_path.chmod(0o555)
     try:
-        with beat(tmp_path / "results.db", "run-1") as sign:
+        with start_heartbeat(tmp_path / "results.db", "run-1") as sign:
             sign.now("case")
             assert running_ids(tmp_path / "results.db") == frozenset()
     finally:
@@ -285,7 +285,7 @@ def test_in_a_folder_that_may_not_be_written_there_is_no_sign(tmp_path: Path) ->
 
 
 def test_a_folder_that_vanishes_comes_back_with_the_next_change(db: Path) -> None:
-    with beat(db, "run-1") as sign:
+    with start_heartbeat(db, "run-1") as sign:
         for path in folder_of(db).iterdir():
             path.unlink()
         folder_of(db).rmdir()

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from store_runs import fill, make_figures, make_run
 
 from torchstone.records import (
-    CaseFigures,
     CaseKey,
-    ForeignFigures,
+    CaseMetrics,
+    ForeignMetrics,
     Level,
     Outcome,
     PlannedCase,
@@ -28,7 +28,7 @@ from torchstone.records import (
     to_data,
 )
 from torchstone.store import CorruptRunError, open_store
-from torchstone.store.case_facts import COLUMNS, KEY, figures_of, row_of
+from torchstone.store.case_facts import COLUMNS, KEY, metrics_of, row_of
 
 NUMBERS = itertools.count()
 REALS = st.one_of(st.none(), st.floats(), st.sampled_from([-0.0, 0.0, 1.0, 5e-324, 1.7e308]))
@@ -36,7 +36,7 @@ WHOLE = st.one_of(st.none(), st.integers(), st.integers(-(2**63) - 1, 2**63))
 TEXTS = st.one_of(st.text(max_size=8), st.sampled_from(["", "a\0b", "\udcff", "fp64", "“”"]))
 LISTS = st.lists(TEXTS, max_size=3).map(tuple)
 FOREIGN = st.builds(
-    ForeignFigures, TEXTS, TEXTS, TEXTS, TEXTS, st.integers(0, 9), LISTS, LISTS, TEXTS
+    ForeignMetrics, TEXTS, TEXTS, TEXTS, TEXTS, st.integers(0, 9), LISTS, LISTS, TEXTS
 )
 SPECIAL: dict[str, st.SearchStrategy[Any]] = {
     "outcome": st.sampled_from(Outcome),
@@ -61,29 +61,29 @@ def strategy_of(name: str, kind: str) -> st.SearchStrategy[Any]:
 
 
 FIGURES = st.fixed_dictionaries(
-    {f.name: strategy_of(f.name, str(f.type)) for f in fields(CaseFigures) if f.name != "key"}
+    {f.name: strategy_of(f.name, str(f.type)) for f in fields(CaseMetrics) if f.name != "key"}
 )
 
 
 @pytest.fixture(scope="module")
-def shelf(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def result_cases(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("columns") / "columns.db"
 
 
 @settings(max_examples=60)
 @given(values=FIGURES)
-def test_any_figures_come_back_exactly(shelf: Path, values: dict[str, Any]) -> None:
+def test_any_figures_come_back_exactly(result_cases: Path, values: dict[str, Any]) -> None:
     key = CaseKey("timm", "Модель é", "", "inference", "fp32", "inductor", "cpu", 4)
-    figures = CaseFigures(key=key, **values)
+    figures = CaseMetrics(key=key, **values)
     run = Run(f"run-{next(NUMBERS)}", "2026-11-15", ("x",), (PlannedCase(key, "timm:m"),))
-    with open_store(str(shelf)) as store:
+    with open_store(str(result_cases)) as store:
         store.import_run(run, [figures], "made up")
         (quick,) = store.cases(run.id)
         (viewed,) = store.run_view(run.id).cases
     # As text, because NaN is not equal to itself and -0.0 is equal to 0.0.
     assert repr(to_data(quick)) == repr(to_data(viewed)) == repr(to_data(figures))
-    assert type(quick) is CaseFigures
-    assert vars(quick).keys() == {field.name for field in fields(CaseFigures)}
+    assert type(quick) is CaseMetrics
+    assert vars(quick).keys() == {field.name for field in fields(CaseMetrics)}
 
 
 def test_figures_read_back_are_like_any_other(db: Path) -> None:
@@ -106,14 +106,14 @@ def test_what_cases_have_in_common_is_stored_once(db: Path) -> None:
     with closing(sqlite3.connect(db)) as raw:
         count = {
             table: raw.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
-            for table in ("case_fact", "case_detail", "series", "case_group", "lane")
+            for table in ("case_fact", "case_detail", "series", "case_group", "machine_branch")
         }
     assert count == {
         "case_fact": 12,
         "case_detail": 1,
         "series": 3,
         "case_group": 2,
-        "lane": 1,
+        "machine_branch": 1,
     }
 
 
@@ -177,7 +177,7 @@ def test_every_column_is_decoded_and_checked() -> None:
         *(row[n] for n in COLUMNS),
         detail,
     )
-    assert figures_of(good) == figures
+    assert metrics_of(good) == figures
     for at in range(len(good)):
         with pytest.raises(RecordError):
-            figures_of((*good[:at], b"?", *good[at + 1 :]))
+            metrics_of((*good[:at], b"?", *good[at + 1 :]))

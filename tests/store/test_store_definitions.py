@@ -13,7 +13,7 @@ from store_runs import derive as derive_today
 from store_runs import fill, make_case, make_run
 
 from torchstone.records import (
-    CaseFigures,
+    CaseMetrics,
     PlannedCase,
     Result,
     Selection,
@@ -22,14 +22,14 @@ from torchstone.records import (
     run,
 )
 from torchstone.stats import suite, summarise
-from torchstone.store import Store, case_facts, facts, figures, open_store
+from torchstone.store import Store, case_facts, facts, metrics, open_store
 
-NEXT = run.FIGURES_DEFINITION + 1
+NEXT = run.METRICS_DEFINITION + 1
 LATER = 2e9
-COMMAND = ("torchstone", "db", "thin")
+COMMAND = ("torchstone", "db", "prune")
 
 
-def derive(result: Result, planned: PlannedCase, arm: str) -> CaseFigures:
+def derive(result: Result, planned: PlannedCase, arm: str) -> CaseMetrics:
     return replace(derive_today(result, planned, arm), definition=NEXT)
 
 
@@ -38,8 +38,8 @@ def upgrade(monkeypatch: pytest.MonkeyPatch) -> object:
     """From when it is called on, the program's definition is the next one."""
 
     def bump() -> None:
-        for room in (run, suite, case_facts, facts, figures):
-            monkeypatch.setattr(room, "FIGURES_DEFINITION", NEXT)
+        for room in (run, suite, case_facts, facts, metrics):
+            monkeypatch.setattr(room, "METRICS_DEFINITION", NEXT)
 
     return bump
 
@@ -78,13 +78,13 @@ def test_samples_are_not_removed_before_the_figures_are_derived(db: Path, upgrad
         fill(store, make_run(), range(6))
         upgrade()
         with pytest.raises(UsageError, match="older definition"):
-            store.thin(LATER, COMMAND, "0.1")
-        assert store.load("run-1.0").thinned is None
-        store.thin(LATER, COMMAND, "0.1", trial=True)
+            store.prune(LATER, COMMAND, "0.1")
+        assert store.load("run-1.0").pruned is None
+        store.prune(LATER, COMMAND, "0.1", trial=True)
         assert definitions(store, "run-1")[0] == NEXT - 1  # a trial changes nothing
-        report = store.thin(LATER, COMMAND, "0.1", derive=derive)
+        report = store.prune(LATER, COMMAND, "0.1", derive=derive)
         assert (report.results, report.damaged) == (5, ())
-        assert store.load("run-1.0").thinned is not None
+        assert store.load("run-1.0").pruned is not None
         assert definitions(store, "run-1")[:5] == [NEXT] * 5
         groups = store.run_groups("run-1")
         assert {one.figures_definition for one in groups} == {NEXT}
@@ -106,7 +106,7 @@ def test_a_run_thinned_in_part_is_summed_up_by_the_definition_that_all_cases_hav
         store.rebuild(derive)
         assert sorted(set(definitions(store, "run-1"))) == [NEXT - 1, NEXT]
         assert store.run_groups("run-1") == before
-        assert store.thin(LATER, COMMAND, "0.1", derive=derive).results == 4
+        assert store.prune(LATER, COMMAND, "0.1", derive=derive).results == 4
         assert store.run_groups("run-1") == before
 
 
@@ -120,7 +120,7 @@ def test_a_damaged_result_is_left_and_named(db: Path, upgrade: object) -> None:
                 " FROM measurement WHERE result = 1 AND position = 0"
             )
         upgrade()
-        report = store.thin(LATER, COMMAND, "0.1", derive=derive)
+        report = store.prune(LATER, COMMAND, "0.1", derive=derive)
         assert (report.results, report.damaged) == (4, ("run-1.0",))
 
 

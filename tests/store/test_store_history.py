@@ -21,7 +21,7 @@ from torchstone.records import (
     UsageError,
 )
 from torchstone.stats import summarise
-from torchstone.store import Store, alive, open_store
+from torchstone.store import Store, heartbeat, open_store
 
 CRASH, WRONG = Outcome.CRASH, Outcome.WRONG_ANSWER
 
@@ -221,7 +221,7 @@ def test_a_living_run_is_running(db: Path) -> None:
     with open_store(str(db)) as store:
         store_night(store, run, cases=3)
         assert store.run_head(run.id).state == "interrupted"
-        with alive.beat(db, run.id):
+        with heartbeat.start_heartbeat(db, run.id):
             assert store.run_head(run.id).state == "running"
             assert [head.state for head in store.run_heads()] == ["running"]
             point = store.group_points(Selection())[0]

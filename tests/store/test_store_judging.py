@@ -14,8 +14,8 @@ from torchstone.records import (
     Calibration,
     Check,
     DoctorReport,
+    Evaluation,
     Finding,
-    Judgement,
     Level,
     Peak,
     Result,
@@ -37,14 +37,14 @@ def calibration(number: int, machine: str = "m-1", device: str = "cpu") -> Calib
     )
 
 
-def doubted(result: Result) -> Judgement:
+def doubted(result: Result) -> Evaluation:
     """A later word on it: a failed check, and so no verdict."""
     withheld = tuple(
         replace(c, verdict=Verdict.CANNOT_TELL, time_ratio=None, interval=None, reason="Withheld.")
         for c in result.comparisons
     )
     check = Check("new-rule", Level.FAIL, "It is not to be believed.", {"x": 1.0}, ("inductor",))
-    return Judgement("2026-12-01T00:00:00+00:00", "9.9", (check,), withheld)
+    return Evaluation("2026-12-01T00:00:00+00:00", "9.9", (check,), withheld)
 
 
 def test_the_newest_calibration_of_a_device_of_a_machine(db: Path) -> None:
@@ -74,14 +74,14 @@ def test_reports_of_the_doctor_come_back_equal(db: Path) -> None:
         assert store.doctor_reports("m-2") == []
 
 
-@pytest.mark.parametrize("table", ["calibration", "doctor", "judgement"])
+@pytest.mark.parametrize("table", ["calibration", "doctor", "evaluation"])
 def test_rows_never_change(db: Path, table: str) -> None:
     result = make_result()
     with open_store(str(db)) as store:
         store.save(result)
         store.save_calibration(calibration(1))
         store.save_doctor(DoctorReport("d-1", "m-1", "2026-11-11", ()))
-        store.add_judgement(result, doubted(result), derive)
+        store.add_evaluation(result, doubted(result), derive)
     with sqlite3.connect(db) as raw:
         for statement in (f"UPDATE {table} SET created = ''", f"DELETE FROM {table}"):
             with pytest.raises(sqlite3.IntegrityError, match="append-only"):
@@ -90,16 +90,16 @@ def test_rows_never_change(db: Path, table: str) -> None:
 
 def test_the_newest_judgement_is_what_is_shown(db: Path) -> None:
     result = make_result()
-    judgement = doubted(result)
+    evaluation = doubted(result)
     with open_store(str(db)) as store:
         store.save(result)
         assert "faster" in store.list()[0].headline
-        store.add_judgement(result, replace(judgement, checks=()), derive)
-        store.add_judgement(result, judgement, derive)
+        store.add_evaluation(result, replace(evaluation, checks=()), derive)
+        store.add_evaluation(result, evaluation, derive)
     with open_store(str(db), read_only=True) as store:
         shown = store.load(result.id)
-        assert shown.checks == judgement.checks
-        assert shown.comparisons == judgement.comparisons
+        assert shown.checks == evaluation.checks
+        assert shown.comparisons == evaluation.comparisons
         assert shown.arms == result.arms
         assert "cannot tell" in store.list()[0].headline
 
@@ -113,7 +113,7 @@ def test_the_figures_of_a_runs_case_follow_and_keep_their_command(db: Path) -> N
         result, before = make_case(run, 0)
         assert result is not None
         assert before.command
-        store.add_judgement(result, doubted(result), derive)
+        store.add_evaluation(result, doubted(result), derive)
         after = next(c for c in store.run_view(run.id).cases if c.key == before.key)
     assert after.command == before.command
     assert after.reason == f"{result.id} inductor"  # derived anew, from the judged result
@@ -122,4 +122,4 @@ def test_the_figures_of_a_runs_case_follow_and_keep_their_command(db: Path) -> N
 def test_a_judgement_of_nothing_is_refused(db: Path) -> None:
     result = make_result()
     with open_store(str(db)) as store, pytest.raises(UsageError, match="There is no result"):
-        store.add_judgement(result, doubted(result), derive)
+        store.add_evaluation(result, doubted(result), derive)

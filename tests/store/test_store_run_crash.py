@@ -49,9 +49,9 @@ def _check(db: Path, run_id: str) -> set[int]:
         assert store.run_head(run_id).done == len(done)
         assert store.run_groups(run_id) == summarise(store.run_view(run_id).complete)
         for position in done:
-            result, figures_of = make_case(run, position)
+            result, metrics_of = make_case(run, position)
             if result is not None:
-                assert store.load(figures_of.result_id) == result
+                assert store.load(metrics_of.result_id) == result
     return done
 
 

@@ -12,7 +12,7 @@ from sqlalchemy import event
 from store_cases import make_result
 from store_runs import derive, fill, make_case, make_figures, make_run, statements, wanted
 
-from torchstone.records import ArmSpec, CaseFigures, Outcome, Result, RunView, UsageError, to_data
+from torchstone.records import ArmSpec, CaseMetrics, Outcome, Result, RunView, UsageError, to_data
 from torchstone.store import AlreadyStored, RunSummary, open_store
 
 
@@ -64,7 +64,7 @@ def test_several_cases_share_a_result(db: Path) -> None:
         assert store.run_view(run.id).cases == tuple(figures for _, figures in sorted(given))
         arms: dict[str, str] = {}
 
-        def look(found: Result, planned: Any, arm: str) -> CaseFigures:
+        def look(found: Result, planned: Any, arm: str) -> CaseMetrics:
             arms[planned.key.variant] = arm
             return derive(found, planned, arm)
 

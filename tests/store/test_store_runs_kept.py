@@ -13,10 +13,10 @@ import pytest
 from store_cases import make_result
 from store_runs import derive, fill, make_case, make_figures, make_run, statements, wanted
 
-from torchstone.records import FIGURES_DEFINITION, RUN_SCHEMA, RunView, UsageError
+from torchstone.records import METRICS_DEFINITION, RUN_SCHEMA, RunView, UsageError
 from torchstone.store import CorruptRunError, Store, open_store
 
-NEXT = FIGURES_DEFINITION + 1
+NEXT = METRICS_DEFINITION + 1
 
 
 def test_figures_are_derived_and_can_be_rebuilt(db: Path) -> None:
@@ -52,16 +52,16 @@ def test_a_lost_figure_is_named_and_rebuilt(db: Path) -> None:
 def test_the_newest_definition_known_here_is_shown(
     db: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from torchstone.store import figures as module
+    from torchstone.store import metrics as module
 
     run = make_run()
     with open_store(str(db)) as store:
         fill(store, run, [0, 5])
         store.rebuild_figures(lambda r, p, a: replace(derive(r, p, a), definition=NEXT))
         assert store.run_view(run.id).cases[0] == make_case(run, 0)[1]  # it knows one less
-        monkeypatch.setattr(module, "FIGURES_DEFINITION", NEXT)
+        monkeypatch.setattr(module, "METRICS_DEFINITION", NEXT)
         assert store.run_view(run.id).cases[0].definition == NEXT
-        assert store.run_view(run.id).cases[1].definition == FIGURES_DEFINITION
+        assert store.run_view(run.id).cases[1].definition == METRICS_DEFINITION
         monkeypatch.undo()
         with closing(sqlite3.connect(db)) as raw, raw:
             raw.execute(f"DELETE FROM case_fact WHERE definition < {NEXT}")

@@ -10,7 +10,7 @@ from store_cases import make_result
 from store_runs import derive, make_run
 from test_store_judging import doubted
 
-from torchstone.records import CaseFigures, CaseKey, Outcome, PlannedCase, Result, Run
+from torchstone.records import CaseKey, CaseMetrics, Outcome, PlannedCase, Result, Run
 from torchstone.store import Store, open_store
 
 WHY = "CUDA graphs need a CUDA device"
@@ -18,15 +18,15 @@ UNABLE = "inductor+cudagraphs"
 ABLE = [("inductor",), ("inductor", "aot_eager")]
 
 
-def group(able: tuple[str, ...]) -> tuple[Run, Result, list[tuple[int, CaseFigures]]]:
+def group(able: tuple[str, ...]) -> tuple[Run, Result, list[tuple[int, CaseMetrics]]]:
     """A run of one group: the unsupported variant first, then those that were measured."""
     keys = [CaseKey("timm", "resnet18", "small", "inference", "fp32", v) for v in (UNABLE, *able)]
     plan = [PlannedCase(key, "timm:resnet18@small") for key in keys]
     plan[0] = replace(plan[0], not_supported=WHY)
     result = make_result("r-1", arms=("eager", *able))
     command = ("torchstone", "bench")
-    unable = CaseFigures(keys[0], Outcome.NOT_SUPPORTED, WHY, command=command)
-    measured = [CaseFigures(key, Outcome.OK, result_id=result.id) for key in keys[1:]]
+    unable = CaseMetrics(keys[0], Outcome.NOT_SUPPORTED, WHY, command=command)
+    measured = [CaseMetrics(key, Outcome.OK, result_id=result.id) for key in keys[1:]]
     run = replace(make_run(), plan=tuple(plan))
     return run, result, list(enumerate([unable, *measured]))
 
@@ -58,7 +58,7 @@ def test_it_stays_unsupported_when_all_is_derived_anew(db: Path, able: tuple[str
         store.add_cases(run.id, result, cases)
         assert store.rebuild(derive, every=True).figures == len(able)
         assert outcomes(store, run) == after
-        store.add_judgement(result, doubted(result), derive)
+        store.add_evaluation(result, doubted(result), derive)
         assert outcomes(store, run) == after
         (unable,) = [c for c in store.run_view(run.id).cases if c.key.variant == UNABLE]
     assert (unable.result_id, unable.command) == ("", ("torchstone", "bench"))

@@ -126,14 +126,14 @@ def test_what_a_case_costs(db: Path) -> None:
         assert tables["case_fact"].rows == tables["run_case"].rows == 40
         assert sum(table.bytes or 0 for table in report.tables) <= report.file_bytes
         assert tables["measurement"].bytes
-        assert report.thinned.per_case is None
-        store.thin(2e9, ("torchstone",), "0.1")
+        assert report.pruned.per_case is None
+        store.prune(2e9, ("torchstone",), "0.1")
         after = store.size()
-        assert (after.whole.results, after.thinned.results) == (0, 40)
-        assert after.thinned.per_case is not None
+        assert (after.whole.results, after.pruned.results) == (0, 40)
+        assert after.pruned.per_case is not None
         assert report.whole.per_case is not None
-        assert after.thinned.per_case < report.whole.per_case / 3
-        print(f"\na case: {report.whole.per_case:.0f} bytes, thinned {after.thinned.per_case:.0f}")
+        assert after.pruned.per_case < report.whole.per_case / 3
+        print(f"\na case: {report.whole.per_case:.0f} bytes, thinned {after.pruned.per_case:.0f}")
 
 
 def test_the_figures_of_many_nights_are_small(db: Path) -> None:

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from torchstone.records import (
-    CaseFigures,
     CaseKey,
+    CaseMetrics,
     GitState,
     Method,
     Outcome,
@@ -48,7 +48,7 @@ def figures(
     error: float = 0.004,
     processes: int = 4,
     session: float = 0.006,
-) -> CaseFigures:
+) -> CaseMetrics:
     """One case of one run. Its truth comes from its key, so two runs share it.
 
     `error` is the true standard error of the log speed-up, `session` how much a baseline's time
@@ -56,7 +56,7 @@ def figures(
     """
     plant = plant or Plant()
     if plant.outcome is not Outcome.OK:
-        return CaseFigures(key, plant.outcome, "first call: it died", key.variant)
+        return CaseMetrics(key, plant.outcome, "first call: it died", key.variant)
     truth = random.Random(f"{key.suite}{key.model}{key.mode}")
     baseline, speedup = math.log(truth.uniform(2e6, 3e8)), truth.gauss(0.2, 0.15)
     cold, peak = truth.uniform(3e9, 40e9), truth.uniform(1e8, 9e8)
@@ -66,7 +66,7 @@ def figures(
     spread = sum((log - mean) ** 2 for log in logs) / max(1, processes - 1)
     baseline += math.log1p(drift) + math.log1p(plant.baseline) + rng.gauss(0.0, session)
     half = 3.18 * math.sqrt(spread / processes)
-    return CaseFigures(
+    return CaseMetrics(
         key=key,
         outcome=Outcome.OK,
         speedup=math.exp(mean),
@@ -134,6 +134,6 @@ def two(
     return base, side(2 * seed + 2, plants=plants, run_id="run-new", drift=drift, **options)
 
 
-def changed(of: Side, function: Callable[[CaseFigures], CaseFigures]) -> Side:
+def changed(of: Side, function: Callable[[CaseMetrics], CaseMetrics]) -> Side:
     """The side with every case changed."""
     return replace(of, cases=tuple(map(function, of.cases)))

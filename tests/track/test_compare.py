@@ -11,7 +11,7 @@ import pytest
 from tests.track.made import Plant, changed, keys, side, two, view
 from torchstone.records import (
     CaseChange,
-    CaseFigures,
+    CaseMetrics,
     Level,
     Outcome,
     RunComparison,
@@ -208,7 +208,7 @@ def test_a_compilation_that_compiled_nothing_has_no_ratio() -> None:
 def test_identical_arms_that_differ_much_here_raise_the_threshold() -> None:
     sides = two({"model03": Plant(arm=0.05)})
 
-    def floors(machine: str, case: CaseFigures) -> Floor:
+    def floors(machine: str, case: CaseMetrics) -> Floor:
         assert machine == "machine-one"
         return Floor(0.06, True)
 

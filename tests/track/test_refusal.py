@@ -9,16 +9,16 @@ import pytest
 
 from tests.track.made import changed, keys, side, two
 from torchstone.records import (
-    FIGURES_DEFINITION,
     FOREIGN_DEFINITION,
-    CaseFigures,
+    METRICS_DEFINITION,
+    CaseMetrics,
     Method,
     Outcome,
     UsageError,
 )
 from torchstone.track import ACROSS, Side, Terms, compare
 
-NEXT = FIGURES_DEFINITION + 1
+NEXT = METRICS_DEFINITION + 1
 
 
 def headed(of: Side, **parts: Any) -> Side:
@@ -84,7 +84,7 @@ def test_another_torch_is_compared_and_marked() -> None:
 
 def test_a_base_of_which_nothing_has_ended_is_not_compared() -> None:
     base, new = two(plan=keys(10))
-    never = changed(base, lambda c: CaseFigures(c.key, Outcome.NOT_RUN))
+    never = changed(base, lambda c: CaseMetrics(c.key, Outcome.NOT_RUN))
     comparison = compare(never, new)
     assert comparison.refused == "No case that both runs planned has ended in both."
     assert "got further" in comparison.remedy
@@ -94,7 +94,7 @@ def test_two_definitions_never_mix_whatever_is_asked() -> None:
     base, new = two(plan=keys(10))
     newer = changed(new, lambda case: replace(case, definition=NEXT))
     comparison = compare(base, newer, terms(*ACROSS))
-    assert f"definitions {FIGURES_DEFINITION} and {NEXT}" in comparison.refused
+    assert f"definitions {METRICS_DEFINITION} and {NEXT}" in comparison.refused
     assert "db rebuild" in comparison.remedy
     half = changed(
         new,
@@ -103,8 +103,8 @@ def test_two_definitions_never_mix_whatever_is_asked() -> None:
     assert compare(half, half, terms(*ACROSS)).refused
 
 
-def foreign(case: CaseFigures) -> CaseFigures:
-    return CaseFigures(case.key, case.outcome, definition=FOREIGN_DEFINITION)
+def foreign(case: CaseMetrics) -> CaseMetrics:
+    return CaseMetrics(case.key, case.outcome, definition=FOREIGN_DEFINITION)
 
 
 def test_another_tools_figures_are_not_set_against_ours() -> None:

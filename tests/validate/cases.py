@@ -187,7 +187,7 @@ def rule(name: str) -> Rule:
 
 def checks(name: str, made: Result) -> list[Check]:
     """All that a rule says."""
-    return list(rule(name).judge(made))
+    return list(rule(name).evaluate(made))
 
 
 def levels(name: str, made: Result) -> list[Level]:

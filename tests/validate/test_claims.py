@@ -12,12 +12,12 @@ from tests.validate.cases import arm, checks, environment, levels, one, pair, re
 from torchstone.records import (
     Integrity,
     Level,
+    Remeasurement,
     Result,
-    SecondLook,
     Statement,
     Verdict,
 )
-from torchstone.validate import judge, wants_second_look, withhold
+from torchstone.validate import evaluate, needs_remeasuring, withhold
 
 
 def faster(times: float, base_variant: str = "eager", **changes: Any) -> Result:
@@ -26,9 +26,9 @@ def faster(times: float, base_variant: str = "eager", **changes: Any) -> Result:
     return pair(arm("new", 5e-3 / times, seed=2, flops=None), base, **changes)
 
 
-def look(speedup: float | None, **changes: Any) -> SecondLook:
+def look(speedup: float | None, **changes: Any) -> Remeasurement:
     ends = None if speedup is None else (0.98 / speedup, 1.02 / speedup)
-    return replace(SecondLook("eager", "new", 7919, 12.0, speedup, ends), **changes)
+    return replace(Remeasurement("eager", "new", 7919, 12.0, speedup, ends), **changes)
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_too_good_without_a_second_look(times: float, variant: str, level: Level
     (check,) = checks("too-good", made)
     assert check.level is level
     assert check.figures["speedup"] == pytest.approx(times, rel=0.02)
-    assert bool(wants_second_look(made)) is (level is not Level.OK)
+    assert bool(needs_remeasuring(made)) is (level is not Level.OK)
 
 
 def test_ten_times_is_held_and_two_times_is_not() -> None:
@@ -74,32 +74,32 @@ def test_ten_times_is_held_and_two_times_is_not() -> None:
         (look(None), Level.FAIL, "could not tell"),
     ],
 )
-def test_a_second_look_decides(second: SecondLook, level: Level, words: str) -> None:
-    made = faster(12, second_looks=(second,))
+def test_a_second_look_decides(second: Remeasurement, level: Level, words: str) -> None:
+    made = faster(12, remeasurements=(second,))
     (check,) = checks("too-good", made)
     assert check.level is level
     assert words in check.message
-    assert wants_second_look(made) == []
+    assert needs_remeasuring(made) == []
 
 
 def test_a_wide_second_look_that_holds_the_first_agrees() -> None:
     wide = look(9.0, interval=(0.05, 0.3))
-    assert levels("too-good", faster(12, second_looks=(wide,))) == [Level.OK]
+    assert levels("too-good", faster(12, remeasurements=(wide,))) == [Level.OK]
 
 
 def test_only_the_comparison_that_was_looked_at_is_confirmed() -> None:
     other = look(12.0, new="another")
-    made = faster(12, second_looks=(other,))
+    made = faster(12, remeasurements=(other,))
     assert levels("too-good", made) == [Level.FAIL]
-    assert [c.new for c in wants_second_look(made)] == ["new"]
+    assert [c.new for c in needs_remeasuring(made)] == ["new"]
 
 
 def test_a_second_look_is_asked_for_even_where_the_ratio_is_withheld() -> None:
     made = faster(12)
-    found = judge(made)
+    found = evaluate(made)
     held = replace(made, checks=found, comparisons=withhold(made.comparisons, found))
     assert held.comparisons[0].time_ratio is None
-    (wanted,) = wants_second_look(held)
+    (wanted,) = needs_remeasuring(held)
     assert wanted.speedup == pytest.approx(12, rel=0.02)
 
 
@@ -107,7 +107,7 @@ def test_no_second_look_for_an_arm_that_failed_otherwise() -> None:
     made = faster(12)
     cheat = replace(made.arms[1], integrity=Integrity(patched_timers=("time.time",)))
     made = replace(made, arms=(made.arms[0], cheat))
-    assert wants_second_look(replace(made, checks=judge(made))) == []
+    assert needs_remeasuring(replace(made, checks=evaluate(made))) == []
 
 
 def test_more_threads_than_an_optimised_baseline_may_well_be_twice_as_fast() -> None:
@@ -124,7 +124,7 @@ def test_statements_are_not_held() -> None:
     ]
     made = result(*arms)
     assert levels("too-good", made) == [Level.NOTE]
-    assert wants_second_look(made) == []
+    assert needs_remeasuring(made) == []
 
 
 def test_too_good_says_nothing_without_a_ratio() -> None:

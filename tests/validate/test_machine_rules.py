@@ -213,12 +213,12 @@ def test_allocator_tells_a_cost_from_the_arm_that_was_measured(names: tuple[str,
         with_allocator(faulting(name, *times[name], seed=seed), name, name)
         for seed, name in enumerate(names)
     ]
-    judged = result(*made)
-    check = one("allocator", judged, names[1])
+    evaluated = result(*made)
+    check = one("allocator", evaluated, names[1])
     assert check.level is Level.NOTE
     assert "The system's own allocator takes 1.2" in check.message
     assert "default against keep" in check.message
-    found = judged.comparisons[0]
+    found = evaluated.comparisons[0]
     assert (check.figures["low"], check.figures["high"]) == found.interval
     assert check.figures["time_ratio"] == found.time_ratio
 

@@ -16,7 +16,7 @@ from tests.house.places import ROOT
 from tests.show import synthetic_result
 from tests.validate.cases import arm, pair, result
 from torchstone.records import Check, Level, Result
-from torchstone.validate import FunctionRule, judge, known_rules, run_rules
+from torchstone.validate import FunctionRule, evaluate, known_rules, run_rules
 
 RULES = {
     "alike",
@@ -57,13 +57,13 @@ def test_built_in_rules_come_through_the_door_under_their_own_names() -> None:
 
 
 def test_a_clean_pair_is_ok_by_every_rule() -> None:
-    checks = judge(pair())
+    checks = evaluate(pair())
     assert {check.rule for check in checks} >= RULES
     assert [check for check in checks if check.level is not Level.OK] == []
 
 
 def test_order_is_stable() -> None:
-    first, second = judge(pair()), judge(pair())
+    first, second = evaluate(pair()), evaluate(pair())
     assert first == second
     names = [check.rule for check in first]
     assert names == sorted(names)
@@ -72,19 +72,19 @@ def test_order_is_stable() -> None:
 @pytest.mark.parametrize("name", synthetic_result.ALL)
 def test_every_kind_of_result_is_judged_without_a_crash(name: str) -> None:
     made = synthetic_result.ALL[name]()
-    for check in judge(made):
+    for check in evaluate(made):
         assert "Error" not in check.message
         assert all(math.isfinite(value) for value in check.figures.values())
         assert set(check.arms) <= {a.arm.name for a in made.arms}
 
 
 def test_a_result_without_arms_has_little_to_say() -> None:
-    assert [c for c in judge(result()) if c.level in (Level.WARN, Level.FAIL)] == []
+    assert [c for c in evaluate(result()) if c.level in (Level.WARN, Level.FAIL)] == []
 
 
 def test_every_message_that_is_not_ok_has_a_remedy() -> None:
     made = synthetic_result.ALL["hostile"]()
-    for check in judge(made):
+    for check in evaluate(made):
         if check.level is not Level.OK:
             assert len(re.findall(r"\.(?: |$)", check.message)) >= 2, check.message
 
@@ -209,4 +209,4 @@ def test_the_room_loads_neither_torch_nor_the_conductor() -> None:
 
 def test_names_are_kept_on_one_line() -> None:
     made = result(arm("a = 1\nb = 2\n" + "x" * 300))
-    assert all("\n" not in check.message and len(check.message) < 400 for check in judge(made))
+    assert all("\n" not in check.message and len(check.message) < 400 for check in evaluate(made))

@@ -33,7 +33,7 @@ from torchstone.records import (
     Result,
     Verdict,
 )
-from torchstone.validate import judge, needs_recalibration, sound, withhold
+from torchstone.validate import evaluate, needs_recalibration, sound, withhold
 
 STEP = 5e-3
 
@@ -419,6 +419,6 @@ def test_a_bad_roof_costs_no_verdict() -> None:
         clock=Peak(1.0),
     )
     made = pair(calibration=false)
-    found = judge(made)
+    found = evaluate(made)
     assert {c.rule for c in found if c.level is Level.WARN} == {"peak", "working-set", "clock"}
     assert withhold(made.comparisons, found) == made.comparisons

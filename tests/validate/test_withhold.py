@@ -8,14 +8,14 @@ import pytest
 
 from tests.validate.cases import arm, pair, result
 from torchstone.records import Check, Integrity, Level, Verdict
-from torchstone.validate import judge, withhold
+from torchstone.validate import evaluate, withhold
 
 
 def test_a_cheat_loses_its_verdict_and_its_figures() -> None:
     cheat = arm("cheat", 3e-3, seed=2, integrity=Integrity(patched_timers=("time.perf_counter",)))
     made = pair(cheat)
     assert made.comparisons[0].verdict is Verdict.FASTER
-    (found,) = withhold(made.comparisons, judge(made))
+    (found,) = withhold(made.comparisons, evaluate(made))
     assert found.verdict is Verdict.CANNOT_TELL
     assert found.time_ratio is None
     assert found.interval is None
@@ -26,7 +26,7 @@ def test_a_cheat_loses_its_verdict_and_its_figures() -> None:
 def test_other_arms_keep_theirs() -> None:
     cheat = arm("cheat", 3e-3, seed=2, integrity=Integrity(patched_timers=("time.time",)))
     made = result(arm(), cheat, arm("honest", 4e-3, seed=3))
-    first, second = withhold(made.comparisons, judge(made))
+    first, second = withhold(made.comparisons, evaluate(made))
     assert first.verdict is Verdict.CANNOT_TELL
     assert second == made.comparisons[1]
     assert second.verdict is Verdict.FASTER

@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.show import synthetic_profile
 from tests.show.synthetic_run import bad, key, ok
 from tests.web.stored import make_run
-from torchstone.records import CaseFigures, CaseKey, Outcome
+from torchstone.records import CaseKey, CaseMetrics, Outcome
 from torchstone.store import open_store
 
 PASSING, FAILING = 230, 205
@@ -22,7 +22,7 @@ GONE = key("gone", suite="timm", mode="inference")
 CAME = key("came", suite="timm", mode="inference")
 
 
-def ended(one: CaseKey, night: int) -> CaseFigures:
+def ended(one: CaseKey, night: int) -> CaseMetrics:
     """The breaking suite fails from the second night on; the other needs more memory."""
     if night and one in BREAKING:
         return replace(bad(one, Outcome.CRASH, "the worker died"), result_id="")

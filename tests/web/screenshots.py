@@ -23,8 +23,8 @@ from tests.browsing import ARGUMENTS, CHROMIUM
 from tests.show import synthetic_profile, synthetic_result
 from tests.show.synthetic_run import bad, key, ok
 from tests.web import stored
-from torchstone.records import CaseFigures, CaseKey, GitState, Level, Outcome
-from torchstone.store import Store, alive, open_store
+from torchstone.records import CaseKey, CaseMetrics, GitState, Level, Outcome
+from torchstone.store import Store, heartbeat, open_store
 
 LABEL = "made up"
 SUITES = {
@@ -105,7 +105,7 @@ def keys() -> list[CaseKey]:
     ]
 
 
-def figures_of(one: CaseKey, night: int) -> CaseFigures:
+def metrics_of(one: CaseKey, night: int) -> CaseMetrics:
     """Steady but for one change to the better, one to the worse, and two that break."""
     training = one.mode == "training"
     if one.model == BROKEN and training and one.variant != "aot_eager" and night >= BROKEN_FROM:
@@ -113,7 +113,7 @@ def figures_of(one: CaseKey, night: int) -> CaseFigures:
     if one.model == TIMED_OUT and one.variant == "inductor+dynamic" and night == LAST:
         return bad(one, Outcome.TIMEOUT, "timed turn: no answer for 60 s")
     if one.model == "soft_actor_critic" and training:
-        return CaseFigures(one, Outcome.NOT_SUPPORTED, "it has no training step")
+        return CaseMetrics(one, Outcome.NOT_SUPPORTED, "it has no training step")
     own, rng = random.Random(one.model + one.mode), random.Random(f"{one.name} {night}")
     log = VARIANTS[one.variant] + own.uniform(-0.18, 0.25) + rng.gauss(0, 0.004)
     log += 0.035 if one.variant == "inductor" and night >= BETTER_FROM else 0.0
@@ -160,11 +160,11 @@ def add_night(store: Store, night: int, until: int | None = None, **changes: Any
     rest: Sequence[CaseKey] = cases[:until]
     if until is None and not changes:
         made = replace(synthetic_result.two_faster(), id=f"r{night:02d}", kind="case")
-        first = replace(figures_of(cases[0], night), result_id=made.id)
+        first = replace(metrics_of(cases[0], night), result_id=made.id)
         store.add_cases(run.id, replace(made, created=run.created), [(0, first)])
         rest = cases[1:]
     start = len(cases) - len(rest) if until is None else 0
-    ended = [figures_of(one, night) for one in rest]
+    ended = [metrics_of(one, night) for one in rest]
     store.add_cases(run.id, None, list(enumerate(ended, start)))
 
 
@@ -218,8 +218,8 @@ def main() -> None:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory()))
         path = make_database(folder / "example.db")
-        beat = stack.enter_context(alive.beat(path, "now"))
-        beat.now(keys()[61].name, 61, len(keys()))
+        alive = stack.enter_context(heartbeat.start_heartbeat(path, "now"))
+        alive.now(keys()[61].name, 61, len(keys()))
         address = stack.enter_context(serving(path))
         playwright = stack.enter_context(sync_playwright())
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(ARGUMENTS))

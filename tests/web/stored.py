@@ -18,8 +18,8 @@ from torchstone.explain.findings.base import with_findings
 from torchstone.explain.findings.waiting import SLEEP
 from torchstone.records import (
     Calibration,
-    CaseFigures,
     CaseKey,
+    CaseMetrics,
     DoctorReport,
     Estimate,
     Finding,
@@ -82,7 +82,7 @@ def make_run(night: int, cases: Sequence[CaseKey], **changes: Any) -> Run:
     return replace(made, **changes)
 
 
-def figures_of(one: CaseKey, night: int) -> CaseFigures:
+def metrics_of(one: CaseKey, night: int) -> CaseMetrics:
     """Steady, with a little noise, and the two changes that the tests look for."""
     broken = (one.model, one.mode, one.variant) == (BROKEN, "training", "inductor")
     if broken and night >= FIRST_BAD:
@@ -110,9 +110,9 @@ def add_night(store: Store, night: int, cases: Sequence[CaseKey], until: int | N
     run = make_run(night, cases)
     store.begin_run(run)
     seen: set[str] = set()
-    plain: list[tuple[int, CaseFigures]] = []
+    plain: list[tuple[int, CaseMetrics]] = []
     for place, one in enumerate(cases[:until]):
-        figures = replace(figures_of(one, night), result_id="")
+        figures = replace(metrics_of(one, night), result_id="")
         if one.suite in seen or figures.outcome is not Outcome.OK:
             plain.append((place, figures))
             continue
@@ -128,13 +128,13 @@ def add_run(
     store: Store,
     run: Run,
     night: int,
-    change: Callable[[CaseFigures], CaseFigures] = lambda figures: figures,
+    change: Callable[[CaseMetrics], CaseMetrics] = lambda figures: figures,
     until: int | None = None,
 ) -> Run:
     """A run of that night's figures without samples, each of them as `change` leaves it."""
     store.begin_run(run)
     plan = [one.key for one in run.plan][:until]
-    cases = [change(replace(figures_of(one, night), result_id="")) for one in plan]
+    cases = [change(replace(metrics_of(one, night), result_id="")) for one in plan]
     store.add_cases(run.id, None, list(enumerate(cases)))
     return run
 

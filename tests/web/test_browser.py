@@ -12,9 +12,9 @@ import pytest
 
 from tests.web import stored
 from tests.web.conftest import reading, serving
-from torchstone.store import alive, open_store
+from torchstone.store import heartbeat, open_store
 from torchstone.web.site import Site
-from torchstone.web.sources import Source
+from torchstone.web.sources import DataAccess
 
 PHONE = {"width": 390, "height": 800}
 PAGES = (
@@ -42,7 +42,7 @@ def site(database: Path, hostile: Path, tmp_path_factory: pytest.TempPathFactory
         for part in ("assets", "data"):
             (folder / part).mkdir()
         with reading(path) as store:
-            for file, content in Site(Source(store), most=most).files():
+            for file, content in Site(DataAccess(store), most=most).files():
                 (folder / file).write_bytes(content)
         made[name] = folder
     return made
@@ -165,17 +165,17 @@ def test_a_run_appears_moves_and_is_interrupted_without_a_reload(
         expect(page.locator("#running .progress")).to_have_count(0)
         run = stored.make_run(1, cases)
         figures = [
-            (i, stored.replace(stored.figures_of(k, 1), result_id="")) for i, k in enumerate(cases)
+            (i, stored.replace(stored.metrics_of(k, 1), result_id="")) for i, k in enumerate(cases)
         ]
-        with alive.beat(path, run.id) as beat, open_store(str(path)) as store:
+        with heartbeat.start_heartbeat(path, run.id) as alive, open_store(str(path)) as store:
             store.begin_run(run)
             store.add_cases(run.id, None, figures[:3])
-            beat.now(cases[3].name, 3, len(cases))
+            alive.now(cases[3].name, 3, len(cases))
             page.clock.fast_forward(7000)
             banner = page.locator("#running .progress.running")
             expect(banner).to_contain_text("3 of 12 cases done")
             store.add_cases(run.id, None, figures[3:5])
-            beat.now(cases[5].name, 5, len(cases))
+            alive.now(cases[5].name, 5, len(cases))
             page.clock.fast_forward(7000)
             expect(banner).to_contain_text("5 of 12 cases done")
             assert page.evaluate("window.same") is True
@@ -186,8 +186,11 @@ def test_a_run_appears_moves_and_is_interrupted_without_a_reload(
         page.clock.fast_forward(7000)  # the program has ended: its sign of life is gone
         expect(page.locator(".progress.interrupted")).to_contain_text("interrupted")
         expect(page.locator(".notice-warn")).to_contain_text(f"torchstone run --resume {run.id}")
-        with alive.beat(path, run.id) as beat, open_store(str(path)) as store:  # resumed
-            beat.now(cases[5].name, 0, 7)
+        with (
+            heartbeat.start_heartbeat(path, run.id) as alive,
+            open_store(str(path)) as store,
+        ):  # resumed
+            alive.now(cases[5].name, 0, 7)
             store.add_cases(run.id, None, figures[5:9])
             page.clock.fast_forward(7000)
             expect(page.locator(".progress.running")).to_contain_text("9 of 12 cases done")

@@ -15,14 +15,14 @@ from tests.cli.test_compare import call
 from tests.track import made
 from tests.web import stored
 from tests.web.conftest import client_of, reading
-from torchstone.records import CaseFigures, Conditions, GitState, RunView
+from torchstone.records import CaseMetrics, Conditions, GitState, RunView
 from torchstone.show.units import format_percent
 from torchstone.store import open_store
 from torchstone.web.context import LISTED
 from torchstone.web.page import Group, Notice, Page, Table, tables_of, walk
 from torchstone.web.query import NotFound, parse
 from torchstone.web.registry import PAGES
-from torchstone.web.sources import Source
+from torchstone.web.sources import DataAccess
 
 CASES = stored.keys(["timm"])[:4]
 
@@ -47,12 +47,12 @@ def nightly(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def source(nightly: Path) -> Iterator[Source]:
+def source(nightly: Path) -> Iterator[DataAccess]:
     with reading(nightly) as store:
-        yield Source(store)
+        yield DataAccess(store)
 
 
-def view(source: Source, name: str, ident: str = "", **asked: str) -> Page:
+def view(source: DataAccess, name: str, ident: str = "", **asked: str) -> Page:
     return PAGES[name].view(source, parse(asked.items()), ident)
 
 
@@ -84,14 +84,16 @@ def cell_values(table: Table, key: str) -> dict[tuple[object, ...], object]:
     ],
 )
 def test_a_word_means_on_a_page_what_it_means_in_the_command(
-    source: Source, nightly: Path, word: str, run: str
+    source: DataAccess, nightly: Path, word: str, run: str
 ) -> None:
     assert source.head(word).id == run
     done = call("compare", word, word, "--json", "-", "--db", str(nightly))
     assert json.loads(done.stdout)["new"]["id"] == run, done.stderr
 
 
-def test_a_word_that_means_several_things_is_refused_on_both(source: Source, nightly: Path) -> None:
+def test_a_word_that_means_several_things_is_refused_on_both(
+    source: DataAccess, nightly: Path
+) -> None:
     with pytest.raises(NotFound) as caught:
         view(source, "compare", base="abcd")
     done = call("compare", "abcd", "night04x", "--db", str(nightly))
@@ -117,14 +119,14 @@ def test_no_address_opens_a_file(nightly: Path, tmp_path: Path) -> None:
             assert not any("such a file" in text for text in said)
 
 
-def test_naming_a_machine_asks_how_machines_compare(source: Source) -> None:
+def test_naming_a_machine_asks_how_machines_compare(source: DataAccess) -> None:
     page = view(source, "compare", base="machine:elsewhere", new="night00x")
     assert "cases" in tables_of(page)
     assert any(text.startswith("another machine, as asked") for text in notices(page))
     assert "cases" not in tables_of(view(source, "compare", base="faraway", new="night00x"))
 
 
-def test_a_nightly_is_held_against_the_night_before_whatever_its_torch(source: Source) -> None:
+def test_a_nightly_is_held_against_the_night_before_whatever_its_torch(source: DataAccess) -> None:
     page = view(source, "landing", branch="main")
     (table,) = tables_of(page).values()
     assert {"change", "threshold"} <= {one.key for one in table.columns if one.shown}
@@ -134,7 +136,7 @@ def test_a_nightly_is_held_against_the_night_before_whatever_its_torch(source: S
     assert place < next(i for i, one in enumerate(page.sections) if isinstance(one, Group))
 
 
-def test_what_may_differ_is_chosen_on_every_page_and_goes_along(source: Source) -> None:
+def test_what_may_differ_is_chosen_on_every_page_and_goes_along(source: DataAccess) -> None:
     two = {"base": "faraway", "new": "night00x", "across": "machines"}
     model = {"suite": "timm", "model": CASES[0].model}
     for name, more in (("landing", {}), ("suite", {}), ("case", model), ("compare", {})):
@@ -149,7 +151,7 @@ def test_what_may_differ_is_chosen_on_every_page_and_goes_along(source: Source) 
     assert ("across", "machines") in to.params
 
 
-def test_a_run_can_be_made_the_base(source: Source) -> None:
+def test_a_run_can_be_made_the_base(source: DataAccess) -> None:
     actions = dict(view(source, "run", "night00x").actions)
     assert dict(actions["Use as base"].params) == {"base": "night00x"}
     newest = dict(actions["Compare with the newest"].params)
@@ -158,7 +160,7 @@ def test_a_run_can_be_made_the_base(source: Source) -> None:
     assert "Compare with the newest" not in dict(view(source, "run", "night02x").actions)
 
 
-def test_a_base_variant_alone_says_what_to_choose(source: Source) -> None:
+def test_a_base_variant_alone_says_what_to_choose(source: DataAccess) -> None:
     asked = {"base": "night00x", "new": "night01x", "base_variant": "inductor+dynamic"}
     page = view(source, "compare", **asked)
     (notice,) = [n for n in walk(page.sections) if isinstance(n, Notice) and "variant" in n.text]
@@ -184,10 +186,10 @@ def test_a_page_does_not_grow_with_every_branch_there_ever_was(
                 machine_id=f"m{number:05d}",
             )
             store.begin_run(run)
-        figures = replace(stored.figures_of(CASES[0], 0), result_id="")
+        figures = replace(stored.metrics_of(CASES[0], 0), result_id="")
         store.add_cases(f"r{many - 1:05d}", None, [(0, figures)])
     with reading(path) as store:
-        page = view(Source(store), "landing", branch="branch-00007")
+        page = view(DataAccess(store), "landing", branch="branch-00007")
         choices = store.choices()
     assert page.controls is not None
     for choice in page.controls.choices:
@@ -202,13 +204,13 @@ def test_a_page_does_not_grow_with_every_branch_there_ever_was(
         grown = replace(
             choices, branches=(*choices.branches, *more), torches=(*choices.torches, *more)
         )
-        monkeypatch.setattr(Source, "choices", lambda self, grown=grown: grown)
+        monkeypatch.setattr(DataAccess, "choices", lambda self, grown=grown: grown)
         with client_of(path) as client:
             sizes.append(len(client.get("/").text))
     assert sizes[0] == sizes[1]
 
 
-def lonely(figures: CaseFigures, log: float) -> CaseFigures:
+def lonely(figures: CaseMetrics, log: float) -> CaseMetrics:
     """A change that is found by itself (p = 0.02) and lost among the cases of a suite."""
     if (figures.key.model, figures.key.mode) != ("model01", "training"):
         return figures
@@ -247,7 +249,7 @@ def test_page_and_command_give_a_case_the_same_verdict(
     border: Path, asked: dict[str, str], options: list[str]
 ) -> None:
     with reading(border) as store:
-        page = view(Source(store), "compare", base="one", new="two", **asked)
+        page = view(DataAccess(store), "compare", base="one", new="two", **asked)
     done = call("compare", "one", "two", *options, "--json", "-", "--db", str(border))
     data = json.loads(done.stdout)
     told = {(c["model"], c["mode"], c["variant"]): c for c in data["cases"]}
@@ -278,7 +280,7 @@ def test_the_threshold_that_is_applied_is_shown(
                 store.remember_aa_floor(stored.MACHINE, Conditions(1, "keep", kind), floor, {})
     said = f"the change exceeds {format_percent(applied)} ("
     with reading(path) as store:
-        source = Source(store)
+        source = DataAccess(store)
         landing, compared, suite = (view(source, name) for name in ("landing", "compare", "suite"))
     (group,) = [one for one in landing.sections if isinstance(one, Group) and one.title == "Suites"]
     assert said in group.note

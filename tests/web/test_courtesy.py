@@ -12,7 +12,7 @@ import pytest
 
 from tests.web.conftest import PATIENCE_S, reading
 from torchstone.web import app, serving
-from torchstone.web.app import Courtesy, Desk
+from torchstone.web.app import AppState, WarmupGate
 
 SHORT_S, LONG_S = 0.3, 20.0
 
@@ -26,35 +26,35 @@ def own_collector() -> Iterator[None]:
     gc.unfreeze()
 
 
-def read(desk: Courtesy, read_it: threading.Event) -> None:
-    with desk.reading():
+def read(app_state: WarmupGate, read_it: threading.Event) -> None:
+    with app_state.reading():
         read_it.set()
 
 
 def test_nobody_waits_for_a_page_that_nobody_makes() -> None:
     done = threading.Event()
-    read(Courtesy(), done)
+    read(WarmupGate(), done)
     assert done.is_set()
 
 
 def test_readers_wait_for_the_first_page() -> None:
-    desk, done = Courtesy(), threading.Event()
-    desk.begin()
+    app_state, done = WarmupGate(), threading.Event()
+    app_state.begin()
     with ThreadPoolExecutor(1) as pool:
-        reader = pool.submit(read, desk, done)
+        reader = pool.submit(read, app_state, done)
         with pytest.raises(TimeoutError):
             reader.result(SHORT_S)
         assert not done.is_set()
-        desk.made()
+        app_state.made()
         reader.result(app.PATIENCE_S)
     assert done.is_set()
 
 
 def test_what_is_made_after_it_waits_for_readers() -> None:
-    desk = Courtesy()
+    app_state = WarmupGate()
     with ThreadPoolExecutor(1) as pool:
-        with desk.reading():
-            maker = pool.submit(desk.give_way)
+        with app_state.reading():
+            maker = pool.submit(app_state.give_way)
             with pytest.raises(TimeoutError):
                 maker.result(SHORT_S)
         maker.result(app.PATIENCE_S)
@@ -62,30 +62,30 @@ def test_what_is_made_after_it_waits_for_readers() -> None:
 
 def test_neither_waits_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(app, "PATIENCE_S", 0.05)
-    desk, done = Courtesy(), threading.Event()
-    desk.begin()
-    read(desk, done)
+    app_state, done = WarmupGate(), threading.Event()
+    app_state.begin()
+    read(app_state, done)
     assert done.is_set()
-    with desk.reading():
-        desk.give_way()
+    with app_state.reading():
+        app_state.give_way()
 
 
 def test_only_one_reader_has_to_lose_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(app, "PATIENCE_S", 0.05)
-    desk, done = Courtesy(), threading.Event()
-    desk.begin()
-    read(desk, done)
+    app_state, done = WarmupGate(), threading.Event()
+    app_state.begin()
+    read(app_state, done)
     monkeypatch.setattr(app, "PATIENCE_S", LONG_S)
     with ThreadPoolExecutor(1) as pool:
-        pool.submit(read, desk, threading.Event()).result(LONG_S / 2)
+        pool.submit(read, app_state, threading.Event()).result(LONG_S / 2)
 
 
 def test_a_server_that_ends_lets_waiting_readers_go() -> None:
-    desk, done = Courtesy(), threading.Event()
-    desk.begin()
+    app_state, done = WarmupGate(), threading.Event()
+    app_state.begin()
     with ThreadPoolExecutor(1) as pool:
-        reader = pool.submit(read, desk, done)
-        desk.end()
+        reader = pool.submit(read, app_state, done)
+        app_state.end()
         reader.result(app.PATIENCE_S / 2)
     assert done.is_set()
 
@@ -95,13 +95,13 @@ def test_readers_go_on_when_the_first_page_cannot_be_made(
 ) -> None:
     monkeypatch.setattr(app, "PAGES", {})
     with reading(database) as store:
-        desk = Desk(store)
-        desk.courtesy.begin()
+        app_state = AppState(store)
+        app_state.warmup_gate.begin()
         with pytest.raises(KeyError):
-            desk.warm()
+            app_state.warm()
         done = threading.Event()
         monkeypatch.setattr(app, "PATIENCE_S", 3600.0)
-        read(desk.courtesy, done)
+        read(app_state.warmup_gate, done)
     assert done.is_set()
 
 
@@ -112,11 +112,11 @@ def test_nothing_is_made_for_a_server_that_ends(
     monkeypatch.setattr(app, "PAGES", {})  # looking for a page in it would raise
     monkeypatch.setattr(app, "PATIENCE_S", 3600.0)
     with reading(database) as store:
-        desk = Desk(store)
-        desk.describe = lambda: described.append("api")
-        desk.courtesy.end()
-        with desk.courtesy.reading():  # for whom nobody waits any more
-            desk.warm()
+        app_state = AppState(store)
+        app_state.describe = lambda: described.append("api")
+        app_state.warmup_gate.end()
+        with app_state.warmup_gate.reading():  # for whom nobody waits any more
+            app_state.warm()
     assert described == []
 
 
@@ -128,14 +128,14 @@ def test_the_server_ends_after_the_page_that_it_is_making(database: Path) -> Non
         makes.set()
         may_end.wait(PATIENCE_S)
 
-    def serve(desk: Desk) -> None:
-        with serving._warming(desk):
+    def serve(app_state: AppState) -> None:
+        with serving._warming(app_state):
             assert makes.wait(PATIENCE_S)
 
     with reading(database) as store, ThreadPoolExecutor(1) as pool:
-        desk = Desk(store)
-        desk.describe = describe
-        server = pool.submit(serve, desk)
+        app_state = AppState(store)
+        app_state.describe = describe
+        server = pool.submit(serve, app_state)
         assert makes.wait(PATIENCE_S)
         with pytest.raises(TimeoutError):
             server.result(SHORT_S)

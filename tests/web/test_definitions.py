@@ -8,12 +8,12 @@ from pathlib import Path
 from tests.web import stored
 from tests.web.conftest import reading
 from tests.web.test_views import view
-from torchstone.records import FIGURES_DEFINITION
+from torchstone.records import METRICS_DEFINITION
 from torchstone.store import open_store
 from torchstone.web.page import charts_of
-from torchstone.web.sources import Source
+from torchstone.web.sources import DataAccess
 
-OLDER = FIGURES_DEFINITION - 1
+OLDER = METRICS_DEFINITION - 1
 
 
 def test_no_line_is_of_two_definitions(tmp_path: Path) -> None:
@@ -21,7 +21,7 @@ def test_no_line_is_of_two_definitions(tmp_path: Path) -> None:
     keys = [key for key in stored.keys(["timm"]) if key.mode == "inference"]
     with open_store(str(path)) as store:
         for night in range(4):
-            definition = OLDER if night < 2 else FIGURES_DEFINITION
+            definition = OLDER if night < 2 else METRICS_DEFINITION
             stored.add_run(
                 store,
                 stored.make_run(night, keys),
@@ -29,7 +29,7 @@ def test_no_line_is_of_two_definitions(tmp_path: Path) -> None:
                 lambda one, used=definition: replace(one, definition=used),
             )
     with reading(path) as store:
-        source = Source(store)
+        source = DataAccess(store)
         case = view(source, "case", suite="timm", model="resnet18", variant="inductor")
         landing = view(source, "landing", suite="timm", variant="inductor")
     for page, name in ((case, "speed-up"), (landing, "inductor")):

@@ -11,15 +11,15 @@ import pytest
 
 from tests.web import stored
 from tests.web.conftest import client_of, reading
-from torchstone.records import CaseFigures, Outcome, PlannedCase, Result, RunHead, Selection
+from torchstone.records import CaseMetrics, Outcome, PlannedCase, Result, RunHead, Selection
 from torchstone.store import open_store
 from torchstone.web import api, app
-from torchstone.web.app import DRILL_DOWN, LISTS, Desk
-from torchstone.web.page import Chart, Place, Point, Series, Table
+from torchstone.web.app import DRILL_DOWN, LISTS, AppState
+from torchstone.web.page import Chart, Link, Point, Series, Table
 from torchstone.web.query import ServerLinks
 from torchstone.web.registry import PAGES, PageDef
 from torchstone.web.render import draw
-from torchstone.web.sources import Memory, Source
+from torchstone.web.sources import DataAccess, PageCache
 
 SELECTIONS = (
     Selection(),
@@ -35,9 +35,9 @@ def test_the_cases_of_a_kept_run_are_those_that_the_store_gives(
     database: Path, selection: Selection
 ) -> None:
     with reading(database) as store:
-        new, base = Source(store).heads(limit=2)
-        asked = Source(store)
-        kept = Source(store, Memory())
+        new, base = DataAccess(store).heads(limit=2)
+        asked = DataAccess(store)
+        kept = DataAccess(store, PageCache())
         kept.comparison(base, new)  # which keeps both runs
         assert kept.cases(new, selection) == asked.cases(new, selection)
         assert kept.groups(new, selection) == asked.groups(new, selection)
@@ -45,7 +45,7 @@ def test_the_cases_of_a_kept_run_are_those_that_the_store_gives(
 
 def test_a_kept_run_is_not_asked_for_again(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with reading(database) as store:
-        source = Source(store, Memory())
+        source = DataAccess(store, PageCache())
         new, base = source.heads(limit=2)
         source.comparison(base, new)
         monkeypatch.setattr(store, "planned_cases", None)
@@ -57,14 +57,14 @@ def test_a_kept_run_is_not_asked_for_again(database: Path, monkeypatch: pytest.M
 def test_kept_choices_know_of_a_run_that_came_since(database: Path, tmp_path: Path) -> None:
     path = tmp_path / "grown.db"
     shutil.copy(database, path)
-    memory = Memory()
+    memory = PageCache()
     with reading(path) as store:
-        before = Source(store, memory).choices()
-        assert Source(store, memory).choices() is before
+        before = DataAccess(store, memory).choices()
+        assert DataAccess(store, memory).choices() is before
         with open_store(str(path)) as writer:
             run = stored.make_run(90, stored.keys(["timm"]), id="later", torch="99.0")
             stored.add_run(writer, run, 0)
-        after = Source(store, memory).choices()
+        after = DataAccess(store, memory).choices()
         assert "99.0" in after.torches
         assert "99.0" not in before.torches
         assert after == store.choices()
@@ -80,7 +80,7 @@ def test_a_kept_result_is_gone_when_its_samples_are(database: Path, tmp_path: Pa
         assert "Raw samples" in client.get(address).text
         assert "raw samples of this result were removed" not in client.get(address).text
         with open_store(str(path)) as store:
-            assert store.thin(time.time() + 1e9, ("thin",), "1").results
+            assert store.prune(time.time() + 1e9, ("prune",), "1").results
         assert "raw samples of this result were removed" in client.get(address).text
 
 
@@ -90,7 +90,7 @@ def test_the_server_makes_a_page_of_each_kind_for_itself(
     made: list[str] = []
 
     def noted(one: PageDef) -> PageDef:
-        def view(source: Source, *asked: object) -> object:
+        def view(source: DataAccess, *asked: object) -> object:
             made.append(one.name)
             return one.view(source, *asked)  # type: ignore[arg-type]
 
@@ -98,7 +98,7 @@ def test_the_server_makes_a_page_of_each_kind_for_itself(
 
     monkeypatch.setattr(app, "PAGES", {name: noted(one) for name, one in PAGES.items()})
     with reading(database) as store:
-        Desk(store).warm()
+        AppState(store).warm()
     assert made == [*DRILL_DOWN, *LISTS, "result", "run", "landing"]
 
 
@@ -107,7 +107,7 @@ def test_of_an_empty_database_there_is_nothing_to_make(tmp_path: Path) -> None:
     with open_store(str(path)):
         pass
     with reading(path) as store:
-        Desk(store).warm()
+        AppState(store).warm()
 
 
 def test_a_kept_run_is_not_older_than_figures_whose_deriving_broke_off(
@@ -115,26 +115,26 @@ def test_a_kept_run_is_not_older_than_figures_whose_deriving_broke_off(
 ) -> None:
     path = tmp_path / "derived.db"
     shutil.copy(database, path)
-    memory = Memory()
+    memory = PageCache()
     wanted: set[str] = set()
     derived: set[str] = set()
 
-    def derive(result: Result, planned: PlannedCase, arm: str) -> CaseFigures:
+    def derive(result: Result, planned: PlannedCase, arm: str) -> CaseMetrics:
         if derived & wanted:
             raise KeyboardInterrupt
         derived.add(result.id)
-        return CaseFigures(planned.key, Outcome.OK, speedup=77.0)
+        return CaseMetrics(planned.key, Outcome.OK, speedup=77.0)
 
     with reading(path) as store:
-        new, base = Source(store).heads(limit=2)
-        Source(store, memory).comparison(base, new)  # which keeps both runs
+        new, base = DataAccess(store).heads(limit=2)
+        DataAccess(store, memory).comparison(base, new)  # which keeps both runs
         wanted.update(one.result_id for run in (base, new) for one in store.cases(run.id))
         wanted.discard("")
         with open_store(str(path)) as writer, pytest.raises(KeyboardInterrupt):
             writer.rebuild_figures(derive)
-        read = [Source(store).cases(run) for run in (base, new)]
+        read = [DataAccess(store).cases(run) for run in (base, new)]
         assert any(one.speedup == 77.0 for cases in read for one in cases)
-        assert [Source(store, memory).cases(run) for run in (base, new)] == read
+        assert [DataAccess(store, memory).cases(run) for run in (base, new)] == read
 
 
 def test_the_file_of_a_comparison_is_kept_until_one_of_its_runs_changes(
@@ -161,7 +161,7 @@ def test_the_file_of_a_comparison_is_kept_until_one_of_its_runs_changes(
         assert client.get(f"{address}&sort=-change").text != first
         assert len(made) == 3
         with open_store(str(path)) as writer:
-            writer.rebuild_figures(lambda _, p, a: CaseFigures(p.key, Outcome.OK, speedup=77.0))
+            writer.rebuild_figures(lambda _, p, a: CaseMetrics(p.key, Outcome.OK, speedup=77.0))
         changed = client.get(f"{address}&_=3").text
         assert changed != first
         with client_of(path) as fresh:
@@ -170,7 +170,7 @@ def test_the_file_of_a_comparison_is_kept_until_one_of_its_runs_changes(
 
 def test_a_kept_row_of_a_run_follows_its_cases(database: Path) -> None:
     with reading(database) as store:
-        source = Source(store, Memory())
+        source = DataAccess(store, PageCache())
         head = source.heads(limit=1)[0]
         made: list[RunHead] = []
 
@@ -188,12 +188,12 @@ def test_a_kept_row_of_a_run_follows_its_cases(database: Path) -> None:
 
 def test_a_chart_is_drawn_again_when_anything_in_it_changes() -> None:
     links = ServerLinks()
-    point = Point(1e9, 2.0, label="c0ffee", to=Place("run", "one"))
+    point = Point(1e9, 2.0, label="c0ffee", to=Link("run", "one"))
     line = Series("a", (point, point._replace(value=3.0)))
     chart = Chart("speedup", "Speed-up", "ratio", (line,))
     first = draw(chart, links)
     assert draw(replace(chart), links) is first
-    for changed in (point._replace(value=2.5), point._replace(to=Place("run", "two"))):
+    for changed in (point._replace(value=2.5), point._replace(to=Link("run", "two"))):
         other = replace(chart, series=(Series("a", (changed, *line.points[1:])),))
         assert draw(other, links) != first
     assert draw(chart, links, alone=True) != first

@@ -19,7 +19,7 @@ from tests.web.conftest import PATIENCE_S
 from tests.web.real_server import MAIN, served
 from torchstone.records import UsageError
 from torchstone.store import open_store
-from torchstone.store.alive import running_ids
+from torchstone.store.heartbeat import running_ids
 
 pytestmark = pytest.mark.slow
 

@@ -9,12 +9,12 @@ import pytest
 from tests.web import stored
 from tests.web.conftest import client_of, reading
 from torchstone.records import PassRate
-from torchstone.store import alive, open_store
+from torchstone.store import heartbeat, open_store
 from torchstone.web.cells import pass_cell
 from torchstone.web.page import Chart, Table, charts_of, tables_of
 from torchstone.web.query import parse
 from torchstone.web.registry import PAGES
-from torchstone.web.sources import Source
+from torchstone.web.sources import DataAccess
 
 AGAINST = {"newly_failing", "change", "threshold"}
 CASES = stored.keys(["timm"])
@@ -26,7 +26,7 @@ def shown(table: Table) -> set[str]:
 
 def landing(path: Path, **asked: str) -> Table:
     with reading(path) as store:
-        page = PAGES["landing"].view(Source(store), parse(asked.items()), "")
+        page = PAGES["landing"].view(DataAccess(store), parse(asked.items()), "")
         return tables_of(page)["timm-small"]
 
 
@@ -83,18 +83,18 @@ def test_a_run_under_way_is_no_point_of_a_trend_until_it_ends(tmp_path: Path) ->
 
     def labels() -> list[str]:
         with reading(path) as store:
-            page = PAGES["landing"].view(Source(store), parse([]), "")
+            page = PAGES["landing"].view(DataAccess(store), parse([]), "")
             chart = charts_of(page)["pass_rate"]
             assert isinstance(chart, Chart)
             return [point.label for point in chart.series[0].points]
 
-    with alive.beat(path, run.id):
+    with heartbeat.start_heartbeat(path, run.id):
         assert labels() == ["00c0ffee"]
     assert labels() == ["00c0ffee", "01c0ffee"]  # interrupted: that does count
 
 
 def test_some_that_fail_are_not_something_in_doubt(database: Path) -> None:
     with reading(database) as store:
-        page = PAGES["landing"].view(Source(store), parse([("mode", "training")]), "")
+        page = PAGES["landing"].view(DataAccess(store), parse([("mode", "training")]), "")
     cells = [row[1] for row in tables_of(page)["huggingface-small"].rows]
     assert {(cell.text, cell.mark) for cell in cells} == {("3/4", ""), ("4/4", "pass")}

@@ -11,12 +11,12 @@ import pytest
 
 from tests.web import stored
 from tests.web.conftest import client_of, reading
-from torchstone.records import CaseFigures, GitState
+from torchstone.records import CaseMetrics, GitState
 from torchstone.store import open_store
 from torchstone.web.page import Chart, Notice, Page, charts_of, tables_of, walk
 from torchstone.web.query import parse
 from torchstone.web.registry import PAGES
-from torchstone.web.sources import Source
+from torchstone.web.sources import DataAccess
 from torchstone.web.views.parts import HOLLOW
 
 CASES = stored.keys(["timm"])
@@ -26,7 +26,7 @@ FACTORS = {"mA": 1.0, "mB": 2.5}
 """By machine, how much larger every figure is."""
 
 
-def times(factor: float, figures: CaseFigures) -> CaseFigures:
+def times(factor: float, figures: CaseMetrics) -> CaseMetrics:
     assert figures.speedup is not None
     assert figures.interval is not None
     assert figures.base_ns is not None
@@ -90,7 +90,7 @@ def broken_off(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def page_of(path: Path, name: str, **asked: str) -> Page:
     with reading(path) as store:
-        return PAGES[name].view(Source(store), parse(asked.items()), "")
+        return PAGES[name].view(DataAccess(store), parse(asked.items()), "")
 
 
 def lines(page: Page, name: str) -> dict[str, list[float]]:

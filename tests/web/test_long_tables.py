@@ -14,9 +14,9 @@ import pytest
 from tests.web import long_history as long
 from tests.web.conftest import TestClient, client_of, reading
 from torchstone.web.cells import PAGE_ROWS
-from torchstone.web.page import Place
+from torchstone.web.page import Link
 from torchstone.web.site import Site
-from torchstone.web.sources import Source
+from torchstone.web.sources import DataAccess
 from torchstone.web.views import runs
 
 EVERY = long.PASSING + long.FAILING + 2
@@ -135,8 +135,8 @@ def test_the_static_site_has_all_rows_in_its_files_and_says_where_they_are(
     long_database: Path,
 ) -> None:
     with reading(long_database) as store:
-        site = Site(Source(store), most=0)
-        made: dict[str, Any] = dict(site._page(Place("compare")))
+        site = Site(DataAccess(store), most=0)
+        made: dict[str, Any] = dict(site._page(Link("compare")))
     assert len(rows_of(made["data/compare.cases.csv"].decode())) == EVERY
     page = json.loads(made["data/compare.page.json"])
     assert (len(page["tables"]["cases"]["rows"]), page["tables"]["cases"]["next"]) == (EVERY, "")

@@ -20,7 +20,7 @@ from tests.web.test_views import cells, column, view
 from torchstone.records import ArmSpec, Measurement
 from torchstone.store import open_store
 from torchstone.web.page import Code, Page, tables_of, walk
-from torchstone.web.sources import Source
+from torchstone.web.sources import DataAccess
 from torchstone.web.views.parts import explain_commands, profile_commands
 
 TARGET = "timm:resnet18@small"
@@ -49,7 +49,7 @@ def several(tmp_path: Path) -> Path:
     with open_store(str(path)) as store:
         run = stored.make_run(0, keys)
         store.begin_run(run)
-        figures = [replace(stored.figures_of(key, 0), result_id="r1") for key in keys]
+        figures = [replace(stored.metrics_of(key, 0), result_id="r1") for key in keys]
         store.add_cases(run.id, result, list(enumerate(figures)))
     return path
 
@@ -57,7 +57,7 @@ def several(tmp_path: Path) -> Path:
 def page_of(path: Path, variant: str) -> Page:
     with reading(path) as store:
         asked = {"suite": "timm", "model": "resnet18", "variant": variant}
-        return view(Source(store), "case", **asked)
+        return view(DataAccess(store), "case", **asked)
 
 
 def test_the_page_of_each_variant_prints_its_own_commands(several: Path) -> None:
@@ -70,7 +70,7 @@ def test_the_page_of_each_variant_prints_its_own_commands(several: Path) -> None
             f"torchstone profile {TARGET} --variant {variant} {settings}",
         ]
     with reading(several) as store:
-        whole = commands(view(Source(store), "result", "r1"))
+        whole = commands(view(DataAccess(store), "result", "r1"))
     assert [line.split()[-1] for line in whole["explain"].splitlines()] == [*VARIANTS]
     assert len(whole["profile"].splitlines()) == 4
 
@@ -127,7 +127,7 @@ def measured_here(tmp_path: Path) -> Callable[[], Page]:
 
     def page() -> Page:
         with reading(tmp_path / "kept.db") as store:
-            return view(Source(store), "case", suite="toys", model="one")
+            return view(DataAccess(store), "case", suite="toys", model="one")
 
     return page
 

@@ -9,9 +9,9 @@ import pytest
 
 from tests.web import stored
 from tests.web.conftest import client_of, reading
-from torchstone.store import alive, open_store
+from torchstone.store import heartbeat, open_store
 from torchstone.web.site import Site, export_site
-from torchstone.web.sources import Source
+from torchstone.web.sources import DataAccess
 
 CASES = stored.keys(["timm"])
 
@@ -23,9 +23,9 @@ def busy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     with open_store(str(path)) as store:
         stored.add_night(store, 0, CASES)
     asked: list[int] = []
-    answered = Source.choices
+    answered = DataAccess.choices
 
-    def choices(self: Source) -> Any:
+    def choices(self: DataAccess) -> Any:
         found = answered(self)
         asked.append(1)
         if len(asked) == 1:
@@ -33,7 +33,7 @@ def busy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
                 stored.add_night(writer, 1, CASES)
         return found
 
-    monkeypatch.setattr(Source, "choices", choices)
+    monkeypatch.setattr(DataAccess, "choices", choices)
     return path
 
 
@@ -56,7 +56,7 @@ def test_nor_does_the_api(busy: Path) -> None:
 
 def test_nor_does_any_page_of_a_static_site(busy: Path) -> None:
     with reading(busy) as store:
-        made = dict(Site(Source(store), most=40).files())
+        made = dict(Site(DataAccess(store), most=40).files())
     pages = {name: text.decode() for name, text in made.items() if name.endswith(".html")}
     assert "nightly-0" in pages["runs.html"]
     assert [name for name, text in pages.items() if "nightly-1" in text] == []
@@ -77,7 +77,7 @@ def test_all_pages_of_a_static_site_agree_on_what_is_running(
     run = stored.make_run(0, CASES)
     with open_store(str(path)) as store:
         store.begin_run(run)
-        done = stored.replace(stored.figures_of(CASES[0], 0), result_id="")
+        done = stored.replace(stored.metrics_of(CASES[0], 0), result_id="")
         store.add_cases(run.id, None, [(0, done)])
     site = tmp_path / "site"
 
@@ -85,7 +85,7 @@ def test_all_pages_of_a_static_site_agree_on_what_is_running(
         """It ends when the first page has been written."""
         return frozenset() if list(site.glob("*.html")) else frozenset({run.id})
 
-    monkeypatch.setattr(alive, "running_ids", running_ids)
+    monkeypatch.setattr(heartbeat, "running_ids", running_ids)
     export_site(site, str(path))
     pages = {page.name: page.read_text() for page in site.glob("*.html")}
     told = {

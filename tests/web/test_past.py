@@ -12,11 +12,11 @@ import pytest
 
 from tests.web import stored
 from tests.web.conftest import reading
-from torchstone.records import CaseFigures, FailureSpan, Outcome, Run, Selection
+from torchstone.records import CaseMetrics, FailureSpan, Outcome, Run, Selection
 from torchstone.store import Store, open_store
 from torchstone.web import sources
 from torchstone.web.query import EVERY_S
-from torchstone.web.sources import MOST_POINTS, Memory, Source
+from torchstone.web.sources import MOST_POINTS, DataAccess, PageCache
 
 MIDDLE = stored.START.timestamp() + 3.5 * sources.DAY_S
 """Within the nights of the database."""
@@ -52,7 +52,7 @@ def store(grown: Path) -> Iterator[Store]:
 @pytest.mark.parametrize("every_s", sorted(EVERY_S.values()))
 @pytest.mark.parametrize("selection", SELECTIONS)
 def test_points_are_those_of_the_store(store: Store, selection: Selection, every_s: float) -> None:
-    source = Source(store, Memory())
+    source = DataAccess(store, PageCache())
     for _ in range(2):  # read, then kept
         assert source.points(selection, every_s) == store.group_points(
             selection, MOST_POINTS, every_s
@@ -62,7 +62,7 @@ def test_points_are_those_of_the_store(store: Store, selection: Selection, every
 
 
 def test_the_past_is_not_asked_for_again(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    source = Source(store, Memory())
+    source = DataAccess(store, PageCache())
     first = source.points(Selection())
     asked: list[Selection] = []
     read = store.group_points
@@ -82,7 +82,7 @@ def broken_off() -> Run:
 
 def resumed(writer: Store) -> None:
     """A run of the past that broke off goes on."""
-    figures = replace(stored.figures_of(stored.keys(["timm"])[1], 1), result_id="", speedup=9.0)
+    figures = replace(stored.metrics_of(stored.keys(["timm"])[1], 1), result_id="", speedup=9.0)
     writer.add_cases("broken", None, [(1, figures)])
 
 
@@ -92,18 +92,18 @@ def imported(writer: Store) -> None:
     stored.add_run(writer, run, 2)
 
 
-def judged(writer: Store) -> None:
+def evaluated(writer: Store) -> None:
     """Figures are worked out anew."""
-    writer.rebuild_figures(lambda _, planned, __: CaseFigures(planned.key, Outcome.OK, speedup=7.0))
+    writer.rebuild_figures(lambda _, planned, __: CaseMetrics(planned.key, Outcome.OK, speedup=7.0))
 
 
-@pytest.mark.parametrize("change", [resumed, imported, judged])
+@pytest.mark.parametrize("change", [resumed, imported, evaluated])
 def test_what_changed_in_the_past_is_seen(
     grown: Path, store: Store, change: Callable[[Store], None]
 ) -> None:
     with open_store(str(grown)) as writer:
         stored.add_run(writer, broken_off(), 1, until=1)
-        source = Source(store, Memory())
+        source = DataAccess(store, PageCache())
         before = source.points(Selection())
         assert source.case_points(CASE, Selection())
         change(writer)
@@ -113,7 +113,7 @@ def test_what_changed_in_the_past_is_seen(
         assert source.case_points(CASE, Selection()) == store.case_points(CASE)
 
 
-@pytest.mark.parametrize("change", [resumed, imported, judged])
+@pytest.mark.parametrize("change", [resumed, imported, evaluated])
 def test_since_when_something_fails_follows_the_runs_before(
     grown: Path, store: Store, change: Callable[[Store], None]
 ) -> None:
@@ -121,7 +121,7 @@ def test_since_when_something_fails_follows_the_runs_before(
     asked: list[str] = []
     with open_store(str(grown)) as writer:
         stored.add_run(writer, broken_off(), 1, until=1)
-        source = Source(store, Memory())
+        source = DataAccess(store, PageCache())
         head = source.heads(limit=1)[0]
         read = store.failures
 

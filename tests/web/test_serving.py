@@ -112,12 +112,12 @@ def test_it_says_where_it_is_and_ends_with_the_first_interrupt(database: Path) -
 
 SLOW_PAGE = """
 import time
-from torchstone.web.app import Desk
+from torchstone.web.app import AppState
 def warm(desk):
     desk.courtesy.made()
     print("making", flush=True)
     time.sleep(3600)
-Desk.warm = warm
+AppState.warm = warm
 """
 
 

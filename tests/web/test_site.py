@@ -17,7 +17,7 @@ from torchstone.store import open_store
 from torchstone.web.cells import case_place
 from torchstone.web.query import file_of
 from torchstone.web.site import LIST, Site, SiteFolder, export_site
-from torchstone.web.sources import Source
+from torchstone.web.sources import DataAccess
 from torchstone.web.views.parts import group_key, suite_place
 
 CASES = [
@@ -49,7 +49,7 @@ def reachable(files: Mapping[str, bytes]) -> set[str]:
 
 def test_every_group_and_case_of_the_newest_run_is_reached_by_links(one_run: Path) -> None:
     with reading(one_run) as store:
-        files = dict(Site(Source(store)).files())
+        files = dict(Site(DataAccess(store)).files())
         (head,) = store.run_heads()
         groups = store.run_groups(head.id)
     assert len({(one.mode, one.precision) for one in groups}) == 3

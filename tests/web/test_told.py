@@ -18,7 +18,7 @@ from torchstone.store import open_store
 from torchstone.web import context
 from torchstone.web.documents import page_data
 from torchstone.web.page import Chart, Facts, Group, charts_of, tables_of, walk
-from torchstone.web.sources import Source
+from torchstone.web.sources import DataAccess
 
 ALBERT = {"suite": "huggingface", "model": "AlbertForMaskedLM", "variant": "inductor"}
 NAMES = {
@@ -31,20 +31,20 @@ NOTHING = {("newly_failing", "0"), ("last_good", "never seen to pass")}
 
 
 @pytest.fixture(scope="module")
-def source(database: Path) -> Iterator[Source]:
+def source(database: Path) -> Iterator[DataAccess]:
     with reading(database) as store:
-        yield Source(store)
+        yield DataAccess(store)
 
 
 @pytest.fixture(scope="module")
-def grown(long_database: Path) -> Iterator[Source]:
+def grown(long_database: Path) -> Iterator[DataAccess]:
     with reading(long_database) as store:
-        yield Source(store)
+        yield DataAccess(store)
 
 
 @pytest.mark.parametrize(("new", "base"), [("night01x", "night00x"), ("night03x", "night02x")])
 def test_an_old_run_is_compared_with_the_one_before_it(
-    source: Source, monkeypatch: pytest.MonkeyPatch, new: str, base: str
+    source: DataAccess, monkeypatch: pytest.MonkeyPatch, new: str, base: str
 ) -> None:
     """One that is no longer listed, and the last one that is."""
     monkeypatch.setattr(context, "LISTED", 3)
@@ -54,7 +54,7 @@ def test_an_old_run_is_compared_with_the_one_before_it(
     assert view(source, "landing", new="night00x").lead.endswith("no base to compare with.")
 
 
-def test_a_case_that_a_run_does_not_have_keeps_its_scale(source: Source) -> None:
+def test_a_case_that_a_run_does_not_have_keeps_its_scale(source: DataAccess) -> None:
     asked = {**ALBERT, "scale": "small", "mode": "training", "precision": "fp32"}
     with_case = view(source, "case", **asked).lead
     assert "@small" in with_case
@@ -62,7 +62,7 @@ def test_a_case_that_a_run_does_not_have_keeps_its_scale(source: Source) -> None
     assert page.lead == with_case.replace("AlbertForMaskedLM", "resnet18")
 
 
-def test_only_common_cases_are_those_that_both_runs_have(grown: Source) -> None:
+def test_only_common_cases_are_those_that_both_runs_have(grown: DataAccess) -> None:
     """What newly fails is what one looks for; it must not vanish."""
     names = {one.model for one in (*long.STEADY, *long.BREAKING)}
     for name, asked, wanted in (
@@ -77,7 +77,7 @@ def test_only_common_cases_are_those_that_both_runs_have(grown: Source) -> None:
             assert {row[0].value for row in whole()} == wanted | extra
 
 
-def test_a_ratio_of_memory_and_the_peak_that_moved_are_told_apart(grown: Source) -> None:
+def test_a_ratio_of_memory_and_the_peak_that_moved_are_told_apart(grown: DataAccess) -> None:
     page = view(grown, "landing")
     row = cells(tables_of(page)["timm-small"], "variant", "inductor")
     assert (row["memory_ratio"].mark, row["memory_ratio"].detail) == ("worse", "peak +15 %")
@@ -86,7 +86,7 @@ def test_a_ratio_of_memory_and_the_peak_that_moved_are_told_apart(grown: Source)
     assert (row["memory_verdict"].value, row["compile_verdict"].value) == ("worse", "")
 
 
-def test_what_a_cost_was_judged_by_is_told(grown: Source) -> None:
+def test_what_a_cost_was_judged_by_is_told(grown: DataAccess) -> None:
     (note,) = [one.note for one in view(grown, "landing").sections if isinstance(one, Group)][:1]
     assert "▲ or ▼ marks a mean beyond compile" in note
     compared = tables_of(view(grown, "compare"))["groups"]
@@ -110,7 +110,7 @@ def test_what_a_cost_was_judged_by_is_told(grown: Source) -> None:
     ],
 )
 def test_every_figure_is_a_link(
-    source: Source, name: str, ident: str, asked: dict[str, str], table: str
+    source: DataAccess, name: str, ident: str, asked: dict[str, str], table: str
 ) -> None:
     found = tables_of(view(source, name, ident, **asked))[table]
     figures = [one.key for one in found.columns if one.shown and one.key not in NAMES]
@@ -124,7 +124,7 @@ def test_every_figure_is_a_link(
     assert loose == []
 
 
-def test_the_base_figure_leads_to_the_base_run(source: Source) -> None:
+def test_the_base_figure_leads_to_the_base_run(source: DataAccess) -> None:
     for name, table in (("suite", "models"), ("compare", "cases"), ("compare", "groups")):
         found = tables_of(view(source, name, suite="huggingface"))[table]
         (place, *_) = [cell.to for cell in column(found, "base_speedup")]
@@ -132,7 +132,7 @@ def test_the_base_figure_leads_to_the_base_run(source: Source) -> None:
         assert dict(place.params)["new"] == "night04x"
 
 
-def test_bars_are_explained_where_they_are(source: Source) -> None:
+def test_bars_are_explained_where_they_are(source: DataAccess) -> None:
     for name, asked in (("landing", {}), ("suite", {"suite": "timm"}), ("case", ALBERT)):
         page = view(source, name, **asked)
         charts = [one for one in charts_of(page).values() if isinstance(one, Chart)]
@@ -158,7 +158,7 @@ def test_a_contract_is_shown_whole(tmp_path: Path) -> None:
     with open_store(str(path)) as store:
         store.save(replace(result, id="contracted", arms=(arm, *rest)))
     with reading(path) as store:
-        page = view(Source(store), "result", "contracted")
+        page = view(DataAccess(store), "result", "contracted")
     (facts,) = [
         dict(one.items)
         for one in walk(page.sections)
@@ -171,7 +171,7 @@ def test_a_contract_is_shown_whole(tmp_path: Path) -> None:
         assert word in facts["Answer"].text
 
 
-def test_the_api_has_intervals_verdicts_notes_and_words(source: Source) -> None:
+def test_the_api_has_intervals_verdicts_notes_and_words(source: DataAccess) -> None:
     page = page_data(view(source, "compare"))
     row = page["tables"]["groups"]["rows"][0]
     assert row["change_low"] < row["change"] < row["change_high"]
@@ -199,7 +199,7 @@ def test_reports_that_are_not_drawn_are_told(tmp_path: Path) -> None:
             created = f"2026-11-01T{hour:02d}:{minute:02d}:00+00:00"
             store.save_doctor(DoctorReport(f"doc{number}", stored.MACHINE, created, ()))
     with reading(path) as store:
-        page = view(Source(store), "machine", stored.MACHINE)
+        page = view(DataAccess(store), "machine", stored.MACHINE)
     (noise,) = [one for one in page.sections if isinstance(one, Group)]
     assert noise.note == "Only the newest 200 reports are drawn."
     points = charts_of(page)["smallest_detectable"].series[0].points  # type: ignore[union-attr]

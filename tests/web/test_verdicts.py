@@ -12,7 +12,7 @@ import pytest
 from tests.show import synthetic_result, synthetic_run
 from tests.web import stored
 from tests.web.conftest import client_of
-from torchstone.records import CaseFigures, CaseKey, Verdict
+from torchstone.records import CaseKey, CaseMetrics, Verdict
 from torchstone.store import open_store
 from torchstone.web.cells import VERDICT_MARKS
 from torchstone.web.page import MARKS
@@ -30,7 +30,7 @@ PLANTED = {
 the order in which a comparison lists them."""
 
 
-def case(key: CaseKey, log: float) -> CaseFigures:
+def case(key: CaseKey, log: float) -> CaseMetrics:
     half = 0.01
     made = synthetic_run.ok(key, math.exp(log), half, verdict=Verdict.FASTER, result_id="")
     return replace(made, log_error=PLANTED[key.model][1], log_freedom=5.0)

@@ -13,22 +13,22 @@ from tests.show import synthetic_profile
 from tests.web import stored
 from tests.web.conftest import reading
 from torchstone.records import Outcome, Profile
-from torchstone.store import Store, alive, open_store
+from torchstone.store import Store, heartbeat, open_store
 from torchstone.web.page import Cell, Page, Progress, Table, charts_of, tables_of, walk
 from torchstone.web.query import BadQuery, NotFound, parse
 from torchstone.web.registry import PAGES
-from torchstone.web.sources import Source
+from torchstone.web.sources import DataAccess
 
 LAST = f"night{stored.NIGHTS - 1:02d}x"
 
 
 @pytest.fixture(scope="module")
-def source(database: Path) -> Iterator[Source]:
+def source(database: Path) -> Iterator[DataAccess]:
     with reading(database) as store:
-        yield Source(store)
+        yield DataAccess(store)
 
 
-def view(source: Source, name: str, ident: str = "", **asked: str) -> Page:
+def view(source: DataAccess, name: str, ident: str = "", **asked: str) -> Page:
     return PAGES[name].view(source, parse(asked.items()), ident)
 
 
@@ -44,7 +44,7 @@ def cells(table: Table, where: str, value: Any) -> dict[str, Cell]:
     return dict(zip((one.key for one in table.columns), row, strict=True))
 
 
-def test_the_landing_page_has_a_table_a_suite_with_every_denominator(source: Source) -> None:
+def test_the_landing_page_has_a_table_a_suite_with_every_denominator(source: DataAccess) -> None:
     page = view(source, "landing")
     tables = tables_of(page)
     assert list(tables) == ["huggingface-small", "timm-small"]
@@ -58,7 +58,9 @@ def test_the_landing_page_has_a_table_a_suite_with_every_denominator(source: Sou
     assert (chosen["mode"], chosen["precision"], chosen["new"]) == ("inference", "fp32", LAST)
 
 
-def test_a_slower_suite_is_marked_by_the_verdict_and_the_threshold_is_told(source: Source) -> None:
+def test_a_slower_suite_is_marked_by_the_verdict_and_the_threshold_is_told(
+    source: DataAccess,
+) -> None:
     page = view(source, "landing")
     tables = tables_of(page)
     slower = cells(tables["huggingface-small"], "variant", "inductor")
@@ -69,13 +71,13 @@ def test_a_slower_suite_is_marked_by_the_verdict_and_the_threshold_is_told(sourc
     assert any("±2 %" in note and "0.5 %" in note for note in notes)
 
 
-def test_the_base_decides_what_is_marked(source: Source) -> None:
+def test_the_base_decides_what_is_marked(source: DataAccess) -> None:
     page = view(source, "landing", base="night00x", new="night01x")
     marks = {cell.mark for table in tables_of(page).values() for cell in column(table, "change")}
     assert "worse" not in marks
 
 
-def test_trends_hold_a_point_a_run_with_its_commit(source: Source) -> None:
+def test_trends_hold_a_point_a_run_with_its_commit(source: DataAccess) -> None:
     chart = charts_of(view(source, "landing"))["speedup"]
     series = chart.series[0]  # type: ignore[union-attr]
     assert len(series.points) == stored.NIGHTS
@@ -85,7 +87,7 @@ def test_trends_hold_a_point_a_run_with_its_commit(source: Source) -> None:
 
 @pytest.mark.parametrize(("asked", "runs"), [({"range": "1"}, 2), ({"granularity": "week"}, 2)])
 def test_range_and_granularity_choose_the_runs(
-    source: Source, asked: dict[str, str], runs: int
+    source: DataAccess, asked: dict[str, str], runs: int
 ) -> None:
     chart = charts_of(view(source, "landing", **asked))["speedup"]
     assert len(chart.series[0].points) == runs  # type: ignore[union-attr]
@@ -93,7 +95,7 @@ def test_range_and_granularity_choose_the_runs(
 
 @pytest.mark.parametrize(("asked", "drawn"), [("", "week"), ("run", "run"), ("day", "day")])
 def test_of_long_ranges_one_run_a_week_is_drawn_unless_more_are_asked_for(
-    source: Source, asked: str, drawn: str
+    source: DataAccess, asked: str, drawn: str
 ) -> None:
     wanted = {"granularity": asked} if asked else {}
     page = view(source, "landing", range="all", **wanted)
@@ -102,14 +104,14 @@ def test_of_long_ranges_one_run_a_week_is_drawn_unless_more_are_asked_for(
     assert choice.value == drawn
 
 
-def test_a_zoom_in_the_url_is_the_range(source: Source) -> None:
+def test_a_zoom_in_the_url_is_the_range(source: DataAccess) -> None:
     asked = {"from": "2026-11-02T00:00:00Z", "to": "2026-11-04T23:00"}
     chart = charts_of(view(source, "landing", **asked))["speedup"]
     labels = [point.label for point in chart.series[0].points]  # type: ignore[union-attr]
     assert labels == ["01c0ffee", "02c0ffee", "03c0ffee"]
 
 
-def test_models_are_told_apart_and_the_side_that_moved_is_named(source: Source) -> None:
+def test_models_are_told_apart_and_the_side_that_moved_is_named(source: DataAccess) -> None:
     table = tables_of(view(source, "suite", suite="huggingface", variant="inductor"))["models"]
     assert sorted(cell.value for cell in column(table, "model")) == sorted(
         stored.SUITES["huggingface"]
@@ -122,7 +124,7 @@ def test_models_are_told_apart_and_the_side_that_moved_is_named(source: Source) 
     assert "worse" not in others
 
 
-def test_models_are_sorted_filtered_and_cut(source: Source) -> None:
+def test_models_are_sorted_filtered_and_cut(source: DataAccess) -> None:
     asked = {"suite": "timm", "mode": "all", "sort": "-speedup"}
     speeds = [
         c.value for c in column(tables_of(view(source, "suite", **asked))["models"], "speedup")
@@ -133,7 +135,7 @@ def test_models_are_sorted_filtered_and_cut(source: Source) -> None:
     assert {cell.value for cell in column(filtered, "model")} == {"ghostnet_100"}
 
 
-def test_failing_cases_have_their_reason_and_the_switch_leaves_them_in(source: Source) -> None:
+def test_failing_cases_have_their_reason_and_the_switch_leaves_them_in(source: DataAccess) -> None:
     asked = {"suite": "huggingface", "mode": "training", "variant": "inductor"}
     table = tables_of(view(source, "suite", **asked))["models"]
     row = cells(table, "model", stored.BROKEN)
@@ -145,7 +147,7 @@ def test_failing_cases_have_their_reason_and_the_switch_leaves_them_in(source: S
     assert [cell.value for cell in column(failing, "model")] == [stored.BROKEN]
 
 
-def test_a_failure_names_its_first_bad_and_last_good_commit(source: Source) -> None:
+def test_a_failure_names_its_first_bad_and_last_good_commit(source: DataAccess) -> None:
     table = tables_of(view(source, "failures"))["failures"]
     row = cells(table, "model", stored.BROKEN)
     assert row["first_bad"].text == f"{stored.FIRST_BAD:02x}c0ffee"
@@ -153,7 +155,7 @@ def test_a_failure_names_its_first_bad_and_last_good_commit(source: Source) -> N
     assert row["runs_failing"].value == stored.NIGHTS - stored.FIRST_BAD
 
 
-def test_one_model_has_its_history_and_the_evidence_behind_it(source: Source) -> None:
+def test_one_model_has_its_history_and_the_evidence_behind_it(source: DataAccess) -> None:
     asked = {"suite": "huggingface", "model": "AlbertForMaskedLM", "variant": "inductor"}
     page = view(source, "case", **asked)
     charts = charts_of(page)
@@ -183,7 +185,7 @@ def test_a_profile_is_read_once_by_whatever_name_it_is_asked_for(
 
     monkeypatch.setattr(Store, "load_profile", counted)
     with reading(database) as store:
-        source = Source(store)
+        source = DataAccess(store)
         first = view(source, "profile", "prof1")
         assert tables_of(first)["functions"].rows
         assert view(source, "profile", "last") == first
@@ -192,7 +194,7 @@ def test_a_profile_is_read_once_by_whatever_name_it_is_asked_for(
             view(source, "profile", "nobody")
 
 
-def test_a_failed_point_stands_in_the_history(source: Source) -> None:
+def test_a_failed_point_stands_in_the_history(source: DataAccess) -> None:
     asked = {"suite": "huggingface", "model": stored.BROKEN, "mode": "training"}
     page = view(source, "case", **asked, variant="inductor")
     points = charts_of(page)["speedup"].series[0].points  # type: ignore[union-attr]
@@ -200,7 +202,7 @@ def test_a_failed_point_stands_in_the_history(source: Source) -> None:
     assert [point.value is None for point in points] == [False] * 3 + [True] * 3
 
 
-def test_what_newly_fails_comes_first_in_a_comparison(source: Source) -> None:
+def test_what_newly_fails_comes_first_in_a_comparison(source: DataAccess) -> None:
     bad, good = f"night{stored.FIRST_BAD:02d}x", f"night{stored.FIRST_BAD - 1:02d}x"
     tables = tables_of(view(source, "compare", base=good, new=bad))
     first = cells(tables["cases"], "kind", "newly failing")
@@ -215,7 +217,7 @@ def test_another_machine_is_refused_until_it_may_differ(tmp_path: Path) -> None:
         stored.add_night(store, 0, cases)
         stored.add_run(store, stored.make_run(1, cases, machine_id="m-4567"), 1)
     with reading(path) as store:
-        source = Source(store)
+        source = DataAccess(store)
         page = view(source, "compare", base="night00x")
         (notice,) = [one for one in page.sections if type(one).__name__ == "Notice"]
         assert "two machines" in notice.text  # type: ignore[union-attr]
@@ -226,7 +228,7 @@ def test_another_machine_is_refused_until_it_may_differ(tmp_path: Path) -> None:
         assert len(tables_of(view(source, "compare", **asked))["cases"].rows) == len(cases)
 
 
-def test_two_variants_of_one_run_are_compared(source: Source) -> None:
+def test_two_variants_of_one_run_are_compared(source: DataAccess) -> None:
     asked = {"base": LAST, "new": LAST, "variant": "inductor+dynamic"}
     page = view(source, "compare", **asked, base_variant="inductor")
     kinds = {cell.value for cell in column(tables_of(page)["cases"], "kind")}
@@ -235,12 +237,12 @@ def test_two_variants_of_one_run_are_compared(source: Source) -> None:
 
 @pytest.mark.parametrize("name", ["05c0ffee", "nightly-5", "main", "night05"])
 def test_a_run_is_known_by_commit_label_branch_and_the_beginning_of_its_id(
-    source: Source, name: str
+    source: DataAccess, name: str
 ) -> None:
     assert source.head(name).id == LAST
 
 
-def test_a_machine_tells_its_roofs_its_noise_and_its_doctor(source: Source) -> None:
+def test_a_machine_tells_its_roofs_its_noise_and_its_doctor(source: DataAccess) -> None:
     page = view(source, "machine", stored.MACHINE)
     tables = tables_of(page)
     assert {"doctor", "calibration-cpu", "runs", "floors"} <= set(tables)
@@ -268,7 +270,7 @@ def test_a_machine_tells_its_roofs_its_noise_and_its_doctor(source: Source) -> N
     ],
     ids=str,
 )
-def test_what_makes_no_sense_is_said(source: Source, asked: dict[str, str]) -> None:
+def test_what_makes_no_sense_is_said(source: DataAccess, asked: dict[str, str]) -> None:
     with pytest.raises(BadQuery):
         view(source, "suite", **asked)
 
@@ -290,7 +292,7 @@ def test_what_makes_no_sense_is_said(source: Source, asked: dict[str, str]) -> N
     ids=str,
 )
 def test_what_is_not_there_is_not_found(
-    source: Source, name: str, ident: str, asked: dict[str, str]
+    source: DataAccess, name: str, ident: str, asked: dict[str, str]
 ) -> None:
     with pytest.raises(NotFound):
         view(source, name, ident, **asked)
@@ -308,7 +310,7 @@ def test_amounts_of_functions_have_the_unit_of_the_profile(tmp_path: Path) -> No
             store.save_profile(replace(profile, id=f"of-{unit}"))
     with reading(path) as store:
         for unit in made:
-            table = tables_of(view(Source(store), "profile", f"of-{unit}"))["functions"]
+            table = tables_of(view(DataAccess(store), "profile", f"of-{unit}"))["functions"]
             assert {c.key: c.unit for c in table.columns if c.unit} == {"own": unit, "total": unit}
             assert {cell.value for cell in column(table, "unit")} == {unit}
 
@@ -319,7 +321,7 @@ def test_an_empty_database_says_what_to_do(tmp_path: Path) -> None:
         pass
     with reading(path) as store:
         for name in ("landing", "suite", "compare", "failures", "runs", "machines", "profiles"):
-            page = view(Source(store), name)
+            page = view(DataAccess(store), name)
             told = [getattr(one, "text", "") or getattr(one, "empty", "") for one in page.sections]
             assert any("yet" in text for text in told), name
 
@@ -329,10 +331,10 @@ def test_a_run_is_running_while_its_program_lives_and_interrupted_after(tmp_path
     with open_store(str(path)) as store:
         run = stored.add_night(store, 0, stored.keys(["timm"]), until=5)
     with reading(path) as store:
-        source = Source(store)
+        source = DataAccess(store)
         before = source.version()
-        with alive.beat(path, run.id) as beat:
-            beat.now("timm/resnet18", 5, 12)
+        with heartbeat.start_heartbeat(path, run.id) as alive:
+            alive.now("timm/resnet18", 5, 12)
             assert source.version() != before
             (shown,) = [p for p in view(source, "landing").sections if isinstance(p, Progress)]
             assert (shown.state, shown.done, shown.planned) == ("running", 5, 12)

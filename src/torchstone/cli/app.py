@@ -23,7 +23,7 @@ from torchstone.cli.stored import list_results, repro, show, validate
 from torchstone.cli.timeit import timeit
 
 
-class House(click.Group):
+class CommandGroup(click.Group):
     """All commands; the help is the front door's."""
 
     def get_help(self, ctx: click.Context) -> str:
@@ -31,7 +31,7 @@ class House(click.Group):
         return help_text().rstrip()
 
 
-@click.group(cls=House, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=CommandGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, "-V", "--version", prog_name="torchstone")
 def cli() -> None:
     """Torchstone tells true PyTorch performance from false."""

@@ -13,12 +13,12 @@ from torchstone.cli.options import (
     database_option,
     deliver,
     output_options,
+    print_storage_warnings,
     process_options,
     progress,
     settings_options,
     strict_option,
     take_settings,
-    tell_troubles,
     together_option,
     within_option,
 )
@@ -83,14 +83,14 @@ def bench(
       torchstone bench model.py:make --arm "name=two threads=2" --threads 1
     """
     from torchstone.lab import bench as lab
-    from torchstone.lab.keeping import Keeper
+    from torchstone.lab.recording import Recorder
     from torchstone.lab.request import BenchRequest
 
     check_json_path(json_path)
     settings = take_settings(asked)
     request = BenchRequest(settings=settings, **asked)
-    keeper = Keeper(db)
+    recorder = Recorder(db)
     with progress() as events:
-        result = lab.bench(request, keeper if save else None, events)
-    code = deliver(result, json_path, markdown, saved=keeper.has_kept, strict=strict, db=db)
-    return tell_troubles(keeper, code)
+        result = lab.bench(request, recorder if save else None, events)
+    code = deliver(result, json_path, markdown, saved=recorder.has_kept, strict=strict, db=db)
+    return print_storage_warnings(recorder, code)

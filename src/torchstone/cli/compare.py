@@ -147,7 +147,7 @@ def _deliver(
 ) -> None:
     """Files first; then what was asked to be printed alone, or the report."""
     from torchstone import show
-    from torchstone.lab.outputs import write_file
+    from torchstone.lab.output_files import write_file
 
     printed = False
     for path, write in ((json_path, show.compare_dumps), (csv_path, show.compare_csv)):

@@ -16,7 +16,7 @@ import click
 from torchstone.cli.options import database_option
 
 if TYPE_CHECKING:
-    from torchstone.store import ResultSize, SizeReport, ThinReport
+    from torchstone.store import PruneReport, ResultSize, SizeReport
 
 
 _MANY = 2000
@@ -51,7 +51,7 @@ def db() -> None:
     \b
     Examples:
       torchstone db size
-      torchstone db thin --older-than 90d --dry-run
+      torchstone db prune --older-than 90d --dry-run
       torchstone db rebuild
     """
 
@@ -77,7 +77,7 @@ def db_size(db: str | None, as_json: bool) -> int:
     return 0
 
 
-@db.command("thin")
+@db.command("prune")
 @click.option(
     "--older-than", type=Age(), required=True, metavar="AGE", help="Such as 90d, 12w or 2y."
 )
@@ -93,7 +93,7 @@ def db_size(db: str | None, as_json: bool) -> int:
 @click.option("--compact", is_flag=True, help="Also make the file smaller (needs as much space).")
 @database_option
 @json_option
-def db_thin(
+def db_prune(
     older_than: float, keep_every: int, dry_run: bool, compact: bool, db: str | None, as_json: bool
 ) -> int:
     """Remove the raw samples of old results that belong to runs.
@@ -104,17 +104,17 @@ def db_thin(
 
     \b
     Examples:
-      torchstone db thin --older-than 90d --dry-run
-      torchstone db thin --older-than 90d --keep-every 7
-      torchstone db thin --older-than 1y --compact
+      torchstone db prune --older-than 90d --dry-run
+      torchstone db prune --older-than 90d --keep-every 7
+      torchstone db prune --older-than 1y --compact
     """
-    from torchstone.lab.database import thin
+    from torchstone.lab.database import prune
 
-    command = ["torchstone", "db", "thin", "--older-than", f"{older_than / _AGES['d']:g}d"]
+    command = ["torchstone", "db", "prune", "--older-than", f"{older_than / _AGES['d']:g}d"]
     if keep_every:
         command += ["--keep-every", str(keep_every)]
     with _progress() as tell:
-        report, shrunk = thin(
+        report, shrunk = prune(
             db, older_than, keep_every, command, tell, trial=dry_run, compact=compact
         )
     if as_json:
@@ -186,7 +186,7 @@ def _size_document(report: SizeReport) -> dict[str, Any]:
     from torchstone.records import to_data
 
     data: dict[str, Any] = {"schema": 1, **to_data(report)}
-    for name in ("whole", "thinned"):
+    for name in ("whole", "pruned"):
         data[name]["per_case"] = getattr(report, name).per_case
     return data
 
@@ -221,11 +221,11 @@ def _size_lines(report: SizeReport) -> list[str]:
 def _parts(report: SizeReport) -> tuple[tuple[ResultSize, str], ...]:
     return (
         (report.whole, "more with its result and all samples"),
-        (report.thinned, "more with a result whose samples were removed"),
+        (report.pruned, "more with a result whose samples were removed"),
     )
 
 
-def _thin_lines(report: ThinReport, shrunk: int, compact: bool) -> list[str]:
+def _thin_lines(report: PruneReport, shrunk: int, compact: bool) -> list[str]:
     from torchstone.show.units import format_bytes
 
     what = f"{_number(report.results, 'result')} of {_number(report.runs, 'run')}"

@@ -12,8 +12,8 @@ from torchstone.cli.options import (
     check_json_path,
     database_option,
     output_options,
+    print_storage_warnings,
     progress,
-    tell_troubles,
     use_color,
     width,
 )
@@ -53,18 +53,18 @@ def doctor(
     """
     from torchstone.lab.doctor import DoctorRequest
     from torchstone.lab.doctor import doctor as examine
-    from torchstone.lab.keeping import Keeper
+    from torchstone.lab.recording import Recorder
 
     check_json_path(json_path)
     request = DoctorRequest(device=device, identical=not no_aa, calibrate=calibrate)
-    keeper = Keeper(db)
+    recorder = Recorder(db)
     with progress() as events:
-        visit = examine(request, keeper, events)
-    return tell_troubles(keeper, _deliver(visit, json_path, markdown, fix))
+        visit = examine(request, recorder, events)
+    return print_storage_warnings(recorder, _deliver(visit, json_path, markdown, fix))
 
 
 def _deliver(visit: Visit, json_path: str | None, markdown: bool, fix: bool) -> int:
-    from torchstone.lab.outputs import write_file
+    from torchstone.lab.output_files import write_file
     from torchstone.show import can_unicode
     from torchstone.show.doctor import doctor_dumps, doctor_markdown, doctor_report
 

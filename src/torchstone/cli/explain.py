@@ -16,16 +16,16 @@ from torchstone.cli.options import (
     database_option,
     exit_code,
     json_option,
+    print_storage_warnings,
     process_options,
     progress,
-    tell_troubles,
     use_color,
     width,
 )
 
 if TYPE_CHECKING:
     from torchstone.explain import Roofline
-    from torchstone.lab.keeping import Keeper
+    from torchstone.lab.recording import Recorder
     from torchstone.records import Difference, Ledger, Result
 
 _MEASURING = ("mode", "precision", "device", "threads", "python", "env", "allocator", "budget")
@@ -93,7 +93,7 @@ def explain(
       torchstone explain 1jz3k --arm inductor --json -
     """
     from torchstone.lab.explain import is_target, roofline_of_stored
-    from torchstone.lab.keeping import Keeper
+    from torchstone.lab.recording import Recorder
 
     check_json_path(json_path)
     _check_out(out)
@@ -107,10 +107,10 @@ def explain(
         for name in _OF_LEDGERS:
             _refuse(_given(ctx, name), f"--{name}", "the ledger, not for --roofline")
             asked.pop(name)
-        keeper = Keeper(db)
-        result, found = _measured(what, keeper, save, asked)
+        recorder = Recorder(db)
+        result, found = _measured(what, recorder, save, asked)
         _deliver(found, out, json_path)
-        return tell_troubles(keeper, exit_code(result))
+        return print_storage_warnings(recorder, exit_code(result))
     _refuse(out is not None, "--out", "--roofline")
     return _explain(what, db, save, asked, json_path, asked.pop("markdown"))
 
@@ -124,21 +124,21 @@ def _explain(
     markdown: bool,
 ) -> int:
     from torchstone.lab.explain import was_interrupted
-    from torchstone.lab.keeping import Keeper
+    from torchstone.lab.recording import Recorder
 
-    keeper = Keeper(db) if save else None
-    found = _ledger(target, keeper, asked)
+    recorder = Recorder(db) if save else None
+    found = _ledger(target, recorder, asked)
     deliver_ledger(found, json_path, markdown)
-    if keeper is not None and keeper.ids_kept and json_path != "-" and not markdown:
-        click.echo(f"\n{_kept(keeper.ids_kept)}")
-    return tell_troubles(keeper, INTERRUPTED if was_interrupted(found) else 0)
+    if recorder is not None and recorder.ids_kept and json_path != "-" and not markdown:
+        click.echo(f"\n{_kept(recorder.ids_kept)}")
+    return print_storage_warnings(recorder, INTERRUPTED if was_interrupted(found) else 0)
 
 
 def _given(ctx: click.Context, name: str) -> bool:
     return ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
 
 
-def _ledger(target: str, keeper: Keeper | None, asked: dict[str, Any]) -> Ledger | Difference:
+def _ledger(target: str, recorder: Recorder | None, asked: dict[str, Any]) -> Ledger | Difference:
     from torchstone.lab.explain import ExplainRequest, explain_difference, explain_target
     from torchstone.lab.request import BenchRequest
 
@@ -154,8 +154,8 @@ def _ledger(target: str, keeper: Keeper | None, asked: dict[str, Any]) -> Ledger
     )
     with progress() as events:
         if vs:
-            return explain_difference(request, keeper, events)
-        return explain_target(request, keeper, events)
+            return explain_difference(request, recorder, events)
+        return explain_target(request, recorder, events)
 
 
 def _kept(ids: Sequence[str]) -> str:
@@ -165,7 +165,7 @@ def _kept(ids: Sequence[str]) -> str:
 def deliver_ledger(found: Ledger | Difference, json_path: str | None, markdown: bool) -> None:
     """To the terminal, as Markdown or as JSON."""
     from torchstone import show
-    from torchstone.lab.outputs import write_file
+    from torchstone.lab.output_files import write_file
     from torchstone.records import Ledger
 
     if json_path == "-":
@@ -188,7 +188,7 @@ def deliver_ledger(found: Ledger | Difference, json_path: str | None, markdown: 
 
 
 def _measured(
-    target: str, keeper: Keeper, save: bool, asked: dict[str, Any]
+    target: str, recorder: Recorder, save: bool, asked: dict[str, Any]
 ) -> tuple[Result, Roofline]:
     from torchstone.conductor import Settings
     from torchstone.lab.explain import roofline_of_target
@@ -197,7 +197,7 @@ def _measured(
     settings = Settings(budget_s=asked.pop("budget"))
     request = BenchRequest(targets=(target,), settings=settings, **asked)
     with progress() as events:
-        return roofline_of_target(request, keeper, save, events)
+        return roofline_of_target(request, recorder, save, events)
 
 
 def _refuse(given: bool, option: str, what: str) -> None:
@@ -209,7 +209,7 @@ def _refuse(given: bool, option: str, what: str) -> None:
 
 def _check_out(path: str | None) -> None:
     """Find out before measuring whether the picture can be written."""
-    from torchstone.lab.outputs import writable
+    from torchstone.lab.output_files import writable
     from torchstone.records import UsageError
 
     if path is None:
@@ -222,7 +222,7 @@ def _check_out(path: str | None) -> None:
 
 def _deliver(found: Roofline, out: str | None, json_path: str | None) -> None:
     from torchstone import show
-    from torchstone.lab.outputs import write_file
+    from torchstone.lab.output_files import write_file
 
     if out is not None:
         write_file(out, show.roofline_svg(found))

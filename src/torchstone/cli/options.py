@@ -14,7 +14,7 @@ import click
 
 if TYPE_CHECKING:
     from torchstone.conductor import Settings
-    from torchstone.lab.keeping import Keeper
+    from torchstone.lab.recording import Recorder
     from torchstone.records import Result
     from torchstone.show import Progress
 
@@ -236,7 +236,7 @@ def output_options(function: F) -> F:
 
 def check_json_path(path: str | None) -> None:
     """Find out before measuring whether the file can be written."""
-    from torchstone.lab.outputs import ANOTHER, writable
+    from torchstone.lab.output_files import ANOTHER, writable
     from torchstone.records import UsageError
 
     if path is None or path == "-":
@@ -281,7 +281,7 @@ def deliver(
 ) -> int:
     """Print what was asked for; the exit code says whether every arm did its work."""
     from torchstone import show
-    from torchstone.lab.outputs import write_file
+    from torchstone.lab.output_files import write_file
 
     if json_path == "-":
         click.echo(show.dumps(result))
@@ -317,13 +317,13 @@ def exit_code(result: Result, strict: bool = False) -> int:
 # What could not be kept is told after the report, never instead of it.
 
 
-def tell_troubles(keeper: Keeper | None, code: int) -> int:
+def print_storage_warnings(recorder: Recorder | None, code: int) -> int:
     """Say on stderr what the database refused, and why; the exit code is then not 0."""
     from torchstone.show import sanitise
 
-    troubles = keeper.troubles if keeper is not None else []
-    for one in troubles:
+    storage_warnings = recorder.storage_warnings if recorder is not None else []
+    for one in storage_warnings:
         click.echo(f"torchstone: {sanitise(one.message)}", err=True)
         if one.remedy:
             click.echo(f"  {sanitise(one.remedy)}", err=True)
-    return code or int(bool(troubles))
+    return code or int(bool(storage_warnings))

@@ -18,15 +18,15 @@ from torchstone.cli.options import (
     check_json_path,
     database_option,
     json_option,
+    print_storage_warnings,
     progress,
-    tell_troubles,
     use_color,
     width,
 )
 
 if TYPE_CHECKING:
-    from torchstone.lab.keeping import Keeper
     from torchstone.lab.profile import ProfileRequest
+    from torchstone.lab.recording import Recorder
     from torchstone.records import Profile
 
 
@@ -138,32 +138,34 @@ def profile(
       torchstone profile --how count --out train.prof train.py --epochs 1
       torchstone profile --how memory --functions load -m mypackage.prepare
     """
-    from torchstone.lab.keeping import Keeper
     from torchstone.lab.profile import ProfileRequest
+    from torchstone.lab.recording import Recorder
     from torchstone.profile.probes import ProbeOptions
 
     check_json_path(json_path)
     check_out(out, format)
     options = ProbeOptions(rate_hz=rate, clock=clock, native=native, functions=tuple(functions))
     request = ProfileRequest(what, options=options, timeout_s=timeout, **asked)
-    keeper = Keeper(db) if save else None
-    if keeper is not None:
-        keeper.check()
-    found, code = _profiled(request, keeper)
+    recorder = Recorder(db) if save else None
+    if recorder is not None:
+        recorder.check()
+    found, code = _profiled(request, recorder)
     page = page_of(found[0]) if view else None
-    deliver_profiles(found, out, format, page, json_path, keeper.ids_kept if keeper else ())
-    return tell_troubles(keeper, code)
+    deliver_profiles(found, out, format, page, json_path, recorder.ids_kept if recorder else ())
+    return print_storage_warnings(recorder, code)
 
 
-def _profiled(request: ProfileRequest, keeper: Keeper | None) -> tuple[tuple[Profile, ...], int]:
+def _profiled(
+    request: ProfileRequest, recorder: Recorder | None
+) -> tuple[tuple[Profile, ...], int]:
     """The profiles, kept, and the exit code: a program's own."""
     from torchstone.lab.profile import profile_script, profile_target
 
     def keep(one: Profile) -> None:
-        if keeper is not None:
-            with keeper.forgiving("The profile was not kept"):
-                keeper.save_profile(one)
-                keeper.ids_kept.append(one.id)
+        if recorder is not None:
+            with recorder.collect_errors("The profile was not kept"):
+                recorder.save_profile(one)
+                recorder.ids_kept.append(one.id)
 
     try:
         if not request.is_target:
@@ -172,9 +174,9 @@ def _profiled(request: ProfileRequest, keeper: Keeper | None) -> tuple[tuple[Pro
         with progress() as events:
             return profile_target(request, events, keep), 0
     except BaseException:
-        if keeper is not None and keeper.ids_kept:
-            click.echo(f"Kept until then: {', '.join(keeper.ids_kept)}.", err=True)
-        tell_troubles(keeper, 1)
+        if recorder is not None and recorder.ids_kept:
+            click.echo(f"Kept until then: {', '.join(recorder.ids_kept)}.", err=True)
+        print_storage_warnings(recorder, 1)
         raise
 
 
@@ -188,9 +190,9 @@ _TOP_OF_SEVERAL = 6
 
 def check_out(out: str | None, format: str | None) -> None:
     """Find out before profiling whether the file can be written, and in which format."""
-    from torchstone.lab.outputs import writable
+    from torchstone.lab.output_files import writable
     from torchstone.profile import find_format
-    from torchstone.profile.taking import format_of
+    from torchstone.profile.context import format_of
     from torchstone.records import UsageError
 
     if out is None:
@@ -215,7 +217,7 @@ def deliver_profiles(
 ) -> None:
     """Print and write what was asked for; where things are is said last."""
     from torchstone import show
-    from torchstone.lab.outputs import write_file
+    from torchstone.lab.output_files import write_file
 
     said = []
     if json_path == "-":
@@ -276,7 +278,7 @@ def _profile_of(name: str, db: str | None) -> Profile:
 
 def _unasked(page: str, out: str | None, view: bool, json_path: str | None) -> str | None:
     """The page, where it was asked for, or where nothing else was and there is room for it."""
-    from torchstone.lab.outputs import writable
+    from torchstone.lab.output_files import writable
 
     if view:
         return page
@@ -319,9 +321,9 @@ def _write(
     profiles: Sequence[Profile], out: str, format: str | None
 ) -> list[tuple[str, tuple[str, ...]]]:
     """One file; of several profiles a page holds all, and other formats have a file each."""
-    from torchstone.lab.outputs import write_file, writing
+    from torchstone.lab.output_files import write_file, writing
     from torchstone.profile import write_profile
-    from torchstone.profile.taking import format_of
+    from torchstone.profile.context import format_of
     from torchstone.show.profile_svg import profile_svg
 
     if format is None and out.lower().endswith(".html"):
@@ -349,7 +351,7 @@ def _numbered(out: str, mark: str) -> str:
 
 def _write_page(profiles: Sequence[Profile], path: str) -> None:
     """The page; opened where somebody sits before a screen."""
-    from torchstone.lab.outputs import write_file
+    from torchstone.lab.output_files import write_file
     from torchstone.show.profile_html import profile_html
 
     write_file(path, profile_html(profiles))

@@ -43,7 +43,7 @@ def deliver_run(
 ) -> None:
     """The report, Markdown, CSV or JSON of a run. `db`: the database it is in, as it was named."""
     from torchstone import show, stats
-    from torchstone.lab.outputs import write_file
+    from torchstone.lab.output_files import write_file
 
     summaries = stats.summarise(view.complete)
     if json_path == "-":

@@ -17,15 +17,15 @@ from torchstone.cli.options import (
     deliver,
     exit_code,
     output_options,
+    print_storage_warnings,
     progress,
-    tell_troubles,
     use_color,
     width,
 )
 from torchstone.cli.run import deliver_run
 
 if TYPE_CHECKING:
-    from torchstone.lab.database import Rejudged
+    from torchstone.lab.database import Reevaluated
     from torchstone.lab.repro import Reproduction
     from torchstone.records import Ledger, Profile, Result, RunView
     from torchstone.store import Store
@@ -326,7 +326,7 @@ def repro(
       torchstone repro 1jz3k --budget 60s
       torchstone repro 1jz3k --recipe rebuild/
     """
-    from torchstone.lab.keeping import Keeper
+    from torchstone.lab.recording import Recorder
     from torchstone.lab.repro import BETWEEN_SESSIONS, write_recipe
     from torchstone.lab.repro import repro as again
     from torchstone.show import format_ratio, sanitise
@@ -339,18 +339,18 @@ def repro(
         for path in write_recipe(stored, recipe):
             click.echo(f"wrote {path}")
         return 0
-    keeper = Keeper(db)
+    recorder = Recorder(db)
     with progress() as events:
         done = again(
-            stored, trust=trust, keeper=keeper if save else None, events=events, budget_s=budget
+            stored, trust=trust, recorder=recorder if save else None, events=events, budget_s=budget
         )
     result = done.combined if json_path else done.new
-    deliver(result, json_path, markdown, saved=keeper.has_kept, db=db)
+    deliver(result, json_path, markdown, saved=recorder.has_kept, db=db)
     if json_path != "-":
         click.echo(f"\nagainst {stored.id} of {stored.created}:")
-        if stored.thinned:
+        if stored.pruned:
             click.echo(
-                f"  its samples were removed on {stored.thinned.created[:10]}, so only its "
+                f"  its samples were removed on {stored.pruned.created[:10]}, so only its "
                 f"figures can be compared: torchstone show {stored.id}"
             )
         _tell_changes(done)
@@ -362,7 +362,7 @@ def repro(
             click.echo(f"  {sanitise(one.new)}: {said}")
         if done.against_stored:
             click.echo(f"  {BETWEEN_SESSIONS}")
-    return tell_troubles(keeper, exit_code(done.new))
+    return print_storage_warnings(recorder, exit_code(done.new))
 
 
 def _tell_changes(done: Reproduction) -> None:
@@ -399,38 +399,38 @@ def validate(id: str, save: bool, strict: bool, db: str | None, json_path: str |
       torchstone validate 1jz3k --no-save --json -
     """
     from torchstone.lab.database import validate_stored
-    from torchstone.lab.outputs import write_file
-    from torchstone.show import can_unicode, judgement_report
+    from torchstone.lab.output_files import write_file
+    from torchstone.show import can_unicode, evaluation_report
 
     check_json_path(json_path)
-    judged = validate_stored(id, db, save=save)
+    evaluated = validate_stored(id, db, save=save)
     if json_path is not None:
-        text = json.dumps(_document(judged), indent=2, allow_nan=False)
+        text = json.dumps(_document(evaluated), indent=2, allow_nan=False)
         if json_path == "-":
             click.echo(text)
         else:
             write_file(json_path, text + "\n")
     if json_path != "-":
-        pairs = [(one.after, one.changes) for one in judged]
-        text = judgement_report(pairs, color=use_color(), unicode=can_unicode(sys.stdout))
+        pairs = [(one.after, one.changes) for one in evaluated]
+        text = evaluation_report(pairs, color=use_color(), unicode=can_unicode(sys.stdout))
         click.echo(text, nl=False, color=True)
-    skipped = sum(one.skipped for one in judged)
+    skipped = sum(one.skipped for one in evaluated)
     if skipped:
         click.echo(
-            f"note: {skipped} of {len(judged)} results keep what was said of them: their samples "
-            "were removed (`torchstone db thin`)",
+            f"note: {skipped} of {len(evaluated)} results keep their earlier checks: their samples "
+            "were removed (`torchstone db prune`)",
             err=True,
         )
-    return int(strict and any(one.failed for one in judged))
+    return int(strict and any(one.failed for one in evaluated))
 
 
-def _document(judged: list[Rejudged]) -> dict[str, object]:
+def _document(evaluated: list[Reevaluated]) -> dict[str, object]:
     from torchstone.show import document
 
     return {
         "schema": 1,
         "results": [
             {"changes": list(one.changes), "failed": one.failed, "result": document(one.after)}
-            for one in judged
+            for one in evaluated
         ],
     }

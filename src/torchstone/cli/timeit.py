@@ -13,8 +13,8 @@ from torchstone.cli.options import (
     database_option,
     deliver,
     output_options,
+    print_storage_warnings,
     progress,
-    tell_troubles,
 )
 
 
@@ -66,7 +66,7 @@ def timeit(
     from torchstone import show
     from torchstone.conductor import Settings
     from torchstone.lab import timing
-    from torchstone.lab.keeping import Keeper
+    from torchstone.lab.recording import Recorder
 
     check_json_path(json_path)
     statements = ("\n".join(stmt) or "pass", *vs)
@@ -77,7 +77,7 @@ def timeit(
         step_timeout_s=asked["timeout"],
         replicates=asked["replicates"],
     )
-    keeper = Keeper(db)
+    recorder = Recorder(db)
     with progress() as events:
         result = timing.time_statements(
             statements,
@@ -86,7 +86,7 @@ def timeit(
             python=asked["python"],
             clock="cpu" if process else "wall",
             allocator=asked["allocator"],
-            keeper=keeper if save else None,
+            recorder=recorder if save else None,
             events=events,
         )
 
@@ -97,5 +97,5 @@ def timeit(
             text = show.timeit_report(result, unit=unit, precision=6 if verbose else 3, **how)
         return text + show.passed_checks(result, how["width"]) if verbose else text
 
-    code = deliver(result, json_path, markdown, saved=keeper.has_kept, report=report, db=db)
-    return tell_troubles(keeper, code)
+    code = deliver(result, json_path, markdown, saved=recorder.has_kept, report=report, db=db)
+    return print_storage_warnings(recorder, code)

@@ -66,7 +66,7 @@ class CaseResult:
     """Where the wall time went: seconds by what was done."""
 
 
-class Course:
+class CaseProgress:
     """How the case went, filled in as it goes."""
 
     def __init__(self) -> None:

@@ -7,11 +7,18 @@ import time
 from collections.abc import Sequence
 
 from torchstone import stats
-from torchstone.conductor.case import Course, Events, Settings
+from torchstone.conductor.case import CaseProgress, Events, Settings
 from torchstone.conductor.launch import Launcher
 from torchstone.conductor.references import References
-from torchstone.conductor.rounds import Plan, Rounds, Seating, cycle_seconds, make_plan, may_share
 from torchstone.conductor.state import ArmState
+from torchstone.conductor.turn_scheduler import (
+    Plan,
+    TurnScheduler,
+    WorkerSlots,
+    cycle_seconds,
+    make_plan,
+    may_share,
+)
 from torchstone.machine.processes import memory_available
 from torchstone.measure.warmup import SLOW_STATEMENT_NS
 from torchstone.records import Outcome
@@ -29,27 +36,29 @@ def measure_arms(
     settings: Settings,
     references: dict[str, References],
     events: Events,
-    course: Course,
+    case_progress: CaseProgress,
 ) -> None:
     """Replicates until the intervals are narrow enough, the budget is spent, or no arm is left."""
     _pin_loops(states)
     _pin_probes(launcher, states)
     one_call = _call_by_call(states, settings)
-    seating = Seating(launcher, settings, forked=one_call)
+    slots = WorkerSlots(launcher, settings, forked=one_call)
     chance = random.Random(settings.seed)
-    rounds = Rounds(seating, settings, chance, references, states[0], events, course)
+    rounds = TurnScheduler(slots, settings, chance, references, states[0], events, case_progress)
     rounds.together = settings.together and not _apart(states)
     if one_call:
-        with course.phase("import libraries"):
+        with case_progress.phase("import libraries"):
             alive = [state.spec for state in states if state.alive]
             launcher.import_ahead(alive, settings.build_timeout_s)
     try:
-        _replicates(rounds, states, one_call, course)
+        _replicates(rounds, states, one_call, case_progress)
     finally:
         rounds.dismiss()
 
 
-def _replicates(rounds: Rounds, states: Sequence[ArmState], one_call: bool, course: Course) -> None:
+def _replicates(
+    rounds: TurnScheduler, states: Sequence[ArmState], one_call: bool, case_progress: CaseProgress
+) -> None:
     settings, index = rounds.settings, 0
     alone = _fitting(states) < 1
     plan: Plan | None = None
@@ -63,13 +72,13 @@ def _replicates(rounds: Rounds, states: Sequence[ArmState], one_call: bool, cour
             slow_s = min(sample_ns) / 1e9 if _slow_statements(states, sample_ns) else 0.0
             start_s = (time.monotonic() - began) * (arms if alone else 1)
             plan = make_plan(settings, start_s, cycle_s, slow_s, one_call)
-            course.looks = _looks(settings, plan)
+            case_progress.looks = _looks(settings, plan)
         return plan
 
     while alive := [state for state in states if state.alive]:
         rounds.events.phase(f"measuring: process {index + 1}{_of(plan)}")
         if plan is not None and one_call and not alone and index not in rounds.ahead:
-            rounds.start_ahead(alive, _next_batch(states, plan, course.looks, index))
+            rounds.start_ahead(alive, _next_batch(states, plan, case_progress.looks, index))
         for group in [[state] for state in alive] if alone else [alive]:
             began = time.monotonic()
             rounds.replicate(group, index, plan_when_steady, alone)
@@ -78,11 +87,11 @@ def _replicates(rounds: Rounds, states: Sequence[ArmState], one_call: bool, cour
             again = alone = True
             rounds.dismiss()
         index += 1
-        course.replicates = index
+        case_progress.replicates = index
         if plan is None or again:
             continue  # whoever is to be tried again is tried, also after the last process planned
-        course.stopped_by = _stopped_by(states, settings, plan, course, index)
-        if course.stopped_by:
+        case_progress.stopped_by = _stopped_by(states, settings, plan, case_progress, index)
+        if case_progress.stopped_by:
             return
 
 
@@ -98,7 +107,7 @@ def _apart(states: Sequence[ArmState]) -> str:
     return reason
 
 
-def _try_apart(rounds: Rounds, were_alive: Sequence[ArmState]) -> bool:
+def _try_apart(rounds: TurnScheduler, were_alive: Sequence[ArmState]) -> bool:
     """An end in a process that all arms share is not believed until it happens in one's own."""
     ended = [state for state in were_alive if not state.alive]
     if not rounds.together or not ended:
@@ -141,19 +150,23 @@ def _stopped_by(
     states: Sequence[ArmState],
     settings: Settings,
     plan: Plan,
-    course: Course,
+    case_progress: CaseProgress,
     index: int,
 ) -> str:
     """Why to stop now, or nothing. Precision is looked at only at the preset looks."""
     if index >= plan.replicates:
-        course.alpha = stats.alpha_at(len(course.looks) - 1, course.looks, settings.alpha)
+        case_progress.alpha = stats.alpha_at(
+            len(case_progress.looks) - 1, case_progress.looks, settings.alpha
+        )
         return "replicates" if settings.replicates is not None else "budget"
     if settings.replicates is not None:
         return ""  # so many were asked for
-    if index in course.looks:
-        alpha = stats.alpha_at(course.looks.index(index), course.looks, settings.alpha)
+    if index in case_progress.looks:
+        alpha = stats.alpha_at(
+            case_progress.looks.index(index), case_progress.looks, settings.alpha
+        )
         if _is_precise(states, alpha, settings.within):
-            course.alpha = alpha
+            case_progress.alpha = alpha
             return "precision"
     return ""
 

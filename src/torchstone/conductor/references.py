@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from torchstone.conductor.case import Events, Settings
-from torchstone.conductor.judge import Output, judge, out_of_range, read_evidence
+from torchstone.conductor.evaluate import Output, evaluate, out_of_range, read_evidence
 from torchstone.conductor.launch import Launcher
 from torchstone.conductor.state import ArmState
 from torchstone.conductor.worker import ArmEnded, WorkerProcess, clean, ended_by, patience
@@ -73,7 +73,7 @@ class References:
     look_closer: Callable[[CheckedCall, Path], str] | None = None
     """Writes how far more nudges move the baseline, or says why it could not."""
 
-    def judge(
+    def evaluate(
         self, state: ArmState, evidence: Path, seed: int, changes: frozenset[str]
     ) -> Agreement:
         """One output of an arm against the reference of its seed.
@@ -85,11 +85,11 @@ class References:
         eager, found = self._read("eager", seed), read_evidence(evidence)
         reason = self.no_float64
         moved = self._moved(seed)
-        agreed = judge(state.spec, found, eager, fp64, changes, reason, moved)
+        agreed = evaluate(state.spec, found, eager, fp64, changes, reason, moved)
         if not (agreed.mismatch and 0.0 < agreed.rmse <= MOST_JUMP):
             return agreed
         moved = furthest(moved, self._moved_further(seed, state))
-        return judge(state.spec, found, eager, fp64, changes, reason, moved)
+        return evaluate(state.spec, found, eager, fp64, changes, reason, moved)
 
     def _moved(self, seed: int) -> dict[str, float]:
         found: dict[str, float] = json.loads((self.folder / f"moved-{seed}").read_text())
@@ -113,7 +113,7 @@ class References:
         """The baseline's first seed, run twice from the same state."""
         seed = self.calls[0].seed
         first, again = self._read("eager", seed), self._read("again", seed)
-        return judge(spec, again, first, None, frozenset())
+        return evaluate(spec, again, first, None, frozenset())
 
     def out_of_range(self) -> bool:
         """Whether the baseline itself is not finite where float64 is, for the first seed."""
@@ -124,7 +124,7 @@ class References:
 
 
 @dataclass(frozen=True)
-class Begun:
+class PendingReference:
     """References that a process is at work on."""
 
     spec: ArmSpec
@@ -133,7 +133,9 @@ class Begun:
     worker: WorkerProcess
 
 
-def begin_references(launcher: Launcher, spec: ArmSpec, settings: Settings, number: int) -> Begun:
+def begin_references(
+    launcher: Launcher, spec: ArmSpec, settings: Settings, number: int
+) -> PendingReference:
     """Run the baseline as plain eager code, and in float64, in a process of its own."""
     folder = launcher.folder / f"references-{number}"
     folder.mkdir()
@@ -141,11 +143,11 @@ def begin_references(launcher: Launcher, spec: ArmSpec, settings: Settings, numb
     worker = launcher.start(spec, cache=REFERENCE_CACHE)
     worker.tell({"do": "reference", "arm": spec, "calls": calls, "folder": str(folder)})
     worker.tell({"do": "float64"})
-    return Begun(spec, folder, calls, worker)
+    return PendingReference(spec, folder, calls, worker)
 
 
 def finish_references(
-    launcher: Launcher, begun: Begun, settings: Settings
+    launcher: Launcher, begun: PendingReference, settings: Settings
 ) -> References | ArmEnded:
     """Wait for them. The process is there and built, and nothing is ever timed in it, so
     operations are counted in it too, unless it did not live through float64."""

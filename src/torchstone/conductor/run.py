@@ -11,21 +11,21 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from torchstone import stats
-from torchstone.conductor.case import CaseResult, CaseSpec, Course, Events, Settings, Silent
+from torchstone.conductor.case import CaseProgress, CaseResult, CaseSpec, Events, Settings, Silent
 from torchstone.conductor.launch import Launcher
 from torchstone.conductor.measuring import measure_arms
 from torchstone.conductor.references import (
-    Begun,
+    PendingReference,
     References,
     Work,
     begin_references,
     count_flops,
     finish_references,
 )
-from torchstone.conductor.rounds import check_asked
-from torchstone.conductor.solo import judge_form, judge_solo, solo_pass, warm_toolchain
+from torchstone.conductor.solo import check_solo, check_structure, solo_pass, warm_toolchain
 from torchstone.conductor.state import ArmState
 from torchstone.conductor.template import SLOTS, Templates, open_templates
+from torchstone.conductor.turn_scheduler import check_asked
 from torchstone.conductor.worker import ArmEnded, clean, ended_by, patience
 from torchstone.machine.processes import memory_available, usable_cores
 from torchstone.records import ArmSpec, Measurement, Outcome, UsageError
@@ -48,34 +48,34 @@ def run_case(
     events = events or Silent()
     started = time.monotonic()
     states = [ArmState(spec) for spec in case.arms]
-    course = Course()
+    case_progress = CaseProgress()
     with ExitStack() as stack:
         templates = templates or stack.enter_context(open_templates())
         launcher = Launcher(stack.enter_context(case_folder()), templates)
         try:
-            references = prepare_arms(launcher, states, case.settings, events, course)
+            references = prepare_arms(launcher, states, case.settings, events, case_progress)
             if case.settings.count_flops and states[0].alive:
-                with course.phase("count operations"):
+                with case_progress.phase("count operations"):
                     work = work_of(launcher, states[0], case.settings, references, events)
                 set_work(states, work)
-            measure_arms(launcher, states, case.settings, references, events, course)
+            measure_arms(launcher, states, case.settings, references, events, case_progress)
         except KeyboardInterrupt:
-            course.stopped_by = "interrupt"
-            if course.looks:  # some of the chance of error may have been spent by now
-                last = len(course.looks) - 1
-                course.alpha = stats.alpha_at(last, course.looks, case.settings.alpha)
+            case_progress.stopped_by = "interrupt"
+            if case_progress.looks:  # some of the chance of error may have been spent by now
+                last = len(case_progress.looks) - 1
+                case_progress.alpha = stats.alpha_at(last, case_progress.looks, case.settings.alpha)
             for state in states:
                 if not state.turns and state.outcome is Outcome.OK:
                     state.wrong(Outcome.NOT_RUN, NO_SAMPLE, "")
     return CaseResult(
         arms=tuple(state.measurement() for state in states),
-        replicates=course.replicates,
-        looks=course.looks,
-        alpha=course.alpha,
-        stopped_by=course.stopped_by or "no arm left",
+        replicates=case_progress.replicates,
+        looks=case_progress.looks,
+        alpha=case_progress.alpha,
+        stopped_by=case_progress.stopped_by or "no arm left",
         elapsed_s=time.monotonic() - started,
-        constant=frozenset(course.constant),
-        phases=course.phases,
+        constant=frozenset(case_progress.constant),
+        phases=case_progress.phases,
     )
 
 
@@ -94,11 +94,11 @@ def prepare_arms(
     states: Sequence[ArmState],
     settings: Settings,
     events: Events,
-    course: Course,
+    case_progress: CaseProgress,
 ) -> dict[str, References]:
     """References and solo passes. Returns, by arm, the references that judge it."""
     events.phase("importing libraries")
-    with course.phase("import libraries"):
+    with case_progress.phase("import libraries"):
         specs = [state.spec for state in states]
         # Steps of suites' models are mostly long, and their replicates need both templates.
         slots = SLOTS if all(map(is_suite_model, specs)) else 1
@@ -107,24 +107,24 @@ def prepare_arms(
     made: dict[str, References | ArmEnded] = {}
     judged_by: dict[str, References] = {}
     for state in states:
-        with course.phase("warm toolchain"):
+        with case_progress.phase("warm toolchain"):
             state.toolchain_ns = warm_toolchain(launcher, state.spec, settings)
         with _reference_beside(launcher, state, base, settings) as begun:
-            with course.phase(f"{state.spec.name} alone"):
+            with case_progress.phase(f"{state.spec.name} alone"):
                 evidence = solo_pass(launcher, state, settings, events)
             if evidence is None or not settings.check_outputs:
                 continue
-            judge_by = state if settings.independent else base
-            with course.phase("reference"):
-                reference = _references_of(launcher, judge_by, settings, events, made, begun)
+            evaluate_by = state if settings.independent else base
+            with case_progress.phase("reference"):
+                reference = _references_of(launcher, evaluate_by, settings, events, made, begun)
         if isinstance(reference, ArmEnded):
-            judge_form(state, judge_by, reference.detail.message, settings.independent)
+            check_structure(state, evaluate_by, reference.detail.message, settings.independent)
             continue
-        if state is judge_by:
+        if state is evaluate_by:
             state.notes += reference.report.notes
         if reference.report.constant:
-            course.constant.add(state.spec.name)
-        judge_solo(state, judge_by, reference, evidence, settings.independent)
+            case_progress.constant.add(state.spec.name)
+        check_solo(state, evaluate_by, reference, evidence, settings.independent)
         judged_by[state.spec.name] = reference
     return judged_by
 
@@ -132,7 +132,7 @@ def prepare_arms(
 @contextmanager
 def _reference_beside(
     launcher: Launcher, state: ArmState, base: ArmState, settings: Settings
-) -> Iterator[Begun | None]:
+) -> Iterator[PendingReference | None]:
     """The reference at work while the baseline runs alone, where it has cores of its own.
 
     Nothing that is compared is timed there: an eager arm compiles nothing, memory is its own
@@ -198,7 +198,7 @@ def _references_of(
     settings: Settings,
     events: Events,
     made: dict[str, References | ArmEnded],
-    begun: Begun | None,
+    begun: PendingReference | None,
 ) -> References | ArmEnded:
     name = state.spec.name
     if name not in made:
@@ -231,7 +231,7 @@ def inspect_arms(
     states = [ArmState(spec) for spec in arms]
     with case_folder() as folder:
         launcher = Launcher(folder)
-        prepare_arms(launcher, states, settings, events, Course())
+        prepare_arms(launcher, states, settings, events, CaseProgress())
         return [
             Inspection(
                 state.measurement(),

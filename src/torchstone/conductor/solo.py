@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from torchstone.conductor.case import Events, Settings
-from torchstone.conductor.judge import combine, compare_leaves, remarks, undeclared_change
+from torchstone.conductor.evaluate import combine, compare_leaves, remarks, undeclared_change
 from torchstone.conductor.launch import Launcher, arm_environment
 from torchstone.conductor.references import References, checked_calls
 from torchstone.conductor.state import ArmState
@@ -85,12 +85,12 @@ def _look_at_tensors(worker: WorkerProcess, state: ArmState, settings: Settings)
         state.notes.append(found.note)
 
 
-def judge_solo(
+def check_solo(
     state: ArmState, base: ArmState, references: References, evidence: Path, independent: bool
 ) -> None:
     """Set the arm's outcome by its first output."""
     changes = declared_changes(state, base)
-    found = references.judge(state, evidence, references.calls[0].seed, changes)
+    found = references.evaluate(state, evidence, references.calls[0].seed, changes)
     state.agreement = combine(None, found, timed=False)
     if state is base:
         problem = _nondeterminism(state, references, found)
@@ -109,7 +109,7 @@ def judge_solo(
         _hold_to_promises(state, base, changes)
 
 
-def judge_form(state: ArmState, base: ArmState, reason: str, independent: bool) -> None:
+def check_structure(state: ArmState, base: ArmState, reason: str, independent: bool) -> None:
     """Without any reference nobody knows the values; the form of the answer still counts."""
     state.agreement = Agreement("none", f"{NO_REFERENCE}: {reason}")
     mine = state.solo.contract if state.solo else None

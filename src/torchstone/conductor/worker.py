@@ -284,7 +284,7 @@ class WorkerProcess:
             elif "reply" in message:
                 return message["reply"]
             else:
-                self._babbled()
+                self._protocol_violation()
 
     def stop(self) -> int:
         """End the worker in good order, or without; returns how many strays had to be killed."""
@@ -341,7 +341,7 @@ class WorkerProcess:
             return None
         (length,) = _LENGTH.unpack_from(self._buffer)
         if length > MESSAGE_LIMIT:
-            self._babbled()
+            self._protocol_violation()
         if len(self._buffer) < _LENGTH.size + length:
             return None
         body = bytes(self._buffer[_LENGTH.size : _LENGTH.size + length])
@@ -349,16 +349,16 @@ class WorkerProcess:
         try:
             message = json.loads(body)
         except (ValueError, RecursionError):
-            self._babbled()
+            self._protocol_violation()
         if not isinstance(message, dict):
-            self._babbled()
+            self._protocol_violation()
         return message
 
     def _record(self, kind: type[T], data: Any) -> T:
         try:
             return from_data(kind, data)
         except RecordError:
-            self._babbled()
+            self._protocol_violation()
 
     def _time_out(self, seconds: float) -> NoReturn:
         strays = self._end()
@@ -393,7 +393,7 @@ class WorkerProcess:
             ),
         )
 
-    def _babbled(self) -> NoReturn:
+    def _protocol_violation(self) -> NoReturn:
         """User code wrote into our pipe: nothing that comes from there can be believed."""
         strays = self._end()
         raise ArmEnded(

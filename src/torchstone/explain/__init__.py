@@ -5,6 +5,6 @@ Touches: nothing; records in, records out. Imports `records`, `stats` and, from 
 roofs are sound.
 """
 
-from torchstone.explain.roofline import Point, Roof, Roofline, roofline
+from torchstone.explain.roofline import Ceiling, Point, Roofline, roofline
 
-__all__ = ["Point", "Roof", "Roofline", "roofline"]
+__all__ = ["Ceiling", "Point", "Roofline", "roofline"]

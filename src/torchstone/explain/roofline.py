@@ -179,7 +179,7 @@ CALIBRATE = "Measure the machine with `torchstone doctor --calibrate`."
 
 
 @dataclass(frozen=True)
-class Roof:
+class Ceiling:
     """A limit: FLOP per second under a dtype, or bytes per second from a level of memory."""
 
     kind: str
@@ -233,7 +233,7 @@ class Roofline:
     dtype: str
     threads: int
     device: str
-    roofs: tuple[Roof, ...]
+    roofs: tuple[Ceiling, ...]
     points: tuple[Point, ...]
     ridges: Mapping[str, float] = field(default_factory=dict)
     """By level of memory: the intensity above which compute is the lower roof."""
@@ -314,24 +314,28 @@ def _counted(arm: Measurement) -> Flops:
 
 def _roofs(
     calibration: Calibration, dtype: str, threads: int, used: Utilisation | None
-) -> tuple[Roof, ...]:
+) -> tuple[Ceiling, ...]:
     """Compute first, then memory from the fastest level to the slowest."""
     peak = compute_roof(calibration, dtype, threads)
     found = []
     if peak is not None:
         nearer = used is not None and used.nearer == "compute"
-        found.append(Roof("compute", peak.dtype, peak.value, threads, peak.spread, nearer))
+        found.append(Ceiling("compute", peak.dtype, peak.value, threads, peak.spread, nearer))
     for level in LEVELS:
         band = calibration.bandwidth_of(level, threads)
         if band is not None:
             nearer = used is not None and used.nearer == "memory" and used.level == level
-            found.append(Roof("memory", level, band.value, threads, band.spread, nearer))
+            found.append(Ceiling("memory", level, band.value, threads, band.spread, nearer))
     return tuple(found)
 
 
-def _ridges(roofs: tuple[Roof, ...]) -> dict[str, float]:
-    peaks = [roof.value for roof in roofs if roof.kind == "compute"]
-    return {roof.name: peaks[0] / roof.value for roof in roofs if peaks and roof.kind == "memory"}
+def _ridges(roofs: tuple[Ceiling, ...]) -> dict[str, float]:
+    peaks = [ceiling.value for ceiling in roofs if ceiling.kind == "compute"]
+    return {
+        ceiling.name: peaks[0] / ceiling.value
+        for ceiling in roofs
+        if peaks and ceiling.kind == "memory"
+    }
 
 
 def _step(arm: Measurement, flops: Flops, seconds: float) -> Point:

@@ -10,13 +10,20 @@ from datetime import datetime, timezone
 from torchstone.interop.base import Imported, Medians
 from torchstone.interop.files import TextFile, positive
 from torchstone.interop.names import ACCURACY, PERFORMANCE, TABLES, UNKNOWN
-from torchstone.interop.own import KNOWN, Ending, believed_medians, judge, own_rows, read_own_ending
+from torchstone.interop.own import (
+    KNOWN,
+    Ending,
+    believed_medians,
+    evaluate,
+    own_rows,
+    read_own_ending,
+)
 from torchstone.interop.rows import HUD_FORMAT, Row, foreign_rows, plain
 from torchstone.records import (
     FOREIGN_DEFINITION,
-    CaseFigures,
     CaseKey,
-    ForeignFigures,
+    CaseMetrics,
+    ForeignMetrics,
     GitState,
     Outcome,
     PlannedCase,
@@ -54,7 +61,7 @@ class Entry:
     """
 
     key: CaseKey
-    figures: ForeignFigures
+    figures: ForeignMetrics
     attempt: int = 0
     own: Mapping[str, str] = field(default_factory=dict)
 
@@ -133,11 +140,11 @@ def _join(entries: Sequence[Entry]) -> tuple[dict[CaseKey, Joined], list[Entry]]
     return joined, superseded
 
 
-def _case(key: CaseKey, joined: Joined, expected: set[str]) -> CaseFigures:
+def _case(key: CaseKey, joined: Joined, expected: set[str]) -> CaseMetrics:
     entries = joined.entries
     said = (read_own_ending(one.own) for one in entries)
     ending = next((one for one in said if one is not None), None) or _judged(key, joined, expected)
-    return CaseFigures(
+    return CaseMetrics(
         key,
         ending.outcome,
         ending.reason,
@@ -154,7 +161,7 @@ def _judged(key: CaseKey, joined: Joined, expected: set[str]) -> Ending:
         # With a `tag` column the runner writes a failure's status one column too far left.
         status = tag
     speedup = joined.cell(PERFORMANCE, "speedup")
-    return judge(status, speedup, joined.tables, expected, key.variant)
+    return evaluate(status, speedup, joined.tables, expected, key.variant)
 
 
 def _repeated(superseded: Sequence[Entry]) -> list[str]:
@@ -216,7 +223,7 @@ def some_names(names: Sequence[str]) -> str:
 def _run(
     format_name: str,
     files: Sequence[TextFile],
-    cases: Sequence[CaseFigures],
+    cases: Sequence[CaseMetrics],
     notes: tuple[str, ...],
     origin: Origin,
 ) -> Run:
@@ -237,7 +244,7 @@ def _run(
     )
 
 
-def _planned(case: CaseFigures) -> PlannedCase:
+def _planned(case: CaseMetrics) -> PlannedCase:
     unsupported = case.reason if case.outcome is Outcome.NOT_SUPPORTED else ""
     return PlannedCase(case.key, "", unsupported)
 
@@ -252,7 +259,7 @@ COSTS_REMARK = (
 )
 
 
-def export_rows(case: CaseFigures, medians: Medians | None) -> Sequence[Row]:
+def export_rows(case: CaseMetrics, medians: Medians | None) -> Sequence[Row]:
     """The rows of a case: ours by the runner's definitions, imported ones as they were."""
     if case.definition != FOREIGN_DEFINITION:
         return own_rows(case, medians)

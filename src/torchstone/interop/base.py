@@ -9,10 +9,10 @@ from importlib import metadata
 from pathlib import Path
 from typing import Protocol, cast
 
-from torchstone.records import CaseFigures, ForeignFigures, Run, RunView, UsageError
-from torchstone.records.doors import by_name, did_you_mean, must_be_some
+from torchstone.records import CaseMetrics, ForeignMetrics, Run, RunView, UsageError
+from torchstone.records.plugins import by_name, did_you_mean, must_be_some
 
-Medians = Callable[[CaseFigures], "tuple[float, float] | None"]
+Medians = Callable[[CaseMetrics], "tuple[float, float] | None"]
 """From a case to the medians of the baseline's and the new arm's samples, in nanoseconds a call;
 None where the samples are not at hand. See `medians_of`."""
 
@@ -21,16 +21,16 @@ None where the samples are not at hand. See `medians_of`."""
 class Imported:
     """What files of another tool held, as one run.
 
-    The cases carry an outcome and the files' own figures (`CaseFigures.foreign`), never a figure
+    The cases carry an outcome and the files' own figures (`CaseMetrics.foreign`), never a figure
     of ours. `notes` is what a reader of them must know; the run carries the same.
     """
 
     run: Run
-    cases: tuple[CaseFigures, ...]
+    cases: tuple[CaseMetrics, ...]
     notes: tuple[str, ...] = ()
 
     @property
-    def foreign(self) -> tuple[ForeignFigures, ...]:
+    def foreign(self) -> tuple[ForeignMetrics, ...]:
         """Every row that was read and counts, in the order of the cases."""
         return tuple(one for case in self.cases for one in case.foreign)
 

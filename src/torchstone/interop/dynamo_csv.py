@@ -16,7 +16,7 @@ from torchstone.interop.files import TextFile, bad, check_name
 from torchstone.interop.names import ACCURACY, PERFORMANCE, Naming, key_of, read_stem
 from torchstone.interop.own import KNOWN, OWN_COLUMNS, read_own_key
 from torchstone.interop.rows import CSV_FORMAT, DEFINITION, Row, stem_of
-from torchstone.records import CaseKey, ForeignFigures, RunView
+from torchstone.records import CaseKey, ForeignMetrics, RunView
 
 _BESIDE = ("_compilation_metrics", "_graph_breaks", "_graph_breaks_deduped", "_stats")
 """Endings of the tables that the runner writes beside the two that count."""
@@ -82,7 +82,7 @@ def _read_file(file: TextFile, reading: _Reading) -> None:
     for line, cells in lines:
         if len(reading.entries) >= files.MAX_ROWS:
             raise bad(file.name, line, f"there are more than {files.MAX_ROWS} rows")
-        figures = ForeignFigures(CSV_FORMAT, DEFINITION, table, file.name, line, header, cells)
+        figures = ForeignMetrics(CSV_FORMAT, DEFINITION, table, file.name, line, header, cells)
         reading.entries.append(_entry(figures, named, reading.attempts))
         if len(cells) != len(header):
             reading.short.append(f"line {line} of {file.name}")
@@ -114,7 +114,7 @@ def _table_of(header: Sequence[str]) -> str:
 
 
 def _entry(
-    figures: ForeignFigures, named: Naming, attempts: dict[tuple[CaseKey, str], int]
+    figures: ForeignMetrics, named: Naming, attempts: dict[tuple[CaseKey, str], int]
 ) -> Entry:
     cells = dict(zip(figures.columns, figures.cells, strict=False))
     own = {name: cells[name] for name in OWN_COLUMNS if name in cells}
@@ -124,7 +124,7 @@ def _entry(
     return Entry(key, figures, attempts[place], own)
 
 
-def _key(figures: ForeignFigures, named: Naming) -> CaseKey:
+def _key(figures: ForeignMetrics, named: Naming) -> CaseKey:
     where = (figures.source, figures.line)
     model = check_name(figures.cell("name") or "", "model name", *where)
     dev, tag = figures.cell("dev") or "", figures.cell("tag") or ""

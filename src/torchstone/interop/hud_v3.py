@@ -37,9 +37,9 @@ from torchstone.interop.rows import (
 )
 from torchstone.records import (
     FOREIGN_DEFINITION,
-    CaseFigures,
     CaseKey,
-    ForeignFigures,
+    CaseMetrics,
+    ForeignMetrics,
     GitState,
     RunView,
     UsageError,
@@ -120,7 +120,7 @@ class HudReading:
     def _close(self, key: CaseKey, table: str, attempt: _Attempt) -> None:
         for context, group in attempt.groups.items():
             columns, cells = tuple(group.cells), tuple(group.cells.values())
-            figures = ForeignFigures(
+            figures = ForeignMetrics(
                 HUD_FORMAT, DEFINITION, table, group.source, group.line, columns, cells, context
             )
             self.entries.append(Entry(key, figures, attempt.number, group.own))
@@ -243,7 +243,7 @@ class HudV3:
 
 
 def _records(
-    case: CaseFigures, torch: str, medians: Medians | None
+    case: CaseMetrics, torch: str, medians: Medians | None
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """The records of a case, each with the name of its file; imported ones as they were."""
     kept = [one for one in case.foreign if (one.format, one.definition) == (HUD_FORMAT, DEFINITION)]

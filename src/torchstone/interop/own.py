@@ -17,8 +17,8 @@ from torchstone.interop.files import MAX_NAME, is_text, positive
 from torchstone.interop.names import ACCURACY, PERFORMANCE, Naming, naming_of, their_model
 from torchstone.interop.rows import Row
 from torchstone.records import (
-    CaseFigures,
     CaseKey,
+    CaseMetrics,
     Level,
     Measurement,
     Outcome,
@@ -94,14 +94,14 @@ def outcome_of(status: str) -> Outcome:
     return _OUTCOMES.get(status, Outcome.ERROR)
 
 
-def status_of(case: CaseFigures) -> str:
+def status_of(case: CaseMetrics) -> str:
     """The runner's word for how a case of ours ended."""
     baseline_failed = case.failed_arm != "" and case.failed_arm != case.key.variant
     words = {**_WORDS, **_BASELINE_WORDS} if baseline_failed else _WORDS
     return words[case.outcome]
 
 
-def judge(
+def evaluate(
     status: str | None,
     speedup: str | None,
     seen: Collection[str],
@@ -153,7 +153,7 @@ _GIGABYTE = 1e9
 _MOST_THREADS = 1_000_000
 
 
-def medians_of(result: Result, case: CaseFigures) -> tuple[float, float] | None:
+def medians_of(result: Result, case: CaseMetrics) -> tuple[float, float] | None:
     """The medians of all samples of the baseline and of the case's arm, in nanoseconds a call."""
     wanted = (case.key.variant, case.key.mode, case.key.precision)
     others = result.arms[1:]
@@ -170,7 +170,7 @@ def _median(measurement: Measurement) -> float | None:
     return statistics.median(samples) / measurement.loops if samples else None
 
 
-def own_rows(case: CaseFigures, medians: Medians | None) -> tuple[Row, Row]:
+def own_rows(case: CaseMetrics, medians: Medians | None) -> tuple[Row, Row]:
     """The performance row and the accuracy row; every case has both, however it ended."""
     cells = {**performance_cells(case, medians), **_own_cells(case)}
     answer = {**_first_cells(case), ACCURACY: status_of(case), **_own_cells(case)}
@@ -184,13 +184,13 @@ def _row(named: Naming, cells: Mapping[str, str]) -> Row:
     return Row(named.stem, named, tuple(cells), tuple(cells.values()))
 
 
-def _first_cells(case: CaseFigures) -> dict[str, str]:
+def _first_cells(case: CaseMetrics) -> dict[str, str]:
     """The runner writes 0 for the batch size of a failure. That of a success is not ours to say."""
     batch = "" if case.outcome is Outcome.OK else "0"
     return dict(zip(FIRST_COLUMNS, (case.key.device, their_model(case.key), batch), strict=True))
 
 
-def performance_cells(case: CaseFigures, medians: Medians | None) -> dict[str, str]:
+def performance_cells(case: CaseMetrics, medians: Medians | None) -> dict[str, str]:
     """What the runner would write; empty where it cannot be told, 0 for a failure."""
     cells = _first_cells(case)
     if case.outcome is not Outcome.OK:
@@ -217,7 +217,7 @@ def performance_cells(case: CaseFigures, medians: Medians | None) -> dict[str, s
     return {**cells, **dict(zip(COST_COLUMNS, texts, strict=True))}
 
 
-def believed_medians(case: CaseFigures, medians: Medians | None) -> tuple[float, float] | None:
+def believed_medians(case: CaseMetrics, medians: Medians | None) -> tuple[float, float] | None:
     """The medians of a case whose number stands; a check that fails withholds it here too."""
     if case.worst_check is Level.FAIL or medians is None:
         return None
@@ -236,7 +236,7 @@ def _gigabytes(size: int | None) -> float | None:
     return None if size is None else size / _GIGABYTE
 
 
-def _own_cells(case: CaseFigures) -> dict[str, str]:
+def _own_cells(case: CaseMetrics) -> dict[str, str]:
     key = json.dumps(to_data(case.key), separators=(",", ":"))
     values = (key, case.outcome.value, case.failed_arm, case.reason)
     return dict(zip(OWN_COLUMNS, values, strict=True))

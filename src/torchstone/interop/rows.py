@@ -11,7 +11,7 @@ from typing import Any
 
 from torchstone.interop.files import is_text, number
 from torchstone.interop.names import Naming, naming_of, read_stem, safe_stem
-from torchstone.records import CaseFigures, ForeignFigures, UsageError
+from torchstone.records import CaseMetrics, ForeignMetrics, UsageError
 
 DEFINITION = "pytorch-dynamo"
 """The PyTorch dashboard's runner (`benchmarks/dynamo`): its columns mean what it means by them."""
@@ -33,7 +33,7 @@ class Row:
         return dict(zip(self.columns, self.cells, strict=False))
 
 
-def foreign_rows(case: CaseFigures) -> list[Row]:
+def foreign_rows(case: CaseMetrics) -> list[Row]:
     """The rows of a case that was read from the runner's files, as they were."""
     known = sorted((one for one in case.foreign if one.definition == DEFINITION), key=_kind)
     rows = []
@@ -45,17 +45,17 @@ def foreign_rows(case: CaseFigures) -> list[Row]:
     return rows
 
 
-def _kind(one: ForeignFigures) -> tuple[str, str]:
+def _kind(one: ForeignMetrics) -> tuple[str, str]:
     return one.format, one.table
 
 
-def _row_of_line(case: CaseFigures, one: ForeignFigures) -> Row:
+def _row_of_line(case: CaseMetrics, one: ForeignMetrics) -> Row:
     stem = stem_of(one.source)
     named = read_stem(stem)
     return Row(safe_stem(stem), _completed(named, case, one.table), one.columns, one.cells)
 
 
-def _row_of_records(case: CaseFigures, table: str, group: Sequence[ForeignFigures]) -> Row:
+def _row_of_records(case: CaseMetrics, table: str, group: Sequence[ForeignMetrics]) -> Row:
     """JSON records as the row that the runner wrote beside them."""
     context = context_of(group[0])
     extra = member(context, "benchmark", "extra_info")
@@ -71,12 +71,12 @@ def _row_of_records(case: CaseFigures, table: str, group: Sequence[ForeignFigure
     return Row(named.stem, named, tuple(cells), tuple(cells.values()))
 
 
-def _completed(named: Naming, case: CaseFigures, table: str) -> Naming:
+def _completed(named: Naming, case: CaseMetrics, table: str) -> Naming:
     """What the file's name says, or what the case's key says where the name is of no pattern."""
     return named if named.whole else naming_of(case.key, table)
 
 
-def context_of(one: ForeignFigures) -> dict[str, Any]:
+def context_of(one: ForeignMetrics) -> dict[str, Any]:
     """What a JSON record says beside its metric."""
     try:
         context = json.loads(one.context)

@@ -11,7 +11,7 @@ from typing import Any
 from torchstone.conductor import Settings
 from torchstone.lab import bench as lab_bench
 from torchstone.lab import timing
-from torchstone.lab.keeping import Keeper
+from torchstone.lab.recording import Recorder
 from torchstone.lab.request import BenchRequest
 from torchstone.records import Result, UsageError
 
@@ -70,13 +70,13 @@ def bench(
             together=together,
         ),
     )
-    keeper = Keeper(db) if save else None
-    return _told(lab_bench.bench(request, keeper), keeper)
+    recorder = Recorder(db) if save else None
+    return _told(lab_bench.bench(request, recorder), recorder)
 
 
-def _told(result: Result, keeper: Keeper | None) -> Result:
+def _told(result: Result, recorder: Recorder | None) -> Result:
     """The result, with a warning for each thing that could not be kept."""
-    for one in keeper.troubles if keeper is not None else ():
+    for one in recorder.storage_warnings if recorder is not None else ():
         warnings.warn(f"{one.message} {one.remedy}".rstrip(), stacklevel=3)
     return result
 
@@ -122,11 +122,11 @@ def timeit(
         step_timeout_s=timeout,
         replicates=replicates,
     )
-    keeper = Keeper(db) if save else None
+    recorder = Recorder(db) if save else None
     result = timing.time_statements(
-        statements, setup, settings, python=python, allocator=allocator, keeper=keeper
+        statements, setup, settings, python=python, allocator=allocator, recorder=recorder
     )
-    return _told(result, keeper)
+    return _told(result, recorder)
 
 
 def as_target(target: Target) -> str:

@@ -13,8 +13,18 @@ from pathlib import Path
 import torchstone
 from torchstone import stats, validate
 from torchstone.conductor import CaseResult, CaseSpec, Events, Settings, Templates, run_case
-from torchstone.lab import identical
-from torchstone.lab.keeping import INTERRUPTED, Keeper, Trouble
+from torchstone.lab import aa_test
+from torchstone.lab.peaks import (
+    SEED_APART,
+    evaluate,
+    evaluate_again,
+    interrupted,
+    read_clock,
+    recalibrated,
+    with_peaks,
+    with_remeasurements,
+)
+from torchstone.lab.recording import INTERRUPTED, Recorder, StorageWarning
 from torchstone.lab.request import (
     BenchRequest,
     check_settings,
@@ -23,24 +33,14 @@ from torchstone.lab.request import (
     method_of,
     vary_shapes,
 )
-from torchstone.lab.roofs import (
-    SEED_APART,
-    interrupted,
-    judge,
-    judge_again,
-    read_clock,
-    recalibrated,
-    with_roofs,
-    with_second_looks,
-)
 from torchstone.lab.secrets import public_measurement, public_words, signature
 from torchstone.records import (
     ArmSpec,
     Measurement,
     Method,
     Outcome,
+    Remeasurement,
     Result,
-    SecondLook,
     TorchstoneError,
 )
 from torchstone.workloads.target import parse_target
@@ -49,36 +49,38 @@ _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 
 
 def bench(
-    request: BenchRequest, keeper: Keeper | None = None, events: Events | None = None
+    request: BenchRequest, recorder: Recorder | None = None, events: Events | None = None
 ) -> Result:
     """Check the request, measure, compare, judge, save."""
     check_settings(request.settings)
     arms = vary_shapes(make_arms(request))
     command = public_words(command_of(request))
     settings = replace(request.settings, count_flops=True)
-    return measure(arms, settings, keeper, events, command, "bench", request.label)
+    return measure(arms, settings, recorder, events, command, "bench", request.label)
 
 
 def measure(
     arms: Sequence[ArmSpec],
     settings: Settings,
-    keeper: Keeper | None,
+    recorder: Recorder | None,
     events: Events | None,
     command: tuple[str, ...],
     kind: str,
     label: str = "",
 ) -> Result:
     """Measure arms that are known to be sound, and keep the result."""
-    if keeper is not None:
-        keeper.check()
-    result = measure_unkept(arms, settings, keeper, events, command, kind, label)
-    if keeper is None or _came_to_nothing(result):
+    if recorder is not None:
+        recorder.check()
+    result = measure_unsaved(arms, settings, recorder, events, command, kind, label)
+    if recorder is None or _came_to_nothing(result):
         return result
     try:
-        with keeper.forgiving("The result was not kept"):
-            keeper.save(result)
+        with recorder.collect_errors("The result was not kept"):
+            recorder.save(result)
     except KeyboardInterrupt:  # pressed while another program held the database
-        keeper.troubles.append(Trouble(f"The result may not be kept: {INTERRUPTED}."))
+        recorder.storage_warnings.append(
+            StorageWarning(f"The result may not be kept: {INTERRUPTED}.")
+        )
         return interrupted(result)
     return result
 
@@ -91,25 +93,25 @@ def _came_to_nothing(result: Result) -> bool:
     )
 
 
-def measure_unkept(
+def measure_unsaved(
     arms: Sequence[ArmSpec],
     settings: Settings,
-    keeper: Keeper | None,
+    recorder: Recorder | None,
     events: Events | None,
     command: tuple[str, ...],
     kind: str,
     label: str = "",
     templates: Templates | None = None,
 ) -> Result:
-    """Measure and judge; the way of every command that measures. `keeper` knows the machine."""
-    watched = identical.is_due(keeper, arms)
-    specs = identical.with_duplicate(arms) if watched else tuple(arms)
+    """Measure and judge; the way of every command that measures. `recorder` knows the machine."""
+    watched = aa_test.is_due(recorder, arms)
+    specs = aa_test.with_duplicate(arms) if watched else tuple(arms)
     sources = {arm.name: source_hash(arm) for arm in specs}
     clock = read_clock()
     case = run_case(CaseSpec(specs, settings), events, templates)
     clocks = (*clock, *read_clock())
-    if keeper is not None and watched:
-        case = identical.observe(keeper, case)
+    if recorder is not None and watched:
+        case = aa_test.observe(recorder, case)
     measured = tuple(
         _public(arm, arm.arm.name in case.constant, sources[arm.arm.name]) for arm in case.arms
     )
@@ -126,10 +128,10 @@ def measure_unkept(
         label=label,
         version=torchstone.__version__,
         clocks_hz=clocks,
-        signature=signature(name, (arm.arm for arm in measured)) if keeper is not None else "",
+        signature=signature(name, (arm.arm for arm in measured)) if recorder is not None else "",
     )
-    result = judge(with_roofs(made, keeper), identical.aa_floor(keeper, made.arms[0]))
-    result = recalibrated(result, keeper, events)
+    result = evaluate(with_peaks(made, recorder), aa_test.aa_floor(recorder, made.arms[0]))
+    result = recalibrated(result, recorder, events)
     return _looked_at_again(result, arms, settings, events, templates)
 
 
@@ -143,15 +145,15 @@ def _looked_at_again(
     """With second looks. One that cannot be had (a file is gone, the disk is full) says why, and
     costs nothing of the first."""
     try:
-        return with_second_looks(result, arms, settings, events, templates)
+        return with_remeasurements(result, arms, settings, events, templates)
     except (TorchstoneError, OSError) as error:
         why = f"it failed: {error}"
         seed = settings.seed + SEED_APART
         looks = tuple(
-            SecondLook(one.base, one.new, seed, one.speedup or 0.0, None, reason=why)
-            for one in validate.wants_second_look(result)
+            Remeasurement(one.base, one.new, seed, one.speedup or 0.0, None, reason=why)
+            for one in validate.needs_remeasuring(result)
         )
-        return judge_again(replace(result, second_looks=looks))
+        return evaluate_again(replace(result, remeasurements=looks))
 
 
 def _public(arm: Measurement, constant: bool, source: str) -> Measurement:

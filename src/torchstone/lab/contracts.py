@@ -12,9 +12,9 @@ from typing import Any
 
 import torchstone
 from torchstone.conductor import Events
-from torchstone.conductor.judge import compare_leaves, gradients_change, may_differ
+from torchstone.conductor.evaluate import compare_leaves, gradients_change, may_differ
 from torchstone.conductor.run import Inspection, inspect_arms
-from torchstone.lab.outputs import ANOTHER, writable, write_file
+from torchstone.lab.output_files import ANOTHER, writable, write_file
 from torchstone.lab.request import BenchRequest, check_settings, make_arms
 from torchstone.lab.secrets import public_measurement
 from torchstone.records import (

@@ -13,26 +13,26 @@ from pathlib import Path
 import torchstone
 from torchstone.interop import Imported, find_format, medians_of
 from torchstone.lab.bench import new_id
-from torchstone.lab.figures import figures_of
-from torchstone.lab.roofs import judge_again
+from torchstone.lab.metrics import metrics_of
+from torchstone.lab.peaks import evaluate_again
 from torchstone.records import (
-    CaseFigures,
+    CaseMetrics,
     Check,
-    Judgement,
+    Evaluation,
     Level,
     PlannedCase,
     Result,
     RunView,
     UsageError,
 )
-from torchstone.store import Rebuilt, SizeReport, ThinReport, open_store
+from torchstone.store import PruneReport, Rebuilt, SizeReport, open_store
 
 Tell = Callable[[str, int, int], None]
 LEAST_AGE_S = 86_400.0
 """A run of today may still go on."""
 
 
-def thin(
+def prune(
     db: str | None,
     older_than_s: float,
     keep_every: int,
@@ -41,7 +41,7 @@ def thin(
     *,
     trial: bool = False,
     compact: bool = False,
-) -> tuple[ThinReport, int]:
+) -> tuple[PruneReport, int]:
     """Remove the raw samples of old results of runs; and, if asked to, shrink the file.
 
     Figures of an older definition are derived anew before: afterwards they could not be. What is
@@ -53,7 +53,7 @@ def thin(
         )
     before = time.time() - older_than_s
     with open_store(db, create=False) as store:
-        report = store.thin(
+        report = store.prune(
             before,
             command,
             torchstone.__version__,
@@ -77,9 +77,9 @@ def rebuild(db: str | None, tell: Tell, *, every: bool = False) -> Rebuilt:
         return store.rebuild(_derive_database, every=every, tell=tell)
 
 
-def _derive_database(result: Result, planned: PlannedCase, arm: str) -> CaseFigures:
+def _derive_database(result: Result, planned: PlannedCase, arm: str) -> CaseMetrics:
     """The store puts back the command that was printed."""
-    return figures_of(result, planned, arm, ())
+    return metrics_of(result, planned, arm, ())
 
 
 # `torchstone export` and `torchstone import`: runs out of the store and into it.
@@ -100,7 +100,7 @@ def export_run(wanted: str, format_name: str, db: str | None) -> Exported:
         view = store.run_view(wanted)
 
         @cache  # asked for twice; the samples themselves need not stay in memory
-        def medians(case: CaseFigures) -> tuple[float, float] | None:
+        def medians(case: CaseMetrics) -> tuple[float, float] | None:
             return medians_of(store.load(case.result_id), case) if case.result_id else None
 
         return Exported(wanted_format.write(view, medians), wanted_format.remarks(view, medians))
@@ -133,7 +133,7 @@ def join_databases(paths: Sequence[str], db: str | None) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Rejudged:
+class Reevaluated:
     """A stored result before and after."""
 
     before: Result
@@ -142,7 +142,7 @@ class Rejudged:
     @property
     def skipped(self) -> bool:
         """Its samples were removed, so that it keeps what was said of it."""
-        return self.before.thinned is not None
+        return self.before.pruned is not None
 
     @property
     def changes(self) -> tuple[str, ...]:
@@ -168,7 +168,7 @@ class Rejudged:
         return any(check.level is Level.FAIL for check in self.after.checks)
 
 
-def validate_stored(wanted: str, db: str | None, *, save: bool) -> list[Rejudged]:
+def validate_stored(wanted: str, db: str | None, *, save: bool) -> list[Reevaluated]:
     """Judge the result, or every result of the run, anew; what changed is kept beside it."""
     with open_store(db, create=False, read_only=True) as store:
         found = store.find(wanted)
@@ -176,29 +176,29 @@ def validate_stored(wanted: str, db: str | None, *, save: bool) -> list[Rejudged
             stored = [store.load(one) for one in store.result_ids(found.run.id)]
         else:
             stored = [found]
-    if stored and all(result.thinned for result in stored):
+    if stored and all(result.pruned for result in stored):
         raise _thinned(wanted, stored[0])
-    judged = [Rejudged(one, one if one.thinned else judge_again(one)) for one in stored]
-    changed = [one for one in judged if one.after != one.before]
+    evaluated = [Reevaluated(one, one if one.pruned else evaluate_again(one)) for one in stored]
+    changed = [one for one in evaluated if one.after != one.before]
     if save and changed:
         with open_store(db) as store:
             for one in changed:
-                store.add_judgement(one.after, _judgement(one.after), _derive_validate)
-    return judged
+                store.add_evaluation(one.after, _judgement(one.after), _derive_validate)
+    return evaluated
 
 
 def _thinned(wanted: str, result: Result) -> UsageError:
-    when = result.thinned.created[:10] if result.thinned else ""
+    when = result.pruned.created[:10] if result.pruned else ""
     return UsageError(
-        f"The samples of {wanted} were removed on {when} (`torchstone db thin`), and without them "
+        f"The samples of {wanted} were removed on {when} (`torchstone db prune`), and without them "
         "it cannot be judged anew.",
         f"What was said of it then stands: torchstone show {wanted}. To measure it again: "
         f"torchstone repro {result.id}.",
     )
 
 
-def _judgement(result: Result) -> Judgement:
-    return Judgement(
+def _judgement(result: Result) -> Evaluation:
+    return Evaluation(
         created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
         version=torchstone.__version__,
         checks=result.checks,
@@ -206,9 +206,9 @@ def _judgement(result: Result) -> Judgement:
     )
 
 
-def _derive_validate(result: Result, planned: PlannedCase, arm: str) -> CaseFigures:
+def _derive_validate(result: Result, planned: PlannedCase, arm: str) -> CaseMetrics:
     """The store puts back the command that was printed."""
-    return figures_of(result, planned, arm, ())
+    return metrics_of(result, planned, arm, ())
 
 
 def _levels(checks: Sequence[Check]) -> dict[tuple[str, tuple[str, ...]], str]:

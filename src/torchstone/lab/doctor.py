@@ -17,9 +17,9 @@ from pathlib import Path
 from torchstone import stats
 from torchstone.conductor import Events, Settings
 from torchstone.conductor.case import Silent
-from torchstone.lab import identical
-from torchstone.lab.bench import measure_unkept, new_id
-from torchstone.lab.keeping import Keeper
+from torchstone.lab import aa_test
+from torchstone.lab.bench import measure_unsaved, new_id
+from torchstone.lab.recording import Recorder
 from torchstone.machine import hardware, loaded_allocator, machine_id
 from torchstone.machine.doctor import View, allowed_cores, examine, watch
 from torchstone.machine.hardware import ILLEGAL_REMEDY
@@ -50,7 +50,7 @@ _HOUR, _DAY = 3600.0, 86400.0
 
 def calibrate(
     device: str,
-    keeper: Keeper,
+    recorder: Recorder,
     events: Events,
     run_calibration: Callable[..., Calibration] | None = None,
 ) -> tuple[Calibration | None, Finding]:
@@ -65,8 +65,8 @@ def calibrate(
             f"could not be measured: {getattr(error, 'message', error)}",
             remedy=getattr(error, "remedy", "") or "Install torch, then try again.",
         )
-    with keeper.forgiving("The calibration was not kept"):
-        keeper.save_calibration(made)
+    with recorder.collect_errors("The calibration was not kept"):
+        recorder.save_calibration(made)
     return made, _said(made, f"measured just now: {_roofs(made)}")
 
 
@@ -87,9 +87,11 @@ def _runner() -> Callable[..., Calibration]:
     return run_calibration
 
 
-def in_force(machine_id: str, device: str, keeper: Keeper) -> tuple[Calibration | None, Finding]:
+def in_force(
+    machine_id: str, device: str, recorder: Recorder
+) -> tuple[Calibration | None, Finding]:
     """The newest of this machine and device."""
-    known = keeper.calibration(machine_id, device.split(":")[0])
+    known = recorder.calibration(machine_id, device.split(":")[0])
     if known is None:
         return None, Finding(
             DOCTOR_CALIBRATION_NAME,
@@ -193,17 +195,20 @@ class Seen:
 
 
 def measure_identical(
-    keeper: Keeper, events: Events | None = None, target: str = TARGET, budget_s: float = BUDGET_S
+    recorder: Recorder,
+    events: Events | None = None,
+    target: str = TARGET,
+    budget_s: float = BUDGET_S,
 ) -> Seen:
     """Measure the same function as two arms; remember what they differed by."""
     settings = Settings(budget_s=budget_s, replicates=REPLICATES, check_outputs=False)
     arms = tuple(ArmSpec(name, target, allocator=usual_allocator()) for name in ARMS)
     # Without the keeper: no third arm runs along, and no earlier floor hides a difference.
-    result = measure_unkept(arms, settings, None, events, (), "doctor")
-    return see(result, keeper)
+    result = measure_unsaved(arms, settings, None, events, (), "doctor")
+    return see(result, recorder)
 
 
-def see(result: Result, keeper: Keeper) -> Seen:
+def see(result: Result, recorder: Recorder) -> Seen:
     """What the two arms of a result say of this machine."""
     interrupted = result.method.stopped_by == "interrupt"
     base, twin = result.arms
@@ -214,11 +219,11 @@ def see(result: Result, keeper: Keeper) -> Seen:
     if estimate is None:
         said = "interrupted" if interrupted else "too few processes gave samples"
         return Seen(_unknown(said), interrupted=interrupted)
-    differ = identical.differ(base, twin, result.method.margin)
+    differ = aa_test.differ(base, twin, result.method.margin)
     shown = result.comparisons[0].smallest_detectable if result.comparisons else None
-    if differ or (shown is not None and shown <= identical.USELESS):
-        identical.remember(keeper, base, estimate)
-    floor = identical.aa_floor(keeper, base)
+    if differ or (shown is not None and shown <= aa_test.USELESS):
+        aa_test.remember(recorder, base, estimate)
+    floor = aa_test.aa_floor(recorder, base)
     smallest = None if shown is None or not math.isfinite(shown) else max(shown, floor)
     finding = _judge(estimate, differ, smallest, result.method.budget_s)
     return Seen(finding, estimate, smallest, interrupted)
@@ -254,7 +259,7 @@ def _judge(estimate: Estimate, differ: bool, smallest: float | None, budget_s: f
     )
     if smallest <= GOOD:
         return Finding(DOCTOR_IDENTICAL_NAME, Level.OK, said, figures)
-    if smallest <= identical.USELESS:
+    if smallest <= aa_test.USELESS:
         return Finding(
             DOCTOR_IDENTICAL_NAME,
             Level.WARN,
@@ -331,7 +336,7 @@ class _Chart:
 
 def doctor(
     request: DoctorRequest,
-    keeper: Keeper,
+    recorder: Recorder,
     events: Events | None = None,
     run_calibration: Callable[..., Calibration] | None = None,
     torch: Mapping[str, str] | None = None,
@@ -342,7 +347,7 @@ def doctor(
     """
     if not _DEVICE.fullmatch(request.device):
         raise UsageError(f"There is no device {request.device!r}.", "Write cpu, cuda or cuda:1.")
-    keeper.check()
+    recorder.check()
     events = events or Silent()
     chart = _Chart()
     cpu, memory = hardware.describe_cpu(), hardware.memory_bytes()
@@ -353,11 +358,11 @@ def doctor(
     interrupted = False
     try:
         if request.identical:
-            _identical(chart, keeper, events)
+            _identical(chart, recorder, events)
         chart.calibration, found = (
-            calibrate(request.device, keeper, events, run_calibration)
+            calibrate(request.device, recorder, events, run_calibration)
             if request.calibrate
-            else in_force(machine, request.device, keeper)
+            else in_force(machine, request.device, recorder)
         )
         chart.findings.append(found)
     except KeyboardInterrupt:
@@ -372,13 +377,13 @@ def doctor(
         calibration=chart.calibration.id if chart.calibration else "",
         machine=_describe(cpu, memory, torch),
     )
-    with keeper.forgiving("The report was not kept"):
-        keeper.save_doctor(report)
+    with recorder.collect_errors("The report was not kept"):
+        recorder.save_doctor(report)
     return Visit(report, interrupted)
 
 
-def _identical(chart: _Chart, keeper: Keeper, events: Events) -> None:
-    seen = measure_identical(keeper, events)
+def _identical(chart: _Chart, recorder: Recorder, events: Events) -> None:
+    seen = measure_identical(recorder, events)
     chart.findings.append(seen.finding)
     chart.identical, chart.smallest = seen.estimate, seen.smallest
     if seen.interrupted:

@@ -18,7 +18,8 @@ from torchstone.explain.passes.report import Plan
 from torchstone.explain.roofline import CALIBRATE
 from torchstone.explain.verdicts import apply_remedy, untested, verdict
 from torchstone.lab.bench import bench, measure, new_id
-from torchstone.lab.keeping import Keeper
+from torchstone.lab.peaks import known_peaks
+from torchstone.lab.recording import Recorder
 from torchstone.lab.request import (
     BenchRequest,
     allocator_words,
@@ -27,7 +28,6 @@ from torchstone.lab.request import (
     distinct,
     make_arms,
 )
-from torchstone.lab.roofs import known_roofs
 from torchstone.lab.secrets import public_env, public_ledger, public_words
 from torchstone.machine.hardware import cache_sizes, describe_cpu, memory_bytes
 from torchstone.machine.software import machine_id
@@ -71,43 +71,43 @@ class ExplainRequest:
 
 
 def explain_target(
-    request: ExplainRequest, keeper: Keeper | None = None, events: Events | None = None
+    request: ExplainRequest, recorder: Recorder | None = None, events: Events | None = None
 ) -> Ledger:
     """The ledger of one arm, with findings; each tested if asked for."""
-    _check(request, keeper)
+    _check(request, recorder)
     arm = _arms(request, request.variant)[0]
-    ledger = _ledger(arm, request, keeper, events)
+    ledger = _ledger(arm, request, recorder, events)
     if request.verify:
-        ledger = _verified(ledger, arm, request, keeper, events)
+        ledger = _verified(ledger, arm, request, recorder, events)
     ledger = public_ledger(ledger, arm)
-    _keep(ledger, keeper)
+    _keep(ledger, recorder)
     return ledger
 
 
 def explain_difference(
-    request: ExplainRequest, keeper: Keeper | None = None, events: Events | None = None
+    request: ExplainRequest, recorder: Recorder | None = None, events: Events | None = None
 ) -> Difference:
     """The ledgers of the target under its variant and under `vs`, side by side. The findings under
     `vs` are the ones that are shown, and so the ones that are tested."""
-    _check(request, keeper)
+    _check(request, recorder)
     if not request.vs:
         raise UsageError("There is nothing to compare with.", "Name a variant: --vs inductor.")
     arms = _arms(request, request.variant, request.vs)
-    base = public_ledger(_ledger(arms[0], request, keeper, events), arms[0])
-    _keep(base, keeper)  # now: the other may fail, or be interrupted
-    new = _ledger(arms[1], request, keeper, events)
+    base = public_ledger(_ledger(arms[0], request, recorder, events), arms[0])
+    _keep(base, recorder)  # now: the other may fail, or be interrupted
+    new = _ledger(arms[1], request, recorder, events)
     if request.verify:
-        new = _verified(new, arms[1], request, keeper, events)
+        new = _verified(new, arms[1], request, recorder, events)
     new = public_ledger(new, arms[1])
-    _keep(new, keeper)
+    _keep(new, recorder)
     return difference(base, new)
 
 
-def _keep(ledger: Ledger, keeper: Keeper | None) -> None:
-    if keeper is not None:
-        with keeper.forgiving("The ledger was not kept"):
-            keeper.save_ledger(ledger)
-            keeper.ids_kept.append(ledger.id)
+def _keep(ledger: Ledger, recorder: Recorder | None) -> None:
+    if recorder is not None:
+        with recorder.collect_errors("The ledger was not kept"):
+            recorder.save_ledger(ledger)
+            recorder.ids_kept.append(ledger.id)
 
 
 def _arms(request: ExplainRequest, *variants: str) -> list[ArmSpec]:
@@ -119,20 +119,20 @@ def _arms(request: ExplainRequest, *variants: str) -> list[ArmSpec]:
     return arms
 
 
-def _check(request: ExplainRequest, keeper: Keeper | None) -> None:
+def _check(request: ExplainRequest, recorder: Recorder | None) -> None:
     """What can be known to fail is found before time is spent on measuring."""
     check_settings(request.bench.settings)
-    if keeper is not None:
-        keeper.check()
+    if recorder is not None:
+        recorder.check()
 
 
 def _ledger(
-    arm: ArmSpec, request: ExplainRequest, keeper: Keeper | None, events: Events | None
+    arm: ArmSpec, request: ExplainRequest, recorder: Recorder | None, events: Events | None
 ) -> Ledger:
     if events is not None:
         events.phase(f"{arm.name}: looking at its steps")
     passes = run_passes_of(arm, Plan(budget_s=request.budget_s), request.bench.settings)
-    calibration, stale = _calibration_explain(arm, keeper)
+    calibration, stale = _calibration_explain(arm, recorder)
     ledger = with_findings(make_ledger(arm, passes, calibration))
     kept = KEPT if arm.allocator == "keep" and ledger.share("allocator") > 0 else ""
     return replace(
@@ -144,14 +144,14 @@ def _ledger(
     )
 
 
-def _calibration_explain(arm: ArmSpec, keeper: Keeper | None) -> tuple[Calibration | None, str]:
+def _calibration_explain(arm: ArmSpec, recorder: Recorder | None) -> tuple[Calibration | None, str]:
     """The roofs, and a sentence where they are there and cannot be used."""
-    if keeper is None:
+    if recorder is None:
         return None, ""
     found, stale = None, ""
-    with keeper.forgiving("The machine's roofs could not be looked up"):
-        found, stale = known_roofs(
-            keeper, machine_id(describe_cpu(), cache_sizes(), memory_bytes()), arm.device
+    with recorder.collect_errors("The machine's roofs could not be looked up"):
+        found, stale = known_peaks(
+            recorder, machine_id(describe_cpu(), cache_sizes(), memory_bytes()), arm.device
         )
     return (None, f"{stale} They are not used. {CALIBRATE}") if stale else (found, "")
 
@@ -160,7 +160,7 @@ def _verified(
     ledger: Ledger,
     arm: ArmSpec,
     request: ExplainRequest,
-    keeper: Keeper | None,
+    recorder: Recorder | None,
     events: Events | None,
 ) -> Ledger:
     """Ctrl-C ends the testing; what was found until then is kept."""
@@ -176,7 +176,7 @@ def _verified(
             try:
                 if events is not None:
                     events.phase(f"testing: {prediction.title}")
-                tested = put_to_test(arm, prediction, settings, keeper, events)
+                tested = put_to_test(arm, prediction, settings, recorder, events)
             except KeyboardInterrupt:
                 stopped = True
         found.append(tested)
@@ -193,7 +193,7 @@ def put_to_test(
     arm: ArmSpec,
     prediction: Prediction,
     settings: Settings,
-    keeper: Keeper | None = None,
+    recorder: Recorder | None = None,
     events: Events | None = None,
 ) -> Verification:
     """Apply the remedy, measure both arms in turns, and hold the result against the range.
@@ -207,7 +207,7 @@ def put_to_test(
         base = replace(arm, name="as it is")
         command = public_words(verify_command(arm, settings))
         try:
-            result = measure((base, remedied), settings, keeper, events, command, "verify")
+            result = measure((base, remedied), settings, recorder, events, command, "verify")
         except UsageError as error:
             said = f"Not tested: {error.message}"
             return Verification(prediction.name, prediction.time_ratio, sentence=said)
@@ -248,29 +248,29 @@ def roofline_of_stored(name: str, arm: str = "", db: str | None = None) -> Roofl
             f"{name} is a run of many results.",
             "Name one of them: `torchstone show` lists them with `--csv`, in `result_id`.",
         )
-    calibration, stale = _calibration_roofline(found, Keeper(db))
+    calibration, stale = _calibration_roofline(found, Recorder(db))
     return _noted(roofline(found, calibration, arm), stale)
 
 
 def roofline_of_target(
-    request: BenchRequest, keeper: Keeper, save: bool, events: Events | None = None
+    request: BenchRequest, recorder: Recorder, save: bool, events: Events | None = None
 ) -> tuple[Result, Roofline]:
     """Measure the target as `bench` does, then look at it."""
     here = machine_id(describe_cpu(), cache_sizes(), memory_bytes())
-    known, stale = known_roofs(keeper, here, request.device)
+    known, stale = known_peaks(recorder, here, request.device)
     if known is None or stale:
         missing = "This machine has not been calibrated, so its roofs are not known."
         raise UsageError(stale or missing, CALIBRATE)
-    result = bench(request, keeper if save else None, events)
+    result = bench(request, recorder if save else None, events)
     if result.method.stopped_by == "interrupt" and not result.arms[0].turns:
         raise KeyboardInterrupt  # without a sample there is nothing to draw
     calibration: Calibration | None = known
-    with keeper.forgiving("The machine's roofs could not be looked up"):
-        calibration, stale = _calibration_roofline(result, keeper)
+    with recorder.collect_errors("The machine's roofs could not be looked up"):
+        calibration, stale = _calibration_roofline(result, recorder)
     return result, _noted(roofline(result, calibration), stale)
 
 
-def _calibration_roofline(result: Result, keeper: Keeper) -> tuple[Calibration | None, str]:
+def _calibration_roofline(result: Result, recorder: Recorder) -> tuple[Calibration | None, str]:
     """The roofs in force when the result was judged, else the newest of its machine, and whether
     they are stale. Of another machine's nothing here can tell."""
     if result.calibration is not None or not result.arms:
@@ -278,7 +278,7 @@ def _calibration_roofline(result: Result, keeper: Keeper) -> tuple[Calibration |
     base = result.arms[0]
     if base.environment is None:
         return None, ""
-    found, stale = known_roofs(keeper, base.environment.machine_id, base.arm.device)
+    found, stale = known_peaks(recorder, base.environment.machine_id, base.arm.device)
     here = machine_id(describe_cpu(), cache_sizes(), memory_bytes())
     return found, stale if base.environment.machine_id == here else ""
 

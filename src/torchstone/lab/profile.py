@@ -27,8 +27,8 @@ from torchstone.machine.memory import usual_allocator
 from torchstone.machine.software import machine_id
 from torchstone.profile import read_profile
 from torchstone.profile.child_script import FAILED, INTERRUPTED, ScriptRequest
+from torchstone.profile.context import check_sampling, cost_of, take_turns
 from torchstone.profile.probes import ProbeOptions, choose_probe
-from torchstone.profile.taking import check_sampling, cost_of, take_turns
 from torchstone.records import (
     ArmSpec,
     Cost,

@@ -11,15 +11,15 @@ from pathlib import Path
 
 from torchstone import stats, validate
 from torchstone.conductor import Events, Settings
+from torchstone.lab.aa_test import aa_floor
 from torchstone.lab.bench import measure
-from torchstone.lab.identical import aa_floor
-from torchstone.lab.keeping import Keeper
+from torchstone.lab.recording import Recorder
 from torchstone.lab.request import check_arm, settings_from
 from torchstone.lab.secrets import is_ours, refuse_incomplete, restore_env
 from torchstone.records import (
     CASE_KIND,
-    CaseFigures,
     CaseKey,
+    CaseMetrics,
     Check,
     Comparison,
     Environment,
@@ -159,7 +159,7 @@ class Reproduction:
         arms = (*(_renamed(arm) for arm in self.stored.arms), *self.new.arms)
         both = replace(self.new, arms=arms)
         comparisons = (*self.new.comparisons, *self.speedups, *self.against_stored)
-        checks = (*validate.judge(both), *as_checks(self.changes, self.other_models))
+        checks = (*validate.evaluate(both), *as_checks(self.changes, self.other_models))
         return replace(both, comparisons=comparisons, checks=checks)
 
 
@@ -167,7 +167,7 @@ def repro(
     stored: Result,
     *,
     trust: bool,
-    keeper: Keeper | None,
+    recorder: Recorder | None,
     events: Events | None = None,
     budget_s: float | None = None,
 ) -> Reproduction:
@@ -189,13 +189,13 @@ def repro(
     command = ("torchstone", "repro", stored.id)
     # One case of a run is a result of its own when it is measured again: lists leave cases out.
     kind = "bench" if stored.kind == CASE_KIND else stored.kind
-    new = measure(arms, settings, keeper, events, command, kind, f"repro of {stored.id}")
+    new = measure(arms, settings, recorder, events, command, kind, f"repro of {stored.id}")
     done = Reproduction(
         stored, new, (), changes=changes(stored, new), other_models=other_models(stored, new)
     )
-    if stored.thinned:  # there is nothing left to set the new samples against
+    if stored.pruned:  # there is nothing left to set the new samples against
         return done
-    floor = aa_floor(keeper, new.arms[0])
+    floor = aa_floor(recorder, new.arms[0])
     return replace(
         done, against_stored=against(stored, new, floor), speedups=speedups(stored, new, floor)
     )
@@ -239,8 +239,8 @@ def against(stored: Result, new: Result, floor: float) -> tuple[Comparison, ...]
         for old, again in zip(stored.arms, new.arms, strict=True)
     )
     others = other_models(stored, new)
-    judged = validate.withhold(made, (*_checks_of(stored), *new.checks))
-    return tuple(_without_figures(one, others.get(one.new, "")) for one in judged)
+    evaluated = validate.withhold(made, (*_checks_of(stored), *new.checks))
+    return tuple(_without_figures(one, others.get(one.new, "")) for one in evaluated)
 
 
 def _checks_of(stored: Result) -> tuple[Check, ...]:
@@ -301,7 +301,7 @@ def speedups(stored: Result, new: Result, floor: float) -> tuple[Comparison, ...
     before = max((c.aa_floor for c in stored.comparisons), default=floor)
     both = stats.change_floor(before, floor)
     rules = stats.Rules(margin=stored.method.margin)
-    judged = iter(stats.judge(known, [both] * len(known), rules))
+    evaluated = iter(stats.evaluate(known, [both] * len(known), rules))
     base, estimator = new.arms[0].arm.name, stats.estimator_of(new.arms[0])
     made = []
     for arm, change in zip(new.arms[1:], changes, strict=True):
@@ -311,25 +311,25 @@ def speedups(stored: Result, new: Result, floor: float) -> tuple[Comparison, ...
         if change is None:
             made.append(replace(one, reason="One of the two sessions has no ratio."))
             continue
-        judgement = next(judged)
+        evaluation = next(evaluated)
         ratio = change.ratio(rules.level)
         ends = None if ratio.interval is None else (1 / ratio.interval[1], 1 / ratio.interval[0])
-        found = replace(one, verdict=judgement.verdict, time_ratio=1 / ratio.value)
-        found = replace(found, threshold=judgement.least)
+        found = replace(one, verdict=evaluation.verdict, time_ratio=1 / ratio.value)
+        found = replace(found, threshold=evaluation.least)
         why = others.get(arm.arm.name) or others.get(base, "")
         made.append(_without_figures(replace(found, interval=ends), why))
     return tuple(made)
 
 
-def _cases(result: Result) -> list[CaseFigures]:
+def _cases(result: Result) -> list[CaseMetrics]:
     """The log ratio of every arm but the first, with its error."""
     return [_case(result, arm) for arm in result.arms[1:]]
 
 
-def _case(result: Result, arm: Measurement) -> CaseFigures:
+def _case(result: Result, arm: Measurement) -> CaseMetrics:
     spec = arm.arm
     key = CaseKey("", spec.target, "", spec.mode, spec.precision, spec.variant)
-    case = CaseFigures(key, Outcome.OK, level=1.0 - result.method.alpha)
+    case = CaseMetrics(key, Outcome.OK, level=1.0 - result.method.alpha)
     found = next((c for c in result.comparisons if c.new == spec.name), None)
     if found is None or not found.time_ratio:
         return case

@@ -15,9 +15,9 @@ from typing import Protocol
 
 import torchstone
 from torchstone.conductor import Events, Settings, Templates, open_templates
-from torchstone.lab.bench import measure_unkept, new_id
-from torchstone.lab.figures import figures_of, unmeasured
-from torchstone.lab.keeping import Keeper, PatientKeeper, keep, patiently
+from torchstone.lab.bench import measure_unsaved, new_id
+from torchstone.lab.metrics import metrics_of, unmeasured
+from torchstone.lab.recording import PatientRecorder, Recorder, keep, patiently
 from torchstone.lab.request import distinct, method_of, settings_from
 from torchstone.lab.run_plan import (
     TORCHBENCH_CHECKOUT,
@@ -37,8 +37,8 @@ from torchstone.machine.processes import usable_cores
 from torchstone.machine.software import git_state, machine_id
 from torchstone.records import (
     CASE_KIND,
-    CaseFigures,
     CaseKey,
+    CaseMetrics,
     Outcome,
     PlannedCase,
     Result,
@@ -48,7 +48,7 @@ from torchstone.records import (
     to_data,
 )
 from torchstone.store import check_store, open_store
-from torchstone.store.alive import Beat, Part, beat
+from torchstone.store.heartbeat import Heartbeat, Part, start_heartbeat
 from torchstone.store.location import locate
 from torchstone.workloads.suites import known_suites, load_suite
 from torchstone.workloads.target import check_target, parse_target
@@ -257,7 +257,7 @@ def _check_sources(run: Run, left: Sequence[PlannedCase]) -> None:
             ) from None
 
 
-Placed = tuple[int, CaseFigures]
+Placed = tuple[int, CaseMetrics]
 """A case's place in the plan, and its figures."""
 
 
@@ -272,7 +272,7 @@ class RunEvents(Events, Protocol):
     ) -> None:
         """A case begins."""
 
-    def case_finished(self, figures: CaseFigures) -> None:
+    def case_finished(self, figures: CaseMetrics) -> None:
         """A case has ended and is stored."""
 
     def case_times(self, phases: Mapping[str, float]) -> None:
@@ -337,7 +337,7 @@ def carry_out(
     events: RunEvents,
     shard: Shard | None,
     total_budget_s: float | None,
-    sign: Beat,
+    sign: Heartbeat,
 ) -> RunEnd:
     """Measure every case that is not stored yet, until all are, or the time is over.
 
@@ -353,10 +353,10 @@ def _carry_out(
     events: RunEvents,
     shard: Shard | None,
     total_budget_s: float | None,
-    sign: Beat,
+    sign: Heartbeat,
     templates: Templates,
 ) -> RunEnd:
-    settings, keeper = settings_of(run), PatientKeeper(db, events)
+    settings, recorder = settings_of(run), PatientRecorder(db, events)
     done = patiently(events, lambda: _done(db, run.id))
     left = _left(shard_of(groups(run.plan), shard), done)
     unable, todo = _unable(left), _able(left)
@@ -373,7 +373,7 @@ def _carry_out(
             shown = group.cases[0][1].key
             events.case_started(index, total, shown, clock.seconds_left)
             sign.now(shown.name, index, total)
-            figures, result = measure_group(group, settings, keeper, events, templates)
+            figures, result = measure_group(group, settings, recorder, events, templates)
             _keep(db, run, result, figures, events)
             if result is not None:
                 events.case_times(result.method.phases)
@@ -437,7 +437,7 @@ class Clock:
 
 
 def measure_group(
-    group: Group, settings: Settings, keeper: Keeper, events: Events, templates: Templates
+    group: Group, settings: Settings, recorder: Recorder, events: Events, templates: Templates
 ) -> tuple[list[Placed], Result | None]:
     """One baseline and the arms compared with it. Whatever happens is a row."""
     first = group.cases[0][1]
@@ -446,8 +446,8 @@ def measure_group(
     commands = [command_of_case(case, settings) for _, case in group.cases]
     label = first.key.name
     try:
-        result = measure_unkept(
-            arms, settings, keeper, events, commands[0], CASE_KIND, label, templates
+        result = measure_unsaved(
+            arms, settings, recorder, events, commands[0], CASE_KIND, label, templates
         )
     except UsageError as error:  # the target itself cannot be used: an outcome like others
         words = f"{error.message} {error.remedy}".strip()
@@ -458,27 +458,27 @@ def measure_group(
     if result.method.stopped_by == "interrupt":
         raise KeyboardInterrupt
     return [
-        (position, figures_of(result, case, arm.arm.name, command))
+        (position, metrics_of(result, case, arm.arm.name, command))
         for (position, case), arm, command in zip(
             group.cases, result.arms[1:], commands, strict=True
         )
     ], result
 
 
-def _unsupported(case: PlannedCase, settings: Settings) -> CaseFigures:
+def _unsupported(case: PlannedCase, settings: Settings) -> CaseMetrics:
     """The row of a case that is known to be unable to run here."""
     command = command_of_case(case, settings)
     return unmeasured(case, Outcome.NOT_SUPPORTED, case.not_supported, command)
 
 
 @contextmanager
-def _sign(db: str | None, run: Run, shard: Shard | None) -> Iterator[Beat]:
+def _sign(db: str | None, run: Run, shard: Shard | None) -> Iterator[Heartbeat]:
     """The run's sign of life: seen by whoever reads the database, gone when we are.
 
     A `UsageError` where a living program measures the same cases.
     """
     part = "" if shard is None else f"{shard[0]}/{shard[1]}"
-    with beat(locate(db), run.id, part) as sign:
+    with start_heartbeat(locate(db), run.id, part) as sign:
         check_alone(run.id, part, sign.others())
         yield sign
 

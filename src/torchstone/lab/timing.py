@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from torchstone.conductor import Events, Settings
 from torchstone.lab.bench import measure
-from torchstone.lab.keeping import Keeper
+from torchstone.lab.recording import Recorder
 from torchstone.lab.request import (
     allocator_words,
     check_arm,
@@ -19,7 +19,7 @@ from torchstone.lab.request import (
 from torchstone.lab.secrets import public_words
 from torchstone.machine.memory import usual_allocator
 from torchstone.machine.redact import without_secrets
-from torchstone.measure.built import compile_statement
+from torchstone.measure.arm import compile_statement
 from torchstone.records import ArmSpec, Result, Statement
 
 BUDGET_S = 5.0
@@ -35,7 +35,7 @@ def time_statements(
     python: str | None = None,
     clock: str = "wall",
     allocator: str = "",
-    keeper: Keeper | None = None,
+    recorder: Recorder | None = None,
     events: Events | None = None,
 ) -> Result:
     """Each statement is an arm; several are compared with the first."""
@@ -49,7 +49,7 @@ def time_statements(
     for arm in arms:
         check_arm(arm)
     command = public_words(command_of(statements, setup, settings, common, clock))
-    return measure(arms, settings, keeper, events, command, "timeit")
+    return measure(arms, settings, recorder, events, command, "timeit")
 
 
 def command_of(

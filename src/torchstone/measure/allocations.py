@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from torchstone.machine import memory as memory_signals
-from torchstone.measure.built import Built, Device, Phase
+from torchstone.measure.arm import Built, Device, Phase
 from torchstone.measure.channel import NO_TENSORS, TensorReport
 from torchstone.records import Memory
 

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from torchstone.measure.built import Phase, build
+from torchstone.measure.arm import Phase, build
 from torchstone.measure.evidence import leaves_of
 from torchstone.records import ArmSpec, describe_leaf, first_line
 from torchstone.workloads import Inputs, map_nest, walk

@@ -10,12 +10,12 @@ from dataclasses import replace
 from importlib import metadata
 from typing import Any, NamedTuple, cast
 
-from torchstone.measure.built import Built, Phase, build
+from torchstone.measure.arm import Built, Phase, build
 from torchstone.measure.formulas import is_plain
 from torchstone.measure.loops import wall_clock
 from torchstone.measure.traffic import Watch, tensors
 from torchstone.records import ArmSpec, Flops, OpWork, UsageError
-from torchstone.records.doors import all_of
+from torchstone.records.plugins import all_of
 from torchstone.workloads import walk
 
 # Where formulas come from: torch's own, and those behind the entry points `torchstone.formulas`.
@@ -327,9 +327,9 @@ def count_flops(arm: ArmSpec, phase: Phase) -> Flops | None:
         return None
     phase("counting")
     formulas = load_formulas(points)
-    trouble = self_test(formulas)
-    if trouble:
-        raise UsageError(trouble, "Remove the plug-in that brings the formula.")
+    storage_warning = self_test(formulas)
+    if storage_warning:
+        raise UsageError(storage_warning, "Remove the plug-in that brings the formula.")
     inputs = built.inputs(arm.seed)
     built.call(inputs)
     tallies: list[tuple[Tally, Any]] = []

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any
 
 from torchstone.machine.processes import memory_available
-from torchstone.measure.built import Phase, draw_for, set_threads
+from torchstone.measure.arm import Phase, draw_for, set_threads
 from torchstone.measure.channel import FLOAT64_FAILED, CheckedCall, Float64Report, ReferenceReport
 from torchstone.measure.evidence import (
     fingerprint,

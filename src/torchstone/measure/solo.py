@@ -16,13 +16,7 @@ from typing import Any
 from torchstone.machine import memory as memory_signals
 from torchstone.machine.noise import make_probe
 from torchstone.machine.software import describe_environment
-from torchstone.measure.built import (
-    Built,
-    Phase,
-    Sources,
-    build,
-    thread_counts,
-)
+from torchstone.measure.arm import Built, Phase, Sources, build, thread_counts
 from torchstone.measure.channel import SoloReport
 from torchstone.measure.evidence import (
     describe_contract,
@@ -32,7 +26,7 @@ from torchstone.measure.evidence import (
 )
 from torchstone.measure.graphs import active_profilers, describe_graphs
 from torchstone.measure.loops import TimeBlock, patched_timers, python_threads, wall_clock
-from torchstone.measure.warmup import SLOW_STATEMENT_NS, look_for_memory, warm_up, with_beat
+from torchstone.measure.warmup import SLOW_STATEMENT_NS, look_for_memory, warm_up, with_heartbeat
 from torchstone.records import ArmSpec, Integrity, Memory, WarmUp
 from torchstone.workloads.load import seed_everything
 from torchstone.workloads.target import parse_target
@@ -224,7 +218,7 @@ def _choose_loops(
     """
     loops = 1
     while loops < MOST_LOOPS:
-        block = with_beat(make(loops), beat)
+        block = with_heartbeat(make(loops), beat)
         best = min(block() for _ in range(3))
         if loops == 1 and best >= SINGLE_CALL_NS and sample_ns == SAMPLE_NS:
             return 1

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from torchstone.machine.processes import die_with_parent, list_numbers, read_text
-from torchstone.measure.built import Phase, set_threads
+from torchstone.measure.arm import Phase, set_threads
 from torchstone.measure.loops import wall_clock
 from torchstone.records import ArmSpec
 

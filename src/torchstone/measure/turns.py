@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from torchstone.machine.noise import make_probe
+from torchstone.measure.arm import Built, Phase, Sources, build, inputs_bytes
 from torchstone.measure.bootstrap import SETTLED, VARIABLE
-from torchstone.measure.built import Built, Phase, Sources, build, inputs_bytes
 from torchstone.measure.channel import StartReport, TurnReport
 from torchstone.measure.evidence import checked_call, encode_evidence, true_evidence
 from torchstone.measure.graphs import active_profilers, compile_count
@@ -27,7 +27,7 @@ from torchstone.measure.loops import (
 from torchstone.measure.warmup import (
     SLOW_STATEMENT_NS,
     warm_up,
-    with_beat,
+    with_heartbeat,
 )
 from torchstone.records import ArmSpec, Integrity
 from torchstone.workloads import Inputs
@@ -86,7 +86,7 @@ class Turns:
             sample_ns = int(sample_ns * _growth(built, ring[0], seed))
         if built.is_statement:
             if whole_ns < SLOW_STATEMENT_NS:
-                whole_ns = _whole_sample_ns(with_beat(block, lambda: phase("warm-up")))
+                whole_ns = _whole_sample_ns(with_heartbeat(block, lambda: phase("warm-up")))
             sample_ns = max(sample_ns, whole_ns)
         return StartReport(self.start_ns, warm, _layout(), sample_ns, self.sources.look())
 

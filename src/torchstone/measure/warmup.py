@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from torchstone.machine.noise import waited_ns
-from torchstone.measure.built import RING_BYTES, Built, inputs_bytes
+from torchstone.measure.arm import RING_BYTES, Built, inputs_bytes
 from torchstone.measure.graphs import compile_count
 from torchstone.measure.loops import TimeBlock, thread_clock, wall_clock
 from torchstone.records import Integrity, WarmUp
@@ -67,7 +67,7 @@ def warm_up(
     return WarmUp(first_call_ns, tuple(times), False, reason)
 
 
-def with_beat(time_block: TimeBlock, beat: Callable[[], None]) -> TimeBlock:
+def with_heartbeat(time_block: TimeBlock, beat: Callable[[], None]) -> TimeBlock:
     """The same block, which reports back after a slow call, by the wall clock."""
 
     def timed() -> int:

@@ -90,7 +90,7 @@ class Worker:
 
     def _be_template(self, control: socket.socket) -> None:
         """From here on nothing is done in this process but imports and forks."""
-        from torchstone.measure.built import import_variant
+        from torchstone.measure.arm import import_variant
         from torchstone.measure.template import serve_forks
         from torchstone.workloads import import_libraries
 

@@ -16,14 +16,14 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from torchstone.profile.doors import (
+from torchstone.profile.formats.base import ProfileFormat
+from torchstone.profile.registry import (
     ENTRY_POINTS,
     find_format,
     known_formats,
     read_profile,
     write_profile,
 )
-from torchstone.profile.formats.base import ProfileFormat
 
 __all__ = [
     "ENTRY_POINTS",
@@ -37,8 +37,8 @@ __all__ = [
 
 class _CallableRoom(ModuleType):
     def __call__(self, *args: Any, **options: Any) -> Any:
-        """What `torchstone.profile.taking.profile` does."""
-        from torchstone.profile.taking import profile
+        """What `torchstone.profile.context.profile` does."""
+        from torchstone.profile.context import profile
 
         return profile(*args, **options)
 

@@ -13,13 +13,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from torchstone.measure.built import Built, build
+from torchstone.measure.arm import Built, build
 from torchstone.measure.warmup import warm_up
 from torchstone.measure.worker import Worker, main
-from torchstone.profile.doors import write_profile
+from torchstone.profile.context import Turns, cost_of, take_turns
 from torchstone.profile.probes.base import Marks, Probe, ProbeOptions, Repeats, Step, choose_probe
 from torchstone.profile.probes.memory import ResidentReader, can_read
-from torchstone.profile.taking import Turns, cost_of, take_turns
+from torchstone.profile.registry import write_profile
 from torchstone.records import ArmSpec, Cost, Profile, from_data
 from torchstone.workloads import parse_target
 

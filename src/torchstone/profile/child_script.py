@@ -13,9 +13,9 @@ from pathlib import Path
 from types import TracebackType
 
 from torchstone.machine.processes import die_with_parent
-from torchstone.profile.doors import write_profile
 from torchstone.profile.probes.base import ProbeOptions, choose_probe
 from torchstone.profile.probes.count import not_repeated
+from torchstone.profile.registry import write_profile
 from torchstone.records import TorchstoneError, from_data
 
 INTERRUPTED = 130

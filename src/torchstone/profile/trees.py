@@ -13,7 +13,7 @@ from typing import Any
 
 from torchstone.profile.estimate import from_callers
 from torchstone.records import Calls, CallTree, Frame, FunctionCalls, Profile, Spans, UsageError
-from torchstone.stats.sides import SHARE_LEVEL, share_interval
+from torchstone.stats.drift import SHARE_LEVEL, share_interval
 
 MAX_NODES = 2_000_000
 """Call paths of one tree. Views cut far above it; memory is some 200 bytes a node."""

@@ -215,7 +215,7 @@ class Method:
 
 
 @dataclass(frozen=True)
-class SecondLook:
+class Remeasurement:
     """A comparison that looked too good, measured once more: new processes, other inputs."""
 
     base: str
@@ -230,7 +230,7 @@ class SecondLook:
 
 
 @dataclass(frozen=True)
-class Judgement:
+class Evaluation:
     """What rules said of a result at a later time; the samples it speaks of never change."""
 
     created: str
@@ -240,7 +240,7 @@ class Judgement:
 
 
 @dataclass(frozen=True)
-class Thinning:
+class Pruning:
     """Says that a stored result's samples, and what was read turn by turn, were removed to save
     space. Its arms have no turns then; comparisons, checks and the figures of its cases are those
     derived before.
@@ -274,8 +274,8 @@ class Result:
     """The roofs in force when it was judged."""
     clocks_hz: tuple[float, ...] = ()
     """The processor's real clock before and after; empty where it cannot be measured."""
-    second_looks: tuple[SecondLook, ...] = ()
-    thinned: Thinning | None = None
+    remeasurements: tuple[Remeasurement, ...] = ()
+    pruned: Pruning | None = None
     """None: every sample is there."""
     signature: str = ""
     """By the installation that made it, over the code that it names (`lab.installation`)."""

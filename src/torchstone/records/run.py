@@ -12,12 +12,12 @@ from torchstone.records.result import Level, Method, Verdict
 
 
 FOREIGN_DEFINITION = -1
-"""`CaseFigures.definition` of a case that another tool measured. Only its key, its outcome and
+"""`CaseMetrics.definition` of a case that another tool measured. Only its key, its outcome and
 `foreign` are set: no figure of another tool stands in a field whose definition is ours."""
 
 
 @dataclass(frozen=True)
-class ForeignFigures:
+class ForeignMetrics:
     """One row about one case, cell for cell, and where it was read.
 
     `definition` names whose definitions the columns follow (`pytorch-dynamo`), `table` which of
@@ -41,8 +41,8 @@ class ForeignFigures:
 
 RUN_SCHEMA = 2
 """2: with the packages of a run. Both are read; runs of 1 have none."""
-FIGURES_DEFINITION = 2
-"""Version of what the fields of `CaseFigures` mean; figures of two versions are never mixed.
+METRICS_DEFINITION = 2
+"""Version of what the fields of `CaseMetrics` mean; figures of two versions are never mixed.
 2: the memory ratio is of tensors; by 1 it was of the process's peaks."""
 SUITE_DEFINITION = 2
 """Version of what the fields of `SuiteSummary` mean (docs/reference/figures.md). 2: verdicts by the
@@ -117,7 +117,7 @@ class Run:
 
 
 @dataclass(frozen=True)
-class CaseFigures:
+class CaseMetrics:
     """The figures of one case, derived from its stored `Result`; by one definition each.
 
     `outcome` is the new arm's, or the baseline's where that is not ok (`failed_arm` names it).
@@ -175,9 +175,9 @@ class CaseFigures:
     replicates: int = 0
     elapsed_s: float = 0.0
     command: tuple[str, ...] = ()
-    foreign: tuple[ForeignFigures, ...] = ()
+    foreign: tuple[ForeignMetrics, ...] = ()
     """What another tool's files say, under that tool's names; `definition` is then negative."""
-    definition: int = FIGURES_DEFINITION
+    definition: int = METRICS_DEFINITION
 
     @property
     def memory_ratio(self) -> float | None:
@@ -208,14 +208,14 @@ class RunView:
     """
 
     run: Run
-    cases: tuple[CaseFigures, ...] = field(default=())
+    cases: tuple[CaseMetrics, ...] = field(default=())
 
     @property
-    def complete(self) -> tuple[CaseFigures, ...]:
+    def complete(self) -> tuple[CaseMetrics, ...]:
         """One entry for every planned case; those that never ran as `not_run`."""
         known = {case.key: case for case in self.cases}
         return tuple(
-            known.get(one.key, CaseFigures(one.key, Outcome.NOT_RUN, "not started"))
+            known.get(one.key, CaseMetrics(one.key, Outcome.NOT_RUN, "not started"))
             for one in self.run.plan
         )
 
@@ -277,5 +277,5 @@ class SuiteSummary:
     """Every verdict has its entry, 0 where there was none."""
     no_verdict: int = 0
     false_discovery_rate: float = 0.05
-    figures_definition: int = FIGURES_DEFINITION
+    figures_definition: int = METRICS_DEFINITION
     definition: int = SUITE_DEFINITION

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from torchstone.records.result import Verdict
-from torchstone.records.run import CaseFigures, CaseKey, Mean, SuiteSummary
+from torchstone.records.run import CaseKey, CaseMetrics, Mean, SuiteSummary
 
 COMPARISON_DEFINITION = 2
 """Version of what the fields of `RunComparison` mean (docs/reference/figures.md)."""
@@ -111,7 +111,7 @@ class CasePoint:
     """One case in one run: a point of a model's history."""
 
     run: RunHead
-    figures: CaseFigures
+    figures: CaseMetrics
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ class FailureSpan:
     are lined up.
     """
 
-    figures: CaseFigures
+    figures: CaseMetrics
     first_bad: RunHead | None
     last_good: RunHead | None
     runs_failing: int = 1
@@ -153,8 +153,8 @@ class CaseChange:
 
     key: CaseKey
     kind: str
-    base: CaseFigures | None = None
-    new: CaseFigures | None = None
+    base: CaseMetrics | None = None
+    new: CaseMetrics | None = None
     speedup: Ratio | None = None
     verdict: Verdict | None = None
     alone: Verdict | None = None

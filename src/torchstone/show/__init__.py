@@ -13,7 +13,7 @@ from torchstone.show.compare_document import (
     compare_markdown,
 )
 from torchstone.show.compare_terminal import compare_report
-from torchstone.show.evidence import judgement_report
+from torchstone.show.evidence import evaluation_report
 from torchstone.show.ledger import (
     difference_markdown,
     difference_report,
@@ -69,11 +69,11 @@ __all__ = [
     "difference_report",
     "document",
     "dumps",
+    "evaluation_report",
     "format_bytes",
     "format_percent",
     "format_ratio",
     "format_seconds",
-    "judgement_report",
     "ledger_document",
     "ledger_dumps",
     "ledger_markdown",

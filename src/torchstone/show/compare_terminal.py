@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from torchstone.records import (
     CaseChange,
-    CaseFigures,
+    CaseMetrics,
     GroupChange,
     Mean,
     Ratio,
@@ -454,7 +454,7 @@ def of_kind(comparison: RunComparison, kind: str) -> list[CaseChange]:
     return [case for case in comparison.cases if case.kind == kind]
 
 
-def failure_words(case: CaseFigures | None) -> str:
+def failure_words(case: CaseMetrics | None) -> str:
     """`crash (inductor): first call: the worker died`."""
     return "" if case is None else failure_text(case).rstrip(".")
 

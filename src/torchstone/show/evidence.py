@@ -9,8 +9,8 @@ from typing import Any
 
 from torchstone.records import (
     CASE_KIND,
-    CaseFigures,
     CaseKey,
+    CaseMetrics,
     Check,
     Comparison,
     Level,
@@ -331,11 +331,11 @@ def course(result: Result, style: Style) -> list[str]:
         parts.append(_count(samples, "sample", "samples"))
     if result.method.elapsed_s:
         parts.append(format_seconds(result.method.elapsed_s, 3, ascii_only=style.ascii_only))
-    if result.thinned:
-        command = style.safe(" ".join(result.thinned.command))
+    if result.pruned:
+        command = style.safe(" ".join(result.pruned.command))
         parts.append(
-            f"its {_count(result.thinned.samples, 'sample', 'samples')} were removed on "
-            f"{style.safe(result.thinned.created[:10])} by `{command}`"
+            f"its {_count(result.pruned.samples, 'sample', 'samples')} were removed on "
+            f"{style.safe(result.pruned.created[:10])} by `{command}`"
         )
     stopped = result.method.stopped_by
     if stopped:
@@ -353,17 +353,17 @@ def _count(count: int, one: str, many: str) -> str:
 WIDTH = 100
 
 
-def judgement_report(
-    judged: Sequence[tuple[Result, Sequence[str]]], *, color: bool = False, unicode: bool = True
+def evaluation_report(
+    evaluated: Sequence[tuple[Result, Sequence[str]]], *, color: bool = False, unicode: bool = True
 ) -> str:
     """One paragraph a result that changed or fails, then a sentence that counts them all."""
     style = Style(color, unicode)
     lines: list[str] = []
-    for result, changes in judged:
+    for result, changes in evaluated:
         failed = [check for check in result.checks if check.level is Level.FAIL]
-        if changes or failed or len(judged) == 1:
+        if changes or failed or len(evaluated) == 1:
             lines += _paragraph(result, changes, failed, style)
-    lines.append(_sentence(judged))
+    lines.append(_sentence(evaluated))
     return "\n".join(lines) + "\n"
 
 
@@ -380,10 +380,10 @@ def _paragraph(
     return lines
 
 
-def _sentence(judged: Sequence[tuple[Result, Sequence[str]]]) -> str:
-    changed = sum(bool(changes) for _, changes in judged)
-    failed = sum(any(c.level is Level.FAIL for c in result.checks) for result, _ in judged)
-    results = f"{len(judged)} result{'' if len(judged) == 1 else 's'}"
+def _sentence(evaluated: Sequence[tuple[Result, Sequence[str]]]) -> str:
+    changed = sum(bool(changes) for _, changes in evaluated)
+    failed = sum(any(c.level is Level.FAIL for c in result.checks) for result, _ in evaluated)
+    results = f"{len(evaluated)} result{'' if len(evaluated) == 1 else 's'}"
     changes = f"{changed} changed" if changed else "nothing changed"
     doubt = f"{failed} not to be believed" if failed else "none fails a check"
     return f"{results} judged by the rules of today: {changes}, {doubt}."
@@ -398,7 +398,7 @@ MANY_CALLS = 1e9
 """Beyond so many calls compiling never pays off in practice."""
 
 
-def meaning(case: CaseFigures, *, ascii_only: bool = False) -> str:
+def meaning(case: CaseMetrics, *, ascii_only: bool = False) -> str:
     """One sentence, or none where the case has no verdict."""
     if case.outcome is not Outcome.OK or case.verdict is None or not case.speedup:
         return ""
@@ -406,7 +406,7 @@ def meaning(case: CaseFigures, *, ascii_only: bool = False) -> str:
     return "; ".join(part for part in parts if part) + "."
 
 
-def _speed(case: CaseFigures) -> str:
+def _speed(case: CaseMetrics) -> str:
     """What the interval says of the variant; per cent of time a call."""
     low, high = case.interval or (0.0, 0.0)
     name, speedup = case.key.variant, case.speedup or 1.0
@@ -435,18 +435,18 @@ def _more(speedup: float) -> str:
     return format_percent(max(0.0, 1.0 / speedup - 1.0)) if speedup > 0 else "any amount"
 
 
-def _times(case: CaseFigures, ascii_only: bool) -> str:
+def _times(case: CaseMetrics, ascii_only: bool) -> str:
     if not case.base_ns or not case.new_ns:
         return ""
     base, new = (format_seconds(ns / 1e9, 3, ascii_only=ascii_only) for ns in _both(case))
     return f"{base} to {new}"
 
 
-def _both(case: CaseFigures) -> tuple[float, float]:
+def _both(case: CaseMetrics) -> tuple[float, float]:
     return case.base_ns or 0.0, case.new_ns or 0.0
 
 
-def _pays_off(case: CaseFigures, ascii_only: bool) -> str:
+def _pays_off(case: CaseMetrics, ascii_only: bool) -> str:
     """After how many calls what is saved makes up for compiling; only of what is faster."""
     base, new = _both(case)
     cold = case.compile_cold_ns or 0
@@ -465,7 +465,7 @@ def _rounded(calls: float) -> int:
     return max(1, round(calls / step) * step)
 
 
-def _memory(case: CaseFigures) -> str:
+def _memory(case: CaseMetrics) -> str:
     """Of tensors at the step's peak."""
     ratio = case.memory_ratio
     if ratio is None or not ratio > 0.0 or abs(1.0 - 1.0 / ratio) < WORTH_SAYING:

@@ -179,8 +179,8 @@ def document(result: Result) -> dict[str, Any]:
         "method": plain(result.method),
         "calibration": plain(result.calibration),
         "clocks_hz": plain(result.clocks_hz),
-        "second_looks": plain(result.second_looks),
-        "thinned": plain(result.thinned),
+        "remeasurements": plain(result.remeasurements),
+        "pruned": plain(result.pruned),
     }
 
 

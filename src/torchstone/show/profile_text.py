@@ -235,7 +235,7 @@ def sampled_interval(
     profile: Profile, part: float, whole: float, unit: str
 ) -> tuple[float, float] | None:
     """The interval of a share of samples; None where nothing was sampled."""
-    from torchstone.stats.sides import share_interval
+    from torchstone.stats.drift import share_interval
 
     samples = samples_of(profile, whole, unit)
     if samples is None or not whole > 0:

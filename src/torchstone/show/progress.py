@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import TextIO
 
-from torchstone.records import CaseFigures, CaseKey, Outcome, Run
+from torchstone.records import CaseKey, CaseMetrics, Outcome, Run
 from torchstone.show.evidence import meaning
 from torchstone.show.rows import VERDICT_ROLES
 from torchstone.show.run_table import (
@@ -186,7 +186,7 @@ class RunProgress(Progress):
         self._case_began, self._run_left = self._clock(), seconds_left
         self._show()
 
-    def case_finished(self, figures: CaseFigures) -> None:
+    def case_finished(self, figures: CaseMetrics) -> None:
         """A case has ended: its line stays."""
         self._outcomes[figures.outcome] += 1
         self._doing = ""
@@ -259,11 +259,11 @@ class RunProgress(Progress):
         rest = self._run_left - (self._clock() - self._case_began)
         return rest if rest > 0 else None
 
-    def _finished(self, case: CaseFigures) -> str:
+    def _finished(self, case: CaseMetrics) -> str:
         room = self._width() - 1 if self._live else PIPED_WIDTH
         return self._passed(case, room) if case.outcome is Outcome.OK else self._failed(case, room)
 
-    def _passed(self, case: CaseFigures, room: int) -> str:
+    def _passed(self, case: CaseMetrics, room: int) -> str:
         style = self._style
         speedup, ends = case_speedup(case, ascii_only=style.ascii_only)
         figures = f"ok  {pad(speedup, _SPEEDUP_WIDTH, right=True)} {pad(ends, _INTERVAL_WIDTH)}"
@@ -273,14 +273,14 @@ class RunProgress(Progress):
         name = self._name(case.key, room - cells(figures) - cells(said) - 4)
         return f"{figures}  {style.paint(said, role)}  {name}"
 
-    def _means(self, case: CaseFigures) -> list[str]:
+    def _means(self, case: CaseMetrics) -> list[str]:
         """What that means, under the figures."""
         text = meaning(case, ascii_only=self._style.ascii_only)
         room = (self._width() if self._live else WORDS_WIDTH) - 5
         rows = wrap(self._style.safe(text), room, ellipsis=self._style.glyphs.ellipsis)
         return [f"    {row}" for row in rows if row]
 
-    def _failed(self, case: CaseFigures, room: int) -> str:
+    def _failed(self, case: CaseMetrics, room: int) -> str:
         style, said = self._style, word(case.outcome)
         room -= cells(said) + 2
         name = self._name(case.key, room // 2 if case.reason else room)

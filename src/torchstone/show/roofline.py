@@ -13,7 +13,7 @@ from torchstone.show.table import Style, cells, clip, pad, shorten, wrap
 from torchstone.show.units import MISSING, format_bytes, format_seconds
 
 if TYPE_CHECKING:
-    from torchstone.explain import Point, Roof, Roofline
+    from torchstone.explain import Ceiling, Point, Roofline
 
 
 # The roofline as JSON. Every key is explained in `docs/reference/json.md`.
@@ -57,50 +57,51 @@ def frame(found: Roofline) -> tuple[LogAxis, LogAxis]:
     rates = [p.rate or 0.0 for p in placed]
     if peak:
         rates.append(peak)
-    for roof in found.roofs:
-        if roof.kind == "memory":
-            rates.append(min(peak or float("inf"), roof.value * across.low * MARGIN))
+    for ceiling in found.roofs:
+        if ceiling.kind == "memory":
+            rates.append(min(peak or float("inf"), ceiling.value * across.low * MARGIN))
     return across, axis_around(rates, MARGIN)
 
 
 def compute_peak(found: Roofline) -> float | None:
     """The compute roof, if it is known."""
-    return next((roof.value for roof in found.roofs if roof.kind == "compute"), None)
+    return next((ceiling.value for ceiling in found.roofs if ceiling.kind == "compute"), None)
 
 
 def ends(
-    found: Roofline, roof: Roof, across: LogAxis, up: LogAxis
+    found: Roofline, ceiling: Ceiling, across: LogAxis, up: LogAxis
 ) -> tuple[tuple[float, float], tuple[float, float]]:
     """A roof's line from end to end as (intensity, rate), as far as the frame shows it.
 
     Memory rises until compute is lower; compute begins where the fastest memory reaches it.
     """
     peak = compute_peak(found)
-    if roof.kind == "compute":
+    if ceiling.kind == "compute":
         bands = [one.value for one in found.roofs if one.kind == "memory"]
-        start = max(across.low, roof.value / max(bands)) if bands else across.low
-        return (start, roof.value), (across.high, roof.value)
-    low = max(across.low, up.low / roof.value)
-    high = min(across.high, (peak or up.high) / roof.value)
-    return (low, low * roof.value), (high, high * roof.value)
+        start = max(across.low, ceiling.value / max(bands)) if bands else across.low
+        return (start, ceiling.value), (across.high, ceiling.value)
+    low = max(across.low, up.low / ceiling.value)
+    high = min(across.high, (peak or up.high) / ceiling.value)
+    return (low, low * ceiling.value), (high, high * ceiling.value)
 
 
 def roof_points(
-    found: Roofline, roof: Roof, across: LogAxis, up: LogAxis, columns: int, rows: int
+    found: Roofline, ceiling: Ceiling, across: LogAxis, up: LogAxis, columns: int, rows: int
 ) -> Iterator[tuple[int, int]]:
     """The cells of a roof's line on a grid, left to right."""
-    (first, _), (last, _) = ends(found, roof, across, up)
+    (first, _), (last, _) = ends(found, ceiling, across, up)
     start = round(across.share(first) * (columns - 1))
     stop = round(across.share(last) * (columns - 1))
     for column in range(max(0, start), min(columns - 1, stop) + 1):
         intensity = min(max(across.at(column / (columns - 1)), first), last)
-        rate = roof.value if roof.kind == "compute" else roof.value * intensity
+        rate = ceiling.value if ceiling.kind == "compute" else ceiling.value * intensity
         yield column, round((1 - up.share(rate)) * (rows - 1))
 
 
-def roof_label(roof: Roof) -> str:
+def roof_label(ceiling: Ceiling) -> str:
     """`DRAM 20.9 GB/s`, `fp32 93.3 GFLOP/s`."""
-    return f"{roof.name} {format_si(roof.value, 'FLOP/s' if roof.kind == 'compute' else 'B/s')}"
+    unit = "FLOP/s" if ceiling.kind == "compute" else "B/s"
+    return f"{ceiling.name} {format_si(ceiling.value, unit)}"
 
 
 def when(found: Roofline) -> str:
@@ -177,10 +178,10 @@ def _plot(found: Roofline, width: int, style: Style) -> list[str]:
     across, up = frame(found)
     canvas = _Canvas(width - GUTTER, ROWS)
     rising, level = ("╱", "─") if style.unicode else ("/", "-")
-    for roof in found.roofs:
-        role = "even" if roof.nearer else "dim"
-        for column, row in roof_points(found, roof, across, up, canvas.columns, ROWS):
-            canvas.put(column, row, level if roof.kind == "compute" else rising, role)
+    for ceiling in found.roofs:
+        role = "even" if ceiling.nearer else "dim"
+        for column, row in roof_points(found, ceiling, across, up, canvas.columns, ROWS):
+            canvas.put(column, row, level if ceiling.kind == "compute" else rising, role)
     _labels(found, canvas, across, up)
     _marks(found, canvas, across, up)
     return _with_axes(canvas, across, up, style)
@@ -188,16 +189,16 @@ def _plot(found: Roofline, width: int, style: Style) -> list[str]:
 
 def _labels(found: Roofline, canvas: _Canvas, across: LogAxis, up: LogAxis) -> None:
     """Each roof's name beside its line, where there is room; all are told below the plot."""
-    for roof in found.roofs:
-        path = list(roof_points(found, roof, across, up, canvas.columns, ROWS))
-        for text in (roof_label(roof), roof.name):
-            if roof.kind == "compute":
+    for ceiling in found.roofs:
+        path = list(roof_points(found, ceiling, across, up, canvas.columns, ROWS))
+        for text in (roof_label(ceiling), ceiling.name):
+            if ceiling.kind == "compute":
                 places = [(column - len(text), row - 1) for column, row in reversed(path)]
             else:
                 places = [(column + 2, row) for column, row in path]
             free = [place for place in places if canvas.free(*place, len(text))]
             if free:
-                canvas.write(*free[0], text, "even" if roof.nearer else "dim")
+                canvas.write(*free[0], text, "even" if ceiling.nearer else "dim")
                 break
 
 
@@ -275,7 +276,7 @@ def _row(index: int, point: Point, style: Style) -> tuple[str, ...]:
 
 def _words_roofline(found: Roofline, width: int, style: Style) -> list[str]:
     lines = wrap(style.safe(found.sentence), width, ellipsis=style.glyphs.ellipsis)
-    roofs = [roof_label(roof) for roof in found.roofs]
+    roofs = [roof_label(ceiling) for ceiling in found.roofs]
     ridges = [f"{name} {format_si(value)}" for name, value in found.ridges.items()]
     small = [f"roofs measured {when(found)}: {', '.join(roofs)}"] if roofs else []
     if ridges:
@@ -326,8 +327,8 @@ def roofline_svg(found: Roofline) -> str:
     svg.text((LEFT, 28), shorten(title, 90), size=17, bold=True)
     svg.text((LEFT, 48), _subtitle(found), "soft", 12)
     _grid(svg, place)
-    for roof in found.roofs:
-        _roof(svg, found, roof, place)
+    for ceiling in found.roofs:
+        _roof(svg, found, ceiling, place)
     _points(svg, found, place)
     for number, line in enumerate(words):
         colour = "ink" if number < len(_sentence(found)) else "soft"
@@ -369,14 +370,14 @@ def _grid(svg: Svg, place: _Place) -> None:
     svg.text((20, centre), "FLOP per second", "soft", 12, "middle", turn=-90)
 
 
-def _roof(svg: Svg, found: Roofline, roof: Roof, place: _Place) -> None:
-    first, last = ends(found, roof, place.across, place.up)
+def _roof(svg: Svg, found: Roofline, ceiling: Ceiling, place: _Place) -> None:
+    first, last = ends(found, ceiling, place.across, place.up)
     start, end = place.at(*first), place.at(*last)
-    colour = "ink" if roof.kind == "compute" else _LEVEL_COLOURS.get(roof.name, "blue")
-    svg.line(start, end, colour, 2.6 if roof.nearer else 1.4)
-    label = roof_label(roof)
-    if roof.kind == "compute":
-        svg.text((end[0] - 4, end[1] - 7), label, colour, 11, "end", bold=roof.nearer)
+    colour = "ink" if ceiling.kind == "compute" else _LEVEL_COLOURS.get(ceiling.name, "blue")
+    svg.line(start, end, colour, 2.6 if ceiling.nearer else 1.4)
+    label = roof_label(ceiling)
+    if ceiling.kind == "compute":
+        svg.text((end[0] - 4, end[1] - 7), label, colour, 11, "end", bold=ceiling.nearer)
         return
     turn = math.degrees(math.atan2(end[1] - start[1], end[0] - start[0]))
     length = math.hypot(end[0] - start[0], end[1] - start[1]) or 1.0
@@ -384,7 +385,7 @@ def _roof(svg: Svg, found: Roofline, roof: Roof, place: _Place) -> None:
     # A little along the line, and beside it on its upper side.
     x = start[0] + _ALONG * right + _BESIDE * down
     y = start[1] + _ALONG * down - _BESIDE * right
-    svg.text((x, y), label, colour, 11, turn=turn, bold=roof.nearer)
+    svg.text((x, y), label, colour, 11, turn=turn, bold=ceiling.nearer)
 
 
 def _points(svg: Svg, found: Roofline, place: _Place) -> None:

@@ -13,7 +13,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from torchstone.records import CaseFigures, Mean, PlannedCase, RunView, SuiteSummary, Verdict
+from torchstone.records import CaseMetrics, Mean, PlannedCase, RunView, SuiteSummary, Verdict
 from torchstone.show.markdown import DOCUMENT_SCHEMA, plain, to_text
 from torchstone.show.run_table import Tally, foreign_data
 from torchstone.show.table import sanitise
@@ -38,7 +38,7 @@ def case_rows(view: RunView) -> Iterator[dict[str, Any]]:
         }
 
 
-def _identity(planned: PlannedCase, case: CaseFigures) -> dict[str, Any]:
+def _identity(planned: PlannedCase, case: CaseMetrics) -> dict[str, Any]:
     key = planned.key
     return {
         "suite": key.suite,
@@ -58,7 +58,7 @@ def _identity(planned: PlannedCase, case: CaseFigures) -> dict[str, Any]:
     }
 
 
-def _speed(case: CaseFigures, corrected: Verdict | None) -> dict[str, Any]:
+def _speed(case: CaseMetrics, corrected: Verdict | None) -> dict[str, Any]:
     low, high = case.interval or (None, None)
     return {
         "speedup": finite(case.speedup),
@@ -76,7 +76,7 @@ def _speed(case: CaseFigures, corrected: Verdict | None) -> dict[str, Any]:
     }
 
 
-def _costs(case: CaseFigures) -> dict[str, Any]:
+def _costs(case: CaseMetrics) -> dict[str, Any]:
     return {
         "compile_cold_s": _seconds(case.compile_cold_ns),
         "compile_warm_s": _seconds(case.compile_warm_ns),
@@ -101,7 +101,7 @@ def _costs(case: CaseFigures) -> dict[str, Any]:
     }
 
 
-def _evidence(case: CaseFigures) -> dict[str, Any]:
+def _evidence(case: CaseMetrics) -> dict[str, Any]:
     ran = bool(case.result_id)
     return {
         "agreement": case.agreement,

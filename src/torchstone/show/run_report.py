@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from torchstone.records import CaseFigures, Mean, Outcome, RunView, SuiteSummary, Verdict
+from torchstone.records import CaseMetrics, Mean, Outcome, RunView, SuiteSummary, Verdict
 from torchstone.show.evidence import flow_commands, hang, in_database, run_advice
 from torchstone.show.markdown import code, escape
 from torchstone.show.rows import flow
@@ -136,7 +136,7 @@ def _next(view: RunView, db: str, width: int, style: Style) -> list[str]:
     return lines
 
 
-def slowest_case(view: RunView) -> CaseFigures | None:
+def slowest_case(view: RunView) -> CaseMetrics | None:
     """The case with the least speed-up."""
     known = [case for case in view.cases if case.outcome is Outcome.OK and case.speedup]
     return min(known, key=lambda case: case.speedup or 0.0, default=None)
@@ -172,7 +172,7 @@ def failed(view: RunView, db: str, width: int, style: Style) -> list[str]:
     return lines
 
 
-def _failure(case: CaseFigures, db: str, width: int, style: Style) -> list[str]:
+def _failure(case: CaseMetrics, db: str, width: int, style: Style) -> list[str]:
     glyphs = style.glyphs
     name = shorten(style.safe(case.key.name), width - 4, glyphs.ellipsis)
     lines = [f"  {style.paint(glyphs.cross, 'fail')} {style.paint(name, 'title')}"]
@@ -180,7 +180,7 @@ def _failure(case: CaseFigures, db: str, width: int, style: Style) -> list[str]:
     return lines + _again(case, db, width, style)
 
 
-def _again(case: CaseFigures, db: str, width: int, style: Style) -> list[str]:
+def _again(case: CaseMetrics, db: str, width: int, style: Style) -> list[str]:
     lines = command_lines(case.command, width, style) if case.command else []
     if case.result_id:
         show = in_database(f"torchstone show {case.result_id}", db)
@@ -232,7 +232,7 @@ def not_supported(view: RunView, width: int, style: Style) -> list[str]:
     return lines
 
 
-def unsupported_text(view: RunView, reason: str, cases: Sequence[CaseFigures]) -> str:
+def unsupported_text(view: RunView, reason: str, cases: Sequence[CaseMetrics]) -> str:
     """`cudagraphs needs CUDA: 40 cases of inductor+cudagraphs: huggingface/…, … and 32 more`."""
     names, more = model_names(cases, MOST_NAMES)
     variants = only_variants(view, cases)
@@ -354,7 +354,7 @@ def _cases(view: RunView, room: int) -> list[str]:
     if not ordered:
         return []
     verdicts, labels = run_verdicts(view), labels_of(view)
-    columns: list[markdown_table_Column[CaseFigures]] = [
+    columns: list[markdown_table_Column[CaseMetrics]] = [
         ("case", ":--", lambda c: code(_short(c.key.model))),
         ("suite", ":--", lambda c: code(_short(labels.group(c.key)))),
         ("speed-up", "--:", lambda c: case_speedup(c)[0]),
@@ -386,11 +386,11 @@ def _cases(view: RunView, room: int) -> list[str]:
     ]
 
 
-def _foreign_cells(name: str) -> Callable[[CaseFigures], str]:
+def _foreign_cells(name: str) -> Callable[[CaseMetrics], str]:
     return lambda case: _said(foreign_cell(case, name))
 
 
-def _times(case: CaseFigures) -> str:
+def _times(case: CaseMetrics) -> str:
     base, new = (None if ns is None else ns / 1e9 for ns in (case.base_ns, case.new_ns))
     return format_change(base, new)
 

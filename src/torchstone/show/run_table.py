@@ -12,8 +12,8 @@ from operator import attrgetter, ne
 from typing import Any
 
 from torchstone.records import (
-    CaseFigures,
     CaseKey,
+    CaseMetrics,
     Level,
     Mean,
     Outcome,
@@ -206,35 +206,35 @@ def resume_command(view: RunView, db: str = "") -> str:
     return in_database(f"torchstone run --resume {run.id}", db)
 
 
-def grouped(cases: Iterable[CaseFigures]) -> dict[GroupKey, list[CaseFigures]]:
+def grouped(cases: Iterable[CaseMetrics]) -> dict[GroupKey, list[CaseMetrics]]:
     """Cases by group, groups and cases in the order in which they come."""
-    found: dict[GroupKey, list[CaseFigures]] = {}
+    found: dict[GroupKey, list[CaseMetrics]] = {}
     for case in cases:
         found.setdefault(group_of(case.key), []).append(case)
     return found
 
 
-def failures(view: RunView) -> list[CaseFigures]:
+def failures(view: RunView) -> list[CaseMetrics]:
     """Cases that ran and did not end well."""
     return [case for case in view.complete if case.outcome not in APART]
 
 
-def by_reason(view: RunView, outcome: Outcome) -> list[tuple[str, list[CaseFigures]]]:
+def by_reason(view: RunView, outcome: Outcome) -> list[tuple[str, list[CaseMetrics]]]:
     """Cases of one outcome by their reason, the commonest first."""
-    found: dict[str, list[CaseFigures]] = {}
+    found: dict[str, list[CaseMetrics]] = {}
     for case in view.complete:
         if case.outcome is outcome:
             found.setdefault(case.reason or "no reason given", []).append(case)
     return sorted(found.items(), key=lambda item: -len(item[1]))
 
 
-def model_names(cases: Sequence[CaseFigures], most: int) -> tuple[list[str], int]:
+def model_names(cases: Sequence[CaseMetrics], most: int) -> tuple[list[str], int]:
     """`suite/model` of the cases, each once; and how many more there are than `most`."""
     names = list(dict.fromkeys(f"{case.key.suite}/{case.key.model}" for case in cases))
     return names[:most], max(0, len(names) - most)
 
 
-def only_variants(view: RunView, cases: Sequence[CaseFigures]) -> list[str]:
+def only_variants(view: RunView, cases: Sequence[CaseMetrics]) -> list[str]:
     """The variants of these cases, where they are not all variants of the run."""
     found = list(dict.fromkeys(case.key.variant for case in cases))
     return found if set(found) != {one.key.variant for one in view.run.plan} else []
@@ -246,7 +246,7 @@ def check_counts(view: RunView) -> dict[str, int]:
     return dict(counts.most_common())
 
 
-def failure_text(case: CaseFigures) -> str:
+def failure_text(case: CaseMetrics) -> str:
     """`crash (inductor): first call: the worker died`."""
     arm = case.failed_arm
     if arm and arm != case.key.variant:
@@ -254,12 +254,12 @@ def failure_text(case: CaseFigures) -> str:
     return word(case.outcome) + (f" ({arm})" if arm else "") + f": {case.reason}".rstrip(": ")
 
 
-def command_text(case: CaseFigures) -> str:
+def command_text(case: CaseMetrics) -> str:
     """The command as a shell takes it."""
     return shlex.join(case.command)
 
 
-def check_mark(case: CaseFigures, cross: str = "✗") -> str:
+def check_mark(case: CaseMetrics, cross: str = "✗") -> str:
     """A sign where a rule warns or fails."""
     return {Level.WARN: "!", Level.FAIL: cross}.get(case.worst_check, "")
 
@@ -272,7 +272,7 @@ def run_verdicts(view: RunView) -> dict[CaseKey, Verdict | None]:
     return {case.key: found for case, found in zip(cases, verdicts(cases), strict=True)}
 
 
-def case_verdict(case: CaseFigures, corrected: Verdict | None, cross: str = "✗") -> tuple[str, str]:
+def case_verdict(case: CaseMetrics, corrected: Verdict | None, cross: str = "✗") -> tuple[str, str]:
     """The outcome where the case failed, else its verdict in this run; and its role.
 
     A star marks a verdict that the case has by itself and loses among the others; other signs,
@@ -289,7 +289,7 @@ def case_verdict(case: CaseFigures, corrected: Verdict | None, cross: str = "✗
     return " ".join(part for part in (corrected.value, lost, mark) if part), role
 
 
-def group_words(cases: Sequence[CaseFigures], verdicts: Mapping[CaseKey, Verdict | None]) -> str:
+def group_words(cases: Sequence[CaseMetrics], verdicts: Mapping[CaseKey, Verdict | None]) -> str:
     """`3 faster, 1 same, 1 crash`: how the cases of a group ended."""
     passed = Counter(verdicts[case.key] for case in cases if case.outcome is Outcome.OK)
     ended = Counter(case.outcome for case in cases if case.outcome is not Outcome.OK)
@@ -327,7 +327,7 @@ def speedup_words(
     )
 
 
-def case_speedup(case: CaseFigures, *, ascii_only: bool = False) -> tuple[str, str]:
+def case_speedup(case: CaseMetrics, *, ascii_only: bool = False) -> tuple[str, str]:
     """The speed-up of a case that passed: a wrong answer has no speed."""
     if case.outcome is not Outcome.OK:
         return "", ""
@@ -391,7 +391,7 @@ SHOWN = ("speedup", "abs_latency", "compilation_latency", "compression_ratio", "
 JSON and in an export."""
 
 
-def foreign_cell(case: CaseFigures, column: str) -> str:
+def foreign_cell(case: CaseMetrics, column: str) -> str:
     """The last text that stands under a column; a number to four digits.
 
     Other tables than that of performance measure under other settings, so they give no times.
@@ -408,12 +408,12 @@ def foreign_cell(case: CaseFigures, column: str) -> str:
     return f"{value:.4g}" if math.isfinite(value) else found[-1]
 
 
-def foreign_columns(cases: Sequence[CaseFigures]) -> list[str]:
+def foreign_columns(cases: Sequence[CaseMetrics]) -> list[str]:
     """Which of the columns have something to say about these cases."""
     return [name for name in SHOWN if any(foreign_cell(case, name) for case in cases)]
 
 
-def foreign_note(cases: Sequence[CaseFigures]) -> str:
+def foreign_note(cases: Sequence[CaseMetrics]) -> str:
     """Whose figures they are; empty where there are none."""
     tools = dict.fromkeys(one.definition for case in cases for one in case.foreign)
     columns = foreign_columns(cases)
@@ -425,7 +425,7 @@ def foreign_note(cases: Sequence[CaseFigures]) -> str:
     )
 
 
-def foreign_data(case: CaseFigures) -> list[dict[str, Any]]:
+def foreign_data(case: CaseMetrics) -> list[dict[str, Any]]:
     """Every row as plain data: where it was read, and its cells by column."""
     return [
         {
@@ -541,7 +541,7 @@ def case_table(view: RunView, width: int, style: Style) -> list[str]:
     labels = labels_of(view)
     verdicts = run_verdicts(view)
     sections: dict[int, tuple[str, str]] = {}
-    ordered: list[CaseFigures] = []
+    ordered: list[CaseMetrics] = []
     for found in grouped(ran).values():
         head = style.safe(labels.group(found[0].key))
         sections[len(ordered)] = head, group_words(found, verdicts)
@@ -561,7 +561,7 @@ def case_table(view: RunView, width: int, style: Style) -> list[str]:
 
 
 def _case_columns(
-    cases: Sequence[CaseFigures], said: Sequence[tuple[str, str]], width: int, style: Style
+    cases: Sequence[CaseMetrics], said: Sequence[tuple[str, str]], width: int, style: Style
 ) -> tuple[list[Column], ...]:
     ascii_only, glyphs = style.ascii_only, style.glyphs
     level = min(case.level for case in cases)
@@ -591,20 +591,20 @@ def _case_columns(
     return (first, costs, theirs, evidence) if width >= WIDE else (first, costs, theirs)
 
 
-def _foreign(case: CaseFigures, name: str, style: Style) -> str:
+def _foreign(case: CaseMetrics, name: str, style: Style) -> str:
     return clip(style.safe(foreign_cell(case, name)), FOREIGN_WIDTH, style.glyphs.ellipsis)
 
 
-def _checks(case: CaseFigures, style: Style) -> str:
+def _checks(case: CaseMetrics, style: Style) -> str:
     return clip(", ".join(map(style.safe, case.checks)), CHECKS_WIDTH, style.glyphs.ellipsis)
 
 
-def _times(case: CaseFigures, style: Style) -> str:
+def _times(case: CaseMetrics, style: Style) -> str:
     base, new = (None if ns is None else ns / 1e9 for ns in (case.base_ns, case.new_ns))
     return format_change(base, new, style.glyphs.arrow, ascii_only=style.ascii_only)
 
 
-def _compile(case: CaseFigures, style: Style) -> str:
+def _compile(case: CaseMetrics, style: Style) -> str:
     cold = case.compile_cold_ns
     if cold is None or cold < LEAST_COMPILE_NS:
         return ""

@@ -10,13 +10,13 @@ the latter when samples are looked at: stored figures need none.
 from torchstone.records.result import STATISTICS_DEFINITION
 from torchstone.stats.changes import (
     Change,
-    Judged,
+    Evaluated,
     Rules,
     change_floor,
     change_of,
     deciding_budget,
-    judge,
-    judge_families,
+    evaluate,
+    evaluate_families,
     mean_change,
     mean_floor,
 )
@@ -37,6 +37,16 @@ from torchstone.stats.distributions import (
     regularised_beta,
     student_t_cdf,
     student_t_quantile,
+)
+from torchstone.stats.drift import (
+    LEAST_COMPILE_CHANGE,
+    LEAST_COMPILE_NS,
+    LEAST_MEMORY_CHANGE,
+    CostThresholds,
+    Drift,
+    cost_thresholds,
+    drift_of,
+    side_moved,
 )
 from torchstone.stats.estimators import (
     ESTIMATORS,
@@ -70,16 +80,6 @@ from torchstone.stats.roofline import (
     least_roof,
     threads_of,
     utilisation,
-)
-from torchstone.stats.sides import (
-    LEAST_COMPILE_CHANGE,
-    LEAST_COMPILE_NS,
-    LEAST_MEMORY_CHANGE,
-    CostThresholds,
-    Drift,
-    cost_thresholds,
-    drift_of,
-    side_moved,
 )
 from torchstone.stats.suite import (
     FALSE_DISCOVERY_RATE,
@@ -136,8 +136,8 @@ __all__ = [
     "CostThresholds",
     "Drift",
     "Estimator",
+    "Evaluated",
     "Interval",
-    "Judged",
     "LogFit",
     "ProcessData",
     "RankTest",
@@ -165,6 +165,8 @@ __all__ = [
     "drift_of",
     "dtype_of",
     "estimator_of",
+    "evaluate",
+    "evaluate_families",
     "expected_low_mean",
     "expected_minimum",
     "expected_order_statistic",
@@ -176,8 +178,6 @@ __all__ = [
     "geometric_mean_speedup",
     "holm",
     "is_precise",
-    "judge",
-    "judge_families",
     "least_effect",
     "least_roof",
     "logs_of",

@@ -28,10 +28,9 @@ import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
-from torchstone.records import CaseFigures, Ratio, Verdict
+from torchstone.records import CaseMetrics, Ratio, Verdict
 from torchstone.stats.distributions import exp_or_inf, student_t_quantile, two_sided
-from torchstone.stats.ratio import POWER
-from torchstone.stats.sides import (
+from torchstone.stats.drift import (
     CASE_ALPHA,
     Error,
     error_of_mean,
@@ -40,6 +39,7 @@ from torchstone.stats.sides import (
     promised_error,
     rounded_down,
 )
+from torchstone.stats.ratio import POWER
 from torchstone.stats.suite import FALSE_DISCOVERY_RATE
 from torchstone.stats.summary import benjamini_hochberg
 from torchstone.stats.verdict import Logs, by_interval, decide, least_effect, needed_budget
@@ -83,7 +83,7 @@ class Rules:
 
 
 @dataclass(frozen=True)
-class Judged:
+class Evaluated:
     """A verdict after the correction for all of them, what it would be by itself, and the least
     effect that it was held to."""
 
@@ -92,7 +92,7 @@ class Judged:
     least: float
 
 
-def change_of(base: CaseFigures, new: CaseFigures) -> Change | None:
+def change_of(base: CaseMetrics, new: CaseMetrics) -> Change | None:
     """How the speed-up of a case changed; None where one of the runs has none."""
     before, after = log_speedup(base), log_speedup(new)
     if before is None or after is None:
@@ -129,9 +129,9 @@ def mean_floor(floors: Sequence[float]) -> float:
     return math.expm1(math.fsum(map(math.log1p, floors)) / len(floors))
 
 
-def judge(
+def evaluate(
     changes: Sequence[Change], floors: Sequence[float], rules: Rules | None = None
-) -> list[Judged]:
+) -> list[Evaluated]:
     """The verdict of each, in order, corrected over all of them.
 
     A change without an error cannot be told and is not among those that are corrected for.
@@ -150,7 +150,7 @@ def judge(
     corrected = iter(benjamini_hochberg(tested))
     survives = [p is not None and next(corrected) <= rules.q for p in found]
     return [
-        Judged(
+        Evaluated(
             by_interval(_ends(change, rules), rules.margin)
             if verdict.different and not kept
             else verdict,
@@ -161,34 +161,36 @@ def judge(
     ]
 
 
-def deciding_budget(change: Change, judged: Judged, spent_s: float, rules: Rules) -> float | None:
+def deciding_budget(
+    change: Change, evaluated: Evaluated, spent_s: float, rules: Rules
+) -> float | None:
     """The budget of each run that would probably show a change as small as the margin, where the
     verdict leaves something open; None where this data could, or an hour could not."""
-    if change.error is None or not judged.verdict.undecided:
+    if change.error is None or not evaluated.verdict.undecided:
         return None
     size, freedom = change.error
     quantiles = [student_t_quantile(share, freedom) for share in (0.5 + 0.5 * rules.level, POWER)]
     detectable = exp_or_inf(math.fsum(quantiles) * size) - 1.0
     if not rules.margin < detectable < math.inf:
         return None
-    needed = needed_budget(spent_s, detectable, rules.margin, judged.least)
+    needed = needed_budget(spent_s, detectable, rules.margin, evaluated.least)
     return needed if math.isfinite(needed) else None
 
 
-def judge_families(
+def evaluate_families(
     changes: Sequence[Change],
     floors: Sequence[float],
     families: Sequence[Hashable],
     rules: Rules | None = None,
-) -> list[Judged]:
+) -> list[Evaluated]:
     """The verdict of each, in order, corrected over those of the same family."""
     places: dict[Hashable, list[int]] = {}
     for place, family in enumerate(families):
         places.setdefault(family, []).append(place)
-    found: dict[int, Judged] = {}
+    found: dict[int, Evaluated] = {}
     for own in places.values():
-        judged = judge([changes[i] for i in own], [floors[i] for i in own], rules)
-        found.update(zip(own, judged, strict=True))
+        evaluated = evaluate([changes[i] for i in own], [floors[i] for i in own], rules)
+        found.update(zip(own, evaluated, strict=True))
     return [found[place] for place in range(len(changes))]
 
 

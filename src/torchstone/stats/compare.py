@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from torchstone.records import Comparison, Estimate, Measurement, Outcome, Verdict
+from torchstone.stats.drift import fit_sessions
 from torchstone.stats.estimators import (
     FLOOR_ESTIMATOR,
     TYPICAL_ESTIMATOR,
@@ -18,7 +19,6 @@ from torchstone.stats.estimators import (
 )
 from torchstone.stats.process import replicates_with_samples
 from torchstone.stats.ratio import LogFit, as_estimate, fit_ratios
-from torchstone.stats.sides import fit_sessions
 from torchstone.stats.summary import holm
 from torchstone.stats.verdict import decide, least_effect, logs_of
 
@@ -120,11 +120,11 @@ def compare_all(
     rules = _rules(margin, alpha, aa_floor, max(1, len(tested)), name)
     evidence = [_evidence(base, new, rules) for new in tested]
     found = [p <= alpha for p in holm([e.deciding.p_value() for e in evidence])]
-    judged = iter(
+    evaluated = iter(
         _judged(base, new, rules, e, f) for new, e, f in zip(tested, evidence, found, strict=True)
     )
     return tuple(
-        _refused(base, new, rules, refusal) if refusal else next(judged)
+        _refused(base, new, rules, refusal) if refusal else next(evaluated)
         for new, refusal in zip(others, refusals, strict=True)
     )
 

@@ -30,10 +30,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from torchstone.records import (
-    FIGURES_DEFINITION,
     FOREIGN_DEFINITION,
-    CaseFigures,
+    METRICS_DEFINITION,
     CaseKey,
+    CaseMetrics,
     Mean,
     Outcome,
     PassRate,
@@ -42,7 +42,7 @@ from torchstone.records import (
     Verdict,
 )
 from torchstone.stats.distributions import exp_or_inf, two_sided
-from torchstone.stats.sides import (
+from torchstone.stats.drift import (
     CASE_ALPHA,
     alpha_left,
     error_of_mean,
@@ -58,7 +58,7 @@ FALSE_DISCOVERY_RATE = 0.05
 """The share of wrong ones among the differences found, as for single comparisons (the method)."""
 
 
-def passing(cases: Iterable[CaseFigures]) -> tuple[CaseFigures, ...]:
+def passing(cases: Iterable[CaseMetrics]) -> tuple[CaseMetrics, ...]:
     """The cases whose outcome is `ok`; they must have been derived by one definition."""
     found = tuple(case for case in cases if case.outcome is Outcome.OK)
     versions = sorted({case.definition for case in found})
@@ -77,7 +77,7 @@ def passing(cases: Iterable[CaseFigures]) -> tuple[CaseFigures, ...]:
     return found
 
 
-def pass_rate(cases: Sequence[CaseFigures]) -> PassRate:
+def pass_rate(cases: Sequence[CaseMetrics]) -> PassRate:
     """Passing cases out of all that were planned, but for those that are not supported.
 
     A crash, a time-out and a case not run all count against it.
@@ -91,7 +91,7 @@ def pass_rate(cases: Sequence[CaseFigures]) -> PassRate:
     )
 
 
-def geometric_mean_speedup(cases: Iterable[CaseFigures], level: float = 0.95) -> Mean:
+def geometric_mean_speedup(cases: Iterable[CaseMetrics], level: float = 0.95) -> Mean:
     """exp(mean log speed-up) over passing cases that have one, with its interval.
 
     There is no interval where one of them has no measuring error (a single process).
@@ -110,34 +110,34 @@ def geometric_mean_speedup(cases: Iterable[CaseFigures], level: float = 0.95) ->
     return Mean(math.exp(centre), len(used), len(ok), interval, level)
 
 
-def mean_compile_cold(cases: Iterable[CaseFigures]) -> Mean:
+def mean_compile_cold(cases: Iterable[CaseMetrics]) -> Mean:
     """The arithmetic mean of the cold compile times, in nanoseconds, over passing cases."""
     ok = passing(cases)
     return _arithmetic([case.compile_cold_ns for case in ok])
 
 
-def mean_compile_warm(cases: Iterable[CaseFigures]) -> Mean:
+def mean_compile_warm(cases: Iterable[CaseMetrics]) -> Mean:
     """The arithmetic mean of the warm compile times, in nanoseconds, over passing cases."""
     ok = passing(cases)
     return _arithmetic([case.compile_warm_ns for case in ok])
 
 
-def mean_memory_ratio(cases: Iterable[CaseFigures]) -> Mean:
+def mean_memory_ratio(cases: Iterable[CaseMetrics]) -> Mean:
     """The geometric mean of the tensors' memory ratios over passing cases that have one."""
     return _geometric([case.memory_ratio for case in passing(cases)])
 
 
-def mean_process_memory_ratio(cases: Iterable[CaseFigures]) -> Mean:
+def mean_process_memory_ratio(cases: Iterable[CaseMetrics]) -> Mean:
     """The same of the processes' peaks."""
     return _geometric([case.process_memory_ratio for case in passing(cases)])
 
 
-def mean_compiler_bytes(cases: Iterable[CaseFigures]) -> Mean:
+def mean_compiler_bytes(cases: Iterable[CaseMetrics]) -> Mean:
     """The arithmetic mean of what compiled arms keep beyond tensors, over passing cases."""
     return _arithmetic([case.compiler_bytes for case in passing(cases)])
 
 
-def p_value(case: CaseFigures) -> float | None:
+def p_value(case: CaseMetrics) -> float | None:
     """Of "its speed-up is 1"; None for a case that does not pass or has no measuring error.
 
     Raised for the look at which the case stopped (the union bound over its looks).
@@ -149,7 +149,7 @@ def p_value(case: CaseFigures) -> float | None:
 
 
 def verdicts(
-    cases: Sequence[CaseFigures], q: float = FALSE_DISCOVERY_RATE
+    cases: Sequence[CaseMetrics], q: float = FALSE_DISCOVERY_RATE
 ) -> tuple[Verdict | None, ...]:
     """The verdict of each case, in order, after correction over all of them; None: no verdict.
 
@@ -172,14 +172,14 @@ def verdicts(
 
 
 def summarise(
-    cases: Sequence[CaseFigures], level: float = 0.95, q: float = FALSE_DISCOVERY_RATE
+    cases: Sequence[CaseMetrics], level: float = 0.95, q: float = FALSE_DISCOVERY_RATE
 ) -> list[SuiteSummary]:
     """One summary for each group of cases that differ in their model alone, in their order.
 
     Give it every planned case (`RunView.complete`). Verdicts are corrected over all the cases
     given, so that the counts are those of `verdicts` on the same cases.
     """
-    groups: dict[CaseKey, list[tuple[CaseFigures, Verdict | None]]] = {}
+    groups: dict[CaseKey, list[tuple[CaseMetrics, Verdict | None]]] = {}
     for case, verdict in zip(cases, verdicts(cases, q), strict=True):
         groups.setdefault(group_key(case.key), []).append((case, verdict))
     return [_summary(key, group, level, q) for key, group in groups.items()]
@@ -201,7 +201,7 @@ def group_key(key: CaseKey | SuiteSummary) -> CaseKey:
 
 
 def _summary(
-    key: CaseKey, group: Sequence[tuple[CaseFigures, Verdict | None]], level: float, q: float
+    key: CaseKey, group: Sequence[tuple[CaseMetrics, Verdict | None]], level: float, q: float
 ) -> SuiteSummary:
     cases = [case for case, _ in group]
     ok = passing(cases)
@@ -225,7 +225,7 @@ def _summary(
         verdicts=_counts(told),
         no_verdict=told[None],
         false_discovery_rate=q,
-        figures_definition=ok[0].definition if ok else FIGURES_DEFINITION,
+        figures_definition=ok[0].definition if ok else METRICS_DEFINITION,
     )
 
 
@@ -233,7 +233,7 @@ def _counts(told: Mapping[Verdict | None, int]) -> dict[str, int]:
     return {verdict.value: told.get(verdict, 0) for verdict in Verdict}
 
 
-def _verdict(case: CaseFigures, survives: bool) -> Verdict | None:
+def _verdict(case: CaseMetrics, survives: bool) -> Verdict | None:
     if case.outcome is not Outcome.OK:
         return None
     if case.verdict is None or not case.verdict.different or survives:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from torchstone.store.machines import FloorSummary, MachineSummary, NoisePoint
     from torchstone.store.maintenance import Rebuilt, ResultSize, SizeReport
     from torchstone.store.profiles import ProfileSummary
-    from torchstone.store.results import ThinReport
+    from torchstone.store.results import PruneReport
 
 __all__ = [
     "AlreadyStored",
@@ -38,6 +38,7 @@ __all__ = [
     "MachineSummary",
     "NoisePoint",
     "ProfileSummary",
+    "PruneReport",
     "Rebuilt",
     "ResultSize",
     "RunSummary",
@@ -45,7 +46,6 @@ __all__ = [
     "Store",
     "StoreBusyError",
     "Summary",
-    "ThinReport",
     "check_store",
     "open_store",
 ]
@@ -65,7 +65,7 @@ _HOME = {
     "SizeReport": "maintenance",
     "Store": "database",
     "StoreBusyError": "engine",
-    "ThinReport": "results",
+    "PruneReport": "results",
 }
 
 

@@ -26,9 +26,9 @@ from sqlalchemy import (
 )
 
 from torchstone.records import (
-    FIGURES_DEFINITION,
-    CaseFigures,
+    METRICS_DEFINITION,
     CaseKey,
+    CaseMetrics,
     Level,
     Outcome,
     RecordError,
@@ -45,7 +45,7 @@ from torchstone.store.schema import (
     case_fact,
     case_group,
     group_fact,
-    lane,
+    machine_branch,
     run_fact,
     series,
 )
@@ -72,14 +72,14 @@ SELECTED = (
     case_fact.c.definition,
     *(case_fact.c[name] for name in COLUMNS),
 )
-"""What `figures_of` wants of a row; its detail comes after them."""
+"""What `metrics_of` wants of a row; its detail comes after them."""
 
 DETAIL = func.coalesce(
     case_detail.c.document, case((case_fact.c.detail.is_not(None), literal("")), else_=None)
 )
 """The detail; empty, which is no JSON, where it ought to be there and is not."""
 
-_DEFAULTS = {field.name: field.default for field in fields(CaseFigures)}
+_DEFAULTS = {field.name: field.default for field in fields(CaseMetrics)}
 _IN_DETAIL = tuple(
     name for name in _DEFAULTS if name not in (*COLUMNS, "key", "interval", "definition")
 )
@@ -105,7 +105,7 @@ _WORDS = 8192  # details kept decoded: more than a few runs have
 _KEYS = 16_384  # keys kept: those of a few large plans
 
 
-def row_of(figures: CaseFigures) -> tuple[dict[str, Any], str | None]:
+def row_of(figures: CaseMetrics) -> tuple[dict[str, Any], str | None]:
     """The columns of a case, and its detail as JSON; None where there is nothing in it.
 
     `RecordError` for figures that could not be read back.
@@ -176,7 +176,7 @@ def digest_of(detail: str) -> bytes:
     return hashlib.sha256(detail.encode("ascii")).digest()[:16]
 
 
-def figures_of(row: Sequence[Any]) -> CaseFigures:
+def metrics_of(row: Sequence[Any]) -> CaseMetrics:
     """The case of a row of `SELECTED` and its detail. `RecordError` if it is none of ours."""
     _check_types(tuple(map(type, row)))
     detail = row[-1]
@@ -200,7 +200,7 @@ def figures_of(row: Sequence[Any]) -> CaseFigures:
         if missing:
             raise RecordError(f"{missing[0]} is missing")
     # A frozen dataclass sets each of its fields by a call, which takes longer than the rest.
-    figures = object.__new__(CaseFigures)
+    figures = object.__new__(CaseMetrics)
     object.__setattr__(figures, "__dict__", known)
     return figures
 
@@ -224,7 +224,7 @@ def _words(detail: str) -> dict[str, Any]:
         if not isinstance(data, dict) or not _MAY_BE_IN_DETAIL.issuperset(data):
             raise RecordError("it speaks of what is in a column")
         plain = {name: _texts(data.pop(name)) for name in _LISTS if name in data}
-        made = from_data(CaseFigures, {**_EMPTY, **data}) if data else None
+        made = from_data(CaseMetrics, {**_EMPTY, **data}) if data else None
     except (AttributeError, TypeError, ValueError, RecursionError) as error:
         raise RecordError(f"its detail: {error}") from None
     return plain | {name: getattr(made, name) for name in data}
@@ -276,13 +276,13 @@ def groups_of(connection: Connection, keys: Sequence[CaseKey]) -> dict[CaseKey, 
     return {key: found[name] for name, key in digests.items()}
 
 
-def lane_of(connection: Connection, machine_id: str, branch: str) -> int:
+def machine_branch_of(connection: Connection, machine_id: str, branch: str) -> int:
     """The row of a machine and branch, added if it is not there."""
     wanted = {"machine_id": machine_id, "branch": branch}
-    query = select(lane.c.seq).filter_by(**wanted)
+    query = select(machine_branch.c.seq).filter_by(**wanted)
     found = connection.scalar(query)
     if found is None:
-        connection.execute(lane.insert().values(**wanted))
+        connection.execute(machine_branch.insert().values(**wanted))
         found = connection.scalar(query)
     return int(found or 0)
 
@@ -338,17 +338,19 @@ class Place(NamedTuple):
     """A run as its cases know it."""
 
     run: int
-    lane: int
+    machine_branch: int
     at: float
 
 
 def place_of(connection: Connection, run: int) -> Place:
     """The place of a run that has its facts."""
-    query = select(run_fact.c.run, run_fact.c.lane, run_fact.c.at).where(run_fact.c.run == run)
+    query = select(run_fact.c.run, run_fact.c.machine_branch, run_fact.c.at).where(
+        run_fact.c.run == run
+    )
     return Place(*connection.execute(query).one())
 
 
-def put(connection: Connection, place: Place, cases: Sequence[tuple[int, CaseFigures]]) -> int:
+def put(connection: Connection, place: Place, cases: Sequence[tuple[int, CaseMetrics]]) -> int:
     """Write figures by position, in the place of older ones of the same definition; the bytes."""
     if not cases:
         return 0
@@ -362,7 +364,7 @@ def put(connection: Connection, place: Place, cases: Sequence[tuple[int, CaseFig
             "position": position,
             "definition": one.definition,
             "series": series_ids[one.key],
-            "lane": place.lane,
+            "machine_branch": place.machine_branch,
             "at": place.at,
             "passes": _PASSES.get(one.outcome, 0),
             "detail": None if text is None else details[text],
@@ -388,7 +390,7 @@ def _remove(connection: Connection, run: int, which: Sequence[tuple[int, int]]) 
 
 def query_of(*more: Any) -> Select[Any]:
     """Whatever is asked for, and after it what `decoded` wants of a case."""
-    return _columns_case_facts(*more).where(case_fact.c.definition <= FIGURES_DEFINITION)
+    return _columns_case_facts(*more).where(case_fact.c.definition <= METRICS_DEFINITION)
 
 
 @cache  # there are forty of them, and the same few things are asked for before them
@@ -405,32 +407,32 @@ WIDTH = len(SELECTED) + 1
 """How many columns at the end of a row are the case's."""
 
 
-def decoded(run_id: str, row: Sequence[Any]) -> CaseFigures:
+def decoded(run_id: str, row: Sequence[Any]) -> CaseMetrics:
     """The case at the end of a row; `CorruptRunError` if it is none of ours."""
     try:
-        return figures_of(row[-WIDTH:])
+        return metrics_of(row[-WIDTH:])
     except RecordError as error:
         raise CorruptRunError(run_id, f"figures of a case: {error}") from None
 
 
 def of_run(
     connection: Connection, run: int, run_id: str, selection: Selection
-) -> dict[int, CaseFigures]:
+) -> dict[int, CaseMetrics]:
     """The stored cases by position, in the plan's order, by the newest definition known here."""
     rows = connection.execute(_in_order(run, selection)).all()  # one by one takes longer
     return {row[0]: decoded(run_id, row) for row in rows}
 
 
-def readable(connection: Connection, run: int) -> dict[int, CaseFigures]:
+def readable(connection: Connection, run: int) -> dict[int, CaseMetrics]:
     """The same without those that are damaged: one such case must not keep others from going in.
 
     Figures that can be summed up are of one definition: where only some of the passing cases have
     figures of the newest, those of the newest that all of them have are taken.
     """
-    found: dict[int, dict[int, CaseFigures]] = {}
+    found: dict[int, dict[int, CaseMetrics]] = {}
     for row in connection.execute(_in_order(run, Selection())):
         try:
-            one = figures_of(row[-WIDTH:])
+            one = metrics_of(row[-WIDTH:])
         except RecordError:
             found.pop(row[0], None)
         else:
@@ -526,7 +528,7 @@ def _ended(wanted: Sequence[int], passes: int | None) -> ColumnElement[bool]:
     """Whether one of these series ended so in the run: a seek in the index of their history."""
     inside = select(case_fact.c.seq).where(
         case_fact.c.series.in_(wanted),
-        case_fact.c.lane == run_fact.c.lane,
+        case_fact.c.machine_branch == run_fact.c.machine_branch,
         case_fact.c.passes.is_(None) if passes is None else case_fact.c.passes == passes,
         case_fact.c.at == run_fact.c.at,
         case_fact.c.run == run_fact.c.run,

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 from sqlalchemy import Connection
 
-from torchstone.records import CaseFigures, CaseKey, Result, Run
+from torchstone.records import CaseKey, CaseMetrics, Result, Run
 from torchstone.store import case_facts, facts, results, runs, schema
-from torchstone.store.codec import Parcel
+from torchstone.store.codec import EncodedResult
 from torchstone.store.engine import AlreadyStored
 from torchstone.store.results import storable
 from torchstone.store.runs import key_digest, positions
@@ -23,10 +23,10 @@ class CaseRow:
     arm: str
     outcome: str
     created: str
-    figures: tuple[CaseFigures, ...]
+    figures: tuple[CaseMetrics, ...]
 
 
-def row_of(result: Result | None, position: int, case: CaseFigures, created: str) -> CaseRow:
+def row_of(result: Result | None, position: int, case: CaseMetrics, created: str) -> CaseRow:
     """A case that has just ended; its arm is the one of that variant in the result.
 
     A case that says of no result, because it could not run, has none, also where others of its
@@ -105,7 +105,7 @@ class BulkResult:
     """A result as it will be stored, and the places in the plan of the cases it gave."""
 
     result: Result
-    parcel: Parcel
+    encoded: EncodedResult
     positions: tuple[int, ...]
 
 
@@ -114,7 +114,7 @@ class BulkRun:
     """A run with the figures of its cases by their place in the plan."""
 
     run: Run
-    cases: tuple[tuple[int, CaseFigures], ...]
+    cases: tuple[tuple[int, CaseMetrics], ...]
     results: tuple[BulkResult, ...] = field(default=())
 
 
@@ -126,7 +126,7 @@ def insert_bulk(connection: Connection, made: BulkRun) -> None:
     seq = runs.begin(connection, run)
     result_of: dict[int, tuple[int, Result]] = {}
     for item in made.results:
-        stored, _ = results.insert(connection, item.result, item.parcel)
+        stored, _ = results.insert(connection, item.result, item.encoded)
         result_of |= dict.fromkeys(item.positions, (stored, item.result))
     connection.execute(
         schema.run_case.insert(),

@@ -32,14 +32,14 @@ class BlobError(ValueError):
     """Bytes that are not what this program wrote, or data that it cannot write."""
 
 
-def seal(payload: bytes) -> bytes:
+def compress(payload: bytes) -> bytes:
     """The payload, compressed, behind its format byte."""
     if len(payload) > MAX_UNSEALED:
         raise BlobError(f"{len(payload)} bytes are more than the limit of {MAX_UNSEALED}")
     return bytes((FORMAT,)) + zlib.compress(payload, _LEVEL)
 
 
-def unseal(blob: bytes, limit: int = MAX_UNSEALED) -> bytes:
+def decompress(blob: bytes, limit: int = MAX_UNSEALED) -> bytes:
     """The payload of an envelope, of at most `limit` bytes; anything else is an error."""
     if not blob:
         raise BlobError("no bytes at all")
@@ -106,12 +106,12 @@ def pack(arrays: Sequence[Sequence[int]]) -> bytes:
         raise BlobError(f"an integer needs more than {MAX_INT_BYTES} bytes")
     head.append(width)
     flat = b"".join([value.to_bytes(width, "little") for value in rest]) if width else b""
-    return seal(bytes(head) + b"".join(flat[plane::width] for plane in range(width)))
+    return compress(bytes(head) + b"".join(flat[plane::width] for plane in range(width)))
 
 
 def unpack(blob: bytes, limit: int = MAX_UNSEALED) -> list[tuple[int, ...]]:
     """The arrays that `pack` put in. Every byte must be accounted for."""
-    payload = unseal(blob, limit)
+    payload = decompress(blob, limit)
     count, at = _get_varint(payload, 0)
     if count > MAX_ARRAYS:
         raise BlobError(f"{count} arrays are more than the limit of {MAX_ARRAYS}")
@@ -130,7 +130,7 @@ def unpack(blob: bytes, limit: int = MAX_UNSEALED) -> list[tuple[int, ...]]:
 
 def count(blob: bytes) -> int:
     """How many samples are in a blob."""
-    payload = unseal(blob)
+    payload = decompress(blob)
     arrays, at = _get_varint(payload, 0)
     if arrays > MAX_ARRAYS:
         raise BlobError(f"{arrays} arrays are more than the limit of {MAX_ARRAYS}")
@@ -203,14 +203,14 @@ MAX_DOCUMENT = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True)
-class Parcel:
+class EncodedResult:
     """What is written for one result: the document, and the samples of each arm in order."""
 
     document: bytes
     samples: tuple[bytes, ...]
 
 
-def split(result: Result) -> Parcel:
+def split(result: Result) -> EncodedResult:
     """The result as bytes. Raises `BlobError` if it could not be read back."""
     data = to_data(result)
     samples = []
@@ -222,15 +222,15 @@ def split(result: Result) -> Parcel:
         text = json.dumps({"result": data, "turns": turns}, separators=(",", ":"), allow_nan=False)
     except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
         raise BlobError(str(error)) from None
-    parcel = Parcel(seal(text.encode("ascii")), tuple(samples))
-    join(parcel.document, parcel.samples)  # stored for good, so it must be readable
-    return parcel
+    encoded = EncodedResult(compress(text.encode("ascii")), tuple(samples))
+    join(encoded.document, encoded.samples)  # stored for good, so it must be readable
+    return encoded
 
 
 def join(document: bytes, samples: Sequence[bytes]) -> Result:
     """The result that `split` took apart. Raises `BlobError` if anything does not fit."""
     try:
-        stored = json.loads(unseal(document, MAX_DOCUMENT))
+        stored = json.loads(decompress(document, MAX_DOCUMENT))
         data, turns = stored["result"], stored["turns"]
         if not len(data["arms"]) == len(turns) == len(samples):
             raise BlobError(f"{len(data['arms'])} arms, but samples of {len(samples)}")
@@ -246,19 +246,19 @@ def join(document: bytes, samples: Sequence[bytes]) -> Result:
         raise error if isinstance(error, BlobError) else BlobError(str(error)) from None
 
 
-def without_samples(document: bytes, samples: Sequence[bytes]) -> tuple[Parcel, int]:
+def without_samples(document: bytes, samples: Sequence[bytes]) -> tuple[EncodedResult, int]:
     """The same result with no turns and no warm-up samples; and how many samples that removes."""
     try:
-        stored = json.loads(unseal(document, MAX_DOCUMENT))
+        stored = json.loads(decompress(document, MAX_DOCUMENT))
         arms = stored["result"]["arms"]
         stored["turns"] = [{"count": 0, "columns": {}} for _ in arms]
         empty = tuple(pack([()] * len(arm["replicates"])) for arm in arms)
         text = json.dumps(stored, separators=(",", ":"), allow_nan=False)
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise error if isinstance(error, BlobError) else BlobError(str(error)) from None
-    parcel = Parcel(seal(text.encode("ascii")), empty)
-    join(parcel.document, parcel.samples)  # stored for good, so it must be readable
-    return parcel, sum(map(count, samples))
+    encoded = EncodedResult(compress(text.encode("ascii")), empty)
+    join(encoded.document, encoded.samples)  # stored for good, so it must be readable
+    return encoded, sum(map(count, samples))
 
 
 def _take_arrays(arm: dict[str, Any]) -> list[list[int]]:

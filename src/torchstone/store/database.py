@@ -14,10 +14,10 @@ from sqlalchemy import func, select
 from torchstone.records import (
     ArmSpec,
     Calibration,
-    CaseFigures,
+    CaseMetrics,
     Conditions,
     DoctorReport,
-    Judgement,
+    Evaluation,
     Ledger,
     Profile,
     Result,
@@ -29,12 +29,12 @@ from torchstone.store import (
     case_facts,
     case_rows,
     facts,
-    figures,
     ledgers,
     limits,
     lookup,
     machines,
     merge,
+    metrics,
     profiles,
     results,
     runs,
@@ -42,13 +42,13 @@ from torchstone.store import (
 )
 from torchstone.store.case_rows import BulkRun
 from torchstone.store.engine import Base, open_engine
-from torchstone.store.figures import Derive
 from torchstone.store.history import HistoryPart
 from torchstone.store.ledgers import LedgerSummary
 from torchstone.store.limits import now
 from torchstone.store.location import locate
 from torchstone.store.machines import FloorSummary, MachineSummary, NoisePoint
-from torchstone.store.maintenance import UpkeepPart
+from torchstone.store.maintenance import MaintenancePart
+from torchstone.store.metrics import Derive
 from torchstone.store.profiles import ProfileSummary
 from torchstone.store.summary import RunSummary, Summary
 
@@ -63,15 +63,15 @@ class ResultsPart(Base):
 
         The figure is that of the rows' content; SQLite rounds what it takes up to pages.
         """
-        parcel = results.parcel_of(result)
+        encoded = results.encode_result(result)
         with self._writing() as connection:
             results.refuse_known(connection, result.id)
-            return results.insert(connection, result, parcel)[1]
+            return results.insert(connection, result, encoded)[1]
 
     def load(self, id_or_prefix: str) -> Result:
         """The result of that id, of the only id that begins so, or the newest one (`last`).
 
-        Where its samples were removed meanwhile, its `thinned` says so.
+        Where its samples were removed meanwhile, its `pruned` says so.
         """
         with self._reading() as connection:
             return results.read(connection, *lookup.resolve(connection, id_or_prefix))
@@ -84,27 +84,27 @@ class ResultsPart(Base):
         with self._reading() as connection:
             found = lookup.resolve_any(connection, wanted)
             if isinstance(found, lookup.RunRow):
-                return figures.view(connection, found)
+                return metrics.view(connection, found)
             return results.read(connection, *found)
 
-    def add_judgement(self, result: Result, judgement: Judgement, derive: Derive) -> None:
+    def add_evaluation(self, result: Result, evaluation: Evaluation, derive: Derive) -> None:
         """Add what rules say of a stored result now; what is derived from it follows."""
         with self._writing() as connection:
             seq = results.find(connection, result.id)
             if seq is None:
                 raise UsageError(f"There is no result {result.id}.", "See `torchstone list`.")
-            if results.read(connection, seq, result.id).thinned:
+            if results.read(connection, seq, result.id).pruned:
                 raise UsageError(
                     f"The samples of {result.id} were removed, so it cannot be judged anew.",
                     "What was said of it while it had them stands.",
                 )
             schema.revise(connection)
-            results.insert_judgement(connection, seq, judgement)
-            judged = results.read(connection, seq, result.id)
-            results.insert_summary(connection, seq, judged)
-            for item in figures.due_of_result(connection, seq):
-                for case, new in figures.derived(connection, item, derive):
-                    kept = replace(new, command=figures.command_of(connection, case))
+            results.insert_evaluation(connection, seq, evaluation)
+            evaluated = results.read(connection, seq, result.id)
+            results.insert_summary(connection, seq, evaluated)
+            for item in metrics.due_of_result(connection, seq):
+                for case, new in metrics.derived(connection, item, derive):
+                    kept = replace(new, command=metrics.command_of(connection, case))
                     place = case_facts.place_of(connection, case.run)
                     case_facts.put(connection, place, [(case.position, kept)])
                 for run in {case.run for case in item.cases}:
@@ -154,7 +154,7 @@ class RunsPart(Base):
             return runs.read(connection, found.seq, found.id, plan=plan)
 
     def add_cases(
-        self, run_id: str, result: Result | None, cases: Sequence[tuple[int, CaseFigures]]
+        self, run_id: str, result: Result | None, cases: Sequence[tuple[int, CaseMetrics]]
     ) -> int:
         """Store a result, if there is one, and the cases it gave, by their place in the plan.
 
@@ -164,7 +164,7 @@ class RunsPart(Base):
         """
         self._refuse_reading_only()
         rows = [case_rows.row_of(result, position, one, now()) for position, one in cases]
-        parcel = None if result is None else results.parcel_of(result)
+        encoded = None if result is None else results.encode_result(result)
         with self._reading() as connection:
             seq = runs.find(connection, run_id)
             run = runs.read(connection, seq, run_id)
@@ -172,9 +172,9 @@ class RunsPart(Base):
         with self._writing() as connection:
             case_rows.refuse_present(connection, run_id, seq, rows)
             result_seq, size = None, 0
-            if result is not None and parcel is not None:
+            if result is not None and encoded is not None:
                 results.refuse_known(connection, result.id)
-                result_seq, size = results.insert(connection, result, parcel)
+                result_seq, size = results.insert(connection, result, encoded)
             size += case_rows.insert_cases(connection, seq, run, result_seq, rows)
             facts.refresh(connection, seq, run)
         return size
@@ -190,7 +190,7 @@ class RunsPart(Base):
         Where `wanted` is the label of several runs, a note of the run says so.
         """
         with self._reading() as connection:
-            return figures.view(connection, lookup.resolve_run(connection, wanted))
+            return metrics.view(connection, lookup.resolve_run(connection, wanted))
 
     def list_runs(self, limit: int = 20) -> list[RunSummary]:
         """The newest runs first (in order of storing), without decoding anything."""
@@ -201,9 +201,9 @@ class RunsPart(Base):
         """The results that a run's cases came from, in order of saving."""
         with self._reading() as connection:
             row = lookup.resolve_run(connection, run)
-            return [item.result.id for item in figures.due(connection, row.seq)]
+            return [item.result.id for item in metrics.due(connection, row.seq)]
 
-    def import_run(self, run: Run, cases: Sequence[CaseFigures], origin: str) -> Run:
+    def import_run(self, run: Run, cases: Sequence[CaseMetrics], origin: str) -> Run:
         """Store a run from elsewhere with its figures, marked with its origin; one transaction."""
         limits.check_origin(origin)
         run = replace(run, origin=origin)
@@ -255,11 +255,11 @@ class RunsPart(Base):
             done = runs.positions(connection, seq)
         added = 0
         try:
-            for shelf in shelves:
-                if all(row.position in done for row in shelf.rows):
+            for result_cases in shelves:
+                if all(row.position in done for row in result_cases.rows):
                     continue
                 with other._reading() as source:
-                    part = merge.part(source, shelf, origin)
+                    part = merge.part(source, result_cases, origin)
                 with self._writing() as connection:
                     added += merge.put(connection, seq, run, part)
         finally:  # once, because summing up a run takes longer than adding a case to it
@@ -396,7 +396,7 @@ class MachinesPart(Base):
 
 
 class Store(
-    ResultsPart, RunsPart, HistoryPart, MachinesPart, ProfilesPart, LedgersPart, UpkeepPart
+    ResultsPart, RunsPart, HistoryPart, MachinesPart, ProfilesPart, LedgersPart, MaintenancePart
 ):
     """Results and runs on disk, append-only. Made by `open_store`; a context manager."""
 

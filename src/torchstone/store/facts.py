@@ -14,11 +14,11 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Select, select
 
 from torchstone.records import (
-    FIGURES_DEFINITION,
     FOREIGN_DEFINITION,
+    METRICS_DEFINITION,
     SUITE_DEFINITION,
-    CaseFigures,
     CaseKey,
+    CaseMetrics,
     GitState,
     Mean,
     Outcome,
@@ -29,8 +29,8 @@ from torchstone.records import (
     UsageError,
     Verdict,
 )
-from torchstone.store import alive, case_facts, schema
-from torchstone.store.case_facts import Place, groups_of, lane_of
+from torchstone.store import case_facts, heartbeat, schema
+from torchstone.store.case_facts import Place, groups_of, machine_branch_of
 from torchstone.store.results import storable
 from torchstone.store.schema import MEANS, case_fact, case_group, group_fact, run_fact
 
@@ -48,7 +48,7 @@ def refresh(connection: Connection, seq: int, run: Run) -> None:
     sum_up(connection, seq, run, case_facts.readable(connection, seq))
 
 
-def sum_up(connection: Connection, seq: int, run: Run, cases: Mapping[int, CaseFigures]) -> None:
+def sum_up(connection: Connection, seq: int, run: Run, cases: Mapping[int, CaseMetrics]) -> None:
     """Count the outcomes of these cases, all that there are, and sum up the suites."""
     place = case_facts.place_of(connection, seq)
     count(connection, seq, cases.values())
@@ -58,12 +58,12 @@ def sum_up(connection: Connection, seq: int, run: Run, cases: Mapping[int, CaseF
 
 def completed(
     keys: Sequence[CaseKey],
-    cases: Mapping[int, CaseFigures],
+    cases: Mapping[int, CaseMetrics],
     wanted: Callable[[CaseKey], bool] = lambda key: True,
-) -> tuple[CaseFigures, ...]:
+) -> tuple[CaseMetrics, ...]:
     """One entry for every planned case that is wanted; those that never ran as `not_run`."""
     return tuple(
-        cases.get(position) or CaseFigures(key, Outcome.NOT_RUN, "not started")
+        cases.get(position) or CaseMetrics(key, Outcome.NOT_RUN, "not started")
         for position, key in enumerate(keys)
         if wanted(key)
     )
@@ -76,8 +76,8 @@ def make_anew(connection: Connection, seq: int, run: Run | None) -> None:
     connection.execute(
         case_fact.update()
         .where(case_fact.c.run == seq)
-        .where((case_fact.c.lane != place.lane) | (case_fact.c.at != place.at))
-        .values(lane=place.lane, at=place.at)
+        .where((case_fact.c.machine_branch != place.machine_branch) | (case_fact.c.at != place.at))
+        .values(machine_branch=place.machine_branch, at=place.at)
     )
     if run is not None:
         refresh(connection, seq, run)
@@ -123,14 +123,14 @@ def put_run(connection: Connection, seq: int, run: Run | None) -> None:
             **texts,
             run=seq,
             at=row.created_s or 0.0,
-            lane=lane_of(connection, texts["machine_id"], texts["branch"]),
+            machine_branch=machine_branch_of(connection, texts["machine_id"], texts["branch"]),
             dirty=git.dirty,
             outcomes="{}",
         )
     )
 
 
-def count(connection: Connection, seq: int, cases: Iterable[CaseFigures]) -> None:
+def count(connection: Connection, seq: int, cases: Iterable[CaseMetrics]) -> None:
     """Write down how the run's cases ended so far."""
     counts = Counter(case.outcome.value for case in cases)
     text = json.dumps(counts, separators=(",", ":"), sort_keys=True)
@@ -144,7 +144,7 @@ def heads_of(rows: Iterable[Sequence[Any]], path: Path) -> list[RunHead]:
     for row in rows:
         head = _head(tuple(row[: len(HEAD)]))
         if head.done < head.planned:
-            running = alive.running_ids(path) if running is None else running
+            running = heartbeat.running_ids(path) if running is None else running
             head = replace(head, state="running" if head.id in running else "interrupted")
         found.append(head)
     return found
@@ -174,7 +174,7 @@ SELECTED = (*(case_group.c[name] for name in _KEY), *(group_fact.c[name] for nam
 """What `summary_of` wants of a row."""
 
 
-def put_groups(connection: Connection, place: Place, planned: Sequence[CaseFigures]) -> None:
+def put_groups(connection: Connection, place: Place, planned: Sequence[CaseMetrics]) -> None:
     """Sum the run up anew, from every planned case in order; those that never ran among them.
 
     Figures of several definitions do not mix: such a run has no sums until it is rebuilt.
@@ -185,10 +185,10 @@ def put_groups(connection: Connection, place: Place, planned: Sequence[CaseFigur
         summaries = summarise(planned)
     except UsageError:
         # Older sums are of those cases alone that there were then.
-        _remove(connection, place, group_fact.c.figures_definition <= FIGURES_DEFINITION)
+        _remove(connection, place, group_fact.c.figures_definition <= METRICS_DEFINITION)
         return
     # Sums by an older definition, beside those by today's, are what an older program still reads.
-    made = {FIGURES_DEFINITION, FOREIGN_DEFINITION, *(one.figures_definition for one in summaries)}
+    made = {METRICS_DEFINITION, FOREIGN_DEFINITION, *(one.figures_definition for one in summaries)}
     _remove(connection, place, group_fact.c.figures_definition.in_(made))
     keys = [_key_of(summary) for summary in summaries]
     ids = groups_of(connection, keys)
@@ -246,7 +246,7 @@ def query_of(*more: Any) -> Select[Any]:
     """Whatever is asked for, and after it what `summary_of` wants."""
     return _columns(*more).where(
         group_fact.c.definition <= SUITE_DEFINITION,
-        group_fact.c.figures_definition <= FIGURES_DEFINITION,
+        group_fact.c.figures_definition <= METRICS_DEFINITION,
     )
 
 

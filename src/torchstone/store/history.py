@@ -27,8 +27,8 @@ from sqlalchemy import (
 )
 
 from torchstone.records import (
-    CaseFigures,
     CaseKey,
+    CaseMetrics,
     CasePoint,
     Choices,
     FailureSpan,
@@ -42,7 +42,14 @@ from torchstone.store import case_facts, facts, lookup, runs, schema
 from torchstone.store.engine import Base
 from torchstone.store.facts import HEAD, heads_of
 from torchstone.store.lookup import RunRow
-from torchstone.store.schema import case_fact, case_group, group_fact, lane, run_fact, series
+from torchstone.store.schema import (
+    case_fact,
+    case_group,
+    group_fact,
+    machine_branch,
+    run_fact,
+    series,
+)
 
 MOST = 100_000
 """Rows of one answer, whatever is asked for."""
@@ -150,7 +157,9 @@ def one_in(
     that have what is asked for."""
     stretch = cast((run_fact.c.at + _MONDAY_S) / every_s, BigInteger)
     order = (run_fact.c.at.desc(), run_fact.c.run.desc())
-    place = func.row_number().over(partition_by=(run_fact.c.lane, stretch), order_by=order)
+    place = func.row_number().over(
+        partition_by=(run_fact.c.machine_branch, stretch), order_by=order
+    )
     ranked = select(run_fact.c.run, place.label("place")).where(
         *case_facts.selecting_of_run(selection)
     )
@@ -225,11 +234,13 @@ def case_points(
         .limit(bounded(limit))
     )
     if selection.machine_id or selection.branch:
-        lanes = select(lane.c.seq)
+        machine_branches = select(machine_branch.c.seq)
         for name in ("machine_id", "branch"):
             if getattr(selection, name):
-                lanes = lanes.where(lane.c[name] == getattr(selection, name))
-        query = query.where(case_fact.c.lane.in_(lanes))
+                machine_branches = machine_branches.where(
+                    machine_branch.c[name] == getattr(selection, name)
+                )
+        query = query.where(case_fact.c.machine_branch.in_(machine_branches))
     if every_s > 0:
         mine = connection.scalars(select(wanted)).all()
         runs_with = one_in(every_s, selection, lambda r: r.where(case_facts.ended_in(mine)))
@@ -278,13 +289,19 @@ def _spans() -> tuple[ScalarSelect[Any], ScalarSelect[Any], ScalarSelect[Any]]:
     now, good, bad = case_fact, case_fact.alias("good"), case_fact.alias("bad")
 
     def passing(column: ColumnElement[Any]) -> ScalarSelect[Any]:
-        found = select(column).where(good.c.series == now.c.series, good.c.lane == now.c.lane)
+        found = select(column).where(
+            good.c.series == now.c.series, good.c.machine_branch == now.c.machine_branch
+        )
         found = found.where(good.c.passes == 1, good.c.at < now.c.at).order_by(good.c.at.desc())
         return found.limit(1).correlate(now).scalar_subquery()
 
     since = func.coalesce(passing(good.c.at), literal(_BEFORE_ALL, Float))
     failing = (
-        *(bad.c.series == now.c.series, bad.c.lane == now.c.lane, bad.c.passes == 0),
+        *(
+            bad.c.series == now.c.series,
+            bad.c.machine_branch == now.c.machine_branch,
+            bad.c.passes == 0,
+        ),
         *(bad.c.at <= now.c.at, bad.c.at > since),
     )
     first = select(bad.c.run).where(*failing).order_by(bad.c.at).limit(1).correlate(now)
@@ -400,7 +417,7 @@ class HistoryPart(Base):
         with self._reading() as connection:
             return case_points(connection, self.path, key, selection, limit, every_s)
 
-    def cases(self, run_id: str, selection: Selection = EVERYTHING) -> tuple[CaseFigures, ...]:
+    def cases(self, run_id: str, selection: Selection = EVERYTHING) -> tuple[CaseMetrics, ...]:
         """The stored cases of a run, in the plan's order, by the newest definition known here."""
         with self._reading() as connection:
             row = lookup.resolve_run(connection, run_id)
@@ -418,7 +435,7 @@ class HistoryPart(Base):
         run_id: str,
         selection: Selection = EVERYTHING,
         keys: Callable[[], Sequence[CaseKey]] | None = None,
-    ) -> tuple[CaseFigures, ...]:
+    ) -> tuple[CaseMetrics, ...]:
         """The same with one entry for every planned case; those that never ran as `not_run`.
 
         `keys` gives the run's `planned_keys` to whoever has kept them.

@@ -17,7 +17,7 @@ from torchstone.records import (
     to_data,
 )
 from torchstone.store import lookup, schema
-from torchstone.store.codec import seal, unseal
+from torchstone.store.codec import compress, decompress
 
 LOOKED_AT = 10
 """Ledgers of one target among which one with the same threads and settings is looked for."""
@@ -48,7 +48,7 @@ def insert(connection: Connection, ledger: Ledger) -> int:
     if connection.scalar(select(table.c.seq).where(table.c.id == ledger.id)) is not None:
         raise UsageError(f"A ledger {ledger.id} is already stored; ledgers never change.")
     text = json.dumps(to_data(ledger), separators=(",", ":"), allow_nan=False)
-    packed = seal(text.encode())
+    packed = compress(text.encode())
     arm, environment = ledger.arm, ledger.environment
     connection.execute(
         table.insert().values(
@@ -94,6 +94,6 @@ def _read(connection: Connection, seq: int, name: str) -> Ledger:
     table = schema.ledger
     packed = connection.scalar(select(table.c.document).where(table.c.seq == seq))
     try:
-        return from_data(Ledger, json.loads(unseal(packed or b"", LARGEST)))
+        return from_data(Ledger, json.loads(decompress(packed or b"", LARGEST)))
     except (RecordError, ValueError, TypeError, RecursionError) as error:
         raise TorchstoneError(f"The ledger {name} cannot be read: {error}.") from None

@@ -8,13 +8,13 @@ from pathlib import Path
 
 from sqlalchemy import ColumnElement, Connection, func, inspect, select
 
-from torchstone.records import Run, Thinning, UsageError
+from torchstone.records import Pruning, Run, UsageError
 from torchstone.store import (
     case_facts,
     engine,
     facts,
-    figures,
     lookup,
+    metrics,
     profiles,
     results,
     runs,
@@ -22,16 +22,16 @@ from torchstone.store import (
 )
 from torchstone.store.codec import BlobError
 from torchstone.store.engine import Base, CorruptResultError, translated
-from torchstone.store.figures import Derive
 from torchstone.store.limits import now
-from torchstone.store.results import ThinReport
+from torchstone.store.metrics import Derive
+from torchstone.store.results import PruneReport
 from torchstone.store.schema import case_detail, case_fact, metadata
 
 # What a case costs on disk.
 
 
 FACTS = (
-    *("run", "run_case", "run_fact", "lane", "case_group", "series"),
+    *("run", "run_case", "run_fact", "machine_branch", "case_group", "series"),
     *("case_detail", "case_fact", "group_fact"),
 )
 """Tables whose rows a case has whatever became of its samples."""
@@ -79,7 +79,7 @@ class SizeReport:
     """What a case takes without its result."""
     whole: ResultSize
     """Results that have their samples, beyond the facts."""
-    thinned: ResultSize
+    pruned: ResultSize
     tables: tuple[TableSize, ...]
 
 
@@ -103,8 +103,8 @@ def report(connection: Connection, path: Path) -> SizeReport:
         runs=rows.get("run", 0),
         cases=cases,
         facts_per_case=_each(facts, cases),
-        whole=_results(connection, thinned=False),
-        thinned=_results(connection, thinned=True),
+        whole=_results(connection, pruned=False),
+        pruned=_results(connection, pruned=True),
         tables=tables,
     )
 
@@ -123,11 +123,11 @@ def _rows(connection: Connection, name: str) -> int:
     return int(connection.execute(query).scalar_one())
 
 
-def _results(connection: Connection, *, thinned: bool) -> ResultSize:
+def _results(connection: Connection, *, pruned: bool) -> ResultSize:
     """Of those that belong to a run."""
     table, cases, arms = schema.result, schema.run_case, schema.measurement
-    gone = select(schema.thinned.c.result).where(schema.thinned.c.result == table.c.seq).exists()
-    which: ColumnElement[bool] = gone if thinned else ~gone
+    gone = select(schema.pruned.c.result).where(schema.pruned.c.result == table.c.seq).exists()
+    which: ColumnElement[bool] = gone if pruned else ~gone
     of_run = select(cases.c.seq).where(cases.c.result == table.c.seq).exists()
     documents = select(func.count(), func.sum(func.length(table.c.document))).where(of_run, which)
     results, size = connection.execute(documents).one()
@@ -166,7 +166,7 @@ class Rebuilt:
     """Cases that keep figures of an older definition: their samples are gone or damaged."""
 
 
-class UpkeepPart(Base):
+class MaintenancePart(Base):
     """What is done to a database now and then."""
 
     def rebuild(
@@ -183,7 +183,7 @@ class UpkeepPart(Base):
         if derive is not None:
             derived = self._derive(derive, None, stale=not every, tell=tell)
             with self._reading() as connection:
-                left = figures.due(connection, None, stale=True)
+                left = metrics.due(connection, None, stale=True)
             older = sum(len(item.cases) for item in left)
         summaries = self._rebuild_summaries(tell) if every else 0
         with self._reading() as connection:
@@ -201,7 +201,7 @@ class UpkeepPart(Base):
     def rebuild_figures(self, derive: Derive, wanted: str | None = None) -> int:
         """Derive the figures of all cases (or of one run's) anew from their results; how many.
 
-        For a new definition. Cases without a result, or with a damaged or thinned one, keep
+        For a new definition. Cases without a result, or with a damaged or pruned one, keep
         theirs. A kill on the way leaves some cases with the old figures; doing it again mends that.
         """
         found = None
@@ -217,18 +217,18 @@ class UpkeepPart(Base):
     def _derive(self, derive: Derive, run: int | None, *, stale: bool, tell: Tell) -> int:
         self._refuse_reading_only()
         with self._reading() as connection:
-            due = figures.due(connection, run, stale=stale)
+            due = metrics.due(connection, run, stale=stale)
         rebuilt = 0
         touched: dict[int, None] = {}
         for done, item in enumerate(due, 1):
             with self._reading() as connection:
-                derived = figures.derived(connection, item, derive)
+                derived = metrics.derived(connection, item, derive)
             with self._writing() as connection:  # not held while the figures are worked out
                 if derived:
                     schema.revise(connection)
                 for case, new in derived:
                     if not new.command:
-                        new = replace(new, command=figures.command_of(connection, case))
+                        new = replace(new, command=metrics.command_of(connection, case))
                     place = case_facts.place_of(connection, case.run)
                     case_facts.put(connection, place, [(case.position, new)])
                     touched[case.run] = None
@@ -254,7 +254,7 @@ class UpkeepPart(Base):
             tell("lines", min(start + AT_ONCE, len(rows)), len(rows))
         return rebuilt
 
-    def thin(
+    def prune(
         self,
         before_s: float,
         command: Sequence[str],
@@ -264,11 +264,11 @@ class UpkeepPart(Base):
         trial: bool = False,
         tell: Tell = _silent,
         derive: Derive | None = None,
-    ) -> ThinReport:
+    ) -> PruneReport:
         """Remove the samples of results of runs made before that time (UTC seconds).
 
         Figures, comparisons and checks stay, and each result says from then on that it was
-        thinned, when and by which command. With `keep_every` one run in so many of each machine
+        pruned, when and by which command. With `keep_every` one run in so many of each machine
         and branch keeps its samples. A `trial` changes nothing.
 
         Figures are final once their samples are gone, so those of an older definition are derived
@@ -283,15 +283,15 @@ class UpkeepPart(Base):
         if trial:
             with self._reading() as connection:
                 size_of = results.sample_bytes(connection, [seq for seq, _ in rows])
-            return ThinReport(len(due), len(rows), 0, size_of, aged.kept, True)
+            return PruneReport(len(due), len(rows), 0, size_of, aged.kept, True)
         left = self._not_current(due, derive, tell)
-        told = Thinning(now(), tuple(command), version, 0, "")
+        told = Pruning(now(), tuple(command), version, 0, "")
         done = list(self._thinned([row for row in rows if row[0] not in left], told, tell))
         damaged = tuple(name for seq, name in rows if seq in left)
         damaged += tuple(name for name, _, _ in done if name)
         changed = [(samples, saved) for name, samples, saved in done if not name and saved]
         samples, saved = (sum(part) for part in zip(*changed, strict=True)) if changed else (0, 0)
-        return ThinReport(len(due), len(changed), samples, saved, aged.kept, False, damaged)
+        return PruneReport(len(due), len(changed), samples, saved, aged.kept, False, damaged)
 
     def _not_current(
         self, due: Mapping[int, Sequence[tuple[int, str]]], derive: Derive | None, tell: Tell
@@ -302,7 +302,7 @@ class UpkeepPart(Base):
             if derive is not None:
                 self._derive(derive, run, stale=True, tell=tell)
             with self._reading() as connection:
-                stale = {item.result.seq for item in figures.due(connection, run, stale=True)}
+                stale = {item.result.seq for item in metrics.due(connection, run, stale=True)}
             left |= stale & {seq for seq, _ in rows}
         if left and derive is None:
             raise UsageError(
@@ -313,7 +313,7 @@ class UpkeepPart(Base):
         return left
 
     def _thinned(
-        self, rows: Sequence[tuple[int, str]], told: Thinning, tell: Tell
+        self, rows: Sequence[tuple[int, str]], told: Pruning, tell: Tell
     ) -> Iterator[tuple[str, int, int]]:
         """Of each result: its id if it is damaged, the samples removed and the bytes saved."""
         for start in range(0, len(rows), AT_ONCE):
@@ -332,7 +332,7 @@ class UpkeepPart(Base):
             return report(connection, self.path)
 
     def compact(self) -> int:
-        """Give the space that thinning freed back to the file system; how many bytes."""
+        """Give the space that pruning freed back to the file system; how many bytes."""
         self._refuse_reading_only()
         with translated(self.path):
             return engine.compact(self._engine)
@@ -350,16 +350,16 @@ def _summarised(connection: Connection, seq: int, result_id: str) -> int:
         result = results.read(connection, seq, result_id)
     except CorruptResultError:
         return 0
-    if result.thinned is not None:  # its line was made when it had its samples
+    if result.pruned is not None:  # its line was made when it had its samples
         return 0
     connection.execute(schema.summary.delete().where(schema.summary.c.result == seq))
     results.insert_summary(connection, seq, result)
     return 1
 
 
-def _thin(connection: Connection, seq: int, told: Thinning) -> tuple[int, int]:
+def _thin(connection: Connection, seq: int, told: Pruning) -> tuple[int, int]:
     """The samples removed and the bytes saved; nothing where another program was quicker."""
-    whole, digest = results.read_parcel(connection, seq)
+    whole, digest = results.read_encoded(connection, seq)
     if results.of_result(connection, seq, digest) is not None:
         return 0, 0
     if results.digest_of(whole) != digest:
@@ -368,5 +368,5 @@ def _thin(connection: Connection, seq: int, told: Thinning) -> tuple[int, int]:
     if found is None:
         return 0, 0
     left, removed = found
-    note = Thinning(told.created, told.command, told.version, removed, digest)
-    return removed, results.thin(connection, seq, whole, left, note, results.digest_of(left))
+    note = Pruning(told.created, told.command, told.version, removed, digest)
+    return removed, results.prune(connection, seq, whole, left, note, results.digest_of(left))

@@ -9,9 +9,9 @@ from typing import TypeVar
 from sqlalchemy import Connection, select
 
 from torchstone.records import Outcome, Result, Run, UsageError, to_data
-from torchstone.store import case_rows, figures, results, runs, schema
+from torchstone.store import case_rows, metrics, results, runs, schema
 from torchstone.store.case_rows import CaseRow
-from torchstone.store.codec import Parcel
+from torchstone.store.codec import EncodedResult
 from torchstone.store.engine import CorruptRunError
 from torchstone.store.limits import HERE, MAX_NAME
 from torchstone.store.lookup import Row
@@ -20,17 +20,17 @@ _Record = TypeVar("_Record", Result, Run)
 
 
 @dataclass(frozen=True)
-class Shelf:
+class ResultCases:
     """The cases that one result gave, in the database that they are copied from."""
 
     result: Row | None
     rows: tuple[CaseRow, ...]
 
 
-def shelves(connection: Connection, seq: int, run: Run) -> list[Shelf]:
+def shelves(connection: Connection, seq: int, run: Run) -> list[ResultCases]:
     """All stored cases of a run, by result; cases without one each stand alone."""
     cases, table = schema.run_case, schema.result
-    known = figures.by_position(connection, seq, run)
+    known = metrics.by_position(connection, seq, run)
     columns = (cases.c.position, cases.c.arm, cases.c.outcome, cases.c.created)
     rows = connection.execute(
         select(*columns, table.c.seq, table.c.id)
@@ -44,7 +44,9 @@ def shelves(connection: Connection, seq: int, run: Run) -> list[Shelf]:
             raise CorruptRunError(run.id, f"case {position} ended as {str(outcome)[:40]!r}")
         row = CaseRow(position, arm, outcome, created, tuple(known[position]))
         found.setdefault(position if result is None else Row(result, result_id), []).append(row)
-    return [Shelf(key if isinstance(key, Row) else None, tuple(of)) for key, of in found.items()]
+    return [
+        ResultCases(key if isinstance(key, Row) else None, tuple(of)) for key, of in found.items()
+    ]
 
 
 def origin_of(path: Path) -> str:
@@ -63,16 +65,16 @@ class Part:
     """Cases with their result, ready to be written."""
 
     result: Result | None
-    parcel: Parcel | None
+    encoded: EncodedResult | None
     rows: tuple[CaseRow, ...]
 
 
-def part(source: Connection, shelf: Shelf, origin: str) -> Part:
+def part(source: Connection, result_cases: ResultCases, origin: str) -> Part:
     """A shelf with its result read, packed and marked."""
-    if shelf.result is None:
-        return Part(None, None, shelf.rows)
-    result = marked(results.read(source, *shelf.result), origin)
-    return Part(result, results.parcel_of(result), shelf.rows)
+    if result_cases.result is None:
+        return Part(None, None, result_cases.rows)
+    result = marked(results.read(source, *result_cases.result), origin)
+    return Part(result, results.encode_result(result), result_cases.rows)
 
 
 def put(connection: Connection, seq: int, run: Run, given: Part) -> int:
@@ -83,10 +85,10 @@ def put(connection: Connection, seq: int, run: Run, given: Part) -> int:
     if not missing:
         return 0
     result_seq = None
-    if given.result is not None and given.parcel is not None:
+    if given.result is not None and given.encoded is not None:
         result_seq = results.find(connection, given.result.id)
         if result_seq is None:
-            result_seq, _ = results.insert(connection, given.result, given.parcel)
+            result_seq, _ = results.insert(connection, given.result, given.encoded)
         else:
             _check_same(connection, result_seq, given.result)
     case_rows.insert_cases(connection, seq, run, result_seq, missing)
@@ -95,7 +97,7 @@ def put(connection: Connection, seq: int, run: Run, given: Part) -> int:
 
 def _check_same(connection: Connection, seq: int, result: Result) -> None:
     here = results.read(connection, seq, result.id)
-    if here.thinned or result.thinned:
+    if here.pruned or result.pruned:
         here, result = results.bare(here), results.bare(result)
     # As data, because NaN is not equal to itself.
     if to_data(replace(here, origin="")) != to_data(replace(result, origin="")):

@@ -11,24 +11,24 @@ from sqlalchemy import ColumnElement, Connection, and_, func, select
 from sqlalchemy.exc import DBAPIError
 
 from torchstone.records import (
-    Judgement,
+    Evaluation,
+    Pruning,
     RecordError,
     Result,
-    Thinning,
     TorchstoneError,
     UsageError,
     from_data,
     to_data,
 )
 from torchstone.store import limits, schema
-from torchstone.store.codec import BlobError, Parcel, join, split, without_samples
+from torchstone.store.codec import BlobError, EncodedResult, join, split, without_samples
 from torchstone.store.engine import CorruptResultError
 from torchstone.store.limits import seconds_of
 from torchstone.store.schema import run_fact
 from torchstone.store.summary import headline
 
 
-def parcel_of(result: Result) -> Parcel:
+def encode_result(result: Result) -> EncodedResult:
     """The result as bytes, made before the write lock is taken; what cannot be read back fails."""
     limits.check_id(result.id)
     try:
@@ -55,7 +55,7 @@ def refuse_known(connection: Connection, result_id: str) -> None:
         )
 
 
-def insert(connection: Connection, result: Result, parcel: Parcel) -> tuple[int, int]:
+def insert(connection: Connection, result: Result, encoded: EncodedResult) -> tuple[int, int]:
     """Add the rows of a result; its row number, and the bytes that its data take."""
     columns = {
         "id": result.id,
@@ -63,10 +63,10 @@ def insert(connection: Connection, result: Result, parcel: Parcel) -> tuple[int,
         "kind": storable(result.kind),
         "label": storable(result.label),
         "origin": storable(result.origin),
-        "digest": digest_of(parcel),
+        "digest": digest_of(encoded),
     }
     arms = [(storable(arm.arm.name), arm.outcome.value) for arm in result.arms]
-    size = len(parcel.document) + sum(map(len, parcel.samples))
+    size = len(encoded.document) + sum(map(len, encoded.samples))
     size += sum(len(text.encode()) for text in columns.values())
     size += sum(len(text.encode()) for row in arms for text in row)
     done = connection.execute(
@@ -74,13 +74,13 @@ def insert(connection: Connection, result: Result, parcel: Parcel) -> tuple[int,
             **columns,
             bytes=size,
             created_s=seconds_of(result.created),
-            document=parcel.document,
+            document=encoded.document,
         )
     )
     (seq,) = done.inserted_primary_key or (0,)
     rows = [
         {"result": seq, "position": i, "arm": name, "outcome": outcome, "samples": samples}
-        for i, ((name, outcome), samples) in enumerate(zip(arms, parcel.samples, strict=True))
+        for i, ((name, outcome), samples) in enumerate(zip(arms, encoded.samples, strict=True))
     ]
     if rows:
         connection.execute(schema.measurement.insert(), rows)
@@ -109,16 +109,16 @@ def insert_summary(connection: Connection, seq: int, result: Result) -> None:
 def read(connection: Connection, seq: int, result_id: str) -> Result:
     """The result of that row; `CorruptResultError` if it is not what was saved."""
     try:
-        parcel, digest = read_parcel(connection, seq)
-        thinned = of_result(connection, seq, digest)
-        if digest_of(parcel) != (thinned.left if thinned else digest):
+        encoded, digest = read_encoded(connection, seq)
+        pruned = of_result(connection, seq, digest)
+        if digest_of(encoded) != (pruned.left if pruned else digest):
             raise BlobError("its bytes are not those that were saved")
-        result = join(parcel.document, parcel.samples)
+        result = join(encoded.document, encoded.samples)
         if result.id != result_id:
             raise BlobError(f"it says that its id is {result.id[:40]!r}")
-        if thinned:
-            result = replace(result, thinned=thinned.told)
-        return judged(connection, seq, result)
+        if pruned:
+            result = replace(result, pruned=pruned.told)
+        return evaluated(connection, seq, result)
     except (BlobError, TypeError) as error:  # TypeError: a number or text where bytes belong
         raise CorruptResultError(result_id, str(error)) from None
     except DBAPIError as error:
@@ -127,7 +127,7 @@ def read(connection: Connection, seq: int, result_id: str) -> Result:
         raise
 
 
-def read_parcel(connection: Connection, seq: int) -> tuple[Parcel, str]:
+def read_encoded(connection: Connection, seq: int) -> tuple[EncodedResult, str]:
     """The bytes of a result as they are stored, and the digest of what was saved."""
     results, arms = schema.result, schema.measurement
     document, digest = connection.execute(
@@ -136,13 +136,13 @@ def read_parcel(connection: Connection, seq: int) -> tuple[Parcel, str]:
     samples = connection.scalars(
         select(arms.c.samples).where(arms.c.result == seq).order_by(arms.c.position)
     )
-    return Parcel(document, tuple(samples)), digest
+    return EncodedResult(document, tuple(samples)), digest
 
 
-def digest_of(parcel: Parcel) -> str:
+def digest_of(encoded: EncodedResult) -> str:
     """Over everything stored of a result: also a missing or swapped arm shows."""
-    total = hashlib.sha256(parcel.document)
-    for blob in parcel.samples:
+    total = hashlib.sha256(encoded.document)
+    for blob in encoded.samples:
         total.update(hashlib.sha256(blob).digest())
     return total.hexdigest()
 
@@ -155,28 +155,28 @@ def storable(text: str) -> str:
 # What later rules said of a result; the newest word is the one that is shown.
 
 
-def insert_judgement(connection: Connection, seq: int, judgement: Judgement) -> None:
+def insert_evaluation(connection: Connection, seq: int, evaluation: Evaluation) -> None:
     """Add one for the result in that row."""
-    document = json.dumps(to_data(judgement), separators=(",", ":"), allow_nan=False)
-    from_data(Judgement, json.loads(document))  # what could not be read back is not written
+    document = json.dumps(to_data(evaluation), separators=(",", ":"), allow_nan=False)
+    from_data(Evaluation, json.loads(document))  # what could not be read back is not written
     row = {
         "result": seq,
-        "created": judgement.created,
-        "version": judgement.version,
+        "created": evaluation.created,
+        "version": evaluation.version,
         "document": document,
     }
-    connection.execute(schema.judgement.insert().values(**row))
+    connection.execute(schema.evaluation.insert().values(**row))
 
 
-def judged(connection: Connection, seq: int, result: Result) -> Result:
+def evaluated(connection: Connection, seq: int, result: Result) -> Result:
     """The result with the newest checks and verdicts there are of it."""
-    table = schema.judgement
+    table = schema.evaluation
     query = select(table.c.document).where(table.c.result == seq)
     document = connection.scalar(query.order_by(table.c.seq.desc()).limit(1))
     if document is None:
         return result
     try:
-        newest = from_data(Judgement, json.loads(document))
+        newest = from_data(Evaluation, json.loads(document))
     except (RecordError, TypeError, ValueError, RecursionError) as error:
         raise CorruptResultError(result.id, f"its judgement: {error}") from None
     return replace(result, checks=newest.checks, comparisons=newest.comparisons)
@@ -185,19 +185,19 @@ def judged(connection: Connection, seq: int, result: Result) -> Result:
 # Old samples removed: which results that concerns, and what is left to tell of it.
 #
 # It is the one change that stored results know. The trigger lets it through only after a row of
-# `thinned` says what is left, when the rest went and by which command; that row never changes.
+# `pruned` says what is left, when the rest went and by which command; that row never changes.
 
 
 @dataclass(frozen=True)
-class Thinned:
+class Pruned:
     """What became of a result: what it tells, and the digest of what is left of it."""
 
-    told: Thinning
+    told: Pruning
     left: str
 
 
 @dataclass(frozen=True)
-class ThinReport:
+class PruneReport:
     """What was removed, or would be. `bytes` of a trial is that of the samples alone."""
 
     runs: int
@@ -219,31 +219,33 @@ class Aged:
     kept: int
 
 
-def of_result(connection: Connection, seq: int, digest: str) -> Thinned | None:
+def of_result(connection: Connection, seq: int, digest: str) -> Pruned | None:
     """None: every sample is there. `digest` is that of the whole result."""
-    table = schema.thinned
+    table = schema.pruned
     row = connection.execute(select(table).where(table.c.result == seq)).first()
     if row is None:
         return None
     try:
         command = tuple(str(word) for word in json.loads(row.command))
     except (TypeError, ValueError) as error:
-        raise BlobError(f"what is told of its thinning: {error}") from None
-    told = Thinning(row.created, command, row.version, row.samples, digest)
-    return Thinned(told, row.digest)
+        raise BlobError(f"what is told of its pruning: {error}") from None
+    told = Pruning(row.created, command, row.version, row.samples, digest)
+    return Pruned(told, row.digest)
 
 
 def aged(connection: Connection, before_s: float, keep_every: int) -> Aged:
     """Runs made before that time. Of each machine and branch every so manieth stays, from the
     first: which ones does not depend on when one asks, because later runs come after them."""
-    query = select(run_fact.c.run, run_fact.c.lane, run_fact.c.at, run_fact.c.created_s)
-    rows = connection.execute(query.order_by(run_fact.c.lane, run_fact.c.at, run_fact.c.run))
+    query = select(run_fact.c.run, run_fact.c.machine_branch, run_fact.c.at, run_fact.c.created_s)
+    rows = connection.execute(
+        query.order_by(run_fact.c.machine_branch, run_fact.c.at, run_fact.c.run)
+    )
     gone: list[int] = []
     kept = place = 0
     last_lane = None
-    for run, lane, at, created_s in rows:
-        place = place + 1 if lane == last_lane else 0
-        last_lane = lane
+    for run, machine_branch, at, created_s in rows:
+        place = place + 1 if machine_branch == last_lane else 0
+        last_lane = machine_branch
         if created_s is None or at >= before_s:
             continue
         if keep_every and place % keep_every == 0:
@@ -256,7 +258,7 @@ def aged(connection: Connection, before_s: float, keep_every: int) -> Aged:
 def due(connection: Connection, run: int) -> list[tuple[int, str]]:
     """The results of a run that have their samples: row and id."""
     cases, table = schema.run_case, schema.result
-    done = select(schema.thinned.c.result).where(schema.thinned.c.result == table.c.seq)
+    done = select(schema.pruned.c.result).where(schema.pruned.c.result == table.c.seq)
     shared = _needed_elsewhere(run)
     query = (
         select(table.c.seq, table.c.id)
@@ -285,7 +287,7 @@ def sample_bytes(connection: Connection, results: Sequence[int]) -> int:
     return total
 
 
-def left_of(whole: Parcel) -> tuple[Parcel, int] | None:
+def left_of(whole: EncodedResult) -> tuple[EncodedResult, int] | None:
     """What stays of a result and how many samples go; None where there is nothing to gain."""
     left, removed = without_samples(whole.document, whole.samples)
     changed = [
@@ -297,14 +299,19 @@ def left_of(whole: Parcel) -> tuple[Parcel, int] | None:
     return left, removed
 
 
-def thin(
-    connection: Connection, seq: int, whole: Parcel, left: Parcel, told: Thinning, digest: str
+def prune(
+    connection: Connection,
+    seq: int,
+    whole: EncodedResult,
+    left: EncodedResult,
+    told: Pruning,
+    digest: str,
 ) -> int:
     """Write what is left of a result, with its digest; the bytes that this saves."""
     results, arms = schema.result, schema.measurement
     saved = _bytes(whole) - _bytes(left)
     connection.execute(
-        schema.thinned.insert().values(
+        schema.pruned.insert().values(
             result=seq,
             created=told.created,
             command=json.dumps(list(told.command)),
@@ -324,7 +331,7 @@ def thin(
 
 
 def bare(result: Result) -> Result:
-    """A result as it is once thinned, without a word about that: to compare two by."""
+    """A result as it is once pruned, without a word about that: to compare two by."""
     arms = tuple(
         replace(
             arm,
@@ -335,11 +342,11 @@ def bare(result: Result) -> Result:
         )
         for arm in result.arms
     )
-    return replace(result, arms=arms, thinned=None)
+    return replace(result, arms=arms, pruned=None)
 
 
-def _bytes(parcel: Parcel) -> int:
-    return len(parcel.document) + sum(map(len, parcel.samples))
+def _bytes(encoded: EncodedResult) -> int:
+    return len(encoded.document) + sum(map(len, encoded.samples))
 
 
 def _parts(rows: Sequence[int]) -> Iterator[Sequence[int]]:

@@ -21,7 +21,7 @@ from torchstone.records import (
     to_data,
 )
 from torchstone.store import schema
-from torchstone.store.codec import MAX_DOCUMENT, BlobError, seal, unseal
+from torchstone.store.codec import MAX_DOCUMENT, BlobError, compress, decompress
 from torchstone.store.engine import CorruptRunError
 from torchstone.store.limits import seconds_of
 from torchstone.store.results import storable
@@ -52,7 +52,7 @@ def begin(connection: Connection, run: Run) -> int:
 
 
 def _insert(connection: Connection, run: Run, digest: str) -> int:
-    document = seal(_document(run).encode("ascii"))
+    document = compress(_document(run).encode("ascii"))
     columns = {
         "id": run.id,
         "created": storable(run.created),
@@ -139,7 +139,7 @@ def _data(connection: Connection, seq: int, run_id: str) -> Any:
     ).one()
     if hashlib.sha256(document).hexdigest() != digest:
         raise BlobError("its bytes are not those that were saved")
-    data = json.loads(unseal(document, MAX_DOCUMENT))
+    data = json.loads(decompress(document, MAX_DOCUMENT))
     if isinstance(data, dict) and data.get("schema", 0) > RUN_SCHEMA:
         raise newer(run_id, f"schema {data['schema']}", RUN_SCHEMA)
     return data

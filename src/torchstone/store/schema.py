@@ -1,10 +1,10 @@
 """The tables of what was measured, and the version of them all.
 
 `result` and `measurement` hold what was measured, `run` and `run_case` what was planned and what
-became of it, `aa_floor`, `calibration` and `doctor` what a machine was like, `judgement` what later
-rules said of a result, `profile` which file holds one, `profile_arm` what it is of, `ledger` where
-the time of a step went, `thinned` whose samples were removed; these are only ever added to
-(`guards`). `summary` is derived from them, and so are the tables of `derived`.
+became of it, `aa_floor`, `calibration` and `doctor` what a machine was like, `evaluation` what
+later rules said of a result, `profile` which file holds one, `profile_arm` what it is of, `ledger`
+where the time of a step went, `pruned` whose samples were removed; these are only ever added to.
+`summary` is derived from them, and so are the tables of facts.
 """
 
 from __future__ import annotations
@@ -53,23 +53,23 @@ def append_only(table: Table, same_row: str) -> None:
         _after_create(table, _trigger(table, name, verb, when))
 
 
-def allow_thinning(result: Table, measurement: Table, thinned: Table) -> None:
-    """Let exactly one change of a result through: its samples go once `thinned` says so.
+def allow_pruning(result: Table, measurement: Table, pruned: Table) -> None:
+    """Let exactly one change of a result through: its samples go once `pruned` says so.
 
     What is left must be smaller, and nothing but it may differ. That it is the right thing is not
-    for a trigger to know: `thinned` holds its digest, and a reader compares.
+    for a trigger to know: `pruned` holds its digest, and a reader compares.
     """
     document = f"""WHEN NOT ({_only_differ(result, "document")}
         AND length(NEW.document) < length(OLD.document)
-        AND EXISTS (SELECT 1 FROM {thinned.name} WHERE {thinned.name}.result = OLD.seq
-            AND {thinned.name}.document_bytes = length(NEW.document)))"""
+        AND EXISTS (SELECT 1 FROM {pruned.name} WHERE {pruned.name}.result = OLD.seq
+            AND {pruned.name}.document_bytes = length(NEW.document)))"""
     samples = f"""WHEN NOT ({_only_differ(measurement, "samples")}
         AND length(NEW.samples) < length(OLD.samples)
-        AND EXISTS (SELECT 1 FROM {thinned.name} WHERE {thinned.name}.result = OLD.result))"""
+        AND EXISTS (SELECT 1 FROM {pruned.name} WHERE {pruned.name}.result = OLD.result))"""
     for table, when in ((result, document), (measurement, samples)):
-        # After `thinned`, because the step from an older version makes that table alone.
-        _after_create(thinned, f"DROP TRIGGER {table.name}_no_update")
-        _after_create(thinned, _trigger(table, "no_update", "UPDATE", when))
+        # After `pruned`, because the step from an older version makes that table alone.
+        _after_create(pruned, f"DROP TRIGGER {table.name}_no_update")
+        _after_create(pruned, _trigger(table, "no_update", "UPDATE", when))
 
 
 def _only_differ(table: Table, column: str) -> str:
@@ -221,8 +221,8 @@ doctor = Table(
     sqlite_autoincrement=True,
 )
 
-judgement = Table(
-    "judgement",
+evaluation = Table(
+    "evaluation",
     metadata,
     Column("seq", Integer, primary_key=True, autoincrement=True),
     Column("result", ForeignKey(result.c.seq), nullable=False),
@@ -295,8 +295,8 @@ Index("result_alone", result.c.seq, sqlite_where=of_no_run())
 # Their conditions in another system's words belong to its own module: naming them here would
 # import it.
 
-thinned = Table(
-    "thinned",
+pruned = Table(
+    "pruned",
     metadata,
     Column("result", ForeignKey(result.c.seq), primary_key=True),
     Column("created", Text, nullable=False),
@@ -316,12 +316,12 @@ append_only(run, "seq = NEW.seq OR id = NEW.id")
 append_only(run_case, "seq = NEW.seq OR (run = NEW.run AND position = NEW.position)")
 append_only(calibration, "seq = NEW.seq OR id = NEW.id")
 append_only(doctor, "seq = NEW.seq OR id = NEW.id")
-append_only(judgement, "seq = NEW.seq")
+append_only(evaluation, "seq = NEW.seq")
 append_only(profile, "seq = NEW.seq OR id = NEW.id")
 append_only(profile_arm, "profile = NEW.profile")
 append_only(ledger, "seq = NEW.seq OR id = NEW.id")
-append_only(thinned, "result = NEW.result")
-allow_thinning(result, measurement, thinned)
+append_only(pruned, "result = NEW.result")
+allow_pruning(result, measurement, pruned)
 
 
 def stored_version(connection: Connection) -> int | None:
@@ -402,13 +402,13 @@ def _file_of(connection: Connection) -> str:
 #
 # A run is one row of `run_fact`, a suite of a run one row of `group_fact`, a case one row of
 # `case_fact`. What cases have in common over the nights is stored once: their keys in `series` and
-# `case_group`, their machine and branch in `lane`, their words in `case_detail`. Figures carry the
-# version of their definition. All of it can be made anew (`upkeep`), but for the figures of cases
-# without samples: of those that were imported, never measured, or thinned.
+# `case_group`, their machine and branch in `machine_branch`, their words in `case_detail`. Figures
+# carry the version of their definition. All of it can be made anew (`upkeep`), but for the figures
+# of cases without samples: of those that were imported, never measured, or pruned.
 
 
-lane = Table(
-    "lane",
+machine_branch = Table(
+    "machine_branch",
     metadata,
     Column("seq", Integer, primary_key=True),
     Column("machine_id", Text, nullable=False),
@@ -423,7 +423,7 @@ run_fact = Table(
     Column("run", ForeignKey(run.c.seq), primary_key=True),
     Column("id", Text, nullable=False, unique=True),
     Column("at", Float, nullable=False),  # `created_s`; 0 if `created` is not a date
-    Column("lane", ForeignKey(lane.c.seq), nullable=False),
+    Column("machine_branch", ForeignKey(machine_branch.c.seq), nullable=False),
     Column("created", Text, nullable=False),
     Column("created_s", Float),
     Column("label", Text, nullable=False),
@@ -439,7 +439,7 @@ run_fact = Table(
     Column("planned", Integer, nullable=False),
     Column("outcomes", Text, nullable=False),  # a JSON object: outcome to number
     Index("run_fact_at", "at"),
-    Index("run_fact_lane", "lane", "at"),
+    Index("run_fact_lane", "machine_branch", "at"),
     Index("run_fact_revision", "revision"),
 )
 
@@ -476,7 +476,7 @@ case_detail = Table(
     metadata,
     Column("seq", Integer, primary_key=True),
     Column("digest", LargeBinary, nullable=False, unique=True),
-    Column("document", Text, nullable=False),  # a JSON object of fields of `CaseFigures`
+    Column("document", Text, nullable=False),  # a JSON object of fields of `CaseMetrics`
 )
 """What of a case's figures has no column; it is the same night after night."""
 
@@ -488,7 +488,7 @@ case_fact = Table(
     Column("position", Integer, nullable=False),  # in the run's plan
     Column("definition", Integer, nullable=False),
     Column("series", ForeignKey(series.c.seq), nullable=False),
-    Column("lane", Integer, nullable=False),  # as in `run_fact`, and so is the next
+    Column("machine_branch", Integer, nullable=False),  # as in `run_fact`, and so is the next
     Column("at", Float, nullable=False),
     Column("passes", Integer),  # 1 or 0; None where it cannot run here, which is neither
     Column("outcome", Text, nullable=False),
@@ -526,7 +526,7 @@ case_fact = Table(
     Column("elapsed_s", Float),
     Column("detail", Integer),  # of `case_detail`; None: all of it is default
     UniqueConstraint("run", "position", "definition"),
-    Index("case_fact_history", "series", "lane", "passes", "at"),
+    Index("case_fact_history", "series", "machine_branch", "passes", "at"),
 )
 
 MEANS = (
@@ -573,8 +573,8 @@ group_fact = Table(
 )
 
 FACT_TABLES = (
-    thinned,
-    lane,
+    pruned,
+    machine_branch,
     run_fact,
     case_group,
     series,

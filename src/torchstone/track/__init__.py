@@ -14,8 +14,8 @@ from torchstone.track.compare import (
     default_floors,
     stored_floors,
 )
+from torchstone.track.resolve import Found, is_file, resolve, stored_heads, stored_side
 from torchstone.track.terms import ACROSS, Side, Terms, side_of
-from torchstone.track.words import Found, is_file, resolve, stored_heads, stored_side
 
 __all__ = [
     "ACROSS",

@@ -14,8 +14,8 @@ from torchstone import stats
 from torchstone.records import (
     SUITE_DEFINITION,
     CaseChange,
-    CaseFigures,
     CaseKey,
+    CaseMetrics,
     Conditions,
     GroupChange,
     Mean,
@@ -50,7 +50,7 @@ class Floor(NamedTuple):
     seen: bool = False
 
 
-Floors = Callable[[str, CaseFigures], Floor]
+Floors = Callable[[str, CaseMetrics], Floor]
 """From a machine's id and a case that ran there to what its speed-up may be off by."""
 
 
@@ -59,7 +59,7 @@ def step_class(nanoseconds: float) -> str:
     return _CLASSES[bisect_right(_LIMITS, nanoseconds)]
 
 
-def default_floors(machine_id: str, case: CaseFigures) -> Floor:
+def default_floors(machine_id: str, case: CaseMetrics) -> Floor:
     """The named default, for any machine."""
     return Floor(DEFAULT_AA_FLOOR)
 
@@ -73,7 +73,7 @@ def stored_floors(store: Store) -> Floors:
         known = store.aa_floor(machine_id, conditions)
         return Floor(max(DEFAULT_AA_FLOOR, known or 0.0), known is not None)
 
-    def floor(machine_id: str, case: CaseFigures) -> Floor:
+    def floor(machine_id: str, case: CaseMetrics) -> Floor:
         # Without a thread count of its own the case ran with the library's, which is not kept.
         if not machine_id or not case.key.threads or case.base_ns is None:
             return Floor(DEFAULT_AA_FLOOR)
@@ -196,13 +196,13 @@ def _judged(
         mean = stats.mean_change([change for change, _ in found])
         if mean is not None:
             told[key] = mean, stats.mean_floor([floor for _, floor in found])
-    judged = stats.judge_families(
+    evaluated = stats.evaluate_families(
         [change for change, _ in told.values()],
         [floor for _, floor in told.values()],
         [(key.suite, key.scale) for key in told],
         terms.rules,
     )
-    verdicts = dict(zip(told, judged, strict=True))
+    verdicts = dict(zip(told, evaluated, strict=True))
     return tuple(
         replace(
             group,
@@ -257,8 +257,8 @@ class _Compared:
     """A paired case with what the statistics need of it; logs of ratios, new over base."""
 
     pair: Pair
-    base: CaseFigures
-    new: CaseFigures
+    base: CaseMetrics
+    new: CaseMetrics
     change: stats.Change | None
     floor: float
     """What identical arms would make it change by."""
@@ -356,8 +356,8 @@ def _cases(
 ) -> list[CaseChange]:
     """Every case, in the pairs' order, with its verdict among all of its suite."""
     told = [(one, one.change) for one in compared if one.change is not None]
-    judged = iter(
-        stats.judge_families(
+    evaluated = iter(
+        stats.evaluate_families(
             [change for _, change in told],
             [one.floor for one, _ in told],
             [(one.pair.key.suite, one.pair.key.scale) for one, _ in told],
@@ -367,7 +367,7 @@ def _cases(
     # On another machine every time is another: what moved there says nothing of the software.
     usable = None if MACHINES in terms.across else drift
     made = (
-        _case(one, None if one.change is None else next(judged), usable, terms.rules, budget_s)
+        _case(one, None if one.change is None else next(evaluated), usable, terms.rules, budget_s)
         for one in compared
     )
     return [
@@ -378,15 +378,15 @@ def _cases(
 
 def _case(
     one: _Compared,
-    judged: stats.Judged | None,
+    evaluated: stats.Evaluated | None,
     drift: stats.Drift | None,
     rules: stats.Rules,
     budget_s: float | None,
 ) -> CaseChange:
     old, fresh = one.base, one.new
-    verdict, moved = judged.verdict if judged else None, "cannot tell"
-    if judged is not None and one.baseline is not None and one.arm is not None:
-        moved = stats.side_moved(judged.verdict, one.baseline, one.arm, drift, judged.least)
+    verdict, moved = evaluated.verdict if evaluated else None, "cannot tell"
+    if evaluated is not None and one.baseline is not None and one.arm is not None:
+        moved = stats.side_moved(evaluated.verdict, one.baseline, one.arm, drift, evaluated.least)
     return CaseChange(
         key=one.pair.key,
         kind=PAIRED,
@@ -394,27 +394,27 @@ def _case(
         new=fresh,
         speedup=one.change.ratio(rules.level) if one.change else None,
         verdict=verdict,
-        alone=judged.alone if judged else None,
+        alone=evaluated.alone if evaluated else None,
         moved=moved,
         baseline_time=_ratio(one.baseline),
         arm_time=_ratio(one.arm),
         compile_cold=_compile_ratio(fresh.compile_cold_ns, old.compile_cold_ns),
         compile_warm=_compile_ratio(fresh.compile_warm_ns, old.compile_warm_ns),
         memory=_ratio(_log_ratio(fresh.new_tensor_bytes, old.new_tensor_bytes)),
-        threshold=judged.least if judged else None,
-        deciding_budget_s=_decided_by(one.change, judged, rules, budget_s),
+        threshold=evaluated.least if evaluated else None,
+        deciding_budget_s=_decided_by(one.change, evaluated, rules, budget_s),
     )
 
 
 def _decided_by(
     change: stats.Change | None,
-    judged: stats.Judged | None,
+    evaluated: stats.Evaluated | None,
     rules: stats.Rules,
     budget_s: float | None,
 ) -> float | None:
-    if change is None or judged is None or budget_s is None:
+    if change is None or evaluated is None or budget_s is None:
         return None
-    return stats.deciding_budget(change, judged, budget_s, rules)
+    return stats.deciding_budget(change, evaluated, budget_s, rules)
 
 
 def _budget(base: Side, new: Side) -> float | None:

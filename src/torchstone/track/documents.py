@@ -15,8 +15,8 @@ from typing import Any
 from torchstone.interop import find_format
 from torchstone.interop.files import MAX_FILE_BYTES, MAX_ROWS, is_text, printable
 from torchstone.records import (
-    CaseFigures,
     CaseKey,
+    CaseMetrics,
     Level,
     Method,
     Outcome,
@@ -92,7 +92,7 @@ class _Reader:
         version = self.text(run, "version")
         return Side(self.head(run, cases), cases, self.method(run.get("method")), version)
 
-    def head(self, run: Mapping[str, Any], cases: Sequence[CaseFigures]) -> RunHead:
+    def head(self, run: Mapping[str, Any], cases: Sequence[CaseMetrics]) -> RunHead:
         """What the document says of the run; the counts are made from its cases."""
         found = run.get("git")
         git: dict[str, Any] = found if isinstance(found, dict) else {}
@@ -139,7 +139,7 @@ class _Reader:
             definition=definition,
         )
 
-    def case(self, row: Any, number: int) -> CaseFigures:
+    def case(self, row: Any, number: int) -> CaseMetrics:
         """One case, with what a comparison needs of it."""
         if not isinstance(row, dict):
             raise self.bad(f"case {number} is not an object")
@@ -156,7 +156,7 @@ class _Reader:
         )
         low, high = self.number(row, "speedup_low"), self.number(row, "speedup_high")
         level = self.number(row, "level")
-        return CaseFigures(
+        return CaseMetrics(
             key=key,
             outcome=self.one_of(Outcome, row, "outcome"),
             reason=self.text(row, "reason"),
@@ -168,7 +168,7 @@ class _Reader:
             log_error=self.number(row, "log_error", zero=True),
             log_freedom=self.number(row, "log_freedom"),
             verdict=self.one_of(Verdict, row, "verdict") if row.get("verdict") else None,
-            margin=self.number(row, "margin") or CaseFigures.margin,
+            margin=self.number(row, "margin") or CaseMetrics.margin,
             deciding_budget_s=self.number(row, "deciding_budget_s"),
             base_ns=self.nanoseconds(row, "base_s"),
             new_ns=self.nanoseconds(row, "new_s"),

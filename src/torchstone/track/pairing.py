@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 
 from torchstone.records import (
     FOREIGN_DEFINITION,
-    CaseFigures,
     CaseKey,
+    CaseMetrics,
     Level,
     Method,
     Outcome,
@@ -54,11 +54,11 @@ class Pair:
 
     key: CaseKey
     kind: str
-    base: CaseFigures | None
-    new: CaseFigures | None
+    base: CaseMetrics | None
+    new: CaseMetrics | None
 
     @property
-    def both(self) -> tuple[CaseFigures, CaseFigures]:
+    def both(self) -> tuple[CaseMetrics, CaseMetrics]:
         """The case in both runs; only for a case that both have."""
         if self.base is None or self.new is None:
             raise ValueError(f"{self.key.name} is not in both runs")
@@ -68,7 +68,7 @@ class Pair:
 def pairs_of(base: Side, new: Side, terms: Terms) -> list[Pair]:
     """Every case of the base run in its order, then what only the new run has."""
     olds, news = chosen(base, terms, 0), chosen(new, terms, 1)
-    every: list[tuple[CaseKey, CaseFigures | None, CaseFigures | None]]
+    every: list[tuple[CaseKey, CaseMetrics | None, CaseMetrics | None]]
     every = [(key, case, news.get(key)) for key, case in olds.items()]
     every += [(key, None, case) for key, case in news.items() if key not in olds]
     found = []
@@ -91,9 +91,9 @@ def selected(pairs: Sequence[Pair], terms: Terms) -> list[Pair]:
     ]
 
 
-def chosen(side: Side, terms: Terms, number: int) -> dict[CaseKey, CaseFigures]:
+def chosen(side: Side, terms: Terms, number: int) -> dict[CaseKey, CaseMetrics]:
     """The cases that the terms select, by the key that they are paired by."""
-    found: dict[CaseKey, CaseFigures] = {}
+    found: dict[CaseKey, CaseMetrics] = {}
     if terms.everything:
         return {case.key: case for case in side.cases}
     for case in _selected(side.cases, terms, number):
@@ -117,7 +117,7 @@ def common_key(key: CaseKey, terms: Terms) -> CaseKey:
     return replace(key, device="") if DEVICES in terms.across else key
 
 
-def _selected(cases: Iterable[CaseFigures], terms: Terms, number: int) -> Iterator[CaseFigures]:
+def _selected(cases: Iterable[CaseMetrics], terms: Terms, number: int) -> Iterator[CaseMetrics]:
     fits = _fits(terms, terms.variants[number] if terms.variants else "")
     for case in cases:
         if fits is None or fits(case.key):
@@ -138,8 +138,8 @@ def _fits(terms: Terms, variant: str) -> Callable[[CaseKey], bool] | None:
 
 
 def _began(
-    old: CaseFigures | None, fresh: CaseFigures | None, there: CaseFigures | None
-) -> CaseFigures | None:
+    old: CaseMetrics | None, fresh: CaseMetrics | None, there: CaseMetrics | None
+) -> CaseMetrics | None:
     """The base's case, unless it never ran there: then nobody knows whether it would have passed,
     and passing now is no news. What neither run came to stays in both."""
     if old is None or old.outcome is not Outcome.NOT_RUN:
@@ -147,7 +147,7 @@ def _began(
     return there if fresh is not None and fresh.outcome is Outcome.NOT_RUN else None
 
 
-def _there(case: CaseFigures | None, side: Side) -> CaseFigures | None:
+def _there(case: CaseMetrics | None, side: Side) -> CaseMetrics | None:
     """None for what is not to be counted: not supported, or still to come in a run under way."""
     if case is None or case.outcome is Outcome.NOT_SUPPORTED:
         return None
@@ -155,7 +155,7 @@ def _there(case: CaseFigures | None, side: Side) -> CaseFigures | None:
     return None if waiting else case
 
 
-def _pair(key: CaseKey, base: CaseFigures | None, new: CaseFigures | None) -> Pair | None:
+def _pair(key: CaseKey, base: CaseMetrics | None, new: CaseMetrics | None) -> Pair | None:
     if base is None or new is None:
         if base is new:
             return None
@@ -263,7 +263,7 @@ def _definitions(pairs: Sequence[Pair]) -> Iterator[Reason]:
     yield Reason(
         f"The figures of these cases were derived by the definitions {named}, which do not mix.",
         remedy="Derive the older ones anew from their samples with `torchstone db rebuild`; where "
-        "the samples have been thinned, only measuring again helps.",
+        "the samples have been pruned, only measuring again helps.",
     )
 
 
@@ -303,7 +303,7 @@ def _has(base: Side, new: Side) -> str:
     return "There are: " + "; ".join(f"{k} {', '.join(v[:8])}" for k, v in found.items()) + "."
 
 
-def _without(keys: dict[CaseKey, CaseFigures], name: str) -> set[tuple[object, ...]]:
+def _without(keys: dict[CaseKey, CaseMetrics], name: str) -> set[tuple[object, ...]]:
     names = [field for field in CaseKey.__dataclass_fields__ if field != name]
     return {tuple(getattr(key, field) for field in names) for key in keys}
 

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 
 from torchstone.records import (
-    CaseFigures,
+    CaseMetrics,
     Method,
     Outcome,
     Run,
@@ -85,7 +85,7 @@ class Side:
     """
 
     head: RunHead
-    cases: tuple[CaseFigures, ...]
+    cases: tuple[CaseMetrics, ...]
     method: Method | None = None
     version: str = ""
     groups: tuple[SuiteSummary, ...] = ()
@@ -97,7 +97,7 @@ def side_of(view: RunView) -> Side:
     return Side(head_of(view.run, cases), cases, view.run.method, view.run.version)
 
 
-def head_of(run: Run, cases: tuple[CaseFigures, ...]) -> RunHead:
+def head_of(run: Run, cases: tuple[CaseMetrics, ...]) -> RunHead:
     """A run without its plan. What is not complete counts as interrupted: no sign of life is
     looked for here."""
     ended = Counter(case.outcome for case in cases if case.outcome is not Outcome.NOT_RUN)

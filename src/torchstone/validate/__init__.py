@@ -5,9 +5,9 @@ Holds: the shape of a rule, the registry that finds and runs them, one small fil
 records and never alters one. Imports only `records` and `stats`.
 """
 
-from torchstone.validate.again import needs_recalibration, wants_second_look, withhold
+from torchstone.validate.again import needs_recalibration, needs_remeasuring, withhold
 from torchstone.validate.base import CONSTANT_OUTPUT_NOTE, FunctionRule, Rule
-from torchstone.validate.registry import ENTRY_POINTS, judge, known_rules, run_rules
+from torchstone.validate.registry import ENTRY_POINTS, evaluate, known_rules, run_rules
 from torchstone.validate.rules.peaks import sound
 
 __all__ = [
@@ -15,11 +15,11 @@ __all__ = [
     "ENTRY_POINTS",
     "FunctionRule",
     "Rule",
-    "judge",
+    "evaluate",
     "known_rules",
     "needs_recalibration",
+    "needs_remeasuring",
     "run_rules",
     "sound",
-    "wants_second_look",
     "withhold",
 ]

@@ -10,7 +10,7 @@ from torchstone.stats import Utilisation
 from torchstone.validate.base import name_of
 from torchstone.validate.rules.peaks import WRITE_ALLOWANCE, over_full
 from torchstone.validate.rules.statistics import TOO_GOOD_NAME as TOO_GOOD
-from torchstone.validate.rules.statistics import second_look, suspicious
+from torchstone.validate.rules.statistics import remeasurement, suspicious
 
 
 def needs_recalibration(result: Result) -> list[tuple[str, int]]:
@@ -31,7 +31,7 @@ def _beaten(found: Utilisation) -> list[tuple[str, int]]:
     return roofs
 
 
-def wants_second_look(result: Result) -> list[Comparison]:
+def needs_remeasuring(result: Result) -> list[Comparison]:
     """Comparisons that are too good to be believed unless they are measured once more.
 
     A ratio that was withheld only because it is too good is put back from its check. Arms that
@@ -47,7 +47,7 @@ def wants_second_look(result: Result) -> list[Comparison]:
         comparison
         for comparison in (_with_ratio(c, result) for c in result.comparisons)
         if suspicious(comparison, result)
-        and second_look(comparison, result) is None
+        and remeasurement(comparison, result) is None
         and failed.isdisjoint((comparison.base, comparison.new))
     ]
 

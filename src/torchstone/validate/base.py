@@ -35,7 +35,7 @@ class Rule(Protocol):
     def source(self) -> str:
         """Where the rule comes from."""
 
-    def judge(self, result: Result, /) -> Iterable[Check]:
+    def evaluate(self, result: Result, /) -> Iterable[Check]:
         """What the rule found."""
 
 
@@ -45,7 +45,7 @@ class FunctionRule:
 
     name: str
     source: str
-    judge: Callable[[Result], Iterable[Check]]
+    evaluate: Callable[[Result], Iterable[Check]]
 
 
 def each_arm(
@@ -53,11 +53,11 @@ def each_arm(
 ) -> Callable[[Result], Iterator[Check]]:
     """A judge that looks at every arm by itself."""
 
-    def judge(result: Result) -> Iterator[Check]:
+    def evaluate(result: Result) -> Iterator[Check]:
         for arm in result.arms:
             yield from look(arm)
 
-    return judge
+    return evaluate
 
 
 # Words and numbers for a check's sentence.

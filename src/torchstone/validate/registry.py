@@ -7,7 +7,7 @@ from importlib import metadata
 from typing import cast
 
 from torchstone.records import Check, Level, Result
-from torchstone.records.doors import all_of
+from torchstone.records.plugins import all_of
 from torchstone.validate.base import Rule
 
 ENTRY_POINTS = "torchstone.rules"
@@ -18,7 +18,7 @@ def known_rules() -> tuple[metadata.EntryPoint, ...]:
     return all_of(ENTRY_POINTS)
 
 
-def judge(result: Result) -> tuple[Check, ...]:
+def evaluate(result: Result) -> tuple[Check, ...]:
     """Every check of every installed rule, in a stable order."""
     checks: list[Check] = []
     rules: list[Rule] = []
@@ -35,7 +35,7 @@ def run_rules(rules: Iterable[Rule], result: Result) -> tuple[Check, ...]:
     checks: list[Check] = []
     for rule in rules:
         try:
-            for check in rule.judge(result):
+            for check in rule.evaluate(result):
                 if not isinstance(check, Check):
                     raise TypeError(f"gave a {type(check).__name__} instead of a Check")
                 checks.append(check)

@@ -8,7 +8,7 @@ from importlib import metadata
 from typing import cast
 
 from torchstone.records import UsageError
-from torchstone.records.doors import by_name, did_you_mean, must_be_some
+from torchstone.records.plugins import by_name, did_you_mean, must_be_some
 from torchstone.variants.base import Variant
 from torchstone.variants.compiled import Compiled
 

@@ -33,12 +33,12 @@ from torchstone.web.query import (
 from torchstone.web.registry import PAGES, PageDef
 from torchstone.web.render import draw
 from torchstone.web.security import PICTURE_POLICY
-from torchstone.web.sources import Source
+from torchstone.web.sources import DataAccess
 from torchstone.web.views.parts import running
 from torchstone.web.views.runs import progress_of_run
 
 if TYPE_CHECKING:
-    from torchstone.web.app import Desk
+    from torchstone.web.app import AppState
 
 FORMATS = ("json", "csv")
 Route = Callable[..., Response]
@@ -60,20 +60,20 @@ Ident = Annotated[str, Path(description="An id, or its beginning", max_length=20
 Name = Annotated[str, Path(description="The name in the page's document", max_length=200)]
 
 
-def add_api(app: FastAPI, desk: Desk) -> None:
+def add_api(app: FastAPI, app_state: AppState) -> None:
     """All routes under /api/v1."""
     for one in PAGES.values():
-        _add_page(app, desk, one)
+        _add_page(app, app_state, one)
     app.add_api_route(
         f"{API}/progress",
-        _progress(desk),
+        _progress(app_state),
         summary="Runs that are measured now",
         response_model=LiveDocument,
         tags=["live"],
     )
     app.add_api_route(
         f"{API}/runs/{{ident}}/progress",
-        _progress_of_one(desk),
+        _progress_of_one(app_state),
         summary="How far one run is",
         response_model=LiveDocument,
         responses=ERRORS,
@@ -81,25 +81,25 @@ def add_api(app: FastAPI, desk: Desk) -> None:
     )
 
 
-def _add_page(app: FastAPI, desk: Desk, one: PageDef) -> None:
+def _add_page(app: FastAPI, app_state: AppState, one: PageDef) -> None:
     from torchstone.web.app import answer
 
     path = API + (LANDING_API if one.name == "landing" else one.path)
 
-    def page(source: Source, asked: Any, ident: str) -> Any:
+    def page(source: DataAccess, asked: Any, ident: str) -> Any:
         return one.view(source, parse(_given(asked)), ident)
 
     def whole(request: Request, asked: Any, ident: str = "") -> Response:
-        def make(source: Source, state: str) -> str:
+        def make(source: DataAccess, state: str) -> str:
             return to_json(page_data(page(source, asked, ident)))
 
-        return answer(request, desk, "application/json", make)
+        return answer(request, app_state, "application/json", make)
 
     def table(request: Request, asked: Any, name: str, form: str, ident: str = "") -> Response:
         if form not in FORMATS:
             raise BadQuery(f"There is no format {shown(form)}.", "Choose json or csv.")
 
-        def make(source: Source, state: str) -> str:
+        def make(source: DataAccess, state: str) -> str:
             found = tables_of(page(source, asked, ident)).get(name)
             if found is None:
                 raise NotFound(f"This page has no table {shown(name)}.")
@@ -109,20 +109,20 @@ def _add_page(app: FastAPI, desk: Desk, one: PageDef) -> None:
             return to_json(table_data(found))
 
         kind = "text/csv" if form == "csv" else "application/json"
-        done = answer(request, desk, kind, make)
+        done = answer(request, app_state, kind, make)
         if form == "csv":
             done.headers["content-disposition"] = f'attachment; filename="{one.name}.csv"'
         return done
 
     def chart(request: Request, asked: Any, name: str, ident: str = "") -> Response:
-        def make(source: Source, state: str) -> str:
+        def make(source: DataAccess, state: str) -> str:
             found = charts_of(page(source, asked, ident)).get(name)
-            drawn = draw(found, desk.links, alone=True) if found else ""
+            drawn = draw(found, app_state.links, alone=True) if found else ""
             if not drawn:
                 raise NotFound(f"This page has no chart {shown(name)}, or nothing in it.")
             return drawn
 
-        done = answer(request, desk, "image/svg+xml", make)
+        done = answer(request, app_state, "image/svg+xml", make)
         done.headers["content-security-policy"] = PICTURE_POLICY
         return done
 
@@ -187,25 +187,25 @@ def _given(asked: Any) -> list[tuple[str, str]]:
     return [(name, getattr(asked, name)) for name in EXPLAINED]
 
 
-def _progress(desk: Desk) -> Callable[..., Response]:
+def _progress(app_state: AppState) -> Callable[..., Response]:
     from torchstone.web.app import answer
 
     def progress(request: Request) -> Response:
-        def make(source: Source, state: str) -> str:
+        def make(source: DataAccess, state: str) -> str:
             return to_json(live_data(state, running(source, ())))
 
-        return answer(request, desk, "application/json", make)
+        return answer(request, app_state, "application/json", make)
 
     return progress
 
 
-def _progress_of_one(desk: Desk) -> Callable[..., Response]:
+def _progress_of_one(app_state: AppState) -> Callable[..., Response]:
     from torchstone.web.app import answer
 
     def progress(request: Request, ident: Ident) -> Response:
-        def make(source: Source, state: str) -> str:
+        def make(source: DataAccess, state: str) -> str:
             return to_json(live_data(state, [progress_of_run(source, ident)]))
 
-        return answer(request, desk, "application/json", make)
+        return answer(request, app_state, "application/json", make)
 
     return progress

@@ -22,12 +22,12 @@ from torchstone.store import Store
 from torchstone.store.limits import LAST
 from torchstone.web import site
 from torchstone.web.api import add_api
-from torchstone.web.page import Notice, Page, Place, tables_of
+from torchstone.web.page import Link, Notice, Page, tables_of
 from torchstone.web.query import BadQuery, NotFound, Query, ServerLinks, parse
 from torchstone.web.registry import PAGES, PageDef
-from torchstone.web.render import House, html, profile_page
+from torchstone.web.render import SiteInfo, html, profile_page
 from torchstone.web.security import App, Guard, Hosts
-from torchstone.web.sources import Kept, Memory, Source
+from torchstone.web.sources import DataAccess, LRUCache, PageCache
 
 # What the server makes for itself after its start, without standing in a reader's way.
 
@@ -37,7 +37,7 @@ PATIENCE_S = 10.0
 LOOK_S = 0.02
 
 
-class Courtesy:
+class WarmupGate:
     """Threads of one interpreter take turns, so that two who make pages take twice as long each.
 
     Readers wait for the first page, which is made anyway and leaves what every page needs; what
@@ -94,71 +94,71 @@ THREADS = 8
 KEEP = "public, max-age=31536000, immutable"
 """Assets have their content's hash in their address."""
 ANSWERS = 32
-"""Kept for equal requests while nothing is stored: many readers look at the same few pages."""
+"""LRUCache for equal requests while nothing is stored: many readers look at the same few pages."""
 LARGEST_KEPT = 1_000_000
 DRILL_DOWN = ("landing", "suite", "case")
 """From the newest run to a model: each page's first row leads to the next."""
 LISTS = ("compare", "failures", "runs")
-ALL_TIME = Place("landing", "", (("range", "all"),))
+ALL_TIME = Link("landing", "", (("range", "all"),))
 LOOK_AGAIN = "no-cache"
 """Pages may be kept, but the server is asked whether they still hold."""
 
 _log = logging.getLogger("torchstone.web")
 
 
-class Desk:
+class AppState:
     """What all requests share: the store, the links, and what was made lately."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
         self.links = ServerLinks(site.version())
-        self.answers: Kept[str] = Kept(ANSWERS)
+        self.answers: LRUCache[str] = LRUCache(ANSWERS)
         self.describe: Callable[[], object] = dict
         """Makes the description of the API, which takes long and is then kept."""
-        self.courtesy = Courtesy()
-        self._memory = Memory()
+        self.warmup_gate = WarmupGate()
+        self._memory = PageCache()
 
-    def source(self) -> Source:
+    def source(self) -> DataAccess:
         """The store, as pages read it."""
-        return Source(self.store, self._memory)
+        return DataAccess(self.store, self._memory)
 
     def warm(self) -> None:
         """Make a page of each kind once, as a reader comes to them, so that the first one need wait
         neither for what is kept nor for what pages bring in."""
-        place: Place | None = Place("landing")
+        place: Link | None = Link("landing")
         for _ in DRILL_DOWN:
             try:
                 place = self._made(place) if place is not None else None
             finally:
-                self.courtesy.made()
-        newest = (Place("result", LAST), Place("run", LAST))
-        for place in (*(Place(name) for name in LISTS), *newest, ALL_TIME):
+                self.warmup_gate.made()
+        newest = (Link("result", LAST), Link("run", LAST))
+        for place in (*(Link(name) for name in LISTS), *newest, ALL_TIME):
             self._made(place)
-        self.courtesy.give_way()
-        if not self.courtesy.ended:
+        self.warmup_gate.give_way()
+        if not self.warmup_gate.ended:
             self.describe()
 
-    def _made(self, place: Place) -> Place | None:
+    def _made(self, place: Link) -> Link | None:
         """Make that page, when nobody reads; where its first row leads."""
-        self.courtesy.give_way()
-        if self.courtesy.ended:
+        self.warmup_gate.give_way()
+        if self.warmup_gate.ended:
             return None
         with suppress(TorchstoneError), self.store.snapshot():  # whoever asks for it is told
             asked = parse(list(place.params))
             page = PAGES[place.page].view(self.source(), asked, place.ident)
-            html(page, self.links, House(""))
+            html(page, self.links, SiteInfo(""))
             return next((one.rows[0][0].to for one in tables_of(page).values() if one.rows), None)
         return None
 
-    def state(self, source: Source) -> str:
+    def state(self, source: DataAccess) -> str:
         """A short word that changes whenever an answer might."""
         told = f"{source.version()} {__version__} {site.version()}"
         return hashlib.sha256(told.encode()).hexdigest()[:20]
 
 
-def make_app(store: Store, hosts: Hosts, desk: Desk | None = None) -> App:
+def make_app(store: Store, hosts: Hosts, app_state: AppState | None = None) -> App:
     """The application, guarded."""
-    desk = desk or Desk(store)
+    app_state = app_state or AppState(store)
     app = FastAPI(
         title="Torchstone",
         version=__version__,
@@ -169,13 +169,13 @@ def make_app(store: Store, hosts: Hosts, desk: Desk | None = None) -> App:
         lifespan=_lifespan,
     )
     for one in PAGES.values():
-        app.add_api_route(one.path, _page_route(desk, one), include_in_schema=False)
-    app.add_api_route("/profiles/{ident}/view", _view_route(desk), include_in_schema=False)
+        app.add_api_route(one.path, _page_route(app_state, one), include_in_schema=False)
+    app.add_api_route("/profiles/{ident}/view", _view_route(app_state), include_in_schema=False)
     app.add_api_route("/assets/{name}", _asset, include_in_schema=False)
     app.add_api_route("/favicon.ico", _icon, include_in_schema=False)
-    add_api(app, desk)
-    _add_errors(app, desk)
-    desk.describe = app.openapi
+    add_api(app, app_state)
+    _add_errors(app, app_state)
+    app_state.describe = app.openapi
     return Guard(app, hosts)
 
 
@@ -187,29 +187,31 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     yield
 
 
-def answer(request: Request, desk: Desk, kind: str, make: Callable[[Source, str], str]) -> Response:
+def answer(
+    request: Request, app_state: AppState, kind: str, make: Callable[[DataAccess, str], str]
+) -> Response:
     """What `make` makes of one state of the store; nothing at all where the asker has it."""
-    with desk.courtesy.reading():
-        return _answer(request, desk, kind, make)
+    with app_state.warmup_gate.reading():
+        return _answer(request, app_state, kind, make)
 
 
 def _answer(
-    request: Request, desk: Desk, kind: str, make: Callable[[Source, str], str]
+    request: Request, app_state: AppState, kind: str, make: Callable[[DataAccess, str], str]
 ) -> Response:
-    source = desk.source()
-    state = desk.state(source)
+    source = app_state.source()
+    state = app_state.state(source)
     tag = f'"{state}"'
     headers = {"etag": tag, "cache-control": LOOK_AGAIN, "vary": "accept"}
     if tag in request.headers.get("if-none-match", ""):
         return Response(status_code=304, headers=headers)
 
     key = (state, request.scope["path"], request.scope["query_string"])
-    body = desk.answers.find(key)
+    body = app_state.answers.find(key)
     if body is None:
         with source.store.snapshot():
             body = make(source, state)
-        if len(body) <= LARGEST_KEPT and desk.state(source) == state:  # it is of that state
-            desk.answers.put(key, body)
+        if len(body) <= LARGEST_KEPT and app_state.state(source) == state:  # it is of that state
+            app_state.answers.put(key, body)
     return Response(body, media_type=kind, headers=headers)
 
 
@@ -218,24 +220,27 @@ def query_of(request: Request) -> Query:
     return parse(request.query_params.multi_items())
 
 
-def _page_route(desk: Desk, one: PageDef) -> Callable[..., Response]:
+def _page_route(app_state: AppState, one: PageDef) -> Callable[..., Response]:
     def show(request: Request) -> Response:
         ident = str(request.path_params.get("ident", ""))
 
-        def make(source: Source, state: str) -> str:
+        def make(source: DataAccess, state: str) -> str:
             page = one.view(source, query_of(request), ident)
-            return html(page, desk.links, House(source.name, now=state))
+            return html(page, app_state.links, SiteInfo(source.name, now=state))
 
-        return answer(request, desk, "text/html", make)
+        return answer(request, app_state, "text/html", make)
 
     return show
 
 
-def _view_route(desk: Desk) -> Callable[..., Response]:
+def _view_route(app_state: AppState) -> Callable[..., Response]:
     def show(request: Request) -> Response:
         ident = str(request.path_params["ident"])
         return answer(
-            request, desk, "text/html", lambda source, _: profile_page(source, ident, desk.links)
+            request,
+            app_state,
+            "text/html",
+            lambda source, _: profile_page(source, ident, app_state.links),
         )
 
     return show
@@ -252,14 +257,14 @@ def _icon() -> Response:
     return _asset("icon.svg")
 
 
-def _add_errors(app: FastAPI, desk: Desk) -> None:
+def _add_errors(app: FastAPI, app_state: AppState) -> None:
     def sorry(request: Request, status: int, error: str, remedy: str = "") -> Response:
         if request.url.path.startswith("/api/"):
             body = json.dumps({"error": error, "remedy": remedy})
             return Response(body, status, media_type="application/json")
         title = {400: "This cannot be shown", 404: "Not found"}.get(status, "Something went wrong")
         page = Page("error", title, (Notice(error, "warn", remedy),), status=status)
-        text = html(page, desk.links, House(desk.store.path.name))
+        text = html(page, app_state.links, SiteInfo(app_state.store.path.name))
         return Response(text, status, media_type="text/html")
 
     def known(request: Request, error: Exception) -> Response:
@@ -267,7 +272,7 @@ def _add_errors(app: FastAPI, desk: Desk) -> None:
             status = 400 if isinstance(error, BadQuery) else 503
             status = 404 if isinstance(error, (NotFound, UsageError)) else status
             return sorry(
-                request, status, *(_public(desk, t) for t in (error.message, error.remedy))
+                request, status, *(_public(app_state, t) for t in (error.message, error.remedy))
             )
         if isinstance(error, HTTPException):
             return sorry(request, error.status_code, "There is no such page.")
@@ -284,9 +289,9 @@ def _add_errors(app: FastAPI, desk: Desk) -> None:
     app.add_exception_handler(Exception, unknown)
 
 
-def _public(desk: Desk, text: str) -> str:
+def _public(app_state: AppState, text: str) -> str:
     """A sentence without the folder that the database is in."""
-    return text.replace(str(desk.store.path), desk.store.path.name)
+    return text.replace(str(app_state.store.path), app_state.store.path.name)
 
 
 def _faults(error: RequestValidationError) -> str:

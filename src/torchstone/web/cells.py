@@ -14,8 +14,8 @@ from datetime import datetime, timezone
 from typing import Any, Generic, TypeVar, overload
 
 from torchstone.records import (
-    CaseFigures,
     CaseKey,
+    CaseMetrics,
     Level,
     Mean,
     Outcome,
@@ -36,7 +36,7 @@ from torchstone.show.run_table import (
 )
 from torchstone.show.table import sanitise
 from torchstone.show.units import format_bytes, format_percent, format_ratio, format_seconds
-from torchstone.web.page import Cell, Column, Place, Scalar, Table
+from torchstone.web.page import Cell, Column, Link, Scalar, Table
 from torchstone.web.query import BadQuery, Query, ServerLinks, shown
 
 COMMIT_DIGITS = 8
@@ -65,7 +65,7 @@ def cut(text: str, longest: int = LONGEST_LABEL) -> str:
     return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
-def text_cell(text: str, to: Place | None = None, longest: int = LONGEST_LABEL) -> Cell:
+def text_cell(text: str, to: Link | None = None, longest: int = LONGEST_LABEL) -> Cell:
     """A name or a sentence from outside."""
     safe = sanitise(text)
     short = cut(safe, longest)
@@ -77,35 +77,35 @@ def command_line(words: Sequence[str]) -> str:
     return shlex.join(sanitise(word) for word in words)
 
 
-def number_cell(value: float | int | None, to: Place | None = None) -> Cell:
+def number_cell(value: float | int | None, to: Link | None = None) -> Cell:
     """A count."""
     return Cell(value, "" if value is None else f"{value:,}", to)
 
 
-def seconds_cell(value: float | None, to: Place | None = None) -> Cell:
+def seconds_cell(value: float | None, to: Link | None = None) -> Cell:
     """Seconds."""
     known = _finite(value)
     return Cell(known, "" if known is None else format_seconds(known, 3), to)
 
 
-def nanoseconds_cell(value: float | None, to: Place | None = None) -> Cell:
+def nanoseconds_cell(value: float | None, to: Link | None = None) -> Cell:
     """Nanoseconds, told in seconds."""
     return seconds_cell(None if value is None else value / 1e9, to)
 
 
-def bytes_cell(value: float | None, to: Place | None = None) -> Cell:
+def bytes_cell(value: float | None, to: Link | None = None) -> Cell:
     """Bytes."""
     known = _finite(value)
     return Cell(known, "" if known is None else format_bytes(known), to)
 
 
-def ratio_cell(value: float | None, to: Place | None = None, mark: str = "") -> Cell:
+def ratio_cell(value: float | None, to: Link | None = None, mark: str = "") -> Cell:
     """A ratio without an interval."""
     known = _finite(value)
     return Cell(known, "" if known is None else format_ratio(known, 2), to, mark)
 
 
-def pass_cell(passes: PassRate, to: Place | None = None) -> Cell:
+def pass_cell(passes: PassRate, to: Link | None = None) -> Cell:
     """`5/6 83 %`."""
     counts, share = pass_words(passes)
     said = [f"{n} {name.replace('_', ' ')}" for name, n in passes.outcomes.items() if n]
@@ -115,7 +115,7 @@ def pass_cell(passes: PassRate, to: Place | None = None) -> Cell:
     return Cell(passes.rate, counts, to, mark, detail, ", ".join(said))
 
 
-def mean_cell(mean: Mean, to: Place | None = None) -> Cell:
+def mean_cell(mean: Mean, to: Link | None = None) -> Cell:
     """A geometric mean with its interval."""
     if mean.value is None:
         return Cell(None, "", to)
@@ -124,14 +124,14 @@ def mean_cell(mean: Mean, to: Place | None = None) -> Cell:
     return Cell(_finite(mean.value), value, to, detail=ends, title=over)
 
 
-def compile_cell(cold: Mean, warm: Mean, to: Place | None = None) -> Cell:
+def compile_cell(cold: Mean, warm: Mean, to: Link | None = None) -> Cell:
     """`12.1 s / 2.30 s`: cold and warm."""
     value = None if cold.value is None else cold.value / 1e9
     over = f"over {cold.n} of {cold.of} passing cases"
     return Cell(_finite(value), compile_words(cold, warm), to, title=over)
 
 
-def speedup_cell(case: CaseFigures, to: Place | None = None) -> Cell:
+def speedup_cell(case: CaseMetrics, to: Link | None = None) -> Cell:
     """A case's speed-up with its interval; a wrong answer has none."""
     if case.outcome is not Outcome.OK:
         return Cell(None, "", to)
@@ -144,7 +144,7 @@ def without_detail(cell: Cell) -> Cell:
     return cell._replace(detail="", title="; ".join(t for t in (cell.detail, cell.title) if t))
 
 
-def outcome_cell(case: CaseFigures | None) -> Cell:
+def outcome_cell(case: CaseMetrics | None) -> Cell:
     """How a case ended."""
     if case is None:
         return Cell("", "absent", mark="quiet")
@@ -168,7 +168,7 @@ def verdict_cell(verdict: Verdict | None, words: str = "") -> Cell:
 def change_cell(
     ratio: Ratio | None,
     verdict: Verdict | None,
-    to: Place | None = None,
+    to: Link | None = None,
     threshold: float | None = None,
 ) -> Cell:
     """`+2.1 %` with its interval, marked by the verdict: better or worse, never by size alone.
@@ -186,7 +186,7 @@ def change_cell(
     return Cell(ratio.value, _signed(ratio.value), to, mark, ends, told)
 
 
-def threshold_cell(threshold: float | None, to: Place | None = None) -> Cell:
+def threshold_cell(threshold: float | None, to: Link | None = None) -> Cell:
     """The smallest change that is believed."""
     return Cell(_finite(threshold), "" if threshold is None else format_percent(threshold), to)
 
@@ -241,7 +241,7 @@ def run_cell(head: RunHead | None, text: str = "") -> Cell:
     if head is None:
         return Cell(None, text or "")
     shown = text or when(head.created)
-    return Cell(head.id, shown, Place("run", head.id), title=f"{run_title(head)} · {head.id}")
+    return Cell(head.id, shown, Link("run", head.id), title=f"{run_title(head)} · {head.id}")
 
 
 def commit_cell(head: RunHead) -> Cell:
@@ -257,7 +257,7 @@ def state_cell(head: RunHead) -> Cell:
     return Cell(head.state, head.state, mark=mark, detail=f"{head.done}/{head.planned}")
 
 
-def case_place(key: CaseKey, carried: tuple[tuple[str, str], ...] = ()) -> Place:
+def case_place(key: CaseKey, carried: tuple[tuple[str, str], ...] = ()) -> Link:
     """A model's page."""
     own = {
         "suite": key.suite,
@@ -270,7 +270,7 @@ def case_place(key: CaseKey, carried: tuple[tuple[str, str], ...] = ()) -> Place
         "threads": str(key.threads),
         "allocator": key.allocator,
     }
-    return Place("case", "", (*own.items(), *carried))
+    return Link("case", "", (*own.items(), *carried))
 
 
 def suite_title(suite: str, scale: str) -> str:
@@ -331,7 +331,7 @@ class LazyRows(Sequence[tuple[Cell, ...]], Generic[Item]):
         return self._make(self._items[place])
 
 
-def arranged(table: Table, query: Query, here: Place, size: int = PAGE_ROWS) -> Table:
+def arranged(table: Table, query: Query, here: Link, size: int = PAGE_ROWS) -> Table:
     """The table filtered, sorted and cut as the URL asks. `here` is the page without a number."""
     rows = table.rows
     if query.filter:

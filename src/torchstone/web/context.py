@@ -11,7 +11,7 @@ from torchstone.records import Choices, RunHead, Selection, SuiteSummary
 from torchstone.show.table import sanitise
 from torchstone.track.terms import ACROSS, ALWAYS
 from torchstone.web.cells import CARRIED, cut, machine_title, run_title
-from torchstone.web.page import Choice, Controls, Place
+from torchstone.web.page import Choice, Controls, Link
 from torchstone.web.query import (
     ALL,
     GRANULARITIES,
@@ -22,7 +22,7 @@ from torchstone.web.query import (
     shown,
     with_defaults,
 )
-from torchstone.web.sources import Source
+from torchstone.web.sources import DataAccess
 
 LISTED = 100
 """Runs in a droplist; and branches, builds of torch and machines, of which there may be
@@ -102,7 +102,7 @@ class Context:
         return (*rest, ("new", self.base.id)) if self.base else rest
 
 
-def resolve(source: Source, query: Query, modes: bool = True) -> Context:
+def resolve(source: DataAccess, query: Query, modes: bool = True) -> Context:
     """Fill in what the URL leaves open. With `modes`, one mode and one precision are chosen."""
     choices = source.choices()
     _check(query, choices)
@@ -160,7 +160,7 @@ def _passed_over(heads: Sequence[RunHead], new: RunHead | None) -> tuple[RunHead
     return tuple(head for head in heads[:place] if head.state == "interrupted")
 
 
-def _before(source: Source, heads: Sequence[RunHead], new: RunHead | None) -> RunHead | None:
+def _before(source: DataAccess, heads: Sequence[RunHead], new: RunHead | None) -> RunHead | None:
     """The run before: of the same machine, branch and kind, with a suite in common, whatever its
     torch. One that got to its end is better than a newer one that broke off."""
     if new is None:
@@ -173,7 +173,7 @@ def _before(source: Source, heads: Sequence[RunHead], new: RunHead | None) -> Ru
     return _newest([head for head in known if head.state != "running"] or known)
 
 
-def newer_than(source: Source, base: RunHead) -> RunHead | None:
+def newer_than(source: DataAccess, base: RunHead) -> RunHead | None:
     """The newest run that may be held against this one; None where it is the newest itself."""
     near = Selection(machine_id=base.machine_id, branch=base.branch)
     return _newest([head for head in source.heads(near, LISTED) if _comparable(base, head)])
@@ -217,7 +217,7 @@ def _check(query: Query, choices: Choices) -> None:
 
 
 def controls(
-    context: Context, to: Place, names: Sequence[str], optional: Sequence[str] = ()
+    context: Context, to: Link, names: Sequence[str], optional: Sequence[str] = ()
 ) -> Controls:
     """The droplists of these names; `optional` ones may be left open (`any`)."""
     made = [_choice(context, name, name in optional) for name in names]

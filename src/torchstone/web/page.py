@@ -24,7 +24,7 @@ MARKS = {
 
 
 @dataclass(frozen=True)
-class Place:
+class Link:
     """Where a link leads: a page, the thing it is about, and what its URL says. See `links`."""
 
     page: str
@@ -40,7 +40,7 @@ class Cell(NamedTuple):
 
     value: Scalar = None
     text: str = ""
-    to: Place | None = None
+    to: Link | None = None
     mark: str = ""
     detail: str = ""
     """Smaller, after the text: an interval, a denominator."""
@@ -77,13 +77,13 @@ class Table:
     total: int | None = 0
     start: int = 0
     """How many rows come before these."""
-    more: Place | None = None
+    more: Link | None = None
     """Where the rows after these are."""
     whole: Callable[[], Iterable[tuple[Cell, ...]]] | None = field(default=None, compare=False)
     """Makes every row, where these are a part."""
     same: object = field(default=None, compare=False)
     """Equal as long as every row is: what was made of all of them may be kept. None: not known."""
-    to: Place | None = None
+    to: Link | None = None
     """Where the title leads."""
     sortable: bool = False
     """Whether the server puts it in order; others are sorted in the browser alone."""
@@ -99,7 +99,7 @@ class Point(NamedTuple):
     label: str = ""
     """On the axis: the commit, or the run."""
     note: str = ""
-    to: Place | None = None
+    to: Link | None = None
     failed: bool = False
     """The run has the case, and it did not pass."""
     n: int | None = None
@@ -176,7 +176,7 @@ class Notice:
     text: str
     level: str = "note"
     remedy: str = ""
-    to: Place | None = None
+    to: Link | None = None
 
 
 @dataclass(frozen=True)
@@ -192,7 +192,7 @@ class Progress:
     text: str = ""
     case: str = ""
     """What is measured just now."""
-    to: Place | None = None
+    to: Link | None = None
 
 
 @dataclass(frozen=True)
@@ -227,7 +227,7 @@ class Choice:
 class Controls:
     """A form whose answers are the page's URL. `hidden` is kept as it is."""
 
-    to: Place
+    to: Link
     choices: tuple[Choice, ...]
     hidden: tuple[tuple[str, str], ...] = ()
 
@@ -241,11 +241,11 @@ class Page:
     sections: tuple[Section, ...] = ()
     ident: str = ""
     lead: str = ""
-    crumbs: tuple[tuple[str, Place], ...] = ()
+    crumbs: tuple[tuple[str, Link], ...] = ()
     controls: Controls | None = None
     params: tuple[tuple[str, str], ...] = ()
     """What the URL says, in one order: the page's own address, defaults left out."""
-    actions: tuple[tuple[str, Place], ...] = ()
+    actions: tuple[tuple[str, Link], ...] = ()
     status: int = 200
     watched: str = field(default="")
     """The run whose progress the page follows; empty: whatever runs."""

@@ -13,7 +13,7 @@ from urllib.parse import quote, quote_plus
 
 from torchstone.records import Selection, TorchstoneError
 from torchstone.track import ACROSS
-from torchstone.web.page import Place
+from torchstone.web.page import Link
 
 LONGEST = 600
 """Characters of one value: a model's name has at most 500."""
@@ -276,19 +276,19 @@ class Links(Protocol):
     def static(self) -> bool:
         """Whether there is no server behind the pages."""
 
-    def url(self, place: Place | None) -> str:
+    def url(self, place: Link | None) -> str:
         """The page's address."""
 
     def asset(self, name: str) -> str:
         """The address of a stylesheet or script."""
 
-    def table(self, place: Place, name: str, ending: str) -> str:
+    def table(self, place: Link, name: str, ending: str) -> str:
         """The address of a table as `csv` or `json`."""
 
-    def chart(self, place: Place, name: str) -> str:
+    def chart(self, place: Link, name: str) -> str:
         """The address of a chart as SVG."""
 
-    def data(self, place: Place) -> str:
+    def data(self, place: Link) -> str:
         """The address of the whole page as JSON."""
 
 
@@ -299,7 +299,7 @@ class ServerLinks:
     version: str = ""
     static: bool = False
 
-    def url(self, place: Place | None) -> str:
+    def url(self, place: Link | None) -> str:
         """The route with its query."""
         return "" if place is None else _route(place)
 
@@ -307,16 +307,16 @@ class ServerLinks:
         """Under a name that changes when the content does."""
         return f"/assets/{quote(name)}?v={self.version}"
 
-    def table(self, place: Place, name: str, ending: str) -> str:
+    def table(self, place: Link, name: str, ending: str) -> str:
         """A route of the API."""
         params = (*place.params, ("format", ending))
         return _with_query(f"{api_path(place)}/tables/{quote(name, safe='')}", params)
 
-    def chart(self, place: Place, name: str) -> str:
+    def chart(self, place: Link, name: str) -> str:
         """A route of the API."""
         return _with_query(f"{api_path(place)}/charts/{quote(name, safe='')}.svg", place.params)
 
-    def data(self, place: Place) -> str:
+    def data(self, place: Link) -> str:
         """A route of the API."""
         return _with_query(api_path(place), place.params)
 
@@ -328,10 +328,10 @@ class SiteLinks:
     Only pages that are `wanted` are linked.
     """
 
-    wanted: Callable[[Place], bool]
+    wanted: Callable[[Link], bool]
     static: bool = True
 
-    def url(self, place: Place | None) -> str:
+    def url(self, place: Link | None) -> str:
         """The file's name, or nothing where no file is written."""
         return file_of(place) if place is not None and self.wanted(place) else ""
 
@@ -339,22 +339,22 @@ class SiteLinks:
         """In a folder of their own."""
         return f"assets/{name}"
 
-    def table(self, place: Place, name: str, ending: str) -> str:
+    def table(self, place: Link, name: str, ending: str) -> str:
         """In a folder of their own; as JSON they are in the page's."""
         return f"data/{data_name(place, name, ending)}" if ending == "csv" else ""
 
-    def chart(self, place: Place, name: str) -> str:
+    def chart(self, place: Link, name: str) -> str:
         """In a folder of their own."""
         return f"data/{data_name(place, name, 'svg')}"
 
-    def data(self, place: Place) -> str:
+    def data(self, place: Link) -> str:
         """In a folder of their own."""
         return f"data/{data_name(place, 'page', 'json')}"
 
 
-def file_of(place: Place) -> str:
+def file_of(place: Link) -> str:
     """The name of a page's file: readable, and different for different pages."""
-    if place == Place("landing"):
+    if place == Link("landing"):
         return "index.html"
     if not place.ident and not place.params:
         return f"{place.page}.html"
@@ -365,22 +365,22 @@ def file_of(place: Place) -> str:
     return f"{place.page}-{slug}-{digest}.html" if slug else f"{place.page}-{digest}.html"
 
 
-def data_name(place: Place, name: str, ending: str) -> str:
+def data_name(place: Link, name: str, ending: str) -> str:
     """The name of a file beside a page."""
     return f"{file_of(place).removesuffix('.html')}.{_SLUG.sub('-', name.lower())}.{ending}"
 
 
-def api_path(place: Place) -> str:
+def api_path(place: Link) -> str:
     """The path of a page's data."""
     return API + (LANDING_API if place.page == "landing" else _path(place))
 
 
 @lru_cache(maxsize=8192)  # all charts of a page, and many figures, lead to the same places
-def _route(place: Place) -> str:
+def _route(place: Link) -> str:
     return _with_query(_path(place), place.params)
 
 
-def _path(place: Place) -> str:
+def _path(place: Link) -> str:
     return ROUTES[place.page].format(quote(place.ident, safe=""))
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from torchstone.web.page import Page
 from torchstone.web.query import ROUTES, Query
-from torchstone.web.sources import Source
+from torchstone.web.sources import DataAccess
 from torchstone.web.views.case import case
 from torchstone.web.views.compare import compare
 from torchstone.web.views.evidence import result
@@ -18,7 +18,7 @@ from torchstone.web.views.profiles import profile, profiles
 from torchstone.web.views.runs import run, runs
 from torchstone.web.views.suite import suite
 
-View = Callable[[Source, Query, str], Page]
+View = Callable[[DataAccess, Query, str], Page]
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class PageDef:
         return "{ident}" in self.path
 
 
-def _plain(view: Callable[[Source, Query], Page]) -> View:
+def _plain(view: Callable[[DataAccess, Query], Page]) -> View:
     return lambda source, query, ident: view(source, query)
 
 

@@ -19,9 +19,9 @@ from torchstone.show import charts
 from torchstone.show.profile_html import profile_json
 from torchstone.show.roofline import roofline_svg
 from torchstone.show.table import sanitise
-from torchstone.web.page import MARKS, Cell, Chart, Choice, Page, Picture, Place, Point, Table
+from torchstone.web.page import MARKS, Cell, Chart, Choice, Link, Page, Picture, Point, Table
 from torchstone.web.query import Links
-from torchstone.web.sources import Source
+from torchstone.web.sources import DataAccess
 
 # Charts as SVG markup: from the records of a page to the house's one maker of charts.
 
@@ -144,7 +144,7 @@ _SIGNS = {
 
 
 @dataclass(frozen=True)
-class House:
+class SiteInfo:
     """What every page says of where it comes from."""
 
     database: str
@@ -177,14 +177,14 @@ def environment() -> Environment:
         sort_value=sort_value,
         further=further,
         options=options,
-        Place=Place,
+        Link=Link,
     )
     return made
 
 
-def html(page: Page, links: Links, house: House) -> str:
+def html(page: Page, links: Links, site_info: SiteInfo) -> str:
     """The whole page."""
-    here = Place(page.name, page.ident, page.params)
+    here = Link(page.name, page.ident, page.params)
     return (
         environment()
         .get_template("page.html")
@@ -192,7 +192,7 @@ def html(page: Page, links: Links, house: House) -> str:
             page=page,
             links=links,
             url=links.url,
-            house=house,
+            site_info=site_info,
             here=here,
             within=WITHIN.get(page.name, page.name),
             svg=lambda chart: Markup(draw(chart, links)),  # made by us, and escaped there
@@ -297,7 +297,7 @@ def _escaped(text: str) -> str:
 # The views of a profile as a page of the server: the same scripts, and no inline code.
 
 
-def profile_page(source: Source, ident: str, links: Links) -> str:
+def profile_page(source: DataAccess, ident: str, links: Links) -> str:
     """The page. Its data stand in an element that no browser runs."""
     found = source.profile(ident)
     template = environment().get_template("profile.html")
@@ -305,7 +305,7 @@ def profile_page(source: Source, ident: str, links: Links) -> str:
         title=_title(found),
         data=Markup(source.made_of(found, _data)),  # made for a script element, and safe in one
         links=links,
-        back=links.url(Place("profile", found.id)),
+        back=links.url(Link("profile", found.id)),
     )
 
 

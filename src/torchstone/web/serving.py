@@ -18,7 +18,7 @@ import uvicorn
 
 from torchstone.records import UsageError
 from torchstone.store import open_store
-from torchstone.web.app import Desk, make_app
+from torchstone.web.app import AppState, make_app
 from torchstone.web.security import LOOPBACK, Hosts, host_name
 
 MOST_CONNECTIONS = 1000
@@ -62,11 +62,11 @@ def serve(say: Callable[[str], None], **asked: Any) -> int:
             say(f"The dashboard of {store.path} is at {address} (Ctrl-C ends it).")
             if not is_loopback(request.host):
                 say(EXPOSED.format(address=address))
-            desk = Desk(store)
-            server = _Server(_config(make_app(store, hosts, desk)), desk)
+            app_state = AppState(store)
+            server = _Server(_config(make_app(store, hosts, app_state)), app_state)
             if request.open_browser:
                 threading.Timer(0.5, webbrowser.open, (address,)).start()
-            with _warming(desk), suppress(KeyboardInterrupt):  # the way it is meant to end
+            with _warming(app_state), suppress(KeyboardInterrupt):  # the way it is meant to end
                 server.run(sockets=[listening])
     return 0
 
@@ -74,28 +74,28 @@ def serve(say: Callable[[str], None], **asked: Any) -> int:
 class _Server(uvicorn.Server):
     """Tells the desk as soon as it is told to end itself."""
 
-    def __init__(self, config: uvicorn.Config, desk: Desk) -> None:
+    def __init__(self, config: uvicorn.Config, app_state: AppState) -> None:
         super().__init__(config)
-        self._desk = desk
+        self._desk = app_state
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        self._desk.courtesy.end()
+        self._desk.warmup_gate.end()
         super().handle_exit(sig, frame)
 
 
 @contextmanager
-def _warming(desk: Desk) -> Iterator[None]:
+def _warming(app_state: AppState) -> Iterator[None]:
     """Beside the server, a thread that makes the first pages. It is waited for: one that an ending
     interpreter finds at work is broken off there, and where that is a library's C++, the program
     aborts. Whoever interrupts the waiting has the program end at once."""
     done = threading.Event()
-    maker = threading.Thread(target=_warm, args=(desk, done))
-    desk.courtesy.begin()
+    maker = threading.Thread(target=_warm, args=(app_state, done))
+    app_state.warmup_gate.begin()
     try:
         maker.start()
         yield
     finally:
-        desk.courtesy.end()
+        app_state.warmup_gate.end()
         try:
             if maker.ident is not None:  # it could be started
                 done.wait()  # not `join`, which takes an interrupted wait for the thread's end
@@ -103,10 +103,10 @@ def _warming(desk: Desk) -> Iterator[None]:
             os._exit(INTERRUPTED)  # it only reads: there is nothing to lose
 
 
-def _warm(desk: Desk, done: threading.Event) -> None:
+def _warm(app_state: AppState, done: threading.Event) -> None:
     """What the first readers would wait for; then none of it is garbage to look through."""
     try:
-        desk.warm()
+        app_state.warm()
         gc.collect()
         gc.freeze()
         gc.set_threshold(*SELDOM)

@@ -16,10 +16,10 @@ from typing import TextIO
 from torchstone.records import UsageError
 from torchstone.show.bundle import asset, bundle
 from torchstone.show.profile_html import profile_html
-from torchstone.store import alive, open_store
+from torchstone.store import heartbeat, open_store
 from torchstone.web.cells import csv_text, to_json
 from torchstone.web.documents import page_data
-from torchstone.web.page import Notice, Page, Place, charts_of, tables_of
+from torchstone.web.page import Link, Notice, Page, charts_of, tables_of
 from torchstone.web.query import (
     ALL,
     BadQuery,
@@ -32,9 +32,9 @@ from torchstone.web.query import (
     with_defaults,
 )
 from torchstone.web.registry import PAGES
-from torchstone.web.render import NAVIGATION, House, draw, html
+from torchstone.web.render import NAVIGATION, SiteInfo, draw, html
 from torchstone.web.security import POLICY
-from torchstone.web.sources import Source
+from torchstone.web.sources import DataAccess
 
 # The folder that a site is written into: it knows what the export before left there.
 #
@@ -152,15 +152,15 @@ SITE_POLICY = "; ".join(part for part in POLICY.split("; ") if not part.startswi
 class Site:
     """Pages found by following links from the navigation, each once."""
 
-    def __init__(self, source: Source, most: int = MOST_PAGES) -> None:
+    def __init__(self, source: DataAccess, most: int = MOST_PAGES) -> None:
         self._source = source
         self._most = most
-        self._known: set[Place] = set()
-        self._waiting: deque[Place] = deque()
-        self.left_out: set[Place] = set()
+        self._known: set[Link] = set()
+        self._waiting: deque[Link] = deque()
+        self.left_out: set[Link] = set()
         self._links = SiteLinks(self.wants)
 
-    def wants(self, place: Place) -> bool:
+    def wants(self, place: Link) -> bool:
         """Whether a page is written; asking for it is what has it written."""
         if place in self._known:
             return True
@@ -180,12 +180,12 @@ class Site:
         for one in all_assets().values():
             yield f"assets/{one.name}", one.content
         for name, _ in NAVIGATION:
-            self.wants(Place(name))
+            self.wants(Link(name))
         with self._source.store.snapshot():  # all pages are of one state
             while self._waiting:
                 yield from self._page(self._waiting.popleft())
 
-    def _page(self, place: Place) -> Iterator[tuple[str, bytes]]:
+    def _page(self, place: Link) -> Iterator[tuple[str, bytes]]:
         if place.page == VIEW:
             yield self._view(place)
             return
@@ -196,16 +196,16 @@ class Site:
         except (NotFound, BadQuery, UsageError) as error:
             sorry = (Notice(error.message, "warn", error.remedy),)
             page = Page(place.page, "Not found", sorry, place.ident, status=404)
-        house = House(self._source.name, policy=SITE_POLICY)
-        yield file_of(place), html(page, self._links, house).encode()
+        site_info = SiteInfo(self._source.name, policy=SITE_POLICY)
+        yield file_of(place), html(page, self._links, site_info).encode()
         if page.status == 200:
             yield from self._data(place, page)
 
-    def _view(self, place: Place) -> tuple[str, bytes]:
+    def _view(self, place: Link) -> tuple[str, bytes]:
         found = self._source.store.load_profile(place.ident)
         return file_of(place), profile_html([found]).encode()
 
-    def _data(self, place: Place, page: Page) -> Iterator[tuple[str, bytes]]:
+    def _data(self, place: Link, page: Page) -> Iterator[tuple[str, bytes]]:
         yield (
             f"data/{data_name(place, 'page', 'json')}",
             to_json(page_data(page, whole=True)).encode(),
@@ -230,7 +230,7 @@ def export_site(out: Path, db: str | None, force: bool = False) -> Sequence[str]
     with open_store(db, create=False, read_only=True) as store:
         store.run_heads(limit=1)  # a database of an older program has no history: said now
         # Asked once: a run may end while pages are written, and they should agree on its state.
-        site = Site(Source(store, running=alive.running_ids(store.path)))
+        site = Site(DataAccess(store, running=heartbeat.running_ids(store.path)))
         pages, written, removed = _write(site, out, force)
     lines = [f"{out / 'index.html'}: {pages} pages, {written / 1e6:.1f} MB"]
     if removed:

@@ -13,8 +13,8 @@ from threading import Lock
 from typing import Generic, TypeVar, cast
 
 from torchstone.records import (
-    CaseFigures,
     CaseKey,
+    CaseMetrics,
     CasePoint,
     Choices,
     FailureSpan,
@@ -30,7 +30,7 @@ from torchstone.records import (
 )
 from torchstone.show.charts import Strip, strip_of
 from torchstone.show.rows import Figures, figures
-from torchstone.store import Store, alive
+from torchstone.store import Store, heartbeat
 from torchstone.store.case_facts import matcher
 from torchstone.store.history import stretch_start
 from torchstone.track import (
@@ -51,7 +51,7 @@ from torchstone.web.query import NotFound
 T = TypeVar("T")
 
 
-class Kept(Generic[T]):
+class LRUCache(Generic[T]):
     """Things made lately that never change, for all threads; the longest unused goes first."""
 
     def __init__(self, most: int) -> None:
@@ -106,11 +106,11 @@ Stamp = Callable[[float], object]
 Point = TypeVar("Point")
 
 
-class Past:
+class HistoryCache:
     """The older parts of histories, under the state of the runs that they are of."""
 
     def __init__(self) -> None:
-        self._known: Kept[object] = Kept(8)
+        self._known: LRUCache[object] = LRUCache(8)
 
     def points(
         self,
@@ -147,34 +147,34 @@ class About:
     version: str
 
 
-class Memory:
+class PageCache:
     """What requests share: whole runs and their comparisons are dear to read and to make."""
 
     def __init__(self) -> None:
-        self.choices: Kept[Choices] = Kept(1)
-        self.comparisons: Kept[RunComparison] = Kept(16)
-        self.sides: Kept[Side] = Kept(4)
-        self.plans: Kept[tuple[CaseKey, ...]] = Kept(8)
-        self.abouts: Kept[About] = Kept(200)
-        self.profiles: Kept[Profile] = Kept(4)
-        self.of_profiles: Kept[object] = Kept(8)
-        self.results: Kept[Result] = Kept(8)
-        self.figures: Kept[tuple[Figures | None, ...]] = Kept(64)
-        self.strips: Kept[tuple[Strip, ...]] = Kept(8)
-        self.rows: Kept[object] = Kept(4096)
-        self.texts: Kept[str] = Kept(4)
-        self.past = Past()
-        self.failures: Kept[list[FailureSpan]] = Kept(8)
+        self.choices: LRUCache[Choices] = LRUCache(1)
+        self.comparisons: LRUCache[RunComparison] = LRUCache(16)
+        self.sides: LRUCache[Side] = LRUCache(4)
+        self.plans: LRUCache[tuple[CaseKey, ...]] = LRUCache(8)
+        self.abouts: LRUCache[About] = LRUCache(200)
+        self.profiles: LRUCache[Profile] = LRUCache(4)
+        self.of_profiles: LRUCache[object] = LRUCache(8)
+        self.results: LRUCache[Result] = LRUCache(8)
+        self.figures: LRUCache[tuple[Figures | None, ...]] = LRUCache(64)
+        self.strips: LRUCache[tuple[Strip, ...]] = LRUCache(8)
+        self.rows: LRUCache[object] = LRUCache(4096)
+        self.texts: LRUCache[str] = LRUCache(4)
+        self.past = HistoryCache()
+        self.failures: LRUCache[list[FailureSpan]] = LRUCache(8)
 
 
-class Source:
+class DataAccess:
     """One store as pages read it."""
 
     def __init__(
-        self, store: Store, memory: Memory | None = None, running: frozenset[str] | None = None
+        self, store: Store, memory: PageCache | None = None, running: frozenset[str] | None = None
     ) -> None:
         self.store = store
-        self._memory = memory or Memory()
+        self._memory = memory or PageCache()
         self._running = running
 
     @property
@@ -184,7 +184,9 @@ class Source:
 
     def running(self) -> frozenset[str]:
         """The runs that are being measured now, or were when that was asked for many pages."""
-        return self._running if self._running is not None else alive.running_ids(self.store.path)
+        return (
+            self._running if self._running is not None else heartbeat.running_ids(self.store.path)
+        )
 
     def heads(
         self, selection: Selection = EVERYTHING, limit: int = 200, before: str = ""
@@ -267,7 +269,7 @@ class Source:
         """What of the past is looked at, and all that it could be another by."""
         return lambda until_s: (of, self.store.state_until(until_s), running)
 
-    def cases(self, head: RunHead, selection: Selection = EVERYTHING) -> tuple[CaseFigures, ...]:
+    def cases(self, head: RunHead, selection: Selection = EVERYTHING) -> tuple[CaseMetrics, ...]:
         """Every planned case of a run."""
         side = self._memory.sides.find(self._side_key(head))
         if side is not None:
@@ -301,7 +303,7 @@ class Source:
         return found
 
     def figures(self, result: Result) -> tuple[Figures | None, ...]:
-        """What the samples of each arm come to: they never change, but may be thinned away."""
+        """What the samples of each arm come to: they never change, but may be pruned away."""
         return self._memory.figures.get(
             _samples_of(result),
             lambda: tuple(figures(arm, result.method.alpha) for arm in result.arms),
@@ -367,7 +369,7 @@ class Source:
         # Times of files are coarse, and the log is written before what is in it can be seen.
         parts.append(self.store.commits())
         for run in sorted(self.running()):
-            progress = alive.progress(self.store.path, run)
+            progress = heartbeat.progress(self.store.path, run)
             parts.append((run, progress and [(p.done, p.case) for p in progress.parts]))
         return repr(parts)
 
@@ -380,7 +382,7 @@ class Source:
 
 def _samples_of(result: Result) -> tuple[str, bool]:
     """What tells its samples from all others."""
-    return result.id, result.thinned is None
+    return result.id, result.pruned is None
 
 
 def _state(head: RunHead, running: frozenset[str]) -> str:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Protocol, cast
 
 from torchstone.records import Ledger, Prediction
-from torchstone.records.doors import all_of
+from torchstone.records.plugins import all_of
 
 
 class FindingRule(Protocol):

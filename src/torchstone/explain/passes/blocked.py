@@ -19,7 +19,7 @@ from typing import Any
 
 from torchstone.explain.passes.report import Block
 from torchstone.machine.processes import list_numbers, read_text
-from torchstone.measure.built import Phase
+from torchstone.measure.arm import Phase
 from torchstone.measure.loops import thread_clock, wall_clock
 
 # Clocks of one thread: how long it ran, how long it waited for a core, how long it collected.

@@ -15,18 +15,18 @@ from itertools import repeat
 from typing import Any
 
 from torchstone.explain.passes import report
-from torchstone.explain.passes.report import Costs
-from torchstone.explain.passes.traced import trace
-from torchstone.explain.passes.yardstick import (
+from torchstone.explain.passes.dispatch_reference import (
     Groups,
-    Toy,
+    ReferenceCall,
     children,
     floor_by,
+    op_microbenchmarks,
     own_times,
     per_call,
-    toys_of,
-    zoo,
+    reference_calls_of,
 )
+from torchstone.explain.passes.report import Costs
+from torchstone.explain.passes.traced import trace
 from torchstone.measure.loops import thread_clock, wall_clock
 
 CALLS = 40
@@ -36,45 +36,50 @@ POOL_ELEMENTS = 1 << 16
 """Torch gives work to its threads from 32,768 elements on; twice that is shared by two."""
 
 
-def measure_costs(training: bool) -> tuple[Costs, tuple[Toy, ...]]:
+def measure_costs(training: bool) -> tuple[Costs, tuple[ReferenceCall, ...]]:
     """On this machine, in this process, now; and the calls that it was measured with."""
     import torch
 
     with torch.no_grad():
         looks = _looks(grad=False)
     event = statistics.median(one.event for one, _ in looks)
-    toys = [toy for _, toy in looks]
+    reference_calls = [reference_call for _, reference_call in looks]
     if training:
         with torch.enable_grad():
-            toys += [toy for _, toy in _looks(grad=True)]
-    floors = _floors(toys, grad=False)
+            reference_calls += [reference_call for _, reference_call in _looks(grad=True)]
+    floors = _floors(reference_calls, grad=False)
     bindings = {one.entry: max(0.0, one.outside) for one, _ in looks if one.entry}
     costs = Costs(
         event=event,
         binding=statistics.median(bindings.values()),
         bindings=bindings,
         floors=floors,
-        grad_floors=_floors(toys, grad=True),
+        grad_floors=_floors(reference_calls, grad=True),
         default_floor=statistics.median(floors.values()),
         pool=_pool_cost(),
         fault=_fault_cost(),
     )
-    return costs, tuple(toys)
+    return costs, tuple(reference_calls)
 
 
-def _looks(grad: bool) -> list[tuple[_Look, Toy]]:
-    looks = [(_look(call), call) for call in zoo(grad)]
+def _looks(grad: bool) -> list[tuple[_Look, ReferenceCall]]:
+    looks = [(_look(call), call) for call in op_microbenchmarks(grad)]
     return [
-        (look, Toy(call, look.entry.partition(">")[0], look.own, look.inside, grad))
+        (look, ReferenceCall(call, look.entry.partition(">")[0], look.own, look.inside, grad))
         for look, call in looks
         if look is not None
     ]
 
 
-def _floors(toys: Sequence[Toy], grad: bool) -> dict[str, float]:
+def _floors(reference_calls: Sequence[ReferenceCall], grad: bool) -> dict[str, float]:
     """By event name: what it takes in the calls of this op."""
-    seen = {name for toy in toys if toy.grad == grad for name in toy.events}
-    return {name: floor_by(name, toys_of(name, toys, grad)) for name in seen}
+    seen = {
+        name
+        for reference_call in reference_calls
+        if reference_call.grad == grad
+        for name in reference_call.events
+    }
+    return {name: floor_by(name, reference_calls_of(name, reference_calls, grad)) for name in seen}
 
 
 def for_step(costs: Costs, groups: Groups) -> Costs:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from torchstone.measure.built import Phase
+from torchstone.measure.arm import Phase
 from torchstone.records import Contract, Environment, Flops, Graphs
 
 

@@ -12,16 +12,21 @@ from torchstone.explain.passes import report
 from torchstone.explain.passes.blocked import WaitClock, blocked_pass
 from torchstone.explain.passes.breaking import breaking_cost
 from torchstone.explain.passes.compiler import describe_compiled, prepare_compiler
+from torchstone.explain.passes.dispatch_reference import (
+    DispatchReference,
+    Groups,
+    ReferenceCall,
+    groups_of,
+)
 from torchstone.explain.passes.floors import for_step, measure_costs
 from torchstone.explain.passes.plain import library_lines, plain_round
 from torchstone.explain.passes.report import Costs, Library, Passes, Plan, Round, functions_pass
 from torchstone.explain.passes.traced import traced_round
 from torchstone.explain.passes.watch import watched_pass
-from torchstone.explain.passes.yardstick import Groups, Toy, Yardstick, groups_of
 from torchstone.machine.clock import measure_clock
 from torchstone.machine.processes import usable_cores
 from torchstone.machine.software import describe_environment
-from torchstone.measure.built import Built, Phase, build, thread_counts
+from torchstone.measure.arm import Built, Phase, build, thread_counts
 from torchstone.measure.evidence import describe_contract
 from torchstone.measure.flops import count_flops
 from torchstone.measure.graphs import compile_count
@@ -55,10 +60,10 @@ def run_passes(arm: ArmSpec, plan: Plan, phase: Phase) -> Passes:
     compiled = compile_count()
     phase("passes")
     torch_here = hasattr(sys.modules.get("torch"), "Tensor")
-    costs, toys = Costs(), tuple[Toy, ...]()
+    costs, reference_calls = Costs(), tuple[ReferenceCall, ...]()
     if torch_here:
-        costs, toys = measure_costs(sys.modules["torch"].is_grad_enabled())
-    rounds, groups = _rounds(steps, plan, step_ns, phase, toys)
+        costs, reference_calls = measure_costs(sys.modules["torch"].is_grad_enabled())
+    rounds, groups = _rounds(steps, plan, step_ns, phase, reference_calls)
     costs = for_step(costs, groups)
     late = compile_count() - compiled  # now: Dynamo counts the profile functions of later passes
     seconds = max(1.0, plan.budget_s / 4)
@@ -133,12 +138,12 @@ class Steps:
 
 
 def _rounds(
-    steps: Steps, plan: Plan, step_ns: int, phase: Phase, toys: Sequence[Toy]
+    steps: Steps, plan: Plan, step_ns: int, phase: Phase, reference_calls: Sequence[ReferenceCall]
 ) -> tuple[tuple[Round, ...], Groups]:
     """Plain and traced stretches in turns, so that a slow minute falls on both; and the toys that
     are like the step's ops. Without toys, and so without torch, there is nothing to trace."""
     wait = WaitClock()
-    between: Yardstick | None = None
+    between: DispatchReference | None = None
     groups: Groups = {}
     sample_ns = step_ns * steps.loops
     stretch_ns = plan.budget_s * 1e9 / plan.rounds / 2
@@ -149,14 +154,14 @@ def _rounds(
         phase("passes")
         plain = plain_round(steps.block, steps.loops, count, wait)
         traced = None
-        if toys:
+        if reference_calls:
             device = steps.device
             traced = traced_round(steps.block, steps.loops, traced_count, wait, device, between)
             if number == 0:  # the first tells how many events there are, and starts the tracer
                 events = max(1.0, traced.events * steps.loops)
                 traced_count = max(LEAST_SAMPLES, min(count, int(MOST_EVENTS / events)))
-                groups = groups_of(toys, traced.ops)
-                between = Yardstick(groups)
+                groups = groups_of(reference_calls, traced.ops)
+                between = DispatchReference(groups)
                 if sample_ns < SLOW_STEP_NS:
                     continue
         found.append(Round(plain, traced))

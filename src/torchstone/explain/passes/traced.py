@@ -8,10 +8,10 @@ from typing import Any
 from torchstone.explain.passes import report
 from torchstone.explain.passes.blocked import CollectionClock, WaitClock
 from torchstone.explain.passes.compiler import breaking_regions
+from torchstone.explain.passes.dispatch_reference import DispatchReference, Speeds, marker
 from torchstone.explain.passes.plain import Sample, quiet, summary, take_samples
 from torchstone.explain.passes.report import OpTime, Traced
 from torchstone.explain.passes.tally import Event, Tally
-from torchstone.explain.passes.yardstick import Speeds, Yardstick, marker
 
 ON_DEVICE = -1
 """Stands for the thread of events that ran on a device."""
@@ -23,7 +23,7 @@ def traced_round(
     count: int,
     wait: WaitClock,
     device: str = "cpu",
-    between: Yardstick | None = None,
+    between: DispatchReference | None = None,
 ) -> Traced:
     """A stretch of `count` samples of `loops` steps each, traced; a yardstick `between` them."""
     mark = marker()

@@ -21,7 +21,7 @@ from typing import Any
 
 from torchstone.explain.passes.blocked import other_python_threads
 from torchstone.explain.passes.report import Watched
-from torchstone.measure.built import Phase
+from torchstone.measure.arm import Phase
 from torchstone.measure.loops import wall_clock
 
 PAUSE_S = 0.0005

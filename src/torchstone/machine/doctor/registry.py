@@ -8,7 +8,7 @@ from typing import cast
 
 from torchstone.machine.doctor.base import Checkup, View, fail, warn
 from torchstone.records import Finding
-from torchstone.records.doors import all_of
+from torchstone.records.plugins import all_of
 
 ENTRY_POINTS = "torchstone.checkups"
 

@@ -27,7 +27,7 @@ from torchstone.records import (
     TorchstoneError,
     UsageError,
 )
-from torchstone.records.doors import by_name, must_be_some
+from torchstone.records.plugins import by_name, must_be_some
 
 RATE_HZ = 100.0
 """Samples a second, py-spy's own default: three seconds of them tell a share to about six points.

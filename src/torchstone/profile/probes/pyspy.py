@@ -22,7 +22,6 @@ from types import CodeType, FunctionType
 
 from torchstone.machine.processes import read_text
 from torchstone.profile import trees
-from torchstone.profile.doors import read_profile
 from torchstone.profile.formats.base import FrameTable
 from torchstone.profile.probes.base import (
     ProbeFailed,
@@ -32,6 +31,7 @@ from torchstone.profile.probes.base import (
     with_text,
 )
 from torchstone.profile.probes.sample import STARTERS, outer_calls
+from torchstone.profile.registry import read_profile
 from torchstone.records import Bytecode, Frame, LineTable, Profile, Sampling, TorchstoneError
 
 # Stacks that were seen from outside, told by running lines, made into ours: functions by their

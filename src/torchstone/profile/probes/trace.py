@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from torchstone.profile import trees
-from torchstone.profile.doors import read_profile
 from torchstone.profile.probes.base import ProbeOptions, Step, new_profile
+from torchstone.profile.registry import read_profile
 from torchstone.records import Frame, Profile, Spans
 
 STEP = "ProfilerStep"

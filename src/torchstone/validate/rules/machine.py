@@ -119,7 +119,7 @@ CLOCK = FunctionRule(
 )
 
 
-# Did other work disturb the turns? Judged from the system's own counters.
+# Did other work disturb the turns? Evaluated from the system's own counters.
 
 
 NOISE_NAME = "noise"

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 
-from torchstone.records import Check, Comparison, Level, Measurement, Result, SecondLook
+from torchstone.records import Check, Comparison, Level, Measurement, Remeasurement, Result
 from torchstone.stats import DEFINITION, replicates_with_samples
 from torchstone.validate.base import FunctionRule, arm_named, count, name_of, percent, threads
 
@@ -231,9 +231,11 @@ def _optimised(comparison: Comparison, result: Result) -> bool:
     return base.arm.device == new.arm.device and threads(base) == threads(new)
 
 
-def second_look(comparison: Comparison, result: Result) -> SecondLook | None:
+def remeasurement(comparison: Comparison, result: Result) -> Remeasurement | None:
     """The newest second look at a comparison."""
-    found = [s for s in result.second_looks if (s.base, s.new) == (comparison.base, comparison.new)]
+    found = [
+        s for s in result.remeasurements if (s.base, s.new) == (comparison.base, comparison.new)
+    ]
     return found[-1] if found else None
 
 
@@ -256,7 +258,7 @@ def _look_too_good(comparison: Comparison, speedup: float, result: Result) -> Ch
             return Check(TOO_GOOD_NAME, Level.NOTE, text, figures, who)
         text = f"{name_of(comparison.new)} is not suspiciously fast."
         return Check(TOO_GOOD_NAME, Level.OK, text, figures, who)
-    look = second_look(comparison, result)
+    look = remeasurement(comparison, result)
     if look is not None:
         figures["second_seed"] = float(look.seed)
     if look is not None and look.speedup is not None:
@@ -265,7 +267,7 @@ def _look_too_good(comparison: Comparison, speedup: float, result: Result) -> Ch
     return Check(TOO_GOOD_NAME, level, text, figures, who)
 
 
-def _words(comparison: Comparison, speedup: float, look: SecondLook | None) -> tuple[Level, str]:
+def _words(comparison: Comparison, speedup: float, look: Remeasurement | None) -> tuple[Level, str]:
     new, base = name_of(comparison.new), name_of(comparison.base)
     said = f"{new} reads {speedup:,.1f} times as fast as {base}"
     held = Level.FAIL if speedup >= ANYTHING else Level.WARN
@@ -296,7 +298,7 @@ def _words(comparison: Comparison, speedup: float, look: SecondLook | None) -> t
     )
 
 
-def agree(comparison: Comparison, look: SecondLook) -> bool:
+def agree(comparison: Comparison, look: Remeasurement) -> bool:
     """Whether the two intervals of the time ratio overlap once widened."""
     first, second = comparison.interval or _point(comparison.time_ratio), look.interval
     if second is None:

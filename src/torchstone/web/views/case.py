@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from torchstone.records import CaseFigures, CaseKey, CasePoint, Outcome, RunComparison, RunHead
+from torchstone.records import CaseKey, CaseMetrics, CasePoint, Outcome, RunComparison, RunHead
 from torchstone.show.run_table import command_text, failure_text, suite_of
 from torchstone.show.table import sanitise
 from torchstone.show.units import format_percent
@@ -35,16 +35,16 @@ from torchstone.web.page import (
     Column,
     Facts,
     Group,
+    Link,
     Notice,
     Page,
-    Place,
     Point,
     Section,
     Series,
     Table,
 )
 from torchstone.web.query import ALL, EVERY_S, NotFound, Query, shown
-from torchstone.web.sources import Source
+from torchstone.web.sources import DataAccess
 from torchstone.web.views import parts
 from torchstone.web.views.evidence import evidence
 
@@ -63,9 +63,9 @@ HISTORY = (
     Column("compiled", "Compiled", True, "s", group="Time of a step"),
     Column("compile_cold", "Cold", True, "s", group="Compile"),
     Column("compile_warm", "Warm", True, "s", group="Compile"),
-    Column("memory_ratio", "Ratio", True, "×", group="Memory"),
-    Column("tensor_bytes", "Tensors", True, "bytes", group="Memory"),
-    Column("peak_bytes", "Process", True, "bytes", group="Memory"),
+    Column("memory_ratio", "Ratio", True, "×", group="PageCache"),
+    Column("tensor_bytes", "Tensors", True, "bytes", group="PageCache"),
+    Column("peak_bytes", "Process", True, "bytes", group="PageCache"),
     Column("graph_breaks", "Graph breaks", True),
     Column("reason", "Reason"),
 )
@@ -75,7 +75,7 @@ HIDDEN = (
     Column("result_id", "Result", shown=False),
 )
 BARS = "Bars are intervals that hold at 95 %, however often a case was looked at while it ran."
-Metric = Callable[[CaseFigures], "float | None"]
+Metric = Callable[[CaseMetrics], "float | None"]
 TIMES: dict[str, Metric] = {
     "eager": lambda c: _seconds(c.base_ns),
     "compiled": lambda c: _seconds(c.new_ns),
@@ -90,7 +90,7 @@ PEAKS: dict[str, Metric] = {
 }
 
 
-def case(source: Source, query: Query) -> Page:
+def case(source: DataAccess, query: Query) -> Page:
     """The history of a case, and what is behind its newest or chosen point."""
     if not query.model:
         raise NotFound("This page is about one model, and none was named.", "Add ?model=NAME.")
@@ -119,7 +119,7 @@ def case(source: Source, query: Query) -> Page:
         tuple(sections),
         lead=sanitise(key.name),
         crumbs=(
-            ("Overview", Place("landing", "", context.carried)),
+            ("Overview", Link("landing", "", context.carried)),
             (sanitise(suite_of(key)), parts.suite_place(key, context.carried)),
         ),
         controls=replace(sibling, hidden=kept),
@@ -128,7 +128,7 @@ def case(source: Source, query: Query) -> Page:
     )
 
 
-def _find(source: Source, context: Context) -> tuple[CaseKey, CaseFigures | None]:
+def _find(source: DataAccess, context: Context) -> tuple[CaseKey, CaseMetrics | None]:
     """The case that the URL means in the new run, or at least its key."""
     assert context.new is not None
     fields = dict(context.query.params)
@@ -155,7 +155,7 @@ def _find(source: Source, context: Context) -> tuple[CaseKey, CaseFigures | None
     )
 
 
-def _history(source: Source, key: CaseKey, context: Context) -> list[CasePoint]:
+def _history(source: DataAccess, key: CaseKey, context: Context) -> list[CasePoint]:
     return source.case_points(key, context.history, EVERY_S[context.chosen.granularity])
 
 
@@ -168,7 +168,7 @@ def _note(points: Sequence[CasePoint]) -> str:
 def _charts(points: Sequence[CasePoint], context: Context) -> tuple[Chart, ...]:
     rest = tuple(item for item in context.carried if item[0] not in ("new", "base"))
     lines = parts.Lines.of((point.run, _definition(point)) for point in points)
-    placed: dict[str, list[tuple[CaseFigures, Point]]] = {}
+    placed: dict[str, list[tuple[CaseMetrics, Point]]] = {}
     for point in points:
         line = lines.words(point.run, _definition(point))
         placed.setdefault(line, []).append((point.figures, _blank(point, rest)))
@@ -200,7 +200,7 @@ def _charts(points: Sequence[CasePoint], context: Context) -> tuple[Chart, ...]:
         chart("time", "Time of a step", "seconds", TIMES),
         chart("compile", "Compile time", "seconds", COMPILES),
         chart("memory", "Tensors at a step's peak", "bytes", PEAKS),
-        chart("memory_ratio", "Memory ratio", "ratio", {"ratio": lambda c: c.memory_ratio}),
+        chart("memory_ratio", "PageCache ratio", "ratio", {"ratio": lambda c: c.memory_ratio}),
         chart("graph_breaks", "Graph breaks", "count", {"breaks": lambda c: c.graph_breaks}),
     )
 
@@ -229,7 +229,7 @@ def _blank(point: CasePoint, rest: tuple[tuple[str, str], ...]) -> Point:
     )
 
 
-def _valued(figures: CaseFigures, blank: Point, metric: Metric, interval: bool) -> Point:
+def _valued(figures: CaseMetrics, blank: Point, metric: Metric, interval: bool) -> Point:
     if figures.outcome is not Outcome.OK:
         return blank
     low, high = (figures.interval if interval else None) or (None, None)
@@ -244,7 +244,7 @@ def _table(points: Sequence[CasePoint], query: Query) -> Table:
 def _row(point: CasePoint) -> tuple[Cell, ...]:
     one, head = point.figures, point.run
     failed = one.outcome is not Outcome.OK
-    to = Place("result", one.result_id) if one.result_id else None
+    to = Link("result", one.result_id) if one.result_id else None
     own = to or case_place(one.key, (("new", head.id),))
     return (
         run_cell(head),
@@ -267,7 +267,7 @@ def _row(point: CasePoint) -> tuple[Cell, ...]:
 
 
 def _facts(
-    key: CaseKey, now: CaseFigures | None, found: RunComparison | None, context: Context
+    key: CaseKey, now: CaseMetrics | None, found: RunComparison | None, context: Context
 ) -> Facts:
     assert context.new is not None
     items = [("Run", run_cell(context.new, run_title(context.new)))]
@@ -281,7 +281,7 @@ def _facts(
         ("Compiled", nanoseconds_cell(now.new_ns)),
         ("Compile, cold", nanoseconds_cell(now.compile_cold_ns)),
         ("Compile, warm", nanoseconds_cell(now.compile_warm_ns)),
-        ("Memory ratio", ratio_cell(now.memory_ratio)),
+        ("PageCache ratio", ratio_cell(now.memory_ratio)),
         ("Process memory ratio", ratio_cell(now.process_memory_ratio)),
         ("Compiler's memory", bytes_cell(now.compiler_bytes)),
         ("Graph breaks", number_cell(now.graph_breaks)),
@@ -309,10 +309,10 @@ def _change(key: CaseKey, found: RunComparison | None, context: Context) -> Cell
         return None
     cell = change_cell(change.speedup, change.verdict, threshold=change.threshold)
     moved = f"; {sanitise(change.moved)} moved" if change.moved in ("arm", "baseline") else ""
-    return cell._replace(detail=f"{cell.detail}{moved}", to=Place("run", context.base.id))
+    return cell._replace(detail=f"{cell.detail}{moved}", to=Link("run", context.base.id))
 
 
-def _behind(source: Source, now: CaseFigures | None, head: RunHead) -> list[Section]:
+def _behind(source: DataAccess, now: CaseMetrics | None, head: RunHead) -> list[Section]:
     """The evidence of the chosen point."""
     if now is None:
         return [Notice(f"{run_title(head)} has no such case; choose a point of the history.")]
@@ -331,7 +331,7 @@ def _behind(source: Source, now: CaseFigures | None, head: RunHead) -> list[Sect
     return [*found, Group(title, evidence(source, result, now.key.variant))]
 
 
-def _foreign(now: CaseFigures) -> list[Section]:
+def _foreign(now: CaseMetrics) -> list[Section]:
     """What another tool's file says, under its own names."""
     made: list[Section] = []
     for number, one in enumerate(now.foreign):
@@ -341,7 +341,7 @@ def _foreign(now: CaseFigures) -> list[Section]:
     return made
 
 
-def _actions(now: CaseFigures | None) -> tuple[tuple[str, Place], ...]:
+def _actions(now: CaseMetrics | None) -> tuple[tuple[str, Link], ...]:
     if now is None or not now.result_id:
         return ()
-    return (("The result", Place("result", now.result_id)),)
+    return (("The result", Link("result", now.result_id)),)

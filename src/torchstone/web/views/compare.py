@@ -33,9 +33,9 @@ from torchstone.web.cells import (
     without_detail,
 )
 from torchstone.web.context import Context, controls, resolve
-from torchstone.web.page import Cell, Column, Facts, Notice, Page, Picture, Place, Section, Table
+from torchstone.web.page import Cell, Column, Facts, Link, Notice, Page, Picture, Section, Table
 from torchstone.web.query import Query
-from torchstone.web.sources import Identity, Source
+from torchstone.web.sources import DataAccess, Identity
 from torchstone.web.views import parts
 
 OPTIONAL = ("suite", *parts.SETTINGS)
@@ -53,7 +53,9 @@ GROUPS = (
     Column("change", "Change", True, "×", group="Speed-up, common cases"),
     Column("threshold", "Threshold", True, help="A smaller change of the mean is not believed"),
     Column("compile_cold", "Compile", True, "×", help="Cold compile time, new over base"),
-    Column("memory", "Memory", True, "×", help="The arm's tensors at a step's peak, new over base"),
+    Column(
+        "memory", "PageCache", True, "×", help="The arm's tensors at a step's peak, new over base"
+    ),
     Column("drift", "Baselines", True, "×", help="How much slower the baselines were"),
     Column("verdicts", "Cases"),
     Column("common", "In both", True, shown=False),
@@ -72,7 +74,7 @@ CASES = (
     Column("baseline_time", "Baseline", True, "×", group="Time, new over base"),
     Column("arm_time", "Arm", True, "×", group="Time, new over base"),
     Column("compile_cold", "Compile", True, "×", help="Cold compile time, new over base"),
-    Column("memory", "Memory", True, "×", help="New over base"),
+    Column("memory", "PageCache", True, "×", help="New over base"),
 )
 HIDDEN = (
     Column("outcome", "Outcome, new", shown=False),
@@ -92,10 +94,10 @@ _KIND_RANKS = {kind: rank for rank, kind in enumerate(ORDER)}
 _VERDICT_RANKS = {verdict: rank for rank, verdict in enumerate(VERDICT_ORDER)}
 
 
-def compare(source: Source, query: Query) -> Page:
+def compare(source: DataAccess, query: Query) -> Page:
     """The two chosen runs; without a choice, the newest and the one before."""
     context = resolve(source, query, modes=False)
-    here = Place("compare", "", query.params)
+    here = Link("compare", "", query.params)
     form = controls(context, here, CONTROLS, OPTIONAL)
     if context.new is None:
         return Page("compare", "Compare", parts.nothing_stored(), params=query.params)
@@ -136,7 +138,7 @@ def _pair(base: str, new: str) -> str:
     return new if base == new else f"{base} → {new}"
 
 
-def _compared(found: RunComparison, context: Context, here: Place) -> tuple[Section, ...]:
+def _compared(found: RunComparison, context: Context, here: Link) -> tuple[Section, ...]:
     asked, query = context.cases, context.query
     fits, group_fits = matcher(asked), matcher(replace(asked, model=""))
     groups = [one for one in found.groups if group_fits(one.key)]
@@ -217,7 +219,7 @@ def _group(change: GroupChange, labels: Labels, context: Context) -> tuple[Cell,
     )
 
 
-def _suite_of_base(change: GroupChange, context: Context) -> Place:
+def _suite_of_base(change: GroupChange, context: Context) -> Link:
     """The base run's own page of the suite, under the variant that it was compared by."""
     variants = parts.variants(context.query)
     key = replace(change.key, variant=variants[0]) if variants else change.key
@@ -230,7 +232,7 @@ def _marks(change: GroupChange | CaseChange, cold: float | None, peak: float | N
     return [parts.cost_mark(name, value, change) for name, value in named]
 
 
-def _kind(change: CaseChange, to: Place) -> Cell:
+def _kind(change: CaseChange, to: Link) -> Cell:
     """What became of it; how the new run's ended, where it did not pass."""
     marks = {"newly failing": "fail", "newly passing": "better", "paired": ""}
     failed = change.new is not None and change.new.outcome is not Outcome.OK

@@ -40,15 +40,15 @@ from torchstone.web.page import (
     Column,
     Facts,
     Group,
+    Link,
     Notice,
     Page,
     Picture,
-    Place,
     Section,
     Table,
 )
 from torchstone.web.query import Query
-from torchstone.web.sources import Source
+from torchstone.web.sources import DataAccess
 from torchstone.web.views import parts
 from torchstone.web.views.parts import arms_looked_at
 from torchstone.web.views.profiles import ledger_sections, profile_sections
@@ -63,9 +63,9 @@ ARMS = (
     Column("verdict", "Verdict"),
     Column("compile_cold", "Cold", True, "s", group="Compile"),
     Column("compile_warm", "Warm", True, "s", group="Compile"),
-    Column("tensor_peak_bytes", "Tensors", True, "bytes", group="Memory"),
-    Column("peak_bytes", "Process", True, "bytes", group="Memory"),
-    Column("overhead_bytes", "Beyond tensors", True, "bytes", group="Memory"),
+    Column("tensor_peak_bytes", "Tensors", True, "bytes", group="PageCache"),
+    Column("peak_bytes", "Process", True, "bytes", group="PageCache"),
+    Column("overhead_bytes", "Beyond tensors", True, "bytes", group="PageCache"),
     Column("graph_breaks", "Graph breaks", True),
     Column("recompiles", "Recompiles", True),
     Column("processes", "Processes", True),
@@ -88,12 +88,12 @@ LEAVES = (
     Column("side", "Side"),
     Column("path", "Path"),
     Column("what", "What"),
-    Column("memory_format", "Memory format"),
+    Column("memory_format", "PageCache format"),
     Column("requires_grad", "Requires grad"),
 )
 
 
-def evidence(source: Source, result: Result, variant: str = "") -> tuple[Section, ...]:
+def evidence(source: DataAccess, result: Result, variant: str = "") -> tuple[Section, ...]:
     """Everything that a result carries, the weightiest first.
 
     A result may hold several variants beside their baseline. Where the page is about one of them,
@@ -119,12 +119,12 @@ def evidence(source: Source, result: Result, variant: str = "") -> tuple[Section
 
 
 def _thinned(result: Result) -> tuple[Section, ...]:
-    if result.thinned is None:
+    if result.pruned is None:
         return ()
     return (
         Notice(
-            f"The {result.thinned.samples:,} raw samples of this result were removed to save space "
-            f"on {when(result.thinned.created)}; its figures were derived before.",
+            f"The {result.pruned.samples:,} raw samples of this result were removed to save space "
+            f"on {when(result.pruned.created)}; its figures were derived before.",
         ),
     )
 
@@ -224,7 +224,7 @@ def _compiler(result: Result) -> Iterable[Section]:
         yield Table("graph-breaks", "Graph breaks", columns, rows, total=len(rows))
 
 
-def _roofline(source: Source, result: Result) -> Iterable[Section]:
+def _roofline(source: DataAccess, result: Result) -> Iterable[Section]:
     """The baseline under the roofs of its machine; a sentence where something is missing."""
     from torchstone.explain.roofline import roofline
 
@@ -236,7 +236,7 @@ def _roofline(source: Source, result: Result) -> Iterable[Section]:
     yield Picture("roofline", "Roofline", found, sanitise(found.sentence))
 
 
-def _calibration(source: Source, result: Result) -> Calibration | None:
+def _calibration(source: DataAccess, result: Result) -> Calibration | None:
     if result.calibration is not None:
         return result.calibration
     base = result.arms[0] if result.arms else None
@@ -367,7 +367,7 @@ def _method(result: Result) -> Section:
 # One stored result, whole.
 
 
-def result(source: Source, query: Query, ident: str) -> Page:
+def result(source: DataAccess, query: Query, ident: str) -> Page:
     """A result with its samples and everything that was found about it."""
     found = source.result(ident)
     items = (
@@ -389,6 +389,6 @@ def result(source: Source, query: Query, ident: str) -> Page:
         ),
         ident=found.id,
         lead=cut(sanitise(" · ".join(words)), 300),
-        crumbs=(("Overview", Place("landing")),),
+        crumbs=(("Overview", Link("landing")),),
         params=query.params,
     )

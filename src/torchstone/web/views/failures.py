@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from torchstone.records import CaseFigures, FailureSpan, RunHead
+from torchstone.records import CaseMetrics, FailureSpan, RunHead
 from torchstone.show.run_table import Labels, command_text, failure_text
 from torchstone.web.cells import (
     LazyRows,
@@ -20,9 +20,9 @@ from torchstone.web.cells import (
     when,
 )
 from torchstone.web.context import controls, resolve
-from torchstone.web.page import Cell, Column, Page, Place, Table
+from torchstone.web.page import Cell, Column, Link, Page, Table
 from torchstone.web.query import Query
-from torchstone.web.sources import Source
+from torchstone.web.sources import DataAccess
 from torchstone.web.views import parts
 
 OPTIONAL = ("suite", *parts.SETTINGS, *parts.RUNS_OF)
@@ -33,10 +33,10 @@ NOTE = (
 )
 
 
-def failures(source: Source, query: Query) -> Page:
+def failures(source: DataAccess, query: Query) -> Page:
     """Every case that fails now."""
     context = resolve(source, query, modes=False)
-    here = Place("failures", "", query.params)
+    here = Link("failures", "", query.params)
     if context.new is None:
         return Page("failures", "Failures", parts.nothing_stored(), params=query.params)
     table = table_of(source.failures(context.new, context.cases), context.carried)
@@ -101,9 +101,9 @@ def _row(
     )
 
 
-def _reason(case: CaseFigures) -> Cell:
+def _reason(case: CaseMetrics) -> Cell:
     words = failure_text(case).partition(": ")[2]
-    to = Place("result", case.result_id) if case.result_id else None
+    to = Link("result", case.result_id) if case.result_id else None
     return text_cell(words, to, 100)
 
 

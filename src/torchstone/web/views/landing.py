@@ -19,9 +19,9 @@ from torchstone.web.cells import (
     threshold_cell,
 )
 from torchstone.web.context import Context, controls, resolve
-from torchstone.web.page import Cell, Column, Group, Notice, Page, Place, Section, Table
+from torchstone.web.page import Cell, Column, Group, Link, Notice, Page, Section, Table
 from torchstone.web.query import ALL, EVERY_S, Query
-from torchstone.web.sources import Source
+from torchstone.web.sources import DataAccess
 from torchstone.web.views import parts
 
 OPTIONAL = ("suite", *parts.SETTINGS, *parts.RUNS_OF, "torch")
@@ -43,7 +43,7 @@ COLUMNS = (
     Column("compile_cold", "Compile, cold / warm", True, "s", help="Mean over passing cases"),
     Column(
         "memory_ratio",
-        "Memory ratio",
+        "PageCache ratio",
         True,
         "×",
         help="Tensors at the peak, baseline over arm",
@@ -69,10 +69,10 @@ AGAINST_BASE = ("newly_failing", "change", "threshold")
 """Columns that say nothing where there is no base."""
 
 
-def landing(source: Source, query: Query) -> Page:
+def landing(source: DataAccess, query: Query) -> Page:
     """Every suite of the newest run, or of the one that was chosen."""
     context = resolve(source, query)
-    here = Place("landing", "", query.params)
+    here = Link("landing", "", query.params)
     top: tuple[Section, ...] = parts.running(source, context.heads)
     if context.new is None:
         sections = (*top, *parts.nothing_stored())
@@ -122,7 +122,7 @@ def _table(
     rows = tuple(_row(one, labels, changes.get(parts.group_key(one)), context) for one in groups)
     title = suite_title(suite, scale)
     key = CaseKey(suite, "", scale, "", "", "")
-    place = Place(
+    place = Link(
         "suite",
         "",
         (
@@ -155,7 +155,7 @@ def _row(
     )
 
 
-def _newly(change: GroupChange | None, to: Place) -> Cell:
+def _newly(change: GroupChange | None, to: Link) -> Cell:
     if change is None:
         return Cell(None, "")
     bad = change.counts.get("newly failing", 0)
@@ -164,12 +164,12 @@ def _newly(change: GroupChange | None, to: Place) -> Cell:
     return Cell(bad, str(bad), to if bad else None, "fail" if bad else "quiet", detail)
 
 
-def _compile(one: SuiteSummary, change: GroupChange | None, to: Place) -> Cell:
+def _compile(one: SuiteSummary, change: GroupChange | None, to: Link) -> Cell:
     cell = compile_cell(one.compile_cold_ns, one.compile_warm_ns, to)
     return _moved(cell, "compile_cold", change.compile_cold.value if change else None, change)
 
 
-def _memory(one: SuiteSummary, change: GroupChange | None, to: Place) -> Cell:
+def _memory(one: SuiteSummary, change: GroupChange | None, to: Link) -> Cell:
     """The ratio is better when it is more; what moved is the peak, which is better when less."""
     cell = ratio_cell(one.memory_ratio.value, to)
     return _moved(cell, "memory", change.memory.value if change else None, change, "peak ")
@@ -211,7 +211,7 @@ def _costs(change: GroupChange | None) -> tuple[Cell, ...]:
     return Cell(cold), Cell(peak), *(Cell(parts.cost_mark(n, v, change)) for n, v in marks)
 
 
-def _trends(source: Source, context: Context) -> tuple[Section, ...]:
+def _trends(source: DataAccess, context: Context) -> tuple[Section, ...]:
     """Four charts of the chosen suite; of the first one where none was chosen."""
     wanted = context.history
     if not wanted.suite:

@@ -28,16 +28,16 @@ from torchstone.web.page import (
     Column,
     Facts,
     Group,
+    Link,
     Notice,
     Page,
-    Place,
     Point,
     Section,
     Series,
     Table,
 )
 from torchstone.web.query import NotFound, Query, shown
-from torchstone.web.sources import Source
+from torchstone.web.sources import DataAccess
 
 NEWEST_RUNS = 20
 NEWEST_REPORTS = 200
@@ -56,7 +56,7 @@ ROOFS = (
     Column("value", "Measured", True),
     Column("threads", "Threads", True),
     Column("spread", "Spread", True, help="How far the median lies under the best"),
-    Column("source", "Source"),
+    Column("source", "DataAccess"),
 )
 FINDINGS = (
     Column("level", "Level"),
@@ -75,11 +75,11 @@ RUNS = (Column("run", "Run"), Column("state", "State"), Column("commit", "Commit
 CALIBRATE = "torchstone doctor --calibrate"
 
 
-def machines(source: Source, query: Query) -> Page:
+def machines(source: DataAccess, query: Query) -> Page:
     """Last seen first."""
     rows = tuple(
         (
-            text_cell(processor_name(one.description) or "?", Place("machine", one.id)),
+            text_cell(processor_name(one.description) or "?", Link("machine", one.id)),
             text_cell(one.id, longest=20),
             number_cell(one.runs),
             Cell(one.first_seen_s, when_s(one.first_seen_s)),
@@ -94,7 +94,7 @@ def machines(source: Source, query: Query) -> Page:
     return Page("machines", "Machines", (table,), params=query.params)
 
 
-def machine(source: Source, query: Query, ident: str) -> Page:
+def machine(source: DataAccess, query: Query, ident: str) -> Page:
     """One machine: roofs, what its noise lets be seen, and the doctor's last report."""
     known = {one.id: one for one in source.store.machines()}
     if ident not in known:
@@ -122,7 +122,7 @@ def machine(source: Source, query: Query, ident: str) -> Page:
         cut(sanitise(processor_name(one.description) or one.id), 80),
         tuple(sections),
         ident=ident,
-        crumbs=(("Machines", Place("machines")),),
+        crumbs=(("Machines", Link("machines")),),
         params=query.params,
     )
 
@@ -161,7 +161,7 @@ def _noise(found: Sequence[NoisePoint]) -> Iterable[Section]:
     yield Group("Noise over time", charts, grid=True, note=note)
 
 
-def _floors(source: Source, ident: str) -> Table:
+def _floors(source: DataAccess, ident: str) -> Table:
     rows = tuple(
         (
             text_cell(one.conditions.step_class),
@@ -233,7 +233,7 @@ def _roof(name: str, peak: Peak, unit: str) -> tuple[Cell, ...]:
     )
 
 
-def _runs(source: Source, ident: str) -> Table:
+def _runs(source: DataAccess, ident: str) -> Table:
     heads = source.heads(Selection(machine_id=ident), NEWEST_RUNS)
     rows = tuple((run_cell(head), state_cell(head), commit_cell(head)) for head in heads)
     return Table("runs", "Newest runs", RUNS, rows, total=len(rows))

@@ -10,8 +10,8 @@ from torchstone.records import (
     FOREIGN_DEFINITION,
     ArmSpec,
     CaseChange,
-    CaseFigures,
     CaseKey,
+    CaseMetrics,
     GroupChange,
     GroupPoint,
     Mean,
@@ -44,15 +44,15 @@ from torchstone.web.page import (
     Cell,
     Chart,
     Column,
+    Link,
     Notice,
-    Place,
     Point,
     Progress,
     Section,
     Series,
 )
 from torchstone.web.query import ALL, Query
-from torchstone.web.sources import MOST_POINTS, Source
+from torchstone.web.sources import MOST_POINTS, DataAccess
 
 FAILED = ("wrong_answer", "nondeterministic", "error", "crash", "oom", "timeout")
 ALONE = ("only in base", "only in new")
@@ -86,7 +86,7 @@ def group_key(summary: Summary) -> CaseKey:
     )
 
 
-def suite_place(key: CaseKey, carried: tuple[tuple[str, str], ...] = ()) -> Place:
+def suite_place(key: CaseKey, carried: tuple[tuple[str, str], ...] = ()) -> Link:
     """The models behind a group's figures."""
     own = (
         ("suite", key.suite),
@@ -98,7 +98,7 @@ def suite_place(key: CaseKey, carried: tuple[tuple[str, str], ...] = ()) -> Plac
         ("threads", str(key.threads)),
         ("allocator", key.allocator),
     )
-    return Place("suite", "", (*own, *carried))
+    return Link("suite", "", (*own, *carried))
 
 
 def progress_of(head: RunHead) -> Progress:
@@ -116,11 +116,11 @@ def progress_of(head: RunHead) -> Progress:
         head.planned,
         (*known, ("to go", left)) if left else known,
         f"{run_title(head)}: {text}",
-        to=Place("run", head.id),
+        to=Link("run", head.id),
     )
 
 
-def running(source: Source, heads: Sequence[RunHead]) -> tuple[Progress, ...]:
+def running(source: DataAccess, heads: Sequence[RunHead]) -> tuple[Progress, ...]:
     """The runs that are being measured now, for the top of a page."""
     live = source.running()
     known = {head.id: head for head in heads}
@@ -128,7 +128,7 @@ def running(source: Source, heads: Sequence[RunHead]) -> tuple[Progress, ...]:
     return tuple(progress_of(head) for head in found if head is not None and head.planned)
 
 
-def _found(source: Source, run_id: str) -> RunHead | None:
+def _found(source: DataAccess, run_id: str) -> RunHead | None:
     from torchstone.records import UsageError
     from torchstone.web.query import NotFound
 
@@ -139,7 +139,7 @@ def _found(source: Source, run_id: str) -> RunHead | None:
     return head
 
 
-def comparison(source: Source, context: Context) -> RunComparison | None:
+def comparison(source: DataAccess, context: Context) -> RunComparison | None:
     """The two chosen runs against each other; None where there is only one."""
     base, new, asked = context.base, context.new, context.query
     if base is None or new is None:
@@ -178,7 +178,7 @@ def _passed_over(context: Context) -> tuple[Notice, ...]:
     head, *others = context.passed_over
     more = f", and {count(len(others), 'run')} before it likewise" if others else ""
     text = f"{run_title(head)} broke off after {head.done} of {count(head.planned, 'case')}{more}"
-    place = Place("landing", "", (*context.carried, ("new", head.id)))
+    place = Link("landing", "", (*context.carried, ("new", head.id)))
     return (Notice(f"{text}; the newest run that got to its end is shown.", "note", to=place),)
 
 
@@ -206,7 +206,7 @@ def _refused(found: RunComparison, context: Context) -> Notice:
     gone = ("across", "page", "base", "new")
     kept = tuple(item for item in context.query.params if item[0] not in gone)
     runs = (("base", found.base.id), ("new", found.new.id), ("across", names.rstrip(".")))
-    return Notice(text, "warn", f"{remedy}allow it.", Place("compare", "", (*kept, *runs)))
+    return Notice(text, "warn", f"{remedy}allow it.", Link("compare", "", (*kept, *runs)))
 
 
 def threshold_words(found: RunComparison | None, fits: Callable[[CaseKey], bool]) -> str:
@@ -224,7 +224,7 @@ def threshold_words(found: RunComparison | None, fits: Callable[[CaseKey], bool]
     )
 
 
-def against_cell(change: GroupChange | None, to: Place | None = None) -> Cell:
+def against_cell(change: GroupChange | None, to: Link | None = None) -> Cell:
     """How the mean of a group moved, with how many of the new run's cases that is over."""
     if change is None:
         return Cell(None, "", to)
@@ -269,7 +269,7 @@ def without(columns: Sequence[Column], keys: Collection[str]) -> tuple[Column, .
     )
 
 
-def base_cell(base: CaseFigures | None, context: Context) -> Cell:
+def base_cell(base: CaseMetrics | None, context: Context) -> Cell:
     """A case's speed-up in the base run. Narrow: the interval that counts is the change's."""
     if base is None:
         return Cell()
@@ -300,7 +300,7 @@ CHANGE_ENDS = (
 )
 COST_MARKS = (
     Column("compile_verdict", "Compile, cold: better or worse", shown=False),
-    Column("memory_verdict", "Memory: better or worse", shown=False),
+    Column("memory_verdict", "PageCache: better or worse", shown=False),
 )
 """Empty where the change lies within its threshold."""
 
@@ -315,7 +315,7 @@ def cells(key: CaseKey | SuiteSummary, names: Sequence[str]) -> tuple[Cell, ...]
     return tuple(Cell(getattr(key, name)) for name in names)
 
 
-def named(key: CaseKey, labels: Labels, to: Place) -> tuple[Cell, ...]:
+def named(key: CaseKey, labels: Labels, to: Link) -> tuple[Cell, ...]:
     """What stands in the columns `NAMED`; the model leads to its page."""
     return (
         text_cell(key.model, to),
@@ -324,7 +324,7 @@ def named(key: CaseKey, labels: Labels, to: Place) -> tuple[Cell, ...]:
     )
 
 
-def ends_of(case: CaseFigures | None) -> tuple[Cell, Cell]:
+def ends_of(case: CaseMetrics | None) -> tuple[Cell, Cell]:
     """Both ends of a case's speed-up, where it has one to show."""
     return ends(case.interval if case and case.outcome is Outcome.OK else None)
 
@@ -496,7 +496,7 @@ def trend_charts(
         _trend("speedup", "Geometric mean speed-up", "ratio", placed, _speedup, BARS),
         _trend("pass_rate", "Pass rate", "share", placed, _passes),
         _trend("compile_time", "Compile time, cold", "seconds", placed, _cold),
-        _trend("memory_ratio", "Memory ratio", "ratio", placed, _memory),
+        _trend("memory_ratio", "PageCache ratio", "ratio", placed, _memory),
     )
 
 

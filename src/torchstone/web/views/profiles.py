@@ -52,14 +52,14 @@ from torchstone.web.page import (
     Column,
     Facts,
     Group,
+    Link,
     Notice,
     Page,
-    Place,
     Section,
     Table,
 )
 from torchstone.web.query import Query
-from torchstone.web.sources import Source
+from torchstone.web.sources import DataAccess
 from torchstone.web.views.parts import explain_commands, machine_of, profile_commands, shapes_words
 
 # Lists of profiles, and those of the same work as a result's arms with the command for more.
@@ -78,7 +78,7 @@ PROFILES = (
 
 
 def profile_sections(
-    source: Source, result: Result, arms: Sequence[Measurement]
+    source: DataAccess, result: Result, arms: Sequence[Measurement]
 ) -> Iterable[Section]:
     """Profiles that `torchstone profile` took of the same work here, and the command for more."""
     wanted = [(one.arm, machine_of(one)) for one in arms if one.arm.target]
@@ -100,7 +100,7 @@ def profiles_table(listed: Sequence[ProfileSummary]) -> Table:
 
 def _profile(one: ProfileSummary) -> tuple[Cell, ...]:
     return (
-        text_cell(one.id, Place("profile", one.id)),
+        text_cell(one.id, Link("profile", one.id)),
         text_cell(one.variant),
         text_cell(one.how),
         text_cell(one.tool),
@@ -129,9 +129,9 @@ UNITS = {"seconds": "s"}
 """Units of call trees as other tables write them; those that are not here are the same."""
 
 
-def profiles(source: Source, query: Query) -> Page:
+def profiles(source: DataAccess, query: Query) -> Page:
     """The newest first, a page of them."""
-    here = Place("profiles", "", query.kept("sort", "filter", "page"))
+    here = Link("profiles", "", query.kept("sort", "filter", "page"))
     # Another order needs all of them; their own order only those up to this page.
     chosen = bool(query.sort or query.filter)
     most = EVERY if chosen else query.page_number * PAGE_ROWS + 1
@@ -151,7 +151,7 @@ def profiles(source: Source, query: Query) -> Page:
     return Page("profiles", "Profiles", (listed,), params=query.params)
 
 
-def profile(source: Source, query: Query, ident: str) -> Page:
+def profile(source: DataAccess, query: Query, ident: str) -> Page:
     """What it is, what profiling cost, and the functions that took most."""
     found = source.profile(ident)
     items = tuple(
@@ -168,8 +168,8 @@ def profile(source: Source, query: Query, ident: str) -> Page:
         f"Profile {cut(sanitise(found.label or found.id), 60)}",
         tuple(sections),
         ident=found.id,
-        crumbs=(("Profiles", Place("profiles")),),
-        actions=(("Open the views", Place("profile-view", found.id)),),
+        crumbs=(("Profiles", Link("profiles")),),
+        actions=(("Open the views", Link("profile-view", found.id)),),
         params=query.params,
     )
 
@@ -224,7 +224,7 @@ FINDINGS = (
 )
 
 
-def ledger_sections(source: Source, arms: Sequence[Measurement]) -> Iterable[Section]:
+def ledger_sections(source: DataAccess, arms: Sequence[Measurement]) -> Iterable[Section]:
     """Ledgers that `torchstone explain` made of the same work here, and the command for more."""
     sections: list[Section] = []
     taken: set[str] = set()

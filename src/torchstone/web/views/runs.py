@@ -9,7 +9,7 @@ from torchstone.records import RunHead, Selection, SuiteSummary
 from torchstone.show.rows import processor_name
 from torchstone.show.run_table import Labels, count
 from torchstone.show.table import sanitise
-from torchstone.store import alive
+from torchstone.store import heartbeat
 from torchstone.web.cells import (
     arranged,
     commit_cell,
@@ -34,15 +34,15 @@ from torchstone.web.page import (
     Column,
     Facts,
     Group,
+    Link,
     Notice,
     Page,
-    Place,
     Progress,
     Section,
     Table,
 )
 from torchstone.web.query import BadQuery, Query, selection
-from torchstone.web.sources import Source
+from torchstone.web.sources import DataAccess
 from torchstone.web.views import failures, parts
 
 PAGE_RUNS = 50
@@ -73,7 +73,7 @@ GROUPS = (
     Column("pass_rate", "Pass rate", True),
     Column("speedup", "Speed-up", True, "×"),
     Column("compile_cold", "Compile, cold / warm", True, "s"),
-    Column("memory_ratio", "Memory ratio", True, "×"),
+    Column("memory_ratio", "PageCache ratio", True, "×"),
     Column("passed", "Passed", True, shown=False),
     Column("counted", "Counted", True, shown=False),
     Column("planned", "Planned", True, shown=False),
@@ -83,7 +83,7 @@ GROUPS = (
 )
 
 
-def runs(source: Source, query: Query) -> Page:
+def runs(source: DataAccess, query: Query) -> Page:
     """The newest first, a page of them."""
     _refuse_order(query)
     wanted = selection(replace(query, range="all"))
@@ -92,7 +92,7 @@ def runs(source: Source, query: Query) -> Page:
     more = None
     if len(found) > PAGE_RUNS:
         kept = tuple(item for item in query.params if item[0] != "before")
-        more = Place("runs", "", (*kept, ("before", shown[-1].id)))
+        more = Link("runs", "", (*kept, ("before", shown[-1].id)))
     here = all(head.origin == "here" for head in shown)
     table = Table(
         "runs",
@@ -123,7 +123,7 @@ def _refuse_order(query: Query) -> None:
         )
 
 
-def _every_row(source: Source, wanted: Selection, before: str) -> Iterator[tuple[Cell, ...]]:
+def _every_row(source: DataAccess, wanted: Selection, before: str) -> Iterator[tuple[Cell, ...]]:
     found = source.heads(wanted, AT_ONCE, before)
     while found:
         yield from (source.row(head, _row) for head in found)
@@ -146,7 +146,7 @@ def _row(head: RunHead) -> tuple[Cell, ...]:
         text_cell(head.origin, longest=20),
         text_cell(
             processor_name(head.machine),
-            Place("machine", head.machine_id) if head.machine_id else None,
+            Link("machine", head.machine_id) if head.machine_id else None,
             36,
         ),
         Cell(head.created),
@@ -156,7 +156,7 @@ def _row(head: RunHead) -> tuple[Cell, ...]:
     )
 
 
-def run(source: Source, query: Query, ident: str) -> Page:
+def run(source: DataAccess, query: Query, ident: str) -> Page:
     """One run: what was planned, how far it is, its suites and what fails in it."""
     head = source.head(ident)
     plan = source.about(head)
@@ -182,7 +182,7 @@ def run(source: Source, query: Query, ident: str) -> Page:
         tuple(sections),
         ident=head.id,
         lead=run_title(head),
-        crumbs=(("Runs", Place("runs")),),
+        crumbs=(("Runs", Link("runs")),),
         params=query.params,
         actions=_actions(source, head),
         watched=head.id,
@@ -190,16 +190,16 @@ def run(source: Source, query: Query, ident: str) -> Page:
     )
 
 
-def _actions(source: Source, head: RunHead) -> tuple[tuple[str, Place], ...]:
+def _actions(source: DataAccess, head: RunHead) -> tuple[tuple[str, Link], ...]:
     """What a run can be held against; an old one is in no droplist."""
     made = [
-        ("Compare with the run before", Place("compare", "", (("new", head.id),))),
-        ("Use as base", Place("landing", "", (("base", head.id),))),
+        ("Compare with the run before", Link("compare", "", (("new", head.id),))),
+        ("Use as base", Link("landing", "", (("base", head.id),))),
     ]
     newest = newer_than(source, head)
     if newest is not None:
         runs = (("base", head.id), ("new", newest.id))
-        made.insert(1, ("Compare with the newest", Place("compare", "", runs)))
+        made.insert(1, ("Compare with the newest", Link("compare", "", runs)))
     return tuple(made)
 
 
@@ -221,17 +221,17 @@ def _group(one: SuiteSummary, labels: Labels, head: RunHead) -> tuple[Cell, ...]
     )
 
 
-def _failures(source: Source, head: RunHead, query: Query) -> Table:
+def _failures(source: DataAccess, head: RunHead, query: Query) -> Table:
     """A page of them, as the URL asks; there is no form here that could ask for another order."""
     asked = Query(sort=query.sort, filter=query.filter, page=query.page)
-    here = Place("run", head.id, asked.params)
+    here = Link("run", head.id, asked.params)
     table = failures.table_of(source.failures(head, Selection()))
     empty = "No failure here holds this text." if query.filter else table.empty
     return replace(arranged(table, asked, here), sortable=False, empty=empty)
 
 
 def _facts(head: RunHead, version: str, shared: str) -> Facts:
-    machine = Place("machine", head.machine_id) if head.machine_id else None
+    machine = Link("machine", head.machine_id) if head.machine_id else None
     changed = " (files differ from it)" if head.dirty else ""
     items = [
         ("Id", Cell(head.id, sanitise(head.id))),
@@ -249,12 +249,12 @@ def _facts(head: RunHead, version: str, shared: str) -> Facts:
     return Facts("run", "", tuple((name, cell) for name, cell in items if cell.text.strip()))
 
 
-def progress_of_run(source: Source, wanted: str) -> Progress:
+def progress_of_run(source: DataAccess, wanted: str) -> Progress:
     """How far a run is, and what is measured just now."""
     head = source.head(wanted)
     made = parts.progress_of(head)
     text = f"{head.done} of {count(head.planned, 'case')} done"
-    found = alive.progress(source.store.path, head.id) if head.state == "running" else None
+    found = heartbeat.progress(source.store.path, head.id) if head.state == "running" else None
     now = ", ".join(sanitise(part.case) for part in found.parts if part.case) if found else ""
     if head.state == "interrupted":
         text += f"; interrupted with {head.planned - head.done} to go"

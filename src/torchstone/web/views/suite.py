@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from torchstone.records import CaseChange, CaseFigures, CaseKey, Outcome, RunComparison
+from torchstone.records import CaseChange, CaseKey, CaseMetrics, Outcome, RunComparison
 from torchstone.show.run_table import Labels, failure_text
 from torchstone.show.table import sanitise
 from torchstone.store.case_facts import matcher
@@ -33,13 +33,13 @@ from torchstone.web.page import (
     Controls,
     Facts,
     Group,
+    Link,
     Page,
-    Place,
     Section,
     Table,
 )
 from torchstone.web.query import ALL, EVERY_S, NotFound, Query, with_defaults
-from torchstone.web.sources import Source
+from torchstone.web.sources import DataAccess
 from torchstone.web.views import parts
 
 OPTIONAL = (*parts.SETTINGS, *parts.RUNS_OF)
@@ -58,7 +58,7 @@ COLUMNS = (
     Column("eager", "Eager", True, "s", group="Time of a step"),
     Column("compiled", "Compiled", True, "s", group="Time of a step"),
     Column("compile_cold", "Compile", True, "s", help="Cold compile time"),
-    Column("memory_ratio", "Memory", True, "×", help="Tensors at the peak, baseline over arm"),
+    Column("memory_ratio", "PageCache", True, "×", help="Tensors at the peak, baseline over arm"),
     Column("graph_breaks", "Breaks", True, help="Graph breaks"),
     Column("checks", "Checks"),
     Column("reason", "Reason"),
@@ -76,10 +76,10 @@ HIDDEN = (
 )
 
 
-def suite(source: Source, query: Query) -> Page:
+def suite(source: DataAccess, query: Query) -> Page:
     """Every case of a suite in the new run, beside the base run's."""
     first = resolve(source, query)
-    here = Place("suite", "", query.params)
+    here = Link("suite", "", query.params)
     if first.new is None:
         return Page("suite", "Suite", parts.nothing_stored(), params=query.params)
     known = [one.suite for one in first.groups]
@@ -104,7 +104,7 @@ def suite(source: Source, query: Query) -> Page:
             *_trends(source, context),
         ),
         lead=_lead(context),
-        crumbs=(("Overview", Place("landing", "", context.carried)),),
+        crumbs=(("Overview", Link("landing", "", context.carried)),),
         controls=_controls(context, here, cases),
         params=query.params,
     )
@@ -115,7 +115,7 @@ def _lead(context: Context) -> str:
     return f"New: {run_title(context.new)}{base}." if context.new else ""
 
 
-def _controls(context: Context, here: Place, cases: tuple[CaseFigures, ...]) -> Controls:
+def _controls(context: Context, here: Link, cases: tuple[CaseMetrics, ...]) -> Controls:
     made = controls(context, here, CONTROLS, OPTIONAL)
     seen = sorted({case.outcome.value for case in cases})
     options = [("", "all"), (FAILING, "failing"), *((one, one.replace("_", " ")) for one in seen)]
@@ -136,7 +136,7 @@ def _groups(context: Context, found: RunComparison | None) -> tuple[Section, ...
         ("Pass rate", pass_cell(one.passes)),
         ("Speed-up, geomean", mean_cell(one.speedup)),
         ("Compile, cold", nanoseconds_cell(one.compile_cold_ns.value)),
-        ("Memory ratio", ratio_cell(one.memory_ratio.value)),
+        ("PageCache ratio", ratio_cell(one.memory_ratio.value)),
         ("Process memory ratio", ratio_cell(one.process_memory_ratio.value)),
     ]
     if change is not None:
@@ -150,7 +150,7 @@ def _groups(context: Context, found: RunComparison | None) -> tuple[Section, ...
     return (Facts("group", "", tuple(items)),)
 
 
-def _table(cases: tuple[CaseFigures, ...], found: RunComparison | None, context: Context) -> Table:
+def _table(cases: tuple[CaseMetrics, ...], found: RunComparison | None, context: Context) -> Table:
     fits = matcher(context.cases)
     compared = found is not None and not found.refused
     changes = {c.key: c for c in (found.cases if found else ()) if fits(c.key)}
@@ -169,11 +169,11 @@ def _table(cases: tuple[CaseFigures, ...], found: RunComparison | None, context:
     return Table("models", "Models", columns, rows, empty="No case fits the choices above.")
 
 
-def _passes(case: CaseFigures | None) -> bool:
+def _passes(case: CaseMetrics | None) -> bool:
     return case is not None and case.outcome is Outcome.OK
 
 
-def _wanted(case: CaseFigures | None, outcome: str) -> bool:
+def _wanted(case: CaseMetrics | None, outcome: str) -> bool:
     if not outcome:
         return True
     if case is None:
@@ -185,7 +185,7 @@ def _wanted(case: CaseFigures | None, outcome: str) -> bool:
 
 def _row(
     key: CaseKey,
-    case: CaseFigures | None,
+    case: CaseMetrics | None,
     change: CaseChange | None,
     labels: Labels,
     context: Context,
@@ -193,7 +193,7 @@ def _row(
     to = case_place(key, context.carried)
     base = change.base if change else None
     failed = case is not None and case.outcome is not Outcome.OK
-    known = case or CaseFigures(key, Outcome.NOT_RUN, "not in the new run")
+    known = case or CaseMetrics(key, Outcome.NOT_RUN, "not in the new run")
     return (
         text_cell(key.model, to),
         text_cell(labels.within_suite(key)),
@@ -213,13 +213,13 @@ def _row(
     )
 
 
-def _change(change: CaseChange | None, to: Place) -> Cell:
+def _change(change: CaseChange | None, to: Link) -> Cell:
     if change is None:
         return Cell(None, "", to)
     return change_cell(change.speedup, change.verdict, to, change.threshold)
 
 
-def _outcome(case: CaseFigures | None, change: CaseChange | None) -> Cell:
+def _outcome(case: CaseMetrics | None, change: CaseChange | None) -> Cell:
     cell = outcome_cell(case)
     if change is not None and change.kind in ("newly failing", "newly passing"):
         mark = "fail" if change.kind == "newly failing" else "better"
@@ -227,14 +227,14 @@ def _outcome(case: CaseFigures | None, change: CaseChange | None) -> Cell:
     return cell
 
 
-def _checks(case: CaseFigures) -> Cell:
+def _checks(case: CaseMetrics) -> Cell:
     from torchstone.web.cells import LEVEL_MARKS
 
     names = ", ".join(sanitise(name) for name in case.checks)
     return Cell(names, names, mark=LEVEL_MARKS[case.worst_check] if names else "")
 
 
-def _hidden(key: CaseKey, case: CaseFigures, change: CaseChange | None) -> tuple[Cell, ...]:
+def _hidden(key: CaseKey, case: CaseMetrics, change: CaseChange | None) -> tuple[Cell, ...]:
     ratio = change.speedup if change else None
     return (
         *parts.cells(key, KEY),
@@ -256,7 +256,7 @@ def _note(table: Table, context: Context, found: RunComparison | None) -> str:
     return left + common + parts.threshold_words(found, matcher(context.cases))
 
 
-def _trends(source: Source, context: Context) -> tuple[Section, ...]:
+def _trends(source: DataAccess, context: Context) -> tuple[Section, ...]:
     points = source.points(context.history, EVERY_S[context.chosen.granularity])
     charts = parts.trend_charts(points, context.carried)
     note = parts.newest_only(points).strip()

@@ -9,7 +9,7 @@ from importlib import metadata
 from typing import Any, Protocol, cast
 
 from torchstone.records import MODES, UsageError
-from torchstone.records.doors import by_name, did_you_mean
+from torchstone.records.plugins import by_name, did_you_mean
 from torchstone.workloads.workload import Workload
 
 TIERS = ("quick", "standard", "full")

@@ -75,7 +75,7 @@ class Progress:
         return sum(part.planned for part in self.parts)
 
 
-class Beat:
+class Heartbeat:
     """Our own sign. Each change is a new file, locked before it takes the place of the last one:
     so whoever opens the name finds a whole file, and finds it locked."""
 
@@ -149,11 +149,11 @@ def folder_of(location: Location | Path) -> Path:
 
 
 @contextmanager
-def beat(location: Location | Path, run_id: str, shard: str = "") -> Iterator[Beat]:
+def start_heartbeat(location: Location | Path, run_id: str, shard: str = "") -> Iterator[Heartbeat]:
     """Show that the run is being measured, until the end of the block."""
     folder = folder_of(location)
     _sweep(folder)
-    own = Beat(folder, run_id, shard)
+    own = Heartbeat(folder, run_id, shard)
     own.now()
     try:
         yield own

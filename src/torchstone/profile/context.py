@@ -12,10 +12,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
-from torchstone.profile.doors import find_format, known_formats, write_profile
 from torchstone.profile.formats.base import shown
 from torchstone.profile.probes.base import CLOCKS, RATE_HZ, Probe, ProbeOptions, choose_probe
 from torchstone.profile.probes.count import not_repeated
+from torchstone.profile.registry import find_format, known_formats, write_profile
 from torchstone.records import Cost, Estimate, Profile, UsageError
 
 # What profiling costs: profiled against unprofiled work, in turns, beside a control of nothing.

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from sqlalchemy import ColumnElement, Connection, and_, select, true
 
 from torchstone.records import (
-    FIGURES_DEFINITION,
-    CaseFigures,
+    METRICS_DEFINITION,
+    CaseMetrics,
     PlannedCase,
     RecordError,
     Result,
@@ -17,15 +17,15 @@ from torchstone.records import (
     RunView,
 )
 from torchstone.store import case_facts, results, runs, schema
-from torchstone.store.case_facts import DETAIL, SELECTED, figures_of
+from torchstone.store.case_facts import DETAIL, SELECTED, metrics_of
 from torchstone.store.engine import CorruptResultError, CorruptRunError
 from torchstone.store.lookup import Row, RunRow
 from torchstone.store.schema import case_detail, case_fact, series
 
-Derive = Callable[[Result, PlannedCase, str], CaseFigures]
+Derive = Callable[[Result, PlannedCase, str], CaseMetrics]
 """A case's figures from its result, its place in the plan, and the name of its arm."""
 
-_Versions = dict[int, list[tuple[int, CaseFigures | str]]]
+_Versions = dict[int, list[tuple[int, CaseMetrics | str]]]
 
 
 @dataclass(frozen=True)
@@ -55,17 +55,17 @@ def view(connection: Connection, row: RunRow) -> RunView:
     return RunView(run, tuple(versions[-1] for versions in found.values()))
 
 
-def by_position(connection: Connection, seq: int, run: Run) -> Mapping[int, list[CaseFigures]]:
+def by_position(connection: Connection, seq: int, run: Run) -> Mapping[int, list[CaseMetrics]]:
     """By position, the figures of each stored case by every definition known here, oldest first."""
     stored = sorted(runs.positions(connection, seq))
     known = _versions(connection, seq)
     newest = max((d for versions in known.values() for d, _ in versions), default=0)
-    found: dict[int, list[CaseFigures]] = {}
+    found: dict[int, list[CaseMetrics]] = {}
     for position in stored:
-        usable = [one for d, one in known.get(position, ()) if d <= FIGURES_DEFINITION]
+        usable = [one for d, one in known.get(position, ()) if d <= METRICS_DEFINITION]
         found[position] = [_checked(run, position, one) for one in usable]
-        if not usable and newest > FIGURES_DEFINITION:
-            raise runs.newer(run.id, f"figures of definition {newest}", FIGURES_DEFINITION)
+        if not usable and newest > METRICS_DEFINITION:
+            raise runs.newer(run.id, f"figures of definition {newest}", METRICS_DEFINITION)
         if not usable:
             raise CorruptRunError(run.id, f"case {position} has no figures")
     return found
@@ -83,14 +83,14 @@ def _versions(connection: Connection, seq: int) -> _Versions:
     found: _Versions = {}
     for position, definition, *row in rows:
         try:
-            one: CaseFigures | str = figures_of(row)
+            one: CaseMetrics | str = metrics_of(row)
         except RecordError as error:
             one = str(error)
         found.setdefault(position, []).append((definition, one))
     return found
 
 
-def _checked(run: Run, position: int, figures: CaseFigures | str) -> CaseFigures:
+def _checked(run: Run, position: int, figures: CaseMetrics | str) -> CaseMetrics:
     if isinstance(figures, str):
         raise CorruptRunError(run.id, f"figures of case {position}: {figures}")
     if not 0 <= position < len(run.plan) or figures.key != run.plan[position].key:
@@ -121,7 +121,7 @@ def due(connection: Connection, run: int | None, *, stale: bool = False) -> list
         current = select(case_fact.c.seq).where(
             case_fact.c.run == cases.c.run,
             case_fact.c.position == cases.c.position,
-            case_fact.c.definition == FIGURES_DEFINITION,
+            case_fact.c.definition == METRICS_DEFINITION,
         )
         which = and_(which, ~current.exists())
     return _due(connection, which)
@@ -145,13 +145,13 @@ def _due(connection: Connection, which: ColumnElement[bool]) -> list[Due]:
     return [Due(result, tuple(entries)) for result, entries in found.items()]
 
 
-def derived(connection: Connection, item: Due, derive: Derive) -> list[tuple[DueCase, CaseFigures]]:
+def derived(connection: Connection, item: Due, derive: Derive) -> list[tuple[DueCase, CaseMetrics]]:
     """New figures of each case; none where the result is damaged, or its samples were removed."""
     try:
         result = results.read(connection, *item.result)
     except CorruptResultError:
         return []
-    if result.thinned is not None:
+    if result.pruned is not None:
         return []
     found = [(case, derive(result, case.planned, case.arm)) for case in item.cases]
     for case, new in found:

@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 
 from torchstone import stats, validate
 from torchstone.conductor import CaseSpec, Events, Settings, Templates, run_case
-from torchstone.lab.keeping import Keeper
+from torchstone.lab.recording import Recorder
 from torchstone.lab.secrets import public_measurement
 from torchstone.machine.calibrate import fingerprint, is_stale, run_calibration
 from torchstone.machine.clock import measure_clock
@@ -18,8 +18,8 @@ from torchstone.records import (
     Comparison,
     Method,
     Peak,
+    Remeasurement,
     Result,
-    SecondLook,
     TorchstoneError,
 )
 from torchstone.validate.base import estimator
@@ -27,7 +27,7 @@ from torchstone.validate.base import estimator
 # Judging: from what was measured to comparisons and checks. Samples in, words out.
 
 
-def judge(result: Result, aa_floor: float) -> Result:
+def evaluate(result: Result, aa_floor: float) -> Result:
     """The result with its comparisons and checks made anew; an arm that fails has no verdict."""
     method = result.method
     name = estimator(result) if result.arms else None
@@ -36,13 +36,13 @@ def judge(result: Result, aa_floor: float) -> Result:
     if spent is not None:
         comparisons = tuple(stats.with_budget(found, spent) for found in comparisons)
     bare = replace(result, comparisons=comparisons, checks=())
-    checks = validate.judge(bare)
+    checks = validate.evaluate(bare)
     return replace(bare, checks=checks, comparisons=validate.withhold(comparisons, checks))
 
 
-def judge_again(result: Result) -> Result:
+def evaluate_again(result: Result) -> Result:
     """The same with the A/A floor that was in force."""
-    return judge(result, max((c.aa_floor for c in result.comparisons), default=0.0))
+    return evaluate(result, max((c.aa_floor for c in result.comparisons), default=0.0))
 
 
 def spent_budget(method: Method) -> float | None:
@@ -63,26 +63,26 @@ def read_clock() -> tuple[float, ...]:
     return () if found is None else (found.value,)
 
 
-def with_roofs(result: Result, keeper: Keeper | None) -> Result:
+def with_peaks(result: Result, recorder: Recorder | None) -> Result:
     """The result with the newest calibration of its machine, as far as its arms need it.
 
     A stale one is left out: no roof is better than one of another torch or another year.
     """
     base = result.arms[0]
-    if keeper is None or base.environment is None:
+    if recorder is None or base.environment is None:
         return result
     found, stale = None, ""
-    with keeper.forgiving("The machine's roofs could not be looked up"):
-        found, stale = known_roofs(keeper, base.environment.machine_id, base.arm.device)
+    with recorder.collect_errors("The machine's roofs could not be looked up"):
+        found, stale = known_peaks(recorder, base.environment.machine_id, base.arm.device)
     if found is None or stale:
         return result
     return replace(result, calibration=_needed(found, result))
 
 
-def known_roofs(keeper: Keeper, machine_id: str, device: str) -> tuple[Calibration | None, str]:
+def known_peaks(recorder: Recorder, machine_id: str, device: str) -> tuple[Calibration | None, str]:
     """The newest calibration of a machine's device, and a sentence where it is stale."""
     kind = device.split(":")[0]
-    found = keeper.calibration(machine_id, kind)
+    found = recorder.calibration(machine_id, kind)
     now = datetime.now(timezone.utc)
     if found is None or not is_stale(found, now, fingerprint(kind, found.device_name)):
         return found, ""
@@ -105,7 +105,7 @@ def _needed(calibration: Calibration, result: Result) -> Calibration:
     )
 
 
-def recalibrated(result: Result, keeper: Keeper | None, events: Events | None) -> Result:
+def recalibrated(result: Result, recorder: Recorder | None, events: Events | None) -> Result:
     """Where a roof was beaten: measure that roof again beside the figure, and judge by the higher.
 
     A peak is the best of many short samples, so on a noisy machine it may have been missed.
@@ -114,7 +114,7 @@ def recalibrated(result: Result, keeper: Keeper | None, events: Events | None) -
         return result
     wanted = validate.needs_recalibration(result)
     calibration = result.calibration
-    if not wanted or calibration is None or keeper is None:
+    if not wanted or calibration is None or recorder is None:
         return result
     if events is not None:
         events.phase("a roof was beaten: measuring it again")
@@ -125,13 +125,13 @@ def recalibrated(result: Result, keeper: Keeper | None, events: Events | None) -
     except OSError as error:
         return _as_it_was(result, calibration, str(error))
     except KeyboardInterrupt:  # the measurement itself is whole and is kept
-        return judge_again(interrupted(_as_it_was(result, calibration, "interrupted")))
-    raised = raise_roofs(calibration, fresh)
-    with keeper.forgiving("The roofs measured again were not kept"):
-        whole = keeper.calibration(calibration.machine_id, calibration.device) or calibration
-        raised = raise_roofs(whole, fresh)
-        keeper.save_calibration(raised)
-    return judge_again(replace(result, calibration=_needed(raised, result)))
+        return evaluate_again(interrupted(_as_it_was(result, calibration, "interrupted")))
+    raised = merge_peaks(calibration, fresh)
+    with recorder.collect_errors("The roofs measured again were not kept"):
+        whole = recorder.calibration(calibration.machine_id, calibration.device) or calibration
+        raised = merge_peaks(whole, fresh)
+        recorder.save_calibration(raised)
+    return evaluate_again(replace(result, calibration=_needed(raised, result)))
 
 
 def _as_it_was(result: Result, calibration: Calibration, why: str) -> Result:
@@ -139,7 +139,7 @@ def _as_it_was(result: Result, calibration: Calibration, why: str) -> Result:
     return replace(result, calibration=replace(calibration, notes=(*calibration.notes, note)))
 
 
-def raise_roofs(old: Calibration, fresh: Calibration) -> Calibration:
+def merge_peaks(old: Calibration, fresh: Calibration) -> Calibration:
     """The old calibration with every roof at the higher of its two figures."""
     return replace(
         old,
@@ -170,7 +170,7 @@ SHORTEST_S = 3.0
 REPLICATES = 3
 
 
-def with_second_looks(
+def with_remeasurements(
     result: Result,
     arms: Sequence[ArmSpec],
     settings: Settings,
@@ -180,7 +180,7 @@ def with_second_looks(
     """Measure each suspicious comparison again and judge the result by both looks."""
     if result.method.stopped_by == "interrupt":
         return result
-    wanted = validate.wants_second_look(result)
+    wanted = validate.needs_remeasuring(result)
     if not wanted:
         return result
     by_name = {arm.name: arm for arm in arms}
@@ -190,8 +190,8 @@ def with_second_looks(
             for c in wanted
         )
     except KeyboardInterrupt:  # the first look is whole and is kept
-        return judge_again(interrupted(result))
-    return judge_again(replace(result, second_looks=looks))
+        return evaluate_again(interrupted(result))
+    return evaluate_again(replace(result, remeasurements=looks))
 
 
 def look_again(
@@ -201,7 +201,7 @@ def look_again(
     settings: Settings,
     events: Events | None,
     templates: Templates | None = None,
-) -> SecondLook:
+) -> Remeasurement:
     """The same two arms from another seed, in processes of their own.
 
     Half a look says nothing, so Ctrl-C ends it as a `KeyboardInterrupt`.
@@ -220,7 +220,7 @@ def look_again(
     case = run_case(CaseSpec(pair, again), events, templates)
     if case.stopped_by == "interrupt":
         raise KeyboardInterrupt
-    made = SecondLook(first.base, first.new, seed, first.speedup or 0.0, None)
+    made = Remeasurement(first.base, first.new, seed, first.speedup or 0.0, None)
     failed = next((arm for arm in case.arms if arm.outcome not in stats.COMPARABLE), None)
     if failed is not None:
         said = public_measurement(failed).detail.message

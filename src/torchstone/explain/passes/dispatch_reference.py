@@ -27,7 +27,7 @@ Speeds = dict[str, float]
 
 
 @dataclass(frozen=True)
-class Toy:
+class ReferenceCall:
     """A call with nothing to do, and what its events took when floors were measured."""
 
     call: Callable[[], Any]
@@ -39,49 +39,63 @@ class Toy:
     grad: bool = False
 
 
-Groups = dict[tuple[str, bool], Sequence[Toy]]
+Groups = dict[tuple[str, bool], Sequence[ReferenceCall]]
 """The toys that a floor is of, by op and by whether it makes an autograd node."""
 
 
-def toys_of(name: str, toys: Iterable[Toy], grad: bool, inside: float | None = None) -> list[Toy]:
+def reference_calls_of(
+    name: str, reference_calls: Iterable[ReferenceCall], grad: bool, inside: float | None = None
+) -> list[ReferenceCall]:
     """The calls of an op; where there is none, those that call it on their way. Of these the ones
     that call as many ops `inside`: a product with a number is another than one of two tensors."""
-    alike = [toy for toy in toys if toy.grad == grad and name in toy.events]
-    found = [toy for toy in alike if toy.op == name] or alike
+    alike = [
+        reference_call
+        for reference_call in reference_calls
+        if reference_call.grad == grad and name in reference_call.events
+    ]
+    found = [reference_call for reference_call in alike if reference_call.op == name] or alike
     if inside is None or not found:
         return found
-    nearest = min(abs(toy.inside.get(name, 0.0) - inside) for toy in found)
-    return [toy for toy in found if abs(toy.inside.get(name, 0.0) - inside) == nearest]
+    nearest = min(abs(reference_call.inside.get(name, 0.0) - inside) for reference_call in found)
+    return [
+        reference_call
+        for reference_call in found
+        if abs(reference_call.inside.get(name, 0.0) - inside) == nearest
+    ]
 
 
-def groups_of(toys: Sequence[Toy], ops: Sequence[OpTime]) -> Groups:
+def groups_of(reference_calls: Sequence[ReferenceCall], ops: Sequence[OpTime]) -> Groups:
     """For the ops of a step that have a floor, the dearest first."""
     found: Groups = {}
     for op in ops:
         if op.calls and not (report.is_view(op.name) or report.allocates(op.name)):
             for grad in (False, True) if op.with_grad > 0 else (False,):
-                group = toys_of(op.name, toys, grad, op.inside / op.calls)
+                group = reference_calls_of(op.name, reference_calls, grad, op.inside / op.calls)
                 if group:
                     found[op.name, grad] = group
     return found
 
 
-def floor_by(name: str, group: Sequence[Toy]) -> float:
+def floor_by(name: str, group: Sequence[ReferenceCall]) -> float:
     """What an event took in these toys when floors were measured, the middle one of them."""
-    return median(toy.events[name] for toy in group)
+    return median(reference_call.events[name] for reference_call in group)
 
 
-class Yardstick:
+class DispatchReference:
     """Calls its toys, under marks that tell them from the step and from each other."""
 
     def __init__(self, groups: Groups) -> None:
         """For each op all toys that its floor is of, or none; the first ops come first."""
-        self.toys: list[Toy] = []
+        self.reference_calls: list[ReferenceCall] = []
         self._groups: Groups = {}
         for key, group in groups.items():
-            more = [toy for toy in group if toy not in self.toys]
-            if len(self.toys) + len(more) <= MOST_TOYS:
-                self.toys += more
+            more = [
+                reference_call
+                for reference_call in group
+                if reference_call not in self.reference_calls
+            ]
+            if len(self.reference_calls) + len(more) <= MOST_TOYS:
+                self.reference_calls += more
                 self._groups[key] = group
         self._mark = marker()
 
@@ -89,10 +103,10 @@ class Yardstick:
         """Once, between two samples."""
         import torch
 
-        for number, toy in enumerate(self.toys):
-            with torch.set_grad_enabled(toy.grad), self._mark(f"{report.TOY}{number}"):
+        for number, reference_call in enumerate(self.reference_calls):
+            with torch.set_grad_enabled(reference_call.grad), self._mark(f"{report.TOY}{number}"):
                 for _ in range(CALLS):
-                    toy.call()
+                    reference_call.call()
 
     def speeds(self, rows: Iterable[Row]) -> tuple[Speeds, Speeds]:
         """From the tracer's rows, in order: of events without and with gradients. Each is of all
@@ -100,7 +114,7 @@ class Yardstick:
         seen = {number: per_call(inside) for number, inside in _by_toy(rows).items()}
         found: dict[bool, Speeds] = {False: {}, True: {}}
         for (name, grad), group in self._groups.items():
-            numbers = [self.toys.index(toy) for toy in group]
+            numbers = [self.reference_calls.index(reference_call) for reference_call in group]
             if all(name in seen.get(number, {}) for number in numbers):
                 now, then = median(seen[number][name] for number in numbers), floor_by(name, group)
                 if then:
@@ -197,13 +211,18 @@ def marker() -> Any:
 Call = Callable[[], Any]
 
 
-def zoo(grad: bool) -> list[Call]:
+def op_microbenchmarks(grad: bool) -> list[Call]:
     """The calls that this torch can make; with `grad`, on tensors that ask for gradients."""
     import torch
 
     with torch.device("cpu"):  # whatever the target has made the default
-        toys = _Toys(torch, grad)
-    calls = [*_pointwise(toys), *_products(toys), *_reductions(toys), *_movers(toys)]
+        reference_calls = _Toys(torch, grad)
+    calls = [
+        *_pointwise(reference_calls),
+        *_products(reference_calls),
+        *_reductions(reference_calls),
+        *_movers(reference_calls),
+    ]
     return [call for call in calls if _works(call)]
 
 
@@ -245,8 +264,13 @@ def _bind(function: Any, arguments: Sequence[Any]) -> Call:
     return lambda: function(*arguments)
 
 
-def _pointwise(toys: _Toys) -> list[Call]:
-    torch, f, one, plain = toys.torch, toys.f, toys.one, toys.plain
+def _pointwise(reference_calls: _Toys) -> list[Call]:
+    torch, f, one, plain = (
+        reference_calls.torch,
+        reference_calls.f,
+        reference_calls.one,
+        reference_calls.plain,
+    )
     return [
         lambda: one + one,
         lambda: one * one,
@@ -268,16 +292,22 @@ def _pointwise(toys: _Toys) -> list[Call]:
             (torch.dropout, one, 0.5, True),
             (plain.add_, 1.0),
             (plain.mul_, 1.0),
-            (plain.add_, toys.mean),
-            (plain.mul_, toys.spread),
+            (plain.add_, reference_calls.mean),
+            (plain.mul_, reference_calls.spread),
             (plain.zero_,),
         ),
     ]
 
 
-def _products(toys: _Toys) -> list[Call]:
-    torch, f = toys.torch, toys.f
-    one, row, cube, image, heads = toys.one, toys.row, toys.cube, toys.image, toys.heads
+def _products(reference_calls: _Toys) -> list[Call]:
+    torch, f = reference_calls.torch, reference_calls.f
+    one, row, cube, image, heads = (
+        reference_calls.one,
+        reference_calls.row,
+        reference_calls.cube,
+        reference_calls.image,
+        reference_calls.heads,
+    )
     return [
         lambda: row @ row,
         *_each(
@@ -295,9 +325,19 @@ def _products(toys: _Toys) -> list[Call]:
     ]
 
 
-def _reductions(toys: _Toys) -> list[Call]:
-    torch, f, one, row = toys.torch, toys.f, toys.one, toys.row
-    image, image2, mean, spread = toys.image, toys.image2, toys.mean, toys.spread
+def _reductions(reference_calls: _Toys) -> list[Call]:
+    torch, f, one, row = (
+        reference_calls.torch,
+        reference_calls.f,
+        reference_calls.one,
+        reference_calls.row,
+    )
+    image, image2, mean, spread = (
+        reference_calls.image,
+        reference_calls.image2,
+        reference_calls.mean,
+        reference_calls.spread,
+    )
     return _each(
         (one.sum,),
         (one.mean,),
@@ -313,20 +353,25 @@ def _reductions(toys: _Toys) -> list[Call]:
         (torch.max_pool2d, image, 1),
         (f.avg_pool2d, image, 1),
         (f.adaptive_avg_pool2d, image, 1),
-        (f.mse_loss, one, toys.plain),
-        (f.cross_entropy, row, toys.index),
+        (f.mse_loss, one, reference_calls.plain),
+        (f.cross_entropy, row, reference_calls.index),
         (torch.sort, row),
         (torch.topk, row, 1),
-        (toys.plain.item,),
+        (reference_calls.plain.item,),
     )
 
 
-def _movers(toys: _Toys) -> list[Call]:
-    torch, one, row, turned = toys.torch, toys.one, toys.row, toys.turned
+def _movers(reference_calls: _Toys) -> list[Call]:
+    torch, one, row, turned = (
+        reference_calls.torch,
+        reference_calls.one,
+        reference_calls.row,
+        reference_calls.turned,
+    )
     return _each(
-        (torch.embedding, toys.table, toys.index),
-        (torch.index_select, row, 0, toys.index),
-        (operator.getitem, row, toys.index),
+        (torch.embedding, reference_calls.table, reference_calls.index),
+        (torch.index_select, row, 0, reference_calls.index),
+        (operator.getitem, row, reference_calls.index),
         (operator.getitem, row, 0),
         (torch.cat, (one, one)),
         (torch.stack, (one, one)),
@@ -338,8 +383,8 @@ def _movers(toys: _Toys) -> list[Call]:
         (row.t,),
         (row.transpose, 0, 1),
         (row.unsqueeze, 0),
-        (toys.double.to, torch.float32),
-        (toys.plain.copy_, toys.mean),
+        (reference_calls.double.to, torch.float32),
+        (reference_calls.plain.copy_, reference_calls.mean),
         (torch.tril, row),
         (torch.zeros, 1),
         (torch.ones, 1),

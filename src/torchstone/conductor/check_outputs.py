@@ -145,7 +145,7 @@ def _read_leaf(head: dict[str, object], body: bytes) -> Output:
     return Output(leaf, kind, body)
 
 
-def judge(
+def evaluate(
     arm: ArmSpec,
     found: Sequence[Output],
     eager: Sequence[Output],

@@ -12,8 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from torchstone.conductor.case import Course, Events, Settings
-from torchstone.conductor.judge import combine
+from torchstone.conductor.case import CaseProgress, Events, Settings
+from torchstone.conductor.evaluate import combine
 from torchstone.conductor.launch import Launcher
 from torchstone.conductor.references import References, timed_shape
 from torchstone.conductor.solo import declared_changes
@@ -21,7 +21,7 @@ from torchstone.conductor.state import ArmState
 from torchstone.conductor.worker import ArmEnded, WorkerProcess, ended_by, patience
 from torchstone.machine.noise import difference, snapshot
 from torchstone.machine.processes import wait_until_quiet
-from torchstone.measure.built import changed, hash_file
+from torchstone.measure.arm import changed, hash_file
 from torchstone.measure.channel import CheckedCall, StartReport, TurnReport
 from torchstone.records import ArmSpec, Noise, Outcome, OutcomeDetail, Replicate, Turn, UsageError
 
@@ -34,7 +34,7 @@ SHARED_BY_ALL = ("python", "env", "allocator", "threads", "device", "precision",
 
 
 @dataclass
-class Seat:
+class WorkerSlot:
     """An arm with its process in this replicate."""
 
     state: ArmState
@@ -54,7 +54,7 @@ def may_share(arms: Sequence[ArmSpec]) -> str:
 
 
 @dataclass(frozen=True)
-class Seating:
+class WorkerSlots:
     """How processes of replicates are started."""
 
     launcher: Launcher
@@ -64,23 +64,23 @@ class Seating:
 
     def begin(
         self, states: Sequence[ArmState], index: int, together: bool, ahead: bool = False
-    ) -> list[Seat]:
+    ) -> list[WorkerSlot]:
         """Have processes started and arms built, side by side; `built` waits for it.
 
         `ahead`: with the first call, which compiles. Nothing that is timed may run meanwhile.
         """
-        seats: list[Seat] = []
+        worker_slots: list[WorkerSlot] = []
         layout = random.Random(f"{self.settings.seed} layout {index}").randrange(2**32)
         try:
             for state in states:
-                shared = seats[0].worker if together and seats else None
+                shared = worker_slots[0].worker if together and worker_slots else None
                 try:
                     slot = index if self.forked else None
                     worker = shared or self.launcher.start(state.spec, layout=layout, slot=slot)
                 except UsageError as error:  # its interpreter, which was there before
                     state.end(ended_by(error, "start"))
                     continue
-                seats.append(Seat(state, worker))
+                worker_slots.append(WorkerSlot(state, worker))
                 worker.tell(
                     {
                         "do": "start",
@@ -92,50 +92,52 @@ class Seating:
                     }
                 )
         except BaseException:
-            kill_all(seats)
+            kill_all(worker_slots)
             raise
-        return seats
+        return worker_slots
 
-    def built(self, seats: Sequence[Seat]) -> list[Seat]:
+    def built(self, worker_slots: Sequence[WorkerSlot]) -> list[WorkerSlot]:
         """Those that are built; an arm whose process died has its outcome."""
-        return [seat for seat in seats if survives(seat, self._wait)]
+        return [worker_slot for worker_slot in worker_slots if survives(worker_slot, self._wait)]
 
-    def _wait(self, seat: Seat) -> None:
-        seat.worker.wait(patience(self.settings))
+    def _wait(self, worker_slot: WorkerSlot) -> None:
+        worker_slot.worker.wait(patience(self.settings))
 
 
-def survives(seat: Seat, act: Callable[[Seat], object]) -> bool:
+def survives(worker_slot: WorkerSlot, act: Callable[[WorkerSlot], object]) -> bool:
     """Do something with a worker; its death is its arm's outcome and nobody else's."""
-    if seat.worker.ended:  # of another arm in the same process
+    if worker_slot.worker.ended:  # of another arm in the same process
         return False
     try:
-        act(seat)
+        act(worker_slot)
     except (ArmEnded, UsageError) as ended:
-        seat.state.end(explained(ended, seat))
+        worker_slot.state.end(explained(ended, worker_slot))
         return False
     return True
 
 
-def stop_all(seats: Sequence[Seat]) -> None:
+def stop_all(worker_slots: Sequence[WorkerSlot]) -> None:
     """End them in good order."""
-    for seat in seats:
-        strays = 0 if seat.worker.ended else seat.worker.stop()
+    for worker_slot in worker_slots:
+        strays = 0 if worker_slot.worker.ended else worker_slot.worker.stop()
         if strays:
-            seat.state.notes.append(f"{strays} process(es) that outlived a worker were killed")
+            worker_slot.state.notes.append(
+                f"{strays} process(es) that outlived a worker were killed"
+            )
 
 
-def kill_all(seats: Sequence[Seat]) -> None:
+def kill_all(worker_slots: Sequence[WorkerSlot]) -> None:
     """End them at once."""
     with ExitStack() as stack:  # all of them, also where Ctrl-C comes once more
-        for seat in seats:
-            stack.callback(seat.worker.kill)
+        for worker_slot in worker_slots:
+            stack.callback(worker_slot.worker.kill)
 
 
-def explained(ended: ArmEnded | UsageError, seat: Seat) -> ArmEnded:
+def explained(ended: ArmEnded | UsageError, worker_slot: WorkerSlot) -> ArmEnded:
     """Code that fails now and ran before has been edited, more often than not; then say so."""
     if isinstance(ended, UsageError):
-        ended = ended_by(ended, seat.worker.phase)
-    sources = seat.state.sources
+        ended = ended_by(ended, worker_slot.worker.phase)
+    sources = worker_slot.state.sources
     edited = changed(sources, {path: hash_file(path) for path in sources})
     detail = ended.detail
     if ended.outcome is not Outcome.ERROR or not edited or detail.remedy == UNTOUCHED:
@@ -278,19 +280,19 @@ Place = tuple[int, int]
 
 
 @dataclass
-class Rounds:
+class TurnScheduler:
     """What all replicates of a case share."""
 
-    seating: Seating
+    slots: WorkerSlots
     settings: Settings
     chance: random.Random
     references: dict[str, References]
     base: ArmState
     events: Events
-    course: Course
+    case_progress: CaseProgress
     together: bool = False
     """All arms of a replicate run in one process."""
-    ahead: dict[int, list[Seat]] = field(default_factory=dict)
+    ahead: dict[int, list[WorkerSlot]] = field(default_factory=dict)
     """Processes of replicates to come, built and waiting."""
     turn_number: int = 0
     start_s: float = 0.0
@@ -309,33 +311,33 @@ class Rounds:
     ) -> None:
         """Fresh processes: start all, warm up each, then turns."""
         began = time.monotonic()
-        seats = self._start(states, index, alone)
+        worker_slots = self._start(states, index, alone)
         self.start_s = time.monotonic() - began + self.ahead_s
         try:
-            if seats:
-                plan = plan_when_steady([seat.sample_ns for seat in seats])
-                with self.course.phase("turns"):
-                    self._turns(seats, index, plan, alone)
-            stop_all(seats)
+            if worker_slots:
+                plan = plan_when_steady([worker_slot.sample_ns for worker_slot in worker_slots])
+                with self.case_progress.phase("turns"):
+                    self._turns(worker_slots, index, plan, alone)
+            stop_all(worker_slots)
         except BaseException:  # Ctrl-C: whoever is in the middle of a turn need not finish it
-            kill_all(seats)
+            kill_all(worker_slots)
             raise
-        with self.course.phase("check outputs"):
-            for seat in seats:
-                self._judge(seat)
+        with self.case_progress.phase("check outputs"):
+            for worker_slot in worker_slots:
+                self._judge(worker_slot)
 
     def start_ahead(self, states: Sequence[ArmState], indices: Sequence[int]) -> None:
         """Build the processes of the next replicates side by side, with their first calls."""
         began = time.monotonic()
-        with self.course.phase("start processes"):
+        with self.case_progress.phase("start processes"):
             for index in indices:
-                self.ahead[index] = self.seating.begin(states, index, self.together, ahead=True)
+                self.ahead[index] = self.slots.begin(states, index, self.together, ahead=True)
             for index in indices:
-                ready = self.seating.built(self.ahead[index])
+                ready = self.slots.built(self.ahead[index])
                 self._drop(self.ahead[index], ready)
                 self.ahead[index] = ready
-                for seat in ready:
-                    wait_until_quiet(seat.worker.pid, QUIET_LIMIT_S)
+                for worker_slot in ready:
+                    wait_until_quiet(worker_slot.worker.pid, QUIET_LIMIT_S)
         self.ahead_s = (time.monotonic() - began) / max(1, len(indices))
 
     def dismiss(self) -> None:
@@ -343,62 +345,67 @@ class Rounds:
         while self.ahead:
             kill_all(self.ahead.popitem()[1])
 
-    def _start(self, states: Sequence[ArmState], index: int, alone: bool) -> list[Seat]:
+    def _start(self, states: Sequence[ArmState], index: int, alone: bool) -> list[WorkerSlot]:
         """Build side by side (nothing is timed yet), warm up one after the other."""
         if index in self.ahead:
             begun = self.ahead.pop(index)
-            built = [seat for seat in begun if seat.state.alive]
+            built = [worker_slot for worker_slot in begun if worker_slot.state.alive]
         else:
-            with self.course.phase("start processes"):
-                begun = self.seating.begin(states, index, self.together and not alone)
-                built = self.seating.built(begun)
+            with self.case_progress.phase("start processes"):
+                begun = self.slots.begin(states, index, self.together and not alone)
+                built = self.slots.built(begun)
         try:
             self.chance.shuffle(built)
             warm = partial(self._warm_up, index=index, alone=alone)
-            with self.course.phase("warm up"):
-                ready = [seat for seat in built if survives(seat, warm)]
+            with self.case_progress.phase("warm up"):
+                ready = [worker_slot for worker_slot in built if survives(worker_slot, warm)]
         except BaseException:
             kill_all(begun)
             raise
-        ready = [seat for seat in ready if not seat.worker.ended]  # by another arm in it
+        ready = [
+            worker_slot for worker_slot in ready if not worker_slot.worker.ended
+        ]  # by another arm in it
         self._drop(begun, ready)
         return ready
 
-    def _drop(self, begun: Sequence[Seat], ready: Sequence[Seat]) -> None:
+    def _drop(self, begun: Sequence[WorkerSlot], ready: Sequence[WorkerSlot]) -> None:
         """End the processes of which no arm is ready."""
-        used = [seat.worker for seat in ready]
-        kill_all([seat for seat in begun if seat.worker not in used])
+        used = [worker_slot.worker for worker_slot in ready]
+        kill_all([worker_slot for worker_slot in begun if worker_slot.worker not in used])
 
-    def _warm_up(self, seat: Seat, index: int, alone: bool) -> None:
+    def _warm_up(self, worker_slot: WorkerSlot, index: int, alone: bool) -> None:
         seed = self.chance.randrange(2**31)
-        start = seat.worker.ask_for(
+        start = worker_slot.worker.ask_for(
             StartReport,
             {
                 "do": "turn",
-                "arm": seat.state.spec.name,
+                "arm": worker_slot.state.spec.name,
                 "warm_up": True,
                 "seed": seed,
                 "limit_s": self._warm_up_limit(),
             },
             patience(self.settings, slack_s=WARM_UP_SLACK_S),
         )
-        edited = changed(seat.state.sources, start.sources)
+        edited = changed(worker_slot.state.sources, start.sources)
         if edited:
-            detail = OutcomeDetail(file_changed(edited), seat.worker.phase, UNTOUCHED)
+            detail = OutcomeDetail(file_changed(edited), worker_slot.worker.phase, UNTOUCHED)
             raise ArmEnded(Outcome.ERROR, detail)
-        seat.sample_ns = start.sample_ns
-        seat.state.replicates.append(
+        worker_slot.sample_ns = start.sample_ns
+        worker_slot.state.replicates.append(
             Replicate(index, start.start_ns, start.warm_up, start.layout, alone)
         )
-        wait_until_quiet(seat.worker.pid, QUIET_LIMIT_S)
+        wait_until_quiet(worker_slot.worker.pid, QUIET_LIMIT_S)
 
     def _warm_up_limit(self) -> float:
         """A process that will not settle may not eat the budget."""
         share = self.settings.budget_s * WARM_UP_SHARE
         return min(MOST_WARM_UP_S, max(LEAST_WARM_UP_S, share))
 
-    def _turns(self, seats: list[Seat], index: int, plan: Plan, alone: bool) -> None:
-        checked = {seat.state.spec.name: self.chance.randrange(plan.turns) for seat in seats}
+    def _turns(self, worker_slots: list[WorkerSlot], index: int, plan: Plan, alone: bool) -> None:
+        checked = {
+            worker_slot.state.spec.name: self.chance.randrange(plan.turns)
+            for worker_slot in worker_slots
+        }
         before, began = self.in_turns_s, time.monotonic()
         most_s = TURNS_SLACK * self.settings.budget_s / plan.replicates
         for turn in range(plan.turns):
@@ -406,19 +413,23 @@ class Rounds:
             late = self.in_turns_s - before > most_s and turn > max(checked.values())
             if late and turn >= LEAST_TURNS and not alone:
                 break  # rounds take longer than planned, and nobody waits longer than asked
-            order = [seat for seat in seats if seat.state.alive and not seat.worker.ended]
+            order = [
+                worker_slot
+                for worker_slot in worker_slots
+                if worker_slot.state.alive and not worker_slot.worker.ended
+            ]
             self.chance.shuffle(order)
             seed = self.chance.randrange(2**31)
-            for seat in order:
-                is_checked = checked[seat.state.spec.name] == turn
+            for worker_slot in order:
+                is_checked = checked[worker_slot.state.spec.name] == turn
                 act = partial(self._turn, place=(index, turn), plan=plan, checked=is_checked)
                 if plan.one_call:
                     act = partial(
                         self._one_call, place=(index, turn), seed=seed, checked=is_checked
                     )
-                survives(seat, act)
-                if not seat.worker.ended:
-                    seat.worker.trim_stderr()
+                survives(worker_slot, act)
+                if not worker_slot.worker.ended:
+                    worker_slot.worker.trim_stderr()
             self._tell_progress(index, plan, turn)
 
     def _tell_progress(self, index: int, plan: Plan, turn: int) -> None:
@@ -429,30 +440,32 @@ class Rounds:
         left += (plan.replicates - index - 1) * self.start_s
         self.events.update(turns / planned, f"process {index + 1} of {plan.replicates}", left)
 
-    def _turn(self, seat: Seat, place: Place, plan: Plan, checked: bool) -> None:
+    def _turn(self, worker_slot: WorkerSlot, place: Place, plan: Plan, checked: bool) -> None:
         """A turn of many samples, and one more call whose output may be checked."""
-        spec = seat.state.spec
+        spec = worker_slot.state.spec
         seed = self.chance.randrange(2**31)
-        reference = self._checked_call(seat, place) if checked else None
+        reference = self._checked_call(worker_slot, place) if checked else None
         last = reference or CheckedCall(seed + 1_000_000, timed_shape(spec, seed))
-        samples = samples_per_turn(self.settings, plan, seat.sample_ns, self.chance, spec.shapes)
-        slack = 10.0 * samples * seat.sample_ns / 1e9
+        samples = samples_per_turn(
+            self.settings, plan, worker_slot.sample_ns, self.chance, spec.shapes
+        )
+        slack = 10.0 * samples * worker_slot.sample_ns / 1e9
         if spec.shapes > 1 and place[1] == 0:
             slack += self.settings.build_timeout_s  # new shapes may have to be compiled
         command = {
             "samples": samples,
-            "sample_ns": seat.sample_ns,
+            "sample_ns": worker_slot.sample_ns,
             "seed": seed,
             "check_seed": last.seed,
             "check_shape": last.shape,
             "keep": reference is not None,
         }
-        self._take_turn(seat, place, command, slack, reference)
+        self._take_turn(worker_slot, place, command, slack, reference)
 
-    def _one_call(self, seat: Seat, place: Place, seed: int, checked: bool) -> None:
+    def _one_call(self, worker_slot: WorkerSlot, place: Place, seed: int, checked: bool) -> None:
         """A turn of one call, with the same inputs for all arms of the round; a checked one has
         those of its reference."""
-        reference = self._checked_call(seat, place) if checked else None
+        reference = self._checked_call(worker_slot, place) if checked else None
         # Now and then without need: an arm must not be able to tell a call that is checked.
         restore = reference is not None or self.chance.random() < RESTORED
         command = {
@@ -461,24 +474,24 @@ class Rounds:
             "restore": restore,
             "keep": reference is not None,
         }
-        self._take_turn(seat, place, command, 10.0 * seat.sample_ns / 1e9, reference)
+        self._take_turn(worker_slot, place, command, 10.0 * worker_slot.sample_ns / 1e9, reference)
 
-    def _checked_call(self, seat: Seat, place: Place) -> CheckedCall | None:
+    def _checked_call(self, worker_slot: WorkerSlot, place: Place) -> CheckedCall | None:
         """The call whose reference is known that this process's checked turn makes."""
-        references = self.references.get(seat.state.spec.name)
+        references = self.references.get(worker_slot.state.spec.name)
         if references is None:
             return None
         return references.calls[1 + place[0] % (len(references.calls) - 1)]
 
     def _take_turn(
         self,
-        seat: Seat,
+        worker_slot: WorkerSlot,
         place: Place,
         command: dict[str, Any],
         slack: float,
         checked: CheckedCall | None,
     ) -> None:
-        state, worker = seat.state, seat.worker
+        state, worker = worker_slot.state, worker_slot.worker
         before = snapshot(worker.pid)
         worker.phase = "turn"
         report = worker.ask_for(
@@ -495,23 +508,23 @@ class Rounds:
         state.late_recompiles += report.compiles
         state.note_integrity(report.integrity)
         if checked is not None:
-            path = self.seating.launcher.folder / f"timed-{self.turn_number}"
+            path = self.slots.launcher.folder / f"timed-{self.turn_number}"
             ask = {"do": "evidence", "arm": state.spec.name, "path": str(path)}
             worker.ask(ask, patience(self.settings, 60.0))
-            seat.evidence.append((path, checked.seed))
+            worker_slot.evidence.append((path, checked.seed))
 
-    def _judge(self, seat: Seat) -> None:
+    def _judge(self, worker_slot: WorkerSlot) -> None:
         """Outputs of timed turns, against the reference of their seeds."""
-        references = self.references.get(seat.state.spec.name)
-        for path, seed in seat.evidence:
+        references = self.references.get(worker_slot.state.spec.name)
+        for path, seed in worker_slot.evidence:
             if references is None:
                 continue
-            changes = declared_changes(seat.state, self.base)
-            found = references.judge(seat.state, path, seed, changes)
+            changes = declared_changes(worker_slot.state, self.base)
+            found = references.evaluate(worker_slot.state, path, seed, changes)
             path.unlink()
-            seat.state.agreement = combine(seat.state.agreement, found, timed=True)
-            if found.mismatch and seat.state.outcome is Outcome.OK:
-                seat.state.wrong(Outcome.WRONG_ANSWER, found.mismatch, "timed turn")
+            worker_slot.state.agreement = combine(worker_slot.state.agreement, found, timed=True)
+            if found.mismatch and worker_slot.state.outcome is Outcome.OK:
+                worker_slot.state.wrong(Outcome.WRONG_ANSWER, found.mismatch, "timed turn")
 
 
 def _turn_record(report: TurnReport, place: Place, noise: Noise, checked: bool) -> Turn:

@@ -28,7 +28,7 @@ from dataclasses import dataclass, replace
 from statistics import median, median_low, stdev
 from typing import NamedTuple
 
-from torchstone.records import CaseFigures, Measurement, Verdict
+from torchstone.records import CaseMetrics, Measurement, Verdict
 from torchstone.stats.distributions import exp_or_inf, normal_quantile, student_t_quantile
 from torchstone.stats.process import ProcessData, process_data, replicates_with_samples
 from torchstone.stats.ratio import LogFit, combine, own_weights, process_time
@@ -178,7 +178,7 @@ class Error(NamedTuple):
         return student_t_quantile(0.5 + 0.5 * level, self.freedom) * self.size
 
 
-def known_error(case: CaseFigures) -> Error | None:
+def known_error(case: CaseMetrics) -> Error | None:
     """Standard error of the log speed-up and its degrees of freedom, where both are known."""
     error, freedom = case.log_error, case.log_freedom
     if error is None or freedom is None:
@@ -188,7 +188,7 @@ def known_error(case: CaseFigures) -> Error | None:
     return Error(error, freedom)
 
 
-def promised_error(case: CaseFigures) -> Error | None:
+def promised_error(case: CaseMetrics) -> Error | None:
     """The error that the case's own interval promises: wider where it was looked at earlier."""
     known = known_error(case)
     alpha = alpha_left(case)
@@ -199,7 +199,7 @@ def promised_error(case: CaseFigures) -> Error | None:
     return Error(known.size * promised / usual, known.freedom)
 
 
-def alpha_left(case: CaseFigures) -> float:
+def alpha_left(case: CaseMetrics) -> float:
     """What was left to err by at the look at which the case stopped; all of it, if one look."""
     return min(CASE_ALPHA, 1.0 - case.level) if 0.0 < case.level < 1.0 else CASE_ALPHA
 
@@ -237,7 +237,7 @@ def logs(values: Iterable[float | None]) -> tuple[float, ...]:
     return tuple(math.log(v) for v in values if v is not None and 0.0 < v < math.inf)
 
 
-def log_speedup(case: CaseFigures) -> float | None:
+def log_speedup(case: CaseMetrics) -> float | None:
     """None where there is no speed-up to take the log of."""
     value = case.speedup
     return math.log(value) if value is not None and 0.0 < value < math.inf else None

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from torchstone import stats
 from torchstone.records import (
-    CaseFigures,
+    CaseMetrics,
     Check,
     Comparison,
     Level,
@@ -22,9 +22,9 @@ from torchstone.validate.base import faults_per_call, seconds_per_call
 _ORDER = tuple(Level)
 
 
-def figures_of(
+def metrics_of(
     result: Result, planned: PlannedCase, arm: str, command: tuple[str, ...]
-) -> CaseFigures:
+) -> CaseMetrics:
     """The figures of the case whose new arm in `result` is called `arm`."""
     base = result.arms[0]
     new = next(one for one in result.arms if one.arm.name == arm)
@@ -32,7 +32,7 @@ def figures_of(
     comparison = next((c for c in result.comparisons if c.new == arm), None)
     checks = _checks_of(result.checks, base.arm.name, arm)
     worse = tuple(dict.fromkeys(c.rule for c in checks if c.level in (Level.WARN, Level.FAIL)))
-    figures = CaseFigures(
+    figures = CaseMetrics(
         key=planned.key,
         outcome=failed.outcome,
         reason=_reason(failed),
@@ -49,9 +49,9 @@ def figures_of(
 
 def unmeasured(
     planned: PlannedCase, outcome: Outcome, reason: str, command: tuple[str, ...]
-) -> CaseFigures:
+) -> CaseMetrics:
     """A case that ended before anything could be measured."""
-    return CaseFigures(planned.key, outcome, reason, command=command)
+    return CaseMetrics(planned.key, outcome, reason, command=command)
 
 
 def _reason(arm: Measurement) -> str:
@@ -63,8 +63,8 @@ def _reason(arm: Measurement) -> str:
 
 
 def _with_speed(
-    figures: CaseFigures, base: Measurement, new: Measurement, comparison: Comparison | None
-) -> CaseFigures:
+    figures: CaseMetrics, base: Measurement, new: Measurement, comparison: Comparison | None
+) -> CaseMetrics:
     name = comparison.decided_by if comparison is not None else stats.estimator_of(base)
     if comparison is not None and not comparison.time_ratio:
         return figures  # withheld: its two times would quote it all the same
@@ -89,7 +89,7 @@ def _with_speed(
     )
 
 
-def _with_costs(figures: CaseFigures, base: Measurement, new: Measurement) -> CaseFigures:
+def _with_costs(figures: CaseMetrics, base: Measurement, new: Measurement) -> CaseMetrics:
     compiled, graphs = new.compile, new.graphs
     base_memory, memory = base.memory, new.memory
     flops = base.flops or new.flops
@@ -115,7 +115,7 @@ def _with_costs(figures: CaseFigures, base: Measurement, new: Measurement) -> Ca
     )
 
 
-def _with_answer(figures: CaseFigures, new: Measurement) -> CaseFigures:
+def _with_answer(figures: CaseMetrics, new: Measurement) -> CaseMetrics:
     agreement = new.agreement
     if agreement is None:
         return figures

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from torchstone import stats
 from torchstone.conductor import CaseResult
-from torchstone.lab.keeping import Keeper
+from torchstone.lab.recording import Recorder
 from torchstone.records import ArmSpec, Conditions, Estimate, Measurement, Outcome
 from torchstone.track.compare import DEFAULT_AA_FLOOR, step_class
 from torchstone.validate.base import seconds_per_call
@@ -26,9 +26,9 @@ MARGIN = 0.02
 """The default one: what two identical arms differ by does not depend on what was asked."""
 
 
-def is_due(keeper: Keeper | None, arms: Sequence[ArmSpec]) -> bool:
+def is_due(recorder: Recorder | None, arms: Sequence[ArmSpec]) -> bool:
     """Whether this case should carry a duplicate of its baseline."""
-    return keeper is not None and len(arms) > 1 and keeper.count() % EVERY == EVERY - 1
+    return recorder is not None and len(arms) > 1 and recorder.count() % EVERY == EVERY - 1
 
 
 def with_duplicate(arms: Sequence[ArmSpec]) -> tuple[ArmSpec, ...]:
@@ -36,22 +36,22 @@ def with_duplicate(arms: Sequence[ArmSpec]) -> tuple[ArmSpec, ...]:
     return (*arms, replace(arms[0], name=DUPLICATE))
 
 
-def observe(keeper: Keeper, case: CaseResult) -> CaseResult:
+def observe(recorder: Recorder, case: CaseResult) -> CaseResult:
     """Remember what the duplicate differed by, and take it out of the case."""
     base, duplicate = case.arms[0], case.arms[-1]
     if base.outcome is duplicate.outcome is Outcome.OK and base.environment is not None:
         found = stats.ratio(base, duplicate, stats.estimator_of(base))
         if found.replicates > 1 and is_telling(base, duplicate):
-            remember(keeper, base, found)
+            remember(recorder, base, found)
     return replace(case, arms=case.arms[:-1])
 
 
-def remember(keeper: Keeper, base: Measurement, found: Estimate) -> None:
+def remember(recorder: Recorder, base: Measurement, found: Estimate) -> None:
     """Keep what two identical arms differed by, if the database lets us."""
     if base.environment is not None:
         size = abs(found.time_ratio - 1)
-        with keeper.forgiving("What identical arms differ by was not kept"):
-            keeper.remember_aa_floor(base.environment.machine_id, conditions(base), size, found)
+        with recorder.collect_errors("What identical arms differ by was not kept"):
+            recorder.remember_aa_floor(base.environment.machine_id, conditions(base), size, found)
 
 
 def is_telling(base: Measurement, twin: Measurement) -> bool:
@@ -60,23 +60,25 @@ def is_telling(base: Measurement, twin: Measurement) -> bool:
     Not where nothing could be seen at all: such a case says how loaded the machine was then, and
     would hold back verdicts on quiet days.
     """
-    judged = stats.compare(base, twin, margin=MARGIN, alpha=0.05, aa_floor=DEFAULT_AA_FLOOR)
-    least = judged.smallest_detectable
+    evaluated = stats.compare(base, twin, margin=MARGIN, alpha=0.05, aa_floor=DEFAULT_AA_FLOOR)
+    least = evaluated.smallest_detectable
     return differ(base, twin) or (least is not None and least <= USELESS)
 
 
 def differ(base: Measurement, twin: Measurement, margin: float = MARGIN) -> bool:
     """Whether two identical arms would be called different."""
-    judged = stats.compare(base, twin, margin=margin, alpha=STRICT_ALPHA, aa_floor=DEFAULT_AA_FLOOR)
-    return judged.verdict.different
+    evaluated = stats.compare(
+        base, twin, margin=margin, alpha=STRICT_ALPHA, aa_floor=DEFAULT_AA_FLOOR
+    )
+    return evaluated.verdict.different
 
 
-def aa_floor(keeper: Keeper | None, arm: Measurement) -> float:
+def aa_floor(recorder: Recorder | None, arm: Measurement) -> float:
     """What identical arms have been seen to differ by, on this machine at this size of step."""
     known = None
-    if keeper is not None and arm.environment is not None:
-        with keeper.forgiving("What identical arms differ by could not be looked up"):
-            known = keeper.aa_floor(arm.environment.machine_id, conditions(arm))
+    if recorder is not None and arm.environment is not None:
+        with recorder.collect_errors("What identical arms differ by could not be looked up"):
+            known = recorder.aa_floor(arm.environment.machine_id, conditions(arm))
     return max(DEFAULT_AA_FLOOR, known or 0.0)
 
 

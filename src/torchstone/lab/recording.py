@@ -10,7 +10,7 @@ from typing import Protocol, TypeVar
 
 from torchstone.records import (
     Calibration,
-    CaseFigures,
+    CaseMetrics,
     Conditions,
     DoctorReport,
     Estimate,
@@ -26,24 +26,24 @@ INTERRUPTED = "interrupted before it was sure to be stored"
 
 
 @dataclass(frozen=True)
-class Trouble:
+class StorageWarning:
     """Something that could not be kept or looked up, in a sentence, and what to do."""
 
     message: str
     remedy: str = ""
 
 
-class Keeper:
+class Recorder:
     """Where a result will go: a bad database is found before time is spent on measuring."""
 
     def __init__(self, url: str | None = None) -> None:
         self.url = url
         self.bytes_kept = 0
         self.ids_kept: list[str] = []
-        self.troubles: list[Trouble] = []
+        self.storage_warnings: list[StorageWarning] = []
 
     @contextmanager
-    def forgiving(self, what: str) -> Iterator[None]:
+    def collect_errors(self, what: str) -> Iterator[None]:
         """Note a failure instead of raising it: no measurement may be lost to the database.
 
         `what` is how the sentence begins: "The result was not kept". To be told at the end.
@@ -51,9 +51,9 @@ class Keeper:
         try:
             yield
         except TorchstoneError as error:
-            self.troubles.append(Trouble(f"{what}: {error.message}", error.remedy))
+            self.storage_warnings.append(StorageWarning(f"{what}: {error.message}", error.remedy))
         except OSError as error:
-            self.troubles.append(Trouble(f"{what}: {error}."))
+            self.storage_warnings.append(StorageWarning(f"{what}: {error}."))
 
     @property
     def has_kept(self) -> bool:
@@ -124,7 +124,7 @@ class Keeper:
 
 
 PATIENCE_S = 900.0
-"""How long a run tries again. Writing a large database anew (`db thin --compact`) holds it for
+"""How long a run tries again. Writing a large database anew (`db prune --compact`) holds it for
 minutes; what holds it for a quarter of an hour hangs."""
 PAUSE_S = 1.0
 """Between two tries, each of which waits by itself (`store.engine.BUSY_TIMEOUT_S`)."""
@@ -158,9 +158,9 @@ def keep(
     db: str | None,
     run_id: str,
     result: Result | None,
-    figures: Sequence[tuple[int, CaseFigures]],
+    figures: Sequence[tuple[int, CaseMetrics]],
     events: Listener,
-) -> list[CaseFigures]:
+) -> list[CaseMetrics]:
     """Store the cases; nothing where another process was quicker with them, which is told."""
 
     def store_them() -> None:
@@ -182,7 +182,7 @@ def keep(
     return [one for _, one in figures]
 
 
-class PatientKeeper(Keeper):
+class PatientRecorder(Recorder):
     """What is known of the machine, asked for and remembered between measuring and storing."""
 
     def __init__(self, url: str | None, events: Listener) -> None:
@@ -190,12 +190,12 @@ class PatientKeeper(Keeper):
         self._events = events
 
     @contextmanager
-    def forgiving(self, what: str) -> Iterator[None]:
+    def collect_errors(self, what: str) -> Iterator[None]:
         """Note a failure instead of raising it, and tell it at once: a run goes on for hours."""
-        told = len(self.troubles)
-        with super().forgiving(what):
+        told = len(self.storage_warnings)
+        with super().collect_errors(what):
             yield
-        for one in self.troubles[told:]:
+        for one in self.storage_warnings[told:]:
             self._events.note(f"{one.message} {one.remedy}".strip())
 
     def aa_floor(self, machine_id: str, conditions: Conditions) -> float | None:

@@ -10,7 +10,7 @@ from typing import cast
 
 from torchstone.profile.formats.base import ProfileFormat, head_of, shown
 from torchstone.records import Profile, UsageError
-from torchstone.records.doors import by_name, did_you_mean, must_be_some
+from torchstone.records.plugins import by_name, did_you_mean, must_be_some
 
 ENTRY_POINTS = "torchstone.profile_formats"
 _GZIP_LEVEL = 6
