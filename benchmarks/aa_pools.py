@@ -2,7 +2,7 @@
 
 A pool holds replicates (two processes that took turns) of one condition. A made-up trial is a
 group of whole replicates, drawn without replacement: the pool is shuffled and dealt into disjoint
-groups, again and again. Shuffling the same pool anew makes the rate steadier but adds no
+groups, again and again. Shuffling the same pool again makes the rate steadier but adds no
 evidence, so the Clopper-Pearson interval counts one deal's groups as its number of trials.
 
 Fewer turns are a run of neighbouring turns, as a shorter trial would have had; a shorter turn is

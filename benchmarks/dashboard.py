@@ -39,7 +39,7 @@ from dashboard_kept import (
 from dashboard_load import read
 from dashboard_report import Grown, Line, Times
 from dashboard_routes import Route, newest_night, pages, routes
-from dashboard_server import Server, StorageWarning, anew, serving, writing
+from dashboard_server import Server, StorageWarning, again, serving, writing
 from dashboard_sql import Cost, cost
 
 from torchstone.records import UsageError
@@ -132,7 +132,7 @@ def _warm(
     chance = random.Random(0)
     for number in range(repeats):
         for one in chance.sample(known, len(known)):
-            took[one.name].append(server.must_get(anew(one.address, number)).ms)
+            took[one.name].append(server.must_get(again(one.address, number)).ms)
         if number % 10 == 9 or number + 1 == repeats:
             say(f"warm: {number + 1}/{repeats} rounds")
     return took, sizes
@@ -194,7 +194,7 @@ def measure_growth(
         for number in range(repeats + 1):
             for name in chance.sample(names, len(names)):
                 for side in chance.sample((0, 1), 2):
-                    address = anew(known[side][name].address, number)
+                    address = again(known[side][name].address, number)
                     answer = (first, second)[side].must_get(address)
                     if number:  # the first round is the warm-up
                         took[name][side].append(answer.ms)

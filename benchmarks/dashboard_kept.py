@@ -100,7 +100,7 @@ def remove(path: Path) -> None:
 
 
 class Recorder:
-    """The file of figures. What it holds of the same history stays until it is measured anew."""
+    """The file of figures. What it holds of the same history stays until it is measured again."""
 
     def __init__(self, path: Path, shape: Shape) -> None:
         self._path = path

@@ -41,7 +41,7 @@ class Answer:
     body: bytes
 
 
-def anew(address: str, number: int) -> str:
+def again(address: str, number: int) -> str:
     """The same page under an address that nobody has asked for: the server keeps whole answers
     while nothing is stored, and those would say nothing about making a page."""
     return f"{address}{'&' if '?' in address else '?'}again={number}"

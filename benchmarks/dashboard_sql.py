@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, cast
 from urllib.parse import quote
 
-from dashboard_server import StorageWarning, anew
+from dashboard_server import StorageWarning, again
 from sqlalchemy import Engine, event
 from starlette.testclient import TestClient
 
@@ -71,7 +71,7 @@ def ask(store: Store, address: str) -> Asked:
     found = []
     for number in range(2):
         with recorded() as statements:
-            _get(client, anew(address, number))
+            _get(client, again(address, number))
         found.append(tuple(statements))
     return Asked(*found)
 
@@ -83,7 +83,7 @@ def _answered(store: Store, address: str) -> tuple[float, float]:
     took = []
     for number in range(2):
         timed.ms = 0.0
-        _get(client, anew(address, number))
+        _get(client, again(address, number))
         took.append(timed.ms)
     return took[0], took[1]
 

@@ -111,8 +111,9 @@ def make(name: str) -> Any:
 
 
 def in_order(parts: list[Callable[[], Any]]) -> Callable[..., Any]:
-    """The parts one after the other. No loop: a graph break in one is compiled anew every time. The
-    last one's output is returned: a compiler leaves out what nobody asks for."""
+    """The parts one after the other. No loop: a graph break in one is compiled again every time.
+
+    The last one's output is returned: a compiler leaves out what nobody asks for."""
     first, middle, last = parts[0], parts[len(parts) // 2], parts[-1]
 
     def one(unused: Any = None) -> Any:

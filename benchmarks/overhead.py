@@ -195,7 +195,7 @@ def our_script() -> list[str]:
 def start_costs(rounds: int) -> list[Cost]:
     """Whole processes, from start to end."""
 
-    # Compiling the source anew at every start is nobody's normal life.
+    # Compiling the source again at every start is nobody's normal life.
     env = {name: v for name, v in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
     def timed(command: list[str]) -> Sampler:

@@ -5,7 +5,7 @@
     suite_sizes.py hf --compile                 the cold first call of `inductor` too
 
 One process per model, one after another. A finished model is a line of the file and is skipped
-next time; `--again` measures it anew, and the last line counts. Used to choose sizes: an eager
+next time; `--again` measures it again, and the last line counts. Used to choose sizes: an eager
 inference step at small scale is meant to take 5 to 200 ms on two cores. The times are minima of a
 few steps in one process, good for that and for nothing finer.
 """
@@ -95,7 +95,7 @@ def parse(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("-k", dest="pattern", default="*", help="models whose name fits")
     parser.add_argument("--scale", default="small")
     parser.add_argument("--compile", action="store_true", help=f"time {COMPILED}'s first call too")
-    parser.add_argument("--again", action="store_true", help="measure what is in the file anew")
+    parser.add_argument("--again", action="store_true", help="measure what is in the file again")
     parser.add_argument("--markdown", action="store_true", help="a table to paste")
     parser.add_argument("--out", type=Path, default=Path("build/suite_sizes.jsonl"))
     parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)

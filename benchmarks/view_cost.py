@@ -216,7 +216,7 @@ def _only_local(route: Any) -> None:
 def ours(
     browser: Browser, name: str, file: Path, folder: Path, rounds: int, tabs: tuple[str, ...]
 ) -> list[View]:
-    """Our page of a profile, made anew each round, and the first sight of other tabs."""
+    """Our page of a profile, made again each round, and the first sight of other tabs."""
     page = page_of(file, folder)
     views = []
     for tab in ("", *tabs):

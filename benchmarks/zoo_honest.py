@@ -261,7 +261,7 @@ def _with_peaks(*more: Peak) -> Any:
 
 
 def _failed() -> Result:
-    detail = OutcomeDetail(message="killed for want of memory", phase="first call")
+    detail = OutcomeDetail(message="killed for lack of memory", phase="first call")
     dead = replace(
         inductor(), outcome=Outcome.OOM, detail=detail, turns=(), replicates=(), flops=None
     )

@@ -1,6 +1,6 @@
 """The record that faults are planted into: really measured, then made quiet.
 
-    zoo_record.py [--out results/zoo-record.json]     measures it anew
+    zoo_record.py [--out results/zoo-record.json]     measures it again
 
 `two_layers` of zoo_targets.py, eager against inductor on one thread: contract, evidence, counted
 operations, roofs and surroundings are as they were found. The samples are not: on a shared machine

@@ -30,7 +30,7 @@ _HOME = {
 def __getattr__(name: str) -> object:
     from importlib import import_module
 
-    if name == "profile":  # the room of that name, which can be called
+    if name == "profile":  # the package of that name, which can be called
         return import_module("torchstone.profile")
     if name not in _HOME:
         raise AttributeError(f"module 'torchstone' has no attribute {name!r}")

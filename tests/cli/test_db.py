@@ -69,7 +69,7 @@ def test_thin_says_what_goes_and_the_result_says_it_went(old: str) -> None:
     assert "`torchstone db prune --older-than 90d`" in shown.stdout
     refused = torchstone("validate", "run-1.0", "--db", old)
     assert refused.returncode == 2
-    assert "cannot be judged anew" in refused.stderr
+    assert "cannot be judged again" in refused.stderr
     run = torchstone("show", "run-1", "--db", old)
     assert run.returncode == 0, run.stderr
 
@@ -112,7 +112,7 @@ def test_bad_requests_are_explained(words: tuple[str, ...], said: str, old: str)
 
 def test_rebuild(old: str) -> None:
     done = torchstone("db", "rebuild", "--db", old)
-    assert done.stdout == "1 run summed up anew, 0 cases derived\n"
+    assert done.stdout == "1 run summed up again, 0 cases derived\n"
     data = json.loads(torchstone("db", "rebuild", "--db", old, "--json").stdout)
     none = dict.fromkeys(("figures", "summaries", "older"), 0)
     assert data == {"schema": 1, "runs": 1, **none}

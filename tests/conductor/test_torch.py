@@ -101,7 +101,7 @@ def test_a_trace_is_compiled_apart_from_its_steady_cost() -> None:
 
 
 def test_training_in_mixed_precision_is_checked_by_its_true_gradients() -> None:
-    """The loud net's gradients overflow the first loss scales, in every process anew."""
+    """The loud net's gradients overflow the first loss scales, in every process again."""
     loud = target("nets", "make_loud")
     found = by_name(
         ArmSpec("fp16", loud, mode="training", precision="amp-fp16", threads=1),

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from torchstone.explain.child import run_passes_of
 from torchstone.explain.ledger import make_ledger
 from torchstone.explain.passes.compiler import UNSAID, _breaks
 from torchstone.explain.passes.report import Plan
+from torchstone.explain.starter import run_passes_of
 from torchstone.records import ArmSpec
 
 QUICK = Plan(budget_s=1.5, rounds=4, count_flops=False)

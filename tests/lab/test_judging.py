@@ -1,4 +1,4 @@
-"""Stored results judged anew; second looks; roofs that were beaten."""
+"""Stored results judged again; second looks; roofs that were beaten."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ def test_extreme_errors_neither_vanish_nor_overflow() -> None:
 
 
 def coverage(seed: int, trials: int, freedom: int, spread: float) -> float:
-    """How often the interval holds the true mean of a fixed set of models, measured anew."""
+    """How often the interval holds the true mean of a fixed set of models, measured again."""
     rng = np.random.default_rng(seed)
     models = 12
     truth = rng.normal(0.3, 0.4, models)  # the models differ much more than the errors

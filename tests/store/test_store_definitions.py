@@ -58,7 +58,7 @@ def test_runs_without_samples_keep_their_figures_and_the_others_get_new_ones(
         fill(store, make_run("measured"), range(6))
         before = {head.id: store.run_groups(head.id) for head in store.run_heads()}
         upgrade()
-        for _ in range(2):  # once more: what was derived anew is summed up anew, too
+        for _ in range(2):  # once more: what was derived again is summed up again, too
             store.rebuild(derive)
             for night in range(2):
                 kept = night_run(night).id

@@ -1,4 +1,4 @@
-"""What is kept of a run: figures that can be derived anew, rows that cannot be changed."""
+"""What is kept of a run: figures that can be derived again, rows that cannot be changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Derived tables made anew, whole runs at once, and what a case costs."""
+"""Derived tables made again, whole runs at once, and what a case costs."""
 
 from __future__ import annotations
 

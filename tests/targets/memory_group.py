@@ -1,4 +1,4 @@
-"""A memory group with a limit, for targets that are to be killed for want of memory."""
+"""A memory group with a limit, for targets that are to be killed for lack of memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs out of a store: what is kept there is used, and gives the same as working it out anew."""
+"""Runs out of a store: what is kept there is used, and gives the same as working it out again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What pages keep from one look to the next is what they would read anew."""
+"""What pages keep from one look to the next is what they would read again."""
 
 from __future__ import annotations
 

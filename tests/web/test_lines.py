@@ -203,8 +203,8 @@ def test_newer_runs_that_broke_off_are_named_and_not_shown(
     newest_broken: Path, name: str, asked: dict[str, str]
 ) -> None:
     page = page_of(newest_broken, name, **asked)
-    (said,) = [text for text in notices(page) if "broke off" in text]
-    assert "nightly-3 broke off after 2 of 12 cases, and 1 run before it likewise" in said
+    (said,) = [text for text in notices(page) if "was interrupted" in text]
+    assert "nightly-3 was interrupted after 2 of 12 cases, and 1 run before it likewise" in said
     assert page.controls is not None
     chosen = {one.name: one.value for one in page.controls.choices}
     assert (chosen["new"], chosen["base"]) == ("night01x", "night00x")

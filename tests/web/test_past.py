@@ -81,7 +81,7 @@ def broken_off() -> Run:
 
 
 def resumed(writer: Store) -> None:
-    """A run of the past that broke off goes on."""
+    """A run of the past that was interrupted goes on."""
     figures = replace(stored.metrics_of(stored.keys(["timm"])[1], 1), result_id="", speedup=9.0)
     writer.add_cases("broken", None, [(1, figures)])
 
@@ -93,7 +93,7 @@ def imported(writer: Store) -> None:
 
 
 def evaluated(writer: Store) -> None:
-    """Figures are worked out anew."""
+    """Figures are worked out again."""
     writer.rebuild_figures(lambda _, planned, __: CaseMetrics(planned.key, Outcome.OK, speedup=7.0))
 
 

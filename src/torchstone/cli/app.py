@@ -24,7 +24,7 @@ from torchstone.cli.timeit import timeit
 
 
 class CommandGroup(click.Group):
-    """All commands; the help is the front door's."""
+    """All commands; the help comes from the entry point."""
 
     def get_help(self, ctx: click.Context) -> str:
         """The same text as without click."""

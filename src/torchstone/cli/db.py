@@ -133,10 +133,10 @@ def db_prune(
 @database_option
 @json_option
 def db_rebuild(every: bool, db: str | None, as_json: bool) -> int:
-    """Make the derived tables anew: those that lists, pages and comparisons read.
+    """Make the derived tables again: those that lists, pages and comparisons read.
 
     Needed after an upgrade that says so, or if a page and `torchstone show` disagree. Figures that
-    were derived by an older definition are derived anew where their samples are there. Stop it at
+    were derived by an older definition are derived again where their samples are there. Stop it at
     any time and start it again.
 
     \b
@@ -152,7 +152,7 @@ def db_rebuild(every: bool, db: str | None, as_json: bool) -> int:
     if as_json:
         _print_json({"schema": 1, **to_data(made)})
         return 0
-    line = f"{_number(made.runs, 'run')} summed up anew, {_number(made.figures, 'case')} derived"
+    line = f"{_number(made.runs, 'run')} summed up again, {_number(made.figures, 'case')} derived"
     if made.summaries:
         line += f", {_number(made.summaries, 'line')} of `torchstone list` rewritten"
     click.echo(line)
@@ -303,7 +303,7 @@ def export(run: str, format_name: str, out: Path, force: bool, db: str | None) -
 
 
 def _site(folder: Path, db: str | None, force: bool) -> int:
-    """The dashboard's pages. Its room is found by entry point: commands do not know it."""
+    """The dashboard's pages. Its package is found by entry point: commands do not know it."""
     from torchstone.cli.serve import load
 
     for line in load(SITE, "torchstone.exports")(folder, db, force):

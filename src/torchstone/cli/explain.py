@@ -204,7 +204,7 @@ def _refuse(given: bool, option: str, what: str) -> None:
     from torchstone.records import UsageError
 
     if given:
-        raise UsageError(f"{option} is for {what}.", "Leave it away.")
+        raise UsageError(f"{option} is for {what}.", "Remove this option.")
 
 
 def _check_out(path: str | None) -> None:

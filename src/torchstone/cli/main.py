@@ -1,4 +1,4 @@
-"""The front door: knows the commands by name and sentence, imports nothing until one is named."""
+"""The entry point: knows the commands by name and sentence, imports nothing until one is named."""
 
 from __future__ import annotations
 

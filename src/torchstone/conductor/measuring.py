@@ -182,10 +182,10 @@ def _is_precise(states: Sequence[ArmState], alpha: float, within: float) -> bool
 
 
 def _forgive_oom(states: Sequence[ArmState]) -> bool:
-    """A kill for want of memory with other arms resident is not believed until it happens alone."""
+    """A kill for lack of memory with other arms resident is not believed until it happens alone."""
     killed = [state for state in states if state.outcome is Outcome.OOM and state.solo is not None]
     for state in killed:
-        state.notes.append("killed for want of memory beside the other arms; tried again alone")
+        state.notes.append("killed for lack of memory beside the other arms; tried again alone")
         state.forgive()
     return bool(killed)
 

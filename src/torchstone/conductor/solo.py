@@ -210,7 +210,7 @@ def warm_toolchain(launcher: Launcher, spec: ArmSpec, settings: Settings) -> int
 #
 # Inductor precompiles headers and keeps them for all cases, outside their caches. It knows each by
 # its text, the command line and the compiler, so a new torch, a new compiler or another kind of
-# compilation pays anew. What was paid is remembered in a file beside the headers, and holds while
+# compilation pays again. What was paid is remembered in a file beside the headers, and holds while
 # they are there.
 
 

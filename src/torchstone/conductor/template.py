@@ -27,10 +27,10 @@ from torchstone.measure.bootstrap import VARIABLE as LAYOUT_VARIABLE
 from torchstone.measure.template import REQUEST_LIMIT
 from torchstone.records import ArmSpec, TorchstoneError, to_data
 
-# The folder that a worker has on its path: our stdlib-only rooms and nothing else of ours.
+# The folder that a worker has on its path: our stdlib-only packages and nothing else of ours.
 #
 # Links, not copies, so that the interpreter's compiled files are found; plus the entry points of
-# the built-in plug-ins, so that they come through the same door as everybody's.
+# the built-in plug-ins, so that they are found as everybody's are.
 
 
 ROOMS = ("records", "machine", "workloads", "variants", "measure")
@@ -53,7 +53,7 @@ def make_payload(folder: Path) -> Path:
 
 
 def _link_room(source: Path, link: Path) -> None:
-    """`machine/calibrate` needs torch and stays at home; other rooms go whole."""
+    """`machine/calibrate` needs torch and stays at home; other packages go whole."""
     if not (source / "calibrate").exists() and not (source / "calibrate.py").exists():
         os.symlink(source, link)
         return

@@ -417,7 +417,7 @@ class WorkerProcess:
         outcome = Outcome.CRASH
         if name == "SIGKILL" and oom_kills() > self._oom_before:
             outcome = Outcome.OOM
-            message = "killed by the system for want of memory"
+            message = "killed by the kernel's OOM killer"
         elif name:
             message = f"killed by {name}"
         elif code is None:

@@ -328,7 +328,7 @@ def _spread(values: Sequence[float]) -> float:
 
 
 def _ops_ledger(split: Split, passes: Passes) -> tuple[OpCost, ...]:
-    """The dearest first."""
+    """The slowest first."""
     known = {one.name: one.ops for one in passes.compiled.kernels} if passes.compiled else {}
     made = [
         OpCost(

@@ -379,5 +379,5 @@ def _notes(arm: Measurement, flops: Flops, points: tuple[Point, ...]) -> list[st
             "so of its traffic only the least is known, and its ops are not shown"
         )
     if flops.uncovered and flops.time_understood < 1:
-        notes.append(f"ops without a formula, dearest first: {', '.join(flops.uncovered)}")
+        notes.append(f"ops without a formula, slowest first: {', '.join(flops.uncovered)}")
     return notes

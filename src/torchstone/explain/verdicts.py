@@ -17,7 +17,7 @@ def verdict(prediction: Prediction, result: Result) -> Verification:
     a ratio without an interval.
 
     Of typical steps, because a ledger is of those: what comes now and then (pages that are mapped
-    anew, the collector) is not in the quickest.
+    again, the collector) is not in the quickest.
     """
     low, high = prediction.time_ratio
     failed = [arm for arm in result.arms if arm.outcome is not Outcome.OK]

@@ -284,7 +284,7 @@ def export_remarks(view: RunView, medians: Medians | None) -> tuple[str, ...]:
     if silent:
         remarks.append(
             f"{len(silent)} cases have no speedup and no latency, because their samples are not "
-            f"at hand or a check found them unfit: {some_names(silent)}."
+            f"available or a check found them unfit: {some_names(silent)}."
         )
     if failed:
         remarks.append(

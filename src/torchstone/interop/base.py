@@ -14,7 +14,7 @@ from torchstone.records.plugins import by_name, did_you_mean, must_be_some
 
 Medians = Callable[[CaseMetrics], "tuple[float, float] | None"]
 """From a case to the medians of the baseline's and the new arm's samples, in nanoseconds a call;
-None where the samples are not at hand. See `medians_of`."""
+None where the samples are not available. See `medians_of`."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""`torchstone db`: what the database weighs, what of it may go, and what can be made anew."""
+"""`torchstone db`: what the database weighs, what of it may go, and what can be made again."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def prune(
 ) -> tuple[PruneReport, int]:
     """Remove the raw samples of old results of runs; and, if asked to, shrink the file.
 
-    Figures of an older definition are derived anew before: afterwards they could not be. What is
+    Figures of an older definition are derived again before: afterwards they could not be. What is
     removed, and the bytes that the file got smaller by.
     """
     if older_than_s < LEAST_AGE_S:
@@ -72,7 +72,7 @@ def size(db: str | None) -> SizeReport:
 
 
 def rebuild(db: str | None, tell: Tell, *, every: bool = False) -> Rebuilt:
-    """Make the derived tables anew; with `every`, figures from the samples of all cases, too."""
+    """Make the derived tables again; with `every`, figures from the samples of all cases, too."""
     with open_store(db, create=False) as store:
         return store.rebuild(_derive_database, every=every, tell=tell)
 
@@ -169,7 +169,7 @@ class Reevaluated:
 
 
 def validate_stored(wanted: str, db: str | None, *, save: bool) -> list[Reevaluated]:
-    """Judge the result, or every result of the run, anew; what changed is kept beside it."""
+    """Judge the result, or every result of the run, again; what changed is kept beside it."""
     with open_store(db, create=False, read_only=True) as store:
         found = store.find(wanted)
         if isinstance(found, RunView):
@@ -191,7 +191,7 @@ def _thinned(wanted: str, result: Result) -> UsageError:
     when = result.pruned.created[:10] if result.pruned else ""
     return UsageError(
         f"The samples of {wanted} were removed on {when} (`torchstone db prune`), and without them "
-        "it cannot be judged anew.",
+        "it cannot be judged again.",
         f"What was said of it then stands: torchstone show {wanted}. To measure it again: "
         f"torchstone repro {result.id}.",
     )

@@ -54,7 +54,7 @@ def calibrate(
     events: Events,
     run_calibration: Callable[..., Calibration] | None = None,
 ) -> tuple[Calibration | None, Finding]:
-    """Measure the roofs anew and keep them."""
+    """Measure the roofs again and keep them."""
     events.phase("calibrating")
     try:
         made = (run_calibration or _runner())(device=device, say=events.phase)

@@ -28,7 +28,7 @@ from torchstone.validate.base import estimator
 
 
 def evaluate(result: Result, aa_floor: float) -> Result:
-    """The result with its comparisons and checks made anew; an arm that fails has no verdict."""
+    """The result with its comparisons and checks made again; an arm that fails has no verdict."""
     method = result.method
     name = estimator(result) if result.arms else None
     comparisons = stats.compare_all(result.arms, method.margin, method.alpha, aa_floor, name)

@@ -369,7 +369,7 @@ def _check_program(request: ProfileRequest) -> None:
         words = " and ".join(f"--{one.removesuffix('_s')}" for one in given)
         raise UsageError(
             f"{words} {'is' if len(given) == 1 else 'are'} for a target.",
-            "Leave it away for a program, which decides that itself.",
+            "Remove this option for a program, which decides that itself.",
         )
     if request.threads is not None and request.threads < 1:
         raise UsageError(f"{request.threads} threads cannot do anything.", "Give 1 or more.")

@@ -124,7 +124,7 @@ class Recorder:
 
 
 PATIENCE_S = 900.0
-"""How long a run tries again. Writing a large database anew (`db prune --compact`) holds it for
+"""How long a run tries again. Writing a large database again (`db prune --compact`) holds it for
 minutes; what holds it for a quarter of an hour hangs."""
 PAUSE_S = 1.0
 """Between two tries, each of which waits by itself (`store.engine.BUSY_TIMEOUT_S`)."""

@@ -163,7 +163,7 @@ def refuse_incomplete(measurement: Measurement) -> None:
     if STATEMENT_NOTE in measurement.notes:
         raise UsageError(
             f"The statement {measurement.arm.name!r} was kept without the secret that stood in it.",
-            "Time it anew, and read the secret from the environment in the setup.",
+            "Time it again, and read the secret from the environment in the setup.",
         )
 
 

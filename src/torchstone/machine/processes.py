@@ -184,7 +184,7 @@ def _members(pgid: int, entry: str) -> set[int]:
 
 
 def oom_kills() -> int:
-    """A counter that grows when the kernel kills for want of memory.
+    """A counter that grows when the kernel kills for lack of memory.
 
     Only its growth means something: the machine and the control groups may count the same kill.
     """

@@ -28,7 +28,7 @@ from torchstone.workloads import (
 )
 from torchstone.workloads.target import parse_target
 
-# Statements: compiled into a function like `timeit`'s, setup run anew before each block.
+# Statements: compiled into a function like `timeit`'s, setup run again before each block.
 
 
 _TEMPLATE = """\
@@ -66,7 +66,7 @@ def compile_statement(statement: Statement) -> Callable[[Any, Any], int]:
 
 # Which code a process runs: hashes of the user's own source files, so that an edit is noticed.
 #
-# Every process of an arm imports the target anew, from the file as it is then. These are the
+# Every process of an arm imports the target again, from the file as it is then. These are the
 # target's own file and the modules imported from its folder; what is installed does not change by
 # the minute.
 
@@ -113,7 +113,7 @@ class Sources:
                 yield file
 
     def _file_of(self, module: Any) -> str:
-        """The source file; not what others have made of it (`.so`), which may be made anew."""
+        """The source file; not what others have made of it (`.so`), which may be made again."""
         file = getattr(module, "__dict__", {}).get("__file__")
         if not isinstance(file, str) or not file.endswith(".py"):
             return ""

@@ -145,7 +145,7 @@ def _solo_step(
     for one in ring[:2]:
         built.call(one)
         phase("step")
-    start_peak = watch.peak()  # before the step's own is looked for, which begins anew
+    start_peak = watch.peak()  # before the step's own is looked for, which begins again
     step_peak = memory_signals.step_peak(lambda: built.call(ring[0]))
     memory = watch.read(step_peak, start_peak)
     phase("step")

@@ -6,8 +6,8 @@ Holds: readers and writers of other tools' profiles (`formats`, found by entry p
 and what that costs (`cost`). Touches: the files it is given; `records`. What a file says is never
 trusted, unpickled or unmarshalled. torch may be imported only in `probes`.
 
-The room can be called: `torchstone.profile(...)` is the room itself and `taking.profile` at once,
-because both have the name.
+The package can be called: `torchstone.profile(...)` is the package itself and `context.profile` at
+once, because both have the name.
 """
 
 from __future__ import annotations

@@ -85,7 +85,7 @@ def from_callers(
 
 
 def _edges(functions: Sequence[FunctionCalls]) -> list[list[_Edge]]:
-    """What each function called, the dearest first; functions are named by their position."""
+    """What each function called, the slowest first; functions are named by their position."""
     place: dict[int, int] = {}
     for position, one in enumerate(functions):
         place.setdefault(one.of.frame, position)

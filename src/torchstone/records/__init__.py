@@ -1,6 +1,6 @@
-"""The nouns of the house: frozen, versioned dataclasses and their JSON.
+"""Records: frozen, versioned dataclasses and their JSON.
 
-Holds: what every other room hands on (arms, contracts, environments, measurements,
+Holds: what other packages exchange (arms, contracts, environments, measurements,
 comparisons, checks, results). Touches: nothing but the standard library, because these
 files travel to the worker, which may live in another interpreter.
 """

@@ -343,7 +343,7 @@ class Flops:
     """Floating-point operations of one step of the plain eager workload, counted by formulas.
 
     Only ops with a formula count. `time_covered` is the share of the step's op time (in the
-    counting pass) that was spent in ops with one; `uncovered` names the dearest ops without.
+    counting pass) that was spent in ops with one; `uncovered` names the slowest ops without.
     A multiplication and an addition are two operations. `bytes` is what all ops together read and
     write, views apart; `least_bytes` is what no implementation can avoid: weights, inputs and
     outputs, each touched once (in training also the gradients, the optimizer's state and the

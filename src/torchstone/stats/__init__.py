@@ -116,7 +116,7 @@ from torchstone.stats.verdict import (
 )
 
 DEFINITION = STATISTICS_DEFINITION
-"""The version of every definition in this room; figures of two versions are never mixed."""
+"""The version of every definition in this package; figures of two versions are never mixed."""
 
 __all__ = [
     "COMPARABLE",

@@ -278,7 +278,7 @@ def _check_df(df: float) -> None:
 
 
 KEPT_SIZE = 4096
-"""Weights of more samples are made anew each time: a thousand of them would take gigabytes."""
+"""Weights of more samples are made again each time: a thousand of them would take gigabytes."""
 
 
 def expected_minimum(sorted_samples: Floats, n: int) -> float:

@@ -205,7 +205,7 @@ def traffic_roof(
 ) -> Peak | None:
     """Bandwidth of the level that the ops' traffic goes through.
 
-    By what must be at hand: the least bytes or the largest single op. Where the traffic is faster
+    By what must be available: the least bytes or the largest single op. Where the traffic is faster
     than that level, results were still in a faster one when the next op read them.
     """
     working = max(flops.least_bytes, flops.largest_bytes)

@@ -72,7 +72,7 @@ def passing(cases: Iterable[CaseMetrics]) -> tuple[CaseMetrics, ...]:
             )
         raise UsageError(
             f"These cases' figures were derived by the definitions {named}, which do not mix.",
-            "Derive the older ones anew from their results (`torchstone db rebuild`).",
+            "Derive the older ones again from their results (`torchstone db rebuild`).",
         )
     return found
 

@@ -1,4 +1,4 @@
-"""The store: the only SQL of the house.
+"""The store: all SQL of Torchstone.
 
 Holds: results with their raw samples, runs with the figures of their cases, and what is remembered
 about each machine's noise, in an append-only SQLite file; and tables derived from them, which make

@@ -472,7 +472,7 @@ def of_key(selection: Selection, table: Table) -> list[ColumnElement[bool]]:
 
 
 def matcher(selection: Selection) -> Callable[[CaseKey], bool]:
-    """The same of keys that are at hand."""
+    """The same of keys that are available."""
     asked = {name: getattr(selection, name) for name in (*_KEY_FIELDS, "model")}
     wanted: dict[str, Any] = {name: value for name, value in asked.items() if value}
     if selection.threads is not None:

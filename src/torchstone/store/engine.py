@@ -71,7 +71,7 @@ class AlreadyStored(TorchstoneError):
 
 @contextmanager
 def translated(path: Path) -> Iterator[None]:
-    """Turn database errors into the house's own; anything else passes as it is."""
+    """Turn database errors into Torchstone's own; anything else passes as it is."""
     try:
         yield
     except DBAPIError as error:

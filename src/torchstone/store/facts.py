@@ -44,7 +44,7 @@ def begin(connection: Connection, seq: int, run: Run) -> None:
 
 
 def refresh(connection: Connection, seq: int, run: Run) -> None:
-    """Sum the run up anew from its stored cases."""
+    """Sum the run up again from its stored cases."""
     sum_up(connection, seq, run, case_facts.readable(connection, seq))
 
 
@@ -175,7 +175,7 @@ SELECTED = (*(case_group.c[name] for name in _KEY), *(group_fact.c[name] for nam
 
 
 def put_groups(connection: Connection, place: Place, planned: Sequence[CaseMetrics]) -> None:
-    """Sum the run up anew, from every planned case in order; those that never ran among them.
+    """Sum the run up again, from every planned case in order; those that never ran among them.
 
     Figures of several definitions do not mix: such a run has no sums until it is rebuilt.
     """

@@ -178,7 +178,7 @@ def _read(kind: type[T], document: str) -> T:
     except (RecordError, TypeError, ValueError, RecursionError) as error:
         raise TorchstoneError(
             f"A stored {kind.__name__} cannot be read: {error}.",
-            "Measure it anew with `torchstone doctor --calibrate`.",
+            "Measure it again with `torchstone doctor --calibrate`.",
         ) from None
 
 

@@ -1,4 +1,4 @@
-"""The store's part on upkeep: derived tables made anew, old samples removed, sizes told."""
+"""The store's part on upkeep: derived tables made again, old samples removed, sizes told."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def _silent(what: str, done: int, total: int) -> None:
 
 @dataclass(frozen=True)
 class Rebuilt:
-    """What was made anew."""
+    """What was made again."""
 
     runs: int
     figures: int
@@ -172,7 +172,7 @@ class MaintenancePart(Base):
     def rebuild(
         self, derive: Derive | None = None, *, every: bool = False, tell: Tell = _silent
     ) -> Rebuilt:
-        """Make the derived tables anew.
+        """Make the derived tables again.
 
         With `derive`, figures that no definition of today was used for are derived from their
         samples, and with `every` those of all cases, and the lines that `list` shows. Cases
@@ -199,7 +199,7 @@ class MaintenancePart(Base):
         return Rebuilt(len(rows), derived, summaries, older)
 
     def rebuild_figures(self, derive: Derive, wanted: str | None = None) -> int:
-        """Derive the figures of all cases (or of one run's) anew from their results; how many.
+        """Derive the figures of all cases (or of one run's) again from their results; how many.
 
         For a new definition. Cases without a result, or with a damaged or pruned one, keep
         theirs. A kill on the way leaves some cases with the old figures; doing it again mends that.
@@ -211,7 +211,7 @@ class MaintenancePart(Base):
         return self._derive(derive, found, stale=False, tell=_silent)
 
     def rebuild_summaries(self) -> int:
-        """Derive all summaries anew from the results; how many. Damaged results keep theirs."""
+        """Derive all summaries again from the results; how many. Damaged results keep theirs."""
         return self._rebuild_summaries(_silent)
 
     def _derive(self, derive: Derive, run: int | None, *, stale: bool, tell: Tell) -> int:
@@ -307,8 +307,8 @@ class MaintenancePart(Base):
         if left and derive is None:
             raise UsageError(
                 "Some of these results have figures of an older definition, which could not be "
-                "derived anew without their samples.",
-                "Make the figures anew first: torchstone db rebuild.",
+                "derived again without their samples.",
+                "Make the figures again first: torchstone db rebuild.",
             )
         return left
 

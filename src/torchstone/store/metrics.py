@@ -114,7 +114,7 @@ def due_of_result(connection: Connection, seq: int) -> list[Due]:
 
 
 def due(connection: Connection, run: int | None, *, stale: bool = False) -> list[Due]:
-    """What can be derived anew, in one run or in all; where `stale`, only what has to be."""
+    """What can be derived again, in one run or in all; where `stale`, only what has to be."""
     cases = schema.run_case
     which = true() if run is None else cases.c.run == run
     if stale:

@@ -262,7 +262,7 @@ def _definitions(pairs: Sequence[Pair]) -> Iterator[Reason]:
     named = " and ".join(map(str, dict.fromkeys((*olds, *news))))
     yield Reason(
         f"The figures of these cases were derived by the definitions {named}, which do not mix.",
-        remedy="Derive the older ones anew from their samples with `torchstone db rebuild`; where "
+        remedy="Derive the older ones again from their samples with `torchstone db rebuild`; where "
         "the samples have been pruned, only measuring again helps.",
     )
 

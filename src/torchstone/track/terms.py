@@ -81,7 +81,7 @@ class Terms:
 class Side:
     """A run with one entry for every planned case; those that never ran as `not_run`.
 
-    `groups` are the figures of its suites over all these cases, where they are at hand.
+    `groups` are the figures of its suites over all these cases, where they are available.
     """
 
     head: RunHead
@@ -92,7 +92,7 @@ class Side:
 
 
 def side_of(view: RunView) -> Side:
-    """A run that is at hand as a whole."""
+    """A run that is available as a whole."""
     cases = view.complete
     return Side(head_of(view.run, cases), cases, view.run.method, view.run.version)
 

@@ -16,7 +16,7 @@ from torchstone.validate.rules.statistics import remeasurement, suspicious
 def needs_recalibration(result: Result) -> list[tuple[str, int]]:
     """Roofs of which an arm reaches more than the whole: a dtype or a memory level, and threads.
 
-    Measure them anew beside the result, put the higher ones into it and judge again; what is
+    Measure them again beside the result, put the higher ones into it and judge again; what is
     still over then is wrong.
     """
     return list(dict.fromkeys(roof for _, found in over_full(result) for roof in _beaten(found)))

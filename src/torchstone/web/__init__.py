@@ -2,5 +2,5 @@
 
 Holds: views (from a store and what a URL asks to the records of a page), templates and assets that
 draw them, the server and the writer of the static site. Touches: the database, for reading only,
-the socket it listens on, and the folder a site is written to. May import every room but `cli`.
+the socket it listens on, and the folder a site is written to. May import every package but `cli`.
 """

@@ -72,7 +72,7 @@ class Context:
     groups: tuple[SuiteSummary, ...] = ()
     """The suites of the new run, before mode and precision were chosen."""
     passed_over: tuple[RunHead, ...] = ()
-    """Runs newer than `new` that broke off, where the reader chose none."""
+    """Runs newer than `new` that were interrupted, where the reader chose none."""
     across: frozenset[str] = frozenset()
     """What may differ because of how the runs were named."""
     notes: tuple[str, ...] = ()
@@ -153,7 +153,7 @@ def _newest(heads: Sequence[RunHead]) -> RunHead | None:
 
 
 def _passed_over(heads: Sequence[RunHead], new: RunHead | None) -> tuple[RunHead, ...]:
-    """The newer ones that broke off, where one that did not is shown in their stead."""
+    """The newer ones that were interrupted, where one that did not is shown in their stead."""
     if new is None or new.state != "complete":
         return ()
     place = next((i for i, head in enumerate(heads) if head.id == new.id), 0)
@@ -162,7 +162,7 @@ def _passed_over(heads: Sequence[RunHead], new: RunHead | None) -> tuple[RunHead
 
 def _before(source: DataAccess, heads: Sequence[RunHead], new: RunHead | None) -> RunHead | None:
     """The run before: of the same machine, branch and kind, with a suite in common, whatever its
-    torch. One that got to its end is better than a newer one that broke off."""
+    torch. One that got to its end is better than a newer one that was interrupted."""
     if new is None:
         return None
     known = [head for head in heads if _comparable(head, new)]

@@ -23,7 +23,7 @@ from torchstone.web.page import MARKS, Cell, Chart, Choice, Link, Page, Picture,
 from torchstone.web.query import Links
 from torchstone.web.sources import DataAccess
 
-# Charts as SVG markup: from the records of a page to the house's one maker of charts.
+# Charts as SVG markup: from the records of a page to the chart renderer.
 
 
 UNITS = {"seconds": "s", "count": ""}

@@ -100,7 +100,7 @@ class Identity:
 
 DAY_S = 86_400.0
 RECENT_S = 28 * DAY_S
-"""Runs begin and go on in these; an older one changes only when it is resumed or judged anew."""
+"""Runs begin and go on in these; an older one changes only when it is resumed or judged again."""
 Stamp = Callable[[float], object]
 """Another value whenever runs until a moment, or what is shown of them, are no longer the same."""
 Point = TypeVar("Point")
@@ -217,7 +217,7 @@ class DataAccess:
         return self._lively([self.store.run_head(found.run_id)])[0], found
 
     def row(self, head: RunHead, make: Callable[[RunHead], T]) -> T:
-        """What `make` makes of a run, kept until another case of it ends or it is judged anew.
+        """What `make` makes of a run, kept until another case of it ends or it is judged again.
         What else a run says never changes."""
         known = (head.id, head.state, tuple(head.outcomes.items()))
         key = (make.__module__, make.__qualname__, known)
@@ -351,7 +351,7 @@ class DataAccess:
         return replace(self._memory.sides.get(self._side_key(head), make), head=head)
 
     def _side_key(self, head: RunHead) -> tuple[str, int, int]:
-        """Its figures are the same until another case ends, or some are derived anew."""
+        """Its figures are the same until another case ends, or some are derived again."""
         return head.id, head.done, self.store.revision()
 
     def about(self, head: RunHead) -> About:

@@ -245,7 +245,7 @@ def _is_plumbing(path: str) -> bool:
 def blocked_pass(
     block: Callable[[], object], loops: int, count: int, phase: Phase
 ) -> tuple[Block, ...]:
-    """Run the block `count` times under the profile function; the dearest first."""
+    """Run the block `count` times under the profile function; the slowest first."""
     phase("passes")
     if sys.getprofile() is not None:
         return ()
@@ -262,7 +262,7 @@ def blocked_pass(
 
 
 def cut(blocks: Sequence[Block], most: int = MOST_BLOCKS) -> tuple[Block, ...]:
-    """The dearest by name; the others added up, one for each kind, so that no time is lost."""
+    """The slowest by name; the others added up, one for each kind, so that no time is lost."""
     ordered = sorted(blocks, key=lambda one: -(one.off + one.on))
     others: dict[str, Block] = {}
     for one in ordered[most:]:

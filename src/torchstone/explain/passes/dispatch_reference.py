@@ -65,7 +65,7 @@ def reference_calls_of(
 
 
 def groups_of(reference_calls: Sequence[ReferenceCall], ops: Sequence[OpTime]) -> Groups:
-    """For the ops of a step that have a floor, the dearest first."""
+    """For the ops of a step that have a floor, the slowest first."""
     found: Groups = {}
     for op in ops:
         if op.calls and not (report.is_view(op.name) or report.allocates(op.name)):

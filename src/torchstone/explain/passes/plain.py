@@ -176,7 +176,7 @@ def _stdout_to(file: IO[bytes]) -> Iterator[None]:
 
 
 def parse(text: str, loops: int) -> tuple[Library, ...]:
-    """Lines of both libraries, summed by kind and implementation; the dearest first."""
+    """Lines of both libraries, summed by kind and implementation; the slowest first."""
     sums: dict[tuple[str, str, str], list[float]] = defaultdict(lambda: [0, 0.0])
     for line in text.splitlines():
         found = _onednn(line) or _mkl(line)

@@ -150,7 +150,7 @@ class Sums:
         return sum(step.breaks for step in self._steps) / self._n
 
     def ops(self, kind: str) -> tuple[OpTime, ...]:
-        """`op` or `kernel`, the dearest first."""
+        """`op` or `kernel`, the slowest first."""
         made = [
             OpTime(
                 key[1],

@@ -111,7 +111,7 @@ def wall_timer(call: Callable[[], object]) -> float:
 
 STALE_AFTER_DAYS = 30
 """Our choice. What the fingerprint cannot see (firmware, microcode, a driver, a guest moved to
-another host) changes within months, and measuring anew takes seconds."""
+another host) changes within months, and measuring again takes seconds."""
 _AHEAD = timedelta(days=1)
 """A calibration from further in the future than this was made under a wrong date."""
 _DIGITS = 16

@@ -2,7 +2,7 @@
 
 Holds: the view that checkups look at, the second in which the machine is watched, the registry,
 and the checkups. Touches: the system's own files under a root, `nvidia-smi` where there is one;
-it changes nothing. Imports the standard library, `records` and its own room; never torch.
+it changes nothing. Imports the standard library, `records` and its own package; never torch.
 """
 
 from torchstone.machine.doctor.base import (

@@ -61,5 +61,5 @@ def _none_installed() -> Finding:
     return fail(
         "checkups",
         "no checkup is installed, so nothing was looked at",
-        "Install Torchstone anew: its entry points are missing.",
+        "Install Torchstone again: its entry points are missing.",
     )

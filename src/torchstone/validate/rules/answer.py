@@ -136,7 +136,7 @@ def _check(arm: Measurement, level: Level, message: str) -> Check:
 
 
 OUTPUT_CHECK = FunctionRule(
-    OUTPUT_CHECK_NAME, "R12: check outputs of timed calls", each_arm(_look_output_check)
+    OUTPUT_CHECK_NAME, "check outputs of timed calls", each_arm(_look_output_check)
 )
 
 
@@ -182,7 +182,7 @@ def _is_plain(type_name: str) -> bool:
 
 
 PLAIN_OUTPUT = FunctionRule(
-    PLAIN_OUTPUT_NAME, "R13: outputs are plain tensors", each_arm(_look_plain_output)
+    PLAIN_OUTPUT_NAME, "outputs are plain tensors", each_arm(_look_plain_output)
 )
 
 
@@ -218,7 +218,7 @@ def _should_vary(arm: Measurement) -> bool:
 
 
 CONSTANT_OUTPUT = FunctionRule(
-    CONSTANT_OUTPUT_NAME, "R12: a check must be able to fail", each_arm(_look_constant_output)
+    CONSTANT_OUTPUT_NAME, "a check must be able to fail", each_arm(_look_constant_output)
 )
 
 
@@ -269,7 +269,7 @@ def _look_fresh_inputs(arm: Measurement) -> Iterator[Check]:
 
 
 FRESH_INPUTS = FunctionRule(
-    FRESH_INPUTS_NAME, "R11: fresh inputs for every timed call", each_arm(_look_fresh_inputs)
+    FRESH_INPUTS_NAME, "fresh inputs for every timed call", each_arm(_look_fresh_inputs)
 )
 
 
@@ -359,9 +359,7 @@ def _spins_long(late: list[Turn], threads: int) -> bool:
     return threads > 1 and all(low <= (t.noise.quiet_after_ns or 0) <= high for t in late)
 
 
-LATE_WORK = FunctionRule(
-    LATE_WORK_NAME, "R13: no thread does the work later", each_arm(_look_late_work)
-)
+LATE_WORK = FunctionRule(LATE_WORK_NAME, "no thread does the work later", each_arm(_look_late_work))
 
 
 # Did the compiler run inside timed turns?

@@ -53,7 +53,7 @@ from torchstone.validate.rules.peaks import plausible_clock
 
 CLOCK_NAME = "clock"
 DRIFT = 0.03
-"""R5: a clock that moves by more between before and after is reason to repeat."""
+"""a clock that moves by more between before and after is reason to repeat."""
 
 
 def _judge_clock(result: Result) -> Iterator[Check]:
@@ -114,9 +114,7 @@ def _implausible(result: Result) -> Iterator[Check]:
             )
 
 
-CLOCK = FunctionRule(
-    CLOCK_NAME, "R5: clock before and after, scaled for reporting only", _judge_clock
-)
+CLOCK = FunctionRule(CLOCK_NAME, "clock before and after, scaled for reporting only", _judge_clock)
 
 
 # Did other work disturb the turns? Evaluated from the system's own counters.
@@ -124,11 +122,11 @@ CLOCK = FunctionRule(
 
 NOISE_NAME = "noise"
 WAIT_SHARE = 0.02
-"""R15: threads ready to run but without a core, of the turn's wall time."""
+"""threads ready to run but without a core, of the turn's wall time."""
 OCCUPANCY = 0.95
-"""R15: CPU time over wall time of a single thread."""
+"""CPU time over wall time of a single thread."""
 STEAL_SHARE = 0.01
-"""R15: time taken by the hypervisor, of the time of all cores."""
+"""time taken by the hypervisor, of the time of all cores."""
 PRESSURE_SHARE = 0.20
 """Ours: R15 names no figure; a machine known to be under load read 55-86 %."""
 DIRTY_SHARE = 0.20
@@ -259,7 +257,7 @@ def _lower(sentence: str) -> str:
     return sentence[0].lower() + sentence[1:]
 
 
-NOISE = FunctionRule(NOISE_NAME, "R15: host noise gate", _judge_noise)
+NOISE = FunctionRule(NOISE_NAME, "host noise gate", _judge_noise)
 
 
 # Did the core itself run at full speed? The probe sees what the system's counters miss.
@@ -604,7 +602,7 @@ def _compare_allocator(base: Measurement, arm: Measurement, result: Result) -> _
 def _remedy(base: Measurement, arm: Measurement, result: Result) -> str:
     used = {base.arm.allocator, arm.arm.allocator}
     if used == {"keep"}:
-        return "Look for memory that is mapped anew in each call: the allocator keeps its own."
+        return "Look for memory that is mapped again in each call: the allocator keeps its own."
     if any(_same_work(base, other) or _same_work(arm, other) for other in result.arms):
         return "What that costs, the arm with the other allocator says."
     first = name_of(result.arms[0])
@@ -658,7 +656,7 @@ def _watches(name: str) -> bool:
 
 
 PROFILER = FunctionRule(
-    PROFILER_NAME, "R8: never count or profile and time together", each_arm(_look_profiler)
+    PROFILER_NAME, "never count or profile and time together", each_arm(_look_profiler)
 )
 
 
@@ -686,4 +684,4 @@ def _look_timer(arm: Measurement) -> Iterator[Check]:
     )
 
 
-TIMER = FunctionRule(TIMER_NAME, "R13: timer functions unpatched", each_arm(_look_timer))
+TIMER = FunctionRule(TIMER_NAME, "timer functions unpatched", each_arm(_look_timer))

@@ -38,12 +38,12 @@ from torchstone.validate.base import (
 
 SOURCES = ("measured", "datasheet", "user")
 AGREES = (0.5, 1.15)
-"""R2: what was measured, over what a table says, when both speak of the same thing."""
+"""what was measured, over what a table says, when both speak of the same thing."""
 TWICE_WITHIN = 0.10
-"""R3: a factor of two is the sign of counted sparsity or of MACs; a good matrix product comes
+"""a factor of two is the sign of counted sparsity or of MACs; a good matrix product comes
 within a tenth of the dense peak (90 % was measured)."""
 CLOCKS_HZ = (1e8, 1e10)
-"""R5: processors run between 0.1 and 10 GHz; kHz or MHz taken for Hz lie outside."""
+"""processors run between 0.1 and 10 GHz; kHz or MHz taken for Hz lie outside."""
 WRITE_ALLOWANCE = 4 / 3
 """A roof measured by writing counts three words of the four that move where the cache reads a line
 before it is written. A step that only reads may exceed it by that much."""
@@ -291,7 +291,7 @@ def _unknown(arms: list[Measurement], result: Result, calibration: Calibration) 
 
 PEAK = FunctionRule(
     PEAK_NAME,
-    "R2: unknown is unknown, and tables must agree with measurement; R3: dense only",
+    "unknown is unknown, and tables must agree with measurement; dense only",
     _judge_peak,
 )
 
@@ -301,9 +301,9 @@ PEAK = FunctionRule(
 
 ROOFLINE_NAME = "roofline"
 SUSPICIOUS = 0.90
-"""R4: whole models stay well below; only what the roof was measured with comes so near."""
+"""whole models stay well below; only what the roof was measured with comes so near."""
 LOW = 0.10
-"""R4: from there down it is worth asking why."""
+"""from there down it is worth asking why."""
 PURE = 0.90
 """Ours: a step that spends nine tenths of its op time in matrix products is one, for the roof."""
 LEFT_OF_RIDGE = 0.25
@@ -451,7 +451,7 @@ def _figures_roofline(found: Utilisation) -> dict[str, float]:
 
 
 ROOFLINE = FunctionRule(
-    ROOFLINE_NAME, "R4: over 90 % or under 10 % of the nearer roof", _judge_roofline
+    ROOFLINE_NAME, "over 90 % or under 10 % of the nearer roof", _judge_roofline
 )
 
 
@@ -460,7 +460,7 @@ ROOFLINE = FunctionRule(
 
 TIME_FLOOR_NAME = "time-floor"
 BELOW = 0.9
-"""R10: the floor is calibrated, so a tenth is left for its own error."""
+"""the floor is calibrated, so a tenth is left for its own error."""
 
 
 def _judge_time_floor(result: Result) -> Iterator[Check]:
@@ -504,7 +504,7 @@ def _look_time_floor(arm: Measurement, result: Result, seconds: float) -> Iterat
     )
 
 
-TIME_FLOOR = FunctionRule(TIME_FLOOR_NAME, "R10: time below the roofline floor", _judge_time_floor)
+TIME_FLOOR = FunctionRule(TIME_FLOOR_NAME, "time below the roofline floor", _judge_time_floor)
 
 
 # Is more claimed than the machine can do?
@@ -512,7 +512,7 @@ TIME_FLOOR = FunctionRule(TIME_FLOOR_NAME, "R10: time below the roofline floor",
 
 UTILISATION_NAME = "utilisation"
 FULL = 1.00
-"""R1: nothing does more than the peak."""
+"""nothing does more than the peak."""
 IMPOSSIBLE = 1.05
 """Ours: a peak is the best of many short samples and may have been missed by some per cent. What is
 still above after calibrating again is wrong."""
@@ -574,5 +574,5 @@ def _figures_utilisation(found: Utilisation) -> dict[str, float]:
 
 
 UTILISATION = FunctionRule(
-    UTILISATION_NAME, "R1: utilisation over 100 % is an error, never clamped", _judge_utilisation
+    UTILISATION_NAME, "utilisation over 100 % is an error, never clamped", _judge_utilisation
 )

@@ -22,7 +22,7 @@ def _judge_definition(result: Result) -> Iterator[Check]:
         text = (
             f"The figures are of definition {result.method.definition}, and this version of "
             f"Torchstone computes definition {DEFINITION}; the two are never mixed. Judge it again "
-            "with torchstone validate, which computes them anew from the samples."
+            "with torchstone validate, which computes them again from the samples."
         )
         said = {"definition": float(result.method.definition), "current": float(DEFINITION)}
         yield Check(DEFINITION_NAME, Level.FAIL, text, said)
@@ -60,7 +60,7 @@ DEFINITION_RULE = FunctionRule(
 
 IDENTICAL_NAME = "identical"
 TIMES_FLOOR = 2.0
-"""R16: an effect is believed from twice what nine of ten identical pairs differ by."""
+"""an effect is believed from twice what nine of ten identical pairs differ by."""
 
 
 def _judge_identical(result: Result) -> Iterator[Check]:
@@ -117,7 +117,7 @@ def _are_identical(comparison: Comparison, result: Result) -> bool:
 
 
 IDENTICAL = FunctionRule(
-    IDENTICAL_NAME, "R16: twice the A/A floor, and identical arms are the same", _judge_identical
+    IDENTICAL_NAME, "twice the A/A floor, and identical arms are the same", _judge_identical
 )
 
 
@@ -198,7 +198,7 @@ def _judge_same_time(result: Result) -> Iterator[Check]:
     )
 
 
-SAME_TIME = FunctionRule(SAME_TIME_NAME, "R16: interleave the arms", _judge_same_time)
+SAME_TIME = FunctionRule(SAME_TIME_NAME, "interleave the arms", _judge_same_time)
 
 
 # Is the speed-up too good to be taken on trust?
@@ -206,9 +206,9 @@ SAME_TIME = FunctionRule(SAME_TIME_NAME, "R16: interleave the arms", _judge_same
 
 TOO_GOOD_NAME = "too-good"
 OPTIMISED = 2.0
-"""R14: over a baseline that is optimised already, from twice on."""
+"""over a baseline that is optimised already, from twice on."""
 ANYTHING = 10.0
-"""R14: over anything, from ten times on; held until it is confirmed."""
+"""over anything, from ten times on; held until it is confirmed."""
 AGREE_WITHIN = 0.10
 """MLPerf's compliance tests allow 5-10 % for other inputs; both intervals are widened by it."""
 PLAIN = ("eager", "aot_eager", "export")
@@ -312,5 +312,5 @@ def _point(ratio: float | None) -> tuple[float, float]:
 
 
 TOO_GOOD = FunctionRule(
-    TOO_GOOD_NAME, "R14: verify large speed-ups again, hold the largest", _judge_too_good
+    TOO_GOOD_NAME, "verify large speed-ups again, hold the largest", _judge_too_good
 )

@@ -23,7 +23,7 @@ WRONG_FORMULA = "The formula for"
 NAMED = 12
 """The counting pass names the ops with most operations, up to this many."""
 TWICE_WITHIN = 0.01
-"""R7: counts are exact, so a factor of two is exactly two."""
+"""counts are exact, so a factor of two is exactly two."""
 
 _REMEDY = "Correct the formula or take it out, and count again; no share of a roof stands on it."
 
@@ -117,7 +117,7 @@ def _workload(spec: ArmSpec) -> ArmSpec:
     )
 
 
-FLOPS = FunctionRule(FLOPS_NAME, "R7: FLOPs, not MACs, each once", _judge_flops)
+FLOPS = FunctionRule(FLOPS_NAME, "FLOPs, not MACs, each once", _judge_flops)
 
 
 # Is enough of the step counted to speak of utilisation?
@@ -153,7 +153,7 @@ def _look(arm: Measurement) -> Iterator[Check]:
     yield Check(COVERAGE_NAME, Level.NOTE, text, figures, who)
 
 
-COVERAGE = FunctionRule(COVERAGE_NAME, "R6: no utilisation under 80 % coverage", each_arm(_look))
+COVERAGE = FunctionRule(COVERAGE_NAME, "no utilisation under 80 % coverage", each_arm(_look))
 
 
 # Is a bandwidth that is called DRAM's not the cache's?
@@ -185,5 +185,5 @@ def _judge_working_set(result: Result) -> Iterator[Check]:
 
 
 WORKING_SET = FunctionRule(
-    WORKING_SET_NAME, "R9: arrays of four times the last-level cache (STREAM)", _judge_working_set
+    WORKING_SET_NAME, "arrays of four times the last-level cache (STREAM)", _judge_working_set
 )

@@ -1,5 +1,5 @@
 // What is stored while a page is open. A small answer is asked for again and again, and when it differs,
-// the page is made anew. Runs that are measured move by themselves. All the rest of a page speaks of one
+// the page is made again. Runs that are measured move by themselves. All the rest of a page speaks of one
 // state of the database, so it is replaced as a whole, or not at all and the newer page is offered.
 "use strict";
 {

@@ -172,12 +172,13 @@ def chosen_words(context: Context) -> tuple[Notice, ...]:
 
 
 def _passed_over(context: Context) -> tuple[Notice, ...]:
-    """That newer runs broke off: what is shown is not the newest there is."""
+    """That newer runs were interrupted: what is shown is not the newest there is."""
     if not context.passed_over:
         return ()
     head, *others = context.passed_over
     more = f", and {count(len(others), 'run')} before it likewise" if others else ""
-    text = f"{run_title(head)} broke off after {head.done} of {count(head.planned, 'case')}{more}"
+    done = f"{head.done} of {count(head.planned, 'case')}"
+    text = f"{run_title(head)} was interrupted after {done}{more}"
     place = Link("landing", "", (*context.carried, ("new", head.id)))
     return (Notice(f"{text}; the newest run that got to its end is shown.", "note", to=place),)
 

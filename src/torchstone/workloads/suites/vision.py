@@ -20,7 +20,7 @@ from torchstone.workloads.workload import Workload
 # Libraries that are installed but do not fit together, put right where that is harmless.
 #
 # torchvision's compiled operators are built for one torch. Where they do not load (a CUDA build
-# beside a CPU torch, say), torchvision keeps quiet about it and then dies at import for want of the
+# beside a CPU torch, say), torchvision keeps quiet about it and then dies at import for lack of the
 # *names* of two of its operators, and takes down whatever imports it: timm, and every model of
 # transformers. Classification models use neither operator, so declaring the names is enough.
 

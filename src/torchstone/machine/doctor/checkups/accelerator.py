@@ -130,4 +130,4 @@ def _bits(text: str) -> int:
         return 0
 
 
-ACCELERATOR = FunctionCheckup(NAME, "R15: host noise, on the device", _look)
+ACCELERATOR = FunctionCheckup(NAME, "host noise, on the device", _look)

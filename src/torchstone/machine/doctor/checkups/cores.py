@@ -109,13 +109,13 @@ VIRTUAL = FunctionCheckup(
 
 
 WAIT_SHARE = 0.02
-"""R15: ready to run but without a core, of the wall time."""
+"""ready to run but without a core, of the wall time."""
 OCCUPANCY = 0.95
-"""R15: CPU time over wall time of a busy thread."""
+"""CPU time over wall time of a busy thread."""
 LOST_SHARE = 0.50
 """Ours: with less than half of a core, even the fastest of many samples is chance."""
 STEAL_SHARE = 0.01
-"""R15: time taken by the hypervisor."""
+"""time taken by the hypervisor."""
 STEAL_LOST = 0.10
 """Ours: ten times R15, no longer a matter of marking single turns."""
 PROBE_SLOW = 1.03
@@ -188,16 +188,16 @@ def _steal(view: View) -> Iterator[Finding]:
         yield ok("steal", said, share=most)
 
 
-CORE = FunctionCheckup("core", "R15: wait and occupancy", _core)
+CORE = FunctionCheckup("core", "wait and occupancy", _core)
 CORE_SPEED = FunctionCheckup("core-speed", "the probe of trials on a shared machine", _core_speed)
-STEAL = FunctionCheckup("steal", "R15: steal", _steal)
+STEAL = FunctionCheckup("steal", "steal", _steal)
 
 
 # Who decides how fast the cores run: the governor, and boost above the nominal clock.
 
 
 STEADY = "performance"
-"""The governor that holds the highest clock; every other one answers to the load (R5: a clock that
+"""The governor that holds the highest clock; every other one answers to the load (a clock that
 drifts by more than 3 % is reason enough to repeat)."""
 _INTEL = f"{CPU}/intel_pstate/no_turbo"
 _GENERIC = f"{CPU}/cpufreq/boost"
@@ -258,8 +258,8 @@ def _boost(view: View) -> Iterator[Finding]:
     yield unseen("boost", "the system does not say whether the clock may rise")
 
 
-GOVERNOR = FunctionCheckup("governor", "R5: clock drift", _governor)
-BOOST = FunctionCheckup("boost", "R5: boost gave 118 % of a nominal peak", _boost)
+GOVERNOR = FunctionCheckup("governor", "clock drift", _governor)
+BOOST = FunctionCheckup("boost", "boost gave 118 % of a nominal peak", _boost)
 
 
 # Other work on this machine: who does it, how much waits, what stalls.
@@ -361,6 +361,6 @@ def _pressure(view: View) -> Iterator[Finding]:
             yield ok(name, f"{what} for {percent(share)} of the time", share=share)
 
 
-PROCESSES = FunctionCheckup("processes", "R15: host noise", _processes)
-LOAD = FunctionCheckup("load", "R15: host noise", _load)
-PRESSURE = FunctionCheckup("pressure", "R15: PSI", _pressure)
+PROCESSES = FunctionCheckup("processes", "host noise", _processes)
+LOAD = FunctionCheckup("load", "host noise", _load)
+PRESSURE = FunctionCheckup("pressure", "PSI", _pressure)

@@ -357,12 +357,12 @@ def _power(view: View) -> Iterator[Finding]:
         yield ok("power", "plugged in")
 
 
-QUOTA = FunctionCheckup("cpu-quota", "R15: throttled groups", _quota)
-THROTTLING = FunctionCheckup("throttling", "R15: any nr_throttled", _throttling)
-HEAT = FunctionCheckup("heat", "R5: clock drift", _heat)
+QUOTA = FunctionCheckup("cpu-quota", "throttled groups", _quota)
+THROTTLING = FunctionCheckup("throttling", "any nr_throttled", _throttling)
+HEAT = FunctionCheckup("heat", "clock drift", _heat)
 MEMORY = FunctionCheckup("memory", "ours: arms resident together", _memory)
 SWAP = FunctionCheckup("swap", "ours: a page from disk costs more than a step", _swap)
-POWER = FunctionCheckup("power", "R5: clock drift", _power)
+POWER = FunctionCheckup("power", "clock drift", _power)
 
 
 # Settings of the process that a worker inherits: threads, variables, the allocator.

@@ -2,7 +2,7 @@
 
 import { isDark } from "./dom.js";
 
-// Hues in an order that keeps neighbours apart; the first is the house's own orange.
+// Hues in an order that keeps neighbours apart; the first is our own orange.
 const HUES = [52, 245, 150, 300, 95, 205, 20, 270, 175, 335, 120, 225];
 const OTHER = HUES.length;
 export const STEPS = 10;

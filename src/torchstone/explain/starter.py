@@ -1,0 +1,66 @@
+"""Has the passes run in a process of its own, so that this one never imports torch."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from torchstone.conductor import ArmEnded, Settings
+from torchstone.conductor.launch import Launcher
+from torchstone.conductor.run import case_folder
+from torchstone.conductor.worker import Spawn, WorkerProcess, patience
+from torchstone.explain.passes.report import Passes, Plan
+from torchstone.records import ArmSpec, TorchstoneError, from_data
+
+SLACK_S = 120.0
+"""Between two signs of life: passes of some seconds each, on a machine that may be busy."""
+_SCRIPT = """import os, sys
+from torchstone.explain.child import main
+code = main(sys.argv[1:])
+sys.stdout.flush()
+os._exit(code)
+"""
+_INIT = '"""The part of this package that is sent to the worker."""\n'
+
+
+def run_passes_of(arm: ArmSpec, plan: Plan, settings: Settings | None = None) -> Passes:
+    """All passes of one arm. A `TorchstoneError` says why there are none."""
+    settings = settings or Settings()
+    with case_folder() as folder:
+        launcher = Launcher(folder)
+        script = _add_child(folder / "payload")
+        env = launcher.environment(arm, "cache-explain")
+        command = [launcher.interpreter(arm), str(script)]
+        worker = WorkerProcess(arm, Spawn(command), env, folder / "scratch")
+        try:
+            reply = worker.ask({"arm": arm, "plan": plan}, patience(settings, SLACK_S))
+        except ArmEnded as ended:
+            raise _as_error(arm, ended) from None
+        finally:
+            worker.kill()
+    return from_data(Passes, reply)
+
+
+def _add_child(payload: Path) -> Path:
+    """The passes beside the packages that are sent."""
+    home = Path(__file__).resolve().parent
+    room = payload / "torchstone" / "explain"
+    room.mkdir()
+    (room / "__init__.py").write_text(_INIT)
+    os.symlink(home / "child.py", room / "child.py")
+    os.symlink(home / "passes", room / "passes")
+    script = payload / "explain.py"
+    script.write_text(_SCRIPT)
+    return script
+
+
+def _as_error(arm: ArmSpec, ended: ArmEnded) -> TorchstoneError:
+    """The request was sound and the target did not do its work: exit code 1, as elsewhere."""
+    detail = ended.detail
+    last = detail.stderr[-1].strip() if detail.stderr else ""
+    more = f" ({last})" if last and last not in detail.message else ""
+    return TorchstoneError(
+        f"{arm.target} under {arm.variant} cannot be explained: {ended.outcome.value} in "
+        f"{detail.phase or 'start'}: {detail.message}{more}.",
+        detail.remedy or "See whether `torchstone bench` runs it.",
+    )
