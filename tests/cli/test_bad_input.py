@@ -41,7 +41,7 @@ BAD = [
     (["honest.py:make", "--within", "200%"], "not between 0 and 100", ""),
     (["honest.py:make", "--margin", "x"], "'x' is not a share", "1%"),
     (["honest.py:make", "--replicates", "0"], "must be at least 1", ""),
-    (["honest.py:make", "--threads", "0"], "0 threads cannot do anything", "1 or more"),
+    (["honest.py:make", "--threads", "0"], "--threads must be at least 1", "1 or more"),
     (["honest.py:make", "--mode", "sideways"], "There is no mode 'sideways'", "training"),
     (["honest.py:make", "--precision", "fp13"], "There is no precision 'fp13'", "bf16"),
     (["honest.py:make", "--allocator", "mine"], "There is no allocator 'mine'", "keep"),

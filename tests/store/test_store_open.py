@@ -279,8 +279,8 @@ for name, read_only in (("kept.db", False), ("new.db", False), ("kept.db", True)
         print("refused:", error.message.replace(DIR, "DIR"))
 """
     assert _unprivileged(guarded, code, python_env).splitlines() == [
-        "refused: The database DIR/kept.db or its directory may not be written.",
-        "refused: No database can be made in DIR: the directory may not be written.",
+        "refused: The database DIR/kept.db or its directory is not writable.",
+        "refused: No database can be made in DIR: the directory is not writable.",
         "aa11",
     ]
     assert _snapshot(guarded) == before

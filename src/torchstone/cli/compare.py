@@ -64,7 +64,7 @@ class Variants(click.ParamType):  # type: ignore[type-arg]
     type=Share(),
     default="2%",
     show_default=True,
-    help="What counts as the same, and what `not slower` excludes.",
+    help="Smallest ratio that counts as a change; also what `not slower` excludes.",
 )
 @click.option("--only-common", is_flag=True, help="Leave out cases that one run alone has.")
 @click.option(

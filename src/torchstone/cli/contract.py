@@ -32,7 +32,7 @@ def _options(function: Any) -> Any:
 
 @click.group()
 def contract() -> None:
-    """Write down what a target promises; check it later.
+    """Record a target's input/output contract; verify it later.
 
     A contract has the form of every input and output, the state, the modes, and what happens with
     boundary inputs: a batch of one, an empty batch, non-contiguous, wrong dtype, wrong device.

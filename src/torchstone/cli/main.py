@@ -12,25 +12,25 @@ SECTIONS = {
         "bench": "Measure targets, compare variants.",
         "timeit": "Time a statement, as `python -m timeit` does.",
         "run": "Run suites of models: eager against compiled.",
-        "doctor": "Say whether this machine is fit to measure on.",
+        "doctor": "Check whether this machine is suitable for benchmarking.",
     },
-    "Judge": {
-        "validate": "Judge stored results by the rules of today.",
-        "contract": "Write down what a target promises; check it later.",
+    "Check": {
+        "validate": "Re-run the checks on stored results.",
+        "contract": "Record a target's input/output contract; verify it later.",
         "repro": "Measure a stored result again; compare with the old.",
     },
     "Explain": {
-        "profile": "Say where the time or memory of a step or program goes.",
-        "explain": "Divide a step's time over five levels; say what would help.",
+        "profile": "Profile the time or memory of a step or program.",
+        "explain": "Break down where a step's time goes and suggest fixes.",
     },
     "Track and show": {
         "show": "Show a stored result, run, profile or ledger.",
         "list": "List what is stored, and suites, models, variants.",
-        "compare": "Set two stored runs against each other.",
+        "compare": "Compare two stored runs.",
         "serve": "Show stored runs as a dashboard in the browser.",
         "export": "Write a run as the PyTorch project's files, or a site.",
         "import": "Read other tools' files; join shards.",
-        "db": "Say what the database weighs; thin it, rebuild it.",
+        "db": "Show database size; prune samples; rebuild derived tables.",
     },
 }
 

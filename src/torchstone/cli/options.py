@@ -137,7 +137,7 @@ def within_option(function: F) -> F:
         type=Share(),
         default="1%",
         show_default=True,
-        help="Stop when the ratio is known this well (not with --replicates).",
+        help="Stop early once the 95 % interval is within ± this (not with --replicates).",
     )(function)
 
 
@@ -150,7 +150,7 @@ def settings_options(function: F) -> F:
             type=Share(),
             default="2%",
             show_default=True,
-            help="What counts as the same, and what `not slower` excludes.",
+            help="Smallest ratio that counts as a change; also what `not slower` excludes.",
         ),
         click.option("--seed", type=int, default=0, show_default=True),
         click.option(
@@ -161,7 +161,7 @@ def settings_options(function: F) -> F:
             type=Duration(),
             default="600s",
             show_default=True,
-            help="For building and compiling.",
+            help="For building and compiling a model.",
         ),
     )
 
@@ -198,7 +198,7 @@ def strict_option(function: F) -> F:
     return click.option(
         "--strict",
         is_flag=True,
-        help="Exit code 1 if a check says that a number is not to be believed.",
+        help="Exit 1 if any check fails.",
     )(function)
 
 

@@ -138,7 +138,7 @@ class Words(click.ParamType):  # type: ignore[type-arg]
     help="Small: the same blocks, fewer and narrower.",
 )
 @click.option("--shard", metavar="I/N", help="Only the I-th of N parts; parts of a --label join.")
-@click.option("--resume", metavar="RUN", help="Go on with a stored run; nothing is repeated.")
+@click.option("--resume", metavar="RUN", help="Resume an interrupted run.")
 @click.option(
     "--budget-per-case",
     "budget",
@@ -147,7 +147,7 @@ class Words(click.ParamType):  # type: ignore[type-arg]
     show_default=True,
     help="Measurement time; starting processes, compiling and checks come on top.",
 )
-@click.option("--total-budget", type=Duration(), help="Start no case after this long.")
+@click.option("--total-budget", type=Duration(), help="Stop starting new cases after this long.")
 @click.option("--replicates", type=int, default=4, show_default=True, help="Processes per arm.")
 @together_option(default=False)
 @click.option("--device", default="cpu", show_default=True, metavar="cpu|cuda|...")

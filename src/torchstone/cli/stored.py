@@ -387,7 +387,7 @@ def _tell_changes(done: Reproduction) -> None:
     "--json", "json_path", metavar="PATH|-", help="Write JSON to a file; - prints it alone."
 )
 def validate(id: str, save: bool, strict: bool, db: str | None, json_path: str | None) -> int:
-    """Judge stored results by the rules of today, without measuring.
+    """Re-run the checks on stored results, without measuring.
 
     ID is a result, or a run (all of its results). Samples never change; what the rules say of them
     now is kept beside them and shown from then on.

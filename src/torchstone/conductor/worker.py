@@ -399,7 +399,7 @@ class WorkerProcess:
         raise ArmEnded(
             Outcome.CRASH,
             OutcomeDetail(
-                message="wrote into the pipe to the conductor",
+                message="wrote to Torchstone's control pipe",
                 phase=self.phase,
                 remedy="Write only to file descriptors that the code has opened itself.",
                 signal="SIGKILL (ours)",

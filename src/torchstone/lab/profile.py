@@ -372,7 +372,7 @@ def _check_program(request: ProfileRequest) -> None:
             "Remove this option for a program, which decides that itself.",
         )
     if request.threads is not None and request.threads < 1:
-        raise UsageError(f"{request.threads} threads cannot do anything.", "Give 1 or more.")
+        raise UsageError(f"--threads must be at least 1, not {request.threads}.", "Give 1 or more.")
 
 
 def _run_once(request: ProfileRequest, way: str) -> tuple[Profile, int, float]:

@@ -160,7 +160,7 @@ def check_arm(arm: ArmSpec) -> None:
         if value not in known:
             raise UsageError(f"There is no {what} {value!r}.", f"Choose from {', '.join(known)}.")
     if arm.threads is not None and arm.threads < 1:
-        raise UsageError(f"{arm.threads} threads cannot do anything.", "Give 1 or more.")
+        raise UsageError(f"--threads must be at least 1, not {arm.threads}.", "Give 1 or more.")
     if arm.statement is None:
         check_target(arm.target)
     check_variant(arm.variant, lambda: torch_backends(arm.python))

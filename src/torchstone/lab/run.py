@@ -196,7 +196,7 @@ def _check_torch(run: Run) -> None:
         was = f"torch {run.torch}" if run.torch else "no torch"
         now = f"torch {installed}" if installed else "no torch"
         raise UsageError(
-            f"{run.id} was begun with {was}, and here is {now}: figures of two do not mix.",
+            f"{run.id} was begun with {was}, and here is {now}: one run cannot combine both.",
             f"Begin a run of its own, or go back to {was}.",
         )
 
@@ -209,7 +209,7 @@ def _check_packages(run: Run, left: Sequence[PlannedCase]) -> None:
         if was is not None and was != now:
             before, here = (f"{name} {text}" if text else f"no {name}" for text in (was, now))
             raise UsageError(
-                f"{run.id} was begun with {before}, and here is {here}: figures of two do not mix.",
+                f"{run.id} was begun with {before}, and here is {here}: one run cannot combine both.",
                 f"Begin a run of its own, or go back to {before}.",
             )
 
@@ -223,7 +223,7 @@ def _check_commit(run: Run) -> None:
     if now is None or now.commit != run.git.commit:
         here = "no repository" if now is None else f"commit {now.commit[:_SHORT]}"
         raise UsageError(
-            f"{run.id} was begun at {was}, and here is {here}: figures of two do not mix.",
+            f"{run.id} was begun at {was}, and here is {here}: one run cannot combine both.",
             f"Begin a run of its own, or resume in the same folder at {was}.",
         )
     if now.dirty and not run.git.dirty:

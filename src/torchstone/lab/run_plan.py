@@ -125,14 +125,14 @@ def _check(request: RunRequest) -> None:
                 names = ", ".join(known)
                 raise UsageError(f"There is no {what} {value!r}.", f"Choose from {names}.")
     if request.threads is not None and request.threads < 1:
-        raise UsageError(f"{request.threads} threads cannot do anything.", "Give 1 or more.")
+        raise UsageError(f"--threads must be at least 1, not {request.threads}.", "Give 1 or more.")
     allocator_environment(request.allocator or usual_allocator())  # one that is not installed
     try:
         re.compile(request.pattern)
     except re.error as error:
         raise UsageError(
             f"-k {request.pattern!r} is not a regular expression: {error}.",
-            "Put a backslash before signs that are meant as such.",
+            "Escape special characters with a backslash.",
         ) from None
     if not request.variants:
         raise UsageError("There is no variant to run.", "Give --variants inductor.")

@@ -103,7 +103,7 @@ def check_file(location: Location, *, create: bool, read_only: bool) -> bool:
         raise cannot_open(path, "it may not be read")
     if not read_only and not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)):
         raise UsageError(
-            f"The database {path} or its directory may not be written.",
+            f"The database {path} or its directory is not writable.",
             "Give another database with --db, or do not save (--no-save).",
         )
     return True
@@ -127,7 +127,7 @@ def _check_absent(location: Location, *, create: bool) -> None:
         )
     if not os.access(parent, os.W_OK | os.X_OK):
         raise UsageError(
-            f"No database can be made in {parent}: the directory may not be written.",
+            f"No database can be made in {parent}: the directory is not writable.",
             "Give another database with --db, or do not save (--no-save).",
         )
 

@@ -164,7 +164,7 @@ def _listen(request: ServeRequest) -> socket.socket:
         listening.close()
         reason = getattr(error, "strerror", None) or str(error)
         raise UsageError(
-            f"{request.host}:{request.port} cannot be listened on: {reason}.",
+            f"Cannot bind to {request.host}:{request.port}: {reason}.",
             "Choose another --port (0 takes a free one) or --host.",
         ) from None
     return listening

@@ -212,7 +212,7 @@ def _dirty(
     level = Level.WARN if throttled or share > DIRTY_SHARE else Level.NOTE
     found = (
         f"{dirty} of {count(len(turns), 'turn')} of {name_of(arm)} ({percent(share)}) "
-        f"{'was' if dirty == 1 else 'were'} disturbed{', among others' * (len(causes) > 1)} by "
+        f"{'was' if dirty == 1 else 'were'} disturbed{', mostly' * (len(causes) > 1)} by "
         f"{_CAUSES[cause]}"
     )
     if throttled:
@@ -307,9 +307,9 @@ def _words(arm: Measurement, share: float, few: int, processes: int) -> tuple[Le
         )
     if share > SLOW_SHARE:
         return Level.NOTE, (
-            f"The core itself ran slow most of the time: {percent(share)} of the samples of "
-            f"{name_of(arm)} were beside a probe more than {percent(PROBE_TOLERANCE)} above its "
-            f"floor. {_stands(arm)} Take the typical time with caution, or measure on a quieter "
+            f"The CPU was slowed by other work during {percent(share)} of the samples of "
+            f"{name_of(arm)} (the timing probe ran more than {percent(PROBE_TOLERANCE)} above its "
+            f"minimum). {_stands(arm)} Take the typical time with caution, or measure on a quieter "
             "machine."
         )
     text = f"The core ran at full speed for {percent(1 - share)} of the samples of {name_of(arm)}."
