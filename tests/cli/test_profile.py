@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.profile.probing import names, probes, python_path  # noqa: F401
+from tests.profile.probing import names, python_path
 from tests.targets.support import eventually, marked, target, torchstone
 from torchstone.cli.app import cli
 from torchstone.profile import read_profile
@@ -42,7 +42,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with a program, and children that find what is declared."""
     (tmp_path / "program.py").write_text(PROGRAM)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("DECLARED", python_path(tmp_path))
+    monkeypatch.setenv("DECLARED", python_path())
     return tmp_path
 
 
@@ -158,7 +158,7 @@ def test_the_cost_of_a_short_program_is_measured_where_that_is_allowed(place: Pa
         (("--how", "guess", "program.py"), "no way to profile called 'guess'"),
     ],
 )
-@pytest.mark.usefixtures("place", "probes")
+@pytest.mark.usefixtures("place")
 def test_mistakes_are_told_before_anything_runs(
     words: tuple[str, ...], said: str, capfd: pytest.CaptureFixture[str]
 ) -> None:

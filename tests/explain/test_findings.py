@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from importlib import import_module
 
 import pytest
 
-from tests.docs.pages import ROOT
 from tests.explain.ledger_synthetic import ARM, ledger, op
-from torchstone.explain.findings.base import LEAST_GAIN, MOST_FINDINGS, FindingRule, with_findings
+from torchstone.explain.findings.base import (
+    FINDINGS,
+    LEAST_GAIN,
+    MOST_FINDINGS,
+    FindingRule,
+    with_findings,
+)
 from torchstone.explain.findings.compiler import GRAPH_BREAKS, LAYOUT, RECOMPILES, UNFUSED
 from torchstone.explain.findings.hardware import (
     ALLOCATIONS,
@@ -225,12 +229,8 @@ def test_at_most_five_the_dearest_first_and_each_remedy_once() -> None:
     assert names == ["python-between-ops"]
 
 
-def test_every_finding_comes_through_the_door() -> None:
-    """By the lines of pyproject.toml, whether they are installed yet or not."""
-    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    block = text.partition('[project.entry-points."torchstone.findings"]\n')[2].partition("\n\n")[0]
-    doors = dict(line.replace('"', "").split(" = ") for line in block.splitlines())
-    for name, place in doors.items():
-        module, _, attribute = place.partition(":")
-        assert getattr(import_module(module), attribute).name == name
-    assert set(doors) == {RECOMPILES.name, *(case[0].name for case in CASES)}
+def test_every_finding_is_registered_under_its_own_name() -> None:
+    points = FINDINGS.by_name()
+    for name, point in points.items():
+        assert point.load().name == name
+    assert set(points) == {RECOMPILES.name, *(case[0].name for case in CASES)}

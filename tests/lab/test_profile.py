@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.profile.probing import names, probes, python_path  # noqa: F401
+from tests.profile.probing import names, python_path
 from tests.targets.support import target
 from torchstone.lab import profile as lab_profile
 from torchstone.lab.profile import ProfileRequest, ProfilingFailed, command_of, profile_target
@@ -14,13 +14,13 @@ from torchstone.profile.formats.own import check_profile
 from torchstone.profile.probes import ProbeOptions
 from torchstone.records import Profile, TorchstoneError, UsageError
 
-pytestmark = pytest.mark.usefixtures("probes", "declared_path")
+pytestmark = pytest.mark.usefixtures("declared_path")
 
 
 @pytest.fixture
 def declared_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Children find what is declared, installed or not."""
-    monkeypatch.setenv("PYTHONPATH", python_path(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", python_path())
 
 
 def test_a_target_is_counted_and_says_what_that_cost() -> None:

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.profile.probing import probes, python_path  # noqa: F401
+from tests.profile.probing import python_path
 from torchstone.lab.profile import INTERRUPTED, ProfileRequest, ProfilingFailed, profile_script
 from torchstone.records import Profile, UsageError
 
-pytestmark = pytest.mark.usefixtures("probes", "place")
+pytestmark = pytest.mark.usefixtures("place")
 
 ONCE = """
 import os, sys
@@ -27,7 +27,7 @@ if again:
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A folder for programs, and children that find what is declared."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PYTHONPATH", python_path(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", python_path())
 
 
 def program(text: str) -> str:

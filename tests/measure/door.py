@@ -1,19 +1,14 @@
-"""Our own formulas as `pyproject.toml` names them: what the entry points are made from."""
+"""Our own formulas, and torch's."""
 
 from __future__ import annotations
 
-import re
 from importlib.metadata import EntryPoint
 
-from tests.targets.support import ROOT
-from torchstone.measure.flops import ENTRY_POINTS, Formula, load_formulas
+from torchstone.measure.flops import FORMULAS, Formula, load_formulas
 
 
 def own_points() -> tuple[EntryPoint, ...]:
-    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    table = text.split(f'[project.entry-points."{ENTRY_POINTS}"]')[1].split("\n[")[0]
-    lines = re.findall(r'^"?([\w.]+)"? = "([\w.:]+)"$', table, flags=re.MULTILINE)
-    return tuple(EntryPoint(name, value, ENTRY_POINTS) for name, value in lines)
+    return FORMULAS.all()
 
 
 def all_formulas() -> dict[str, Formula]:

@@ -288,6 +288,6 @@ def test_no_formula_for_a_matrix_product_is_caught() -> None:
 
 
 def test_a_plug_in_that_cannot_be_loaded_is_named() -> None:
-    point = EntryPoint("lib.op", "no_such_module:formula", flops.ENTRY_POINTS)
+    point = EntryPoint("lib.op", "no_such_module:formula", flops.FORMULAS.group)
     with pytest.raises(UsageError, match=r"lib\.op .*no_such_module"):
         load_formulas([point])

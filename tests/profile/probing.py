@@ -1,47 +1,14 @@
-"""Probes as an installer leaves them, in this process and in those that a test starts."""
+"""What tests of profiles share."""
 
 from __future__ import annotations
 
-import re
-from importlib import metadata
-from pathlib import Path
-
-import pytest
-
 from tests.house.places import ROOT
-from torchstone.profile.probes import base
 from torchstone.records import Frame, Profile
 
-_SECTION = re.compile(r'\[project\.entry-points\."?([\w.]+)"?\]\n((?:"?[\w.-]+"? = .*\n)+)')
-_LINE = re.compile(r'"?([\w.-]+)"? = "([^"]+)"')
 
-
-def declared() -> dict[str, dict[str, str]]:
-    """The entry points that the project file declares, by group."""
-    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    return {group: dict(_LINE.findall(lines)) for group, lines in _SECTION.findall(text)}
-
-
-@pytest.fixture
-def probes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ours, in this process."""
-    points = {
-        name: metadata.EntryPoint(name, value, base.ENTRY_POINTS)
-        for name, value in declared()[base.ENTRY_POINTS].items()
-    }
-    monkeypatch.setattr(base, "known_probes", lambda: points)
-
-
-def python_path(folder: Path) -> str:
-    """PYTHONPATH of a process that finds what is declared, whatever is installed."""
-    info = folder / "torchstone-0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: torchstone\nVersion: 0\n")
-    lines = []
-    for group, points in declared().items():
-        lines += [f"[{group}]", *(f"{name} = {value}" for name, value in points.items())]
-    (info / "entry_points.txt").write_text("\n".join(lines) + "\n")
-    return f"{folder}:{ROOT / 'src'}:{ROOT}"
+def python_path() -> str:
+    """PYTHONPATH of a process that finds our packages and the tests'."""
+    return f"{ROOT / 'src'}:{ROOT}"
 
 
 def frame_named(profile: Profile, name: str) -> int:

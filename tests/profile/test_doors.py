@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import cProfile
 import gzip
-from importlib import metadata
 from pathlib import Path
 
 import pytest
 
 from tests.profile.support import put, read, refused, spans_of, traced, x
-from torchstone.profile import find_format, registry, write_profile
+from torchstone.profile import FORMATS, find_format, write_profile
 from torchstone.records import UsageError
 
 
-def test_the_formats_that_ship_are_at_the_door(
-    installed: dict[str, metadata.EntryPoint],
-) -> None:
-    assert sorted(installed) == ["chrome", "folded", "pstats", "speedscope", "torchstone"]
-    for name in installed:
+def test_the_formats_that_ship_are_known_by_their_names() -> None:
+    known = FORMATS.by_name()
+    assert sorted(known) == ["chrome", "folded", "pstats", "speedscope", "torchstone"]
+    for name in known:
         assert find_format(name).name == name
 
 
@@ -76,11 +74,3 @@ def test_writing_says_what_is_left_out(tmp_path: Path) -> None:
     assert write_profile(traced(), tmp_path / "own.json", "torchstone") == ()
     (said,) = write_profile(traced(), tmp_path / "s.json", "speedscope")
     assert "left out" in said
-
-
-def test_without_an_installation_it_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(registry, "known_formats", dict)
-    with pytest.raises(UsageError, match="not to be found"):
-        find_format("chrome")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.profile.probing import frame_named, names, own_share, probes, roots  # noqa: F401
+from tests.profile.probing import frame_named, names, own_share, roots
 from tests.targets import profiled
 from torchstone.profile.context import profile as torchstone_profile
 from torchstone.profile.formats.own import check_profile
@@ -60,7 +60,6 @@ def test_its_stacks_become_a_profile(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert any("fell behind" in problem for problem in profile.problems)
 
 
-@pytest.mark.usefixtures("probes")
 def test_a_refusal_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install(tmp_path, monkeypatch, refuses=True)
     with pytest.raises(ProbeFailed, match="Permission Denied"):
@@ -74,7 +73,6 @@ def test_a_refusal_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert taken.profile is not None
 
 
-@pytest.mark.usefixtures("probes")
 def test_it_is_used_for_what_the_sampler_cannot_tell(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

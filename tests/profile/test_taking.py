@@ -13,11 +13,9 @@ import pytest
 
 import torchstone
 import torchstone.profile
-from tests.profile.probing import names, probes, roots  # noqa: F401
+from tests.profile.probing import names, roots
 from tests.targets import profiled
 from torchstone.records import UsageError
-
-pytestmark = pytest.mark.usefixtures("probes")
 
 
 def test_a_stretch_of_code(tmp_path: Path) -> None:

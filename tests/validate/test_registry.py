@@ -129,7 +129,7 @@ def test_a_plug_in_is_found_and_a_broken_one_does_not_crash(tmp_path: Path) -> N
         "from torchstone.records import Check, Level\n"
         "class Mine:\n"
         "    name, source = 'mine', 'test'\n"
-        "    def judge(self, result):\n"
+        "    def evaluate(self, result):\n"
         "        return [Check('mine', Level.NOTE, f'{len(result.arms)} arms.')]\n"
         "MINE = Mine()\n"
     )

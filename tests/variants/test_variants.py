@@ -27,7 +27,7 @@ from torchstone.workloads import Workload, draw
 ARM = ArmSpec("arm", "nets.py:make")
 
 
-def test_the_built_in_variants_come_by_entry_point() -> None:
+def test_the_built_in_variants_are_known() -> None:
     names = {"eager", "inductor", "aot_eager", "cudagraphs", "jit-trace", "export", "aoti"}
     assert names <= set(known_variants())
     for name in names:

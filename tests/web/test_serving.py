@@ -12,7 +12,6 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from importlib import metadata
 from pathlib import Path
 from urllib.request import urlopen
 
@@ -27,7 +26,6 @@ from torchstone.records import UsageError
 from torchstone.store import open_store
 from torchstone.web.serving import is_loopback, serve
 
-ENTRIES = {"web": "torchstone.web.serving:serve", "site": "torchstone.web.site:export_site"}
 READERS, READING_S = 200, 10.0
 """All of them ask at once, and again as soon as they are answered; for a minute in
 `benchmarks/dashboard.py`."""
@@ -38,15 +36,6 @@ SERVE = "import sys; from torchstone.web.serving import serve; sys.exit(serve({}
 
 def said(line: str) -> None:
     raise AssertionError(line)
-
-
-def entry_points(monkeypatch: pytest.MonkeyPatch, **values: str) -> None:
-    """What an installed package would have."""
-
-    def found(group: str, name: str) -> list[metadata.EntryPoint]:
-        return [metadata.EntryPoint(name, values[name], group)] if name in values else []
-
-    monkeypatch.setattr(metadata, "entry_points", found)
 
 
 @pytest.mark.parametrize(
@@ -137,17 +126,14 @@ def test_a_second_interrupt_does_not_wait_for_a_page(database: Path) -> None:
 
 
 def test_a_missing_library_is_named_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
-    entry_points(monkeypatch, web="torchstone_no_such_module:serve")
+    monkeypatch.setattr("torchstone.cli.serve.SERVER", "torchstone_no_such_module:serve")
     done = CliRunner().invoke(cli, ["serve"])
     assert isinstance(done.exception, UsageError)
     assert "torchstone_no_such_module" in done.exception.message
     assert done.exception.remedy == "Install it: pip install 'torchstone[web]'."
 
 
-def test_the_site_is_written_by_the_export_command(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    entry_points(monkeypatch, **ENTRIES)
+def test_the_site_is_written_by_the_export_command(tmp_path: Path) -> None:
     path, out = tmp_path / "one.db", tmp_path / "public"
     with open_store(str(path)) as store:
         stored.add_night(store, 0, stored.keys(["timm"])[:2])

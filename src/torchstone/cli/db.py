@@ -303,10 +303,10 @@ def export(run: str, format_name: str, out: Path, force: bool, db: str | None) -
 
 
 def _site(folder: Path, db: str | None, force: bool) -> int:
-    """The dashboard's pages. Its package is found by entry point: commands do not know it."""
-    from torchstone.cli.serve import load
+    """The dashboard's pages, by the package that commands do not import."""
+    from torchstone.cli.serve import EXPORT_SITE, load
 
-    for line in load(SITE, "torchstone.exports")(folder, db, force):
+    for line in load(EXPORT_SITE)(folder, db, force):
         click.echo(line, err=line.startswith("note: "))
     return 0
 

@@ -1,16 +1,15 @@
-"""`torchstone serve`: the dashboard. The server is found by entry point, as a plug-in is."""
+"""`torchstone serve`: the dashboard, which is loaded as a plug-in is: commands do not import it."""
 
 from __future__ import annotations
 
-from importlib import metadata
 from typing import Any
 
 import click
 
 from torchstone.cli.options import database_option
 
-ENTRY_POINTS = "torchstone.servers"
-SERVER = "web"
+SERVER = "torchstone.web.serving:serve"
+EXPORT_SITE = "torchstone.web.site:export_site"
 
 
 @click.command()
@@ -38,19 +37,16 @@ def serve(**asked: Any) -> int:
     return int(load(SERVER)(click.echo, **asked))
 
 
-def load(name: str, group: str = ENTRY_POINTS) -> Any:
-    """What the entry point of that name stands for; a sentence where its libraries are missing."""
+def load(value: str) -> Any:
+    """The function `module:name` of the dashboard; a sentence where its libraries are missing."""
+    from importlib.metadata import EntryPoint
+
     from torchstone.records import UsageError
 
-    for point in metadata.entry_points(group=group, name=name):
-        try:
-            return point.load()
-        except ModuleNotFoundError as error:
-            raise UsageError(
-                f"The dashboard needs {error.name}, which is not installed.",
-                "Install it: pip install 'torchstone[web]'.",
-            ) from None
-    raise UsageError(
-        "Torchstone's own plug-ins are not to be found.",
-        "Install the package (`pip install .`); a folder on PYTHONPATH is not enough.",
-    )
+    try:
+        return EntryPoint("", value, "").load()
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            f"The dashboard needs {error.name}, which is not installed.",
+            "Install it: pip install 'torchstone[web]'.",
+        ) from None

@@ -18,7 +18,6 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from importlib import metadata
 from pathlib import Path
 
 from torchstone.conductor.worker import Spawn, Started, WorkerProcess
@@ -29,11 +28,10 @@ from torchstone.records import ArmSpec, TorchstoneError, to_data
 
 # The folder that a worker has on its path: our stdlib-only packages and nothing else of ours.
 #
-# Links, not copies, so that the interpreter's compiled files are found; plus the entry points of
-# the built-in plug-ins, so that they are found as everybody's are.
+# Links, not copies, so that the interpreter's compiled files are found.
 
 
-ROOMS = ("records", "machine", "workloads", "variants", "measure")
+PACKAGES = ("records", "machine", "workloads", "variants", "measure")
 
 
 def make_payload(folder: Path) -> Path:
@@ -42,17 +40,13 @@ def make_payload(folder: Path) -> Path:
     inside = folder / "torchstone"
     inside.mkdir(parents=True)
     (inside / "__init__.py").symlink_to(package / "__init__.py")
-    for room in ROOMS:
-        _link_room(package / room, inside / room)
-    info = folder / "torchstone-0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: torchstone\nVersion: 0\n")
-    (info / "entry_points.txt").write_text(_entry_points())
+    for name in PACKAGES:
+        _link_package(package / name, inside / name)
     # A copy: Python would take the folder behind a link for the script's own.
     return Path(shutil.copy(package / "measure" / "bootstrap.py", folder / "worker.py"))
 
 
-def _link_room(source: Path, link: Path) -> None:
+def _link_package(source: Path, link: Path) -> None:
     """`machine/calibrate` needs torch and stays at home; other packages go whole."""
     if not (source / "calibrate").exists() and not (source / "calibrate.py").exists():
         os.symlink(source, link)
@@ -61,19 +55,6 @@ def _link_room(source: Path, link: Path) -> None:
     for entry in source.iterdir():
         if not entry.name.startswith("calibrate"):
             os.symlink(entry, link / entry.name)
-
-
-def _entry_points() -> str:
-    points = metadata.distribution("torchstone").entry_points
-    groups: dict[str, list[str]] = {}
-    for point in points:
-        if point.group.startswith("torchstone.") and _travels(point.value):
-            groups.setdefault(point.group, []).append(f"{point.name} = {point.value}")
-    return "".join(f"[{group}]\n" + "\n".join(lines) + "\n" for group, lines in groups.items())
-
-
-def _travels(value: str) -> bool:
-    return value.split(":")[0].split(".")[1] in ROOMS
 
 
 SLOTS = 2

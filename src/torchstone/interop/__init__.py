@@ -7,7 +7,7 @@ figures keep their definitions and their names: none is ever put into a field of
 """
 
 from torchstone.interop.base import (
-    ENTRY_POINTS,
+    FORMATS,
     Format,
     Imported,
     Medians,
@@ -17,7 +17,7 @@ from torchstone.interop.base import (
 from torchstone.interop.own import medians_of
 
 __all__ = [
-    "ENTRY_POINTS",
+    "FORMATS",
     "Format",
     "Imported",
     "Medians",

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Protocol, cast
 
 from torchstone.records import CaseMetrics, ForeignMetrics, Run, RunView, UsageError
-from torchstone.records.plugins import by_name, did_you_mean, must_be_some
+from torchstone.records.plugins import Registry, did_you_mean
 
 Medians = Callable[[CaseMetrics], "tuple[float, float] | None"]
 """From a case to the medians of the baseline's and the new arm's samples, in nanoseconds a call;
@@ -64,13 +64,19 @@ class Format(Protocol):
 # Formats by name, through entry points.
 
 
-ENTRY_POINTS = "torchstone.formats"
+FORMATS = Registry(
+    "torchstone.formats",
+    {
+        "dynamo-csv": "torchstone.interop.dynamo_csv:DYNAMO_CSV",
+        "hud-v3": "torchstone.interop.hud_v3:HUD_V3",
+    },
+)
 
 
 @cache
 def known_formats() -> dict[str, metadata.EntryPoint]:
     """Installed formats by name; nothing is imported."""
-    return by_name(ENTRY_POINTS)
+    return FORMATS.by_name()
 
 
 def find_format(name: str) -> Format:
@@ -78,7 +84,6 @@ def find_format(name: str) -> Format:
     known = known_formats()
     if name in known:
         return cast("Format", known[name].load())
-    must_be_some(known)
     names = ", ".join(sorted(known))
     raise UsageError(
         f"There is no format {name!r}.", f"{did_you_mean(name, known)}Formats: {names}."

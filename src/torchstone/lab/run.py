@@ -209,7 +209,7 @@ def _check_packages(run: Run, left: Sequence[PlannedCase]) -> None:
         if was is not None and was != now:
             before, here = (f"{name} {text}" if text else f"no {name}" for text in (was, now))
             raise UsageError(
-                f"{run.id} was begun with {before}, and here is {here}: one run cannot combine both.",
+                f"{run.id} was begun with {before}, and here is {here}: a run cannot combine both.",
                 f"Begin a run of its own, or go back to {before}.",
             )
 

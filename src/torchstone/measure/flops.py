@@ -15,7 +15,7 @@ from torchstone.measure.formulas import is_plain
 from torchstone.measure.loops import wall_clock
 from torchstone.measure.traffic import Watch, tensors
 from torchstone.records import ArmSpec, Flops, OpWork, UsageError
-from torchstone.records.plugins import all_of
+from torchstone.records.plugins import Registry
 from torchstone.workloads import walk
 
 # Where formulas come from: torch's own, and those behind the entry points `torchstone.formulas`.
@@ -24,7 +24,30 @@ from torchstone.workloads import walk
 # object is a `Formula`. It stands before torch's own of the same name.
 
 
-ENTRY_POINTS = "torchstone.formulas"
+_OURS = {
+    "aten._addmm_activation": "addmm",
+    "aten._cdist_forward": "distance",
+    "aten._cudnn_rnn": "cudnn_rnn",
+    "aten._cudnn_rnn_backward": "cudnn_rnn_backward",
+    "aten._euclidean_dist": "euclidean_distance",
+    "aten._grouped_mm": "grouped_mm",
+    "aten._native_multi_head_attention": "multi_head_attention",
+    "aten._scaled_dot_product_flash_attention_for_cpu": "attention",
+    "aten._scaled_dot_product_flash_attention_for_cpu_backward": "attention_backward",
+    "aten._transformer_encoder_layer_fwd": "transformer_encoder_layer",
+    "aten.addbmm": "addbmm",
+    "aten.addmv": "addmv",
+    "aten.addr": "addr",
+    "aten.dot": "dot",
+    "aten.mkldnn_rnn_layer": "mkldnn_rnn_layer",
+    "aten.mkldnn_rnn_layer_backward": "mkldnn_rnn_layer_backward",
+    "aten.mv": "mv",
+    "aten.vdot": "dot",
+}
+FORMULAS = Registry(
+    "torchstone.formulas",
+    {op: f"torchstone.measure.formulas:{name}" for op, name in _OURS.items()},
+)
 
 Formula = Callable[..., int]
 """From an op's arguments, and its result as `out_val`, to its floating-point operations."""
@@ -32,7 +55,7 @@ Formula = Callable[..., int]
 
 def known_formulas() -> tuple[metadata.EntryPoint, ...]:
     """Installed formulas by op, nothing loaded yet; two for one op are refused."""
-    points = all_of(ENTRY_POINTS)
+    points = FORMULAS.all()
     for one, other in itertools.pairwise(points):
         if one.name == other.name:
             raise UsageError(

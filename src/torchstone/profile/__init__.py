@@ -18,7 +18,7 @@ from typing import Any
 
 from torchstone.profile.formats.base import ProfileFormat
 from torchstone.profile.registry import (
-    ENTRY_POINTS,
+    FORMATS,
     find_format,
     known_formats,
     read_profile,
@@ -26,7 +26,7 @@ from torchstone.profile.registry import (
 )
 
 __all__ = [
-    "ENTRY_POINTS",
+    "FORMATS",
     "ProfileFormat",
     "find_format",
     "known_formats",

@@ -10,16 +10,25 @@ from typing import cast
 
 from torchstone.profile.formats.base import ProfileFormat, head_of, shown
 from torchstone.records import Profile, UsageError
-from torchstone.records.plugins import by_name, did_you_mean, must_be_some
+from torchstone.records.plugins import Registry, did_you_mean
 
-ENTRY_POINTS = "torchstone.profile_formats"
+FORMATS = Registry(
+    "torchstone.profile_formats",
+    {
+        "chrome": "torchstone.profile.formats.chrome:CHROME",
+        "folded": "torchstone.profile.formats.folded:FOLDED",
+        "pstats": "torchstone.profile.formats.pstats_file:PSTATS",
+        "speedscope": "torchstone.profile.formats.speedscope:SPEEDSCOPE",
+        "torchstone": "torchstone.profile.formats.own:OWN",
+    },
+)
 _GZIP_LEVEL = 6
 
 
 @cache
 def known_formats() -> dict[str, metadata.EntryPoint]:
     """Installed formats by name; nothing is imported."""
-    return by_name(ENTRY_POINTS)
+    return FORMATS.by_name()
 
 
 def find_format(name: str) -> ProfileFormat:
@@ -27,7 +36,6 @@ def find_format(name: str) -> ProfileFormat:
     known = known_formats()
     if name in known:
         return cast("ProfileFormat", known[name].load())
-    must_be_some(known)
     names = ", ".join(sorted(known))
     raise UsageError(
         f"There is no profile format {name!r}.", f"{did_you_mean(name, known)}Formats: {names}."

@@ -1,32 +1,37 @@
-"""Doors for plug-ins: what is installed behind a group of entry points. Nothing is loaded here."""
+"""Plug-ins of every kind: ours from a list, other packages' by entry point; nothing is loaded."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from importlib import metadata
 
-from torchstone.records.errors import UsageError
 
+class Registry:
+    """What is known of one kind of plug-in.
 
-def by_name(group: str) -> dict[str, metadata.EntryPoint]:
-    """One a name: where there are several, the last one that is found."""
-    return {point.name: point for point in metadata.entry_points(group=group)}
+    Ours are named in `built_in` (`name: "module:object"`), so that adding one is a line beside it
+    and a folder on PYTHONPATH is enough; those of other packages come by entry points of `group`.
+    """
 
+    def __init__(self, group: str, built_in: Mapping[str, str]) -> None:
+        self.group = group
+        self._built_in = tuple(metadata.EntryPoint(n, v, group) for n, v in built_in.items())
 
-def all_of(group: str) -> tuple[metadata.EntryPoint, ...]:
-    """All of them in order of name. Two of one name are both there: no plug-in silences another."""
-    unique = {(point.name, point.value): point for point in metadata.entry_points(group=group)}
-    return tuple(unique[key] for key in sorted(unique))
+    def all(self) -> tuple[metadata.EntryPoint, ...]:
+        """All in order of name. Two of one name are both there: no plug-in silences another."""
+        unique = {(point.name, point.value): point for point in self._points()}
+        return tuple(unique[key] for key in sorted(unique))
 
+    def by_name(self) -> dict[str, metadata.EntryPoint]:
+        """One a name: a package's own comes before ours."""
+        return {point.name: point for point in self._points()}
 
-def must_be_some(known: Iterable[object]) -> None:
-    """Refuse to go on without our own plug-ins: the package is there, its entry points are not."""
-    if not any(True for _ in known):
-        raise UsageError(
-            "Torchstone's own plug-ins are not to be found.",
-            "Install the package (`pip install .`); a folder on PYTHONPATH is not enough.",
-        )
+    def _points(self) -> tuple[metadata.EntryPoint, ...]:
+        # What an installer wrote down for another version of ours does not count.
+        found = metadata.entry_points(group=self.group)
+        theirs = (point for point in found if not point.value.startswith("torchstone."))
+        return (*self._built_in, *theirs)
 
 
 def did_you_mean(word: str, names: Iterable[str], most: int = 1, cutoff: float = 0.5) -> str:

@@ -7,12 +7,12 @@ records and never alters one. Imports only `records` and `stats`.
 
 from torchstone.validate.again import needs_recalibration, needs_remeasuring, withhold
 from torchstone.validate.base import CONSTANT_OUTPUT_NOTE, FunctionRule, Rule
-from torchstone.validate.registry import ENTRY_POINTS, evaluate, known_rules, run_rules
+from torchstone.validate.registry import RULES, evaluate, known_rules, run_rules
 from torchstone.validate.rules.peaks import sound
 
 __all__ = [
     "CONSTANT_OUTPUT_NOTE",
-    "ENTRY_POINTS",
+    "RULES",
     "FunctionRule",
     "Rule",
     "evaluate",

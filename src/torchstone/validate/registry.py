@@ -7,15 +7,45 @@ from importlib import metadata
 from typing import cast
 
 from torchstone.records import Check, Level, Result
-from torchstone.records.plugins import all_of
+from torchstone.records.plugins import Registry
 from torchstone.validate.base import Rule
 
-ENTRY_POINTS = "torchstone.rules"
+RULES = Registry(
+    "torchstone.rules",
+    {
+        "alike": "torchstone.validate.rules.machine:ALIKE",
+        "allocator": "torchstone.validate.rules.machine:ALLOCATOR",
+        "clock": "torchstone.validate.rules.machine:CLOCK",
+        "constant-output": "torchstone.validate.rules.answer:CONSTANT_OUTPUT",
+        "coverage": "torchstone.validate.rules.work:COVERAGE",
+        "definition": "torchstone.validate.rules.statistics:DEFINITION_RULE",
+        "flops": "torchstone.validate.rules.work:FLOPS",
+        "fresh-inputs": "torchstone.validate.rules.answer:FRESH_INPUTS",
+        "identical": "torchstone.validate.rules.statistics:IDENTICAL",
+        "late-work": "torchstone.validate.rules.answer:LATE_WORK",
+        "noise": "torchstone.validate.rules.machine:NOISE",
+        "output-check": "torchstone.validate.rules.answer:OUTPUT_CHECK",
+        "peak": "torchstone.validate.rules.peaks:PEAK",
+        "plain-output": "torchstone.validate.rules.answer:PLAIN_OUTPUT",
+        "probe": "torchstone.validate.rules.machine:PROBE",
+        "profiler": "torchstone.validate.rules.machine:PROFILER",
+        "recompiles": "torchstone.validate.rules.answer:RECOMPILES",
+        "replicates": "torchstone.validate.rules.statistics:REPLICATES",
+        "roofline": "torchstone.validate.rules.peaks:ROOFLINE",
+        "same-time": "torchstone.validate.rules.statistics:SAME_TIME",
+        "steady": "torchstone.validate.rules.machine:STEADY",
+        "time-floor": "torchstone.validate.rules.peaks:TIME_FLOOR",
+        "timer": "torchstone.validate.rules.machine:TIMER",
+        "too-good": "torchstone.validate.rules.statistics:TOO_GOOD",
+        "utilisation": "torchstone.validate.rules.peaks:UTILISATION",
+        "working-set": "torchstone.validate.rules.work:WORKING_SET",
+    },
+)
 
 
 def known_rules() -> tuple[metadata.EntryPoint, ...]:
     """Installed rules in order of name. Two of one name both run: no plug-in silences a rule."""
-    return all_of(ENTRY_POINTS)
+    return RULES.all()
 
 
 def evaluate(result: Result) -> tuple[Check, ...]:

@@ -8,11 +8,22 @@ from importlib import metadata
 from typing import cast
 
 from torchstone.records import UsageError
-from torchstone.records.plugins import by_name, did_you_mean, must_be_some
+from torchstone.records.plugins import Registry, did_you_mean
 from torchstone.variants.base import Variant
 from torchstone.variants.compiled import Compiled
 
-ENTRY_POINTS = "torchstone.variants"
+VARIANTS = Registry(
+    "torchstone.variants",
+    {
+        "eager": "torchstone.variants.base:EAGER",
+        "inductor": "torchstone.variants.compiled:INDUCTOR",
+        "aot_eager": "torchstone.variants.compiled:AOT_EAGER",
+        "cudagraphs": "torchstone.variants.compiled:CUDAGRAPHS",
+        "jit-trace": "torchstone.variants.compiled:JIT_TRACE",
+        "export": "torchstone.variants.compiled:EXPORT",
+        "aoti": "torchstone.variants.compiled:AOTI",
+    },
+)
 NOT_FOR_USERS = ("_TESTING_ONLY", "minifier_backend", "_crossref")
 """Endings of backends that torch keeps for itself: they can be named, and are not recommended."""
 
@@ -20,7 +31,7 @@ NOT_FOR_USERS = ("_TESTING_ONLY", "minifier_backend", "_crossref")
 @cache
 def known_variants() -> dict[str, metadata.EntryPoint]:
     """Installed variants by name."""
-    return by_name(ENTRY_POINTS)
+    return VARIANTS.by_name()
 
 
 def resolve_variant(text: str) -> Variant:
@@ -35,7 +46,6 @@ def check_variant(text: str, backends: Callable[[], Sequence[str]]) -> None:
     """Refuse an unknown name. `backends` lists torch's own; it is slow, so asked only if needed."""
     head = text.split("+")[0]
     known = sorted(known_variants())
-    must_be_some(known)
     if head not in known:
         registered = backends()
         if head not in registered:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Protocol, cast
 
 from torchstone.records import Ledger, Prediction
-from torchstone.records.plugins import all_of
+from torchstone.records.plugins import Registry
 
 
 class FindingRule(Protocol):
@@ -52,13 +52,36 @@ def is_eager(ledger: Ledger) -> bool:
 # Findings by name, through entry points, and the five that matter most.
 
 
-ENTRY_POINTS = "torchstone.findings"
+FINDINGS = Registry(
+    "torchstone.findings",
+    {
+        "allocations": "torchstone.explain.findings.hardware:ALLOCATIONS",
+        "data-loading": "torchstone.explain.findings.waiting:LOADING",
+        "device-copies": "torchstone.explain.findings.hardware:DEVICE_COPIES",
+        "files": "torchstone.explain.findings.waiting:FILES",
+        "garbage-collection": "torchstone.explain.findings.python:COLLECTOR",
+        "gil": "torchstone.explain.findings.waiting:GIL",
+        "grad-in-inference": "torchstone.explain.findings.python:GRAD_IN_INFERENCE",
+        "graph-breaks": "torchstone.explain.findings.compiler:GRAPH_BREAKS",
+        "idle-cores": "torchstone.explain.findings.hardware:IDLE_CORES",
+        "layout-conversions": "torchstone.explain.findings.compiler:LAYOUT",
+        "locks": "torchstone.explain.findings.waiting:LOCKS",
+        "network": "torchstone.explain.findings.waiting:NETWORK",
+        "optimizer": "torchstone.explain.findings.python:OPTIMIZER",
+        "python-between-ops": "torchstone.explain.findings.python:PYTHON_BETWEEN_OPS",
+        "recompiles": "torchstone.explain.findings.compiler:RECOMPILES",
+        "sleep": "torchstone.explain.findings.waiting:SLEEP",
+        "synchronisation": "torchstone.explain.findings.hardware:SYNCHRONISATION",
+        "thread-pool": "torchstone.explain.findings.hardware:DEAR_POOL",
+        "unfused": "torchstone.explain.findings.compiler:UNFUSED",
+    },
+)
 MOST_FINDINGS = 5
 
 
 def known_findings() -> list[FindingRule]:
     """Everything that is installed, by name."""
-    return [cast("FindingRule", point.load()) for point in all_of(ENTRY_POINTS)]
+    return [cast("FindingRule", point.load()) for point in FINDINGS.all()]
 
 
 def with_findings(ledger: Ledger, rules: Sequence[FindingRule] | None = None) -> Ledger:

@@ -18,11 +18,11 @@ from torchstone.machine.doctor.base import (
     unseen,
     warn,
 )
-from torchstone.machine.doctor.registry import ENTRY_POINTS, examine, known_checkups, run_checkups
+from torchstone.machine.doctor.registry import CHECKUPS, examine, known_checkups, run_checkups
 from torchstone.machine.doctor.window import WINDOW_S, Moment, Window, moment, watch
 
 __all__ = [
-    "ENTRY_POINTS",
+    "CHECKUPS",
     "WINDOW_S",
     "Checkup",
     "FunctionCheckup",

@@ -6,30 +6,56 @@ from collections.abc import Iterable
 from importlib import metadata
 from typing import cast
 
-from torchstone.machine.doctor.base import Checkup, View, fail, warn
+from torchstone.machine.doctor.base import Checkup, View, warn
 from torchstone.records import Finding
-from torchstone.records.plugins import all_of
+from torchstone.records.plugins import Registry
 
-ENTRY_POINTS = "torchstone.checkups"
+CHECKUPS = Registry(
+    "torchstone.checkups",
+    {
+        "accelerator": "torchstone.machine.doctor.checkups.accelerator:ACCELERATOR",
+        "address-layout": "torchstone.machine.doctor.checkups.system:LAYOUT",
+        "affinity": "torchstone.machine.doctor.checkups.cores:AFFINITY",
+        "allocator": "torchstone.machine.doctor.checkups.system:ALLOCATOR",
+        "boost": "torchstone.machine.doctor.checkups.cores:BOOST",
+        "clock": "torchstone.machine.doctor.checkups.system:CLOCK",
+        "core": "torchstone.machine.doctor.checkups.cores:CORE",
+        "core-speed": "torchstone.machine.doctor.checkups.cores:CORE_SPEED",
+        "cpu-quota": "torchstone.machine.doctor.checkups.system:QUOTA",
+        "governor": "torchstone.machine.doctor.checkups.cores:GOVERNOR",
+        "heat": "torchstone.machine.doctor.checkups.system:HEAT",
+        "huge-pages": "torchstone.machine.doctor.checkups.system:HUGE_PAGES",
+        "load": "torchstone.machine.doctor.checkups.cores:LOAD",
+        "memory": "torchstone.machine.doctor.checkups.system:MEMORY",
+        "perf-events": "torchstone.machine.doctor.checkups.system:PERF_EVENTS",
+        "power": "torchstone.machine.doctor.checkups.system:POWER",
+        "pressure": "torchstone.machine.doctor.checkups.cores:PRESSURE",
+        "processes": "torchstone.machine.doctor.checkups.cores:PROCESSES",
+        "smt": "torchstone.machine.doctor.checkups.cores:SIBLINGS",
+        "steal": "torchstone.machine.doctor.checkups.cores:STEAL",
+        "swap": "torchstone.machine.doctor.checkups.system:SWAP",
+        "threads": "torchstone.machine.doctor.checkups.system:THREADS",
+        "throttling": "torchstone.machine.doctor.checkups.system:THROTTLING",
+        "variables": "torchstone.machine.doctor.checkups.system:VARIABLES",
+        "virtual": "torchstone.machine.doctor.checkups.cores:VIRTUAL",
+    },
+)
 
 
 def known_checkups() -> tuple[metadata.EntryPoint, ...]:
     """Installed checkups in order of name. Two of one name both run: none is silenced."""
-    return all_of(ENTRY_POINTS)
+    return CHECKUPS.all()
 
 
 def examine(view: View) -> tuple[Finding, ...]:
     """Every finding of every installed checkup, in a stable order."""
     findings: list[Finding] = []
     checkups: list[Checkup] = []
-    points = known_checkups()
-    for point in points:
+    for point in known_checkups():
         try:
             checkups.append(cast("Checkup", point.load()))
         except Exception as error:  # a broken plug-in must not cost the report
             findings.append(_broken(point.name, error, "could not be loaded"))
-    if not points:
-        findings.append(_none_installed())
     return (*run_checkups(checkups, view), *findings)
 
 
@@ -53,13 +79,4 @@ def _broken(name: str, error: Exception, what: str) -> Finding:
         str(name),
         f"this checkup {what} ({said}), so what it looks for was not looked at",
         "Report it to its author, or remove the plug-in.",
-    )
-
-
-def _none_installed() -> Finding:
-    """Silence would read as health."""
-    return fail(
-        "checkups",
-        "no checkup is installed, so nothing was looked at",
-        "Install Torchstone again: its entry points are missing.",
     )

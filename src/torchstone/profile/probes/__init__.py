@@ -8,7 +8,7 @@ imported only by a probe that is started.
 
 from torchstone.profile.probes.base import (
     CLOCKS,
-    ENTRY_POINTS,
+    PROBES,
     RATE_HZ,
     Probe,
     ProbeOptions,
@@ -18,7 +18,7 @@ from torchstone.profile.probes.base import (
 
 __all__ = [
     "CLOCKS",
-    "ENTRY_POINTS",
+    "PROBES",
     "RATE_HZ",
     "Probe",
     "ProbeOptions",

@@ -27,7 +27,7 @@ from torchstone.records import (
     TorchstoneError,
     UsageError,
 )
-from torchstone.records.plugins import by_name, must_be_some
+from torchstone.records.plugins import Registry
 
 RATE_HZ = 100.0
 """Samples a second, py-spy's own default: three seconds of them tell a share to about six points.
@@ -193,7 +193,17 @@ def hottest(weights: Mapping[int, float], codes: Mapping[int, CodeType]) -> tupl
 # Probes by name or by way, through entry points.
 
 
-ENTRY_POINTS = "torchstone.probes"
+PROBES = Registry(
+    "torchstone.probes",
+    {
+        "cprofile": "torchstone.profile.probes.count:CountProbe",
+        "memory": "torchstone.profile.probes.memory:MemoryProbe",
+        "memray": "torchstone.profile.probes.memory:AllocatorProbe",
+        "py-spy": "torchstone.profile.probes.pyspy:PySpyProbe",
+        "sampler": "torchstone.profile.probes.sample:SampleProbe",
+        "torch": "torchstone.profile.probes.trace:TraceProbe",
+    },
+)
 PREFERRED = ("sampler", "py-spy", "cprofile", "torch", "memory")
 """Of several that go the same way, the first of these that can be used; then others by name. The
 sampler costs what cannot be measured; py-spy stops the process for each look."""
@@ -202,14 +212,13 @@ sampler costs what cannot be measured; py-spy stops the process for each look.""
 @cache
 def known_probes() -> dict[str, metadata.EntryPoint]:
     """Installed probes by name; nothing is imported."""
-    return by_name(ENTRY_POINTS)
+    return PROBES.by_name()
 
 
 def choose_probe(how: str, options: ProbeOptions) -> Probe:
     """The probe of that name, or the best of that way that can be used here; else a `UsageError`
     that says why none can."""
     known = known_probes()
-    must_be_some(known)
     if how in known:
         probes = [_make(how, options)]
     elif how in WAYS:

@@ -82,9 +82,9 @@ def _checked(arm: Measurement, agreement: Agreement) -> Iterator[Check]:
         yield _check(
             arm,
             Level.WARN,
-            f"The output check of {name_of(arm)} is insensitive: one rounding moves the baseline's own answer "
-            f"so far that an error of {percent(allowed)} would pass. Let the target return what "
-            "does not jump (a value before a threshold, a sort or a ReLU).",
+            f"The output check of {name_of(arm)} is insensitive: one rounding moves the baseline's "
+            f"own answer so far that an error of {percent(allowed)} would pass. Let the target "
+            "return what does not jump (a value before a threshold, a sort or a ReLU).",
         )
     if arm.turns and not agreement.timed:
         clean = False

@@ -7,7 +7,7 @@ nor the suite's library; `build` runs in the worker. Touches: `records` and the 
 """
 
 from torchstone.workloads.suites.base import (
-    ENTRY_POINTS,
+    SUITES,
     BuildSetting,
     ModelInfo,
     Suite,
@@ -18,7 +18,7 @@ from torchstone.workloads.suites.base import (
 )
 
 __all__ = [
-    "ENTRY_POINTS",
+    "SUITES",
     "BuildSetting",
     "ModelInfo",
     "Suite",

@@ -9,7 +9,7 @@ from importlib import metadata
 from typing import Any, Protocol, cast
 
 from torchstone.records import MODES, UsageError
-from torchstone.records.plugins import by_name, did_you_mean
+from torchstone.records.plugins import Registry, did_you_mean
 from torchstone.workloads.workload import Workload
 
 TIERS = ("quick", "standard", "full")
@@ -96,13 +96,22 @@ def check_scale(suite: Suite, scale: str) -> None:
 # Suites by prefix or name, through entry points.
 
 
-ENTRY_POINTS = "torchstone.suites"
+SUITES = Registry(
+    "torchstone.suites",
+    {
+        "hf": "torchstone.workloads.suites.huggingface:HUGGINGFACE",
+        "timm": "torchstone.workloads.suites.timm_models:TIMM",
+        "torchbench": "torchstone.workloads.suites.torchbench_builtin:TORCHBENCH",
+        "torchbench-checkout": "torchstone.workloads.suites.torchbench_builtin:TORCHBENCH_CHECKOUT",
+        "torchvision": "torchstone.workloads.suites.torchvision_models:TORCHVISION",
+    },
+)
 
 
 @cache
 def known_suites() -> dict[str, metadata.EntryPoint]:
     """Installed suites by the prefix of their targets; nothing is imported."""
-    return by_name(ENTRY_POINTS)
+    return SUITES.by_name()
 
 
 @cache
