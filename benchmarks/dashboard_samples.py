@@ -36,7 +36,7 @@ from torchstone.records import (
     WarmUp,
 )
 from torchstone.store.case_rows import BulkResult
-from torchstone.store.codec import EncodedResult, seal, split, unseal
+from torchstone.store.codec import EncodedResult, compress, decompress, split
 
 TEMPLATES = 12
 VARIANTS_OF_A_RESULT = 3
@@ -107,7 +107,7 @@ def _copy(template: Template, run: Run, places: tuple[int, ...]) -> BulkResult:
     text = template.text
     for mark, value in own.items():
         text = text.replace(json.dumps(mark), json.dumps(value), 1)
-    encoded = EncodedResult(seal(text.encode("ascii")), template.samples)
+    encoded = EncodedResult(compress(text.encode("ascii")), template.samples)
     result = replace(
         template.result, id=own[_ID], created=own[_CREATED], label=own[_LABEL], origin=run.origin
     )
@@ -134,7 +134,7 @@ def _make(names: tuple[str, ...], seed: int) -> Template:
         label=_LABEL,
     )
     encoded = split(result)
-    return Template(result, unseal(encoded.document).decode("ascii"), encoded.samples)
+    return Template(result, decompress(encoded.document).decode("ascii"), encoded.samples)
 
 
 class _Maker:

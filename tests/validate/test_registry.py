@@ -116,9 +116,9 @@ def test_a_rule_that_gives_something_else_becomes_a_warning() -> None:
 
 PLUG_IN = """
 import sys
-from torchstone.validate import judge
+from torchstone.validate import evaluate
 from tests.validate.cases import pair
-for check in judge(pair()):
+for check in evaluate(pair()):
     if check.rule in ("mine", "absent"):
         print(check.rule, check.level.value, check.message)
 """
@@ -159,24 +159,19 @@ def test_every_rule_is_documented_and_no_other() -> None:
     assert sorted(documented) == sorted(built_in)
 
 
-def test_the_table_of_rules_tells_where_each_comes_from() -> None:
+def test_the_table_of_rules_names_each() -> None:
     page = (ROOT / "docs" / "reference" / "checks.md").read_text(encoding="utf-8")
-    rows = dict(re.findall(r"^\| \[`([a-z-]+)`\]\(#[a-z-]+\) \| ([^|]+) \|", page, re.MULTILINE))
+    rows = re.findall(r"^\| \[`([a-z-]+)`\]\(#[a-z-]+\) \|", page, re.MULTILINE)
     built_in = [p for p in known_rules() if p.value.startswith("torchstone.")]
     assert sorted(rows) == sorted(point.name for point in built_in)
-    for point in built_in:
-        numbers = re.findall(r"\bR\d+\b", point.load().source)
-        assert rows[point.name].strip() == (", ".join(numbers) or "ours"), point.name
-    numbered = {number for row in rows.values() for number in re.findall(r"R\d+", row)}
-    assert numbered == {f"R{i}" for i in range(1, 18)}
 
 
 def test_judging_loads_neither_pandas_nor_scipy() -> None:
     code = (
         "import sys\n"
-        "from torchstone.validate import judge\n"
+        "from torchstone.validate import evaluate\n"
         "from tests.validate.cases import pair\n"
-        "assert len(judge(pair())) > 30\n"
+        "assert len(evaluate(pair())) > 30\n"
         "print([m for m in ('pandas', 'scipy', 'torch') if m in sys.modules])"
     )
     done = subprocess.run(
