@@ -4,6 +4,6 @@ from __future__ import annotations
 
 import sys
 
-from tests.house.places import ROOT
+from tests.structure.places import ROOT
 
 sys.path.insert(0, str(ROOT / "benchmarks"))

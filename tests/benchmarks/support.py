@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.house.places import ROOT, SRC
+from tests.structure.places import ROOT, SRC
 
 TRUE = {0: 1.0, 2: 1.02, 5: 1.05}
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.house.places import ROOT
+from tests.structure.places import ROOT
 from tests.targets.support import torchstone
 from torchstone.records import METRICS_DEFINITION
 from torchstone.store import open_store

@@ -6,7 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from torchstone.conductor.evaluate import Output, combine, compare_leaves, evaluate, read_evidence
+from torchstone.conductor.check_outputs import (
+    Output,
+    combine,
+    compare_leaves,
+    evaluate,
+    read_evidence,
+)
 
 from tests.targets.support import ROOT, run_arms, target
 from torchstone.conductor import CaseResult, references

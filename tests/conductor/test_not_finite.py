@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from torchstone.conductor.evaluate import Output, combine, evaluate, out_of_range
+from torchstone.conductor.check_outputs import Output, combine, evaluate, out_of_range
 
 from tests.targets.support import ROOT, run_arms, target
 from torchstone.records import Agreement, ArmSpec, Leaf, Measurement, Outcome

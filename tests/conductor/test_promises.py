@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from torchstone.conductor.evaluate import remarks, undeclared_change
+from torchstone.conductor.check_outputs import remarks, undeclared_change
 
 from tests.targets.promises import ASKED
 from tests.targets.support import ROOT, run_arms, target

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.house.places import ROOT
+from tests.structure.places import ROOT
 from torchstone.lab.database import prune, rebuild, size, validate_stored
 from torchstone.lab.metrics import metrics_of
 from torchstone.lab.repro import repro

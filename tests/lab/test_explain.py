@@ -281,7 +281,7 @@ def test_stale_roofs_are_told_by_explain_as_they_are_left_out_by_bench(
     assert "torchstone doctor --calibrate" in last
     with pytest.raises(UsageError, match="are stale") as caught:
         roofline_of_target(
-            BenchRequest(targets=(target("no_such"),)), Recorder(str(db)), save=False
+            BenchRequest(targets=(target("no_such"),)), Recorder(str(db), saves=False)
         )
     assert "torchstone doctor --calibrate" in caught.value.remedy
 

@@ -12,10 +12,10 @@ from tests.validate.cases import arm, calibration, pair
 from torchstone import validate
 from torchstone.conductor import CaseResult
 from torchstone.lab import bench
-from torchstone.lab.aa_test import DUPLICATE, aa_floor, observe
+from torchstone.lab.aa_test import DUPLICATE, aa_floor, conditions, observe
 from torchstone.lab.peaks import evaluate_again, recalibrated, with_peaks
 from torchstone.lab.recording import Recorder
-from torchstone.records import ArmSpec, Peak, TorchstoneError
+from torchstone.records import ArmSpec, Estimate, Peak, TorchstoneError
 from torchstone.store import open_store
 from torchstone.track.compare import DEFAULT_AA_FLOOR
 
@@ -106,3 +106,36 @@ def test_ctrl_c_while_the_result_waits_for_the_database(
     assert found.arms == pair().arms
     assert found.method.stopped_by == "interrupt"
     assert "may not be kept" in recorder.storage_warnings[0].message
+
+
+@pytest.mark.parametrize("saves", [True, False])
+def test_saving_changes_nothing_that_a_result_says(
+    saves: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The A/A floor and the calibration of the machine count, whether the result is kept or not."""
+    base, new = arm("eager"), arm("inductor", 4.7e-3, seed=3)
+    path = tmp_path / "machine.db"
+    known = Recorder(str(path))
+    assert base.environment is not None
+    machine = base.environment.machine_id
+    known.remember_aa_floor(machine, conditions(base), 0.25, Estimate(1.0, (0.9, 1.1), 4))
+    known.save_calibration(calibration(machine_id=machine))
+    before = path.read_bytes()
+    monkeypatch.setattr("torchstone.lab.peaks.is_stale", lambda *_: False)
+    case = CaseResult((base, new), 4, (4,), 0.05, "budget", 1.0)
+    monkeypatch.setattr(bench, "run_case", lambda *_: case)
+    specs = (base.arm, new.arm)
+    made = bench.measure(specs, settings(), Recorder(str(path), saves=saves), None, (), "bench")
+    assert made.comparisons[0].aa_floor == pytest.approx(0.25)
+    assert not made.comparisons[0].verdict.different
+    assert made.calibration is not None
+    assert (path.read_bytes() == before) is not saves
+    assert (made.signature == "") is not saves
+
+
+def test_without_saving_a_database_that_cannot_be_used_is_not_spoken_of(tmp_path: Path) -> None:
+    path = tmp_path / "junk.db"
+    path.write_text("not a database, " * 100)
+    recorder = Recorder(str(path), saves=False)
+    assert aa_floor(recorder, arm("eager")) == DEFAULT_AA_FLOOR
+    assert recorder.storage_warnings == []

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tests.house.places import SRC
+from tests.structure.places import SRC
 from torchstone.conductor.state import ArmState
 from torchstone.records import ArmSpec, Integrity
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.house.places import ROOT
+from tests.structure.places import ROOT
 from torchstone.records import Frame, Profile
 
 

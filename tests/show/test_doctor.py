@@ -6,7 +6,7 @@ import json
 import re
 from dataclasses import fields, replace
 
-from tests.house.places import ROOT
+from tests.structure.places import ROOT
 from torchstone.machine.doctor import fix
 from torchstone.records import DoctorReport, Estimate, Finding, Level, from_data
 from torchstone.show.doctor import (

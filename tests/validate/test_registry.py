@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.house.places import ROOT
 from tests.show import synthetic_result
+from tests.structure.places import ROOT
 from tests.validate.cases import arm, pair, result
 from torchstone.records import Check, Level, Result
 from torchstone.validate import FunctionRule, evaluate, known_rules, run_rules

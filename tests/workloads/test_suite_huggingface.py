@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.house.places import ROOT, SRC
+from tests.structure.places import ROOT, SRC
 from torchstone.records import MODES, NotSupported, UsageError
 from torchstone.workloads import Workload, check_target
 from torchstone.workloads.load import seed_everything

@@ -89,8 +89,8 @@ def bench(
     check_json_path(json_path)
     settings = take_settings(asked)
     request = BenchRequest(settings=settings, **asked)
-    recorder = Recorder(db)
+    recorder = Recorder(db, saves=save)
     with progress() as events:
-        result = lab.bench(request, recorder if save else None, events)
+        result = lab.bench(request, recorder, events)
     code = deliver(result, json_path, markdown, saved=recorder.has_kept, strict=strict, db=db)
     return print_storage_warnings(recorder, code)

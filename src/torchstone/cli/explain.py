@@ -107,8 +107,8 @@ def explain(
         for name in _OF_LEDGERS:
             _refuse(_given(ctx, name), f"--{name}", "the ledger, not for --roofline")
             asked.pop(name)
-        recorder = Recorder(db)
-        result, found = _measured(what, recorder, save, asked)
+        recorder = Recorder(db, saves=save)
+        result, found = _measured(what, recorder, asked)
         _deliver(found, out, json_path)
         return print_storage_warnings(recorder, exit_code(result))
     _refuse(out is not None, "--out", "--roofline")
@@ -126,10 +126,10 @@ def _explain(
     from torchstone.lab.explain import was_interrupted
     from torchstone.lab.recording import Recorder
 
-    recorder = Recorder(db) if save else None
+    recorder = Recorder(db, saves=save)
     found = _ledger(target, recorder, asked)
     deliver_ledger(found, json_path, markdown)
-    if recorder is not None and recorder.ids_kept and json_path != "-" and not markdown:
+    if recorder.ids_kept and json_path != "-" and not markdown:
         click.echo(f"\n{_kept(recorder.ids_kept)}")
     return print_storage_warnings(recorder, INTERRUPTED if was_interrupted(found) else 0)
 
@@ -187,9 +187,7 @@ def deliver_ledger(found: Ledger | Difference, json_path: str | None, markdown: 
     click.echo(text, nl=False, color=True)
 
 
-def _measured(
-    target: str, recorder: Recorder, save: bool, asked: dict[str, Any]
-) -> tuple[Result, Roofline]:
+def _measured(target: str, recorder: Recorder, asked: dict[str, Any]) -> tuple[Result, Roofline]:
     from torchstone.conductor import Settings
     from torchstone.lab.explain import roofline_of_target
     from torchstone.lab.request import BenchRequest
@@ -197,7 +195,7 @@ def _measured(
     settings = Settings(budget_s=asked.pop("budget"))
     request = BenchRequest(targets=(target,), settings=settings, **asked)
     with progress() as events:
-        return roofline_of_target(request, recorder, save, events)
+        return roofline_of_target(request, recorder, events)
 
 
 def _refuse(given: bool, option: str, what: str) -> None:

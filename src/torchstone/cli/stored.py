@@ -339,11 +339,9 @@ def repro(
         for path in write_recipe(stored, recipe):
             click.echo(f"wrote {path}")
         return 0
-    recorder = Recorder(db)
+    recorder = Recorder(db, saves=save)
     with progress() as events:
-        done = again(
-            stored, trust=trust, recorder=recorder if save else None, events=events, budget_s=budget
-        )
+        done = again(stored, trust=trust, recorder=recorder, events=events, budget_s=budget)
     result = done.combined if json_path else done.new
     deliver(result, json_path, markdown, saved=recorder.has_kept, db=db)
     if json_path != "-":

@@ -77,7 +77,7 @@ def timeit(
         step_timeout_s=asked["timeout"],
         replicates=asked["replicates"],
     )
-    recorder = Recorder(db)
+    recorder = Recorder(db, saves=save)
     with progress() as events:
         result = timing.time_statements(
             statements,
@@ -86,7 +86,7 @@ def timeit(
             python=asked["python"],
             clock="cpu" if process else "wall",
             allocator=asked["allocator"],
-            recorder=recorder if save else None,
+            recorder=recorder,
             events=events,
         )
 

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from torchstone.conductor.case import Events, Settings
-from torchstone.conductor.evaluate import Output, evaluate, out_of_range, read_evidence
+from torchstone.conductor.check_outputs import Output, evaluate, out_of_range, read_evidence
 from torchstone.conductor.launch import Launcher
 from torchstone.conductor.state import ArmState
 from torchstone.conductor.worker import ArmEnded, WorkerProcess, clean, ended_by, patience

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from torchstone.conductor.case import Events, Settings
-from torchstone.conductor.evaluate import combine, compare_leaves, remarks, undeclared_change
+from torchstone.conductor.check_outputs import combine, compare_leaves, remarks, undeclared_change
 from torchstone.conductor.launch import Launcher, arm_environment
 from torchstone.conductor.references import References, checked_calls
 from torchstone.conductor.state import ArmState

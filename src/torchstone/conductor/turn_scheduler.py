@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from torchstone.conductor.case import CaseProgress, Events, Settings
-from torchstone.conductor.evaluate import combine
+from torchstone.conductor.check_outputs import combine
 from torchstone.conductor.launch import Launcher
 from torchstone.conductor.references import References, timed_shape
 from torchstone.conductor.solo import declared_changes

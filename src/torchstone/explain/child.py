@@ -14,9 +14,8 @@ import traceback
 
 from torchstone.explain.passes.report import Plan
 from torchstone.machine.processes import die_with_parent
-from torchstone.measure import clock  # bound before user code is imported
-from torchstone.measure.channel import ChannelClosed, receive, send
-from torchstone.measure.reports import Failure
+from torchstone.measure import loops  # bound before user code is imported
+from torchstone.measure.channel import ChannelClosed, Failure, receive, send
 from torchstone.records import ArmSpec, NotSupported, UsageError, from_data, to_data
 
 TRACEBACK_LINES = 12
@@ -26,7 +25,7 @@ HIGH_DESCRIPTOR = 200
 
 def main(words: list[str]) -> int:
     """Serve one request on the two pipes given by number."""
-    assert clock.wall_clock is not None
+    assert loops.wall_clock is not None
     commands, replies = (_move(int(number)) for number in words[:2])
     sys.argv = ["torchstone"]
     die_with_parent()

@@ -28,7 +28,9 @@ MARGIN = 0.02
 
 def is_due(recorder: Recorder | None, arms: Sequence[ArmSpec]) -> bool:
     """Whether this case should carry a duplicate of its baseline."""
-    return recorder is not None and len(arms) > 1 and recorder.count() % EVERY == EVERY - 1
+    if recorder is None or not recorder.saves or len(arms) < 2:
+        return False
+    return recorder.count() % EVERY == EVERY - 1
 
 
 def with_duplicate(arms: Sequence[ArmSpec]) -> tuple[ArmSpec, ...]:

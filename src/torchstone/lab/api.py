@@ -70,13 +70,13 @@ def bench(
             together=together,
         ),
     )
-    recorder = Recorder(db) if save else None
+    recorder = Recorder(db, saves=save)
     return _told(lab_bench.bench(request, recorder), recorder)
 
 
-def _told(result: Result, recorder: Recorder | None) -> Result:
+def _told(result: Result, recorder: Recorder) -> Result:
     """The result, with a warning for each thing that could not be kept."""
-    for one in recorder.storage_warnings if recorder is not None else ():
+    for one in recorder.storage_warnings:
         warnings.warn(f"{one.message} {one.remedy}".rstrip(), stacklevel=3)
     return result
 
@@ -122,7 +122,7 @@ def timeit(
         step_timeout_s=timeout,
         replicates=replicates,
     )
-    recorder = Recorder(db) if save else None
+    recorder = Recorder(db, saves=save)
     result = timing.time_statements(
         statements, setup, settings, python=python, allocator=allocator, recorder=recorder
     )

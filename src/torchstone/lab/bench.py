@@ -69,10 +69,10 @@ def measure(
     label: str = "",
 ) -> Result:
     """Measure arms that are known to be sound, and keep the result."""
-    if recorder is not None:
+    if recorder is not None and recorder.saves:
         recorder.check()
     result = measure_unsaved(arms, settings, recorder, events, command, kind, label)
-    if recorder is None or _came_to_nothing(result):
+    if recorder is None or not recorder.saves or _came_to_nothing(result):
         return result
     try:
         with recorder.collect_errors("The result was not kept"):
@@ -128,11 +128,15 @@ def measure_unsaved(
         label=label,
         version=torchstone.__version__,
         clocks_hz=clocks,
-        signature=signature(name, (arm.arm for arm in measured)) if recorder is not None else "",
+        signature=signature(name, (arm.arm for arm in measured)) if _saves(recorder) else "",
     )
     result = evaluate(with_peaks(made, recorder), aa_test.aa_floor(recorder, made.arms[0]))
     result = recalibrated(result, recorder, events)
     return _looked_at_again(result, arms, settings, events, templates)
+
+
+def _saves(recorder: Recorder | None) -> bool:
+    return recorder is not None and recorder.saves
 
 
 def _looked_at_again(

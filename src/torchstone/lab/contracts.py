@@ -12,7 +12,7 @@ from typing import Any
 
 import torchstone
 from torchstone.conductor import Events
-from torchstone.conductor.evaluate import compare_leaves, gradients_change, may_differ
+from torchstone.conductor.check_outputs import compare_leaves, gradients_change, may_differ
 from torchstone.conductor.run import Inspection, inspect_arms
 from torchstone.lab.output_files import ANOTHER, writable, write_file
 from torchstone.lab.request import BenchRequest, check_settings, make_arms

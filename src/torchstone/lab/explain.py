@@ -104,7 +104,7 @@ def explain_difference(
 
 
 def _keep(ledger: Ledger, recorder: Recorder | None) -> None:
-    if recorder is not None:
+    if recorder is not None and recorder.saves:
         with recorder.collect_errors("The ledger was not kept"):
             recorder.save_ledger(ledger)
             recorder.ids_kept.append(ledger.id)
@@ -122,7 +122,7 @@ def _arms(request: ExplainRequest, *variants: str) -> list[ArmSpec]:
 def _check(request: ExplainRequest, recorder: Recorder | None) -> None:
     """What can be known to fail is found before time is spent on measuring."""
     check_settings(request.bench.settings)
-    if recorder is not None:
+    if recorder is not None and recorder.saves:
         recorder.check()
 
 
@@ -253,7 +253,7 @@ def roofline_of_stored(name: str, arm: str = "", db: str | None = None) -> Roofl
 
 
 def roofline_of_target(
-    request: BenchRequest, recorder: Recorder, save: bool, events: Events | None = None
+    request: BenchRequest, recorder: Recorder, events: Events | None = None
 ) -> tuple[Result, Roofline]:
     """Measure the target as `bench` does, then look at it."""
     here = machine_id(describe_cpu(), cache_sizes(), memory_bytes())
@@ -261,7 +261,7 @@ def roofline_of_target(
     if known is None or stale:
         missing = "This machine has not been calibrated, so its roofs are not known."
         raise UsageError(stale or missing, CALIBRATE)
-    result = bench(request, recorder if save else None, events)
+    result = bench(request, recorder, events)
     if result.method.stopped_by == "interrupt" and not result.arms[0].turns:
         raise KeyboardInterrupt  # without a sample there is nothing to draw
     calibration: Calibration | None = known

@@ -130,7 +130,8 @@ def recalibrated(result: Result, recorder: Recorder | None, events: Events | Non
     with recorder.collect_errors("The roofs measured again were not kept"):
         whole = recorder.calibration(calibration.machine_id, calibration.device) or calibration
         raised = merge_peaks(whole, fresh)
-        recorder.save_calibration(raised)
+        if recorder.saves:
+            recorder.save_calibration(raised)
     return evaluate_again(replace(result, calibration=_needed(raised, result)))
 
 

@@ -36,8 +36,11 @@ class StorageWarning:
 class Recorder:
     """Where a result will go: a bad database is found before time is spent on measuring."""
 
-    def __init__(self, url: str | None = None) -> None:
+    def __init__(self, url: str | None = None, *, saves: bool = True) -> None:
         self.url = url
+        self.saves = saves
+        """Where False, what is known of the machine is looked up and nothing is written: whether a
+        result is kept must not change what it says."""
         self.bytes_kept = 0
         self.ids_kept: list[str] = []
         self.storage_warnings: list[StorageWarning] = []
@@ -50,10 +53,13 @@ class Recorder:
         """
         try:
             yield
-        except TorchstoneError as error:
+        except (TorchstoneError, OSError) as error:
+            if not self.saves:  # nobody asked for this database
+                return
+            if isinstance(error, OSError):
+                self.storage_warnings.append(StorageWarning(f"{what}: {error}."))
+                return
             self.storage_warnings.append(StorageWarning(f"{what}: {error.message}", error.remedy))
-        except OSError as error:
-            self.storage_warnings.append(StorageWarning(f"{what}: {error}."))
 
     @property
     def has_kept(self) -> bool:
@@ -68,7 +74,7 @@ class Recorder:
         """What identical arms have been seen to differ by here, if ever observed."""
         if not self.check():
             return None
-        with open_store(self.url) as store:
+        with open_store(self.url, read_only=True) as store:
             return store.aa_floor(machine_id, conditions)
 
     def remember_aa_floor(
@@ -110,7 +116,7 @@ class Recorder:
         """How many results are kept."""
         if not self.check():
             return 0
-        with open_store(self.url) as store:
+        with open_store(self.url, read_only=True) as store:
             return store.count()
 
     def save(self, result: Result) -> None:

@@ -11,10 +11,12 @@ from functools import lru_cache, wraps
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
-from torchstone.stats.process import Floats
+from torchstone.stats.process import Floats, LazyModule
 
 if TYPE_CHECKING:
     import numpy as np
+else:
+    np = LazyModule("numpy")
 
 
 _NORMAL = NormalDist()

@@ -21,10 +21,12 @@ from torchstone.stats.distributions import (
     expected_ranks_of_minima,
     smallest,
 )
-from torchstone.stats.process import Floats, Ints, ProcessData
+from torchstone.stats.process import Floats, Ints, LazyModule, ProcessData
 
 if TYPE_CHECKING:
     import numpy as np
+else:
+    np = LazyModule("numpy")
 
 
 PROBE_TOLERANCE = 0.03

@@ -10,19 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from torchstone.records import Measurement, Turn
 
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-    Floats = npt.NDArray[np.float64]
-    Ints = npt.NDArray[np.int64]
-    Bools = npt.NDArray[np.bool_]
-
-
 # numpy, imported when it is first used: it takes a tenth of a second, and much here needs none.
 
 
-class Late:
+class LazyModule:
     """A module that is imported with the first thing that is asked of it."""
 
     def __init__(self, name: str) -> None:
@@ -33,6 +24,17 @@ class Late:
         setattr(self, name, found)  # the next time it is found without coming here
         return found
 
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Floats = npt.NDArray[np.float64]
+    Ints = npt.NDArray[np.int64]
+    Bools = npt.NDArray[np.bool_]
+else:
+    np = LazyModule("numpy")
+    Floats = Ints = Bools = Any
 
 NANOSECONDS = 1e9
 

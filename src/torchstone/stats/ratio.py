@@ -43,12 +43,18 @@ from torchstone.stats.estimators import (
     pairs_log_ratio,
     pool_variances,
 )
-from torchstone.stats.process import ProcessData, process_data, replicates_with_samples
+from torchstone.stats.process import (
+    Floats,
+    LazyModule,
+    ProcessData,
+    process_data,
+    replicates_with_samples,
+)
 
 if TYPE_CHECKING:
     import numpy as np
-
-    from torchstone.stats.process import Floats
+else:
+    np = LazyModule("numpy")
 
 
 # How much each replicate's ratio of floors is to be believed: by what the probe saw.

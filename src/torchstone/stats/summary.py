@@ -8,11 +8,13 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
 from torchstone.stats.distributions import normal_cdf
-from torchstone.stats.process import Floats
+from torchstone.stats.process import Floats, LazyModule
 from torchstone.stats.ratio import combine
 
 if TYPE_CHECKING:
     import numpy as np
+else:
+    np = LazyModule("numpy")
 
 
 class Interval(NamedTuple):

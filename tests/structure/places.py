@@ -9,7 +9,7 @@ SRC = ROOT / "src"
 PACKAGE = SRC / "torchstone"
 
 
-def rooms() -> list[Path]:
+def packages() -> list[Path]:
     """Every room that holds source; a folder with only caches in it is no room."""
     return sorted(path for path in PACKAGE.iterdir() if path.is_dir() and any(path.rglob("*.py")))
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import torchstone
-from tests.house.places import ROOT
+from tests.structure.places import ROOT
 
 # tomllib came with 3.11; on 3.10 pytest itself brings tomli.
 tomllib = pytest.importorskip("tomllib" if sys.version_info >= (3, 11) else "tomli")

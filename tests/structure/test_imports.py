@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.house.places import PACKAGE, ROOT, SRC, sources
+from tests.structure.places import PACKAGE, ROOT, SRC, sources
 
 # What travels to the worker, where there is only the standard library and what an arm imports.
 PAYLOAD = ("records", "machine", "workloads", "variants", "measure")
@@ -81,7 +81,7 @@ def test_the_command_line_starts_without_torch_and_numpy() -> None:
     assert "torchstone" in loaded
 
 
-def test_the_front_door_loads_nothing_but_itself() -> None:
+def test_the_init_loads_nothing_but_itself() -> None:
     loaded = loaded_by("torchstone") - loaded_by("__future__", "typing")
     assert loaded == {"torchstone"}
 
@@ -106,12 +106,12 @@ def test_the_payload_needs_only_the_standard_library(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     missing: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
 
-    front_doors = {f"torchstone.{room}" for room in present}
+    inits = {f"torchstone.{room}" for room in present}
     # A file deep in these rooms may need torch; nobody imports it before the arm has.
     torch_files = {
         name
         for name, what in missing.items()
-        if what == "torch" and name.split(".")[1] in MAY_MEET_TORCH and name not in front_doors
+        if what == "torch" and name.split(".")[1] in MAY_MEET_TORCH and name not in inits
     }
     assert {n: w for n, w in missing.items() if n not in torch_files} == {}
 

@@ -1,4 +1,4 @@
-"""The habits of the house, held by the source itself."""
+"""Sizes, docstrings and links, checked on the source itself."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.house.places import ROOT, rooms, sources
+from tests.structure.places import ROOT, packages, sources
 
 # The design asks for at most 700 lines a file and 60 a function.
 MOST_LINES_IN_FILE = 700
@@ -42,13 +42,13 @@ def broken_links(page: Path) -> list[str]:
     return [f"{relative(page)}: {t}" for t in local if not (page.parent / t).exists()]
 
 
-@pytest.mark.parametrize("room", rooms(), ids=lambda room: room.name)
-def test_each_room_says_what_it_holds(room: Path) -> None:
-    front_door = room / "__init__.py"
-    assert front_door.exists(), f"{relative(room)} has no __init__.py"
-    docstring = ast.get_docstring(ast.parse(front_door.read_text(encoding="utf-8"))) or ""
+@pytest.mark.parametrize("package", packages(), ids=lambda package: package.name)
+def test_each_package_says_what_it_holds(package: Path) -> None:
+    init = package / "__init__.py"
+    assert init.exists(), f"{relative(package)} has no __init__.py"
+    docstring = ast.get_docstring(ast.parse(init.read_text(encoding="utf-8"))) or ""
     lines = [line for line in docstring.splitlines() if line.strip()]
-    assert len(lines) >= 2, f"{relative(front_door)} must say what it holds and may touch"
+    assert len(lines) >= 2, f"{relative(init)} must say what it holds and may touch"
 
 
 def test_no_file_is_too_long() -> None:
