@@ -6,6 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
+from tests.targets.support import ROOT, run_arms, target
+from torchstone.conductor import CaseResult, references
 from torchstone.conductor.check_outputs import (
     Output,
     combine,
@@ -13,9 +16,6 @@ from torchstone.conductor.check_outputs import (
     evaluate,
     read_evidence,
 )
-
-from tests.targets.support import ROOT, run_arms, target
-from torchstone.conductor import CaseResult, references
 from torchstone.measure.evidence import write_evidence
 from torchstone.records import (
     Agreement,

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from torchstone.conductor.check_outputs import Output, combine, evaluate, out_of_range
 
 from tests.targets.support import ROOT, run_arms, target
+from torchstone.conductor.check_outputs import Output, combine, evaluate, out_of_range
 from torchstone.records import Agreement, ArmSpec, Leaf, Measurement, Outcome
 
 ARM = ArmSpec("arm", "x.py:make", precision="fp16")

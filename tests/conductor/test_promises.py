@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from torchstone.conductor.check_outputs import remarks, undeclared_change
 
 from tests.targets.promises import ASKED
 from tests.targets.support import ROOT, run_arms, target
+from torchstone.conductor.check_outputs import remarks, undeclared_change
 from torchstone.records import ArmSpec, Contract, Leaf, Measurement, Outcome
 
 BASE = Contract(

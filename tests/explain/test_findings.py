@@ -50,8 +50,8 @@ CASES: list[tuple[FindingRule, Ledger, Remedy]] = [
         ledger({"kernels": 0.7, "allocator": 0.3}, facts={"faults": "4000", "fault_ns": "500"}),
         Remedy(allocator="keep"),
     ),
-    (COLLECTOR, ledger({"interpreter": 0.8, "collector": 0.2}), Remedy(around="gc_freeze")),
-    (GRAD_IN_INFERENCE, ledger({"kernels": 0.9, "autograd": 0.1}), Remedy(around="no_grad")),
+    (COLLECTOR, ledger({"interpreter": 0.8, "collector": 0.2}), Remedy(technique="gc_freeze")),
+    (GRAD_IN_INFERENCE, ledger({"kernels": 0.9, "autograd": 0.1}), Remedy(technique="no_grad")),
     (
         IDLE_CORES,
         ledger({"kernels": 0.9, "interpreter": 0.1}, facts={"threads": "1", "cores": "4"}),
@@ -65,10 +65,10 @@ CASES: list[tuple[FindingRule, Ledger, Remedy]] = [
     (
         LAYOUT,
         ledger(ops=(op("aten::clone", 2e-3), op("aten::mkldnn_convolution", 5e-3))),
-        Remedy(around="channels_last"),
+        Remedy(technique="channels_last"),
     ),
     (LAYOUT, ledger(ops=(op("aten::clone", 2e-3), op("aten::mm", 5e-3))), Remedy()),
-    (OPTIMIZER, ledger({"kernels": 0.8, "optimizer": 0.2}), Remedy(around="fused_optimizer")),
+    (OPTIMIZER, ledger({"kernels": 0.8, "optimizer": 0.2}), Remedy(technique="fused_optimizer")),
     (
         GRAPH_BREAKS,
         ledger({"kernels": 0.8, "breaks": 0.1, "guards": 0.1}, arm=COMPILED, breaks=(PLACE,)),

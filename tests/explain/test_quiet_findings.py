@@ -42,7 +42,7 @@ def test_an_optimizer_without_a_fused_one_is_left_to_its_author() -> None:
     assert "fused=True" not in found.advice
     known = OPTIMIZER.look(slow_optimizer(optimizer_file="adam"))
     assert known is not None
-    assert known.remedy == Remedy(around="fused_optimizer")
+    assert known.remedy == Remedy(technique="fused_optimizer")
     unknown = OPTIMIZER.look(slow_optimizer())
     assert unknown is not None
     assert unknown.advice.endswith("if it has one")
@@ -118,7 +118,7 @@ def test_where_there_is_one_type_only_nothing_can_be_cast() -> None:
     """`x.to(memory_format=torch.channels_last)` is called as a cast is."""
     found = LAYOUT.look(with_copies(contract(), *CASTS))
     assert found is not None
-    assert found.remedy == Remedy(around="channels_last")
+    assert found.remedy == Remedy(technique="channels_last")
 
 
 def test_images_that_are_channels_last_are_not_told_to_be() -> None:

@@ -19,6 +19,7 @@ from torchstone.records import ArmSpec, Estimate, Peak, TorchstoneError
 from torchstone.store import open_store
 from torchstone.track.compare import DEFAULT_AA_FLOOR
 
+ESTIMATE = Estimate("floor", 1.25, (1.2, 1.3), 0.95, 4)
 FULL = "The database cannot grow: the disk is full."
 
 
@@ -118,7 +119,7 @@ def test_saving_changes_nothing_that_a_result_says(
     known = Recorder(str(path))
     assert base.environment is not None
     machine = base.environment.machine_id
-    known.remember_aa_floor(machine, conditions(base), 0.25, Estimate(1.0, (0.9, 1.1), 4))
+    known.remember_aa_floor(machine, conditions(base), 0.25, ESTIMATE)
     known.save_calibration(calibration(machine_id=machine))
     before = path.read_bytes()
     monkeypatch.setattr("torchstone.lab.peaks.is_stale", lambda *_: False)

@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from torchstone.conductor.check_outputs import TOLERANCES
 
+from torchstone.conductor.check_outputs import TOLERANCES
 from torchstone.measure.evidence import checked_call
 from torchstone.records import PRECISIONS, ArmSpec, UsageError
 from torchstone.variants import (

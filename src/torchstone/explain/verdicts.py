@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import math
-import os
 from dataclasses import replace
-from pathlib import Path
 
 from torchstone.records import ArmSpec, Outcome, Prediction, Remedy, Result, Verification
-from torchstone.workloads.target import from_home
 
 
 def verdict(prediction: Prediction, result: Result) -> Verification:
@@ -75,123 +72,15 @@ def untested(prediction: Prediction) -> Verification:
     return Verification(prediction.name, prediction.time_ratio, sentence=f"Not tested: {why}.")
 
 
-# A remedy applied: another arm, or the same workload with a small change around it.
-#
-# What a setting cannot say is written as a small target of its own, which loads the original one in
-# the worker and changes it there.
-
-
-NAME = "remedied"
-_HEAD = '''"""The workload of {target}, changed by `torchstone explain --verify`."""
-
-import dataclasses
-
-from torchstone.records import ArmSpec
-from torchstone.workloads import Workload
-from torchstone.workloads.load import load_workload
-
-
-def original(seed):
-    arm = ArmSpec(name="original", target={target!r}, mode={mode!r}, precision={precision!r},
-                  device={device!r}, seed=seed)
-    return load_workload(arm, lambda phase: None)
-
-
-'''
-_AROUND = {
-    "gc_freeze": """def make(seed):
-    import gc
-
-    workload = original(seed)
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(200_000, 100, 100)
-    return workload
-""",
-    "no_grad": """def make(seed):
-    import torch
-
-    workload = original(seed)
-    inner = workload.call
-
-    def call(*args, **kwargs):
-        with torch.no_grad():
-            return inner(*args, **kwargs)
-
-    return dataclasses.replace(workload, call=call)
-""",
-    "channels_last": """def make(seed):
-    import torch
-    from torchstone.workloads.load import map_nest
-
-    workload = original(seed)
-    module, given = workload.call, workload.inputs
-    module.to(memory_format=torch.channels_last)
-
-    def convert(leaf):
-        if isinstance(leaf, torch.Tensor) and leaf.dim() == 4:
-            return leaf.to(memory_format=torch.channels_last)
-        return leaf
-
-    def inputs(seed):
-        return map_nest(given(seed), convert)
-
-    plain = inputs if callable(given) else map_nest(given, convert)
-    return dataclasses.replace(workload, inputs=plain)
-""",
-    "fused_optimizer": """def make(seed):
-    import inspect
-
-    import torch
-    from torchstone.records import NotSupported
-
-    workload = original(seed)
-
-    def optimizer(parameters):
-        parameters = list(parameters)
-        if workload.optimizer is None:
-            return torch.optim.SGD(parameters, lr=1e-3, fused=True)
-        made = workload.optimizer(parameters)
-        known = inspect.signature(type(made)).parameters
-        if "fused" not in known:
-            raise NotSupported(f"{type(made).__name__} has no fused implementation")
-        if made.defaults.get("fused"):
-            raise NotSupported(f"{type(made).__name__} is fused already")
-        options = {**made.defaults, "fused": True}
-        options.pop("foreach", None)
-        return type(made)(parameters, **{k: v for k, v in options.items() if k in known})
-
-    return dataclasses.replace(workload, optimizer=optimizer)
-""",
-}
-
-
-def apply_remedy(remedy: Remedy, arm: ArmSpec, folder: Path, name: str) -> ArmSpec:
-    """The arm after the remedy; a target that has to be written goes into `folder`."""
-    changed = replace(arm, name=name)
-    if remedy.variant:
-        changed = replace(changed, variant=remedy.variant)
-    if remedy.threads:
-        changed = replace(changed, threads=remedy.threads)
-    if remedy.allocator:
-        changed = replace(changed, allocator=remedy.allocator)
-    if remedy.around:
-        path = folder / f"{NAME}_{remedy.around}.py"
-        path.write_text(target_source(remedy.around, arm), encoding="utf-8")
-        changed = replace(changed, target=f"{path}:make")
-    return changed
-
-
-def target_source(around: str, arm: ArmSpec) -> str:
-    """The small target that changes the arm's own."""
-    place, colon, name = from_home(arm.target).rpartition(":")
-    target = f"{os.path.abspath(place)}:{name}" if colon and place.endswith(".py") else arm.target
-    if arm.target.endswith(".py"):
-        target = os.path.abspath(from_home(arm.target))
-    head = _HEAD.format(target=target, mode=arm.mode, precision=arm.precision, device=arm.device)
-    return head + _AROUND[around]
-
-
-def known_changes() -> tuple[str, ...]:
-    """Names that `Remedy.around` may have."""
-    return tuple(_AROUND)
+def apply_remedy(remedy: Remedy, arm: ArmSpec, name: str) -> ArmSpec:
+    """The arm after the remedy: an arm like any other, which can be measured again by its name."""
+    variant = remedy.variant or arm.variant
+    if remedy.technique:
+        variant = f"{variant}+{remedy.technique}"
+    return replace(
+        arm,
+        name=name,
+        variant=variant,
+        threads=remedy.threads or arm.threads,
+        allocator=remedy.allocator or arm.allocator,
+    )

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import tempfile
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
-from pathlib import Path
 
 import torchstone
 from torchstone.conductor import Events, Settings
@@ -202,15 +200,14 @@ def put_to_test(
     processes does not depend on how long they take to start.
     """
     settings = replace(settings, replicates=settings.replicates or TEST_REPLICATES)
-    with tempfile.TemporaryDirectory(prefix="torchstone-remedy-") as folder:
-        remedied = apply_remedy(prediction.remedy, arm, Path(folder), prediction.name)
-        base = replace(arm, name="as it is")
-        command = public_words(verify_command(arm, settings))
-        try:
-            result = measure((base, remedied), settings, recorder, events, command, "verify")
-        except UsageError as error:
-            said = f"Not tested: {error.message}"
-            return Verification(prediction.name, prediction.time_ratio, sentence=said)
+    remedied = apply_remedy(prediction.remedy, arm, prediction.name)
+    base = replace(arm, name="as it is")
+    command = public_words(verify_command(arm, settings))
+    try:
+        result = measure((base, remedied), settings, recorder, events, command, "verify")
+    except UsageError as error:
+        said = f"Not tested: {error.message}"
+        return Verification(prediction.name, prediction.time_ratio, sentence=said)
     if result.method.stopped_by == "interrupt":
         raise KeyboardInterrupt
     return verdict(prediction, result)

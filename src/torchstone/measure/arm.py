@@ -16,7 +16,14 @@ from typing import Any
 
 from torchstone.measure.loops import TimeBlock, statement_block, step_block
 from torchstone.records import ArmSpec, Statement, UsageError
-from torchstone.variants import NotSupported, Prepared, prepare, resolve_variant
+from torchstone.variants import (
+    NotSupported,
+    Prepared,
+    prepare,
+    resolve_variant,
+    uses_torch,
+    with_techniques,
+)
 from torchstone.workloads import (
     Inputs,
     Workload,
@@ -267,7 +274,7 @@ def build(arm: ArmSpec, phase: Phase) -> Built:
         return Built(arm, CPU, inner=compile_statement(arm.statement))
     phase("import")
     import_variant(arm)
-    workload = load_workload(arm, phase)
+    workload = with_techniques(load_workload(arm, phase), arm.variant)
     set_threads(arm)
     device = find_device(arm.device)
     prepared = prepare(workload, draw_for(arm, workload, arm.seed), arm)
@@ -296,7 +303,7 @@ def import_variant(arm: ArmSpec) -> None:
 
 
 def _wants_torch(arm: ArmSpec) -> bool:
-    return arm.variant != "eager" or arm.mode == "training" or arm.precision != "fp32"
+    return uses_torch(arm.variant) or arm.mode == "training" or arm.precision != "fp32"
 
 
 def _import_torch(arm: ArmSpec) -> None:

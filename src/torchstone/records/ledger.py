@@ -75,18 +75,18 @@ class SourceLine:
 
 @dataclass(frozen=True)
 class Remedy:
-    """What can be tried by itself: changes to the arm, or a small change around the workload."""
+    """What can be tried by itself: changes to the arm."""
 
     variant: str = ""
     threads: int = 0
     allocator: str = ""
-    around: str = ""
-    """`channels_last`, `no_grad`, `gc_freeze`, `fused_optimizer`: applied to the workload."""
+    technique: str = ""
+    """A modifier of the variant: `channels_last`, `no_grad`, `gc_freeze`, `fused_optimizer`."""
 
     @property
     def applicable(self) -> bool:
         """Whether there is anything to apply."""
-        return bool(self.variant or self.threads or self.allocator or self.around)
+        return bool(self.variant or self.threads or self.allocator or self.technique)
 
 
 @dataclass(frozen=True)

@@ -3,12 +3,18 @@
 Holds: variants (small transforms of a callable that say which contract fields they may change), the
 precisions, and the step that inference or training times. Touches: `records`, `workloads`, and
 torch inside functions only, so that names can be checked without it. These files travel to the
-worker; built-in variants come through the same entry points as everybody's.
+worker; other packages add variants by entry point.
 """
 
 from torchstone.variants.base import Applied, NotSupported, Variant
 from torchstone.variants.compiled import unsupported_backend
-from torchstone.variants.registry import check_variant, known_variants, resolve_variant
+from torchstone.variants.registry import (
+    check_variant,
+    known_variants,
+    resolve_variant,
+    uses_torch,
+    with_techniques,
+)
 from torchstone.variants.step import Prepared, prepare, reference_step
 
 __all__ = [
@@ -22,4 +28,6 @@ __all__ = [
     "reference_step",
     "resolve_variant",
     "unsupported_backend",
+    "uses_torch",
+    "with_techniques",
 ]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from torchstone.records import ArmSpec, NotSupported, UsageError
+from torchstone.variants.techniques import TECHNIQUES
 from torchstone.workloads import Inputs
 
 
@@ -63,7 +64,8 @@ class Eager:
     def with_modifiers(self, modifiers: tuple[str, ...]) -> Eager:
         """Eager has none."""
         if modifiers:
-            raise UsageError(f"eager has no modifier {modifiers[0]!r}.", "Write eager alone.")
+            techniques = ", ".join(f"+{name}" for name in TECHNIQUES)
+            raise UsageError(f"eager has no modifier {modifiers[0]!r}.", f"Known: {techniques}.")
         return self
 
     def unsupported(self, arm: ArmSpec) -> str | None:

@@ -12,6 +12,7 @@ from typing import Any
 
 from torchstone.records import ArmSpec, UsageError, first_line
 from torchstone.variants.base import Applied, NotSupported
+from torchstone.variants.techniques import TECHNIQUES
 from torchstone.workloads import Inputs
 
 # Ahead-of-time captures: `torch.jit.trace`, `torch.export`, AOTInductor.
@@ -179,7 +180,7 @@ class Compiled:
                 hint = f"Did you mean +{near[0]}? " if near else ""
                 raise UsageError(
                     f"{self.backend} has no modifier {modifier!r}.",
-                    f"{hint}Modifiers: {', '.join('+' + m for m in MODIFIERS)}.",
+                    f"{hint}Modifiers: {', '.join('+' + m for m in (*MODIFIERS, *TECHNIQUES))}.",
                 )
         return replace(self, modifiers=tuple(dict.fromkeys(modifiers)))
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import metadata
-from typing import cast
+from typing import Any, cast
 
-from torchstone.records import UsageError
+from torchstone.records import ArmSpec, UsageError
 from torchstone.records.plugins import Registry, did_you_mean
-from torchstone.variants.base import Variant
+from torchstone.variants.base import Applied, Variant
 from torchstone.variants.compiled import Compiled
+from torchstone.variants.techniques import TECHNIQUES, Technique
+from torchstone.workloads import Inputs, Workload
 
 VARIANTS = Registry(
     "torchstone.variants",
@@ -35,11 +38,70 @@ def known_variants() -> dict[str, metadata.EntryPoint]:
 
 
 def resolve_variant(text: str) -> Variant:
-    """The variant for `backend+modifier`; a name no plug-in offers is a torch.compile backend."""
+    """The variant for `backend+modifier`; a name no plug-in offers is a torch.compile backend.
+
+    A modifier that is a technique changes the workload; any other is the backend's own.
+    """
     head, *modifiers = text.split("+")
     point = known_variants().get(head)
     variant = cast("Variant", point.load()) if point else Compiled(head)
-    return variant.with_modifiers(tuple(modifiers))
+    own = tuple(name for name in modifiers if name not in TECHNIQUES)
+    variant = variant.with_modifiers(own)
+    techniques = techniques_of(text)
+    return Technical(variant, techniques) if techniques else variant
+
+
+def techniques_of(text: str) -> tuple[Technique, ...]:
+    """The techniques among a variant's modifiers, each once, in the order given."""
+    names = dict.fromkeys(text.split("+")[1:])
+    return tuple(TECHNIQUES[name] for name in names if name in TECHNIQUES)
+
+
+def with_techniques(workload: Workload, text: str) -> Workload:
+    """The workload as the techniques of that variant change it."""
+    for technique in techniques_of(text):
+        workload = technique.apply(workload)
+    return workload
+
+
+@dataclass(frozen=True)
+class Technical:
+    """A variant of a workload that techniques have changed."""
+
+    variant: Variant
+    techniques: tuple[Technique, ...]
+
+    @property
+    def name(self) -> str:
+        """As written: the variant's own name, then the techniques."""
+        return "+".join((self.variant.name, *(one.name for one in self.techniques)))
+
+    @property
+    def changes(self) -> frozenset[str]:
+        """What the variant or any of the techniques may change."""
+        return self.variant.changes.union(*(one.changes for one in self.techniques))
+
+    @property
+    def modules(self) -> tuple[str, ...]:
+        """The variant's."""
+        return tuple(getattr(self.variant, "modules", ()))
+
+    def with_modifiers(self, modifiers: tuple[str, ...]) -> Variant:
+        """The same techniques beside other modifiers."""
+        return replace(self, variant=self.variant.with_modifiers(modifiers))
+
+    def unsupported(self, arm: ArmSpec) -> str | None:
+        """Why the variant cannot run this arm, or None."""
+        return self.variant.unsupported(arm)
+
+    def apply(self, call: Callable[..., Any], example: Inputs, arm: ArmSpec) -> Applied:
+        """As the variant does."""
+        return self.variant.apply(call, example, arm)
+
+
+def uses_torch(text: str) -> bool:
+    """Whether the variant, or a technique of it, means something for torch alone."""
+    return text.split("+")[0] != "eager" or any(one.needs_torch for one in techniques_of(text))
 
 
 def check_variant(text: str, backends: Callable[[], Sequence[str]]) -> None:

@@ -18,6 +18,7 @@ from torchstone.variants.precision import (
     loss_scaler,
 )
 from torchstone.variants.registry import resolve_variant
+from torchstone.variants.registry import uses_torch as variant_uses_torch
 from torchstone.workloads import Inputs, Workload, walk
 
 DEFAULT_LEARNING_RATE = 1e-3
@@ -62,7 +63,8 @@ def prepare(workload: Workload, example: Inputs, arm: ArmSpec) -> Prepared:
     if reason:
         raise NotSupported(reason)
     uses_torch = _uses_torch(workload, example)
-    wants_torch = arm.variant != "eager" or arm.mode == "training" or arm.precision != "fp32"
+    wants_torch = variant_uses_torch(arm.variant) or arm.mode == "training"
+    wants_torch |= arm.precision != "fp32"
     if not uses_torch and (wants_torch or arm.device != "cpu"):
         raise NotSupported(
             f"{arm.target} does not use torch, so {arm.variant}/{arm.mode}/{arm.precision} "

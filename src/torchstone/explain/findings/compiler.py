@@ -170,7 +170,7 @@ class Layout:
             ),
             at_stake_s=stake,
             time_ratio=ratio(ledger, MOST * stake, LAYOUT_SURE * stake),
-            remedy=Remedy(around=CHANNELS_LAST) if images else Remedy(),
+            remedy=Remedy(technique=CHANNELS_LAST) if images else Remedy(),
             why_not="" if images else "which copy is needless only its author knows",
         )
 

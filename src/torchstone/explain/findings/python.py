@@ -103,7 +103,7 @@ class Collector:
             ),
             at_stake_s=stake,
             time_ratio=ratio(ledger, COLLECTOR_MOST * stake, COLLECTOR_SURE * stake),
-            remedy=Remedy(around="gc_freeze"),
+            remedy=Remedy(technique="gc_freeze"),
         )
 
 
@@ -138,7 +138,7 @@ class GradInInference:
             advice="run it under torch.no_grad() or torch.inference_mode()",
             at_stake_s=stake,
             time_ratio=ratio(ledger, GRAD_MOST * stake, GRAD_SURE * stake),
-            remedy=Remedy(around="no_grad"),
+            remedy=Remedy(technique="no_grad"),
         )
 
 
@@ -182,7 +182,7 @@ class DearOptimizer:
             advice=advice if name else f"{advice}, if it has one",
             at_stake_s=stake,
             time_ratio=ratio(ledger, most, OPTIMIZER_SURE * stake),
-            remedy=Remedy(around="fused_optimizer") if fusable else Remedy(),
+            remedy=Remedy(technique="fused_optimizer") if fusable else Remedy(),
             why_not="" if fusable else f"the one in use (torch.optim.{name}) has none",
         )
 
