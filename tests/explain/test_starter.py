@@ -32,6 +32,20 @@ def boom():
 def leave():
     import os
     os._exit(3)
+
+def hungry():
+    raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9e18 bytes")
+
+class Mute(Exception):
+    def __str__(self):
+        raise ValueError("not even this")
+
+def mute():
+    raise Mute
+
+def segfault():
+    import ctypes
+    ctypes.string_at(0)
 """
 TORCH = """
 import time, torch
@@ -77,7 +91,14 @@ def test_a_target_without_torch(file: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "said"),
-    [("boom()", "no luck today"), ("leave()", "exited with code 3"), ("missing()", "no 'missing'")],
+    [
+        ("boom()", "no luck today"),
+        ("leave()", "exited with code 3"),
+        ("missing()", "no 'missing'"),
+        ("hungry()", ": oom in "),
+        ("mute()", "Mute"),
+        ("segfault()", "crash in "),
+    ],
 )
 def test_what_fails_says_why(file: Path, name: str, said: str) -> None:
     with pytest.raises(TorchstoneError) as error:

@@ -14,11 +14,9 @@ from torchstone.records import ArmSpec, TorchstoneError, from_data
 
 SLACK_S = 120.0
 """Between two signs of life: passes of some seconds each, on a machine that may be busy."""
-_SCRIPT = """import os, sys
-from torchstone.explain.child import main
-code = main(sys.argv[1:])
-sys.stdout.flush()
-os._exit(code)
+_SCRIPT = """from torchstone.explain.child import ExplainingWorker
+from torchstone.measure.worker import main
+main(ExplainingWorker)
 """
 _INIT = '"""The part of this package that is sent to the worker."""\n'
 
@@ -30,10 +28,11 @@ def run_passes_of(arm: ArmSpec, plan: Plan, settings: Settings | None = None) ->
         launcher = Launcher(folder)
         script = _add_child(folder / "payload")
         env = launcher.environment(arm, "cache-explain")
-        command = [launcher.interpreter(arm), str(script)]
-        worker = WorkerProcess(arm, Spawn(command), env, folder / "scratch")
+        words = [launcher.interpreter(arm), str(script)]
+        worker = WorkerProcess(arm, Spawn(words), env, folder / "scratch")
         try:
-            reply = worker.ask({"arm": arm, "plan": plan}, patience(settings, SLACK_S))
+            command = {"do": "explain", "arm": arm, "plan": plan}
+            reply = worker.ask(command, patience(settings, SLACK_S))
         except ArmEnded as ended:
             raise _as_error(arm, ended) from None
         finally:
@@ -44,11 +43,11 @@ def run_passes_of(arm: ArmSpec, plan: Plan, settings: Settings | None = None) ->
 def _add_child(payload: Path) -> Path:
     """The passes beside the packages that are sent."""
     home = Path(__file__).resolve().parent
-    room = payload / "torchstone" / "explain"
-    room.mkdir()
-    (room / "__init__.py").write_text(_INIT)
-    os.symlink(home / "child.py", room / "child.py")
-    os.symlink(home / "passes", room / "passes")
+    package = payload / "torchstone" / "explain"
+    package.mkdir()
+    (package / "__init__.py").write_text(_INIT)
+    os.symlink(home / "child.py", package / "child.py")
+    os.symlink(home / "passes", package / "passes")
     script = payload / "explain.py"
     script.write_text(_SCRIPT)
     return script

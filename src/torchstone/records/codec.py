@@ -33,7 +33,7 @@ def to_data(record: Any) -> Any:
     if isinstance(record, Mapping):
         return {str(key): to_data(value) for key, value in record.items()}
     if isinstance(record, (list, tuple)):
-        if record and type(record[0]) is int:  # samples: no need to look at each one
+        if record and set(map(type, record)) == {int}:  # samples, which are many
             return list(record)
         return [to_data(value) for value in record]
     if isinstance(record, float) and not math.isfinite(record):

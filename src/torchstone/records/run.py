@@ -76,9 +76,9 @@ class CaseKey:
         """`huggingface/BertForMaskedLM@small inference fp32 inductor`, and what is unusual."""
         scale = f"@{self.scale}" if self.scale else ""
         device = "" if self.device == "cpu" else f" {self.device}"
-        return (
-            f"{self.suite}/{self.model}{scale} {self.mode} {self.precision} {self.variant}" + device
-        )
+        threads = f" threads={self.threads}" if self.threads else ""
+        what = f"{self.suite}/{self.model}{scale} {self.mode} {self.precision} {self.variant}"
+        return f"{what}{device}{threads}"
 
 
 @dataclass(frozen=True)

@@ -151,7 +151,10 @@ def p_value(case: CaseMetrics) -> float | None:
 def verdicts(
     cases: Sequence[CaseMetrics], q: float = FALSE_DISCOVERY_RATE
 ) -> tuple[Verdict | None, ...]:
-    """The verdict of each case, in order, after correction over all of them; None: no verdict.
+    """The verdict of each case, in order, after correction over its suite and scale; None: none.
+
+    The family is that of a comparison of two runs (`track.compare`): what else was measured that
+    night does not change a suite's verdicts.
 
     `faster` or `slower` that does not survive becomes what the case's interval says by itself; the
     others stay. Cases that do not pass have none.
@@ -159,16 +162,24 @@ def verdicts(
     if not 0.0 < q < 1.0:
         raise ValueError(f"q must lie in (0, 1), got {q}")
     passing(cases)
-    found = [p_value(case) for case in cases]
-    # What is not called different by itself counts among those looked at, and helps no other.
-    tested = [
-        p if case.verdict is not None and case.verdict.different else 1.0
-        for p, case in zip(found, cases, strict=True)
-        if p is not None
-    ]
-    corrected = iter(benjamini_hochberg(tested))
-    survives = [p is not None and next(corrected) <= q for p in found]
+    families: dict[tuple[str, str], list[int]] = {}
+    for place, case in enumerate(cases):
+        families.setdefault((case.key.suite, case.key.scale), []).append(place)
+    survives = [False] * len(cases)
+    for places in families.values():
+        tested = {place: p for place in places if (p := _tested(cases[place])) is not None}
+        for place, p in zip(tested, benjamini_hochberg(list(tested.values())), strict=True):
+            survives[place] = p <= q
     return tuple(_verdict(case, kept) for case, kept in zip(cases, survives, strict=True))
+
+
+def _tested(case: CaseMetrics) -> float | None:
+    """Its p-value. What is not called different by itself counts among those looked at, and helps
+    no other."""
+    found = p_value(case)
+    if found is None:
+        return None
+    return found if case.verdict is not None and case.verdict.different else 1.0
 
 
 def summarise(
@@ -176,8 +187,8 @@ def summarise(
 ) -> list[SuiteSummary]:
     """One summary for each group of cases that differ in their model alone, in their order.
 
-    Give it every planned case (`RunView.complete`). Verdicts are corrected over all the cases
-    given, so that the counts are those of `verdicts` on the same cases.
+    Give it every planned case (`RunView.complete`). Verdicts are corrected over each suite, so that
+    the counts are those of `verdicts` on the same cases.
     """
     groups: dict[CaseKey, list[tuple[CaseMetrics, Verdict | None]]] = {}
     for case, verdict in zip(cases, verdicts(cases, q), strict=True):

@@ -65,8 +65,9 @@ def resolve(
 ) -> Found:
     """The run that a word means among `heads` (newest first); `UsageError` if none or several.
 
-    `latest~2` is the second before the newest, among the runs of the machine and the suites of
-    `beside`, or without it of the newest run. A whole id is that run, whatever else is called so.
+    `latest~2` is the second before the newest, among the whole runs of the series of `beside`, or
+    without it of the newest run (`same_series`), as on the dashboard. A whole id is that run,
+    whatever else is called so.
     Without `files` no word is a file, and none is looked for: a reader of pages may name runs.
     """
     if not word or not word.isprintable():
@@ -115,21 +116,42 @@ def _file(path: str) -> Found:
 
 
 def _latest(word: str, number: int, heads: Sequence[RunHead], beside: RunHead | None) -> Found:
-    anchor = beside or heads[0]
-    line = [head for head in heads if alike(head, anchor)]
+    anchor = beside or newest_whole(heads) or heads[0]
+    line = whole_ones([head for head in heads if same_series(head, anchor)])
     if number >= len(line):
         many = "is no run" if not line else f"are {len(line)} runs" if len(line) > 1 else "is 1 run"
         raise UsageError(
-            f"There is no {word}: there {many} of the machine and the suites of "
+            f"There is no {word}: there {many} of the machine, the branch and the suites of "
             f"{anchor.id or 'the file'}.",
             "`torchstone list runs` lists all runs.",
         )
     return Found(LATEST[0], line[number].id)
 
 
-def alike(one: RunHead, other: RunHead) -> bool:
-    """Whether two runs are points of one line: the same machine and suites, measured by us."""
-    return one.machine_id == other.machine_id and set(one.suites) == set(other.suites)
+def same_series(one: RunHead, other: RunHead) -> bool:
+    """Whether two runs are points of one series: machine, branch and origin are the same, and they
+    have a suite in common."""
+    return (
+        one.machine_id == other.machine_id
+        and one.branch == other.branch
+        and one.origin == other.origin
+        and bool({*one.suites} & {*other.suites})
+    )
+
+
+def whole_ones(heads: Sequence[RunHead]) -> list[RunHead]:
+    """Those that got to their end; else those that ended with something to show; else all.
+
+    Half a run looks like a worse one, and one that is being measured is not known yet.
+    """
+    ended = [head for head in heads if head.done and head.state != "running"]
+    whole = [head for head in ended if head.state == "complete"]
+    return whole or ended or [head for head in heads if head.done] or list(heads)
+
+
+def newest_whole(heads: Sequence[RunHead]) -> RunHead | None:
+    """The newest of these."""
+    return next(iter(whole_ones(heads)), None)
 
 
 def _things(

@@ -18,7 +18,7 @@ from starlette.responses import Response
 
 from torchstone import __version__
 from torchstone.records import TorchstoneError, UsageError
-from torchstone.store import Store
+from torchstone.store import CorruptResultError, CorruptRunError, Store
 from torchstone.store.limits import LAST
 from torchstone.web import site
 from torchstone.web.api import add_api
@@ -254,7 +254,10 @@ def _asset(name: str) -> Response:
 
 
 def _icon() -> Response:
-    return _asset("icon.svg")
+    """At an address without a hash: what is kept of it must be asked for again."""
+    found = _asset("icon.svg")
+    found.headers["cache-control"] = "public, max-age=3600"
+    return found
 
 
 def _add_errors(app: FastAPI, app_state: AppState) -> None:
@@ -270,7 +273,8 @@ def _add_errors(app: FastAPI, app_state: AppState) -> None:
     def known(request: Request, error: Exception) -> Response:
         if isinstance(error, TorchstoneError):
             status = 400 if isinstance(error, BadQuery) else 503
-            status = 404 if isinstance(error, (NotFound, UsageError)) else status
+            if isinstance(error, (NotFound, UsageError)):
+                status = 500 if isinstance(error, (CorruptResultError, CorruptRunError)) else 404
             return sorry(
                 request, status, *(_public(app_state, t) for t in (error.message, error.remedy))
             )

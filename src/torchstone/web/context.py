@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain
 
 from torchstone.records import Choices, RunHead, Selection, SuiteSummary
 from torchstone.show.table import sanitise
+from torchstone.track.resolve import newest_whole, same_series
 from torchstone.track.terms import ACROSS, ALWAYS
 from torchstone.web.cells import CARRIED, cut, machine_title, run_title
 from torchstone.web.page import Choice, Controls, Link
@@ -113,7 +113,7 @@ def resolve(source: DataAccess, query: Query, modes: bool = True) -> Context:
         torch="" if query.torch == ALL else query.torch,
     )
     heads = tuple(source.heads(runs, LISTED))
-    new, by_new = source.named(query.new) if query.new else (_newest(heads), None)
+    new, by_new = source.named(query.new) if query.new else (newest_whole(heads), None)
     base, by_base = _before(source, heads, new), None
     if query.base:
         base, by_base = source.named(query.base, new)
@@ -141,17 +141,6 @@ def resolve(source: DataAccess, query: Query, modes: bool = True) -> Context:
     )
 
 
-def _newest(heads: Sequence[RunHead]) -> RunHead | None:
-    """The newest run that got to its end; else the newest that has something to show.
-
-    Half a run looks like a worse one. One that is being measured is on its own page.
-    """
-    ended = [head for head in heads if head.done and head.state != "running"]
-    whole = (head for head in ended if head.state == "complete")
-    begun = (head for head in heads if head.done)
-    return next(chain(whole, ended, begun, heads), None)
-
-
 def _passed_over(heads: Sequence[RunHead], new: RunHead | None) -> tuple[RunHead, ...]:
     """The newer ones that were interrupted, where one that did not is shown in their stead."""
     if new is None or new.state != "complete":
@@ -170,13 +159,13 @@ def _before(source: DataAccess, heads: Sequence[RunHead], new: RunHead | None) -
         # It may be as old as the oldest that is listed, or older.
         near = Selection(machine_id=new.machine_id, branch=new.branch)
         known += [head for head in source.heads(near, LISTED, new.id) if _comparable(head, new)]
-    return _newest([head for head in known if head.state != "running"] or known)
+    return newest_whole([head for head in known if head.state != "running"] or known)
 
 
 def newer_than(source: DataAccess, base: RunHead) -> RunHead | None:
     """The newest run that may be held against this one; None where it is the newest itself."""
     near = Selection(machine_id=base.machine_id, branch=base.branch)
-    return _newest([head for head in source.heads(near, LISTED) if _comparable(base, head)])
+    return newest_whole([head for head in source.heads(near, LISTED) if _comparable(base, head)])
 
 
 def _comparable(head: RunHead, new: RunHead) -> bool:
@@ -185,10 +174,7 @@ def _comparable(head: RunHead, new: RunHead) -> bool:
         head.id != new.id
         and head.done > 0
         and (head.created_s or 0.0) <= (new.created_s or 0.0)
-        and head.machine_id == new.machine_id
-        and head.branch == new.branch
-        and head.origin == new.origin
-        and bool({*head.suites} & {*new.suites})
+        and same_series(head, new)
     )
 
 
