@@ -19,11 +19,11 @@ from aa_load import Size
 from aa_ours import encode
 
 from torchstone.conductor import Settings
-from torchstone.conductor.case import Course, Silent
+from torchstone.conductor.case import CaseProgress, Silent
 from torchstone.conductor.launch import Launcher
 from torchstone.conductor.run import case_folder, prepare_arms
 from torchstone.conductor.state import ArmState
-from torchstone.conductor.turn_scheduler import LEAST_TURNS, Plan, Rounds, Seating, cycle_seconds
+from torchstone.conductor.turn_scheduler import LEAST_TURNS, Plan, TurnScheduler, Seating, cycle_seconds
 from torchstone.records import ArmSpec
 
 
@@ -33,7 +33,7 @@ class Session:
 
     states: list[ArmState]
     effects: tuple[int, ...]
-    rounds: Rounds
+    rounds: TurnScheduler
     settings: Settings
     seconds: float
 
@@ -71,21 +71,21 @@ def open_session(
     launcher = Launcher(stack.enter_context(case_folder()))
     states = [ArmState(_arm(size, "base", 0, seed))]
     states += [ArmState(_arm(size, f"{effect} %", effect, seed)) for effect in effects]
-    prepare_arms(launcher, states, settings, Silent(), Course())
+    prepare_arms(launcher, states, settings, Silent(), CaseProgress())
     for state in states:
         if not state.alive:
             raise SystemExit(f"{state.spec.name} ended as {state.outcome.value}: {state.detail}")
     loops = max(state.loops for state in states)
     for state in states:
         state.loops = loops
-    rounds = Rounds(
+    rounds = TurnScheduler(
         seating=Seating(launcher, settings, forked=False),
         settings=settings,
         chance=random.Random(seed),
         references={},
         base=states[0],
         events=Silent(),
-        course=Course(),
+        course=CaseProgress(),
     )
     return Session(states, effects, rounds, settings, seconds)
 

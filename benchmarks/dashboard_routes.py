@@ -14,7 +14,7 @@ from dashboard_server import Server, StorageWarning
 from torchstone.records import Outcome, RunHead
 from torchstone.store import Store
 from torchstone.web.cells import case_place
-from torchstone.web.page import Place
+from torchstone.web.page import Link
 from torchstone.web.query import API, ROUTES, ServerLinks
 from torchstone.web.registry import PAGES
 from torchstone.web.views.parts import suite_place
@@ -43,7 +43,7 @@ class Route:
         return LANDING_MS if self.address.partition("?")[0] == "/" else OTHERS_MS
 
 
-def places(store: Store) -> dict[str, Place]:
+def places(store: Store) -> dict[str, Link]:
     """A page of each kind, by its name: as links of the dashboard lead to them."""
     newest = newest_night(store)
     cases = store.cases(newest.id)
@@ -59,7 +59,7 @@ def places(store: Store) -> dict[str, Place]:
         "profile-view": profiles[0].id,
         "result": case.result_id,
     }
-    made = {name: Place(name, idents.get(name, "")) for name in ROUTES}
+    made = {name: Link(name, idents.get(name, "")) for name in ROUTES}
     return {**made, "suite": suite_place(case.key), "case": case_place(case.key)}
 
 
@@ -69,30 +69,30 @@ def newest_night(store: Store) -> RunHead:
     return next(head for head in heads if is_night(head.id))
 
 
-def wide(known: dict[str, Place]) -> dict[str, Place]:
+def wide(known: dict[str, Link]) -> dict[str, Link]:
     """The same pages where they have most to show."""
     key = dict(known["suite"].params)
     every = (*((name, "all") for name in ("mode", "precision", "variant")),)
     return {
-        "landing, all time": Place("landing", "", (("range", "all"),)),
-        "suite, all cases": Place("suite", "", (("suite", key["suite"]), *every)),
+        "landing, all time": Link("landing", "", (("range", "all"),)),
+        "suite, all cases": Link("suite", "", (("suite", key["suite"]), *every)),
         "suite, all time": _added(known["suite"], ("range", "all")),
         "case, all time": _added(known["case"], ("range", "all")),
-        "compare, one group": Place("compare", "", known["suite"].params),
+        "compare, one group": Link("compare", "", known["suite"].params),
     }
 
 
-def _added(place: Place, *params: tuple[str, str]) -> Place:
-    return Place(place.page, place.ident, (*place.params, *params))
+def _added(place: Link, *params: tuple[str, str]) -> Link:
+    return Link(place.page, place.ident, (*place.params, *params))
 
 
-def pages(store: Store) -> dict[str, Place]:
+def pages(store: Store) -> dict[str, Link]:
     """All pages, then the wide ones."""
     known = places(store)
     return {**known, **wide(known)}
 
 
-def routes(server: Server, known: dict[str, Place]) -> list[Route]:
+def routes(server: Server, known: dict[str, Link]) -> list[Route]:
     """All addresses; `StorageWarning` if the server has a route that is not among them."""
     links = ServerLinks()
     made = [
@@ -113,7 +113,7 @@ def routes(server: Server, known: dict[str, Place]) -> list[Route]:
 
 
 def _api_of(
-    server: Server, links: ServerLinks, name: str, place: Place
+    server: Server, links: ServerLinks, name: str, place: Link
 ) -> tuple[list[Route], set[str]]:
     """A page as data, its longest table and its fullest chart; and what it has none of."""
     whole = links.data(place)

@@ -222,7 +222,7 @@ def spread(rows: list[Row], identical: bool = False) -> str:
 
 
 def main() -> None:
-    """Rounds in turn; what is in the file is not measured again."""
+    """TurnScheduler in turn; what is in the file is not measured again."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -103,7 +103,7 @@ ACTIONS: dict[str, Callable[[Any], None]] = {
 
 
 def gathered(profile: str, rounds: list[dict[str, float]]) -> list[Fluid]:
-    """Rounds of `use`, by action."""
+    """TurnScheduler of `use`, by action."""
     return [Fluid(profile, name, tuple(one[name] for one in rounds)) for name in ACTIONS]
 
 

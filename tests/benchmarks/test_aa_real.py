@@ -37,8 +37,8 @@ def test_effects_are_exact() -> None:
 
 def test_arms_differ_in_the_target_alone() -> None:
     base, new = arms_of(Setup("deit", 2, allocator="default"), 10, seed=7)
-    assert base.target.endswith("aa_models.py:make_base")
-    assert new.target.endswith("aa_models.py:make_slower")
+    assert base.target.endswith("aa_vision.py:make_base")
+    assert new.target.endswith("aa_vision.py:make_slower")
     assert (base.env, base.threads, base.allocator) == (new.env, 2, "default")
     assert dict(base.env) == environment("deit", 10, 2)
     whole = arms_of(Setup("whole-dcgan", 1), 0, seed=7)

@@ -20,7 +20,7 @@ def test_the_same_seed_gives_the_same_history() -> None:
     first, again = (one_night(History(SMALL), 5) for _ in range(2))
     assert to_data(first.run) == to_data(again.run)
     assert first.cases == again.cases
-    assert [one.parcel for one in first.results] == [one.parcel for one in again.results]
+    assert [one.encoded for one in first.results] == [one.encoded for one in again.results]
     other = one_night(History(Shape(nights=6, models=4, variants=3, seed=1)), 5)
     assert other.cases != first.cases
 

@@ -44,7 +44,7 @@ def test_every_rule_that_can_warn_has_a_planted_case() -> None:
 
 def test_a_rule_that_says_nothing_is_missed(monkeypatch: pytest.MonkeyPatch) -> None:
     silent = [p.load() for p in known_rules() if p.name != "timer"]
-    monkeypatch.setattr("zoo_entry.judge", lambda made: run_rules(silent, made))
+    monkeypatch.setattr("zoo_entry.evaluate", lambda made: run_rules(silent, made))
     (entry,) = [entry for entry in planted() if entry.name == "a replaced timer"]
     seen = look(entry)
     assert (seen.word, seen.missing) == ("MISSED", ("timer:fail",))
@@ -56,7 +56,7 @@ def test_a_rule_that_cries_wolf_is_a_false_alarm(monkeypatch: pytest.MonkeyPatch
 
     loud_rule = FunctionRule("loud", "", loud)
     monkeypatch.setattr(
-        "zoo_entry.judge", lambda m: (*registry.evaluate(m), *loud_rule.evaluate(m))
+        "zoo_entry.evaluate", lambda m: (*registry.evaluate(m), *loud_rule.evaluate(m))
     )
     seen = look(honest()[0])
     assert (seen.word, seen.alarms) == ("FALSE ALARM", ("loud:warn",))
@@ -92,7 +92,7 @@ def test_records_alone_as_a_person_would_run_it(tmp_path: Path) -> None:
 def test_the_exit_code_tells_of_a_miss(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("zoo_entry.judge", lambda made: ())
+    monkeypatch.setattr("zoo_entry.evaluate", lambda made: ())
     assert validate_zoo.main(["--records-only", "--only", "a peak of no"]) == 1
     assert "MISSED" in capsys.readouterr().out
 

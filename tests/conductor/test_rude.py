@@ -24,11 +24,11 @@ HARMLESS = [
 ]
 FATAL = {
     "closes_descriptors": "exited with code 1",
-    "writes_everywhere": "wrote into the pipe",
-    "forges_an_answer": "wrote into the pipe",
-    "forges_a_list": "wrote into the pipe",
-    "forges_a_reply": "wrote into the pipe",
-    "forges_a_failure": "wrote into the pipe",
+    "writes_everywhere": "wrote to Torchstone",
+    "forges_an_answer": "wrote to Torchstone",
+    "forges_a_list": "wrote to Torchstone",
+    "forges_a_reply": "wrote to Torchstone",
+    "forges_a_failure": "wrote to Torchstone",
 }
 
 

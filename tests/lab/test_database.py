@@ -100,9 +100,9 @@ def test_what_a_thinned_result_says(db: str) -> None:
     text = report(pruned)
     assert "samples were removed on 20" in text
     assert "torchstone db prune --older-than 90d" in text
-    assert '"thinned": {' in dumps(pruned)
+    assert '"pruned": {' in dumps(pruned)
     assert '"time": null' in dumps(pruned)
-    assert '"thinned": null' in dumps(whole)
+    assert '"pruned": null' in dumps(whole)
     assert pruned.comparisons == whole.comparisons
     assert str(pruned.comparisons[0].verdict.value) in text
 

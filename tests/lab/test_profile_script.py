@@ -110,7 +110,7 @@ def test_a_program_gets_the_threads_that_were_asked_for() -> None:
         ({"variant": "inductor"}, "--variant is for"),
         ({"vs": ("inductor",)}, "--vs is for"),
         ({"timeout_s": 3.0}, "--timeout is for"),
-        ({"threads": 0}, "0 threads"),
+        ({"threads": 0}, "at least 1, not 0"),
     ],
 )
 def test_what_a_program_cannot_be_asked_for_is_refused(asked: dict[str, object], said: str) -> None:

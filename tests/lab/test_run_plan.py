@@ -164,7 +164,7 @@ def test_one_thread_on_few_cores_and_it_says_so(cores: int) -> None:
         ({"variants": ("inductor+dynamik",)}, "no modifier 'dynamik'", "+dynamic"),
         ({"variants": ()}, "no variant", "--variants"),
         ({"scale": "huge"}, "no scale 'huge'", "small, full"),
-        ({"threads": 0}, "0 threads", "1 or more"),
+        ({"threads": 0}, "at least 1, not 0", "1 or more"),
         ({"settings": Settings(budget_s=-1)}, "budget", ""),
         ({"tier": "quick", "only": ("car",)}, "car is of the tier standard", "--tier standard"),
         ({"tier": "standard", "only": ("ball", "drone")}, "drone is of the tier full", "--tier"),

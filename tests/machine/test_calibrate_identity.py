@@ -73,7 +73,7 @@ def test_the_fingerprint_follows_what_decides_speed(monkeypatch: pytest.MonkeyPa
 
 def test_torch_is_described_without_being_imported() -> None:
     told = run(
-        "import sys; from torchstone.machine.calibrate import fingerprint, identity;"
+        "import sys; from torchstone.machine.calibrate import fingerprint, request;"
         "print(request.torch_version(), fingerprint(), 'torch' in sys.modules)"
     )
     import torch

@@ -23,7 +23,6 @@ from torchstone.machine.doctor import (
     run_checkups,
     watch,
 )
-from torchstone.machine.doctor import registry as door
 from torchstone.machine.doctor.base import cores, percent, size
 from torchstone.machine.doctor.checkups import cores as core_checkups
 from torchstone.machine.hardware import read_cores
@@ -58,13 +57,6 @@ def test_a_system_that_says_nothing_is_no_failure(tmp_path: Path) -> None:
     for finding in examine(empty_view(tmp_path)):
         assert finding.level in (Level.NOTE, Level.OK)
         assert "Error" not in finding.message
-
-
-def test_without_any_checkup_nothing_is_called_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(door, "known_checkups", lambda: ())
-    (found,) = examine(View())
-    assert found.level is Level.FAIL
-    assert "nothing was looked at" in found.message
 
 
 def _breaks(seen: View) -> Iterator[Finding]:

@@ -50,7 +50,7 @@ TOP = [
     "calibration",
     "clocks_hz",
     "remeasurements",
-    "thinned",
+    "pruned",
 ]
 ARM = [
     "name",
@@ -286,7 +286,7 @@ def test_every_key_is_documented() -> None:
         made.result((full,)),
         calibration=Calibration("c", "m", "f", "2026", compute=(Peak(1.0),), clock=Peak(1.0)),
         remeasurements=(Remeasurement("eager", "inductor", 1, 3.0, 3.1),),
-        thinned=Pruning("2026", ("torchstone", "db", "thin"), "0.1", 7, "ab"),
+        pruned=Pruning("2026", ("torchstone", "db", "thin"), "0.1", 7, "ab"),
     )
     results = [*(build() for build in made.ALL.values()), evaluated]
     emitted = {key for result in results for key in keys(document(result))}

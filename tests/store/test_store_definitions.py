@@ -100,7 +100,7 @@ def test_a_run_thinned_in_part_is_summed_up_by_the_definition_that_all_cases_hav
         fill(store, make_run(), range(6))
         before = store.run_groups("run-1")
         with closing(sqlite3.connect(db)) as raw, raw:
-            raw.execute("INSERT INTO thinned VALUES (1, '', '[]', '', 0, 0, 1, '')")
+            raw.execute("INSERT INTO pruned VALUES (1, '', '[]', '', 0, 0, 1, '')")
             raw.execute("UPDATE result SET document = x'00' WHERE seq = 1")
         upgrade()
         store.rebuild(derive)

@@ -140,9 +140,9 @@ def _with_result(store: Store, night: int, branch: str) -> None:
         "UPDATE result SET document = zeroblob(5) WHERE seq = 1",
         "DELETE FROM result",
         "DELETE FROM measurement",
-        "UPDATE thinned SET command = '[]'",
-        "DELETE FROM thinned",
-        "INSERT OR REPLACE INTO thinned SELECT * FROM thinned",
+        "UPDATE pruned SET command = '[]'",
+        "DELETE FROM pruned",
+        "INSERT OR REPLACE INTO pruned SELECT * FROM pruned",
     ],
 )
 def test_the_file_itself_refuses_every_other_change(db: Path, change: str) -> None:
@@ -157,7 +157,7 @@ def test_the_file_itself_refuses_every_other_change(db: Path, change: str) -> No
 
 
 def _announce(raw: sqlite3.Connection) -> None:
-    raw.execute("INSERT INTO thinned VALUES (1, '', '[]', '', 0, 0, 1, '')")
+    raw.execute("INSERT INTO pruned VALUES (1, '', '[]', '', 0, 0, 1, '')")
 
 
 def test_what_is_left_is_guarded_too(filled: Path) -> None:

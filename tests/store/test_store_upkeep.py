@@ -40,7 +40,7 @@ def test_lost_facts_are_made_anew(db: Path) -> None:
         with closing(sqlite3.connect(db)) as raw, raw:
             for table in DERIVED:
                 raw.execute(f"DELETE FROM {table}")
-            raw.execute("UPDATE case_fact SET lane = 99, at = 5")
+            raw.execute("UPDATE case_fact SET machine_branch = 99, at = 5")
             raw.execute("INSERT INTO case_detail VALUES (999, x'00', '{}')")
         assert store.run_heads() == []
         told: list[tuple[str, int, int]] = []

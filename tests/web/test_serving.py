@@ -102,8 +102,8 @@ def test_it_says_where_it_is_and_ends_with_the_first_interrupt(database: Path) -
 SLOW_PAGE = """
 import time
 from torchstone.web.app import AppState
-def warm(desk):
-    desk.courtesy.made()
+def warm(app_state):
+    app_state.warmup_gate.made()
     print("making", flush=True)
     time.sleep(3600)
 AppState.warm = warm

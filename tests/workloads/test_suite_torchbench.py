@@ -92,7 +92,7 @@ def test_a_checkout_lists_its_models_with_what_they_lack() -> None:
 
 def test_listing_a_checkout_runs_none_of_its_code() -> None:
     script = (
-        "import json, sys; from torchstone.workloads.suites import torchbench as t;"
+        "import json, sys; from torchstone.workloads.suites import torchbench_builtin as t;"
         "names = [m.name for m in t.TORCHBENCH_CHECKOUT.models()];"
         "print(json.dumps([names, [m for m in sys.modules if m.startswith('torch')]]))"
     )

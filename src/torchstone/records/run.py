@@ -76,7 +76,7 @@ class CaseKey:
         """`huggingface/BertForMaskedLM@small inference fp32 inductor`, and what is unusual."""
         scale = f"@{self.scale}" if self.scale else ""
         device = "" if self.device == "cpu" else f" {self.device}"
-        threads = f" threads={self.threads}" if self.threads else ""
+        threads = f" threads={self.threads}" if self.threads > 1 else ""
         what = f"{self.suite}/{self.model}{scale} {self.mode} {self.precision} {self.variant}"
         return f"{what}{device}{threads}"
 

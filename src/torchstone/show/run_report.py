@@ -81,7 +81,7 @@ def run_report(
         failed(view, db, width, style),
         not_supported(view, width, style),
         not_run(view, db, width, style),
-        commands(view, db, width, style) if commands else [],
+        case_commands(view, db, width, style) if commands else [],
         _closing_run_report(view, commands, db, width, style),
         _next(view, db, width, style),
     ]
@@ -208,7 +208,7 @@ def command_lines(words: Sequence[str], width: int, style: Style) -> list[str]:
     ]
 
 
-def commands(view: RunView, db: str, width: int, style: Style) -> list[str]:
+def case_commands(view: RunView, db: str, width: int, style: Style) -> list[str]:
     """The command of every case that did not fail: those stand beside their failures."""
     known = [case for case in view.complete if case.outcome is Outcome.OK and case.command]
     if not known:
