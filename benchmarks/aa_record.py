@@ -23,7 +23,13 @@ from torchstone.conductor.case import CaseProgress, Silent
 from torchstone.conductor.launch import Launcher
 from torchstone.conductor.run import case_folder, prepare_arms
 from torchstone.conductor.state import ArmState
-from torchstone.conductor.turn_scheduler import LEAST_TURNS, Plan, TurnScheduler, Seating, cycle_seconds
+from torchstone.conductor.turn_scheduler import (
+    LEAST_TURNS,
+    Plan,
+    TurnScheduler,
+    WorkerSlots,
+    cycle_seconds,
+)
 from torchstone.records import ArmSpec
 
 
@@ -79,7 +85,7 @@ def open_session(
     for state in states:
         state.loops = loops
     rounds = TurnScheduler(
-        seating=Seating(launcher, settings, forked=False),
+        seating=WorkerSlots(launcher, settings, forked=False),
         settings=settings,
         chance=random.Random(seed),
         references={},

@@ -39,7 +39,7 @@ from dashboard_kept import (
 from dashboard_load import read
 from dashboard_report import Grown, Line, Times
 from dashboard_routes import Route, newest_night, pages, routes
-from dashboard_server import Server, StorageWarning, again, serving, writing
+from dashboard_server import BenchmarkError, Server, again, serving, writing
 from dashboard_sql import Cost, cost
 
 from torchstone.records import UsageError
@@ -288,7 +288,7 @@ def _have(
     try:
         built = make(path, shape)
     except ValueError as error:
-        raise StorageWarning(f"{error}; name another place with --db, or remove it") from None
+        raise BenchmarkError(f"{error}; name another place with --db, or remove it") from None
     weight = recorder.weight(shape) if built is None else None
     weight = weight or weigh(path)
     told = f"made in {built['seconds']:.0f} s" if built else "was there"
@@ -302,7 +302,7 @@ def main() -> int:
     made: list[Path] = []
     try:
         code = measure(asked, made)
-    except (StorageWarning, UsageError) as error:
+    except (BenchmarkError, UsageError) as error:
         say(f"error: {error}")
         return 2
     except KeyboardInterrupt:

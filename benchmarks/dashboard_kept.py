@@ -17,7 +17,7 @@ from typing import Any
 from dashboard_extras import PROFILES, add_extras, are_there
 from dashboard_history import Shape, build, stored_nights
 from dashboard_routes import newest_night
-from dashboard_server import StorageWarning
+from dashboard_server import BenchmarkError
 
 from torchstone import __version__
 from torchstone.store import heartbeat, open_store, profiles
@@ -49,7 +49,7 @@ def make(path: Path, shape: Shape) -> Document | None:
     path.parent.mkdir(parents=True, exist_ok=True)
     free = shutil.disk_usage(path.parent).free + (path.stat().st_size if path.exists() else 0)
     if free < expected * 1.2:
-        raise StorageWarning(
+        raise BenchmarkError(
             f"{expected / 1e9:.1f} GB are needed for {path}, {free / 1e9:.1f} GB free"
         )
     say(f"{path}: {shape.nights} nights of {shape.cases} cases, synthetic")
@@ -119,7 +119,7 @@ class Recorder:
         if path.exists():
             old = json.loads(path.read_text(encoding="utf-8"))
             if old.get("shape") != self._document["shape"]:
-                raise StorageWarning(
+                raise BenchmarkError(
                     f"{path} holds the figures of another history; name another --out"
                 )
             fresh = ("cores", "torchstone", "python", "sqlite")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dashboard_history import MACHINE_ID, is_night
-from dashboard_server import Server, StorageWarning
+from dashboard_server import BenchmarkError, Server
 
 from torchstone.records import Outcome, RunHead
 from torchstone.store import Store
@@ -50,7 +50,7 @@ def places(store: Store) -> dict[str, Link]:
     found = [one for one in cases if one.result_id and one.outcome is Outcome.OK]
     profiles = store.list_profiles(1)
     if not found or not profiles:
-        raise StorageWarning("the history has no samples or no profile")
+        raise BenchmarkError("the history has no samples or no profile")
     case = found[len(found) // 2]  # the server makes the first one's page for itself
     idents = {
         "machine": MACHINE_ID,
@@ -93,7 +93,7 @@ def pages(store: Store) -> dict[str, Link]:
 
 
 def routes(server: Server, known: dict[str, Link]) -> list[Route]:
-    """All addresses; `StorageWarning` if the server has a route that is not among them."""
+    """All addresses; `BenchmarkError` if the server has a route that is not among them."""
     links = ServerLinks()
     made = [
         Route(name, "page" if name in ROUTES else "wide", links.url(place), name)
@@ -151,7 +151,7 @@ def _check_all(templates: Sequence[str], made: Sequence[Route], none: set[str]) 
         and not any(_is_of(template, name, part) for name, part in lacking)
     ]
     if missed:
-        raise StorageWarning(f"not measured, because this benchmark does not know it: {missed}")
+        raise BenchmarkError(f"not measured, because this benchmark does not know it: {missed}")
 
 
 def _pattern(template: str) -> str:

@@ -28,7 +28,7 @@ RESTS = 3
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
-class StorageWarning(Exception):
+class BenchmarkError(Exception):
     """The benchmark cannot go on; the sentence says why."""
 
 
@@ -66,7 +66,7 @@ class Server:
             body = reply.read()
             return Answer((time.perf_counter() - began) * 1e3, reply.status, body)
         except OSError as error:
-            raise StorageWarning(f"the server does not answer {address}: {error}") from None
+            raise BenchmarkError(f"the server does not answer {address}: {error}") from None
         finally:
             connection.close()
 
@@ -75,7 +75,7 @@ class Server:
         found = self.get(address)
         if found.status != 200:
             told = found.body[:300].decode("utf-8", "replace")
-            raise StorageWarning(f"{address} answered {found.status}: {told}")
+            raise BenchmarkError(f"{address} answered {found.status}: {told}")
         return found
 
     def data(self, address: str) -> Any:
@@ -117,7 +117,7 @@ def serving(path: Path) -> Iterator[Server]:
             if found is None:
                 process.wait(PATIENCE_S)
                 said.seek(0)
-                raise StorageWarning(f"the server did not start: {said.read().strip() or line}")
+                raise BenchmarkError(f"the server did not start: {said.read().strip() or line}")
             yield Server(process.pid, int(found[1]), time.perf_counter() - began)
         finally:
             _end(process)
@@ -150,12 +150,12 @@ def writing(path: Path, shape: Shape, every_s: float) -> Iterator[Written]:
             if process.stdout.readline().strip() != READY:
                 process.wait(PATIENCE_S)
                 said.seek(0)
-                raise StorageWarning(f"the writer did not start: {said.read().strip()[-600:]}")
+                raise BenchmarkError(f"the writer did not start: {said.read().strip()[-600:]}")
             yield written
             told, _ = process.communicate(timeout=PATIENCE_S)  # closes its input: it ends
             if process.returncode:
                 said.seek(0)
-                raise StorageWarning(f"the writer failed: {said.read().strip()[-600:]}")
+                raise BenchmarkError(f"the writer failed: {said.read().strip()[-600:]}")
             for name, value in json.loads(told).items():
                 setattr(written, name, value)
         finally:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, cast
 from urllib.parse import quote
 
-from dashboard_server import StorageWarning, again
+from dashboard_server import BenchmarkError, again
 from sqlalchemy import Engine, event
 from starlette.testclient import TestClient
 
@@ -91,7 +91,7 @@ def _answered(store: Store, address: str) -> tuple[float, float]:
 def _get(client: TestClient, address: str) -> None:
     reply = client.get(address)
     if reply.status_code != 200:
-        raise StorageWarning(f"{address} answered {reply.status_code}: {reply.text[:300]}")
+        raise BenchmarkError(f"{address} answered {reply.status_code}: {reply.text[:300]}")
 
 
 class Timed:

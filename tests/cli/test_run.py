@@ -146,6 +146,7 @@ def test_ctrl_c_keeps_what_was_measured(here: Path, started: subprocess.Popen[by
     assert all(case.outcome.value == "ok" for case in view.cases)
 
 
+@pytest.mark.slow
 def test_shards_join_into_one_run(here: Path) -> None:
     for part in ("1/2", "2/2"):
         done = run(here, "toys.toml", *FAST, "--label", "whole", "--shard", part)

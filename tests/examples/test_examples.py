@@ -43,6 +43,7 @@ def five_ways() -> dict[str, dict[str, Any]]:
     return check_arms(bench(*targets, "--threads", "1"), [f"make_{way}" for way in WAYS])
 
 
+@pytest.mark.slow
 def test_one_sum_five_ways(five_ways: dict[str, dict[str, Any]]) -> None:
     loops = five_ways["make_python"]["time"]["floor"]
     for name in ("make_c", "make_numpy", "make_torch"):
@@ -68,6 +69,7 @@ def test_fused_and_unfused_agree() -> None:
     assert all(arm["faults"]["minor_per_call"] < 64 for arm in arms.values())
 
 
+@pytest.mark.slow
 def test_the_two_layers_train() -> None:
     document = bench("examples/two_layer.py:make", "--mode", "training", "--threads", "1")
     arms = check_arms(document, ["eager"])

@@ -187,6 +187,7 @@ def test_what_is_done_between_samples_is_done_so_often_at_most(count: int) -> No
     assert 2 <= len(times) <= MOST_TIMES + 1
 
 
+@pytest.mark.slow
 def test_the_rounds_of_a_step_hold_the_speeds_of_its_ops(tmp_path: Path) -> None:
     """The whole way: from a real step to the ledger's own rounds, pooled."""
     file = tmp_path / "small.py"
