@@ -73,6 +73,7 @@ def test_a_run_is_stored_and_shown_in_every_form(here: Path) -> None:
     assert "first" in listed
 
 
+@pytest.mark.slow
 def test_the_printed_command_measures_the_case_again(here: Path) -> None:
     run(here, "toys.toml", *FAST, "--only", "one")
     (case,) = view_of(here).cases
@@ -223,6 +224,7 @@ def test_bad_input_is_one_sentence_and_nothing_is_written(
     assert not (here / "kept.db").exists()
 
 
+@pytest.mark.slow
 def test_a_model_without_its_mode_is_listed_apart(here: Path) -> None:
     text = (here / "toys.toml").read_text()
     (here / "toys.toml").write_text(

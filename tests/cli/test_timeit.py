@@ -101,6 +101,7 @@ def test_several_lines_and_several_setups() -> None:
     assert statement["stmt"] == "c = a\nfor i in range(3):\n    c += b"
 
 
+@pytest.mark.slow
 def test_process_time_does_not_count_sleep() -> None:
     sleep = ("-n", "1", "-r", "2", "-s", "import time", "time.sleep(0.02)")
     wall = measured(*sleep)["arms"][0]["time"]["floor"]

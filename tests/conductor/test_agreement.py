@@ -285,6 +285,7 @@ def test_what_a_rounding_moves_is_no_wrong_answer(monkeypatch: pytest.MonkeyPatc
     assert wrong.outcome is Outcome.WRONG_ANSWER
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("closer", [True, False])
 def test_before_an_arm_is_called_wrong_by_a_little_the_baseline_is_looked_at_closer(
     monkeypatch: pytest.MonkeyPatch, closer: bool

@@ -14,6 +14,8 @@ from tests.docs.pages import NOT_RUN, ROOT, Page, all_pages, read_commands, read
 from tests.examples.running import TIMEOUT_S, environment
 
 PAGES = [page for page in all_pages() if page.commands]
+LONG = ("allocator.md", "contract.md", "timeit.md", "pytest.md")
+"""Pages whose commands take more than ten seconds; they run among the slow tests."""
 PROGRAMS = {
     "torchstone": '#!/bin/sh\nexec "{python}" -m torchstone "$@"\n',
     "python": '#!/bin/sh\nexec "{python}" "$@"\n',
@@ -24,6 +26,10 @@ MOST_NOT_RUN = 6
 
 def name_of(page: Page) -> str:
     return page.path.relative_to(ROOT).as_posix()
+
+
+def is_slow(page: Page) -> bool:
+    return page.slow or page.path.name in LONG
 
 
 def workshop(page: Page, folder: Path) -> dict[str, str]:
@@ -67,7 +73,7 @@ def run_page(page: Page, folder: Path) -> list[str]:
 @pytest.mark.parametrize(
     "page",
     [
-        pytest.param(page, id=name_of(page), marks=[pytest.mark.slow] if page.slow else [])
+        pytest.param(page, id=name_of(page), marks=[pytest.mark.slow] if is_slow(page) else [])
         for page in PAGES
     ],
 )

@@ -73,6 +73,7 @@ def test_a_cheat_is_caught_without_anything_to_compare_it_with(
     assert caught_by(bench(arm(name)), name) & {*how.split(" or ")}
 
 
+@pytest.mark.slow
 def test_a_baseline_whose_output_does_not_depend_on_its_input_proves_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -6,6 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.targets.support import torchstone
 from tests.validate.cases import CONTRACT, arm, environment, result
 from torchstone.lab.peaks import evaluate_again
@@ -119,6 +121,7 @@ def test_operations_are_counted_as_bench_does() -> None:
     assert settings_of(session()).count_flops
 
 
+@pytest.mark.slow
 def test_a_file_of_the_same_name_in_another_folder_is_told(tmp_path: Path) -> None:
     for folder, factor in (("one", 31), ("two", 37)):
         (tmp_path / folder).mkdir()
