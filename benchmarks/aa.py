@@ -232,7 +232,7 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("files", nargs="+", type=Path, metavar="FILE")
     one.add_argument("--markdown", action="store_true")
     text = "give our trials the verdicts of today's statistics, from their recorded samples"
-    one.add_argument("--judge-again", action="store_true", help=text)
+    one.add_argument("--evaluate-again", action="store_true", help=text)
     one.set_defaults(run=show_report)
     return main
 

@@ -85,13 +85,13 @@ def open_session(
     for state in states:
         state.loops = loops
     rounds = TurnScheduler(
-        seating=WorkerSlots(launcher, settings, forked=False),
+        slots=WorkerSlots(launcher, settings, forked=False),
         settings=settings,
         chance=random.Random(seed),
         references={},
         base=states[0],
         events=Silent(),
-        course=CaseProgress(),
+        case_progress=CaseProgress(),
     )
     return Session(states, effects, rounds, settings, seconds)
 
