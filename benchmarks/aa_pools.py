@@ -83,7 +83,7 @@ class Design:
 
 @dataclass(frozen=True)
 class Rules:
-    """How it is judged."""
+    """How it is evaluated."""
 
     alpha: float = 0.05
     margin: float = 0.02

@@ -11,7 +11,7 @@ from aa_journal import Row
 from torchstone.stats import clopper_pearson
 
 ENOUGH_TRIALS = 20
-"""Fewer than this and an aim is not judged: even 0 of 19 leaves room for 18 %."""
+"""Fewer than this and an aim is not evaluated: even 0 of 19 leaves room for 18 %."""
 MOST_FALSE = 0.05
 LEAST_COVERED = 0.90
 TOOLS = ("ours", "torch", "pyperf")

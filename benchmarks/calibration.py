@@ -1,6 +1,6 @@
 """Is the calibration right? Its fp32 peak against a plain loop, memory against caches, the clock.
 
-All in one run and interleaved: short turns of the calibration's fp32 roof and of a plain loop of
+All in one run and interleaved: short turns of the calibration's fp32 peak and of a plain loop of
 matrix products come in random order, with a whole calibration in their middle, so that a slow
 minute of the machine falls on all of them. On a shared machine every figure only ever falls short,
 so bests are compared with bests.
@@ -28,7 +28,7 @@ from torchstone.records import DRAM, Calibration, to_data
 WITHIN = 0.10
 """The aim: the calibrated peak lies this near to the plain loop's best."""
 SIDES = (256, 384, 512)
-WHOLE, ALONE, PLAIN = "whole calibration", "fp32 roof alone", "plain loop"
+WHOLE, ALONE, PLAIN = "whole calibration", "fp32 peak alone", "plain loop"
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def plain_turn(threads: int, seconds: float) -> Turn:
 
 
 def our_turn(threads: int, seconds: float) -> Turn:
-    """The calibration's own fp32 roof, as it is measured again beside a suspicious figure."""
+    """The calibration's own fp32 peak, as it is measured again beside a suspicious figure."""
     return turn_of(calibrate(only=[("fp32", threads)], seconds=seconds), threads)
 
 
@@ -181,7 +181,7 @@ def text_of(
         for one in found
     ]
     head = ("fp32, GFLOP/s", "threads", "best", "usual turn", "turns", "spread", "samples")
-    roofs = [
+    ceilings = [
         (
             peak.dtype or f"{peak.level} {_kernel(peak.note)}",
             str(peak.threads),
@@ -196,7 +196,7 @@ def text_of(
     verdicts = [(aim.what, aim.seen, "met" if aim.met else "not met") for aim in evaluated]
     parts = [
         table(head, peaks, markdown),
-        table(roof_head, roofs, markdown),
+        table(roof_head, ceilings, markdown),
         table(("what", "figure", "spread", "samples"), list(_small(whole)), markdown),
         table(("aim", "seen", "verdict"), verdicts, markdown),
         *(f"note: {note}" for note in whole.notes),

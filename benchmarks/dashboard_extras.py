@@ -1,4 +1,4 @@
-"""What pages show beside nights, made up like the history: a machine's roofs and noise, profiles,
+"""What pages show beside nights, made up like the history: a machine's peaks and noise, profiles,
 and the branches of pull requests, which fill droplists."""
 
 from __future__ import annotations

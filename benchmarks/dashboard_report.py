@@ -1,4 +1,4 @@
-"""The figures of the dashboard's benchmark: how they are summed up, judged and printed."""
+"""The figures of the dashboard's benchmark: how they are summed up, evaluated and printed."""
 
 from __future__ import annotations
 
@@ -166,8 +166,8 @@ def _sql_aim(
     seen += ", ".join(dear)
     left = len(pages) - len(known)
     if left:
-        seen += f"; {left} not judged, which ask for less than {LEAST_SQL_MS:g} ms"
-    return aim, seen, _word(not dear) if known else "not judged"
+        seen += f"; {left} not evaluated, which ask for less than {LEAST_SQL_MS:g} ms"
+    return aim, seen, _word(not dear) if known else "not evaluated"
 
 
 def load_data(
@@ -252,7 +252,7 @@ class Grown:
 
     @property
     def ratio(self) -> float:
-        """How much dearer the long one is."""
+        """How much more expensive the long one is."""
         return self.long.p50 / self.short.p50
 
     @property

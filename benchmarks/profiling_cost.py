@@ -7,7 +7,7 @@
 
 Every profiler gets a fresh process a round, in random order. There, blocks of the same steps are
 run with and without it, in turns, beside pairs of blocks that are both without: the A/A control.
-torch has one thread. Aims: sampling cannot be told from the control; no way of ours is dearer than
+torch has one thread. Aims: sampling cannot be told from the control; no way of ours costs more than
 the tool that it stands in for.
 """
 
@@ -214,13 +214,13 @@ def aims(lines: Sequence[Line], rows: Sequence[Row]) -> list[Aim]:
             ratio = against(rows, line.work, line.tool, theirs)
             if ratio is not None:
                 found.append(
-                    Aim(f"{line.tool} not dearer than {theirs}", line.work, *_judge(ratio))
+                    Aim(f"{line.tool} not more expensive than {theirs}", line.work, *_judge(ratio))
                 )
     return found
 
 
 def _judge(ratio: Ratio) -> tuple[str, str]:
-    """One lies above 1: dearer. It lies below: cheaper. It holds 1: as good as it is narrow."""
+    """Above 1: costs more. Below: costs less. Around 1: as good as it is narrow."""
     if ratio[1] > 1:
         return _ratio(ratio), "not met"
     if ratio[2] < 1:

@@ -25,7 +25,7 @@ def run_suite(
 ) -> dict[str, Row]:
     """Every target's figures by one `run`; a case's wall time is its share of the run's.
 
-    All that a run does is in it: planning, importing, solo passes, references, judging, storing.
+    All that a run does is in it: planning, importing, solo passes, references, evaluating, storing.
     Without `db` the database is empty, so nothing is known from runs before.
     """
     with tempfile.TemporaryDirectory() as folder:

@@ -26,9 +26,9 @@ from zoo_honest import honest
 from zoo_planted import planted
 
 SHARE = 0.01
-"""The aim: judging takes less than this share of a run's wall time."""
+"""The aim: evaluating takes less than this share of a run's wall time."""
 SHORT_RUN_S = 8.0
-"""A short run, against which judging is held; most take longer."""
+"""A short run, against which evaluating is held; most take longer."""
 
 
 def report(seen: Sequence[Seen], verbose: bool) -> str:
@@ -67,7 +67,7 @@ def sums(seen: Sequence[Seen]) -> list[str]:
     if times:
         share = statistics.median(times) / SHORT_RUN_S
         lines.append(
-            f"judging: {1e3 * statistics.median(times):.1f} ms a result (median), "
+            f"evaluating: {1e3 * statistics.median(times):.1f} ms a result (median), "
             f"{1e3 * max(times):.1f} ms (worst); {share:.2%} of a run of {SHORT_RUN_S:.0f} s"
         )
     return lines

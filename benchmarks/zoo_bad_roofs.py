@@ -1,4 +1,4 @@
-"""Bad measurements whose fault lies in roofs or counts, planted into the stored record."""
+"""Bad measurements whose fault lies in peaks or counts, planted into the stored record."""
 
 from __future__ import annotations
 
@@ -6,36 +6,36 @@ from dataclasses import replace
 from typing import Any
 
 from zoo_entry import Entry
-from zoo_record import EAGER_S, INDUCTOR_S, counted, eager, inductor, larger, result, roofs
+from zoo_record import EAGER_S, INDUCTOR_S, ceilings, counted, eager, inductor, larger, result
 
 from torchstone.records import DRAM, Flops, Peak, Result
 
 MIB = 1 << 20
-FP32 = next(p for p in roofs().compute if p.dtype == "fp32")
+FP32 = next(p for p in ceilings().compute if p.dtype == "fp32")
 
 
 def planted_in_roofs() -> tuple[Entry, ...]:
     """All of them."""
-    return (*_roofs(), *_counts())
+    return (*_ceilings(), *_counts())
 
 
 def _peaks(*more: Peak, instead: bool = False) -> Result:
-    kept = [p for p in roofs().compute if not (instead and p.dtype == "fp32")]
-    return result(calibration=roofs(compute=(*kept, *more)))
+    kept = [p for p in ceilings().compute if not (instead and p.dtype == "fp32")]
+    return result(calibration=ceilings(compute=(*kept, *more)))
 
 
 def _level(level: str, **changes: Any) -> Result:
     """The bandwidth of one level changed."""
-    kept = [p for p in roofs().bandwidth if p.level != level]
-    old = next(p for p in roofs().bandwidth if p.level == level)
-    return result(calibration=roofs(bandwidth=(*kept, replace(old, **changes))))
+    kept = [p for p in ceilings().bandwidth if p.level != level]
+    old = next(p for p in ceilings().bandwidth if p.level == level)
+    return result(calibration=ceilings(bandwidth=(*kept, replace(old, **changes))))
 
 
 def _table(times: float) -> Peak:
     return replace(FP32, value=times * FP32.value, source="datasheet")
 
 
-def _roofs() -> tuple[Entry, ...]:
+def _ceilings() -> tuple[Entry, ...]:
     slow = replace(FP32, value=FP32.value / 2.5)
     nearly = replace(FP32, value=FP32.value * (EAGER_S / INDUCTOR_S) * 0.503)
     over, floor = "utilisation:fail", "time-floor:fail"
@@ -54,7 +54,7 @@ def _roofs() -> tuple[Entry, ...]:
         ),
         Entry(
             "the peak of another machine",
-            lambda: result(calibration=roofs(machine_id="elsewhere")),
+            lambda: result(calibration=ceilings(machine_id="elsewhere")),
             wanted=("peak:warn",),
         ),
         Entry(
@@ -75,7 +75,7 @@ def _roofs() -> tuple[Entry, ...]:
         ),
         Entry(
             "MHz for kHz",
-            lambda: result(calibration=roofs(nominal_clock_hz=2445.0 * 1e3)),
+            lambda: result(calibration=ceilings(nominal_clock_hz=2445.0 * 1e3)),
             wanted=("clock:warn",),
         ),
         Entry(

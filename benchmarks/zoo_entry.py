@@ -70,7 +70,7 @@ class Seen:
 
 
 def look(entry: Entry) -> Seen:
-    """Judge it, as every result is judged, and hold what is said against what should be."""
+    """Evaluate it, as every result is evaluated, and hold what is said against what should be."""
     made = entry.make()
     checks, seconds = timed_judge(made)
     heard = [c for c in checks if c.level in LOUD and (not c.arms or _concerns(c, entry))]
@@ -99,7 +99,7 @@ def look(entry: Entry) -> Seen:
 
 
 def timed_judge(made: Result) -> tuple[tuple[Check, ...], float]:
-    """The checks, and how much CPU time they took; what was judged already keeps its checks."""
+    """The checks, and how much CPU time they took; what was evaluated already keeps its checks."""
     started = time.process_time()
     checks = evaluate(replace(made, checks=()))
     return made.checks or checks, time.process_time() - started

@@ -9,12 +9,12 @@ from zoo_entry import Entry
 from zoo_record import (
     EAGER_S,
     INDUCTOR_S,
+    ceilings,
     counted,
     eager,
     inductor,
     larger,
     result,
-    roofs,
     surroundings,
     with_noise,
     with_turns,
@@ -35,8 +35,8 @@ from torchstone.records import (
 )
 
 MIB = 1 << 20
-FP32 = next(p for p in roofs().compute if p.dtype == "fp32")
-MEMORY = max(p.value for p in roofs().bandwidth if p.level == "DRAM")
+FP32 = next(p for p in ceilings().compute if p.dtype == "fp32")
+MEMORY = max(p.value for p in ceilings().bandwidth if p.level == "DRAM")
 
 
 def honest() -> tuple[Entry, ...]:
@@ -118,7 +118,7 @@ def _work() -> tuple[Entry, ...]:
     return (
         Entry("a matrix product at 92 % of the peak", lambda: _at(product(0.92), 5e-3)),
         Entry("a matrix product at 99 % of the peak", lambda: _at(product(0.99), 5e-3)),
-        Entry("an addition near the memory roof", lambda: _at(adding, size / (0.95 * MEMORY))),
+        Entry("an addition near the memory peak", lambda: _at(adding, size / (0.95 * MEMORY))),
         Entry("a sum a little over the triad", lambda: _at(reading, size / (1.15 * MEMORY))),
         Entry("a vector times a matrix, memory-bound", lambda: _at(vector, size / (0.97 * MEMORY))),
         Entry("an addition within a cache", lambda: _at(cached, MIB / 60e9)),
@@ -193,9 +193,11 @@ def _settings() -> tuple[Entry, ...]:
 
 
 def _two_threads(times: float) -> Result:
-    both = [replace(p, threads=2, value=1.9 * p.value) for p in roofs().compute]
-    wide = [replace(p, threads=2, value=1.4 * p.value) for p in roofs().bandwidth]
-    calibration = roofs(compute=(*roofs().compute, *both), bandwidth=(*roofs().bandwidth, *wide))
+    both = [replace(p, threads=2, value=1.9 * p.value) for p in ceilings().compute]
+    wide = [replace(p, threads=2, value=1.4 * p.value) for p in ceilings().bandwidth]
+    calibration = ceilings(
+        compute=(*ceilings().compute, *both), bandwidth=(*ceilings().bandwidth, *wide)
+    )
     two = replace(surroundings(), threads={"torch": 2})
     more = eager(times * EAGER_S, "two threads", threads=2, environment=two)
     return result(eager(), more, calibration=calibration)
@@ -257,7 +259,7 @@ def _machines() -> tuple[Entry, ...]:
 
 
 def _with_peaks(*more: Peak) -> Any:
-    return roofs(compute=(*roofs().compute, *more))
+    return ceilings(compute=(*ceilings().compute, *more))
 
 
 def _failed() -> Result:

@@ -93,7 +93,7 @@ def _torch() -> Iterator[Entry]:
     yield _entry("training in eager", training, arm="eager")
     yield _entry("training in aot_eager", training, arm="aot_eager")
     for name in ROOFS:
-        yield _entry(f"{name} under its roofs", lambda name=name: under_roofs(name), arm=name)
+        yield _entry(f"{name} under its peaks", lambda name=name: under_roofs(name), arm=name)
 
 
 @cache
@@ -137,7 +137,7 @@ def training() -> Result:
 
 
 def under_roofs(name: str) -> Result:
-    """With operations counted and held against roofs that were measured just before."""
+    """With operations counted and held against peaks that were measured just before."""
     with tempfile.TemporaryDirectory() as folder:
         recorder = Recorder(f"sqlite:///{folder}/zoo.db")
         recorder.save_calibration(calibration())

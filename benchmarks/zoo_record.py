@@ -3,7 +3,7 @@
     zoo_record.py [--out results/zoo-record.json]     measures it again
 
 `two_layers` of zoo_targets.py, eager against inductor on one thread: contract, evidence, counted
-operations, roofs and surroundings are as they were found. The samples are not: on a shared machine
+operations, peaks and surroundings are as they were found. The samples are not: on a shared machine
 they carry faults of their own, so each arm gets quiet ones around a time that is asked for.
 """
 
@@ -52,8 +52,8 @@ def stored() -> Result:
     return from_data(Result, json.loads(RECORD.read_text(encoding="utf-8")))
 
 
-def roofs(**changes: Any) -> Calibration:
-    """Its roofs."""
+def ceilings(**changes: Any) -> Calibration:
+    """Its peaks."""
     found = stored().calibration
     assert found is not None
     return replace(found, **changes)
@@ -162,7 +162,7 @@ def with_turns(arm: Measurement, change: Callable[[Turn], dict[str, Any]]) -> Me
 
 
 def result(*arms: Measurement, **changes: Any) -> Result:
-    """A result of these arms, compared as ever; not judged yet."""
+    """A result of these arms, compared as ever; not evaluated yet."""
     made = stored()
     arms = arms or (eager(), inductor())
     method = replace(made.method, definition=stats.DEFINITION)  # compared now, by today's

@@ -313,7 +313,7 @@ def _normal(seed: int, *shape: int) -> Any:
 
 
 def product() -> Any:
-    """One large matrix product: what the compute roof is made of."""
+    """One large matrix product: what the compute peak is made of."""
     return (lambda a, b: a @ b), lambda seed: (_normal(seed, 512, 512), _normal(seed + 1, 512, 512))
 
 

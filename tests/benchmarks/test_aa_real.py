@@ -1,4 +1,4 @@
-"""Real models: exact effects, a fair order, and the usual ways judged as they say."""
+"""Real models: exact effects, a fair order, and the usual ways evaluated as they say."""
 
 from __future__ import annotations
 

@@ -199,8 +199,8 @@ def test_a_page_is_held_against_the_sql_that_it_asks_itself() -> None:
     found = verdicts(line("landing", 90, 30, 50, 20), line("runs", 80, 30, 40, 0.01))
     assert (found[cold], found[warm]) == ("met", "met")  # nothing is left to hold it against
     (told,) = (seen for aim, seen, _ in route_aims([line("landing", 9, 9, 5, 0.01)]) if aim == warm)
-    assert told == "0 of 0 pages; 1 not judged, which ask for less than 1 ms"
-    assert verdicts(line("landing", 9, 9, 5, 0.01))[warm] == "not judged"
+    assert told == "0 of 0 pages; 1 not evaluated, which ask for less than 1 ms"
+    assert verdicts(line("landing", 9, 9, 5, 0.01))[warm] == "not evaluated"
 
 
 def test_what_the_server_makes_for_itself_is_judged_as_it_starts() -> None:

@@ -1,4 +1,4 @@
-"""The cost of measuring: ratios are of like with like, and the aims are judged."""
+"""The cost of measuring: ratios are of like with like, and the aims are evaluated."""
 
 from __future__ import annotations
 

@@ -126,9 +126,9 @@ def test_the_whole_command_goes_on_where_it_ended(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     data = json.loads(done.stdout)
     assert [line["tool"] for line in data["lines"]] == [OURS, THEIRS]
-    assert all(line["ratio"][0] > 1.2 for line in data["lines"])  # counting calls is dear
+    assert all(line["ratio"][0] > 1.2 for line in data["lines"])  # counting calls is expensive
     assert all(line["written_bytes"] > 100 for line in data["lines"])
-    assert [aim["what"] for aim in data["aims"]] == [f"{OURS} not dearer than {THEIRS}"]
+    assert [aim["what"] for aim in data["aims"]] == [f"{OURS} not more expensive than {THEIRS}"]
     kept = out.read_text()
     again = run("profiling_cost.py", *words)
     assert json.loads(again.stdout) == data

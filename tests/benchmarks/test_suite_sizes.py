@@ -1,4 +1,4 @@
-"""Sizes of suite models: one process each, taken up where it stopped, and judged by the aim."""
+"""Sizes of suite models: one process each, taken up where it stopped, and evaluated by the aim."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def test_thin_says_what_goes_and_the_result_says_it_went(old: str) -> None:
     assert "`torchstone db prune --older-than 90d`" in shown.stdout
     refused = torchstone("validate", "run-1.0", "--db", old)
     assert refused.returncode == 2
-    assert "cannot be judged again" in refused.stderr
+    assert "cannot be evaluated again" in refused.stderr
     run = torchstone("show", "run-1", "--db", old)
     assert run.returncode == 0, run.stderr
 

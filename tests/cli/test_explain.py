@@ -24,7 +24,7 @@ from torchstone.store import open_store
 
 @pytest.fixture
 def kept(tmp_path: Path) -> tuple[str, str]:
-    """A database with a counted result and, apart from it, the roofs of its machine."""
+    """A database with a counted result and, apart from it, the peaks of its machine."""
     db = str(tmp_path / "kept.db")
     counted = arm(flops(60_000_000, 20 * MIB, 4 * MIB))
     stored = replace(
@@ -79,7 +79,7 @@ def test_json_alone_and_another_arm(kept: tuple[str, str]) -> None:
 def test_a_request_that_cannot_be_met(
     kept: tuple[str, str], words: tuple[str, ...], said: str
 ) -> None:
-    """The last: the database knows the roofs of another machine only."""
+    """The last: the database knows the peaks of another machine only."""
     with pytest.raises(UsageError) as error:
         cli.main(["explain", *words, "--db", kept[0]], standalone_mode=False)
     assert said in f"{error.value.message} {error.value.remedy}"
@@ -91,17 +91,17 @@ def test_a_target_is_measured_and_kept(tmp_path: Path) -> None:
     db = str(tmp_path / "kept.db")
     here = machine_id(describe_cpu(), cache_sizes(), memory_bytes())
     now = datetime.now(timezone.utc).isoformat(timespec="seconds")
-    roofs = calibration(machine_id=here, fingerprint=fingerprint("cpu"), created=now)
-    one = tuple(replace(peak, threads=1, value=peak.value * 1000) for peak in roofs.compute)
-    bands = tuple(replace(peak, threads=1, value=peak.value * 1000) for peak in roofs.bandwidth)
+    ceilings = calibration(machine_id=here, fingerprint=fingerprint("cpu"), created=now)
+    one = tuple(replace(peak, threads=1, value=peak.value * 1000) for peak in ceilings.compute)
+    bands = tuple(replace(peak, threads=1, value=peak.value * 1000) for peak in ceilings.bandwidth)
     with open_store(db) as store:
-        store.save_calibration(replace(roofs, compute=one, bandwidth=bands))
+        store.save_calibration(replace(ceilings, compute=one, bandwidth=bands))
     words = ("--threads", "1", "--budget", "0.2s", "--json", "-", "--db", db)
     done = torchstone("explain", target("nets"), "--roofline", *words)
     assert done.returncode == 0, done.stderr
     data = json.loads(done.stdout)
     assert data["points"][0]["flops"] == 2 * 4 * 32 * 64 + 2 * 4 * 64 * 8
-    assert data["bound"] == "neither: overhead"  # a tiny net under roofs a thousand times too high
+    assert data["bound"] == "neither: overhead"  # a tiny net under peaks a thousand times too high
     again = torchstone("explain", data["result_id"], "--json", "-", "--db", db)
     assert json.loads(again.stdout)["points"] == data["points"]
 

@@ -73,13 +73,13 @@ def test_an_interrupt_while_nothing_is_measured_yet(tmp_path: Path, no_survivors
 
 def test_an_interrupt_before_there_is_anything_to_draw(tmp_path: Path, no_survivors: str) -> None:
     db = str(tmp_path / "kept.db")
-    roofs = calibration(
+    ceilings = calibration(
         machine_id=machine_id(describe_cpu(), cache_sizes(), memory_bytes()),
         fingerprint=fingerprint("cpu"),
         created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
     )
     with open_store(db) as store:
-        store.save_calibration(roofs)
+        store.save_calibration(ceilings)
     process = start("explain", HONEST, "--roofline", "--db", db)
     assert eventually(lambda: bool(workers(no_survivors, process.pid)), 60)
     process.send_signal(signal.SIGINT)

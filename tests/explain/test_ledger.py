@@ -308,8 +308,8 @@ def test_the_clock_is_said_where_it_is_known() -> None:
     facts = {**known.facts, "clock_hz": "3050000000"}
     found = make_ledger(ARM, replace(known, facts=facts))
     assert any("3.05 GHz" in words for words in found.hardware)
-    roofs = calibration(clock=Peak(3.3e9))
-    beside = make_ledger(ARM, replace(known, facts=facts), roofs)
+    ceilings = calibration(clock=Peak(3.3e9))
+    beside = make_ledger(ARM, replace(known, facts=facts), ceilings)
     assert any("3.05 GHz, 3.30 GHz when" in words for words in beside.hardware)
     assert not any("clock" in words for words in make_ledger(ARM, known).hardware)
 

@@ -1,4 +1,4 @@
-"""From a record to points, roofs and a verdict; what is missing is said."""
+"""From a record to points, peaks and a verdict; what is missing is said."""
 
 from __future__ import annotations
 
@@ -64,13 +64,13 @@ def test_a_slow_counting_pass_is_scaled_to_the_step() -> None:
 
 def test_roofs_and_ridges() -> None:
     found = made(COMPUTE)
-    assert [(ceiling.kind, ceiling.name, ceiling.value) for ceiling in found.roofs] == [
+    assert [(ceiling.kind, ceiling.name, ceiling.value) for ceiling in found.ceilings] == [
         ("compute", "fp32", PEAK),
         *(("memory", level, value) for level, value in BANDS.items()),
     ]
-    assert [ceiling.name for ceiling in found.roofs if ceiling.nearer] == ["fp32"]
+    assert [ceiling.name for ceiling in found.ceilings if ceiling.nearer] == ["fp32"]
     assert found.ridges == {level: PEAK / value for level, value in BANDS.items()}
-    assert [ceiling.name for ceiling in made(MEMORY).roofs if ceiling.nearer] == ["DRAM"]
+    assert [ceiling.name for ceiling in made(MEMORY).ceilings if ceiling.nearer] == ["DRAM"]
 
 
 def test_little_coverage_gives_no_compute_verdict() -> None:
@@ -102,7 +102,7 @@ def test_a_compiled_arm_has_a_range_and_no_ops() -> None:
     assert found.step.bytes == COMPUTE.least_bytes
     assert found.step.estimated
     assert found.bound == "compute"
-    # Of what the compiler fused it depends which roof is nearer: nothing is said.
+    # Of what the compiler fused it depends which peak is nearer: nothing is said.
     between = flops(20_000_000, 40 * MIB, 4 * MIB)
     assert made(between, variant="inductor").bound == ""
     assert made(between).bound == "memory (L3)"
@@ -143,9 +143,9 @@ def test_shapes_that_vary_have_no_count() -> None:
 
 
 @pytest.mark.parametrize(
-    "roofs", [None, calibration(machine_id="another"), calibration(compute=(), bandwidth=())]
+    "ceilings", [None, calibration(machine_id="another"), calibration(compute=(), bandwidth=())]
 )
-def test_without_roofs_the_remedy_is_to_calibrate(roofs: object) -> None:
+def test_without_roofs_the_remedy_is_to_calibrate(ceilings: object) -> None:
     with pytest.raises(UsageError) as error:
-        roofline(result(arm(COMPUTE)), roofs)  # type: ignore[arg-type]
+        roofline(result(arm(COMPUTE)), ceilings)  # type: ignore[arg-type]
     assert "torchstone doctor --calibrate" in error.value.remedy

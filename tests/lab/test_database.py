@@ -35,7 +35,7 @@ def silent(what: str, done: int, total: int) -> None:
 
 
 def evaluated(result_id: str) -> Result:
-    """A result as a run leaves it, judged by the rules of today."""
+    """A result as a run leaves it, evaluated by the rules of today."""
     from torchstone.lab.peaks import evaluate_again
 
     made = make_result(result_id, replicates=3, turns=6)

@@ -1,4 +1,4 @@
-"""The doctor's own measurement and its calibration, judged from records with a known truth."""
+"""The doctor's own measurement and its calibration, evaluated from records with a known truth."""
 
 from __future__ import annotations
 

@@ -239,17 +239,17 @@ def test_ctrl_c_ends_the_tests_of_all_findings() -> None:
     assert was_interrupted(tested)
 
 
-# Roofs that do not hold any more
+# Peaks that do not hold any more
 
 
-def roofs(**changes: str) -> Calibration:
+def ceilings(**changes: str) -> Calibration:
     now = datetime.now(timezone.utc).isoformat(timespec="seconds")
     fresh = {"fingerprint": fingerprint("cpu"), "created": now, "machine_id": own_machine_id()}
     return synthetic.calibration(**{**fresh, **changes})
 
 
 def kept_with(db: Path, calibration: Calibration) -> Result:
-    """A result of this machine, and apart from it these roofs."""
+    """A result of this machine, and apart from it these peaks."""
     counted = synthetic.arm(synthetic.flops(60_000_000, 20 << 20, 4 << 20))
     ours = replace(synthetic.environment(), machine_id=own_machine_id())
     made = replace(synthetic.result(replace(counted, environment=ours)), calibration=None)
@@ -267,10 +267,10 @@ def test_stale_roofs_are_told_by_explain_as_they_are_left_out_by_bench(
     tmp_path: Path, changes: dict[str, str]
 ) -> None:
     db = tmp_path / "kept.db"
-    stale = roofs(**changes)
+    stale = ceilings(**changes)
     made, recorder = kept_with(db, stale), Recorder(str(db))
     _, words = known_peaks(recorder, own_machine_id(), "cpu")
-    assert words.startswith(f"The roofs measured on {stale.created[:10]} are stale")
+    assert words.startswith(f"The peaks measured on {stale.created[:10]} are stale")
     assert with_peaks(made, recorder).calibration is None
     none, note = _calibration(ArmSpec("eager", HONEST), recorder)
     assert none is None
@@ -288,7 +288,7 @@ def test_stale_roofs_are_told_by_explain_as_they_are_left_out_by_bench(
 
 def test_roofs_that_hold_are_used_without_a_word(tmp_path: Path) -> None:
     db = tmp_path / "kept.db"
-    made, recorder = kept_with(db, roofs()), Recorder(str(db))
+    made, recorder = kept_with(db, ceilings()), Recorder(str(db))
     assert with_peaks(made, recorder).calibration is not None
     found, note = _calibration(ArmSpec("eager", HONEST), recorder)
     assert found is not None

@@ -1,4 +1,4 @@
-"""Stored results judged again; second looks; roofs that were beaten."""
+"""Stored results evaluated again; remeasurements; peaks that were beaten."""
 
 from __future__ import annotations
 
@@ -161,7 +161,8 @@ def test_the_command_says_what_changed_and_strict_sets_the_exit_code(tmp_path: P
     done = torchstone("validate", "last", "--db", str(db), cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "output-check (inductor): ok → fail" in done.stdout
-    assert "1 result judged by the rules of today: 1 changed, 1 not to be believed." in done.stdout
+    text = "1 result evaluated by the rules of today: 1 changed, 1 not to be believed."
+    assert text in done.stdout
     strict = torchstone(
         "validate", "last", "--db", str(db), "--strict", "--json", "-", cwd=tmp_path
     )
@@ -226,7 +227,7 @@ def test_ctrl_c_in_a_second_look_keeps_the_first_and_says_so() -> None:
     result = evaluate_again(pair(fast, arm(flops=None)))
     assert validate.needs_remeasuring(result)
     arms = [ArmSpec(EAGER, HONEST), ArmSpec(FAST, HONEST)]
-    kept = with_remeasurements(result, arms, settings(), CtrlC("a second look"))
+    kept = with_remeasurements(result, arms, settings(), CtrlC("measuring again"))
     assert kept.arms == result.arms
     assert kept.remeasurements == ()
     assert kept.method.stopped_by == "interrupt"
@@ -235,7 +236,7 @@ def test_ctrl_c_in_a_second_look_keeps_the_first_and_says_so() -> None:
 
 
 def beaten() -> Result:
-    """An arm above the roofs that are known."""
+    """An arm above the peaks that are known."""
     low = calibration(compute=(Peak(1e9, 0.1, 50, dtype="fp32", threads=2),))
     result = evaluate_again(pair(calibration=low))
     assert validate.needs_recalibration(result)

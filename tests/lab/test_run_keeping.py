@@ -187,7 +187,7 @@ def test_what_could_not_be_remembered_of_the_machine_is_told(tmp_path: Path) -> 
     recorder = recording.PatientRecorder(str(tmp_path / "none.db"), told)
     with recorder.collect_errors("The floor was not kept"):
         raise OSError("No space left on device")
-    with recorder.collect_errors("The roofs were not kept"):
+    with recorder.collect_errors("The peaks were not kept"):
         pass
     assert told.notes == ["The floor was not kept: No space left on device."]
 

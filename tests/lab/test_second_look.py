@@ -1,4 +1,4 @@
-"""A second look judges arms as the first one does."""
+"""A second look evaluates arms as the first one does."""
 
 from __future__ import annotations
 

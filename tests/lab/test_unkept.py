@@ -25,7 +25,7 @@ FULL = "The database cannot grow: the disk is full."
 
 @pytest.fixture
 def full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Recorder:
-    """A keeper that was fine when it was looked at, and cannot be used any more."""
+    """A recorder that was fine when it was looked at, and cannot be used any more."""
     path = str(tmp_path / "full.db")
     with open_store(path) as store:
         assert store.count() == 0
@@ -56,11 +56,11 @@ def test_roofs_that_were_beaten(full: Recorder, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("torchstone.lab.peaks.run_calibration", lambda **_: higher)
     found = recalibrated(result, full, None)
     assert found.calibration is not None
-    assert found.calibration.compute[0].value == 9e14  # judged by it all the same
+    assert found.calibration.compute[0].value == 9e14  # evaluated by it all the same
     assert with_peaks(result, full) == result
     assert [one.message for one in full.storage_warnings] == [
-        f"The roofs measured again were not kept: {FULL}",
-        f"The machine's roofs could not be looked up: {FULL}",
+        f"The peaks measured again were not kept: {FULL}",
+        f"The machine's peaks could not be looked up: {FULL}",
     ]
 
 
@@ -91,7 +91,7 @@ def test_a_second_look_that_fails(error: Exception, monkeypatch: pytest.MonkeyPa
     assert found.remeasurements[0].speedup is None
     (check,) = [one for one in found.checks if one.rule == "too-good"]
     assert check.level.value == "fail"  # twenty times as fast: held until it is confirmed
-    assert "a second look could not tell (it failed: It is gone)" in check.message
+    assert "measuring again could not tell (it failed: It is gone)" in check.message
 
 
 def test_ctrl_c_while_the_result_waits_for_the_database(

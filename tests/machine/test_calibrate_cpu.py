@@ -1,4 +1,4 @@
-"""The roofs of this very processor, measured for a moment."""
+"""The peaks of this very processor, measured for a moment."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_one_roof_is_measured_alone_and_settings_come_back() -> None:
     assert [(peak.dtype, peak.threads) for peak in found.compute] == [("fp32", 2)]
     assert found.bandwidth == ()
     assert found.costs == {}
-    assert "round 1 of 4: 1 roofs" in said
+    assert "round 1 of 4: 1 peaks" in said
     if threads_allowed() < 2:
         assert any("only 1 can run at once" in note for note in found.notes)
 

@@ -155,9 +155,9 @@ def test_a_broken_torch_that_prints_is_a_clear_sentence(
 
 
 def test_bad_requests_are_refused_before_anything_starts() -> None:
-    with pytest.raises(UsageError, match="no roof 'fp31'"):
+    with pytest.raises(UsageError, match="no peak 'fp31'"):
         run_calibration(only=[("fp31", 1)])
-    with pytest.raises(UsageError, match="names no roof"):
+    with pytest.raises(UsageError, match="names no peak"):
         read_calibration([sys.executable, "-S", "-m", MODULE, "--only", "fp32"], PATIENCE_S, None)
 
 

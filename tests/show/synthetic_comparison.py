@@ -17,7 +17,7 @@ from .synthetic_result import HOSTILE
 
 
 def planted() -> RunComparison:
-    """One slower arm, one changed baseline, one gain, dearer costs, one crash."""
+    """One slower arm, one changed baseline, one gain, more expensive costs, one crash."""
     plants = {
         "model03": Plant(arm=0.08),
         "model07": Plant(baseline=-0.08),

@@ -141,12 +141,12 @@ def test_findings_that_are_shown_are_the_ones_that_were_tested(found: Ledger) ->
 
 
 def test_beside_each_other_both_say_what_they_say_alone(found: Ledger) -> None:
-    """The lock, the hardware, notes such as stale roofs; once where they say the same."""
+    """The lock, the hardware, notes such as stale peaks; once where they say the same."""
     new = replace(
         found,
         arm=replace(found.arm, variant="inductor"),
         interpreter="This interpreter has a lock, and the step waited.",
-        notes=("a note", "The roofs are stale."),
+        notes=("a note", "The peaks are stale."),
         facts={"drift": "1.061"},
     )
     both = difference(found, new)
@@ -158,11 +158,11 @@ def test_beside_each_other_both_say_what_they_say_alone(found: Ledger) -> None:
         "inductor: Traced times were scaled by 1.061",
         "! both: The thread waited for a core.",
         "- both: a note",
-        "- inductor: The roofs are stale.",
+        "- inductor: The peaks are stale.",
     ):
         assert text.count(said) == 1, said
     pasted = difference_markdown(both)
-    for said in (found.interpreter, new.interpreter, "The roofs are stale."):
+    for said in (found.interpreter, new.interpreter, "The peaks are stale."):
         assert f"- {said}\n" in pasted
 
 

@@ -13,7 +13,7 @@ from tests.explain.synthetic import MIB, arm, calibration, flops, result
 from tests.show.synthetic_result import HOSTILE
 from torchstone.explain import Roofline, roofline
 from torchstone.show import roofline_dumps, roofline_report, roofline_svg
-from torchstone.show.roofline import GUTTER, ROWS, roof_label
+from torchstone.show.roofline import GUTTER, ROWS, ceiling_label
 from torchstone.show.table import cells
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -37,11 +37,11 @@ def test_colour_only_when_asked() -> None:
 
 
 def plot(text: str, found: Roofline) -> list[str]:
-    """The rows of the plot without the roofs' names."""
+    """The rows of the plot without the peaks' names."""
     rows = [line[GUTTER:] for line in text.splitlines() if line[GUTTER - 1 : GUTTER] == "│"]
     assert len(rows) == ROWS
-    for ceiling in found.roofs:
-        for label in (roof_label(ceiling), ceiling.name):
+    for ceiling in found.ceilings:
+        for label in (ceiling_label(ceiling), ceiling.name):
             rows = [row.replace(label, " " * len(label)) for row in rows]
     return rows
 

@@ -68,7 +68,7 @@ def test_student_quantile(tail: float, df: float, upper: bool) -> None:
     p = 1.0 - tail if upper else tail
     assume(p < 1.0)
     theirs = float(special.stdtrit(df, p))
-    # The oracle itself inverts poorly in some corners: judge it by the cdf it came from.
+    # The oracle itself inverts poorly in some corners: evaluate it by the cdf it came from.
     assume(close(float(special.stdtr(df, -abs(theirs))), min(p, 1.0 - p)))
     # Near the centre the oracle is exact only to the last bit of p: see the closed form below.
     assert close(student_t_quantile(p, df), theirs, absolute=1e-12)

@@ -1,4 +1,4 @@
-"""Shares of roofs by hand: which type, which level, and what may not be said."""
+"""Shares of peaks by hand: which type, which level, and what may not be said."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pytest
 
 from tests.explain.synthetic import BANDS, CACHES, MIB, PEAK, THREADS, arm, calibration, flops
 from torchstone.records import Contract, Leaf, Peak
-from torchstone.stats import achieved, compute_roof, dtype_of, floor_seconds, utilisation
-from torchstone.stats.roofline import least_roof, threads_of
+from torchstone.stats import achieved, compute_peak, dtype_of, floor_seconds, utilisation
+from torchstone.stats.roofline import lowest_peak, threads_of
 
 MS = 1e-3
 
@@ -108,20 +108,20 @@ def test_little_coverage_is_not_claimed() -> None:
 
 def test_a_sparse_peak_is_no_roof() -> None:
     sparse = replace(calibration().compute[0], value=2 * PEAK, sparse=True)
-    roof = compute_roof(calibration(compute=(*calibration().compute, sparse)), "fp32", THREADS)
+    roof = compute_peak(calibration(compute=(*calibration().compute, sparse)), "fp32", THREADS)
     assert roof is not None
     assert roof.value == PEAK
 
 
 def test_narrow_types_are_never_held_against_less_than_fp32() -> None:
-    slow = compute_roof(calibration(), "bf16", THREADS)
+    slow = compute_peak(calibration(), "bf16", THREADS)
     assert slow is not None
     assert (slow.dtype, slow.value) == ("fp32", PEAK)
     quick = calibration(compute=(*calibration().compute, Peak(4 * PEAK, dtype="fp16", threads=2)))
-    native = compute_roof(quick, "fp16", THREADS)
+    native = compute_peak(quick, "fp16", THREADS)
     assert native is not None
     assert (native.dtype, native.value) == ("fp16", 4 * PEAK)
-    assert compute_roof(calibration(), "fp16", THREADS) is None  # it may be quicker: not known
+    assert compute_peak(calibration(), "fp16", THREADS) is None  # it may be quicker: not known
 
 
 @pytest.mark.parametrize(
@@ -170,6 +170,6 @@ def test_the_floor_of_data_that_may_be_cached_is_by_the_cache() -> None:
     counted = flops(0, 64 * MIB, 64 * MIB)
     found = floor_seconds(counted, calibration(), "fp32", THREADS, CACHES)
     assert found == pytest.approx(64 * MIB / BANDS["L3"])
-    roof = least_roof(counted, calibration(last_level_bytes=0), THREADS, {})
+    roof = lowest_peak(counted, calibration(last_level_bytes=0), THREADS, {})
     assert roof is not None
     assert roof.level == "L3"  # the size of the cache is not known, so nothing is surely in DRAM

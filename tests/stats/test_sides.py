@@ -1,4 +1,4 @@
-"""Which side moved, and costs: judged by the drift and the spread of the others."""
+"""Which side moved, and costs: evaluated by the drift and the spread of the others."""
 
 from __future__ import annotations
 

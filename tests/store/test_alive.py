@@ -225,7 +225,7 @@ def test_long_words_are_cut(db: Path) -> None:
 def test_what_is_no_file_is_passed_by_and_left_alone(db: Path, tmp_path: Path) -> None:
     folder = folder_of(db)
     folder.mkdir()
-    os.mkfifo(folder / "run-1+1-1.json")  # opening it would wait for ever
+    os.mkfifo(folder / "run-1+1-1.json")  # opening it would wait forever
     (folder / "run-2+1-1.json").mkdir()
     kept = tmp_path / "kept"
     kept.write_text("{}")

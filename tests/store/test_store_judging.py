@@ -116,7 +116,7 @@ def test_the_figures_of_a_runs_case_follow_and_keep_their_command(db: Path) -> N
         store.add_evaluation(result, doubted(result), derive)
         after = next(c for c in store.run_view(run.id).cases if c.key == before.key)
     assert after.command == before.command
-    assert after.reason == f"{result.id} inductor"  # derived again, from the judged result
+    assert after.reason == f"{result.id} inductor"  # derived again, from the evaluated result
 
 
 def test_a_judgement_of_nothing_is_refused(db: Path) -> None:

@@ -196,7 +196,7 @@ def test_a_thinned_result_is_neither_judged_nor_derived_anew(filled: Path) -> No
         before = store.run_view(run.id)
         result = store.load("run-1.0")
         evaluation = Evaluation("2027-01-01", "0.2", (), ())
-        with pytest.raises(UsageError, match="cannot be judged again"):
+        with pytest.raises(UsageError, match="cannot be evaluated again"):
             store.add_evaluation(result, evaluation, derive)
         assert store.rebuild_figures(derive) == 0
         rebuilt = store.rebuild(derive, every=True)

@@ -114,7 +114,7 @@ def flops(total: int = 200_000_000, **changes: Any) -> Flops:
 
 
 def calibration(**changes: Any) -> Calibration:
-    """The roofs of the made-up machine, as they would be measured on it."""
+    """The peaks of the made-up machine, as they would be measured on it."""
     made = Calibration(
         id="c1",
         machine_id="m-1",

@@ -1,4 +1,4 @@
-"""The door, the judge, and what happens when a rule itself is broken."""
+"""The door, the evaluate, and what happens when a rule itself is broken."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules about roofs: what they are, and what arms reach of them (R1-R7, R9, R10)."""
+"""Rules about peaks: what they are, and what arms reach of them (R1-R7, R9, R10)."""
 
 from __future__ import annotations
 
@@ -234,7 +234,7 @@ def low(**changes: Any) -> Measurement:
     [
         (low(counted={"ops": 4000}), "the dispatch of 4,000 ops at 1.00 µs each is about 80 %"),
         (low(counted={"heaviest": heavy(200_000, 50_000)}), "the rest is Python"),
-        (low(), "aten.addmm, 67 % of the op time, comes near neither roof"),
+        (low(), "aten.addmm, 67 % of the op time, comes near neither peak"),
         (low(counted={"heaviest": ()}), "nothing in the record names the cause"),
         (
             with_noise(low(), lambda t: {"cpu_ns": t.noise.wall_ns // 5, "wait_ns": 0}),
@@ -258,7 +258,7 @@ def test_far_below_both_roofs_names_the_likely_cause(made: Measurement, words: s
     check = said("roofline", result(made))
     assert check.level is Level.NOTE
     assert words in check.message
-    assert "of the nearer roof (" in check.message
+    assert "of the nearer peak (" in check.message
 
 
 def test_far_below_says_nothing_where_most_ops_are_not_understood() -> None:
@@ -271,7 +271,7 @@ def test_coverage_names_what_has_no_formula() -> None:
     check = said("coverage", result(arm(flops=part)))
     assert check.level is Level.NOTE
     assert "aten.sort, aten.topk have none" in check.message
-    assert "no share of the compute roof is claimed" in check.message
+    assert "no share of the compute peak is claimed" in check.message
     pointwise = replace(part, time_understood=0.95)
     (fine,) = checks("coverage", result(arm(flops=pointwise)))
     assert fine.level is Level.OK

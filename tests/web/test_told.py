@@ -1,4 +1,4 @@
-"""That a figure says what it is, by what it was judged, and where it comes from."""
+"""That a figure says what it is, by what it was evaluated, and where it comes from."""
 
 from __future__ import annotations
 

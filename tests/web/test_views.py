@@ -366,4 +366,4 @@ def test_a_result_with_counted_work_stands_under_its_roofs(tmp_path: Path) -> No
         alone = client.get("/api/v1/result/roofed/charts/roofline.svg").text
         assert "<style>" in alone
         data = client.get("/api/v1/result/roofed").json()["charts"]["roofline"]["data"]
-        assert data["roofs"]
+        assert data["ceilings"]

@@ -42,7 +42,7 @@ _OF_LEDGERS = ("variant", "vs", "verify", "markdown")
 @click.option(
     "--roofline",
     is_flag=True,
-    help="What a step and its heaviest ops reach of this machine's calibrated roofs.",
+    help="What a step and its heaviest ops reach of this machine's calibrated peaks.",
 )
 @click.option(
     "--out", metavar="FILE.svg", help="With --roofline: write the picture as a stand-alone SVG."
@@ -80,7 +80,7 @@ def explain(
 
     TARGET is looked at in a process of its own: its steps plain and traced in turns, divided into
     Python, PyTorch's front end and back end, and time off the CPU. With --roofline it is measured
-    as `torchstone bench` does it, and held against the roofs of `torchstone doctor --calibrate`.
+    as `torchstone bench` does it, and held against the peaks of `torchstone doctor --calibrate`.
     ID is a stored result (`last`: the newest); of it there is only the roofline.
 
     \b

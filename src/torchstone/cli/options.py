@@ -142,7 +142,7 @@ def within_option(function: F) -> F:
 
 
 def settings_options(function: F) -> F:
-    """How a case is judged and how long it may take: `bench` and `run` alike."""
+    """How a case is evaluated and how long it may take: `bench` and `run` alike."""
     return _all_of(
         function,
         click.option(

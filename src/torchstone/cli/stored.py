@@ -378,7 +378,7 @@ def _tell_changes(done: Reproduction) -> None:
 
 @click.command()
 @click.argument("id", metavar="ID|RUN")
-@click.option("--save/--no-save", default=True, show_default=True, help="Keep the new judgement.")
+@click.option("--save/--no-save", default=True, show_default=True, help="Keep the new evaluation.")
 @click.option("--strict", is_flag=True, help="Exit code 1 if a number is not to be believed.")
 @database_option
 @click.option(

@@ -1,6 +1,6 @@
 """Plans cases, starts workers, gives turns; deaths become outcomes.
 
-Holds: the payload, worker processes and their time-outs, the judge of outputs, the solo pass, the
+Holds: the payload, worker processes and their time-outs, the check of outputs, the solo pass, the
 rounds of turns, and `run_case`, which tells the story. Touches: `records`, `stats`, `machine`,
 `variants` and `workloads` for names, `measure` for its messages; processes and temporary files.
 Never imports torch and never runs user code in its own process.

@@ -1,4 +1,4 @@
-"""The judge: does an arm's output agree with the reference?
+"""Does an arm's output agree with the reference?
 
 Works on files that workers left behind, so that the reference never enters an arm's memory. The arm
 passes where its error against float64 is at most a few times the baseline's own error, or than the
@@ -112,7 +112,7 @@ NOUGHT = float(np.finfo(np.float32).eps)
 """A gradient smaller than this beside the largest one, or a running statistic, of which the
 baseline has not a single digit right, is 0 but for rounding: that of a bias which softmax cancels
 is, and the mean of what a normalisation before it has centred. How much rounding there is depends
-on the order of a sum, so its error is judged as a share of the largest, not of itself."""
+on the order of a sum, so its error is evaluated as a share of the largest, not of itself."""
 NO_DIGIT = 1.0
 """The baseline's error as a share of the value, from which on it has no digit of it right."""
 _STRENGTH = ("exact", "fp64", "eager", "none")

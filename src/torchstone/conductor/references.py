@@ -1,7 +1,7 @@
 """References: the baseline's answers, made in a process of their own, and the arms held to them.
 
 What is lost on the way costs as little of the check as it must: without float64 there is eager
-code, and whoever has no reference at all is judged by the form of its answer (`conductor.solo`).
+code, and whoever has no reference at all is evaluated by the form of its answer (`conductor.solo`).
 """
 
 from __future__ import annotations

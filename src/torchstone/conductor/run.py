@@ -96,7 +96,7 @@ def prepare_arms(
     events: Events,
     case_progress: CaseProgress,
 ) -> dict[str, References]:
-    """References and solo passes. Returns, by arm, the references that judge it."""
+    """References and solo passes. Returns, by arm, the references that evaluate it."""
     events.phase("importing libraries")
     with case_progress.phase("import libraries"):
         specs = [state.spec for state in states]

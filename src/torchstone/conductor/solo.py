@@ -1,4 +1,4 @@
-"""The first part of a case: each arm alone, and its first answer judged."""
+"""The first part of a case: each arm alone, and its first answer evaluated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Levels 4 and 5: the kernels' time once more, by library, and by the roof they stand under."""
+"""Levels 4 and 5: the kernels' time once more, by library, and by the peak they stand under."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from torchstone.records import (
     Outcome,
 )
 from torchstone.records.ledger import ABSTRACTION, HARDWARE
-from torchstone.stats.roofline import compute_roof, dtype_of, last_level, threads_of, utilisation
+from torchstone.stats.roofline import compute_peak, dtype_of, last_level, threads_of, utilisation
 
 LAYOUT_OPS = ("aten::contiguous", "aten::clone", "aten::copy_", "aten::_to_copy")
 _MATRIX = ("mm", "linear", "matmul", "dot", "mv", "baddbmm", "addbmm")
@@ -149,7 +149,7 @@ def _together(one: OpWork, other: OpWork) -> OpWork:
 
 
 def _measurement(arm: ArmSpec, passes: Passes) -> Measurement:
-    """As much of one as the roofs need."""
+    """As much of one as the peaks need."""
     return Measurement(
         arm=arm,
         outcome=Outcome.OK,
@@ -162,12 +162,12 @@ def _measurement(arm: ArmSpec, passes: Passes) -> Measurement:
 def _roof_of(
     op: OpCost, works: dict[str, OpWork], measurement: Measurement, calibration: Calibration
 ) -> str:
-    """The roof that allows it less: by its operations, or by the bytes it moves."""
+    """The peak that allows it less: by its operations, or by the bytes it moves."""
     work = works.get(op.name)
     threads = threads_of(measurement) or 0
     if work is None or not work.bytes or op.generated:
         return "unknown"
-    peak = compute_roof(calibration, dtype_of(measurement), threads)
+    peak = compute_peak(calibration, dtype_of(measurement), threads)
     room = last_level(
         calibration, measurement.environment.caches if measurement.environment else {}
     )
@@ -185,7 +185,7 @@ def hardware_words(
     kernels: LedgerLine | None,
     calibration: Calibration | None,
 ) -> tuple[str, ...]:
-    """Threads against cores, vector instructions, the roofs, the clock."""
+    """Threads against cores, vector instructions, the peaks, the clock."""
     facts = passes.facts
     busy = median(one.plain.busy for one in passes.rounds)
     words = [
@@ -213,21 +213,21 @@ def _cores_words(passes: Passes) -> str:
 
 
 def _clock_words(facts: Mapping[str, str], calibration: Calibration | None) -> str:
-    """What the core ran at after the steps, beside what it reached when its roofs were measured."""
+    """What the core ran at after the steps, beside what it reached when its peaks were measured."""
     hertz = facts.get("clock_hz", "")
     if not hertz:
         return ""
     said = f"The core's clock right after the steps: {float(hertz) / 1e9:.2f} GHz"
     if calibration is None or calibration.clock is None:
         return f"{said}."
-    return f"{said}, {calibration.clock.value / 1e9:.2f} GHz when its roofs were measured."
+    return f"{said}, {calibration.clock.value / 1e9:.2f} GHz when its peaks were measured."
 
 
 def _roof_words(
     arm: ArmSpec, passes: Passes, kernels: LedgerLine, calibration: Calibration | None
 ) -> str:
     if calibration is None:
-        return "No roof is known: measure the machine with `torchstone doctor --calibrate`."
+        return "No peak is known: measure the machine with `torchstone doctor --calibrate`."
     measurement = _measurement(arm, passes)
     used = utilisation(measurement, calibration, kernels.seconds)
     assert passes.flops is not None

@@ -220,7 +220,7 @@ _OPTIMIZER = re.compile(r"/torch/optim/(?!optimizer|lr_scheduler|swa_utils|_func
 
 
 def make_ledger(arm: ArmSpec, passes: Passes, calibration: Calibration | None = None) -> Ledger:
-    """The ledger of one arm. Without a calibration level 5 says that no roof is known."""
+    """The ledger of one arm. Without a calibration level 5 says that no peak is known."""
     blocked = blocked_of(passes.blocks, passes.watched)
     threads = int(passes.facts.get("threads", "1"))
     usual = pooled(passes.rounds)

@@ -1,4 +1,4 @@
-"""The roofline of an arm: what it reaches, under which roof it stands, and which one is nearer.
+"""The roofline of an arm: what it reaches, under which peak it stands, and which one is nearer.
 
 The step stands at its measured time. Its heaviest ops stand at their times in the counting pass,
 which ran apart from all timing; they are marked as estimated.
@@ -18,7 +18,7 @@ from torchstone.stats.roofline import (
     Utilisation,
     achieved,
     applies,
-    compute_roof,
+    compute_peak,
     dtype_of,
     is_eager,
     threads_of,
@@ -31,7 +31,7 @@ from torchstone.validate.rules.peaks import WRITE_ALLOWANCE, caches_of, sound
 
 
 OVERHEAD_SHARE = 0.10
-"""Below a tenth of both roofs, something else takes the time (rule R4)."""
+"""Below a tenth of both peaks, something else takes the time."""
 NEITHER = "neither: overhead"
 
 
@@ -53,12 +53,12 @@ def bound_of(
     *,
     of_kernels: bool = False,
 ) -> Bound:
-    """Which roof the step stands under. What is missing is said, and nothing is guessed.
+    """Which peak the step stands under. What is missing is said, and nothing is guessed.
 
     `of_kernels`: the time is that of the kernels alone, so no dispatch is in it.
     """
     if used is None:
-        return Bound("", "Nothing is said of its limit: no roof for it was measured.")
+        return Bound("", "Nothing is said of its limit: no peak for it was measured.")
     notes = _coverage_notes(flops, used)
     if (used.compute or 0.0) > 1 or (used.memory or 0.0) > WRITE_ALLOWANCE:
         return Bound("", _above(used), notes)
@@ -104,7 +104,7 @@ def _unknown(
 
 
 def _most_memory(flops: Flops, used: Utilisation) -> float:
-    """The share of the memory roof if nothing had been fused."""
+    """The share of the memory peak if nothing had been fused."""
     scale = flops.bytes / flops.least_bytes if flops.least_bytes else 1.0
     return (used.memory or 0.0) * (scale if used.memory_at_least else 1.0)
 
@@ -123,7 +123,7 @@ def _above(used: Utilisation) -> str:
     what = f"{used.dtype} peak" if used.nearer == COMPUTE else f"{used.level} bandwidth"
     return (
         f"It seems to reach {percent(used.share)} of the {what}, which cannot be: the time, the "
-        "count or the roof is wrong. Calibrate again with `torchstone doctor --calibrate`."
+        "count or the peak is wrong. Calibrate again with `torchstone doctor --calibrate`."
     )
 
 
@@ -151,7 +151,7 @@ def _bound_by(bound: str, arm: Measurement, flops: Flops, used: Utilisation, sec
     )
 
 
-_IN_KERNELS = " The time goes into small operands, waiting, or code that is far from either roof."
+_IN_KERNELS = " The time goes into small operands, waiting, or code that is far from either peak."
 
 
 def _reached(used: Utilisation) -> str:
@@ -160,7 +160,7 @@ def _reached(used: Utilisation) -> str:
         reached.append(f"{percent(used.compute)} of the {used.dtype} peak")
     if used.memory is not None:
         reached.append(f"{percent(used.memory)} of the {used.level} bandwidth")
-    return f"Bound by neither roof: it reaches {' and '.join(reached)}."
+    return f"Bound by neither peak: it reaches {' and '.join(reached)}."
 
 
 def _overhead(flops: Flops, calibration: Calibration, seconds: float) -> str:
@@ -225,7 +225,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Roofline:
-    """One arm under the roofs of its machine, with what may be said of it in words."""
+    """One arm under the peaks of its machine, with what may be said of it in words."""
 
     target: str
     arm: str
@@ -233,17 +233,17 @@ class Roofline:
     dtype: str
     threads: int
     device: str
-    roofs: tuple[Ceiling, ...]
+    ceilings: tuple[Ceiling, ...]
     points: tuple[Point, ...]
     ridges: Mapping[str, float] = field(default_factory=dict)
-    """By level of memory: the intensity above which compute is the lower roof."""
+    """By level of memory: the intensity above which compute is the lower peak."""
     bound: str = ""
     """`compute`, `memory (DRAM)` and the like, `neither: overhead`; empty where it is not known."""
     utilisation: Utilisation | None = None
     sentence: str = ""
     notes: tuple[str, ...] = ()
     calibrated: str = ""
-    """When the roofs were measured."""
+    """When the peaks were measured."""
 
     @property
     def step(self) -> Point:
@@ -263,16 +263,16 @@ def roofline(result: Result, calibration: Calibration | None, arm_name: str = ""
         )
     if calibration is None or not applies(calibration, arm):
         raise UsageError("There is no calibration of the machine that measured this.", CALIBRATE)
-    roofs_of = sound(calibration, caches_of(result))
+    peaks_of = sound(calibration, caches_of(result))
     threads = threads_of(arm) or 0
-    used = utilisation(arm, roofs_of, seconds)
-    roofs = _roofs(roofs_of, dtype_of(arm), threads, used)
-    if not roofs:
+    used = utilisation(arm, peaks_of, seconds)
+    ceilings = _ceilings(peaks_of, dtype_of(arm), threads, used)
+    if not ceilings:
         raise UsageError(
-            f"The calibration knows no roof for {dtype_of(arm)} at {threads} threads.", CALIBRATE
+            f"The calibration knows no peak for {dtype_of(arm)} at {threads} threads.", CALIBRATE
         )
     points = (_step(arm, flops, seconds), *_ops(arm, flops, seconds))
-    found: Bound = bound_of(arm, flops, used, roofs_of, seconds)
+    found: Bound = bound_of(arm, flops, used, peaks_of, seconds)
     return Roofline(
         target=arm.arm.target,
         arm=arm.arm.name,
@@ -280,9 +280,9 @@ def roofline(result: Result, calibration: Calibration | None, arm_name: str = ""
         dtype=used.dtype if used else dtype_of(arm),
         threads=threads,
         device=arm.arm.device,
-        roofs=roofs,
+        ceilings=ceilings,
         points=points,
-        ridges=_ridges(roofs),
+        ridges=_ridges(ceilings),
         bound=found.bound,
         utilisation=used,
         sentence=found.sentence,
@@ -312,11 +312,11 @@ def _counted(arm: Measurement) -> Flops:
     )
 
 
-def _roofs(
+def _ceilings(
     calibration: Calibration, dtype: str, threads: int, used: Utilisation | None
 ) -> tuple[Ceiling, ...]:
     """Compute first, then memory from the fastest level to the slowest."""
-    peak = compute_roof(calibration, dtype, threads)
+    peak = compute_peak(calibration, dtype, threads)
     found = []
     if peak is not None:
         nearer = used is not None and used.nearer == "compute"
@@ -329,11 +329,11 @@ def _roofs(
     return tuple(found)
 
 
-def _ridges(roofs: tuple[Ceiling, ...]) -> dict[str, float]:
-    peaks = [ceiling.value for ceiling in roofs if ceiling.kind == "compute"]
+def _ridges(ceilings: tuple[Ceiling, ...]) -> dict[str, float]:
+    peaks = [ceiling.value for ceiling in ceilings if ceiling.kind == "compute"]
     return {
         ceiling.name: peaks[0] / ceiling.value
-        for ceiling in roofs
+        for ceiling in ceilings
         if peaks and ceiling.kind == "memory"
     }
 

@@ -1,4 +1,4 @@
-"""`torchstone bench`: measure arms against each other, judge the numbers, keep them."""
+"""`torchstone bench`: measure arms against each other, evaluate the numbers, keep them."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 def bench(
     request: BenchRequest, recorder: Recorder | None = None, events: Events | None = None
 ) -> Result:
-    """Check the request, measure, compare, judge, save."""
+    """Check the request, measure, compare, evaluate, save."""
     check_settings(request.settings)
     arms = vary_shapes(make_arms(request))
     command = public_words(command_of(request))
@@ -103,7 +103,7 @@ def measure_unsaved(
     label: str = "",
     templates: Templates | None = None,
 ) -> Result:
-    """Measure and judge; the way of every command that measures. `recorder` knows the machine."""
+    """Measure and evaluate, as every command does that measures. `recorder` knows the machine."""
     watched = aa_test.is_due(recorder, arms)
     specs = aa_test.with_duplicate(arms) if watched else tuple(arms)
     sources = {arm.name: source_hash(arm) for arm in specs}
@@ -146,7 +146,7 @@ def _looked_at_again(
     events: Events | None,
     templates: Templates | None,
 ) -> Result:
-    """With second looks. One that cannot be had (a file is gone, the disk is full) says why, and
+    """With remeasurements. One that cannot be had (a file is gone, the disk is full) says why, and
     costs nothing of the first."""
     try:
         return with_remeasurements(result, arms, settings, events, templates)

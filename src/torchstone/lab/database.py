@@ -129,7 +129,7 @@ def join_databases(paths: Sequence[str], db: str | None) -> list[str]:
     return lines
 
 
-# `torchstone validate`: judge stored results by the rules of today, without measuring.
+# `torchstone validate`: evaluate stored results by the rules of today, without measuring.
 
 
 @dataclass(frozen=True)
@@ -169,7 +169,7 @@ class Reevaluated:
 
 
 def validate_stored(wanted: str, db: str | None, *, save: bool) -> list[Reevaluated]:
-    """Judge the result, or every result of the run, again; what changed is kept beside it."""
+    """Evaluate the result, or every result of the run, again; what changed is kept beside it."""
     with open_store(db, create=False, read_only=True) as store:
         found = store.find(wanted)
         if isinstance(found, RunView):
@@ -191,7 +191,7 @@ def _thinned(wanted: str, result: Result) -> UsageError:
     when = result.pruned.created[:10] if result.pruned else ""
     return UsageError(
         f"The samples of {wanted} were removed on {when} (`torchstone db prune`), and without them "
-        "it cannot be judged again.",
+        "it cannot be evaluated again.",
         f"What was said of it then stands: torchstone show {wanted}. To measure it again: "
         f"torchstone repro {result.id}.",
     )

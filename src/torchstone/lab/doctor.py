@@ -54,7 +54,7 @@ def calibrate(
     events: Events,
     run_calibration: Callable[..., Calibration] | None = None,
 ) -> tuple[Calibration | None, Finding]:
-    """Measure the roofs again and keep them."""
+    """Measure the peaks again and keep them."""
     events.phase("calibrating")
     try:
         made = (run_calibration or _runner())(device=device, say=events.phase)
@@ -67,7 +67,7 @@ def calibrate(
         )
     with recorder.collect_errors("The calibration was not kept"):
         recorder.save_calibration(made)
-    return made, _said(made, f"measured just now: {_roofs(made)}")
+    return made, _said(made, f"measured just now: {_ceilings(made)}")
 
 
 def _said(known: Calibration, said: str) -> Finding:
@@ -99,7 +99,7 @@ def in_force(
             "none yet, so no figure can be held against what this machine can do",
             remedy=f"Run `{_command(device)}`; it takes about half a minute.",
         )
-    said = f"made {_age(known.created)}: {_roofs(known)}"
+    said = f"made {_age(known.created)}: {_ceilings(known)}"
     if _is_stale(known, device):
         return known, Finding(
             DOCTOR_CALIBRATION_NAME,
@@ -139,7 +139,7 @@ def _age(created: str) -> str:
     return "just now"
 
 
-def _roofs(calibration: Calibration) -> str:
+def _ceilings(calibration: Calibration) -> str:
     """The best of each kind, in a few words."""
     parts = []
     compute = _best(calibration.compute)
@@ -203,7 +203,7 @@ def measure_identical(
     """Measure the same function as two arms; remember what they differed by."""
     settings = Settings(budget_s=budget_s, replicates=REPLICATES, check_outputs=False)
     arms = tuple(ArmSpec(name, target, allocator=usual_allocator()) for name in ARMS)
-    # Without the keeper: no third arm runs along, and no earlier floor hides a difference.
+    # Without the recorder: no third arm runs along, and no earlier floor hides a difference.
     result = measure_unsaved(arms, settings, None, events, (), "doctor")
     return see(result, recorder)
 

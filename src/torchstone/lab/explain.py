@@ -143,11 +143,11 @@ def _ledger(
 
 
 def _calibration_explain(arm: ArmSpec, recorder: Recorder | None) -> tuple[Calibration | None, str]:
-    """The roofs, and a sentence where they are there and cannot be used."""
+    """The peaks, and a sentence where they are there and cannot be used."""
     if recorder is None:
         return None, ""
     found, stale = None, ""
-    with recorder.collect_errors("The machine's roofs could not be looked up"):
+    with recorder.collect_errors("The machine's peaks could not be looked up"):
         found, stale = known_peaks(
             recorder, machine_id(describe_cpu(), cache_sizes(), memory_bytes()), arm.device
         )
@@ -228,7 +228,7 @@ def verify_command(arm: ArmSpec, settings: Settings) -> tuple[str, ...]:
     return (*words, "--budget", f"{settings.budget_s:g}s", "--verify")
 
 
-# `torchstone explain --roofline`: a stored result, or a target measured now, under its roofs.
+# `torchstone explain --roofline`: a stored result, or a target measured now, under its peaks.
 
 
 def is_target(text: str) -> bool:
@@ -256,19 +256,19 @@ def roofline_of_target(
     here = machine_id(describe_cpu(), cache_sizes(), memory_bytes())
     known, stale = known_peaks(recorder, here, request.device)
     if known is None or stale:
-        missing = "This machine has not been calibrated, so its roofs are not known."
+        missing = "This machine has not been calibrated, so its peaks are not known."
         raise UsageError(stale or missing, CALIBRATE)
     result = bench(request, recorder, events)
     if result.method.stopped_by == "interrupt" and not result.arms[0].turns:
         raise KeyboardInterrupt  # without a sample there is nothing to draw
     calibration: Calibration | None = known
-    with recorder.collect_errors("The machine's roofs could not be looked up"):
+    with recorder.collect_errors("The machine's peaks could not be looked up"):
         calibration, stale = _calibration_roofline(result, recorder)
     return result, _noted(roofline(result, calibration), stale)
 
 
 def _calibration_roofline(result: Result, recorder: Recorder) -> tuple[Calibration | None, str]:
-    """The roofs in force when the result was judged, else the newest of its machine, and whether
+    """The peaks in force when the result was evaluated, else the newest of its machine, and whether
     they are stale. Of another machine's nothing here can tell."""
     if result.calibration is not None or not result.arms:
         return result.calibration, ""

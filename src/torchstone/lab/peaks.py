@@ -1,4 +1,4 @@
-"""The machine's roofs beside a result: the calibration in force, a new one where it is beaten."""
+"""The machine's peaks beside a result: the calibration in force, a new one where it is beaten."""
 
 from __future__ import annotations
 
@@ -66,13 +66,13 @@ def read_clock() -> tuple[float, ...]:
 def with_peaks(result: Result, recorder: Recorder | None) -> Result:
     """The result with the newest calibration of its machine, as far as its arms need it.
 
-    A stale one is left out: no roof is better than one of another torch or another year.
+    A stale one is left out: no peak is better than one of another torch or another year.
     """
     base = result.arms[0]
     if recorder is None or base.environment is None:
         return result
     found, stale = None, ""
-    with recorder.collect_errors("The machine's roofs could not be looked up"):
+    with recorder.collect_errors("The machine's peaks could not be looked up"):
         found, stale = known_peaks(recorder, base.environment.machine_id, base.arm.device)
     if found is None or stale:
         return result
@@ -87,13 +87,13 @@ def known_peaks(recorder: Recorder, machine_id: str, device: str) -> tuple[Calib
     if found is None or not is_stale(found, now, fingerprint(kind, found.device_name)):
         return found, ""
     return found, (
-        f"The roofs measured on {found.created[:10]} are stale: they are too old, or the machine "
+        f"The peaks measured on {found.created[:10]} are stale: they are too old, or the machine "
         "or torch has changed."
     )
 
 
 def _needed(calibration: Calibration, result: Result) -> Calibration:
-    """Without the roofs of thread counts that no arm used: every result carries a copy."""
+    """Without the peaks of thread counts that no arm used: every result carries a copy."""
     used = {0}
     for arm in result.arms:
         used.add(arm.arm.threads or 0)
@@ -106,7 +106,7 @@ def _needed(calibration: Calibration, result: Result) -> Calibration:
 
 
 def recalibrated(result: Result, recorder: Recorder | None, events: Events | None) -> Result:
-    """Where a roof was beaten: measure that roof again beside the figure, and judge by the higher.
+    """Where a peak was beaten: measure that peak again beside the figure; the higher counts.
 
     A peak is the best of many short samples, so on a noisy machine it may have been missed.
     """
@@ -117,7 +117,7 @@ def recalibrated(result: Result, recorder: Recorder | None, events: Events | Non
     if not wanted or calibration is None or recorder is None:
         return result
     if events is not None:
-        events.phase("a roof was beaten: measuring it again")
+        events.phase("a peak was beaten: measuring it again")
     try:
         fresh = run_calibration(device=calibration.device, only=wanted)
     except TorchstoneError as error:
@@ -127,7 +127,7 @@ def recalibrated(result: Result, recorder: Recorder | None, events: Events | Non
     except KeyboardInterrupt:  # the measurement itself is whole and is kept
         return evaluate_again(interrupted(_as_it_was(result, calibration, "interrupted")))
     raised = merge_peaks(calibration, fresh)
-    with recorder.collect_errors("The roofs measured again were not kept"):
+    with recorder.collect_errors("The peaks measured again were not kept"):
         whole = recorder.calibration(calibration.machine_id, calibration.device) or calibration
         raised = merge_peaks(whole, fresh)
         if recorder.saves:
@@ -136,18 +136,18 @@ def recalibrated(result: Result, recorder: Recorder | None, events: Events | Non
 
 
 def _as_it_was(result: Result, calibration: Calibration, why: str) -> Result:
-    note = f"a roof could not be measured again: {why}"
+    note = f"a peak could not be measured again: {why}"
     return replace(result, calibration=replace(calibration, notes=(*calibration.notes, note)))
 
 
 def merge_peaks(old: Calibration, fresh: Calibration) -> Calibration:
-    """The old calibration with every roof at the higher of its two figures."""
+    """The old calibration with every peak at the higher of its two figures."""
     return replace(
         old,
         id=fresh.id,
         compute=_higher(old.compute, fresh.compute),
         bandwidth=_higher(old.bandwidth, fresh.bandwidth),
-        notes=(*old.notes, f"roofs measured again after a figure above them ({fresh.created})"),
+        notes=(*old.notes, f"peaks measured again after a figure above them ({fresh.created})"),
     )
 
 
@@ -178,7 +178,7 @@ def with_remeasurements(
     events: Events | None,
     templates: Templates | None = None,
 ) -> Result:
-    """Measure each suspicious comparison again and judge the result by both looks."""
+    """Measure each suspicious comparison again and evaluate the result by both looks."""
     if result.method.stopped_by == "interrupt":
         return result
     wanted = validate.needs_remeasuring(result)
@@ -209,7 +209,7 @@ def look_again(
     """
     seed = settings.seed + SEED_APART
     if events is not None:
-        events.phase(f"{new.name}: a second look, too good to be taken on trust")
+        events.phase(f"{new.name}: measuring again, too good to be taken on trust")
     again = replace(
         settings,
         seed=seed,

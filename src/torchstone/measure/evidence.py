@@ -1,4 +1,4 @@
-"""Evidence: an output written to a file, so that another process can judge it.
+"""Evidence: an output written to a file, so that another process can evaluate it.
 
 One JSON line that describes the leaves, then their raw values. Not pickle: reading it runs nothing.
 """

@@ -119,7 +119,7 @@ def furthest(one: Mapping[str, float], other: Mapping[str, float]) -> dict[str, 
 
 
 def write_distances(path: str, moved: Mapping[str, float]) -> None:
-    """For the judge, in another process."""
+    """For checking in another process."""
     with open(path, "w", encoding="utf-8") as file:
         json.dump(moved, file)
 

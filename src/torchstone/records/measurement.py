@@ -369,7 +369,7 @@ class Flops:
 
 @dataclass(frozen=True)
 class Integrity:
-    """Facts that rules R11 and R13 judge: did the arm do its work, in its time, by itself?"""
+    """Facts for the rules: did the arm do its work, in its time, by itself?"""
 
     patched_timers: tuple[str, ...] = ()
     new_threads: int = 0

@@ -106,7 +106,7 @@ class Comparison:
         return None if not self.time_ratio else 1.0 / self.time_ratio
 
 
-# What a machine was seen to be able to do: the roofs that figures are held against.
+# What a machine was seen to be able to do: the peaks that figures are held against.
 
 
 CALIBRATION_SCHEMA = 1
@@ -115,7 +115,7 @@ DRAM = "DRAM"
 
 @dataclass(frozen=True)
 class Peak:
-    """One roof and where it comes from. A rate per second (FLOP, bytes, cycles), or for costs the
+    """One peak and where it comes from. A rate per second (FLOP, bytes, cycles), or for costs the
     seconds that one takes.
 
     `spread` is how far the median of the samples lies under the best, as a share of the best.
@@ -138,10 +138,10 @@ class Peak:
 
 @dataclass(frozen=True)
 class Calibration:
-    """The roofs of one device of one machine, measured in one go.
+    """The peaks of one device of one machine, measured in one go.
 
     `fingerprint` hashes what they hold for (processor, cores allowed, caches, device, torch); where
-    it differs, or the calibration is older than its time, it is stale. An unknown roof is absent:
+    it differs, or the calibration is older than its time, it is stale. An unknown peak is absent:
     there is no figure to fall back on.
     """
 
@@ -271,7 +271,7 @@ class Result:
     label: str = ""
     version: str = ""
     calibration: Calibration | None = None
-    """The roofs in force when it was judged."""
+    """The peaks in force when it was evaluated."""
     clocks_hz: tuple[float, ...] = ()
     """The processor's real clock before and after; empty where it cannot be measured."""
     remeasurements: tuple[Remeasurement, ...] = ()

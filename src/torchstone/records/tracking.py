@@ -214,7 +214,7 @@ class GroupChange:
 @dataclass(frozen=True)
 class RunComparison:
     """Two stored runs, case by case. `refused` says why there is no comparison, if there is none;
-    `marks` what a reader must know to judge it (another machine, another torch)."""
+    `marks` what a reader must know to evaluate it (another machine, another torch)."""
 
     base: RunHead
     new: RunHead

@@ -181,7 +181,7 @@ def _ratio(ratio: Ratio | None) -> dict[str, Any] | None:
 
 
 def _cost_compare_document(group: GroupChange, name: str) -> dict[str, Any]:
-    """The mean ratio with the threshold that it was held to; without one it is not judged."""
+    """The mean ratio with the threshold that it was held to; without one it is not evaluated."""
     mean, limits = getattr(group, name), group.cost_thresholds.get(name)
     return {
         "value": plain(mean.value),

@@ -492,7 +492,7 @@ def threshold_words(comparison: RunComparison) -> str:
 
 
 def threshold_span(cases: Iterable[CaseChange]) -> str:
-    """`0.71 % to 4.4 %`: the smallest changes that are believed; empty where none is judged."""
+    """`0.71 % to 4.4 %`: the smallest changes that are believed; empty where none is evaluated."""
     known = [case.threshold for case in cases if case.threshold is not None]
     return _span(known) if known else ""
 
@@ -510,7 +510,7 @@ def cost_threshold_words(groups: Iterable[GroupChange], mark: str = "!") -> str:
         for i in (0, 1)
     )
     return (
-        "costs are seen once a run and judged by their spread over the group, and the "
+        "costs are seen once a run and evaluated by their spread over the group, and the "
         f"machine's drift: {mark} marks a mean beyond {means}; a case beyond {cases}"
     )
 

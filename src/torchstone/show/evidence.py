@@ -386,7 +386,7 @@ def _sentence(evaluated: Sequence[tuple[Result, Sequence[str]]]) -> str:
     results = f"{len(evaluated)} result{'' if len(evaluated) == 1 else 's'}"
     changes = f"{changed} changed" if changed else "nothing changed"
     doubt = f"{failed} not to be believed" if failed else "none fails a check"
-    return f"{results} judged by the rules of today: {changes}, {doubt}."
+    return f"{results} evaluated by the rules of today: {changes}, {doubt}."
 
 
 # What the figures of a case mean, in a sentence: for who decides, not for who measures.

@@ -42,7 +42,7 @@ def roofline_dumps(found: Roofline) -> str:
     return to_text(roofline_document(found))
 
 
-# What the two pictures of a roofline share: the axes, the roofs' lines, their names.
+# What the two pictures of a roofline share: the axes, the peaks' lines, their names.
 
 
 MARGIN = 3.0
@@ -57,27 +57,27 @@ def frame(found: Roofline) -> tuple[LogAxis, LogAxis]:
     rates = [p.rate or 0.0 for p in placed]
     if peak:
         rates.append(peak)
-    for ceiling in found.roofs:
+    for ceiling in found.ceilings:
         if ceiling.kind == "memory":
             rates.append(min(peak or float("inf"), ceiling.value * across.low * MARGIN))
     return across, axis_around(rates, MARGIN)
 
 
 def compute_peak(found: Roofline) -> float | None:
-    """The compute roof, if it is known."""
-    return next((ceiling.value for ceiling in found.roofs if ceiling.kind == "compute"), None)
+    """The compute peak, if it is known."""
+    return next((ceiling.value for ceiling in found.ceilings if ceiling.kind == "compute"), None)
 
 
 def ends(
     found: Roofline, ceiling: Ceiling, across: LogAxis, up: LogAxis
 ) -> tuple[tuple[float, float], tuple[float, float]]:
-    """A roof's line from end to end as (intensity, rate), as far as the frame shows it.
+    """A peak's line from end to end as (intensity, rate), as far as the frame shows it.
 
     Memory rises until compute is lower; compute begins where the fastest memory reaches it.
     """
     peak = compute_peak(found)
     if ceiling.kind == "compute":
-        bands = [one.value for one in found.roofs if one.kind == "memory"]
+        bands = [one.value for one in found.ceilings if one.kind == "memory"]
         start = max(across.low, ceiling.value / max(bands)) if bands else across.low
         return (start, ceiling.value), (across.high, ceiling.value)
     low = max(across.low, up.low / ceiling.value)
@@ -85,10 +85,10 @@ def ends(
     return (low, low * ceiling.value), (high, high * ceiling.value)
 
 
-def roof_points(
+def ceiling_points(
     found: Roofline, ceiling: Ceiling, across: LogAxis, up: LogAxis, columns: int, rows: int
 ) -> Iterator[tuple[int, int]]:
-    """The cells of a roof's line on a grid, left to right."""
+    """The cells of a peak's line on a grid, left to right."""
     (first, _), (last, _) = ends(found, ceiling, across, up)
     start = round(across.share(first) * (columns - 1))
     stop = round(across.share(last) * (columns - 1))
@@ -98,14 +98,14 @@ def roof_points(
         yield column, round((1 - up.share(rate)) * (rows - 1))
 
 
-def roof_label(ceiling: Ceiling) -> str:
+def ceiling_label(ceiling: Ceiling) -> str:
     """`DRAM 20.9 GB/s`, `fp32 93.3 GFLOP/s`."""
     unit = "FLOP/s" if ceiling.kind == "compute" else "B/s"
     return f"{ceiling.name} {format_si(ceiling.value, unit)}"
 
 
 def when(found: Roofline) -> str:
-    """When the roofs were measured, to the minute."""
+    """When the peaks were measured, to the minute."""
     return found.calibrated[:16].replace("T", " ")
 
 
@@ -178,9 +178,9 @@ def _plot(found: Roofline, width: int, style: Style) -> list[str]:
     across, up = frame(found)
     canvas = _Canvas(width - GUTTER, ROWS)
     rising, level = ("╱", "─") if style.unicode else ("/", "-")
-    for ceiling in found.roofs:
+    for ceiling in found.ceilings:
         role = "even" if ceiling.nearer else "dim"
-        for column, row in roof_points(found, ceiling, across, up, canvas.columns, ROWS):
+        for column, row in ceiling_points(found, ceiling, across, up, canvas.columns, ROWS):
             canvas.put(column, row, level if ceiling.kind == "compute" else rising, role)
     _labels(found, canvas, across, up)
     _marks(found, canvas, across, up)
@@ -188,10 +188,10 @@ def _plot(found: Roofline, width: int, style: Style) -> list[str]:
 
 
 def _labels(found: Roofline, canvas: _Canvas, across: LogAxis, up: LogAxis) -> None:
-    """Each roof's name beside its line, where there is room; all are told below the plot."""
-    for ceiling in found.roofs:
-        path = list(roof_points(found, ceiling, across, up, canvas.columns, ROWS))
-        for text in (roof_label(ceiling), ceiling.name):
+    """Each peak's name beside its line, where there is room; all are told below the plot."""
+    for ceiling in found.ceilings:
+        path = list(ceiling_points(found, ceiling, across, up, canvas.columns, ROWS))
+        for text in (ceiling_label(ceiling), ceiling.name):
             if ceiling.kind == "compute":
                 places = [(column - len(text), row - 1) for column, row in reversed(path)]
             else:
@@ -276,11 +276,11 @@ def _row(index: int, point: Point, style: Style) -> tuple[str, ...]:
 
 def _words_roofline(found: Roofline, width: int, style: Style) -> list[str]:
     lines = wrap(style.safe(found.sentence), width, ellipsis=style.glyphs.ellipsis)
-    roofs = [roof_label(ceiling) for ceiling in found.roofs]
+    ceilings = [ceiling_label(ceiling) for ceiling in found.ceilings]
     ridges = [f"{name} {format_si(value)}" for name, value in found.ridges.items()]
-    small = [f"roofs measured {when(found)}: {', '.join(roofs)}"] if roofs else []
+    small = [f"peaks measured {when(found)}: {', '.join(ceilings)}"] if ceilings else []
     if ridges:
-        small.append(f"compute is the lower roof above, in FLOP per byte: {', '.join(ridges)}")
+        small.append(f"compute is the lower peak above, in FLOP per byte: {', '.join(ridges)}")
     for note in (*small, *found.notes):
         text = wrap(style.safe(note), width - 2, ellipsis=style.glyphs.ellipsis)
         lines += [style.paint(("  " if i else "- ") + line, "dim") for i, line in enumerate(text)]
@@ -327,7 +327,7 @@ def roofline_svg(found: Roofline) -> str:
     svg.text((LEFT, 28), shorten(title, 90), size=17, bold=True)
     svg.text((LEFT, 48), _subtitle(found), "soft", 12)
     _grid(svg, place)
-    for ceiling in found.roofs:
+    for ceiling in found.ceilings:
         _roof(svg, found, ceiling, place)
     _points(svg, found, place)
     for number, line in enumerate(words):
@@ -348,7 +348,7 @@ def _sentence(found: Roofline) -> list[str]:
 
 def _words_roofline_svg(found: Roofline) -> list[str]:
     lines = _sentence(found)
-    for note in (f"roofs measured {when(found)}", *found.notes):
+    for note in (f"peaks measured {when(found)}", *found.notes):
         lines += wrap(note, _WORDS_WIDTH)
     return lines
 
@@ -375,7 +375,7 @@ def _roof(svg: Svg, found: Roofline, ceiling: Ceiling, place: _Place) -> None:
     start, end = place.at(*first), place.at(*last)
     colour = "ink" if ceiling.kind == "compute" else _LEVEL_COLOURS.get(ceiling.name, "blue")
     svg.line(start, end, colour, 2.6 if ceiling.nearer else 1.4)
-    label = roof_label(ceiling)
+    label = ceiling_label(ceiling)
     if ceiling.kind == "compute":
         svg.text((end[0] - 4, end[1] - 7), label, colour, 11, "end", bold=ceiling.nearer)
         return

@@ -2,7 +2,7 @@
 
 Holds: distributions, estimators of one process, ratio intervals over processes, preset looks,
 verdicts with their corrections, figures over many comparisons and over a suite's cases, changes
-between two runs, and shares of calibrated roofs.
+between two runs, and shares of calibrated peaks.
 Touches: nothing; every function depends on its arguments alone. Imports only `records` and numpy,
 the latter when samples are looked at: stored figures need none.
 """
@@ -74,10 +74,10 @@ from torchstone.stats.roofline import (
     COVERAGE_NEEDED,
     Utilisation,
     achieved,
-    compute_roof,
+    compute_peak,
     dtype_of,
     floor_seconds,
-    least_roof,
+    lowest_peak,
     threads_of,
     utilisation,
 )
@@ -157,7 +157,7 @@ __all__ = [
     "compare",
     "compare_all",
     "compare_sessions",
-    "compute_roof",
+    "compute_peak",
     "cost_thresholds",
     "decide",
     "deciding_budget",
@@ -179,9 +179,9 @@ __all__ = [
     "holm",
     "is_precise",
     "least_effect",
-    "least_roof",
     "logs_of",
     "looks",
+    "lowest_peak",
     "mann_whitney",
     "mean_change",
     "mean_compile_cold",

@@ -1,6 +1,6 @@
 """Two arms to one verdict, by the rule in `verdict`, with the reason for what it leaves open.
 
-Sizes are judged on the log ratio: "within 2 %" means a time ratio between 1 / 1.02 and 1.02.
+Sizes are evaluated on the log ratio: "within 2 %" means a time ratio between 1 / 1.02 and 1.02.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ COMPARABLE = (Outcome.OK, Outcome.NONDETERMINISTIC)
 
 @dataclass(frozen=True)
 class Rules:
-    """What a verdict is judged by: relative sizes, and alpha for each shown interval."""
+    """What a verdict is evaluated by: relative sizes, and alpha for each shown interval."""
 
     margin: float
     alpha: float

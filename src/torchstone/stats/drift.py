@@ -68,7 +68,7 @@ class Drift:
 
     @property
     def enough(self) -> bool:
-        """Whether there are enough numbers to judge others by."""
+        """Whether there are enough numbers to evaluate others by."""
         return self.n >= LEAST_NUMBER
 
     def reach(self, chance: float) -> float:

@@ -1,6 +1,6 @@
-"""Rates held against roofs: the arithmetic that rules and the roofline picture share.
+"""Rates held against peaks: the arithmetic that rules and the roofline picture share.
 
-A share above 1 is never clamped: it says that the time, the count or the roof is wrong.
+A share above 1 is never clamped: it says that the time, the count or the peak is wrong.
 
 Two byte counts answer two questions. `Flops.bytes` is what the ops of the plain eager step read and
 write, through whichever memory holds their operands. `Flops.least_bytes` is what no implementation
@@ -31,7 +31,7 @@ _NARROW = ("bf16", "fp16")
 
 @dataclass(frozen=True)
 class Utilisation:
-    """Shares of two roofs that a step reached; None where the roof or the count is not known.
+    """Shares of two peaks that a step reached; None where the peak or the count is not known.
 
     `compute` is a lower bound: ops without a formula count nothing. `memory` is by the arm's own
     traffic at `level`; of an arm that is not eager the traffic is not known, so that `memory` is a
@@ -45,19 +45,19 @@ class Utilisation:
     level: str
     least_level: str
     dtype: str
-    """Of the roof. Narrow types may be computed by widening them, so theirs is never below fp32."""
+    """Of the peak. Narrow types may be computed by widening them, so theirs is never below fp32."""
     threads: int
     nearer: str
-    """`compute` or `memory`: the roof of which the step reached the larger share."""
+    """`compute` or `memory`: the peak of which the step reached the larger share."""
     share: float
-    """Of the nearer roof."""
+    """Of the nearer peak."""
     time_covered: float
     memory_at_least: bool = False
     time_understood: float = 0.0
 
     @property
     def claimed(self) -> bool:
-        """Whether the work of enough time is known to claim a share of the compute roof."""
+        """Whether the work of enough time is known to claim a share of the compute peak."""
         return max(self.time_covered, self.time_understood) >= COVERAGE_NEEDED
 
 
@@ -69,18 +69,18 @@ def achieved(amount: float, seconds: float) -> float | None:
 def utilisation(
     measurement: Measurement, calibration: Calibration | None, seconds: float
 ) -> Utilisation | None:
-    """Of a step of the arm that took `seconds`; None where no roof or no count is known."""
+    """Of a step of the arm that took `seconds`; None where no peak or no count is known."""
     flops = measurement.flops
     if flops is None or calibration is None or not applies(calibration, measurement):
         return None
     threads = threads_of(measurement)
     if threads is None:
         return None
-    roof = compute_roof(calibration, dtype_of(measurement), threads)
+    roof = compute_peak(calibration, dtype_of(measurement), threads)
     eager = is_eager(measurement)
     caches = measurement.environment.caches if measurement.environment else {}
-    least = least_roof(flops, calibration, threads, caches)
-    used = traffic_roof(flops, calibration, threads, seconds, caches) if eager else least
+    least = lowest_peak(flops, calibration, threads, caches)
+    used = traffic_peak(flops, calibration, threads, seconds, caches) if eager else least
     moved = flops.bytes if eager else flops.least_bytes
     compute = _share(flops.total, seconds, roof)
     memory = _share(moved, seconds, used)
@@ -110,20 +110,20 @@ def floor_seconds(
     threads: int,
     caches: Mapping[str, int] | None = None,
 ) -> float | None:
-    """The least time a step can take under these roofs; None where neither is known.
+    """The least time a step can take under these peaks; None where neither is known.
 
-    Only what no implementation can avoid counts: the operations at the compute roof, or the least
+    Only what no implementation can avoid counts: the operations at the compute peak, or the least
     bytes at the bandwidth of the fastest level that could have held them.
     """
-    roof = compute_roof(calibration, dtype, threads)
-    least = least_roof(flops, calibration, threads, caches or {})
+    roof = compute_peak(calibration, dtype, threads)
+    least = lowest_peak(flops, calibration, threads, caches or {})
     times = [flops.total / roof.value] if roof and flops.total > 0 else []
     times += [flops.least_bytes / least.value] if least and flops.least_bytes > 0 else []
     return max(times, default=None)
 
 
 def applies(calibration: Calibration, measurement: Measurement) -> bool:
-    """Whether the roofs are of the arm's kind of device, and of its machine."""
+    """Whether the peaks are of the arm's kind of device, and of its machine."""
     environment = measurement.environment
     if calibration.device.split(":")[0] != measurement.arm.device.split(":")[0]:
         return False
@@ -147,7 +147,7 @@ def threads_of(measurement: Measurement) -> int | None:
 
 
 def dtype_of(measurement: Measurement) -> str:
-    """The type that the arm's dear ops compute in, by the names that calibrations use.
+    """The type that the arm's expensive ops compute in, by the names that calibrations use.
 
     A mixed precision counts as its narrow type. `fp32` means that weights and inputs stay as they
     were made, so the contract says what they are.
@@ -170,11 +170,11 @@ def dtype_of(measurement: Measurement) -> str:
     return _SHORT.get(most, most)
 
 
-def compute_roof(calibration: Calibration, dtype: str, threads: int) -> Peak | None:
+def compute_peak(calibration: Calibration, dtype: str, threads: int) -> Peak | None:
     """The dense peak that work of this type is held against.
 
     Narrow numbers can be widened and computed as fp32, and many processors do just that: where the
-    fp32 peak is the higher one, it is the roof.
+    fp32 peak is the higher one, it is the peak.
     """
     own = calibration.peak(dtype, threads)
     wide = calibration.peak("fp32", threads) if dtype in _NARROW else None
@@ -183,7 +183,7 @@ def compute_roof(calibration: Calibration, dtype: str, threads: int) -> Peak | N
     return max(own, wide, key=lambda peak: peak.value)
 
 
-def least_roof(
+def lowest_peak(
     flops: Flops, calibration: Calibration, threads: int, caches: Mapping[str, int]
 ) -> Peak | None:
     """Bandwidth of the fastest level that could hold what a step must touch from call to call.
@@ -196,7 +196,7 @@ def least_roof(
     return _bandwidth(calibration, "L3" if level == DRAM and not surely else level, threads)
 
 
-def traffic_roof(
+def traffic_peak(
     flops: Flops,
     calibration: Calibration,
     threads: int,

@@ -95,7 +95,7 @@ class ResultsPart(Base):
                 raise UsageError(f"There is no result {result.id}.", "See `torchstone list`.")
             if results.read(connection, seq, result.id).pruned:
                 raise UsageError(
-                    f"The samples of {result.id} were removed, so it cannot be judged again.",
+                    f"The samples of {result.id} were removed, so it cannot be evaluated again.",
                     "What was said of it while it had them stands.",
                 )
             schema.revise(connection)

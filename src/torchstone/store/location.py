@@ -97,7 +97,7 @@ def check_file(location: Location, *, create: bool, read_only: bool) -> bool:
         raise UsageError(
             f"{path} is a directory, not a database.", f"Give a file, such as {path / FILE_NAME}."
         )
-    if not stat.S_ISREG(mode):  # opening a pipe would wait for ever
+    if not stat.S_ISREG(mode):  # opening a pipe would wait forever
         raise UsageError(f"{path} is not a regular file.", "Give the path of a database file.")
     if not os.access(path, os.R_OK):
         raise cannot_open(path, "it may not be read")

@@ -178,7 +178,7 @@ def evaluated(connection: Connection, seq: int, result: Result) -> Result:
     try:
         newest = from_data(Evaluation, json.loads(document))
     except (RecordError, TypeError, ValueError, RecursionError) as error:
-        raise CorruptResultError(result.id, f"its judgement: {error}") from None
+        raise CorruptResultError(result.id, f"its evaluation: {error}") from None
     return replace(result, checks=newest.checks, comparisons=newest.comparisons)
 
 

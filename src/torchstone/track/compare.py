@@ -100,7 +100,7 @@ def groups_of(
     drift: stats.Drift | None,
     terms: Terms,
 ) -> tuple[tuple[GroupChange, ...], tuple[CaseChange, ...]]:
-    """The groups in the order of their first cases, and the cases with their costs judged.
+    """The groups in the order of their first cases, and the cases with their costs evaluated.
 
     `changes` are those of the cases with their floors, place by place.
     """
@@ -154,7 +154,7 @@ def _group(
     limits: Limits,
     terms: Terms,
 ) -> GroupChange:
-    """The group without its mean change, which is judged among all groups of its suite."""
+    """The group without its mean change, which is evaluated among all groups of its suite."""
     paired = [case for case in cases if case.kind == PAIRED]
     told = [case for case in paired if case.speedup is not None]
     olds, news = [c.base for c in told if c.base], [c.new for c in told if c.new]

@@ -1,4 +1,4 @@
-"""What a judged result asks to be measured again, before it is believed."""
+"""What an evaluated result asks to be measured again, before it is believed."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from torchstone.validate.rules.statistics import remeasurement, suspicious
 
 
 def needs_recalibration(result: Result) -> list[tuple[str, int]]:
-    """Roofs of which an arm reaches more than the whole: a dtype or a memory level, and threads.
+    """Peaks of which an arm reaches more than the whole: a dtype or a memory level, and threads.
 
-    Measure them again beside the result, put the higher ones into it and judge again; what is
+    Measure them again beside the result, put the higher ones into it and evaluate again; what is
     still over then is wrong.
     """
     return list(dict.fromkeys(roof for _, found in over_full(result) for roof in _beaten(found)))

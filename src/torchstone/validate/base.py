@@ -51,7 +51,7 @@ class FunctionRule:
 def each_arm(
     look: Callable[[Measurement], Iterable[Check]],
 ) -> Callable[[Result], Iterator[Check]]:
-    """A judge that looks at every arm by itself."""
+    """A evaluate that looks at every arm by itself."""
 
     def evaluate(result: Result) -> Iterator[Check]:
         for arm in result.arms:

@@ -1,4 +1,4 @@
-"""Rules by name, through entry points, and the judge that runs them all."""
+"""Rules by name, and how they are run."""
 
 from __future__ import annotations
 

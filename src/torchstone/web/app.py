@@ -83,7 +83,7 @@ class WarmupGate:
                 self._readers -= 1
 
     def give_way(self) -> None:
-        """Wait until nobody reads; not for ever, because a busy server is never left alone."""
+        """Wait until nobody reads; not forever, because a busy server is never left alone."""
         end = time.monotonic() + PATIENCE_S
         while self._readers and time.monotonic() < end and not self._ended.wait(LOOK_S):
             pass

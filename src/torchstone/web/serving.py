@@ -72,7 +72,7 @@ def serve(say: Callable[[str], None], **asked: Any) -> int:
 
 
 class _Server(uvicorn.Server):
-    """Tells the desk as soon as it is told to end itself."""
+    """Tells the app as soon as it is told to end itself."""
 
     def __init__(self, config: uvicorn.Config, app_state: AppState) -> None:
         super().__init__(config)

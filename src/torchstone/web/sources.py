@@ -100,7 +100,7 @@ class Identity:
 
 DAY_S = 86_400.0
 RECENT_S = 28 * DAY_S
-"""Runs begin and go on in these; an older one changes only when it is resumed or judged again."""
+"""Runs begin and go on in these; an older one changes only when resumed or evaluated again."""
 Stamp = Callable[[float], object]
 """Another value whenever runs until a moment, or what is shown of them, are no longer the same."""
 Point = TypeVar("Point")
@@ -148,7 +148,7 @@ class About:
 
 
 class PageCache:
-    """What requests share: whole runs and their comparisons are dear to read and to make."""
+    """What requests share: whole runs and their comparisons are expensive to read and to make."""
 
     def __init__(self) -> None:
         self.choices: LRUCache[Choices] = LRUCache(1)
@@ -217,7 +217,7 @@ class DataAccess:
         return self._lively([self.store.run_head(found.run_id)])[0], found
 
     def row(self, head: RunHead, make: Callable[[RunHead], T]) -> T:
-        """What `make` makes of a run, kept until another case of it ends or it is judged again.
+        """What `make` makes of a run, kept until another case of it ends or it is evaluated again.
         What else a run says never changes."""
         known = (head.id, head.state, tuple(head.outcomes.items()))
         key = (make.__module__, make.__qualname__, known)

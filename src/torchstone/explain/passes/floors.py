@@ -91,8 +91,8 @@ def for_step(costs: Costs, groups: Groups) -> Costs:
 
 
 def at_speed(costs: Costs, speeds: Mapping[str, float], grad: Mapping[str, float]) -> Costs:
-    """Tracing, floors and ways in at the speed that the yardstick saw between the steps. What it
-    did not see is as much slower or faster as the rest was, in the middle."""
+    """Tracing, floors and ways in at the speed that the reference calls saw between the steps. What
+    they did not see is as much slower or faster as the rest was, in the middle."""
     if not speeds and not grad:
         return costs
     usual = statistics.median([*speeds.values(), *grad.values()])

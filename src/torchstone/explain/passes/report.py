@@ -364,8 +364,8 @@ def fused_ops(kernel: str) -> tuple[str, ...]:
 
 
 # Which Python functions a step spends its time in, by `cProfile`. For names, not for amounts:
-# profiling each call makes small functions look dearer than they are. By the thread's CPU clock: a
-# function that sleeps is not where the interpreter is busy.
+# profiling each call makes small functions look more expensive than they are. By the thread's CPU
+# clock: a function that sleeps is not where the interpreter is busy.
 
 
 MOST_FUNCTIONS = 8

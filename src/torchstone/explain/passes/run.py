@@ -185,7 +185,7 @@ def environment(arm: ArmSpec, threads: Mapping[str, int]) -> Environment:
 
 
 def contract(built: Built, inputs: Inputs) -> Contract | None:
-    """Modes and types, for the roofs; without the outputs."""
+    """Modes and types, for the peaks; without the outputs."""
     if built.prepared is None:
         return None
     return describe_contract(built.arm, built.prepared, inputs, None)

@@ -25,7 +25,7 @@ def traced_round(
     device: str = "cpu",
     between: DispatchReference | None = None,
 ) -> Traced:
-    """A stretch of `count` samples of `loops` steps each, traced; a yardstick `between` them."""
+    """`count` samples of `loops` steps each, traced; a reference call `between` them."""
     mark = marker()
 
     def marked() -> None:

@@ -1,4 +1,4 @@
-"""What this machine can do, by measurement: the roofs that figures are held against.
+"""What this machine can do, by measurement: the peaks that figures are held against.
 
 Holds: peaks of matrix products and memory, the costs of a timer reading, a Python call and an op,
 and the starter that has them measured in a process of their own. Touches: torch, in the files that

@@ -80,7 +80,7 @@ def _parser() -> argparse.ArgumentParser:
 def _roof(word: str) -> tuple[str, int]:
     name, _, threads = word.partition(":")
     if not threads.isdigit():
-        raise UsageError(f"{word!r} names no roof.", "Write it as fp32:1 or DRAM:2.")
+        raise UsageError(f"{word!r} names no peak.", "Write it as fp32:1 or DRAM:2.")
     return name, int(threads)
 
 

@@ -1,4 +1,4 @@
-"""The roofs of an accelerator, written against `torch.accelerator`.
+"""The peaks of an accelerator, written against `torch.accelerator`.
 
 Products and copies as on the processor; time by the device's own events where it has them and they
 agree with the clock on the wall. What is not known is absent: no table of devices stands behind it.
@@ -176,7 +176,7 @@ def _ask_accelerator(question: Callable[[], Any]) -> Any:
 
 
 def measure_with(tools: Tools, request: Request, say: Say) -> Measured:
-    """All roofs that the request asks for and the device has."""
+    """All peaks that the request asks for and the device has."""
     with _settings():
         timer, notes = choose_timer(tools)
         jobs: list[Job] = [

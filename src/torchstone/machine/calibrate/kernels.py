@@ -1,4 +1,4 @@
-"""The compute roof: the best of many short products of square matrices."""
+"""The compute peak: the best of many short products of square matrices."""
 
 from __future__ import annotations
 
@@ -352,10 +352,10 @@ def _whole_words(size: int) -> int:
     return max(64, size // 64 * 64)
 
 
-# The memory roofs: two kernels, on arrays whose size says which level they lie in.
+# The memory peaks: two kernels, on arrays whose size says which level they lie in.
 #
 # *Triad* reads two arrays and writes a third, three words an element. *Read* sums one. Neither is
-# always the faster, so both are kept, and a roof is the higher one. In the small caches only
+# always the faster, so both are kept, and a peak is the higher one. In the small caches only
 # reading is measured: one triad there is over before torch has found its kernel, while a sum can go
 # over the same array many times in one call.
 
@@ -497,15 +497,15 @@ def _job(
     return Repeated(name, sample, template, weight=2.0 if level == DRAM else 1.0)
 
 
-# The roofs of the processor.
+# The peaks of the processor.
 
 
 _FP32_WEIGHT = 3.0
-"""Most figures are held against this roof."""
+"""Most figures are held against this peak."""
 
 
 def measure_cpu(request: Request, say: Say) -> Measured:
-    """Clock, costs and all roofs that the request asks for."""
+    """Clock, costs and all peaks that the request asks for."""
     caches = _caches()
     available = memory_available()
     notes = []

@@ -34,7 +34,7 @@ LEAST_SAMPLES = 3
 
 
 class Job(Protocol):
-    """One roof in the making."""
+    """One peak in the making."""
 
     name: str
     threads: int
@@ -81,7 +81,7 @@ def run_jobs(
     alive, notes = list(jobs), []
     share = seconds / ROUNDS / max(1e-9, sum(job.weight for job in alive))
     for number in range(ROUNDS):
-        say(f"round {number + 1} of {ROUNDS}: {len(alive)} roofs")
+        say(f"round {number + 1} of {ROUNDS}: {len(alive)} peaks")
         for job in tuple(alive):
             use_threads(job.threads)
             try:
@@ -133,7 +133,7 @@ def threads_allowed() -> int:
 
 
 def fingerprint(device: str = "cpu", device_name: str = "") -> str:
-    """A hash of what the roofs hold for. Equal for equal machines, and names nobody.
+    """A hash of what the peaks hold for. Equal for equal machines, and names nobody.
 
     For an accelerator give the name that torch has for it (`Calibration.device_name`); the
     processor's own is known.
@@ -205,14 +205,14 @@ LEVELS = ("L1", "L2", "L3", "L4", DRAM)
 SECONDS = 10.0
 """Time spent on samples; start-up, first calls and touching pages come on top."""
 ONE_ROOF_SECONDS = 0.7
-"""For each roof when only some are asked for."""
+"""For each peak when only some are asked for."""
 MOST_SECONDS = 600.0
 _DEVICE = re.compile(r"[a-z][a-z0-9_]*(?::\d+)?\Z")
 
 
 @dataclass(frozen=True)
 class Request:
-    """Roofs as (name, threads): a name is a dtype or a level of memory.
+    """Peaks as (name, threads): a name is a dtype or a level of memory.
 
     `whole` asks for every level that the machine has, and for the costs.
     """
@@ -228,7 +228,7 @@ class Request:
         return not self.only
 
     def wants(self, name: str, threads: int) -> bool:
-        """Whether this roof is asked for."""
+        """Whether this peak is asked for."""
         return self.whole or (name, threads) in self.only
 
 
@@ -245,11 +245,11 @@ def make_request(
     known = DTYPES if device == CPU else ACCELERATOR_DTYPES
     roofs = tuple((name, count) for name, count in only or ())
     if only is not None and not roofs:
-        raise UsageError("There is nothing to calibrate.", "Name a roof, or leave `only` out.")
+        raise UsageError("There is nothing to calibrate.", "Name a peak, or leave `only` out.")
     for name in (*(dtypes or ()), *(name for name, _ in roofs if name not in LEVELS)):
         if name not in known:
             raise UsageError(
-                f"There is no roof {name!r} on {device}.", f"Choose from {', '.join(known)}."
+                f"There is no peak {name!r} on {device}.", f"Choose from {', '.join(known)}."
             )
     counts = _counts(device, threads, roofs)
     wanted = tuple(dict.fromkeys(name for name, _ in roofs if name not in LEVELS))
@@ -290,7 +290,7 @@ def _seconds(seconds: float | None, roofs: tuple[tuple[str, int], ...]) -> float
 
 @dataclass(frozen=True)
 class Measured:
-    """The roofs of one device; see `Calibration` for each of them."""
+    """The peaks of one device; see `Calibration` for each of them."""
 
     name: str
     compute: tuple[Peak, ...] = ()

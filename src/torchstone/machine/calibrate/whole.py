@@ -34,7 +34,7 @@ def calibrate(
     """Measure what this device can do, for about `seconds` of samples.
 
     `threads` are the thread counts (by default 1 and all that may run at once). `only` asks for
-    single roofs, such as `("fp32", 1)` or `("DRAM", 2)`, which takes about a second; on an
+    single peaks, such as `("fp32", 1)` or `("DRAM", 2)`, which takes about a second; on an
     accelerator the number is 0. Imports torch and sets its threads for the time being: call
     `run_calibration` where that must not happen. `UsageError` for a device that is not there.
     """

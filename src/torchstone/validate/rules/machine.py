@@ -457,7 +457,7 @@ def _machine(arm: Measurement) -> str:
 
 
 def _unasked(base: Measurement, arm: Measurement) -> Iterator[str]:
-    """Differences that no setting of the two arms asks for; unknown values are not judged."""
+    """Differences that no setting of the two arms asks for; unknown values are not evaluated."""
     for one, other in zip(_traits(base), _traits(arm), strict=True):
         known = one.value and other.value
         if known and one.value != other.value and not _asked(one, base.arm, arm.arm):

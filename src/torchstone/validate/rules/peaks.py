@@ -1,4 +1,4 @@
-"""Are the roofs known, measured and of this machine?"""
+"""Are the peaks known, measured and of this machine?"""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torchstone.records import DRAM, Calibration, Check, Flops, Level, Measureme
 from torchstone.stats import (
     COVERAGE_NEEDED,
     Utilisation,
-    compute_roof,
+    compute_peak,
     dtype_of,
     threads_of,
     utilisation,
@@ -30,9 +30,9 @@ from torchstone.validate.base import (
     wait_share,
 )
 
-# Which roofs of a calibration a result may be held against, and what its arms reached of them.
+# Which peaks of a calibration a result may be held against, and what its arms reached of them.
 #
-# A roof that is not sound is refused: nothing is held against it, and a rule says why. That takes
+# A peak that is not sound is refused: nothing is held against it, and a rule says why. That takes
 # no figure from the arms, whose times do not depend on it.
 
 
@@ -45,7 +45,7 @@ within a tenth of the dense peak (90 % was measured)."""
 CLOCKS_HZ = (1e8, 1e10)
 """processors run between 0.1 and 10 GHz; kHz or MHz taken for Hz lie outside."""
 WRITE_ALLOWANCE = 4 / 3
-"""A roof measured by writing counts three words of the four that move where the cache reads a line
+"""A peak measured by writing counts three words of the four that move where the cache reads a line
 before it is written. A step that only reads may exceed it by that much."""
 DISTURBED = 1.15
 """DRAM beyond the caches by more than R2's tolerance: one of the readings was disturbed."""
@@ -53,9 +53,9 @@ DISTURBED = 1.15
 
 @dataclass(frozen=True)
 class Refusal:
-    """A roof that is not used, and why."""
+    """A peak that is not used, and why."""
 
-    roof: str
+    peak_name: str
     reason: str
     measured_over_said: float | None = None
     known: bool = True
@@ -63,7 +63,7 @@ class Refusal:
 
 
 def reached(arm: Measurement, result: Result) -> Utilisation | None:
-    """The shares of sound roofs that an arm reached; None where roof, count or time is unknown.
+    """The shares of sound peaks that an arm reached; None where peak, count or time is unknown.
 
     A count is of one shape, so that nothing is claimed of an arm that goes through several.
     """
@@ -127,7 +127,7 @@ def caches_of(result: Result) -> Mapping[str, int]:
     return next((caches for caches in known if caches), {})
 
 
-def name_of_roof(peak: Peak) -> str:
+def name_of_peak(peak: Peak) -> str:
     """`the fp32 peak at 2 threads (measured, 93.3 GFLOP/s)`."""
     what = peak.dtype or "unnamed"
     where = f" at {peak.threads} thread{'s' * (peak.threads != 1)}" if peak.threads else ""
@@ -140,15 +140,15 @@ def _key(peak: Peak) -> tuple[str, int]:
 
 
 def _compute_reason(peak: Peak, calibration: Calibration) -> Refusal | None:
-    roof = name_of_roof(peak)
+    peak_name = name_of_peak(peak)
     if not (math.isfinite(peak.value) and peak.value > 0):
-        return Refusal(roof, "is no rate")
+        return Refusal(peak_name, "is no rate")
     if not peak.dtype:
-        return Refusal(roof, "does not say its dtype")
+        return Refusal(peak_name, "does not say its dtype")
     if peak.source not in SOURCES:
-        return Refusal(roof, "does not say where it comes from")
+        return Refusal(peak_name, "does not say where it comes from")
     if peak.sparse:
-        return Refusal(roof, "counts operations that sparsity skips")
+        return Refusal(peak_name, "counts operations that sparsity skips")
     if peak.source == "measured":
         return None
     measured = max(
@@ -160,19 +160,19 @@ def _compute_reason(peak: Peak, calibration: Calibration) -> Refusal | None:
         default=None,
     )
     if measured is None:
-        return Refusal(roof, "is not confirmed by a measurement on this machine", known=False)
-    return _disagreement(roof, peak, measured)
+        return Refusal(peak_name, "is not confirmed by a measurement on this machine", known=False)
+    return _disagreement(peak_name, peak, measured)
 
 
-def _disagreement(roof: str, peak: Peak, measured: float) -> Refusal | None:
+def _disagreement(peak_name: str, peak: Peak, measured: float) -> Refusal | None:
     """What a table says is not used where a measurement stands beside it, but it may be wrong."""
     ratio = measured / peak.value
     what = f"was measured as {rate(measured, 'FLOP/s')}, {percent(ratio)} of it"
     for factor, cause in ((0.5, "counts sparsity"), (2.0, "counts a multiply-add as one")):
         if abs(ratio / factor - 1) <= TWICE_WITHIN:
-            return Refusal(roof, f"{what}: a factor of two, as where it {cause}", ratio)
+            return Refusal(peak_name, f"{what}: a factor of two, as where it {cause}", ratio)
     if not AGREES[0] <= ratio <= AGREES[1]:
-        return Refusal(roof, what, ratio)
+        return Refusal(peak_name, what, ratio)
     return None
 
 
@@ -259,16 +259,16 @@ def _refused(calibration: Calibration) -> Iterator[Check]:
         remedy = (
             f"Nothing is held against it; correct it, or leave it out. {_CALIBRATE}."
             if known
-            else f"{_CALIBRATE} for the roofs that are used."
+            else f"{_CALIBRATE} for the peaks that are used."
         )
-        roof = first.roof[0].upper() + first.roof[1:]
-        text = f"{roof}{more} {first.reason}. {remedy}"
+        peak_name = first.peak_name[0].upper() + first.peak_name[1:]
+        text = f"{peak_name}{more} {first.reason}. {remedy}"
         yield Check(PEAK_NAME, Level.WARN if known else Level.NOTE, text, figures)
 
 
 def _strange(arms: list[Measurement], calibration: Calibration) -> Check:
     text = (
-        f"The roofs are of another machine or device ({calibration.device_name or 'unnamed'}, "
+        f"The peaks are of another machine or device ({calibration.device_name or 'unnamed'}, "
         f"{calibration.machine_id}, {calibration.device}) than {name_of(arms[0])}, so no "
         f"utilisation is claimed. {_CALIBRATE} where the arms run."
     )
@@ -280,7 +280,7 @@ def _unknown(arms: list[Measurement], result: Result, calibration: Calibration) 
     known = sound(calibration, caches_of(result))
     for arm in arms:
         dtype, threads = dtype_of(arm), threads_of(arm)
-        if threads is None or compute_roof(known, dtype, threads) is not None:
+        if threads is None or compute_peak(known, dtype, threads) is not None:
             continue
         text = (
             f"The {dtype} peak at {count(threads, 'thread')} is unknown, so no share of it is "
@@ -296,16 +296,16 @@ PEAK = FunctionRule(
 )
 
 
-# How near is the step to the nearer roof: nearer than is likely, or far below, and why?
+# How near is the step to the nearer peak: nearer than is likely, or far below, and why?
 
 
 ROOFLINE_NAME = "roofline"
 SUSPICIOUS = 0.90
-"""whole models stay well below; only what the roof was measured with comes so near."""
+"""whole models stay well below; only what the peak was measured with comes so near."""
 LOW = 0.10
 """from there down it is worth asking why."""
 PURE = 0.90
-"""Ours: a step that spends nine tenths of its op time in matrix products is one, for the roof."""
+"""Ours: a step that spends nine tenths of its op time in matrix products is one, for the peak."""
 LEFT_OF_RIDGE = 0.25
 """Ours: with a quarter of the ridge's operations a byte, memory alone is what limits a step."""
 CAUSE = 0.50
@@ -319,18 +319,18 @@ MATRIX_OPS = frozenset(
         *("mkldnn_linear", "mkldnn_convolution"),
     )
 )
-"""What compute roofs are measured with, or what the same kernels do."""
+"""What compute peaks are measured with, or what the same kernels do."""
 
 
 def _judge_roofline(result: Result) -> Iterator[Check]:
     for arm in result.arms:
         found = reached(arm, result)
         if found is None or arm.flops is None or fullest(found) > 1:
-            continue  # over a roof: that is the rule utilisation's
+            continue  # over a peak: that is the rule utilisation's
         if found.share > SUSPICIOUS:
             yield _near(arm, arm.flops, result, found)
         elif found.share >= LOW:
-            text = f"{name_of(arm)} reaches {percent(found.share)} of its {found.nearer} roof."
+            text = f"{name_of(arm)} reaches {percent(found.share)} of its {found.nearer} peak."
             yield Check(ROOFLINE_NAME, Level.OK, text, _figures_roofline(found), (arm.arm.name,))
         elif max(arm.flops.time_understood, arm.flops.time_covered) >= COVERAGE_NEEDED:
             yield _far(arm, arm.flops, result, found)
@@ -342,12 +342,12 @@ def _near(arm: Measurement, flops: Flops, result: Result, found: Utilisation) ->
         pure = matrix_time(flops)
         figures = {**_figures_roofline(found), "matrix_time": pure}
         if pure >= PURE:
-            text = f"{near} of the compute roof, as a matrix product may: the roof is one."
+            text = f"{near} of the compute peak, as a matrix product may: the peak is one."
             return Check(ROOFLINE_NAME, Level.OK, text, figures, who)
         return Check(
             ROOFLINE_NAME,
             Level.WARN,
-            f"{near} of the compute roof, though {percent(1 - pure)} of its op time is no matrix "
+            f"{near} of the compute peak, though {percent(1 - pure)} of its op time is no matrix "
             "product: that is suspicious. Calibrate again (torchstone doctor --calibrate), and "
             "look whether all of the work is done.",
             figures,
@@ -383,13 +383,13 @@ def _is_matrix(op: str) -> bool:
 
 
 def _of_ridge(flops: Flops, result: Result, found: Utilisation) -> float:
-    """Operations a byte, over those at which both roofs meet; 0 where a roof is not known."""
+    """Operations a byte, over those at which both peaks meet; 0 where a peak is not known."""
     calibration = _sound(result)
-    roof = compute_roof(calibration, found.dtype, found.threads)
+    peak_name = compute_peak(calibration, found.dtype, found.threads)
     memory = calibration.bandwidth_of(found.level, found.threads)
-    if roof is None or memory is None or flops.bytes <= 0:
+    if peak_name is None or memory is None or flops.bytes <= 0:
         return 0.0
-    return flops.total / flops.bytes / (roof.value / memory.value)
+    return flops.total / flops.bytes / (peak_name.value / memory.value)
 
 
 def _far(arm: Measurement, flops: Flops, result: Result, found: Utilisation) -> Check:
@@ -397,7 +397,7 @@ def _far(arm: Measurement, flops: Flops, result: Result, found: Utilisation) -> 
     return Check(
         ROOFLINE_NAME,
         Level.NOTE,
-        f"{name_of(arm)} reaches {percent(found.share)} of the nearer roof ({found.nearer}): "
+        f"{name_of(arm)} reaches {percent(found.share)} of the nearer peak ({found.nearer}): "
         f"{cause}. {remedy}",
         {**_figures_roofline(found), **figures},
         (arm.arm.name,),
@@ -435,7 +435,7 @@ def _cause(arm: Measurement, flops: Flops, result: Result) -> tuple[str, str, di
     if flops.heaviest:
         work = max(flops.heaviest, key=lambda work: work.time_ns)
         share = work.time_ns / sum(work.time_ns for work in flops.heaviest)
-        cause = f"{work.op}, {percent(share)} of the op time, comes near neither roof"
+        cause = f"{work.op}, {percent(share)} of the op time, comes near neither peak"
         return cause, "Look at its sizes and memory layout.", {"heaviest_share": share}
     return "nothing in the record names the cause", "Profile it.", {}
 
@@ -451,7 +451,7 @@ def _figures_roofline(found: Utilisation) -> dict[str, float]:
 
 
 ROOFLINE = FunctionRule(
-    ROOFLINE_NAME, "over 90 % or under 10 % of the nearer roof", _judge_roofline
+    ROOFLINE_NAME, "over 90 % or under 10 % of the nearer peak", _judge_roofline
 )
 
 
@@ -496,7 +496,7 @@ def _look_time_floor(arm: Measurement, result: Result, seconds: float) -> Iterat
     yield Check(
         TIME_FLOOR_NAME,
         Level.FAIL,
-        f"{name} takes {duration(seconds)} where the roofs of this machine allow no less than "
+        f"{name} takes {duration(seconds)} where the peaks of this machine allow no less than "
         f"{duration(floor)} ({percent(seconds / floor)} of it). Look for work that is left out, "
         "remembered or done after the clock has stopped.",
         figures,
@@ -519,7 +519,7 @@ still above after calibrating again is wrong."""
 
 
 def over_full(result: Result) -> Iterator[tuple[Measurement, Utilisation]]:
-    """The arms that reach more than the whole of a roof."""
+    """The arms that reach more than the whole of a peak."""
     for arm in result.arms:
         found = reached(arm, result)
         if found is not None and fullest(found) > FULL:
@@ -537,7 +537,7 @@ def _look_utilisation(arm: Measurement, found: Utilisation) -> Check:
     figures, who = _figures_utilisation(found), (arm.arm.name,)
     worst = fullest(found)
     if worst <= FULL:
-        text = f"{name_of(arm)} claims no more than the calibrated roofs allow."
+        text = f"{name_of(arm)} claims no more than the calibrated peaks allow."
         return Check(UTILISATION_NAME, Level.OK, text, figures, who)
     said = f"{name_of(arm)} reads {_claim(found)}"
     if worst <= IMPOSSIBLE:
@@ -547,7 +547,7 @@ def _look_utilisation(arm: Measurement, found: Utilisation) -> Check:
         )
         return Check(UTILISATION_NAME, Level.WARN, text, figures, who)
     text = (
-        f"{said}, which cannot be: the time, the count or the roof is wrong. Calibrate again "
+        f"{said}, which cannot be: the time, the count or the peak is wrong. Calibrate again "
         "(torchstone doctor --calibrate); if it stays, look for work that the arm leaves out, for "
         "operations counted twice, or for an algorithm that needs fewer of them than its formula "
         "says (Winograd)."

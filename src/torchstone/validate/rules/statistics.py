@@ -21,7 +21,7 @@ def _judge_definition(result: Result) -> Iterator[Check]:
         clean = False
         text = (
             f"The figures are of definition {result.method.definition}, and this version of "
-            f"Torchstone computes definition {DEFINITION}; the two are never mixed. Judge it again "
+            f"Torchstone computes definition {DEFINITION}; the two are never mixed. Check it again "
             "with torchstone validate, which computes them again from the samples."
         )
         said = {"definition": float(result.method.definition), "current": float(DEFINITION)}
@@ -216,7 +216,7 @@ PLAIN = ("eager", "aot_eager", "export")
 
 
 def suspicious(comparison: Comparison, result: Result) -> bool:
-    """Whether the speed-up needs a second look. Statements have no inputs to be changed."""
+    """Whether the speed-up needs measuring again. Statements have no inputs to be changed."""
     base, speedup = arm_named(comparison.base, result), comparison.speedup
     if base is None or base.arm.statement is not None or speedup is None:
         return False
@@ -285,7 +285,7 @@ def _words(comparison: Comparison, speedup: float, look: Remeasurement | None) -
         )
     if look.speedup is None or look.interval is None:
         return held, (
-            f"{said}: {why}, and a second look could not tell{reason}. Give a longer --budget."
+            f"{said}: {why}, and measuring again could not tell{reason}. Give a longer --budget."
         )
     if not agree(comparison, look):
         return Level.FAIL, (

@@ -25,7 +25,7 @@ NAMED = 12
 TWICE_WITHIN = 0.01
 """counts are exact, so a factor of two is exactly two."""
 
-_REMEDY = "Correct the formula or take it out, and count again; no share of a roof stands on it."
+_REMEDY = "Correct the formula or take it out, and count again; no share of a peak stands on it."
 
 
 def _judge_flops(result: Result) -> Iterator[Check]:
@@ -147,7 +147,7 @@ def _look(arm: Measurement) -> Iterator[Check]:
     named = f" ({', '.join(flops.uncovered)} have none)" if flops.uncovered else ""
     text = (
         f"Formulas cover {percent(flops.time_covered)} of the op time of {name_of(arm)}{named}, "
-        f"and the work of {percent(known)} is known in all, so no share of the compute roof is "
+        f"and the work of {percent(known)} is known in all, so no share of the compute peak is "
         "claimed. Register formulas for them to have one."
     )
     yield Check(COVERAGE_NAME, Level.NOTE, text, figures, who)

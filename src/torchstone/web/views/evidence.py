@@ -225,7 +225,7 @@ def _compiler(result: Result) -> Iterable[Section]:
 
 
 def _roofline(source: DataAccess, result: Result) -> Iterable[Section]:
-    """The baseline under the roofs of its machine; a sentence where something is missing."""
+    """The baseline under the peaks of its machine; a sentence where something is missing."""
     from torchstone.explain.roofline import roofline
 
     try:

@@ -95,7 +95,7 @@ def machines(source: DataAccess, query: Query) -> Page:
 
 
 def machine(source: DataAccess, query: Query, ident: str) -> Page:
-    """One machine: roofs, what its noise lets be seen, and the doctor's last report."""
+    """One machine: peaks, what its noise lets be seen, and the doctor's last report."""
     known = {one.id: one for one in source.store.machines()}
     if ident not in known:
         raise NotFound(f"There is no machine {shown(ident)} in this database.")
@@ -200,18 +200,18 @@ def _doctor(reports: Sequence[DoctorReport]) -> Iterable[Section]:
 
 def _calibration(calibrations: Sequence[Calibration]) -> Iterable[Section]:
     if not calibrations:
-        yield Notice("The machine's roofs are not measured.", remedy=f"Measure them: {CALIBRATE}.")
+        yield Notice("The machine's peaks are not measured.", remedy=f"Measure them: {CALIBRATE}.")
         return
     newest = {one.device: one for one in reversed(calibrations)}
     for device, one in newest.items():
         title = f"Calibration of {sanitise(one.device_name or device)}, {when(one.created)}"
-        rows = tuple(_roofs(one))
+        rows = tuple(_ceilings(one))
         note = " ".join(sanitise(note) for note in one.notes)
         name = f"calibration-{sanitise(device).replace(':', '-')}"
         yield Table(name, title, ROOFS, rows, note, total=len(rows))
 
 
-def _roofs(one: Calibration) -> Iterable[tuple[Cell, ...]]:
+def _ceilings(one: Calibration) -> Iterable[tuple[Cell, ...]]:
     for peak in one.compute:
         yield _roof(f"{peak.dtype}{' sparse' if peak.sparse else ''}", peak, "FLOP/s")
     for peak in one.bandwidth:

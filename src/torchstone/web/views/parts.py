@@ -157,7 +157,7 @@ def variants(asked: Query) -> tuple[str, str] | None:
 
 
 def remarks(found: RunComparison | None, context: Context) -> tuple[Section, ...]:
-    """Why there is no comparison, or what a reader must know to judge it."""
+    """Why there is no comparison, or what a reader must know to evaluate it."""
     before = chosen_words(context)
     if found is None:
         return before
