@@ -1,8 +1,8 @@
-"""Where the time goes: from a stored measurement to what limits it.
+"""Where a step's time goes, what would help, and what limits it.
 
-Holds: the roofline (what a step and its heaviest ops reach of the machine's calibrated peaks).
-Touches: nothing; records in, records out. Imports `records`, `stats` and, from `validate`, which
-peaks are sound.
+Holds: the passes that look at a step in a worker of their own, the ledger made from them, findings
+with their predictions, and the roofline of a stored measurement. Touches: the worker that runs the
+passes (`starter`); all the rest is records in, records out.
 """
 
 from torchstone.explain.roofline import Ceiling, Point, Roofline, roofline

@@ -279,7 +279,7 @@ def check_sampling(rate: float, clock: str) -> None:
     """Refuse what no sampler can do."""
     if not 0 < rate <= MOST_HZ:
         raise UsageError(
-            f"{rate:g} samples a second cannot be taken.", f"Give up to {MOST_HZ:g}; 200 is usual."
+            f"{rate:g} samples a second cannot be taken.", f"Give up to {MOST_HZ:g}; 100 is usual."
         )
     if clock not in CLOCKS:
         raise UsageError(f"There is no clock {clock!r}.", f"Choose from {', '.join(CLOCKS)}.")
