@@ -206,7 +206,7 @@ PROBES = Registry(
 )
 PREFERRED = ("sampler", "py-spy", "cprofile", "torch", "memory")
 """Of several that go the same way, the first of these that can be used; then others by name. The
-sampler costs about a per cent (docs/explanation/seen.md); py-spy stops the process for each look."""
+sampler costs about a per cent; py-spy stops the process for each look."""
 
 
 @cache
