@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+import math
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
 
-from torchstone.records import RecordError, from_data
+from torchstone.records import CaseKey, RecordError, from_data, to_data
 
 
 @dataclass(frozen=True)
@@ -44,3 +46,15 @@ def test_the_place_is_named(data: Any, said: str) -> None:
     with pytest.raises(RecordError) as caught:
         from_data(Outer, data)
     assert str(caught.value) == said
+
+
+@pytest.mark.parametrize("values", [(0, math.inf), (1, math.nan, 2), (0, -math.inf)])
+def test_a_tuple_that_begins_with_an_int_is_looked_at_whole(values: tuple[float, ...]) -> None:
+    data = to_data(values)
+    assert json.loads(json.dumps(data, allow_nan=False)) == data
+    assert {"Infinity", "NaN", "-Infinity"} & {str(value) for value in data}
+
+
+def test_two_cases_that_differ_in_threads_have_two_names() -> None:
+    one = CaseKey("timm", "resnet18", "small", "inference", "fp32", "inductor", threads=1)
+    assert one.name != replace(one, threads=2).name

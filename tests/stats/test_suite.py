@@ -199,3 +199,15 @@ def test_every_field_is_documented() -> None:
     text = page.read_text(encoding="utf-8")
     fields = [f.name for record in (CaseMetrics, SuiteSummary) for f in dataclasses.fields(record)]
     assert [name for name in fields if f"`{name}`" not in text] == []
+
+
+def test_what_else_was_measured_that_night_changes_no_verdict_of_a_suite() -> None:
+    """Corrected over its own suite, as a comparison of two runs does."""
+    few = [case(f"m{i}", log_speedup=0.06, error=0.01, freedom=6.0) for i in range(3)]
+    open_ones = {"log_speedup": 0.0, "error": 0.02, "verdict": Verdict.CANNOT_TELL}
+    others = [case(f"o{i}", suite="huggingface", **open_ones) for i in range(300)]  # type: ignore[arg-type]
+    own = [case(f"o{i}", **open_ones) for i in range(300)]  # type: ignore[arg-type]
+    alone = verdicts(few)
+    assert alone == (Verdict.FASTER,) * 3
+    assert verdicts([*few, *others])[:3] == alone
+    assert verdicts([*few, *own])[:3] != alone  # its own cases do count
