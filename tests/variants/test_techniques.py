@@ -117,3 +117,15 @@ def test_a_technique_measured_as_an_arm_keeps_the_answer() -> None:
         ArmSpec("frozen", f"{path}:make", variant="eager+gc_freeze"),
     )
     assert [arm.outcome for arm in found.arms] == [Outcome.OK, Outcome.OK]
+
+
+def test_a_list_names_our_variants_and_techniques_as_ours() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "torchstone", "list", "variants", "--json", "-"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    source = {one["name"]: one["source"] for one in json.loads(done.stdout)["variants"]}
+    names = ("eager", "inductor", *(f"+{name}" for name in TECHNIQUES))
+    assert {source[name] for name in names} == {"torchstone"}

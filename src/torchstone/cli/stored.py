@@ -275,22 +275,28 @@ def _model_rows(suite: str | None) -> list[Any]:
     ]
 
 
+OURS = "torchstone"
+"""The package of variants that come with us."""
+
+
 def _variant_rows() -> list[Any]:
     from torchstone import show as shown
     from torchstone.lab.request import torch_backends
     from torchstone.records import UsageError
     from torchstone.variants import known_variants, resolve_variant
     from torchstone.variants.registry import NOT_FOR_USERS
+    from torchstone.variants.techniques import TECHNIQUES
 
     known = known_variants()
     rows = []
     for name, point in sorted(known.items()):
-        source = point.dist.name if point.dist else ""
+        source = point.dist.name if point.dist else OURS
         try:
             summary = str(getattr(resolve_variant(name), "summary", "")) or f"of {source}"
         except (ImportError, AttributeError, UsageError) as error:  # costs the others nothing
             summary = f"cannot be loaded: {error}"
         rows.append(shown.VariantRow(name, source, summary))
+    rows += [shown.VariantRow(f"+{one.name}", OURS, one.summary) for one in TECHNIQUES.values()]
     for name in torch_backends(None):
         if name not in known and not name.endswith(NOT_FOR_USERS):
             rows.append(shown.VariantRow(name, "torch.compile"))

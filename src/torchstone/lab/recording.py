@@ -56,10 +56,10 @@ class Recorder:
         except (TorchstoneError, OSError) as error:
             if not self.saves:  # nobody asked for this database
                 return
-            if isinstance(error, OSError):
-                self.storage_warnings.append(StorageWarning(f"{what}: {error}."))
-                return
-            self.storage_warnings.append(StorageWarning(f"{what}: {error.message}", error.remedy))
+            text, remedy = f"{error}.", ""
+            if isinstance(error, TorchstoneError):
+                text, remedy = error.message, error.remedy
+            self.storage_warnings.append(StorageWarning(f"{what}: {text}", remedy))
 
     @property
     def has_kept(self) -> bool:

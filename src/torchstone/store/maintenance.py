@@ -1,4 +1,4 @@
-"""The store's part on upkeep: derived tables made again, old samples removed, sizes told."""
+"""Maintenance: derived tables rebuilt, old samples pruned, sizes reported."""
 
 from __future__ import annotations
 

@@ -403,8 +403,8 @@ def _file_of(connection: Connection) -> str:
 # A run is one row of `run_fact`, a suite of a run one row of `group_fact`, a case one row of
 # `case_fact`. What cases have in common over the nights is stored once: their keys in `series` and
 # `case_group`, their machine and branch in `machine_branch`, their words in `case_detail`. Figures
-# carry the version of their definition. All of it can be made again (`upkeep`), but for the figures
-# of cases without samples: of those that were imported, never measured, or pruned.
+# carry the version of their definition. All of it can be rebuilt (`maintenance`), but for the
+# figures of cases without samples: of those that were imported, never measured, or pruned.
 
 
 machine_branch = Table(

@@ -19,9 +19,8 @@ from torchstone.variants.precision import (
 )
 from torchstone.variants.registry import resolve_variant
 from torchstone.variants.registry import uses_torch as variant_uses_torch
+from torchstone.variants.techniques import DEFAULT_LEARNING_RATE
 from torchstone.workloads import Inputs, Workload, walk
-
-DEFAULT_LEARNING_RATE = 1e-3
 
 
 def _identity(output: Any) -> Any:
