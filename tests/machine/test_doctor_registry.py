@@ -23,10 +23,11 @@ from torchstone.machine.doctor import (
     run_checkups,
     watch,
 )
-from torchstone.machine.doctor.base import cores, percent, size
+from torchstone.machine.doctor.base import cores, size
 from torchstone.machine.doctor.checkups import cores as core_checkups
 from torchstone.machine.hardware import read_cores
 from torchstone.records import Finding, Level
+from torchstone.records.format import percent
 
 CHECKUPS = {
     *("accelerator", "address-layout", "affinity", "allocator", "boost", "clock", "core"),

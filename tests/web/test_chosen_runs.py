@@ -16,7 +16,7 @@ from tests.track import made
 from tests.web import stored
 from tests.web.conftest import client_of, reading
 from torchstone.records import CaseMetrics, Conditions, GitState, RunView
-from torchstone.show.units import format_percent
+from torchstone.records.format import format_percent
 from torchstone.store import open_store
 from torchstone.web.context import LISTED
 from torchstone.web.page import Group, Notice, Page, Table, tables_of, walk

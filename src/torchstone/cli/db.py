@@ -192,7 +192,7 @@ def _size_document(report: SizeReport) -> dict[str, Any]:
 
 
 def _size_lines(report: SizeReport) -> list[str]:
-    from torchstone.show.units import format_bytes
+    from torchstone.records.format import format_bytes
 
     lines = [
         f"{report.path}: {format_bytes(report.file_bytes)}, of which "
@@ -226,7 +226,7 @@ def _parts(report: SizeReport) -> tuple[tuple[ResultSize, str], ...]:
 
 
 def _thin_lines(report: PruneReport, shrunk: int, compact: bool) -> list[str]:
-    from torchstone.show.units import format_bytes
+    from torchstone.records.format import format_bytes
 
     what = f"{_number(report.results, 'result')} of {_number(report.runs, 'run')}"
     if not report.results:

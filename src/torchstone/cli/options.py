@@ -26,7 +26,6 @@ PLAIN_WIDTH = 100
 MODES = "inference|training"
 PRECISIONS = "fp32|tf32|bf16|fp16|amp|amp-bf16|amp-fp16"
 _UNITS = {"": 1.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "m": 60.0, "min": 60.0, "h": 3600.0}
-_BAD_OUTCOMES = ("wrong_answer", "error", "crash", "oom", "timeout")
 
 
 class Duration(click.ParamType):  # type: ignore[type-arg]
@@ -308,8 +307,8 @@ def exit_code(result: Result, strict: bool = False) -> int:
     """0: every arm did its work. 1: one did not, or none could; when strict, also where a check
     fails. 130: interrupted."""
     if result.method.stopped_by == "interrupt":
-        return 130
-    failed = any(arm.outcome.value in _BAD_OUTCOMES for arm in result.arms)
+        return INTERRUPTED
+    failed = any(arm.outcome.failed for arm in result.arms)
     failed |= strict and any(check.level.value == "fail" for check in result.checks)
     return int(failed or not any(arm.turns for arm in result.arms))
 

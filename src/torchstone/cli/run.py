@@ -259,11 +259,10 @@ def _refuse_planning(ctx: click.Context, suites: tuple[str, ...]) -> None:
 def _exit_code(end: RunEnd, strict: bool) -> int:
     """0: every case that was to run passed. 1: one failed or was not run; when strict, also where
     a check fails. 130: interrupted."""
-    from torchstone.records import Level, Outcome
+    from torchstone.records import Level
 
     if end.stopped_by == "interrupt":
         return INTERRUPTED
-    good = (Outcome.OK, Outcome.NOT_SUPPORTED, Outcome.NOT_RUN)
-    failed = any(case.outcome not in good for case in end.view.cases)
+    failed = any(case.outcome.failed for case in end.view.cases)
     failed |= strict and any(case.worst_check is Level.FAIL for case in end.view.cases)
     return int(failed or end.stopped_by == "total budget")

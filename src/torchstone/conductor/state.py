@@ -46,7 +46,7 @@ class ArmState:
     @property
     def alive(self) -> bool:
         """Worth another turn."""
-        return self.solo is not None and self.outcome in (Outcome.OK, Outcome.NONDETERMINISTIC)
+        return self.solo is not None and self.outcome.comparable
 
     @property
     def changes(self) -> frozenset[str]:

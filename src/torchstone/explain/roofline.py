@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from torchstone.records import Calibration, Flops, Measurement, Result, UsageError
+from torchstone.records.format import count, percent
 from torchstone.stats.roofline import (
     COMPUTE,
     COVERAGE_NEEDED,
@@ -24,7 +25,7 @@ from torchstone.stats.roofline import (
     threads_of,
     utilisation,
 )
-from torchstone.validate.base import count, estimator, name_of, percent, rate, seconds_per_call
+from torchstone.validate.base import estimator, name_of, rate, seconds_per_call
 from torchstone.validate.rules.peaks import WRITE_ALLOWANCE, caches_of, sound
 
 # What limits a step, said in words: compute, a level of memory, or neither.

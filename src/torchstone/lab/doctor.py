@@ -39,6 +39,7 @@ from torchstone.records import (
     TorchstoneError,
     UsageError,
 )
+from torchstone.records.format import percent
 
 # The doctor and the calibration: make one, or say which is in force and whether it still holds.
 
@@ -246,7 +247,7 @@ def _judge(estimate: Estimate, differ: bool, smallest: float | None, budget_s: f
         return Finding(
             DOCTOR_IDENTICAL_NAME,
             Level.FAIL,
-            f"two identical programs differ by {_percent(apart)} here",
+            f"two identical programs differ by {percent(apart)} here",
             figures,
             "Do not believe differences of that size today; make the machine quieter and look "
             "again.",
@@ -254,8 +255,8 @@ def _judge(estimate: Estimate, differ: bool, smallest: float | None, budget_s: f
     if smallest is None:
         return _unknown("the spread of the samples has no bound")
     said = (
-        f"two identical programs differ by {_percent(apart)} in {budget_s:g} s: "
-        f"differences under {_percent(smallest)} cannot be seen here today"
+        f"two identical programs differ by {percent(apart)} in {budget_s:g} s: "
+        f"differences under {percent(smallest)} cannot be seen here today"
     )
     if smallest <= GOOD:
         return Finding(DOCTOR_IDENTICAL_NAME, Level.OK, said, figures)
@@ -293,11 +294,6 @@ def _broken(arm: Measurement) -> Finding:
         f"a plain function could not be measured: it ended as {arm.outcome.value} ({said})",
         remedy="Nothing can be measured here before that is mended.",
     )
-
-
-def _percent(share: float) -> str:
-    size = share * 100
-    return f"{size:.{0 if size >= 9.95 else 1 if size >= 0.995 else 2}f} %"
 
 
 TORCH_TIMEOUT_S = 120.0

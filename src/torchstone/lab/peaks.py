@@ -222,7 +222,7 @@ def look_again(
     if case.stopped_by == "interrupt":
         raise KeyboardInterrupt
     made = Remeasurement(first.base, first.new, seed, first.speedup or 0.0, None)
-    failed = next((arm for arm in case.arms if arm.outcome not in stats.COMPARABLE), None)
+    failed = next((arm for arm in case.arms if not arm.outcome.comparable), None)
     if failed is not None:
         said = public_measurement(failed).detail.message
         reason = said or f"{failed.arm.name} ended with {failed.outcome.value}"

@@ -190,6 +190,26 @@ class Outcome(str, Enum):
     NOT_SUPPORTED = "not_supported"
     NOT_RUN = "not_run"
 
+    @property
+    def failed(self) -> bool:
+        """Whether something went wrong: exit code 1, listed among the failures."""
+        return self not in (Outcome.OK, Outcome.NOT_SUPPORTED, Outcome.NOT_RUN)
+
+    @property
+    def counts(self) -> bool:
+        """Whether it is in the pass rate's denominator: everything that could have run."""
+        return self is not Outcome.NOT_SUPPORTED
+
+    @property
+    def comparable(self) -> bool:
+        """Whether its times deserve a verdict: not those of a wrong answer, but of a random one."""
+        return self in (Outcome.OK, Outcome.NONDETERMINISTIC)
+
+    @property
+    def words(self) -> str:
+        """`wrong answer`."""
+        return self.value.replace("_", " ")
+
 
 @dataclass(frozen=True)
 class OutcomeDetail:

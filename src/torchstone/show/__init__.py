@@ -6,6 +6,7 @@ Touches: the stream it is given for progress, nothing else. Imports `records`, h
 from `profile` and, only when a figure is wanted, `stats`; every statistic shown is computed there.
 """
 
+from torchstone.records.format import format_bytes, format_percent, format_ratio, format_seconds
 from torchstone.show.compare_document import (
     compare_csv,
     compare_document,
@@ -50,7 +51,6 @@ from torchstone.show.run_report import run_markdown, run_report
 from torchstone.show.table import can_unicode, sanitise
 from torchstone.show.terminal import report
 from torchstone.show.timeit import passed_checks, timeit_report
-from torchstone.show.units import format_bytes, format_percent, format_ratio, format_seconds
 
 __all__ = [
     "DOCUMENT_SCHEMA",

@@ -12,13 +12,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
 from torchstone.records import CaseChange, GroupChange, Ratio, RunComparison, RunHead
+from torchstone.records.format import count, format_percent
 from torchstone.show import compare_terminal as words
 from torchstone.show.evidence import compare_advice
 from torchstone.show.markdown import DOCUMENT_SCHEMA, code, escape, plain, to_text
 from torchstone.show.run_document import BETWEEN, finite, mean_document, neutral, summary_document
-from torchstone.show.run_table import LOST, case_speedup, command_text, count
+from torchstone.show.run_table import LOST, case_speedup, command_text
 from torchstone.show.table import clip, fit, markdown_table_Column, sanitise, shorten, table
-from torchstone.show.units import format_percent
 
 # The figures of a compared case by name: one list for the CSV and the JSON.
 #

@@ -17,6 +17,7 @@ from torchstone.records import (
     RunHead,
     Verdict,
 )
+from torchstone.records.format import COARSE, FINE, count, fewer_decimals, format_percent
 from torchstone.show.evidence import compare_advice, hang
 from torchstone.show.listing import when
 from torchstone.show.rows import VERDICT_ROLES, flow, processor_name
@@ -26,14 +27,12 @@ from torchstone.show.run_table import (
     Labels,
     case_speedup,
     check_mark,
-    count,
     failure_text,
     ratio_word,
     speedup_words,
 )
 from torchstone.show.table import Cell, Column, Style, cells, pack, pad, shorten, wrap
 from torchstone.show.terminal import LEAST_WIDTH
-from torchstone.show.units import COARSE, FINE, fewer_decimals, format_percent
 
 MOST_NAMES = 12
 """Cases named that one of the runs alone has; the rest is counted."""

@@ -7,11 +7,11 @@ from typing import Any
 
 from torchstone.machine.doctor.base import split_fix
 from torchstone.records import DoctorReport, Finding, Level
+from torchstone.records.format import format_bytes, format_percent
 from torchstone.show.evidence import hang
 from torchstone.show.markdown import code, escape, plain, to_text
 from torchstone.show.rows import flow, processor_name
 from torchstone.show.table import Style, cells, pad
-from torchstone.show.units import format_bytes, format_percent
 
 SECTIONS = {
     "Other work": (

@@ -22,9 +22,9 @@ from torchstone.records import (
     RunView,
     Verdict,
 )
+from torchstone.records.format import format_percent, format_seconds
 from torchstone.show.rows import LEAST_COMPILE_NS, flow
 from torchstone.show.table import Style, cells, shorten, wrap
-from torchstone.show.units import format_percent, format_seconds
 
 # Commands that a report prints, so that they work as they stand.
 

@@ -16,10 +16,10 @@ from torchstone.records import (
     SourceLine,
     Verification,
 )
+from torchstone.records.format import format_percent, format_seconds
 from torchstone.show.markdown import plain, to_text
 from torchstone.show.rows import allocator_title, flow
 from torchstone.show.table import Style, cells, clip, pad, sanitise, shorten, wrap
-from torchstone.show.units import format_percent, format_seconds
 
 LEAST_WIDTH = 60
 BAR = 20

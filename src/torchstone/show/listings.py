@@ -7,15 +7,13 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from torchstone.records import Outcome
+from torchstone.records.format import count, format_bytes, format_seconds
 from torchstone.show.evidence import hang
 from torchstone.show.listing import LABEL_WIDTH, tail, when
-from torchstone.show.run_table import count
 from torchstone.show.table import Cell, Column, Style, clip, pack, shorten
-from torchstone.show.units import format_bytes, format_seconds
 
 OUTCOMES_WIDTH = 40
 SUITES_LEAST = 12
-_ALONE = ("ok", "not_supported", "not_run")
 
 
 class RunRow(Protocol):
@@ -80,7 +78,7 @@ def _outcomes(row: RunRow, style: Style) -> Cell:
     order = [outcome.value for outcome in Outcome]
     counts = sorted(row.outcomes.items(), key=lambda item: [*order, item[0]].index(item[0]))
     known = [(name, number) for name, number in counts if number]
-    failed = any(name not in _ALONE for name, _ in known)
+    failed = any(one.failed and row.outcomes.get(one.value) for one in Outcome)
     text = ", ".join(f"{number} {name.replace('_', ' ')}" for name, number in known)
     role = "fail" if failed else "good" if known else ""
     return Cell(clip(style.safe(text), OUTCOMES_WIDTH, style.glyphs.ellipsis), role)

@@ -11,6 +11,7 @@ from enum import Enum
 from typing import Any
 
 from torchstone.records import Check, Comparison, Level, Measurement, Outcome, Result
+from torchstone.records.format import format_percent
 from torchstone.show.charts.strip import sample_turns
 from torchstone.show.evidence import check_text, course, doubt_text, summary
 from torchstone.show.rows import (
@@ -26,7 +27,6 @@ from torchstone.show.rows import (
     what,
 )
 from torchstone.show.table import UNICODE, Style, sanitise, shorten
-from torchstone.show.units import format_percent
 
 STRIP_WIDTH = 24
 NAME_WIDTH = 60

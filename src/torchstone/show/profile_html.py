@@ -20,6 +20,7 @@ from torchstone.records import (
     Spans,
     UsageError,
 )
+from torchstone.records.format import format_percent
 from torchstone.show.bundle import asset, bundle
 from torchstone.show.markdown import plain
 from torchstone.show.profile_text import (
@@ -36,7 +37,6 @@ from torchstone.show.profile_text import (
     work_of,
 )
 from torchstone.show.table import sanitise
-from torchstone.show.units import format_percent
 
 if TYPE_CHECKING:
     import numpy as np

@@ -6,10 +6,10 @@ import zlib
 from dataclasses import dataclass, field
 
 from torchstone.records import CallTree, Frame, Profile, UsageError
+from torchstone.records.format import format_percent
 from torchstone.show.profile_text import call_tree, cost_words, format_amount
 from torchstone.show.svg import FONT, clean
 from torchstone.show.table import clip
-from torchstone.show.units import format_percent
 
 WIDTH = 1200
 MARGIN = 12

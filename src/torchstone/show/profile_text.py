@@ -17,15 +17,15 @@ from torchstone.records import (
     Spans,
     UsageError,
 )
-from torchstone.show.rows import flow
-from torchstone.show.table import Cell, Column, Style, cells, clip, pack, pad, wrap
-from torchstone.show.units import (
+from torchstone.records.format import (
     format_bytes,
     format_interval,
     format_percent,
     format_ratio,
     format_seconds,
 )
+from torchstone.show.rows import flow
+from torchstone.show.table import Cell, Column, Style, cells, clip, pack, pad, wrap
 
 # Memory line by line in the terminal, beside the source.
 

@@ -9,17 +9,10 @@ from collections.abc import Callable, Mapping
 from typing import TextIO
 
 from torchstone.records import CaseKey, CaseMetrics, Outcome, Run
+from torchstone.records.format import count
 from torchstone.show.evidence import meaning
 from torchstone.show.rows import VERDICT_ROLES
-from torchstone.show.run_table import (
-    APART,
-    case_speedup,
-    check_mark,
-    count,
-    short_names,
-    title,
-    word,
-)
+from torchstone.show.run_table import case_speedup, check_mark, short_names, title
 from torchstone.show.table import Style, can_unicode, cells, clip, pad, sanitise, shorten, wrap
 
 REDRAW_S = 0.1
@@ -240,9 +233,11 @@ class RunProgress(Progress):
 
     def _counts(self) -> str:
         """`3 ok 1 crash`; failures of several kinds together: each has its lasting line."""
-        failed = [outcome for outcome in self._outcomes if outcome not in APART]
-        kind = word(failed[0]) if len(failed) == 1 else "failed"
-        counts = {word(outcome): self._outcomes[outcome] for outcome in APART}
+        failed = [outcome for outcome in self._outcomes if outcome.failed]
+        kind = failed[0].words if len(failed) == 1 else "failed"
+        counts = {
+            outcome.words: self._outcomes[outcome] for outcome in Outcome if not outcome.failed
+        }
         found = {"ok": counts.pop("ok"), kind: sum(self._outcomes[o] for o in failed), **counts}
         return " ".join(f"{number} {name}" for name, number in found.items() if number)
 
@@ -281,11 +276,11 @@ class RunProgress(Progress):
         return [f"    {row}" for row in rows if row]
 
     def _failed(self, case: CaseMetrics, room: int) -> str:
-        style, said = self._style, word(case.outcome)
+        style, said = self._style, case.outcome.words
         room -= cells(said) + 2
         name = self._name(case.key, room // 2 if case.reason else room)
         text = f"{name}: {style.safe(case.reason)}" if case.reason else name
-        role = "dim" if case.outcome in APART else "fail"
+        role = "dim" if not case.outcome.failed else "fail"
         return f"{style.paint(said, role)}  {clip(text, room, style.glyphs.ellipsis)}"
 
     def _keep(self, text: str) -> None:

@@ -6,11 +6,11 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from torchstone.records.format import MISSING, format_bytes, format_seconds
 from torchstone.show.markdown import plain, to_text
 from torchstone.show.rows import flow
 from torchstone.show.svg import LogAxis, Svg, axis_around, format_si, format_tick, spread_labels
 from torchstone.show.table import Style, cells, clip, pad, shorten, wrap
-from torchstone.show.units import MISSING, format_bytes, format_seconds
 
 if TYPE_CHECKING:
     from torchstone.explain import Ceiling, Point, Roofline

@@ -18,8 +18,7 @@ from torchstone.records import (
     Result,
     Verdict,
 )
-from torchstone.show.table import Glyphs, Style, cells, shorten
-from torchstone.show.units import (
+from torchstone.records.format import (
     as_much,
     format_bytes,
     format_interval,
@@ -29,6 +28,7 @@ from torchstone.show.units import (
     half_width,
     ratio_decimals,
 )
+from torchstone.show.table import Glyphs, Style, cells, shorten
 
 # The first lines of a report: what was measured, how, and on what machine, in a few words.
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from torchstone.records import CaseMetrics, Mean, Outcome, RunView, SuiteSummary, Verdict
+from torchstone.records.format import count, format_change, format_percent, format_seconds
 from torchstone.show.evidence import flow_commands, hang, in_database, run_advice
 from torchstone.show.markdown import code, escape
 from torchstone.show.rows import flow
@@ -20,7 +21,6 @@ from torchstone.show.run_table import (
     circumstances,
     command_text,
     compile_words,
-    count,
     failure_text,
     failures,
     foreign_cell,
@@ -54,7 +54,6 @@ from torchstone.show.table import (
     wrap,
 )
 from torchstone.show.terminal import LEAST_WIDTH
-from torchstone.show.units import format_change, format_percent, format_seconds
 
 
 def run_report(

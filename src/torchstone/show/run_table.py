@@ -23,6 +23,19 @@ from torchstone.records import (
     SuiteSummary,
     Verdict,
 )
+from torchstone.records.format import (
+    COARSE,
+    FINE,
+    count,
+    fewer_decimals,
+    format_bytes,
+    format_change,
+    format_interval,
+    format_percent,
+    format_ratio,
+    format_seconds,
+    ratio_decimals,
+)
 from torchstone.show.evidence import in_database, run_advice
 from torchstone.show.listing import when
 from torchstone.show.rows import (
@@ -33,38 +46,14 @@ from torchstone.show.rows import (
     revision,
 )
 from torchstone.show.table import Cell, Column, Style, cells, clip, pack, pad, wrap
-from torchstone.show.units import (
-    COARSE,
-    FINE,
-    fewer_decimals,
-    format_bytes,
-    format_change,
-    format_interval,
-    format_percent,
-    format_ratio,
-    format_seconds,
-    ratio_decimals,
-)
 
 # A run in words and counts: what terminal, Markdown and the live display all say of it.
 
 
-APART = (Outcome.OK, Outcome.NOT_SUPPORTED, Outcome.NOT_RUN)
-"""Outcomes that are no failure of the case itself; the last one still counts against the rate."""
 HERE = "here"
 LOST = "*"
 _SETTINGS = ("mode", "precision", "device", "threads", "allocator")
 GroupKey = tuple[str, str, str, str, str, str, int, str]
-
-
-def word(outcome: Outcome) -> str:
-    """`wrong answer`."""
-    return outcome.value.replace("_", " ")
-
-
-def count(number: int, one: str, many: str = "") -> str:
-    """`1 case`, `2 cases`."""
-    return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
 def group_of(key: CaseKey | SuiteSummary) -> GroupKey:
@@ -164,7 +153,7 @@ class Tally:
     def parts(self) -> list[str]:
         """`44 of 48 cases done`, then each outcome with its count."""
         done = f"{self.planned - self.not_run} of {count(self.planned, 'case')} done"
-        return [done, *(f"{number} {word(o)}" for o, number in self.outcomes.items())]
+        return [done, *(f"{number} {o.words}" for o, number in self.outcomes.items())]
 
 
 def title(run: Run) -> str:
@@ -216,7 +205,7 @@ def grouped(cases: Iterable[CaseMetrics]) -> dict[GroupKey, list[CaseMetrics]]:
 
 def failures(view: RunView) -> list[CaseMetrics]:
     """Cases that ran and did not end well."""
-    return [case for case in view.complete if case.outcome not in APART]
+    return [case for case in view.complete if case.outcome.failed]
 
 
 def by_reason(view: RunView, outcome: Outcome) -> list[tuple[str, list[CaseMetrics]]]:
@@ -251,7 +240,7 @@ def failure_text(case: CaseMetrics) -> str:
     arm = case.failed_arm
     if arm and arm != case.key.variant:
         arm += ", the baseline"
-    return word(case.outcome) + (f" ({arm})" if arm else "") + f": {case.reason}".rstrip(": ")
+    return case.outcome.words + (f" ({arm})" if arm else "") + f": {case.reason}".rstrip(": ")
 
 
 def command_text(case: CaseMetrics) -> str:
@@ -279,7 +268,7 @@ def case_verdict(case: CaseMetrics, corrected: Verdict | None, cross: str = "✗
     that a check warns or fails.
     """
     if case.outcome is not Outcome.OK:
-        return word(case.outcome), "fail"
+        return case.outcome.words, "fail"
     mark = check_mark(case, cross)
     role = "fail" if case.worst_check is Level.FAIL else "doubt"
     if corrected is None:
@@ -295,7 +284,7 @@ def group_words(cases: Sequence[CaseMetrics], verdicts: Mapping[CaseKey, Verdict
     ended = Counter(case.outcome for case in cases if case.outcome is not Outcome.OK)
     words = [f"{passed[verdict]} {verdict.value}" for verdict in Verdict if passed[verdict]]
     words += [f"{passed[None]} ok"] if passed[None] else []
-    return ", ".join([*words, *(f"{n} {word(outcome)}" for outcome, n in ended.items())])
+    return ", ".join([*words, *(f"{n} {outcome.words}" for outcome, n in ended.items())])
 
 
 def lost_note(view: RunView, verdicts: Mapping[CaseKey, Verdict | None]) -> str:

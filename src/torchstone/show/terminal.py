@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from torchstone.records import Result
+from torchstone.records.format import format_percent
 from torchstone.show import evidence
 from torchstone.show.evidence import flow_commands, in_database
 from torchstone.show.rows import (
@@ -18,7 +19,6 @@ from torchstone.show.rows import (
     what,
 )
 from torchstone.show.table import Cell, Column, Style, cells, pack, pad
-from torchstone.show.units import format_percent
 
 LEAST_WIDTH = 40
 STRIP_LEAST = 16

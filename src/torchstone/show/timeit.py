@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 
 from torchstone.records import Level, Measurement, Outcome, Result
+from torchstone.records.format import format_percent
 from torchstone.show import evidence
 from torchstone.show.evidence import flow_commands, in_database
 from torchstone.show.rows import LEVEL, Figure, Figures, figures
 from torchstone.show.table import Style, shorten
-from torchstone.show.units import format_percent
 
 UNITS = {"nsec": 1e-9, "usec": 1e-6, "msec": 1e-3, "sec": 1.0}
 PRECISION = 3

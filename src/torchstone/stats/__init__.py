@@ -21,7 +21,6 @@ from torchstone.stats.changes import (
     mean_floor,
 )
 from torchstone.stats.compare import (
-    COMPARABLE,
     compare,
     compare_all,
     compare_sessions,
@@ -119,7 +118,6 @@ DEFINITION = STATISTICS_DEFINITION
 """The version of every definition in this package; figures of two versions are never mixed."""
 
 __all__ = [
-    "COMPARABLE",
     "COVERAGE_NEEDED",
     "DEFINITION",
     "ESTIMATORS",

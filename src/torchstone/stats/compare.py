@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from torchstone.records import Comparison, Estimate, Measurement, Outcome, Verdict
+from torchstone.records import Comparison, Estimate, Measurement, Verdict
 from torchstone.stats.drift import fit_sessions
 from torchstone.stats.estimators import (
     FLOOR_ESTIMATOR,
@@ -21,9 +21,6 @@ from torchstone.stats.process import replicates_with_samples
 from torchstone.stats.ratio import LogFit, as_estimate, fit_ratios
 from torchstone.stats.summary import holm
 from torchstone.stats.verdict import decide, least_effect, logs_of
-
-COMPARABLE = (Outcome.OK, Outcome.NONDETERMINISTIC)
-"""A wrong answer's speed is not worth a verdict; an answer that varies may still be timed."""
 
 
 @dataclass(frozen=True)
@@ -143,7 +140,7 @@ def _refusal(base: Measurement, new: Measurement) -> str:
     """Why the two cannot be compared at all; empty when they can."""
     for measurement in (base, new):
         name = measurement.arm.name
-        if measurement.outcome not in COMPARABLE:
+        if not measurement.outcome.comparable:
             return f"{name} ended as {measurement.outcome.value}."
         if not replicates_with_samples(measurement):
             return f"{name} ended as {measurement.outcome.value} but has no samples."

@@ -85,7 +85,7 @@ def pass_rate(cases: Sequence[CaseMetrics]) -> PassRate:
     counts = Counter(case.outcome for case in cases)
     return PassRate(
         passed=counts[Outcome.OK],
-        counted=len(cases) - counts[Outcome.NOT_SUPPORTED],
+        counted=sum(case.outcome.counts for case in cases),
         planned=len(cases),
         outcomes={outcome.value: counts[outcome] for outcome in Outcome},
     )

@@ -46,7 +46,7 @@ def headline(result: Result) -> str:
     """The result's verdicts in a few words, failures included."""
     failed_arms = {arm.arm.name for arm in result.arms if arm.outcome is not Outcome.OK}
     # What failed is told by its outcome: "cannot tell" beside it would say it twice. An arm that
-    # did not end well may still have been compared (`stats.COMPARABLE`), and then has a ratio.
+    # did not end well may still have been compared (`Outcome.comparable`), and then has a ratio.
     parts = [
         _verdict(c)
         for c in result.comparisons

@@ -9,7 +9,6 @@ from typing import Protocol
 
 from torchstone.records import Check, Comparison, Measurement, Result
 from torchstone.stats import (
-    COMPARABLE,
     ESTIMATORS,
     absolute,
     central_time,
@@ -74,14 +73,6 @@ def name_of(arm: Measurement | str) -> str:
     return name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 1] + "…"
 
 
-def percent(share: float) -> str:
-    """`31 %`, `3.1 %`, `0.31 %`."""
-    size = abs(share) * 100
-    # The bounds are where rounding would give one digit more.
-    decimals = 0 if size >= 9.95 or size == 0 else 1 if size >= 0.995 else 2
-    return f"{share * 100:.{decimals}f} %"
-
-
 def duration(seconds: float) -> str:
     """`1.23 ms`: three digits in the unit that fits."""
     if not math.isfinite(seconds):
@@ -113,11 +104,6 @@ def number(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 or value == round(value) else f"{value:.1f}"
 
 
-def count(amount: int, one: str, many: str = "") -> str:
-    """`1 process`, `3 processes`."""
-    return f"{amount:,} {one if amount == 1 else many or one + 's'}"
-
-
 def _three_digits(value: float) -> str:
     size = abs(value)
     return f"{value:.{0 if size >= 100 else 1 if size >= 10 else 2}f}"
@@ -137,7 +123,7 @@ def is_step(arm: Measurement) -> bool:
 
 def is_comparable(arm: Measurement) -> bool:
     """It has samples and an outcome that is worth a verdict."""
-    return arm.outcome in COMPARABLE and bool(replicates_with_samples(arm))
+    return arm.outcome.comparable and bool(replicates_with_samples(arm))
 
 
 def threads(arm: Measurement) -> int | None:

@@ -24,6 +24,7 @@ from torchstone.records import (
     RunHead,
     Verdict,
 )
+from torchstone.records.format import format_bytes, format_percent, format_ratio, format_seconds
 from torchstone.show.rows import processor_name
 from torchstone.show.run_document import neutral
 from torchstone.show.run_table import (
@@ -32,10 +33,8 @@ from torchstone.show.run_table import (
     pass_words,
     speedup_words,
     suite_of,
-    word,
 )
 from torchstone.show.table import sanitise
-from torchstone.show.units import format_bytes, format_percent, format_ratio, format_seconds
 from torchstone.web.page import Cell, Column, Link, Scalar, Table
 from torchstone.web.query import BadQuery, Query, ServerLinks, shown
 
@@ -155,7 +154,7 @@ def outcome_word(outcome: Outcome, reason: str = "") -> Cell:
     """An outcome with its mark."""
     mark = {Outcome.OK: "pass", Outcome.NOT_SUPPORTED: "quiet", Outcome.NOT_RUN: "quiet"}
     safe = sanitise(reason)[:2000]
-    return Cell(outcome.value, word(outcome), mark=mark.get(outcome, "fail"), title=safe)
+    return Cell(outcome.value, outcome.words, mark=mark.get(outcome, "fail"), title=safe)
 
 
 def verdict_cell(verdict: Verdict | None, words: str = "") -> Cell:

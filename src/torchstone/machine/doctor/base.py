@@ -20,17 +20,6 @@ from torchstone.records import Finding, Level
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
-def percent(share: float) -> str:
-    """`31 %`, `3.1 %`, `0.3 %`."""
-    size = abs(share) * 100
-    return f"{share * 100:.{0 if size >= 9.95 or size == 0 else 1}f} %"
-
-
-def count(amount: int, one: str, many: str = "") -> str:
-    """`1 core`, `3 cores`."""
-    return f"{amount:,} {one if amount == 1 else many or one + 's'}"
-
-
 def size(amount: float) -> str:
     """`7.8 GiB`."""
     unit = 0

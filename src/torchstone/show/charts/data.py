@@ -9,8 +9,7 @@ from datetime import datetime, timedelta, timezone
 from functools import lru_cache
 from typing import NamedTuple
 
-from torchstone.show.svg import Axis, LogAxis, format_si, format_tick, round_ratios, round_values
-from torchstone.show.units import (
+from torchstone.records.format import (
     format_bytes,
     format_interval,
     format_percent,
@@ -19,6 +18,7 @@ from torchstone.show.units import (
     ratio_decimals,
     time_unit,
 )
+from torchstone.show.svg import Axis, LogAxis, format_si, format_tick, round_ratios, round_values
 
 MARKS = ("", "failed", "doubt", "partial", "better", "worse")
 """How a point is drawn: `failed` stands on the floor of the chart, `doubt` is hollow, `partial` is

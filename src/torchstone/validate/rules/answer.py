@@ -16,16 +16,15 @@ from torchstone.records import (
     Outcome,
     Turn,
 )
+from torchstone.records.format import count, percent
 from torchstone.validate.base import (
     CONSTANT_OUTPUT_NOTE,
     FunctionRule,
     busy_limit,
-    count,
     duration,
     each_arm,
     is_step,
     name_of,
-    percent,
 )
 
 OUTPUT_CHECK_NAME = "output-check"

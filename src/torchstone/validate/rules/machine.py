@@ -24,6 +24,7 @@ from torchstone.records import (
     Result,
     WarmUp,
 )
+from torchstone.records.format import count, percent
 from torchstone.stats import (
     PAIRS_ESTIMATOR,
     ProcessData,
@@ -35,7 +36,6 @@ from torchstone.stats.estimators import MIN_GATED, PROBE_TOLERANCE
 from torchstone.validate.base import (
     FunctionRule,
     cores,
-    count,
     duration,
     each_arm,
     estimator,
@@ -44,7 +44,6 @@ from torchstone.validate.base import (
     is_comparable,
     name_of,
     number,
-    percent,
     rate,
     seconds_per_call,
     threads,

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from torchstone.records import DRAM, Calibration, Check, Flops, Level, Measurement, Peak, Result
+from torchstone.records.format import count, percent
 from torchstone.stats import (
     COVERAGE_NEEDED,
     Utilisation,
@@ -18,12 +19,10 @@ from torchstone.stats import (
 from torchstone.stats.roofline import COMPUTE, DRAM_MULTIPLE, LEVELS, applies, is_eager, last_level
 from torchstone.validate.base import (
     FunctionRule,
-    count,
     cpu_per_wall,
     duration,
     estimator,
     name_of,
-    percent,
     rate,
     seconds_per_call,
     size,

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from torchstone.records import Check, Comparison, Level, Measurement, Remeasurement, Result
+from torchstone.records.format import count, percent
 from torchstone.stats import DEFINITION, replicates_with_samples
-from torchstone.validate.base import FunctionRule, arm_named, count, name_of, percent, threads
+from torchstone.validate.base import FunctionRule, arm_named, name_of, threads
 
 DEFINITION_NAME = "definition"
 

@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from torchstone.records import ArmSpec, Check, Flops, Level, Measurement, Result
+from torchstone.records.format import count, percent
 from torchstone.stats import COVERAGE_NEEDED
-from torchstone.validate.base import FunctionRule, count, each_arm, name_of, number, percent, rate
+from torchstone.validate.base import FunctionRule, each_arm, name_of, number, rate
 from torchstone.validate.rules.peaks import bandwidth_refusals, caches_of
 
 FLOPS_NAME = "flops"

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from torchstone.records import CaseKey, CaseMetrics, CasePoint, Outcome, RunComparison, RunHead
+from torchstone.records.format import format_percent
 from torchstone.show.run_table import command_text, failure_text, suite_of
 from torchstone.show.table import sanitise
-from torchstone.show.units import format_percent
 from torchstone.web.cells import (
     CARRIED,
     arranged,

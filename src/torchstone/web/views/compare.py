@@ -8,12 +8,12 @@ from dataclasses import replace
 from heapq import nlargest
 
 from torchstone.records import CaseChange, GroupChange, Outcome, Ratio, RunComparison
+from torchstone.records.format import format_percent
 from torchstone.show.charts import IntervalRow
 from torchstone.show.compare_terminal import VERDICT_ORDER
 from torchstone.show.evidence import compare_advice
 from torchstone.show.run_table import Labels
 from torchstone.show.table import sanitise
-from torchstone.show.units import format_percent
 from torchstone.store.case_facts import matcher
 from torchstone.web.cells import (
     VERDICT_MARKS,

@@ -16,12 +16,12 @@ from torchstone.records import (
     UsageError,
     describe_leaf,
 )
+from torchstone.records.format import format_bytes, format_percent
 from torchstone.show.charts import Strip
 from torchstone.show.evidence import doubt_text
 from torchstone.show.rows import Figures, against_first, machine, speedup_interval, what
 from torchstone.show.run_table import speedup_words
 from torchstone.show.table import sanitise
-from torchstone.show.units import format_bytes, format_percent
 from torchstone.web.cells import (
     LEVEL_MARKS,
     bytes_cell,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from torchstone.records import Calibration, DoctorReport, Peak, Selection
+from torchstone.records.format import format_percent, format_seconds
 from torchstone.show.rows import processor_name
 from torchstone.show.svg import format_si
 from torchstone.show.table import sanitise
-from torchstone.show.units import format_percent, format_seconds
 from torchstone.store.machines import NoisePoint
 from torchstone.web.cells import (
     LEVEL_MARKS,

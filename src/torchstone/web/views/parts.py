@@ -23,8 +23,9 @@ from torchstone.records import (
     SuiteSummary,
 )
 from torchstone.records import SuiteSummary as Summary
+from torchstone.records.format import count
 from torchstone.show.compare_terminal import cost_threshold_words, threshold_span
-from torchstone.show.run_table import Labels, count
+from torchstone.show.run_table import Labels
 from torchstone.show.table import sanitise
 from torchstone.web.cells import (
     case_place,
@@ -54,7 +55,7 @@ from torchstone.web.page import (
 from torchstone.web.query import ALL, Query
 from torchstone.web.sources import MOST_POINTS, DataAccess
 
-FAILED = ("wrong_answer", "nondeterministic", "error", "crash", "oom", "timeout")
+FAILED = tuple(outcome.value for outcome in Outcome if outcome.failed)
 ALONE = ("only in base", "only in new")
 """Kinds of change of cases that one run alone has."""
 UNMOVED = ("neither", "cannot tell")

@@ -15,6 +15,7 @@ from torchstone.records import (
     Result,
     TorchstoneError,
 )
+from torchstone.records.format import format_percent
 from torchstone.show.ledger import (
     has_amounts,
     heading,
@@ -32,7 +33,6 @@ from torchstone.show.profile_text import (
     whole_of,
 )
 from torchstone.show.table import sanitise
-from torchstone.show.units import format_percent
 from torchstone.store.profiles import ProfileSummary
 from torchstone.web.cells import (
     PAGE_ROWS,

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from torchstone.records import RunHead, Selection, SuiteSummary
+from torchstone.records.format import count
 from torchstone.show.rows import processor_name
-from torchstone.show.run_table import Labels, count
+from torchstone.show.run_table import Labels
 from torchstone.show.table import sanitise
 from torchstone.store import heartbeat
 from torchstone.web.cells import (

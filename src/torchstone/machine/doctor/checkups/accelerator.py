@@ -7,18 +7,9 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 
-from torchstone.machine.doctor.base import (
-    FunctionCheckup,
-    View,
-    count,
-    fix,
-    note,
-    ok,
-    percent,
-    unseen,
-    warn,
-)
+from torchstone.machine.doctor.base import FunctionCheckup, View, fix, note, ok, unseen, warn
 from torchstone.records import Finding
+from torchstone.records.format import count, percent
 
 NAME = "accelerator"
 BUSY_SHARE = 0.05

@@ -10,12 +10,10 @@ from torchstone.machine.doctor.base import (
     FunctionCheckup,
     View,
     cores,
-    count,
     fail,
     fix,
     note,
     ok,
-    percent,
     unseen,
     warn,
 )
@@ -23,6 +21,7 @@ from torchstone.machine.doctor.window import PRESSURES, Use
 from torchstone.machine.hardware import SIBLINGS as SIBLINGS_FILE
 from torchstone.machine.hardware import one_each, read_cores
 from torchstone.records import Finding
+from torchstone.records.format import count, percent
 
 
 def _affinity(view: View) -> Iterator[Finding]:

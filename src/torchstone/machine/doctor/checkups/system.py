@@ -10,17 +10,16 @@ from torchstone.machine import processes
 from torchstone.machine.doctor.base import (
     FunctionCheckup,
     View,
-    count,
     fail,
     fix,
     note,
     ok,
-    percent,
     size,
     unseen,
     warn,
 )
 from torchstone.records import Finding
+from torchstone.records.format import count, percent
 
 FULL_RANDOMISATION = 2
 """Stack, libraries and heap; 1 leaves the heap where it is."""

@@ -167,3 +167,16 @@ def half_width(value: float, interval: tuple[float, float]) -> float | None:
     if not (value and all(math.isfinite(end) for end in (value, *interval))):
         return None
     return max(abs(interval[1] - value), abs(value - interval[0])) / abs(value)
+
+
+def percent(share: float) -> str:
+    """`31 %`, `3.1 %`, `0.31 %`: in the middle of a sentence, so nothing for zero but `0 %`."""
+    size = abs(share) * 100
+    # The bounds are where rounding would give one digit more.
+    decimals = 0 if size >= 9.95 or size == 0 else 1 if size >= 0.995 else 2
+    return f"{share * 100:.{decimals}f} %"
+
+
+def count(amount: int, one: str, many: str = "") -> str:
+    """`1 process`, `3 processes`, `1,200 cases`."""
+    return f"{amount:,} {one if amount == 1 else many or one + 's'}"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchstone.show.units import (
+from torchstone.records.format import (
     format_bytes,
     format_change,
     format_interval,
