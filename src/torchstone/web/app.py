@@ -94,7 +94,7 @@ THREADS = 8
 KEEP = "public, max-age=31536000, immutable"
 """Assets have their content's hash in their address."""
 ANSWERS = 32
-"""LRUCache for equal requests while nothing is stored: many readers look at the same few pages."""
+"""Kept for equal requests while nothing is stored: many readers look at the same few pages."""
 LARGEST_KEPT = 1_000_000
 DRILL_DOWN = ("landing", "suite", "case")
 """From the newest run to a model: each page's first row leads to the next."""

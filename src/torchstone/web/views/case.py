@@ -63,9 +63,9 @@ HISTORY = (
     Column("compiled", "Compiled", True, "s", group="Time of a step"),
     Column("compile_cold", "Cold", True, "s", group="Compile"),
     Column("compile_warm", "Warm", True, "s", group="Compile"),
-    Column("memory_ratio", "Ratio", True, "×", group="PageCache"),
-    Column("tensor_bytes", "Tensors", True, "bytes", group="PageCache"),
-    Column("peak_bytes", "Process", True, "bytes", group="PageCache"),
+    Column("memory_ratio", "Ratio", True, "×", group="Memory"),
+    Column("tensor_bytes", "Tensors", True, "bytes", group="Memory"),
+    Column("peak_bytes", "Process", True, "bytes", group="Memory"),
     Column("graph_breaks", "Graph breaks", True),
     Column("reason", "Reason"),
 )
@@ -200,7 +200,7 @@ def _charts(points: Sequence[CasePoint], context: Context) -> tuple[Chart, ...]:
         chart("time", "Time of a step", "seconds", TIMES),
         chart("compile", "Compile time", "seconds", COMPILES),
         chart("memory", "Tensors at a step's peak", "bytes", PEAKS),
-        chart("memory_ratio", "PageCache ratio", "ratio", {"ratio": lambda c: c.memory_ratio}),
+        chart("memory_ratio", "Memory ratio", "ratio", {"ratio": lambda c: c.memory_ratio}),
         chart("graph_breaks", "Graph breaks", "count", {"breaks": lambda c: c.graph_breaks}),
     )
 
@@ -281,7 +281,7 @@ def _facts(
         ("Compiled", nanoseconds_cell(now.new_ns)),
         ("Compile, cold", nanoseconds_cell(now.compile_cold_ns)),
         ("Compile, warm", nanoseconds_cell(now.compile_warm_ns)),
-        ("PageCache ratio", ratio_cell(now.memory_ratio)),
+        ("Memory ratio", ratio_cell(now.memory_ratio)),
         ("Process memory ratio", ratio_cell(now.process_memory_ratio)),
         ("Compiler's memory", bytes_cell(now.compiler_bytes)),
         ("Graph breaks", number_cell(now.graph_breaks)),

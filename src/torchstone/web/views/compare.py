@@ -54,7 +54,7 @@ GROUPS = (
     Column("threshold", "Threshold", True, help="A smaller change of the mean is not believed"),
     Column("compile_cold", "Compile", True, "×", help="Cold compile time, new over base"),
     Column(
-        "memory", "PageCache", True, "×", help="The arm's tensors at a step's peak, new over base"
+        "memory", "Memory", True, "×", help="The arm's tensors at a step's peak, new over base"
     ),
     Column("drift", "Baselines", True, "×", help="How much slower the baselines were"),
     Column("verdicts", "Cases"),
@@ -74,7 +74,7 @@ CASES = (
     Column("baseline_time", "Baseline", True, "×", group="Time, new over base"),
     Column("arm_time", "Arm", True, "×", group="Time, new over base"),
     Column("compile_cold", "Compile", True, "×", help="Cold compile time, new over base"),
-    Column("memory", "PageCache", True, "×", help="New over base"),
+    Column("memory", "Memory", True, "×", help="New over base"),
 )
 HIDDEN = (
     Column("outcome", "Outcome, new", shown=False),

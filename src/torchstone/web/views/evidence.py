@@ -63,9 +63,9 @@ ARMS = (
     Column("verdict", "Verdict"),
     Column("compile_cold", "Cold", True, "s", group="Compile"),
     Column("compile_warm", "Warm", True, "s", group="Compile"),
-    Column("tensor_peak_bytes", "Tensors", True, "bytes", group="PageCache"),
-    Column("peak_bytes", "Process", True, "bytes", group="PageCache"),
-    Column("overhead_bytes", "Beyond tensors", True, "bytes", group="PageCache"),
+    Column("tensor_peak_bytes", "Tensors", True, "bytes", group="Memory"),
+    Column("peak_bytes", "Process", True, "bytes", group="Memory"),
+    Column("overhead_bytes", "Beyond tensors", True, "bytes", group="Memory"),
     Column("graph_breaks", "Graph breaks", True),
     Column("recompiles", "Recompiles", True),
     Column("processes", "Processes", True),
@@ -88,7 +88,7 @@ LEAVES = (
     Column("side", "Side"),
     Column("path", "Path"),
     Column("what", "What"),
-    Column("memory_format", "PageCache format"),
+    Column("memory_format", "Memory format"),
     Column("requires_grad", "Requires grad"),
 )
 

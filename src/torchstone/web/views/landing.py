@@ -43,7 +43,7 @@ COLUMNS = (
     Column("compile_cold", "Compile, cold / warm", True, "s", help="Mean over passing cases"),
     Column(
         "memory_ratio",
-        "PageCache ratio",
+        "Memory ratio",
         True,
         "×",
         help="Tensors at the peak, baseline over arm",

@@ -302,7 +302,7 @@ CHANGE_ENDS = (
 )
 COST_MARKS = (
     Column("compile_verdict", "Compile, cold: better or worse", shown=False),
-    Column("memory_verdict", "PageCache: better or worse", shown=False),
+    Column("memory_verdict", "Memory: better or worse", shown=False),
 )
 """Empty where the change lies within its threshold."""
 
@@ -498,7 +498,7 @@ def trend_charts(
         _trend("speedup", "Geometric mean speed-up", "ratio", placed, _speedup, BARS),
         _trend("pass_rate", "Pass rate", "share", placed, _passes),
         _trend("compile_time", "Compile time, cold", "seconds", placed, _cold),
-        _trend("memory_ratio", "PageCache ratio", "ratio", placed, _memory),
+        _trend("memory_ratio", "Memory ratio", "ratio", placed, _memory),
     )
 
 

@@ -74,7 +74,7 @@ GROUPS = (
     Column("pass_rate", "Pass rate", True),
     Column("speedup", "Speed-up", True, "×"),
     Column("compile_cold", "Compile, cold / warm", True, "s"),
-    Column("memory_ratio", "PageCache ratio", True, "×"),
+    Column("memory_ratio", "Memory ratio", True, "×"),
     Column("passed", "Passed", True, shown=False),
     Column("counted", "Counted", True, shown=False),
     Column("planned", "Planned", True, shown=False),

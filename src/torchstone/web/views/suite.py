@@ -58,7 +58,7 @@ COLUMNS = (
     Column("eager", "Eager", True, "s", group="Time of a step"),
     Column("compiled", "Compiled", True, "s", group="Time of a step"),
     Column("compile_cold", "Compile", True, "s", help="Cold compile time"),
-    Column("memory_ratio", "PageCache", True, "×", help="Tensors at the peak, baseline over arm"),
+    Column("memory_ratio", "Memory", True, "×", help="Tensors at the peak, baseline over arm"),
     Column("graph_breaks", "Breaks", True, help="Graph breaks"),
     Column("checks", "Checks"),
     Column("reason", "Reason"),
@@ -136,7 +136,7 @@ def _groups(context: Context, found: RunComparison | None) -> tuple[Section, ...
         ("Pass rate", pass_cell(one.passes)),
         ("Speed-up, geomean", mean_cell(one.speedup)),
         ("Compile, cold", nanoseconds_cell(one.compile_cold_ns.value)),
-        ("PageCache ratio", ratio_cell(one.memory_ratio.value)),
+        ("Memory ratio", ratio_cell(one.memory_ratio.value)),
         ("Process memory ratio", ratio_cell(one.process_memory_ratio.value)),
     ]
     if change is not None:
