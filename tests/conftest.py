@@ -27,6 +27,11 @@ if threading.current_thread() is threading.main_thread():
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """See `tests/golden`."""
+    parser.addoption("--renew-golden", action="store_true", help="write the golden files again")
+
+
 @pytest.fixture(scope="session", autouse=True)
 def own_data_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Keep what tests measure out of the user's own store, in this process and in those it starts.
