@@ -12,9 +12,9 @@ from dashboard_history import MACHINE_ID, is_night
 from dashboard_server import BenchmarkError, Server
 
 from torchstone.records import Outcome, RunHead
+from torchstone.show.cells import case_place
+from torchstone.show.page import Link
 from torchstone.store import Store
-from torchstone.web.cells import case_place
-from torchstone.web.page import Link
 from torchstone.web.query import API, ROUTES, ServerLinks
 from torchstone.web.registry import PAGES
 from torchstone.web.views.parts import suite_place

@@ -83,16 +83,18 @@ def _comparisons() -> Iterator[tuple[str, Callable[[], str]]]:
 
 
 def _helps(
-    command: click.Command, path: tuple[str, ...] = ()
+    command: click.Command, path: tuple[str, ...] = (), parent: click.Context | None = None
 ) -> Iterator[tuple[str, Callable[[], str]]]:
-    name = " ".join(("torchstone", *path))
-    context = click.Context(command, info_name=name, terminal_width=100, max_content_width=100)
+    context = command.make_context(
+        path[-1] if path else "torchstone", ["--help"], parent, resilient_parsing=True
+    )
+    context.terminal_width = 100
     yield f"help-{'-'.join(path) or 'torchstone'}.txt", lambda: command.get_help(context) + "\n"
     if isinstance(command, click.Group):
         for one in command.list_commands(context):
             found = command.get_command(context, one)
             assert found is not None
-            yield from _helps(found, (*path, one))
+            yield from _helps(found, (*path, one), context)
 
 
 REPORTS = dict([*_results(), *_runs(), *_comparisons(), *_helps(cli)])

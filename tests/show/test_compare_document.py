@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from torchstone.records import CaseChange, RunComparison, RunHead
+from torchstone.records import CaseChange, ChangeKind, RunComparison, RunHead
 from torchstone.show import compare_csv, compare_document, compare_dumps
-from torchstone.show.run_document import FORMULA
+from torchstone.show.run_data import FORMULA
 
 from . import synthetic_comparison as made
 from .test_document import keys, reject
@@ -114,6 +114,7 @@ def test_no_field_of_a_case_is_forgotten() -> None:
             "verdict": None,
             "alone": None,
             "deciding_budget_s": 45.0,
+            "kind": ChangeKind.FAILING,
             "costs_changed": ("memory", "x"),
             "key": replace(case.key, model="other"),
         }.get(field.name, other)

@@ -13,7 +13,7 @@ import pytest
 
 from torchstone.records import GitState, Mean, RunView
 from torchstone.show import run_document, run_dumps
-from torchstone.show.run_table import foreign_cell
+from torchstone.show.foreign import foreign_cell
 
 from . import synthetic_run as made
 from .test_document import keys, reject

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from torchstone.records import CaseMetrics, Level, Outcome, PassRate, RunView, Verdict
 from torchstone.show import run_report
-from torchstone.show.run_document import run_document
-from torchstone.show.run_table import LOST, pass_words
+from torchstone.show.cells import pass_words
+from torchstone.show.run import LOST
+from torchstone.show.run_data import run_document
 from torchstone.show.table import cells
 
 from . import synthetic_run as made

@@ -17,9 +17,9 @@ from tests.web import stored
 from tests.web.conftest import client_of, reading
 from torchstone.records import CaseMetrics, Conditions, GitState, RunView
 from torchstone.records.format import format_percent
+from torchstone.show.page import Group, Notice, Page, Table, tables_of, walk
 from torchstone.store import open_store
 from torchstone.web.context import LISTED
-from torchstone.web.page import Group, Notice, Page, Table, tables_of, walk
 from torchstone.web.query import NotFound, parse
 from torchstone.web.registry import PAGES
 from torchstone.web.sources import DataAccess

@@ -9,8 +9,8 @@ from tests.web import stored
 from tests.web.conftest import reading
 from tests.web.test_views import view
 from torchstone.records import METRICS_DEFINITION
+from torchstone.show.page import charts_of
 from torchstone.store import open_store
-from torchstone.web.page import charts_of
 from torchstone.web.sources import DataAccess
 
 OLDER = METRICS_DEFINITION - 1

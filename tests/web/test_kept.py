@@ -12,10 +12,10 @@ import pytest
 from tests.web import stored
 from tests.web.conftest import client_of, reading
 from torchstone.records import CaseMetrics, Outcome, PlannedCase, Result, RunHead, Selection
+from torchstone.show.page import Chart, Link, Point, Series, Table
 from torchstone.store import open_store
 from torchstone.web import api, app
 from torchstone.web.app import DRILL_DOWN, LISTS, AppState
-from torchstone.web.page import Chart, Link, Point, Series, Table
 from torchstone.web.query import ServerLinks
 from torchstone.web.registry import PAGES, PageDef
 from torchstone.web.render import draw

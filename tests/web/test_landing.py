@@ -9,9 +9,9 @@ import pytest
 from tests.web import stored
 from tests.web.conftest import client_of, reading
 from torchstone.records import PassRate
+from torchstone.show.cells import pass_cell
+from torchstone.show.page import Chart, Table, charts_of, tables_of
 from torchstone.store import heartbeat, open_store
-from torchstone.web.cells import pass_cell
-from torchstone.web.page import Chart, Table, charts_of, tables_of
 from torchstone.web.query import parse
 from torchstone.web.registry import PAGES
 from torchstone.web.sources import DataAccess

@@ -12,8 +12,8 @@ import pytest
 from tests.web import stored
 from tests.web.conftest import client_of, reading
 from torchstone.records import CaseMetrics, GitState
+from torchstone.show.page import Chart, Notice, Page, charts_of, tables_of, walk
 from torchstone.store import open_store
-from torchstone.web.page import Chart, Notice, Page, charts_of, tables_of, walk
 from torchstone.web.query import parse
 from torchstone.web.registry import PAGES
 from torchstone.web.sources import DataAccess

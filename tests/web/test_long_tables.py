@@ -13,10 +13,10 @@ import pytest
 
 from tests.web import long_history as long
 from tests.web.conftest import TestClient, client_of, reading
-from torchstone.web.cells import PAGE_ROWS
-from torchstone.web.page import Link
+from torchstone.show.page import Link
 from torchstone.web.site import Site
 from torchstone.web.sources import DataAccess
+from torchstone.web.tables import PAGE_ROWS
 from torchstone.web.views import runs
 
 EVERY = long.PASSING + long.FAILING + 2

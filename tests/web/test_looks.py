@@ -18,8 +18,8 @@ from tests.web import stored
 from tests.web.conftest import reading
 from tests.web.test_views import cells, column, view
 from torchstone.records import ArmSpec, Measurement
+from torchstone.show.page import Code, Page, tables_of, walk
 from torchstone.store import open_store
-from torchstone.web.page import Code, Page, tables_of, walk
 from torchstone.web.sources import DataAccess
 from torchstone.web.views.parts import explain_commands, profile_commands
 

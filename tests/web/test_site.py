@@ -13,8 +13,8 @@ import pytest
 from tests.web import stored
 from tests.web.conftest import reading
 from torchstone.records import UsageError
+from torchstone.show.cells import case_place
 from torchstone.store import open_store
-from torchstone.web.cells import case_place
 from torchstone.web.query import file_of
 from torchstone.web.site import LIST, Site, SiteFolder, export_site
 from torchstone.web.sources import DataAccess

@@ -14,10 +14,10 @@ from tests.web import stored
 from tests.web.conftest import reading
 from tests.web.test_views import cells, column, view
 from torchstone.records import Agreement, DoctorReport, Verdict
+from torchstone.show.page import Chart, Facts, Group, charts_of, tables_of, walk
 from torchstone.store import open_store
 from torchstone.web import context
 from torchstone.web.documents import page_data
-from torchstone.web.page import Chart, Facts, Group, charts_of, tables_of, walk
 from torchstone.web.sources import DataAccess
 
 ALBERT = {"suite": "huggingface", "model": "AlbertForMaskedLM", "variant": "inductor"}

@@ -13,9 +13,9 @@ from tests.show import synthetic_result, synthetic_run
 from tests.web import stored
 from tests.web.conftest import client_of
 from torchstone.records import CaseKey, CaseMetrics, Verdict
+from torchstone.show.cells import VERDICT_MARKS
+from torchstone.show.page import MARKS
 from torchstone.store import open_store
-from torchstone.web.cells import VERDICT_MARKS
-from torchstone.web.page import MARKS
 from torchstone.web.render import MARK_WORDS
 
 PLANTED = {

@@ -13,8 +13,8 @@ from tests.show import synthetic_profile
 from tests.web import stored
 from tests.web.conftest import reading
 from torchstone.records import Outcome, Profile
+from torchstone.show.page import Cell, Page, Progress, Table, charts_of, tables_of, walk
 from torchstone.store import Store, heartbeat, open_store
-from torchstone.web.page import Cell, Page, Progress, Table, charts_of, tables_of, walk
 from torchstone.web.query import BadQuery, NotFound, parse
 from torchstone.web.registry import PAGES
 from torchstone.web.sources import DataAccess

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from torchstone.records import RunComparison, RunHead, Verdict
+from torchstone.records import ChangeKind, RunComparison, RunHead, Verdict
 from torchstone.store import open_store
 from torchstone.store.location import locate
 from torchstone.track import (
@@ -23,7 +23,6 @@ from torchstone.track import (
     stored_heads,
     stored_side,
 )
-from torchstone.track.pairing import PAIRED
 
 if TYPE_CHECKING:
     from torchstone.store import Store
@@ -57,12 +56,14 @@ def gate(comparison: RunComparison, fail_on: Iterable[str]) -> bool:
     no slower, or a case newly failing."""
     wanted = set(fail_on)
     verdicts = {group.verdict for group in comparison.groups if group.paired}
-    verdicts |= {case.verdict for case in comparison.cases if case.kind == PAIRED}
+    verdicts |= {case.verdict for case in comparison.cases if case.paired}
     if SLOWER in wanted and Verdict.SLOWER in verdicts:
         return True
     if MAYBE_SLOWER in wanted and not all(v is not None and v.excludes_slower for v in verdicts):
         return True
-    return FAIL in wanted and any(case.kind == "newly failing" for case in comparison.cases)
+    return FAIL in wanted and any(
+        case.kind is ChangeKind.NEWLY_FAILING for case in comparison.cases
+    )
 
 
 def _store(db: str | None, *, needed: bool) -> Store | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import NamedTuple
 
 from torchstone.records.result import Verdict
@@ -138,12 +139,22 @@ class Ratio:
     level: float = 0.95
 
 
+class ChangeKind(str, Enum):
+    """What became of a case between two runs."""
+
+    PAIRED = "paired"
+    """It passes in both."""
+    NEWLY_FAILING = "newly failing"
+    NEWLY_PASSING = "newly passing"
+    FAILING = "failing"
+    """In both."""
+    ONLY_BASE = "only in base"
+    ONLY_NEW = "only in new"
+
+
 @dataclass(frozen=True)
 class CaseChange:
-    """One case in two runs.
-
-    `kind` is `paired` (both pass), `newly failing`, `newly passing`, `failing` (in both),
-    `only in base` or `only in new`. `speedup` is the new run's speed-up over the base run's: above
+    """One case in two runs. `speedup` is the new run's speed-up over the base run's: above
     1 is better. `verdict` speaks of it, after Benjamini and Hochberg over all paired cases of its
     suite; `alone` is what it would be by itself. `baseline_time` and `arm_time` are the new run's
     time of the baseline (eager) and of the arm (compiled) over the base run's; they carry the
@@ -152,7 +163,7 @@ class CaseChange:
     """
 
     key: CaseKey
-    kind: str
+    kind: ChangeKind
     base: CaseMetrics | None = None
     new: CaseMetrics | None = None
     speedup: Ratio | None = None
@@ -173,6 +184,23 @@ class CaseChange:
     where nothing is open, where an hour would not do, or where it is not known."""
     costs_changed: tuple[str, ...] = ()
     """Of `compile_cold`, `compile_warm` and `memory`: those beyond the group's threshold."""
+
+    @property
+    def paired(self) -> bool:
+        """Whether it passes in both runs."""
+        return self.kind is ChangeKind.PAIRED
+
+    @property
+    def in_both(self) -> bool:
+        """Whether both runs have it, passing or not."""
+        return self.base is not None and self.new is not None
+
+    @property
+    def both(self) -> tuple[CaseMetrics, CaseMetrics]:
+        """The case in both runs; only for a case that both have."""
+        if self.base is None or self.new is None:
+            raise ValueError(f"{self.key.name} is not in both runs")
+        return self.base, self.new
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,7 @@ from `profile` and, only when a figure is wanted, `stats`; every statistic shown
 """
 
 from torchstone.records.format import format_bytes, format_percent, format_ratio, format_seconds
-from torchstone.show.compare_document import (
-    compare_csv,
-    compare_document,
-    compare_dumps,
-    compare_markdown,
-)
-from torchstone.show.compare_terminal import compare_report
+from torchstone.show.comparison import compare_markdown, compare_report
 from torchstone.show.evidence import evaluation_report
 from torchstone.show.ledger import (
     difference_markdown,
@@ -46,8 +40,15 @@ from torchstone.show.roofline import (
     roofline_report,
     roofline_svg,
 )
-from torchstone.show.run_document import run_csv, run_document, run_dumps
-from torchstone.show.run_report import run_markdown, run_report
+from torchstone.show.run import run_markdown, run_report
+from torchstone.show.run_data import (
+    compare_csv,
+    compare_document,
+    compare_dumps,
+    run_csv,
+    run_document,
+    run_dumps,
+)
 from torchstone.show.table import can_unicode, sanitise
 from torchstone.show.terminal import report
 from torchstone.show.timeit import passed_checks, timeit_report

@@ -10,9 +10,11 @@ from typing import TextIO
 
 from torchstone.records import CaseKey, CaseMetrics, Outcome, Run
 from torchstone.records.format import count
+from torchstone.show.blocks import ascii_signs
+from torchstone.show.cells import speedup_cell
 from torchstone.show.evidence import meaning
 from torchstone.show.rows import VERDICT_ROLES
-from torchstone.show.run_table import case_speedup, check_mark, short_names, title
+from torchstone.show.run import check_mark, short_names, title
 from torchstone.show.table import Style, can_unicode, cells, clip, pad, sanitise, shorten, wrap
 
 REDRAW_S = 0.1
@@ -260,7 +262,8 @@ class RunProgress(Progress):
 
     def _passed(self, case: CaseMetrics, room: int) -> str:
         style = self._style
-        speedup, ends = case_speedup(case, ascii_only=style.ascii_only)
+        cell = speedup_cell(case)
+        speedup, ends = (ascii_signs(text, style) for text in (cell.text, cell.detail))
         figures = f"ok  {pad(speedup, _SPEEDUP_WIDTH, right=True)} {pad(ends, _INTERVAL_WIDTH)}"
         verdict = case.verdict.value if case.verdict else "no verdict"
         said = pad(f"{verdict} {check_mark(case, style.glyphs.cross)}".rstrip(), _VERDICT_WIDTH)

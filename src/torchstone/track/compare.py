@@ -16,6 +16,7 @@ from torchstone.records import (
     CaseChange,
     CaseKey,
     CaseMetrics,
+    ChangeKind,
     Conditions,
     GroupChange,
     Mean,
@@ -26,7 +27,7 @@ from torchstone.records import (
 from torchstone.stats.distributions import exp_or_inf
 from torchstone.stats.suite import group_key
 from torchstone.track import pairing
-from torchstone.track.pairing import KINDS, PAIRED, Pair, chosen, pairs_of, selected
+from torchstone.track.pairing import chosen, pairs_of, selected
 from torchstone.track.terms import MACHINES, Side, Terms
 
 if TYPE_CHECKING:
@@ -110,7 +111,7 @@ def groups_of(
     means: dict[CaseKey, list[tuple[stats.Change, float]]] = {}
     for key, places in _places(cases).items():
         found = [cases[place] for place in places]
-        limits = _limits([case for case in found if case.kind == PAIRED], drift)
+        limits = _limits([case for case in found if case.paired], drift)
         groups.append(_group(key, found, (olds.get(key), news.get(key)), limits, terms))
         means[key] = []
         for place, case in zip(places, found, strict=True):
@@ -155,7 +156,7 @@ def _group(
     terms: Terms,
 ) -> GroupChange:
     """The group without its mean change, which is evaluated among all groups of its suite."""
-    paired = [case for case in cases if case.kind == PAIRED]
+    paired = [case for case in cases if case.paired]
     told = [case for case in paired if case.speedup is not None]
     olds, news = [c.base for c in told if c.base], [c.new for c in told if c.new]
     level, many = terms.rules.level, len(paired)
@@ -242,8 +243,8 @@ def _with_costs(case: CaseChange, limits: Limits) -> CaseChange:
 def _counts(cases: Sequence[CaseChange]) -> dict[str, int]:
     """Every kind and every verdict has its entry, 0 where there is none."""
     kinds = Counter(case.kind for case in cases)
-    told = Counter(case.verdict for case in cases if case.kind == PAIRED)
-    return {kind: kinds[kind] for kind in KINDS} | {v.value: told[v] for v in Verdict}
+    told = Counter(case.verdict for case in cases if case.paired)
+    return {kind.value: kinds[kind] for kind in ChangeKind} | {v.value: told[v] for v in Verdict}
 
 
 def _mean(ratios: Sequence[float | None]) -> Mean:
@@ -256,7 +257,7 @@ def _mean(ratios: Sequence[float | None]) -> Mean:
 class _Compared:
     """A paired case with what the statistics need of it; logs of ratios, new over base."""
 
-    pair: Pair
+    pair: CaseChange
     base: CaseMetrics
     new: CaseMetrics
     change: stats.Change | None
@@ -293,11 +294,11 @@ def compare(
     refused, remedy = pairing.refusal(pairing.reasons(base, new, terms, pairs, every))
     if refused:
         return replace(answer, refused=refused, remedy=remedy)
-    compared = [_compared(pair, base, new, floors) for pair in every if pair.kind == PAIRED]
+    compared = [_compared(pair, base, new, floors) for pair in every if pair.paired]
     drift = stats.drift_of(_baselines(compared))
     cases = _cases(every, compared, drift, terms, _budget(base, new))
     found = iter(compared)
-    changes = [_told(next(found)) if pair.kind == PAIRED else None for pair in every]
+    changes = [_told(next(found)) if pair.paired else None for pair in every]
     groups, held = groups_of(base, new, cases, changes, drift, terms.whole)
     told = [one for one in compared if one.change is not None]
     if len(pairs) < len(every):
@@ -313,7 +314,7 @@ def compare(
     return replace(answer, drift=middle, drift_spread=spread, drift_of=drift.n)
 
 
-def _compared(pair: Pair, base: Side, new: Side, floors: Floors) -> _Compared:
+def _compared(pair: CaseChange, base: Side, new: Side, floors: Floors) -> _Compared:
     old, fresh = pair.both
     floor = floors(base.head.machine_id, old), floors(new.head.machine_id, fresh)
     change = stats.change_of(old, fresh)
@@ -348,7 +349,7 @@ def _baselines(compared: Sequence[_Compared]) -> list[float]:
 
 
 def _cases(
-    pairs: Sequence[Pair],
+    pairs: Sequence[CaseChange],
     compared: Sequence[_Compared],
     drift: stats.Drift | None,
     terms: Terms,
@@ -371,7 +372,7 @@ def _cases(
         for one in compared
     )
     return [
-        next(made) if pair.kind == PAIRED else CaseChange(pair.key, pair.kind, pair.base, pair.new)
+        next(made) if pair.paired else CaseChange(pair.key, pair.kind, pair.base, pair.new)
         for pair in pairs
     ]
 
@@ -389,7 +390,7 @@ def _case(
         moved = stats.side_moved(evaluated.verdict, one.baseline, one.arm, drift, evaluated.least)
     return CaseChange(
         key=one.pair.key,
-        kind=PAIRED,
+        kind=ChangeKind.PAIRED,
         base=old,
         new=fresh,
         speedup=one.change.ratio(rules.level) if one.change else None,

@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +19,12 @@ from torchstone.interop.files import MAX_FILE_BYTES, MAX_ROWS, is_text, printabl
 from torchstone.records import (
     CaseKey,
     CaseMetrics,
-    Level,
     Method,
     Outcome,
     RunHead,
     UsageError,
-    Verdict,
 )
+from torchstone.records.metrics import METRICS, Metric
 from torchstone.store.limits import seconds_of
 from torchstone.track.terms import Side, side_of
 
@@ -32,6 +33,9 @@ MAX_TEXT = 4_000
 LARGEST = 1e18
 """Nanoseconds or bytes: thirty years, an exabyte. What is larger is no measurement."""
 _REMEDY = "Give a file that `torchstone run --json` or `torchstone show RUN --json` wrote."
+_KEY = ("suite", "model", "scale", "mode", "precision", "variant", "device")
+_READ = {field.name for field in fields(CaseMetrics)} - {"foreign"}
+"""Metrics that are computed from others are computed again."""
 _FOREIGN = ("benchmark", "model", "metric")
 """What every record of hud-v3 has."""
 
@@ -144,48 +148,34 @@ class _Reader:
         if not isinstance(row, dict):
             raise self.bad(f"case {number} is not an object")
         key = CaseKey(
-            suite=self.text(row, "suite"),
-            model=self.text(row, "model"),
-            scale=self.text(row, "scale"),
-            mode=self.text(row, "mode"),
-            precision=self.text(row, "precision"),
-            variant=self.text(row, "variant"),
-            device=self.text(row, "device"),
             threads=self.whole(row, "threads") or 0,
-            allocator=self.text(row, "allocator") or "default",
+            allocator=self.text(row, "allocator") or CaseKey.allocator,
+            **{name: self.text(row, name) for name in _KEY},
         )
         low, high = self.number(row, "speedup_low"), self.number(row, "speedup_high")
-        level = self.number(row, "level")
-        return CaseMetrics(
-            key=key,
-            outcome=self.one_of(Outcome, row, "outcome"),
-            reason=self.text(row, "reason"),
-            failed_arm=self.text(row, "failed_arm"),
-            result_id=self.text(row, "result_id"),
-            speedup=self.number(row, "speedup"),
-            interval=None if low is None or high is None else (low, high),
-            level=level if level is not None and level < 1.0 else 0.95,
-            log_error=self.number(row, "log_error", zero=True),
-            log_freedom=self.number(row, "log_freedom"),
-            verdict=self.one_of(Verdict, row, "verdict") if row.get("verdict") else None,
-            margin=self.number(row, "margin") or CaseMetrics.margin,
-            deciding_budget_s=self.number(row, "deciding_budget_s"),
-            base_ns=self.nanoseconds(row, "base_s"),
-            new_ns=self.nanoseconds(row, "new_s"),
-            compile_cold_ns=_whole(self.nanoseconds(row, "compile_cold_s")),
-            compile_warm_ns=_whole(self.nanoseconds(row, "compile_warm_s")),
-            base_tensor_bytes=self.whole(row, "base_tensor_bytes"),
-            new_tensor_bytes=self.whole(row, "new_tensor_bytes"),
-            base_peak_bytes=self.whole(row, "base_peak_bytes"),
-            new_peak_bytes=self.whole(row, "new_peak_bytes"),
-            base_overhead_bytes=self.whole(row, "base_overhead_bytes"),
-            new_overhead_bytes=self.whole(row, "new_overhead_bytes"),
-            worst_check=self.one_of(Level, row, "worst_check")
-            if row.get("worst_check")
-            else Level.OK,
-            command=self.texts(row, "command"),
-            definition=self.definition(row),
+        found = {one.key: self.metric(row, one) for one in METRICS if one.key in _READ}
+        known = {name: value for name, value in found.items() if value is not None}
+        if not 0.0 < known.get("level", 0.5) < 1.0:
+            del known["level"]
+        interval = None if low is None or high is None else (low, high)
+        return CaseMetrics(key=key, interval=interval, definition=self.definition(row), **known)
+
+    def metric(self, row: Mapping[str, Any], metric: Metric) -> Any:
+        """A metric as the record has it; None where the file has none."""
+        name = metric.public_name
+        if issubclass(metric.kind, Enum):
+            needed = metric.key == "outcome"
+            return self.one_of(metric.kind, row, name) if needed or row.get(name) else None
+        if metric.kind is str:
+            return self.text(row, name)
+        if metric.kind is tuple:
+            return self.texts(row, name)
+        value = self.number(
+            row, name, zero=metric.key == "log_error" or (metric.kind is int and not metric.unit)
         )
+        if value is None or value * metric.scale > LARGEST:
+            return None
+        return round(value * metric.scale) if metric.kind is int else value * metric.scale
 
     def definition(self, row: Mapping[str, Any]) -> int:
         """The version of the figures' definition; without it they could not be compared."""
@@ -220,14 +210,10 @@ class _Reader:
         usable = abs(value) <= LARGEST and math.isfinite(value)
         return float(value) if usable and (value > 0 or (zero and value == 0)) else None
 
-    def nanoseconds(self, data: Mapping[str, Any], name: str) -> float | None:
-        """A time that is written in seconds."""
-        value = self.number(data, name)
-        return None if value is None or value * 1e9 > LARGEST else value * 1e9
-
     def whole(self, data: Mapping[str, Any], name: str) -> int | None:
         """A whole number within reason."""
-        return _whole(self.number(data, name))
+        value = self.number(data, name)
+        return None if value is None else round(value)
 
     def one_of(self, kind: Any, data: Mapping[str, Any], name: str) -> Any:
         """A word from a closed list."""
@@ -235,7 +221,3 @@ class _Reader:
             return kind(data.get(name))
         except ValueError:
             raise self.bad(f"`{name}` is {data.get(name)!r:.40}") from None
-
-
-def _whole(value: float | None) -> int | None:
-    return None if value is None else round(value)

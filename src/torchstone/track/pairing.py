@@ -12,8 +12,10 @@ from dataclasses import dataclass, replace
 
 from torchstone.records import (
     FOREIGN_DEFINITION,
+    CaseChange,
     CaseKey,
     CaseMetrics,
+    ChangeKind,
     Level,
     Method,
     Outcome,
@@ -31,41 +33,16 @@ from torchstone.track.terms import (
     Terms,
 )
 
-PAIRED, NEWLY_FAILING, NEWLY_PASSING, FAILING = (
-    "paired",
-    "newly failing",
-    "newly passing",
-    "failing",
-)
-ONLY_BASE, ONLY_NEW = "only in base", "only in new"
 _BOTH = {
-    (True, True): PAIRED,
-    (True, False): NEWLY_FAILING,
-    (False, True): NEWLY_PASSING,
-    (False, False): FAILING,
+    (True, True): ChangeKind.PAIRED,
+    (True, False): ChangeKind.NEWLY_FAILING,
+    (False, True): ChangeKind.NEWLY_PASSING,
+    (False, False): ChangeKind.FAILING,
 }
 """By whether it passes in the base run, and in the new one."""
-KINDS = (PAIRED, NEWLY_FAILING, NEWLY_PASSING, FAILING, ONLY_BASE, ONLY_NEW)
 
 
-@dataclass(frozen=True)
-class Pair:
-    """A case as either run, or both, has it. `key` is the one that both are paired by."""
-
-    key: CaseKey
-    kind: str
-    base: CaseMetrics | None
-    new: CaseMetrics | None
-
-    @property
-    def both(self) -> tuple[CaseMetrics, CaseMetrics]:
-        """The case in both runs; only for a case that both have."""
-        if self.base is None or self.new is None:
-            raise ValueError(f"{self.key.name} is not in both runs")
-        return self.base, self.new
-
-
-def pairs_of(base: Side, new: Side, terms: Terms) -> list[Pair]:
+def pairs_of(base: Side, new: Side, terms: Terms) -> list[CaseChange]:
     """Every case of the base run in its order, then what only the new run has."""
     olds, news = chosen(base, terms, 0), chosen(new, terms, 1)
     every: list[tuple[CaseKey, CaseMetrics | None, CaseMetrics | None]]
@@ -74,12 +51,12 @@ def pairs_of(base: Side, new: Side, terms: Terms) -> list[Pair]:
     found = []
     for key, old, fresh in every:
         pair = _pair(key, _began(old, fresh, _there(old, base)), _there(fresh, new))
-        if pair is not None and not (terms.only_common and pair.kind in (ONLY_BASE, ONLY_NEW)):
+        if pair is not None and not (terms.only_common and None in (pair.base, pair.new)):
             found.append(pair)
     return found
 
 
-def selected(pairs: Sequence[Pair], terms: Terms) -> list[Pair]:
+def selected(pairs: Sequence[CaseChange], terms: Terms) -> list[CaseChange]:
     """The pairs that the terms select, by the key of either run's own case."""
     fits = _fits(terms, "")
     if fits is None:
@@ -155,13 +132,15 @@ def _there(case: CaseMetrics | None, side: Side) -> CaseMetrics | None:
     return None if waiting else case
 
 
-def _pair(key: CaseKey, base: CaseMetrics | None, new: CaseMetrics | None) -> Pair | None:
+def _pair(key: CaseKey, base: CaseMetrics | None, new: CaseMetrics | None) -> CaseChange | None:
     if base is None or new is None:
         if base is new:
             return None
-        return Pair(key, ONLY_NEW if base is None else ONLY_BASE, base, new)
+        return CaseChange(
+            key, ChangeKind.ONLY_NEW if base is None else ChangeKind.ONLY_BASE, base, new
+        )
     before, after = base.outcome is Outcome.OK, new.outcome is Outcome.OK
-    return Pair(key, _BOTH[before, after], base, new)
+    return CaseChange(key, _BOTH[before, after], base, new)
 
 
 # Why two runs cannot be compared, and what a reader must know where they can.
@@ -194,7 +173,7 @@ class Reason:
 
 
 def reasons(
-    base: Side, new: Side, terms: Terms, pairs: Sequence[Pair], every: Sequence[Pair]
+    base: Side, new: Side, terms: Terms, pairs: Sequence[CaseChange], every: Sequence[CaseChange]
 ) -> list[Reason]:
     """Everything that stands in the way, what is allowed left out.
 
@@ -215,7 +194,7 @@ def refusal(found: Sequence[Reason]) -> tuple[str, str]:
     return text, f"If that difference is what you want to see, add --across {names}."
 
 
-def marks(base: Side, new: Side, terms: Terms, pairs: Sequence[Pair]) -> tuple[str, ...]:
+def marks(base: Side, new: Side, terms: Terms, pairs: Sequence[CaseChange]) -> tuple[str, ...]:
     """What to know before reading on, the gravest first."""
     return tuple(
         mark
@@ -243,9 +222,9 @@ def _differences(base: Side, new: Side) -> Iterator[Reason]:
         yield Reason(f"The runs were measured in two ways: {pair}.", METHODS)
 
 
-def _definitions(pairs: Sequence[Pair]) -> Iterator[Reason]:
+def _definitions(pairs: Sequence[CaseChange]) -> Iterator[Reason]:
     """Figures of two definitions are never mixed, whatever is asked."""
-    paired = [pair for pair in pairs if pair.kind == PAIRED]
+    paired = [pair for pair in pairs if pair.paired]
     olds, news = (
         sorted({case.definition for case in cases if case is not None})
         for cases in ([pair.base for pair in paired], [pair.new for pair in paired])
@@ -267,7 +246,9 @@ def _definitions(pairs: Sequence[Pair]) -> Iterator[Reason]:
     )
 
 
-def _nothing_common(base: Side, new: Side, terms: Terms, pairs: Sequence[Pair]) -> Iterator[Reason]:
+def _nothing_common(
+    base: Side, new: Side, terms: Terms, pairs: Sequence[CaseChange]
+) -> Iterator[Reason]:
     if any(pair.base is not None and pair.new is not None for pair in pairs):
         return
     olds, news = chosen(base, terms, 0), chosen(new, terms, 1)
@@ -321,7 +302,7 @@ def _allowed(base: Side, new: Side, terms: Terms) -> Iterator[str]:
             yield f"{ACROSS[name]} (base {olds}; new {news})"
 
 
-def _asked(base: Side, new: Side, terms: Terms, pairs: Sequence[Pair]) -> Iterator[str]:
+def _asked(base: Side, new: Side, terms: Terms, pairs: Sequence[CaseChange]) -> Iterator[str]:
     if terms.variants and terms.variants[0] != terms.variants[1]:
         yield f"variant {terms.variants[0]} of base against {terms.variants[1]} of new"
     if base.head.id and base.head.id == new.head.id:
@@ -329,7 +310,7 @@ def _asked(base: Side, new: Side, terms: Terms, pairs: Sequence[Pair]) -> Iterat
         yield f"base and new are the same run: both sides share their baselines, {told}"
     if not base.head.machine_id and not new.head.machine_id:
         yield "neither run says on what machine it was made"
-    foreign = [p for p in pairs if p.kind == PAIRED and p.new is not None and p.new.definition < 0]
+    foreign = [p for p in pairs if p.paired and p.new is not None and p.new.definition < 0]
     if foreign:
         yield "another tool's figures: outcomes are compared, times are not"
 
@@ -344,13 +325,13 @@ def _about(name: str, side: Side) -> Iterator[str]:
         yield f"{name}: from {head.origin}"
 
 
-def _between(base: Side, new: Side, pairs: Sequence[Pair]) -> Iterator[str]:
+def _between(base: Side, new: Side, pairs: Sequence[CaseChange]) -> Iterator[str]:
     if base.version and new.version and base.version != new.version:
         yield f"measured by Torchstone {base.version} and {new.version}"
     doubted = sum(
         any(case is not None and case.worst_check is Level.FAIL for case in (pair.base, pair.new))
         for pair in pairs
-        if pair.kind == PAIRED
+        if pair.paired
     )
     if doubted:
         yield f"in {doubted} of the paired cases a check says that a number is not to be believed"

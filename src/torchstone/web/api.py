@@ -10,7 +10,7 @@ from fastapi import Query as Parameter
 from pydantic import create_model
 from starlette.responses import JSONResponse, Response
 
-from torchstone.web.cells import csv_text, table_data, to_json
+from torchstone.show.page import charts_of, tables_of
 from torchstone.web.documents import (
     ErrorDocument,
     LiveDocument,
@@ -19,7 +19,6 @@ from torchstone.web.documents import (
     live_data,
     page_data,
 )
-from torchstone.web.page import charts_of, tables_of
 from torchstone.web.query import (
     API,
     EXPLAINED,
@@ -34,6 +33,7 @@ from torchstone.web.registry import PAGES, PageDef
 from torchstone.web.render import draw
 from torchstone.web.security import PICTURE_POLICY
 from torchstone.web.sources import DataAccess
+from torchstone.web.tables import csv_text, table_data, to_json
 from torchstone.web.views.parts import running
 from torchstone.web.views.runs import progress_of_run
 

@@ -18,11 +18,11 @@ from starlette.responses import Response
 
 from torchstone import __version__
 from torchstone.records import TorchstoneError, UsageError
+from torchstone.show.page import Link, Notice, Page, tables_of
 from torchstone.store import CorruptResultError, CorruptRunError, Store
 from torchstone.store.limits import LAST
 from torchstone.web import site
 from torchstone.web.api import add_api
-from torchstone.web.page import Link, Notice, Page, tables_of
 from torchstone.web.query import BadQuery, NotFound, Query, ServerLinks, parse
 from torchstone.web.registry import PAGES, PageDef
 from torchstone.web.render import SiteInfo, html, profile_page

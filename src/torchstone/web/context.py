@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from torchstone.records import Choices, RunHead, Selection, SuiteSummary
+from torchstone.show.cells import CARRIED, cut, machine_title, run_title
+from torchstone.show.page import Choice, Controls, Link
 from torchstone.show.table import sanitise
 from torchstone.track.resolve import newest_whole, same_series
 from torchstone.track.terms import ACROSS, ALWAYS
-from torchstone.web.cells import CARRIED, cut, machine_title, run_title
-from torchstone.web.page import Choice, Controls, Link
 from torchstone.web.query import (
     ALL,
     GRANULARITIES,

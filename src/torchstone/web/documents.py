@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from torchstone.show.markdown import plain as plain_records
-from torchstone.web.cells import plain, table_data
-from torchstone.web.page import (
+from torchstone.show.page import (
     Chart,
     Code,
     Facts,
@@ -22,6 +21,7 @@ from torchstone.web.page import (
     Table,
     walk,
 )
+from torchstone.web.tables import plain, table_data
 
 API_SCHEMA = 1
 

@@ -12,8 +12,8 @@ from typing import Protocol
 from urllib.parse import quote, quote_plus
 
 from torchstone.records import Selection, TorchstoneError
+from torchstone.show.page import Link
 from torchstone.track import ACROSS
-from torchstone.web.page import Link
 
 LONGEST = 600
 """Characters of one value: a model's name has at most 500."""

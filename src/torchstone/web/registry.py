@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from torchstone.web.page import Page
+from torchstone.show.page import Page
 from torchstone.web.query import ROUTES, Query
 from torchstone.web.sources import DataAccess
 from torchstone.web.views.case import case

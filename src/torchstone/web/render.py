@@ -16,10 +16,10 @@ from torchstone import __version__
 from torchstone.explain.roofline import Roofline
 from torchstone.records import Profile
 from torchstone.show import charts
+from torchstone.show.page import MARKS, Cell, Chart, Choice, Link, Page, Picture, Point, Table
 from torchstone.show.profile_html import profile_json
 from torchstone.show.roofline import roofline_svg
 from torchstone.show.table import sanitise
-from torchstone.web.page import MARKS, Cell, Chart, Choice, Link, Page, Picture, Point, Table
 from torchstone.web.query import Links
 from torchstone.web.sources import DataAccess
 

@@ -15,11 +15,10 @@ from typing import TextIO
 
 from torchstone.records import UsageError
 from torchstone.show.bundle import asset, bundle
+from torchstone.show.page import Link, Notice, Page, charts_of, tables_of
 from torchstone.show.profile_html import profile_html
 from torchstone.store import heartbeat, open_store
-from torchstone.web.cells import csv_text, to_json
 from torchstone.web.documents import page_data
-from torchstone.web.page import Link, Notice, Page, charts_of, tables_of
 from torchstone.web.query import (
     ALL,
     BadQuery,
@@ -35,6 +34,7 @@ from torchstone.web.registry import PAGES
 from torchstone.web.render import NAVIGATION, SiteInfo, draw, html
 from torchstone.web.security import POLICY
 from torchstone.web.sources import DataAccess
+from torchstone.web.tables import csv_text, to_json
 
 # The folder that a site is written into: it knows what the export before left there.
 #

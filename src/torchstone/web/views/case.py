@@ -4,36 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 from torchstone.records import CaseKey, CaseMetrics, CasePoint, Outcome, RunComparison, RunHead
 from torchstone.records.format import format_percent
-from torchstone.show.run_table import command_text, failure_text, suite_of
-from torchstone.show.table import sanitise
-from torchstone.web.cells import (
+from torchstone.records.metrics import BY_KEY
+from torchstone.show.cells import (
     CARRIED,
-    arranged,
-    bytes_cell,
     case_place,
     change_cell,
+    command_line,
     commit_cell,
     commit_of,
     cut,
-    nanoseconds_cell,
+    metric_cell,
+    metric_column,
     number_cell,
     outcome_word,
-    ratio_cell,
     run_cell,
     run_title,
     speedup_cell,
+    suite_of,
     text_cell,
 )
-from torchstone.web.context import Context, controls, resolve
-from torchstone.web.page import (
+from torchstone.show.page import (
     Cell,
     Chart,
     Code,
-    Column,
     Facts,
+    Field,
     Group,
     Link,
     Notice,
@@ -42,9 +41,17 @@ from torchstone.web.page import (
     Section,
     Series,
     Table,
+    ends,
+    field,
+    hidden,
+    make_table,
 )
+from torchstone.show.run import failure_text
+from torchstone.show.table import sanitise
+from torchstone.web.context import Context, controls, resolve
 from torchstone.web.query import ALL, EVERY_S, NotFound, Query, shown
 from torchstone.web.sources import DataAccess
+from torchstone.web.tables import arranged
 from torchstone.web.views import parts
 from torchstone.web.views.evidence import evidence
 
@@ -54,26 +61,11 @@ CONTROLS = (
     "allocator",
     *(*OPTIONAL, "base", "new", "across"),
 )
-HISTORY = (
-    Column("run", "Run"),
-    Column("commit", "Commit"),
-    Column("outcome", "Outcome"),
-    Column("speedup", "Speed-up", True, "×"),
-    Column("eager", "Eager", True, "s", group="Time of a step"),
-    Column("compiled", "Compiled", True, "s", group="Time of a step"),
-    Column("compile_cold", "Cold", True, "s", group="Compile"),
-    Column("compile_warm", "Warm", True, "s", group="Compile"),
-    Column("memory_ratio", "Ratio", True, "×", group="Memory"),
-    Column("tensor_bytes", "Tensors", True, "bytes", group="Memory"),
-    Column("peak_bytes", "Process", True, "bytes", group="Memory"),
-    Column("graph_breaks", "Graph breaks", True),
-    Column("reason", "Reason"),
+SHOWN = (
+    *("base_ns", "new_ns", "compile_cold_ns", "compile_warm_ns", "memory_ratio"),
+    *("process_memory_ratio", "compiler_bytes", "graph_breaks", "recompiles"),
 )
-HIDDEN = (
-    Column("created", "Made", shown=False),
-    *parts.SPEEDUP_ENDS,
-    Column("result_id", "Result", shown=False),
-)
+"""Metrics of the chosen point; a metric of `records.metrics` needs no more than its name here."""
 BARS = "Bars are intervals that hold at 95 %, however often a case was looked at while it ran."
 Metric = Callable[[CaseMetrics], "float | None"]
 TIMES: dict[str, Metric] = {
@@ -103,7 +95,7 @@ def case(source: DataAccess, query: Query) -> Page:
     context = replace(context, chosen=replace(context.chosen, **dict(case_place(key).params)))
     found = parts.comparison(source, context) if now is not None else None
     points = _history(source, key, context)
-    table = arranged(replace(_table(points, query), sort=""), replace(query, filter=""), own)
+    table = arranged(replace(_table(points), sort=""), replace(query, filter=""), own)
     sections: list[Section] = [
         *parts.remarks(found, context),
         _facts(key, now, found, context),
@@ -218,14 +210,14 @@ def _blank(point: CasePoint, rest: tuple[tuple[str, str], ...]) -> Point:
     """The point of a chart without its value: the same in all charts."""
     figures, head = point.figures, point.run
     passed = figures.outcome is Outcome.OK
-    ended = "" if passed else f"{figures.outcome.value.replace('_', ' ')}; "
+    ended = "" if passed else f"{figures.outcome.words}; "
     return Point(
         time_s=head.created_s or 0.0,
         value=None,
         label=commit_of(head) or head.id[:8],
         note=ended + run_title(head),
         to=case_place(figures.key, (*rest, ("new", head.id))),
-        failed=not passed and figures.outcome.value in parts.FAILED,
+        failed=figures.outcome.failed,
     )
 
 
@@ -236,34 +228,50 @@ def _valued(figures: CaseMetrics, blank: Point, metric: Metric, interval: bool) 
     return blank._replace(value=metric(figures), low=low, high=high)
 
 
-def _table(points: Sequence[CasePoint], query: Query) -> Table:
-    rows = tuple(_row(point) for point in reversed(points))
-    return Table("history", "", (*HISTORY, *HIDDEN), rows, empty="No run in this range has it.")
+def _table(points: Sequence[CasePoint]) -> Table:
+    fields = _history_fields()
+    newest = tuple(reversed(points))
+    return make_table("history", "", fields, newest, empty="No run in this range has it.")
 
 
-def _row(point: CasePoint) -> tuple[Cell, ...]:
-    one, head = point.figures, point.run
-    failed = one.outcome is not Outcome.OK
-    to = Link("result", one.result_id) if one.result_id else None
-    own = to or case_place(one.key, (("new", head.id),))
+def _history_fields() -> tuple[Field[CasePoint], ...]:
+    step, compiling, memory = "Time of a step", "Compile", "Memory"
+
+    def own(point: CasePoint) -> Link:
+        one = point.figures
+        result = Link("result", one.result_id) if one.result_id else None
+        return result or case_place(one.key, (("new", point.run.id),))
+
+    def metric(key: str, name: str = "", **changes: Any) -> Field[CasePoint]:
+        column = metric_column(key, name, **changes)
+        return Field(column, lambda p: metric_cell(p.figures, key, own(p)))
+
     return (
-        run_cell(head),
-        commit_cell(head),
-        outcome_word(one.outcome, one.reason)._replace(to=own),
-        speedup_cell(one, own),
-        nanoseconds_cell(one.base_ns, own),
-        nanoseconds_cell(one.new_ns, own),
-        nanoseconds_cell(one.compile_cold_ns, own),
-        nanoseconds_cell(one.compile_warm_ns, own),
-        ratio_cell(one.memory_ratio, own),
-        bytes_cell(one.new_tensor_bytes, own),
-        bytes_cell(one.new_peak_bytes, own),
-        number_cell(one.graph_breaks, own),
-        text_cell(failure_text(one) if failed else "", longest=90),
-        Cell(head.created),
-        *parts.ends(one.interval),
-        Cell(one.result_id),
+        field("run", "Run", lambda p: run_cell(p.run)),
+        field("commit", "Commit", lambda p: commit_cell(p.run)),
+        field(
+            "outcome",
+            "Outcome",
+            lambda p: outcome_word(p.figures.outcome, p.figures.reason)._replace(to=own(p)),
+        ),
+        field("speedup", "Speed-up", lambda p: speedup_cell(p.figures, own(p)), True, "×"),
+        metric("base_ns", "eager", group=step),
+        metric("new_ns", "compiled", group=step),
+        metric("compile_cold_ns", "compile_cold", title="Cold", group=compiling),
+        metric("compile_warm_ns", "compile_warm", title="Warm", group=compiling),
+        metric("memory_ratio", title="Ratio", group=memory),
+        metric("new_tensor_bytes", "tensor_bytes", group=memory),
+        metric("new_peak_bytes", "peak_bytes", group=memory),
+        metric("graph_breaks"),
+        field("reason", "Reason", lambda p: _reason(p.figures)),
+        hidden("created", "Made", lambda p: p.run.created, False),
+        *ends("speedup", "Speed-up", lambda p: p.figures.interval),
+        hidden("result_id", "Result", lambda p: p.figures.result_id, False),
     )
+
+
+def _reason(case: CaseMetrics) -> Cell:
+    return text_cell("" if case.outcome is Outcome.OK else failure_text(case), longest=90)
 
 
 def _facts(
@@ -277,15 +285,7 @@ def _facts(
     items += [
         ("Outcome", outcome_word(now.outcome, now.reason)),
         ("Speed-up", speedup_cell(now)),
-        ("Eager", nanoseconds_cell(now.base_ns)),
-        ("Compiled", nanoseconds_cell(now.new_ns)),
-        ("Compile, cold", nanoseconds_cell(now.compile_cold_ns)),
-        ("Compile, warm", nanoseconds_cell(now.compile_warm_ns)),
-        ("Memory ratio", ratio_cell(now.memory_ratio)),
-        ("Process memory ratio", ratio_cell(now.process_memory_ratio)),
-        ("Compiler's memory", bytes_cell(now.compiler_bytes)),
-        ("Graph breaks", number_cell(now.graph_breaks)),
-        ("Recompiles", number_cell(now.recompiles)),
+        *((BY_KEY[key].title, metric_cell(now, key)) for key in SHOWN),
         ("Answer checked", text_cell(now.agreement)),
         ("FLOPs of a step", number_cell(now.flops)),
         ("FLOPs cover", _covered(now.flops_covered)),
@@ -320,7 +320,7 @@ def _behind(source: DataAccess, now: CaseMetrics | None, head: RunHead) -> list[
     if now.outcome is not Outcome.OK:
         found.append(Notice(sanitise(failure_text(now)), "warn"))
     if now.command:
-        found.append(Code("command", "Reproduce it", sanitise(command_text(now))))
+        found.append(Code("command", "Reproduce it", command_line(now.command)))
     if not now.result_id:
         return [*found, *_foreign(now)]
     try:

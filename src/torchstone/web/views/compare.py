@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from heapq import nlargest
+from typing import Any
 
-from torchstone.records import CaseChange, GroupChange, Outcome, Ratio, RunComparison
+from torchstone.records import (
+    CaseChange,
+    CaseMetrics,
+    ChangeKind,
+    GroupChange,
+    Mean,
+    Outcome,
+    Ratio,
+    RunComparison,
+)
 from torchstone.records.format import format_percent
-from torchstone.show.charts import IntervalRow
-from torchstone.show.compare_terminal import VERDICT_ORDER
-from torchstone.show.evidence import compare_advice
-from torchstone.show.run_table import Labels
-from torchstone.show.table import sanitise
-from torchstone.store.case_facts import matcher
-from torchstone.web.cells import (
+from torchstone.show.cells import (
     VERDICT_MARKS,
-    LazyRows,
-    arranged,
     case_place,
     change_cell,
     mean_cell,
@@ -32,65 +34,38 @@ from torchstone.web.cells import (
     threshold_cell,
     without_detail,
 )
+from torchstone.show.charts import IntervalRow
+from torchstone.show.comparison import VERDICT_ORDER
+from torchstone.show.evidence import compare_advice
+from torchstone.show.page import (
+    Cell,
+    Facts,
+    Field,
+    Item,
+    Link,
+    Notice,
+    Page,
+    Picture,
+    Section,
+    ends,
+    field,
+    hidden,
+    make_table,
+)
+from torchstone.show.run import Labels
+from torchstone.show.table import sanitise
+from torchstone.store.case_facts import matcher
 from torchstone.web.context import Context, controls, resolve
-from torchstone.web.page import Cell, Column, Facts, Link, Notice, Page, Picture, Section, Table
 from torchstone.web.query import Query
 from torchstone.web.sources import DataAccess, Identity
+from torchstone.web.tables import arranged
 from torchstone.web.views import parts
 
 OPTIONAL = ("suite", *parts.SETTINGS)
 CONTROLS = ("base", "new", *OPTIONAL, "base_variant", "across", "common", "filter")
-NEW_ENDS = (
-    Column("new_speedup_low", "New speed-up, low end", True, "×", shown=False),
-    Column("new_speedup_high", "New speed-up, high end", True, "×", shown=False),
-)
-GROUPS = (
-    Column("suite", "Suite"),
-    Column("settings", "Settings"),
-    Column("paired", "Pass", True, help="In both runs, of the cases that both have"),
-    Column("base_speedup", "Base", True, "×", group="Speed-up, common cases"),
-    Column("new_speedup", "New", True, "×", group="Speed-up, common cases"),
-    Column("change", "Change", True, "×", group="Speed-up, common cases"),
-    Column("threshold", "Threshold", True, help="A smaller change of the mean is not believed"),
-    Column("compile_cold", "Compile", True, "×", help="Cold compile time, new over base"),
-    Column(
-        "memory", "Memory", True, "×", help="The arm's tensors at a step's peak, new over base"
-    ),
-    Column("drift", "Baselines", True, "×", help="How much slower the baselines were"),
-    Column("verdicts", "Cases"),
-    Column("common", "In both", True, shown=False),
-    *parts.BASE_ENDS,
-    *NEW_ENDS,
-    *parts.CHANGE_ENDS,
-    *parts.COST_MARKS,
-)
-CASES = (
-    *parts.NAMED,
-    Column("kind", "Kind"),
-    Column("base_speedup", "Base", True, "×", group="Speed-up"),
-    Column("new_speedup", "New", True, "×", group="Speed-up"),
-    Column("change", "Change", True, "×", group="Speed-up"),
-    Column("moved", "Moved", help="Which side's time explains the change"),
-    Column("baseline_time", "Baseline", True, "×", group="Time, new over base"),
-    Column("arm_time", "Arm", True, "×", group="Time, new over base"),
-    Column("compile_cold", "Compile", True, "×", help="Cold compile time, new over base"),
-    Column("memory", "Memory", True, "×", help="New over base"),
-)
-HIDDEN = (
-    Column("outcome", "Outcome, new", shown=False),
-    *parts.columns(parts.SETTINGS),
-    *parts.BASE_ENDS,
-    *NEW_ENDS,
-    *parts.CHANGE_ENDS,
-    Column("alone", "Verdict by itself", shown=False),
-    Column("threshold", "Smallest change believed", True, shown=False),
-    Column("deciding_budget_s", "Budget that would decide", True, "s", shown=False),
-    *parts.COST_MARKS,
-)
 FOREST = 40
 """Rows of the picture; the table has all."""
-ORDER = ("newly failing", "newly passing", "paired", "failing", "only in base", "only in new")
-_KIND_RANKS = {kind: rank for rank, kind in enumerate(ORDER)}
+_KIND_RANKS = {ChangeKind.NEWLY_FAILING: 0, ChangeKind.NEWLY_PASSING: 1, ChangeKind.PAIRED: 2}
 _VERDICT_RANKS = {verdict: rank for rank, verdict in enumerate(VERDICT_ORDER)}
 
 
@@ -144,24 +119,22 @@ def _compared(found: RunComparison, context: Context, here: Link) -> tuple[Secti
     groups = [one for one in found.groups if group_fits(one.key)]
     cases = [one for one in found.cases if fits(one.key)]
     if query.only_common:
-        cases = [one for one in cases if one.kind not in parts.ALONE]
+        cases = [one for one in cases if one.in_both]
     cases.sort(key=_rank)
     labels = Labels.of(one.key for one in cases)
-    rows = LazyRows(cases, lambda one: _case(one, labels, context))
-    table = Table(
+    table = make_table(
         "cases",
         "Cases",
-        (*CASES, *HIDDEN),
-        rows,
+        _case_fields(labels, context),
+        cases,
         empty="No case fits the choices.",
         note=compare_advice(replace(found, cases=tuple(cases))),
         same=(Identity(found), asked, query.only_common, query.filter, query.sort),
     )
-    of_groups = Labels.of(one.key for one in groups)
-    lines = tuple(_group(one, of_groups, context) for one in groups)
     note = parts.threshold_words(found, fits) + parts.cost_words(found)
+    fields = _group_fields(Labels.of(one.key for one in groups), context)
     return (
-        Table("groups", "Suites", GROUPS, lines, note=note, total=len(lines)),
+        make_table("groups", "Suites", fields, groups, note=note),
         arranged(table, query, here),
         *_forest(cases, labels),
     )
@@ -189,34 +162,98 @@ def _ends(ratio: Ratio) -> tuple[float | None, float | None]:
 
 
 def _rank(change: CaseChange) -> tuple[int, int]:
-    return _KIND_RANKS.get(change.kind, len(_KIND_RANKS)), _VERDICT_RANKS[change.verdict]
+    return _KIND_RANKS.get(change.kind, 3), _VERDICT_RANKS[change.verdict]
 
 
-def _group(change: GroupChange, labels: Labels, context: Context) -> tuple[Cell, ...]:
-    to = parts.suite_place(change.key, context.carried)
-    counted = [f"{n} {name}" for name, n in change.counts.items() if n and name != "paired"]
-    bad = change.counts.get("newly failing", 0)
-    said = ", ".join(counted)
-    marks = _marks(change, change.compile_cold.value, change.memory.value)
+def _group_fields(labels: Labels, context: Context) -> tuple[Field[GroupChange], ...]:
+    means = "Speed-up, common cases"
+
+    def to(one: GroupChange) -> Link:
+        return parts.suite_place(one.key, context.carried)
+
     return (
-        text_cell(suite_title(change.key.suite, change.key.scale), to),
-        text_cell(labels.settings(change.key), to),
-        Cell(change.paired, f"{change.paired:,}/{change.common:,}", to),
-        without_detail(mean_cell(change.base_common, _suite_of_base(change, context))),
-        mean_cell(change.new_common, to),
-        change_cell(change.speedup, change.verdict, to, change.threshold),
-        threshold_cell(change.threshold, to),
-        ratio_cell(change.compile_cold.value, to, marks[0]),
-        ratio_cell(change.memory.value, to, marks[1]),
-        ratio_cell(change.drift, to),
-        Cell(said, said, to, "fail" if bad else ""),
-        Cell(change.common),
-        *parts.ends(change.base_common.interval),
-        *parts.ends(change.new_common.interval),
-        *parts.ends(change.speedup.interval if change.speedup else None),
-        Cell(change.verdict.value if change.verdict else ""),
-        *map(Cell, marks),
+        field("suite", "Suite", lambda g: text_cell(suite_title(g.key.suite, g.key.scale), to(g))),
+        field("settings", "Settings", lambda g: text_cell(labels.settings(g.key), to(g))),
+        field(
+            "paired",
+            "Pass",
+            lambda g: Cell(g.paired, f"{g.paired:,}/{g.common:,}", to(g)),
+            True,
+            help="In both runs, of the cases that both have",
+        ),
+        field(
+            "base_speedup",
+            "Base",
+            lambda g: without_detail(mean_cell(g.base_common, _suite_of_base(g, context))),
+            True,
+            "×",
+            group=means,
+        ),
+        field(
+            "new_speedup", "New", lambda g: mean_cell(g.new_common, to(g)), True, "×", group=means
+        ),
+        field(
+            "change",
+            "Change",
+            lambda g: change_cell(g.speedup, g.verdict, to(g), g.threshold),
+            True,
+            "×",
+            group=means,
+        ),
+        field(
+            "threshold",
+            "Threshold",
+            lambda g: threshold_cell(g.threshold, to(g)),
+            True,
+            help="A smaller change of the mean is not believed",
+        ),
+        *_cost_columns("The arm's tensors at a step's peak, new over base", to),
+        field(
+            "drift",
+            "Baselines",
+            lambda g: ratio_cell(g.drift, to(g)),
+            True,
+            "×",
+            help="How much slower the baselines were",
+        ),
+        field("verdicts", "Cases", lambda g: _kinds(g, to(g))),
+        hidden("common", "In both", lambda g: g.common),
+        *ends("base_speedup", "Base's speed-up", lambda g: g.base_common.interval),
+        *ends("new_speedup", "New speed-up", lambda g: g.new_common.interval),
+        *parts.change_fields(_group),
+        *parts.cost_fields(_group),
     )
+
+
+def _group(change: GroupChange) -> GroupChange:
+    return change
+
+
+def _case(change: CaseChange) -> CaseChange:
+    return change
+
+
+def _kinds(change: GroupChange, to: Link) -> Cell:
+    """How many cases are of which kind, and verdict."""
+    paired = ChangeKind.PAIRED.value
+    said = ", ".join(f"{n} {name}" for name, n in change.counts.items() if n and name != paired)
+    failing = change.counts.get(ChangeKind.NEWLY_FAILING.value, 0)
+    return Cell(said, said, to, "fail" if failing else "")
+
+
+def _cost_columns(peak: str, to: Callable[[Item], Link]) -> tuple[Field[Item], ...]:
+    """Compile time and memory, marked where they moved."""
+
+    def cost(name: str, title: str, help: str) -> Field[Item]:
+        def cell(change: Any) -> Cell:
+            found = getattr(change, name)
+            value = found.value if isinstance(found, Mean) else found
+            return ratio_cell(value, to(change), parts.cost_mark(name, change))
+
+        return field(name, title, cell, True, "×", help=help)
+
+    compiled = cost("compile_cold", "Compile", "Cold compile time, new over base")
+    return compiled, cost("memory", "Memory", peak)
 
 
 def _suite_of_base(change: GroupChange, context: Context) -> Link:
@@ -226,20 +263,17 @@ def _suite_of_base(change: GroupChange, context: Context) -> Link:
     return parts.suite_place(key, context.to_base)
 
 
-def _marks(change: GroupChange | CaseChange, cold: float | None, peak: float | None) -> list[str]:
-    """How compile time and memory moved, where they did."""
-    named = (("compile_cold", cold), ("memory", peak))
-    return [parts.cost_mark(name, value, change) for name, value in named]
-
-
 def _kind(change: CaseChange, to: Link) -> Cell:
     """What became of it; how the new run's ended, where it did not pass."""
-    marks = {"newly failing": "fail", "newly passing": "better", "paired": ""}
-    failed = change.new is not None and change.new.outcome is not Outcome.OK
-    ended = outcome_cell(change.new) if failed else Cell()
+    marks = {
+        ChangeKind.NEWLY_FAILING: "fail",
+        ChangeKind.NEWLY_PASSING: "better",
+        ChangeKind.PAIRED: "",
+    }
+    ended = outcome_cell(change.new) if change.new and not _new(change) else Cell()
     return Cell(
-        change.kind,
-        "both pass" if change.kind == "paired" else change.kind,
+        change.kind.value,
+        "both pass" if change.paired else change.kind.value,
         to,
         marks.get(change.kind, "quiet"),
         ended.text,
@@ -247,32 +281,61 @@ def _kind(change: CaseChange, to: Link) -> Cell:
     )
 
 
-def _case(change: CaseChange, labels: Labels, context: Context) -> tuple[Cell, ...]:
-    key = change.key
-    to = case_place(key, context.carried)
-    passed = change.new is not None and change.new.outcome is Outcome.OK
-    ratio = change.speedup
-    marks = _marks(change, change.compile_cold, change.memory)
-    base, new = change.base, change.new if passed else None
+def _new(change: CaseChange) -> CaseMetrics | None:
+    """The new run's, where it passes."""
+    return change.new if change.new and change.new.outcome is Outcome.OK else None
+
+
+def _case_fields(labels: Labels, context: Context) -> tuple[Field[CaseChange], ...]:
+    speedup, times = "Speed-up", "Time, new over base"
+
+    def to(change: CaseChange) -> Link:
+        return case_place(change.key, context.carried)
+
+    def of_new(change: CaseChange) -> Cell:
+        new = _new(change)
+        return speedup_cell(new, to(change)) if new else Cell()
+
     return (
-        *parts.named(key, labels, to),
-        _kind(change, to),
-        parts.base_cell(base, context),
-        speedup_cell(new, to) if new else Cell(),
-        change_cell(ratio, change.verdict, to, change.threshold),
-        parts.moved_cell(change),
-        ratio_cell(change.baseline_time, to),
-        ratio_cell(change.arm_time, to),
-        ratio_cell(change.compile_cold, to, marks[0]),
-        ratio_cell(change.memory, to, marks[1]),
-        outcome_cell(change.new),
-        *parts.cells(key, parts.SETTINGS),
-        *parts.ends_of(base),
-        *parts.ends_of(new),
-        *parts.ends(ratio.interval if ratio else None),
-        Cell(change.verdict.value if change.verdict else ""),
-        Cell(change.alone.value if change.alone else ""),
-        Cell(change.threshold),
-        Cell(change.deciding_budget_s),
-        *map(Cell, marks),
+        *parts.named_fields(lambda c: c.key, labels, to),
+        field("kind", "Kind", lambda c: _kind(c, to(c))),
+        field(
+            "base_speedup",
+            "Base",
+            lambda c: parts.base_cell(c.base, context),
+            True,
+            "×",
+            group=speedup,
+        ),
+        field("new_speedup", "New", of_new, True, "×", group=speedup),
+        field(
+            "change",
+            "Change",
+            lambda c: change_cell(c.speedup, c.verdict, to(c), c.threshold),
+            True,
+            "×",
+            group=speedup,
+        ),
+        field("moved", "Moved", parts.moved_cell, help="Which side's time explains the change"),
+        field(
+            "baseline_time",
+            "Baseline",
+            lambda c: ratio_cell(c.baseline_time, to(c)),
+            True,
+            "×",
+            group=times,
+        ),
+        field("arm_time", "Arm", lambda c: ratio_cell(c.arm_time, to(c)), True, "×", group=times),
+        *_cost_columns("New over base", to),
+        field("outcome", "Outcome, new", lambda c: outcome_cell(c.new), shown=False),
+        *parts.key_fields(parts.SETTINGS, lambda c: c.key),
+        *ends("base_speedup", "Base's speed-up", lambda c: parts.interval_of(c.base)),
+        *ends("new_speedup", "New speed-up", lambda c: parts.interval_of(_new(c))),
+        *parts.change_fields(_case),
+        hidden("alone", "Verdict by itself", lambda c: c.alone.value if c.alone else "", False),
+        hidden("threshold", "Smallest change believed", lambda c: c.threshold),
+        hidden(
+            "deciding_budget_s", "Budget that would decide", lambda c: c.deciding_budget_s, unit="s"
+        ),
+        *parts.cost_fields(_case),
     )

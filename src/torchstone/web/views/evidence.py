@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
 
 from torchstone.records import (
     Agreement,
     Calibration,
     Check,
+    Comparison,
     Contract,
     Environment,
     Leaf,
@@ -17,28 +19,27 @@ from torchstone.records import (
     describe_leaf,
 )
 from torchstone.records.format import format_bytes, format_percent
-from torchstone.show.charts import Strip
-from torchstone.show.evidence import doubt_text
-from torchstone.show.rows import Figures, against_first, machine, speedup_interval, what
-from torchstone.show.run_table import speedup_words
-from torchstone.show.table import sanitise
-from torchstone.web.cells import (
-    LEVEL_MARKS,
+from torchstone.show.cells import (
     bytes_cell,
     command_line,
     cut,
+    level_cell,
     number_cell,
     outcome_word,
     seconds_cell,
+    speedup_words,
     text_cell,
     verdict_cell,
     when,
 )
-from torchstone.web.page import (
+from torchstone.show.charts import Strip
+from torchstone.show.evidence import doubt_text
+from torchstone.show.page import (
     Cell,
     Code,
     Column,
     Facts,
+    Field,
     Group,
     Link,
     Notice,
@@ -46,42 +47,25 @@ from torchstone.web.page import (
     Picture,
     Section,
     Table,
+    ends,
+    field,
+    hidden,
+    make_table,
 )
+from torchstone.show.rows import Figures, against_first, machine, speedup_interval, what
+from torchstone.show.table import sanitise
 from torchstone.web.query import Query
 from torchstone.web.sources import DataAccess
-from torchstone.web.views import parts
 from torchstone.web.views.parts import arms_looked_at
 from torchstone.web.views.profiles import ledger_sections, profile_sections
 
 MOST_LEAVES = 200
-ARMS = (
-    Column("arm", "Arm"),
-    Column("outcome", "Outcome"),
-    Column("floor", "Floor", True, "s", help="The fastest steps, with what they may be off by"),
-    Column("typical", "Typical", True, "s"),
-    Column("speedup", "Speed-up", True, "×"),
-    Column("verdict", "Verdict"),
-    Column("compile_cold", "Cold", True, "s", group="Compile"),
-    Column("compile_warm", "Warm", True, "s", group="Compile"),
-    Column("tensor_peak_bytes", "Tensors", True, "bytes", group="Memory"),
-    Column("peak_bytes", "Process", True, "bytes", group="Memory"),
-    Column("overhead_bytes", "Beyond tensors", True, "bytes", group="Memory"),
-    Column("graph_breaks", "Graph breaks", True),
-    Column("recompiles", "Recompiles", True),
-    Column("processes", "Processes", True),
-    Column("samples", "Samples", True),
-    Column("agreement", "Answer checked"),
-    *parts.SPEEDUP_ENDS,
-    Column("threshold", "Smallest difference believed", True, shown=False),
-    Column("smallest_detectable", "Smallest difference that would show", True, shown=False),
-    Column("deciding_budget_s", "Budget that would decide", True, "s", shown=False),
-)
-CHECKS = (
-    Column("level", "Level"),
-    Column("rule", "Rule"),
-    Column("message", "What it says"),
-    Column("arms", "Arms"),
-    Column("figures", "Figures"),
+CHECKS: tuple[Field[Check], ...] = (
+    field("level", "Level", lambda c: level_cell(c.level)),
+    field("rule", "Rule", lambda c: text_cell(c.rule)),
+    field("message", "What it says", lambda c: text_cell(c.message, longest=400)),
+    field("arms", "Arms", lambda c: text_cell(", ".join(c.arms))),
+    field("figures", "Figures", lambda c: text_cell(_figures(c))),
 )
 LEAVES = (
     Column("arm", "Arm"),
@@ -129,42 +113,98 @@ def _thinned(result: Result) -> tuple[Section, ...]:
     )
 
 
+class _Arm(NamedTuple):
+    """An arm, its times, and its comparison with the baseline."""
+
+    measured: Measurement
+    found: Figures | None
+    comparison: Comparison | None
+
+    def of(self, path: str) -> Any:
+        """Something of what was measured, timed or compared; None where a part is missing."""
+        value: Any = self
+        for name in path.split("."):
+            value = getattr(value, name, None)
+        return value
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """Of the speed-up."""
+        return speedup_interval(self.comparison) if self.comparison else None
+
+
 def _arms(result: Result, known: Sequence[Figures | None]) -> Table:
-    arms = zip(result.arms, known, strict=True)
-    rows = tuple(_arm(result, measured, found) for measured, found in arms)
-    return Table("arms", "Arms", ARMS, rows, total=len(rows))
+    arms = [
+        _Arm(measured, found, against_first(result, measured.arm.name))
+        for measured, found in zip(result.arms, known, strict=True)
+    ]
+    return make_table("arms", "Arms", _arm_fields(), arms)
 
 
-def _arm(result: Result, measured: Measurement, found: Figures | None) -> tuple[Cell, ...]:
-    comparison = against_first(result, measured.arm.name)
-    cost, memory, graphs = measured.compile, measured.memory, measured.graphs
-    speedup, ends = ("", "")
-    interval = speedup_interval(comparison) if comparison else None
-    if comparison is not None:
-        speedup, ends = speedup_words(comparison.speedup, interval)
-    agreed = measured.agreement
+def _arm_fields() -> tuple[Field[_Arm], ...]:
+    def seconds(key: str, title: str, path: str, scale: float = 1.0, **rest: Any) -> Field[_Arm]:
+        def cell(arm: _Arm) -> Cell:
+            value = arm.of(path)
+            return seconds_cell(None if value is None else value / scale)
+
+        return field(key, title, cell, True, "s", **rest)
+
+    def memory(name: str, title: str) -> Field[_Arm]:
+        def cell(arm: _Arm) -> Cell:
+            return bytes_cell(arm.of(f"measured.memory.{name}"))
+
+        return field(name, title, cell, True, "bytes", group="Memory")
+
+    def number(key: str, title: str, value: Callable[[_Arm], int | None]) -> Field[_Arm]:
+        return field(key, title, lambda arm: number_cell(value(arm)), True)
+
+    def compared(name: str, title: str, unit: str = "") -> Field[_Arm]:
+        return hidden(name, title, lambda arm: arm.of(f"comparison.{name}"), unit=unit)
+
+    fastest = "The fastest steps, with what they may be off by"
     return (
-        text_cell(measured.arm.name),
-        outcome_word(measured.outcome, measured.detail.message),
-        seconds_cell(found.floor.value if found else None),
-        seconds_cell(found.typical.value if found else None),
-        Cell(comparison.speedup if comparison else None, speedup, detail=ends),
-        verdict_cell(comparison.verdict if comparison else None),
-        seconds_cell(cost.cold_ns / 1e9 if cost else None),
-        seconds_cell(cost.warm_ns / 1e9 if cost and cost.warm_ns is not None else None),
-        bytes_cell(memory.tensor_peak_bytes if memory else None),
-        bytes_cell(memory.peak_bytes if memory else None),
-        bytes_cell(memory.overhead_bytes if memory else None),
-        number_cell(graphs.breaks if graphs else None),
-        number_cell(graphs.recompiles + graphs.late_recompiles if graphs else None),
-        number_cell(found.processes if found else None),
-        number_cell(len(found.samples) if found else None),
-        text_cell(f"{agreed.method}, {agreed.checked} outputs" if agreed else ""),
-        *parts.ends(interval),
-        Cell(comparison.threshold if comparison else None),
-        Cell(comparison.smallest_detectable if comparison else None),
-        Cell(comparison.deciding_budget_s if comparison else None),
+        field("arm", "Arm", lambda a: text_cell(a.measured.arm.name)),
+        field("outcome", "Outcome", _outcome),
+        seconds("floor", "Floor", "found.floor.value", help=fastest),
+        seconds("typical", "Typical", "found.typical.value"),
+        field("speedup", "Speed-up", _speedup, True, "×"),
+        field("verdict", "Verdict", lambda a: verdict_cell(a.of("comparison.verdict"))),
+        seconds("compile_cold", "Cold", "measured.compile.cold_ns", 1e9, group="Compile"),
+        seconds("compile_warm", "Warm", "measured.compile.warm_ns", 1e9, group="Compile"),
+        memory("tensor_peak_bytes", "Tensors"),
+        memory("peak_bytes", "Process"),
+        memory("overhead_bytes", "Beyond tensors"),
+        number("graph_breaks", "Graph breaks", lambda a: a.of("measured.graphs.breaks")),
+        number("recompiles", "Recompiles", _recompiles),
+        number("processes", "Processes", lambda a: a.of("found.processes")),
+        number("samples", "Samples", lambda a: len(a.found.samples) if a.found else None),
+        field("agreement", "Answer checked", _agreed),
+        *ends("speedup", "Speed-up", lambda a: a.interval),
+        compared("threshold", "Smallest difference believed"),
+        compared("smallest_detectable", "Smallest difference that would show"),
+        compared("deciding_budget_s", "Budget that would decide", "s"),
     )
+
+
+def _outcome(arm: _Arm) -> Cell:
+    return outcome_word(arm.measured.outcome, arm.measured.detail.message)
+
+
+def _speedup(arm: _Arm) -> Cell:
+    if arm.comparison is None:
+        return Cell()
+    value, low_high = speedup_words(arm.comparison.speedup, arm.interval)
+    return Cell(arm.comparison.speedup, value, detail=low_high)
+
+
+def _recompiles(arm: _Arm) -> int | None:
+    graphs = arm.measured.graphs
+    return graphs.recompiles + graphs.late_recompiles if graphs else None
+
+
+def _agreed(arm: _Arm) -> Cell:
+    agreed = arm.measured.agreement
+    return text_cell(f"{agreed.method}, {agreed.checked} outputs" if agreed else "")
 
 
 def _doubts(result: Result) -> Iterable[Section]:
@@ -199,17 +239,11 @@ def checks_table(checks: Sequence[Check]) -> Table:
     """What the rules found, the worst first."""
     order = {"fail": 0, "warn": 1, "note": 2, "ok": 3}
     listed = sorted(checks, key=lambda check: order[check.level.value])
-    rows = tuple(
-        (
-            Cell(one.level.value, one.level.value, mark=LEVEL_MARKS[one.level]),
-            text_cell(one.rule),
-            text_cell(one.message, longest=400),
-            text_cell(", ".join(one.arms)),
-            text_cell(", ".join(f"{name} {value:.4g}" for name, value in one.figures.items())),
-        )
-        for one in listed
-    )
-    return Table("checks", "Checks", CHECKS, rows, empty="No rule was applied.", total=len(rows))
+    return make_table("checks", "Checks", CHECKS, listed, empty="No rule was applied.")
+
+
+def _figures(check: Check) -> str:
+    return ", ".join(f"{name} {value:.4g}" for name, value in check.figures.items())
 
 
 def _compiler(result: Result) -> Iterable[Section]:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import shlex
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from torchstone.records import CaseMetrics, FailureSpan, RunHead
-from torchstone.show.run_table import Labels, command_text, failure_text
-from torchstone.web.cells import (
-    LazyRows,
-    arranged,
+from torchstone.records import CaseKey, CaseMetrics, FailureSpan, RunHead
+from torchstone.show.cells import (
     case_place,
     commit_of,
     number_cell,
@@ -19,10 +17,12 @@ from torchstone.web.cells import (
     text_cell,
     when,
 )
+from torchstone.show.page import Cell, Field, Link, Page, Table, field, hidden, make_table
+from torchstone.show.run import Labels, failure_text
 from torchstone.web.context import controls, resolve
-from torchstone.web.page import Cell, Column, Link, Page, Table
 from torchstone.web.query import Query
 from torchstone.web.sources import DataAccess
+from torchstone.web.tables import arranged
 from torchstone.web.views import parts
 
 OPTIONAL = ("suite", *parts.SETTINGS, *parts.RUNS_OF)
@@ -55,50 +55,41 @@ def failures(source: DataAccess, query: Query) -> Page:
 
 
 KEY = parts.SETTINGS[1:]
-COLUMNS = (
-    *parts.NAMED,
-    Column("outcome", "Outcome"),
-    Column("reason", "Reason"),
-    Column("runs_failing", "Runs failing", True),
-    Column("first_bad", "First bad commit"),
-    Column("last_good", "Last good"),
-)
-HIDDEN = (
-    Column("first_bad_run", "First bad run", shown=False),
-    Column("first_bad_created", "Failing since", shown=False),
-    Column("last_good_run", "Last good run", shown=False),
-    *parts.columns(KEY),
-    Column("result_id", "Result", shown=False),
-    Column("command", "Command", shown=False),
-)
 
 
 def table_of(spans: Sequence[FailureSpan], carried: tuple[tuple[str, str], ...] = ()) -> Table:
     """One row a failing case."""
     labels = Labels.of(span.figures.key for span in spans)
-    rows = LazyRows(spans, lambda span: _row(span, labels, carried))
-    return Table("failures", "Failures", (*COLUMNS, *HIDDEN), rows, empty="Nothing fails.")
 
+    def key(span: FailureSpan) -> CaseKey:
+        return span.figures.key
 
-def _row(
-    span: FailureSpan, labels: Labels, carried: tuple[tuple[str, str], ...]
-) -> tuple[Cell, ...]:
-    case, key = span.figures, span.figures.key
-    to = case_place(key, carried)
-    return (
-        *parts.named(key, labels, to),
-        outcome_word(case.outcome, case.reason),
-        _reason(case),
-        number_cell(span.runs_failing, to),
-        _commit(span.first_bad),
-        _commit(span.last_good, "never seen to pass"),
-        Cell(span.first_bad.id if span.first_bad else ""),
-        Cell(span.first_bad.created if span.first_bad else ""),
-        Cell(span.last_good.id if span.last_good else ""),
-        *parts.cells(key, KEY),
-        Cell(case.result_id),
-        Cell(command_text(case)),
+    def to(span: FailureSpan) -> Link:
+        return case_place(key(span), carried)
+
+    fields: tuple[Field[FailureSpan], ...] = (
+        *parts.named_fields(key, labels, to),
+        field("outcome", "Outcome", lambda s: outcome_word(s.figures.outcome, s.figures.reason)),
+        field("reason", "Reason", lambda s: _reason(s.figures)),
+        field("runs_failing", "Runs failing", lambda s: number_cell(s.runs_failing, to(s)), True),
+        field("first_bad", "First bad commit", lambda s: _commit(s.first_bad)),
+        field("last_good", "Last good", lambda s: _commit(s.last_good, "never seen to pass")),
+        _text("first_bad_run", "First bad run", lambda s: s.first_bad.id if s.first_bad else ""),
+        _text(
+            "first_bad_created",
+            "Failing since",
+            lambda s: s.first_bad.created if s.first_bad else "",
+        ),
+        _text("last_good_run", "Last good run", lambda s: s.last_good.id if s.last_good else ""),
+        *parts.key_fields(KEY, key),
+        _text("result_id", "Result", lambda s: s.figures.result_id),
+        _text("command", "Command", lambda s: shlex.join(s.figures.command)),
     )
+    return make_table("failures", "Failures", fields, spans, empty="Nothing fails.")
+
+
+def _text(key: str, title: str, value: Callable[[FailureSpan], str]) -> Field[FailureSpan]:
+    return hidden(key, title, value, number=False)
 
 
 def _reason(case: CaseMetrics) -> Cell:

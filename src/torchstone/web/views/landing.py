@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
-from torchstone.records import CaseKey, GroupChange, RunComparison, SuiteSummary
-from torchstone.show.run_table import Labels
-from torchstone.store.case_facts import matcher
-from torchstone.web.cells import (
-    compile_cell,
-    mean_cell,
-    pass_cell,
-    ratio_cell,
+from torchstone.records import ChangeKind, GroupChange, Mean, RunComparison, SuiteSummary
+from torchstone.show.cells import (
     run_title,
     suite_title,
     table_name,
     text_cell,
     threshold_cell,
 )
+from torchstone.show.page import (
+    Cell,
+    Field,
+    Group,
+    Link,
+    Notice,
+    Page,
+    Section,
+    Table,
+    ends,
+    field,
+    hidden,
+    make_table,
+)
+from torchstone.show.run import Labels, suite_fields
+from torchstone.store.case_facts import matcher
 from torchstone.web.context import Context, controls, resolve
-from torchstone.web.page import Cell, Column, Group, Link, Notice, Page, Section, Table
 from torchstone.web.query import ALL, EVERY_S, Query
 from torchstone.web.sources import DataAccess
 from torchstone.web.views import parts
@@ -27,44 +38,6 @@ from torchstone.web.views import parts
 OPTIONAL = ("suite", *parts.SETTINGS, *parts.RUNS_OF, "torch")
 CONTROLS = ("range", "granularity", *OPTIONAL, "base", "new", "across")
 KEY = ("suite", "scale", "mode", "precision", "device", "threads", "allocator")
-COLUMNS = (
-    Column("variant", "Variant"),
-    Column("pass_rate", "Pass rate", True, help="Passing cases out of those that count"),
-    Column("newly_failing", "Newly failing", True, help="Passed in the base, does not pass now"),
-    Column("speedup", "Speed-up", True, "×", help="Geometric mean over passing cases"),
-    Column(
-        "change",
-        "Against base",
-        True,
-        "×",
-        help="New mean over base mean, over the cases that pass in both, of those that count now",
-    ),
-    Column("threshold", "Threshold", True, help="A smaller change of the mean is not believed"),
-    Column("compile_cold", "Compile, cold / warm", True, "s", help="Mean over passing cases"),
-    Column(
-        "memory_ratio",
-        "Memory ratio",
-        True,
-        "×",
-        help="Tensors at the peak, baseline over arm",
-    ),
-)
-HIDDEN = (
-    *parts.columns(KEY),
-    Column("passed", "Passed", True, shown=False),
-    Column("counted", "Counted", True, shown=False),
-    Column("planned", "Planned", True, shown=False),
-    *parts.SPEEDUP_ENDS,
-    Column("speedup_n", "Cases in the mean", True, shown=False),
-    *parts.CHANGE_ENDS,
-    Column("common", "Cases in both", True, shown=False),
-    Column("compared", "Cases in the change", True, shown=False),
-    Column("compile_change", "Compile, cold, new over base", True, "×", shown=False),
-    Column("memory_change", "The arm's peak, new over base", True, "×", shown=False),
-    *parts.COST_MARKS,
-    Column("compile_warm", "Compile, warm", True, "s", shown=False),
-    Column("run", "Run", shown=False),
-)
 AGAINST_BASE = ("newly_failing", "change", "threshold")
 """Columns that say nothing where there is no base."""
 
@@ -117,98 +90,118 @@ def _table(
     found: RunComparison | None,
     context: Context,
 ) -> Table:
-    labels = Labels.of(groups)
-    changes = parts.changes_by_group(found)
-    rows = tuple(_row(one, labels, changes.get(parts.group_key(one)), context) for one in groups)
-    title = suite_title(suite, scale)
-    key = CaseKey(suite, "", scale, "", "", "")
+    chosen = context.chosen
     place = Link(
         "suite",
         "",
         (
-            ("suite", key.suite),
-            ("scale", scale or ALL),
-            ("mode", context.chosen.mode),
-            ("precision", context.chosen.precision),
+            *(("suite", suite), ("scale", scale or ALL), ("mode", chosen.mode)),
+            ("precision", chosen.precision),
             *context.carried,
         ),
     )
-    hidden = () if found is not None and not found.refused else AGAINST_BASE
-    columns = parts.without((*COLUMNS, *HIDDEN), hidden)
-    return Table(name, title, columns, rows, to=place, total=len(rows))
+    changes = parts.changes_by_group(found)
+    lines = []
+    for one in groups:
+        key = parts.group_key(one)
+        lines.append(_Line(one, changes.get(key), parts.suite_place(key, context.carried)))
+    without = () if found is not None and not found.refused else AGAINST_BASE
+    fields = _fields(lines, context)
+    return make_table(name, suite_title(suite, scale), fields, lines, without=without, to=place)
 
 
-def _row(
-    one: SuiteSummary, labels: Labels, change: GroupChange | None, context: Context
-) -> tuple[Cell, ...]:
-    to = parts.suite_place(parts.group_key(one), context.carried)
+class _Line(NamedTuple):
+    """A suite's figures, and how they moved."""
+
+    one: SuiteSummary
+    change: GroupChange | None
+    to: Link
+
+
+def _fields(lines: Sequence[_Line], context: Context) -> tuple[Field[_Line], ...]:
+    labels = Labels.of(line.one for line in lines)
+    own = [line.one for line in lines]
+    figures: tuple[Field[_Line], ...] = suite_fields(own, lambda r: r.one, lambda r: r.to)
+    passed, speedup, compiled, memory, *_ = figures
+    against = "New mean over base mean, over the cases that pass in both, of those that count now"
+    small = "A smaller change of the mean is not believed"
     return (
-        text_cell(labels.settings(one), to),
-        pass_cell(one.passes, to),
-        _newly(change, to),
-        mean_cell(one.speedup, to),
-        parts.against_cell(change, to),
-        threshold_cell(change.threshold if change else None, to),
-        _compile(one, change, to),
-        _memory(one, change, to),
-        *_hidden(one, change, context),
+        field("variant", "Variant", lambda r: text_cell(labels.settings(r.one), r.to)),
+        passed,
+        field(
+            "newly_failing",
+            "Newly failing",
+            lambda r: _newly(r.change, r.to),
+            True,
+            help="Passed in the base, not now",
+        ),
+        speedup,
+        field(
+            "change",
+            "Against base",
+            lambda r: parts.against_cell(r.change, r.to),
+            True,
+            "×",
+            help=against,
+        ),
+        field(
+            "threshold",
+            "Threshold",
+            lambda r: threshold_cell(r.change.threshold if r.change else None, r.to),
+            True,
+            help=small,
+        ),
+        Field(compiled.column, lambda r: _moved(compiled.cell(r), "compile_cold", r.change)),
+        Field(memory.column, lambda r: _moved(memory.cell(r), "memory", r.change, "peak ")),
+        *parts.key_fields(KEY, lambda r: r.one),
+        hidden("passed", "Passed", lambda r: r.one.passes.passed),
+        hidden("counted", "Counted", lambda r: r.one.passes.counted),
+        hidden("planned", "Planned", lambda r: r.one.passes.planned),
+        *ends("speedup", "Speed-up", lambda r: r.one.speedup.interval),
+        hidden("speedup_n", "Cases in the mean", lambda r: r.one.speedup.n),
+        *parts.change_fields(lambda r: r.change),
+        hidden("common", "Cases in both", lambda r: r.change.common if r.change else None),
+        hidden(
+            "compared", "Cases in the change", lambda r: r.change.new_common.n if r.change else None
+        ),
+        _cost_field("compile", "compile_cold", "Compile, cold, new over base"),
+        _cost_field("memory", "memory", "The arm's peak, new over base"),
+        *parts.cost_fields(lambda r: r.change),
+        hidden("compile_warm", "Compile, warm", lambda r: _seconds(r.one), unit="s"),
+        hidden("run", "Run", lambda r: context.new.id if context.new else "", number=False),
     )
+
+
+def _seconds(one: SuiteSummary) -> float | None:
+    warm = one.compile_warm_ns.value
+    return None if warm is None else warm / 1e9
+
+
+def _cost_field(key: str, name: str, title: str) -> Field[_Line]:
+    def value(line: _Line) -> float | None:
+        mean: Mean | None = getattr(line.change, name, None)
+        return mean.value if mean else None
+
+    return hidden(f"{key}_change", title, value, unit="×")
 
 
 def _newly(change: GroupChange | None, to: Link) -> Cell:
     if change is None:
         return Cell(None, "")
-    bad = change.counts.get("newly failing", 0)
-    good = change.counts.get("newly passing", 0)
+    bad = change.counts.get(ChangeKind.NEWLY_FAILING.value, 0)
+    good = change.counts.get(ChangeKind.NEWLY_PASSING.value, 0)
     detail = f"{good} newly passing" if good else ""
     return Cell(bad, str(bad), to if bad else None, "fail" if bad else "quiet", detail)
 
 
-def _compile(one: SuiteSummary, change: GroupChange | None, to: Link) -> Cell:
-    cell = compile_cell(one.compile_cold_ns, one.compile_warm_ns, to)
-    return _moved(cell, "compile_cold", change.compile_cold.value if change else None, change)
-
-
-def _memory(one: SuiteSummary, change: GroupChange | None, to: Link) -> Cell:
-    """The ratio is better when it is more; what moved is the peak, which is better when less."""
-    cell = ratio_cell(one.memory_ratio.value, to)
-    return _moved(cell, "memory", change.memory.value if change else None, change, "peak ")
-
-
-def _moved(
-    cell: Cell, name: str, value: float | None, change: GroupChange | None, what: str = ""
-) -> Cell:
-    """A cost with how it moved, where it moved beyond its threshold."""
-    mark = parts.cost_mark(name, value, change)
-    if value is None or not mark or not cell.text:
+def _moved(cell: Cell, name: str, change: GroupChange | None, what: str = "") -> Cell:
+    """A cost with how it moved, where it moved beyond its threshold. Of memory a ratio is shown,
+    which is better when it is more; what moved is the peak, which is better when it is less."""
+    mark = parts.cost_mark(name, change)
+    if change is None or not mark or not cell.text:
         return cell
-    return cell._replace(mark=mark, detail=f"{what}{(value - 1) * 100:+.0f} %")
-
-
-def _hidden(one: SuiteSummary, change: GroupChange | None, context: Context) -> tuple[Cell, ...]:
-    ratio = change.speedup if change else None
-    warm = one.compile_warm_ns.value
-    return (
-        *parts.cells(one, KEY),
-        Cell(one.passes.passed),
-        Cell(one.passes.counted),
-        Cell(one.passes.planned),
-        *parts.ends(one.speedup.interval),
-        Cell(one.speedup.n),
-        *parts.ends(ratio.interval if ratio else None),
-        Cell(change.verdict.value if change and change.verdict else None),
-        Cell(change.common if change else None),
-        Cell(change.new_common.n if change else None),
-        *_costs(change),
-        Cell(None if warm is None else warm / 1e9),
-        Cell(context.new.id if context.new else ""),
-    )
-
-
-def _costs(change: GroupChange | None) -> tuple[Cell, ...]:
-    cold, peak = (change.compile_cold.value, change.memory.value) if change else (None, None)
-    marks = (("compile_cold", cold), ("memory", peak))
-    return Cell(cold), Cell(peak), *(Cell(parts.cost_mark(n, v, change)) for n, v in marks)
+    percent = (getattr(change, name).value - 1) * 100
+    return cell._replace(mark=mark, detail=f"{what}{percent:+.0f} %")
 
 
 def _trends(source: DataAccess, context: Context) -> tuple[Section, ...]:

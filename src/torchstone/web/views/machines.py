@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from torchstone.records import Calibration, DoctorReport, Peak, Selection
+from torchstone.records import Calibration, DoctorReport, Finding, Peak, RunHead, Selection
 from torchstone.records.format import format_percent, format_seconds
-from torchstone.show.rows import processor_name
-from torchstone.show.svg import format_si
-from torchstone.show.table import sanitise
-from torchstone.store.machines import NoisePoint
-from torchstone.web.cells import (
-    LEVEL_MARKS,
+from torchstone.show.cells import (
     commit_cell,
     cut,
+    level_cell,
     number_cell,
     run_cell,
     state_cell,
@@ -21,12 +17,12 @@ from torchstone.web.cells import (
     when,
     when_s,
 )
-from torchstone.web.page import (
+from torchstone.show.page import (
     Cell,
     Chart,
     Code,
-    Column,
     Facts,
+    Field,
     Group,
     Link,
     Notice,
@@ -35,62 +31,77 @@ from torchstone.web.page import (
     Section,
     Series,
     Table,
+    field,
+    make_table,
 )
+from torchstone.show.rows import processor_name
+from torchstone.show.svg import format_si
+from torchstone.show.table import sanitise
+from torchstone.store.machines import FloorSummary, MachineSummary, NoisePoint
 from torchstone.web.query import NotFound, Query, shown
 from torchstone.web.sources import DataAccess
 
 NEWEST_RUNS = 20
 NEWEST_REPORTS = 200
 """Of the doctor, in the charts of noise."""
-MACHINES = (
-    Column("machine", "Machine"),
-    Column("id", "Id"),
-    Column("runs", "Runs", True),
-    Column("first_seen", "First seen"),
-    Column("last_seen", "Last seen"),
-    Column("calibrations", "Calibrations", True),
-    Column("reports", "Doctor's reports", True),
+_LONG = 300
+"""Characters of a finding's sentence."""
+MACHINES: tuple[Field[MachineSummary], ...] = (
+    field(
+        "machine",
+        "Machine",
+        lambda m: text_cell(processor_name(m.description) or "?", Link("machine", m.id)),
+    ),
+    field("id", "Id", lambda m: text_cell(m.id, longest=20)),
+    field("runs", "Runs", lambda m: number_cell(m.runs), True),
+    field("first_seen", "First seen", lambda m: Cell(m.first_seen_s, when_s(m.first_seen_s))),
+    field("last_seen", "Last seen", lambda m: Cell(m.last_seen_s, when_s(m.last_seen_s))),
+    field("calibrations", "Calibrations", lambda m: number_cell(m.calibrations), True),
+    field("reports", "Doctor's reports", lambda m: number_cell(m.reports), True),
 )
-ROOFS = (
-    Column("roof", "Roof"),
-    Column("value", "Measured", True),
-    Column("threads", "Threads", True),
-    Column("spread", "Spread", True, help="How far the median lies under the best"),
-    Column("source", "DataAccess"),
+PEAKS: tuple[Field[tuple[str, Peak, str]], ...] = (
+    field("roof", "Peak", lambda p: text_cell(p[0])),
+    field("value", "Measured", lambda p: _value(p[1].value, p[2]), True),
+    field("threads", "Threads", lambda p: number_cell(p[1].threads or None), True),
+    field(
+        "spread",
+        "Spread",
+        lambda p: Cell(p[1].spread, format_percent(p[1].spread) if p[1].samples else ""),
+        True,
+        help="How far the median lies under the best",
+    ),
+    field("source", "Source", lambda p: text_cell(p[1].source)),
 )
-FINDINGS = (
-    Column("level", "Level"),
-    Column("name", "Looked at"),
-    Column("message", "Found"),
-    Column("remedy", "What helps"),
+FINDINGS: tuple[Field[Finding], ...] = (
+    field("level", "Level", lambda f: level_cell(f.level)),
+    field("name", "Looked at", lambda f: text_cell(f.name)),
+    field("message", "Found", lambda f: text_cell(f.message, longest=_LONG)),
+    field("remedy", "What helps", lambda f: text_cell(f.remedy, longest=_LONG)),
 )
-FLOORS = (
-    Column("step", "Step"),
-    Column("threads", "Threads", True),
-    Column("allocator", "Allocator"),
-    Column("value", "Identical programs differ by", True),
-    Column("observations", "Observations", True),
+FLOORS: tuple[Field[FloorSummary], ...] = (
+    field("step", "Step", lambda f: text_cell(f.conditions.step_class)),
+    field("threads", "Threads", lambda f: number_cell(f.conditions.threads), True),
+    field("allocator", "Allocator", lambda f: text_cell(f.conditions.allocator)),
+    field(
+        "value",
+        "Identical programs differ by",
+        lambda f: Cell(f.value, format_percent(f.value)),
+        True,
+    ),
+    field("observations", "Observations", lambda f: number_cell(f.observations), True),
 )
-RUNS = (Column("run", "Run"), Column("state", "State"), Column("commit", "Commit"))
+RUNS: tuple[Field[RunHead], ...] = (
+    field("run", "Run", run_cell),
+    field("state", "State", state_cell),
+    field("commit", "Commit", commit_cell),
+)
 CALIBRATE = "torchstone doctor --calibrate"
 
 
 def machines(source: DataAccess, query: Query) -> Page:
     """Last seen first."""
-    rows = tuple(
-        (
-            text_cell(processor_name(one.description) or "?", Link("machine", one.id)),
-            text_cell(one.id, longest=20),
-            number_cell(one.runs),
-            Cell(one.first_seen_s, when_s(one.first_seen_s)),
-            Cell(one.last_seen_s, when_s(one.last_seen_s)),
-            number_cell(one.calibrations),
-            number_cell(one.reports),
-        )
-        for one in source.store.machines()
-    )
     empty = "No machine is known yet. Run `torchstone doctor`, or a suite."
-    table = Table("machines", "", MACHINES, rows, empty=empty, total=len(rows))
+    table = make_table("machines", "", MACHINES, source.store.machines(), empty=empty)
     return Page("machines", "Machines", (table,), params=query.params)
 
 
@@ -162,19 +173,11 @@ def _noise(found: Sequence[NoisePoint]) -> Iterable[Section]:
 
 
 def _floors(source: DataAccess, ident: str) -> Table:
-    rows = tuple(
-        (
-            text_cell(one.conditions.step_class),
-            number_cell(one.conditions.threads),
-            text_cell(one.conditions.allocator),
-            Cell(one.value, format_percent(one.value)),
-            number_cell(one.observations),
-        )
-        for one in source.store.aa_floors(ident)
-    )
+    found = source.store.aa_floors(ident)
     empty = "Identical programs were not measured here yet."
-    note = "No verdict is given for a difference below this." if rows else ""
-    return Table("floors", "What is believed here", FLOORS, rows, note, empty, total=len(rows))
+    note = "No verdict is given for a difference below this." if found else ""
+    title = "What is believed here"
+    return make_table("floors", title, FLOORS, found, note=note, empty=empty)
 
 
 def _doctor(reports: Sequence[DoctorReport]) -> Iterable[Section]:
@@ -182,17 +185,8 @@ def _doctor(reports: Sequence[DoctorReport]) -> Iterable[Section]:
         yield Notice("No report of the doctor is stored.", remedy="Make one: torchstone doctor.")
         return
     report = reports[0]
-    rows = tuple(
-        (
-            Cell(one.level.value, one.level.value, mark=LEVEL_MARKS[one.level]),
-            text_cell(one.name),
-            text_cell(one.message, longest=300),
-            text_cell(one.remedy, longest=300),
-        )
-        for one in report.findings
-    )
     title = f"The doctor on {when(report.created)}"
-    yield Table("doctor", title, FINDINGS, rows, total=len(rows))
+    yield make_table("doctor", title, FINDINGS, report.findings)
     fixes = "\n".join(sanitise(fix) for one in report.findings for fix in one.fixes)
     if fixes:
         yield Code("fixes", "Commands that would help", fixes)
@@ -205,35 +199,27 @@ def _calibration(calibrations: Sequence[Calibration]) -> Iterable[Section]:
     newest = {one.device: one for one in reversed(calibrations)}
     for device, one in newest.items():
         title = f"Calibration of {sanitise(one.device_name or device)}, {when(one.created)}"
-        rows = tuple(_ceilings(one))
         note = " ".join(sanitise(note) for note in one.notes)
         name = f"calibration-{sanitise(device).replace(':', '-')}"
-        yield Table(name, title, ROOFS, rows, note, total=len(rows))
+        yield make_table(name, title, PEAKS, list(_peaks(one)), note=note)
 
 
-def _ceilings(one: Calibration) -> Iterable[tuple[Cell, ...]]:
+def _peaks(one: Calibration) -> Iterable[tuple[str, Peak, str]]:
+    """By name, with the unit."""
     for peak in one.compute:
-        yield _roof(f"{peak.dtype}{' sparse' if peak.sparse else ''}", peak, "FLOP/s")
+        yield f"{peak.dtype}{' sparse' if peak.sparse else ''}", peak, "FLOP/s"
     for peak in one.bandwidth:
-        yield _roof(peak.level, peak, "B/s")
+        yield peak.level, peak, "B/s"
     if one.clock is not None:
-        yield _roof("clock", one.clock, "Hz")
+        yield "clock", one.clock, "Hz"
     for name, peak in one.costs.items():
-        yield _roof(name, peak, "")
+        yield name, peak, ""
 
 
-def _roof(name: str, peak: Peak, unit: str) -> tuple[Cell, ...]:
-    told = format_si(peak.value, unit) if unit else format_seconds(peak.value, 3)
-    return (
-        text_cell(name),
-        Cell(peak.value, told),
-        number_cell(peak.threads or None),
-        Cell(peak.spread, format_percent(peak.spread) if peak.samples else ""),
-        text_cell(peak.source),
-    )
+def _value(value: float, unit: str) -> Cell:
+    return Cell(value, format_si(value, unit) if unit else format_seconds(value, 3))
 
 
 def _runs(source: DataAccess, ident: str) -> Table:
     heads = source.heads(Selection(machine_id=ident), NEWEST_RUNS)
-    rows = tuple((run_cell(head), state_cell(head), commit_cell(head)) for head in heads)
-    return Table("runs", "Newest runs", RUNS, rows, total=len(rows))
+    return make_table("runs", "Newest runs", RUNS, heads)

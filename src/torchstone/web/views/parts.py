@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -22,12 +22,9 @@ from torchstone.records import (
     RunHead,
     SuiteSummary,
 )
-from torchstone.records import SuiteSummary as Summary
 from torchstone.records.format import count
-from torchstone.show.compare_terminal import cost_threshold_words, threshold_span
-from torchstone.show.run_table import Labels
-from torchstone.show.table import sanitise
-from torchstone.web.cells import (
+from torchstone.show.cells import (
+    KEY,
     case_place,
     change_cell,
     command_line,
@@ -40,24 +37,29 @@ from torchstone.web.cells import (
     text_cell,
     without_detail,
 )
-from torchstone.web.context import LABELS, Context
-from torchstone.web.page import (
+from torchstone.show.comparison import cost_threshold_words, threshold_span
+from torchstone.show.page import (
     Cell,
     Chart,
-    Column,
+    Field,
+    Item,
     Link,
     Notice,
     Point,
     Progress,
     Section,
     Series,
+    ends,
+    field,
+    hidden,
 )
+from torchstone.show.run import Labels
+from torchstone.show.table import sanitise
+from torchstone.web.context import LABELS, Context
 from torchstone.web.query import ALL, Query
 from torchstone.web.sources import MOST_POINTS, DataAccess
 
 FAILED = tuple(outcome.value for outcome in Outcome if outcome.failed)
-ALONE = ("only in base", "only in new")
-"""Kinds of change of cases that one run alone has."""
 UNMOVED = ("neither", "cannot tell")
 PARTS = ("ok", *FAILED, "not_supported", "not_run")
 
@@ -72,34 +74,16 @@ def nothing_stored() -> tuple[Section, ...]:
     )
 
 
-def group_key(summary: Summary) -> CaseKey:
+def group_key(summary: SuiteSummary) -> CaseKey:
     """What the cases of a summary have in common."""
-    return CaseKey(
-        summary.suite,
-        "",
-        summary.scale,
-        summary.mode,
-        summary.precision,
-        summary.variant,
-        summary.device,
-        summary.threads,
-        summary.allocator,
-    )
+    return CaseKey(model="", **{name: getattr(summary, name) for name in KEY if name != "model"})
 
 
 def suite_place(key: CaseKey, carried: tuple[tuple[str, str], ...] = ()) -> Link:
     """The models behind a group's figures."""
-    own = (
-        ("suite", key.suite),
-        ("scale", key.scale or "all"),
-        ("mode", key.mode),
-        ("precision", key.precision),
-        ("variant", key.variant),
-        ("device", key.device),
-        ("threads", str(key.threads)),
-        ("allocator", key.allocator),
-    )
-    return Link("suite", "", (*own, *carried))
+    own = {name: str(getattr(key, name)) for name in KEY if name != "model"}
+    own["scale"] = key.scale or "all"
+    return Link("suite", "", (*own.items(), *carried))
 
 
 def progress_of(head: RunHead) -> Progress:
@@ -246,11 +230,13 @@ def cost_words(found: RunComparison | None) -> str:
     return f" {words[0].upper()}{words[1:]}."
 
 
-def cost_mark(name: str, value: float | None, change: CaseChange | GroupChange | None) -> str:
+def cost_mark(name: str, change: CaseChange | GroupChange | None) -> str:
     """How a cost moved, where it moved beyond its threshold; less is better."""
-    if value is None or change is None or name not in change.costs_changed:
+    if change is None or name not in change.costs_changed:
         return ""
-    return "worse" if value > 1 else "better"
+    found = getattr(change, name)
+    value = found.value if isinstance(found, Mean) else found
+    return "" if value is None else "worse" if value > 1 else "better"
 
 
 def changes_by_group(found: RunComparison | None) -> dict[CaseKey, GroupChange]:
@@ -262,13 +248,6 @@ def moved_cell(change: CaseChange | None) -> Cell:
     """Which side's time explains a case's change; paler where none does."""
     moved = sanitise(change.moved) if change else ""
     return Cell(change.moved if change else "", moved, mark="quiet" if moved in UNMOVED else "")
-
-
-def without(columns: Sequence[Column], keys: Collection[str]) -> tuple[Column, ...]:
-    """The columns with those of these keys left to the JSON and the CSV."""
-    return tuple(
-        replace(column, shown=column.shown and column.key not in keys) for column in columns
-    )
 
 
 def base_cell(base: CaseMetrics | None, context: Context) -> Cell:
@@ -285,56 +264,66 @@ SETTINGS = ("scale", "mode", "precision", "variant", "device", "threads", "alloc
 """Parts of a key that cases of one model differ in; each is a droplist."""
 RUNS_OF = ("machine", "branch")
 """What chooses among runs; likewise."""
-NAMED = (Column("model", "Model"), Column("suite", "Suite"), Column("settings", "Settings"))
-"""How people are told which case a row is about."""
-SPEEDUP_ENDS = (
-    Column("speedup_low", "Speed-up, low end", True, "×", shown=False),
-    Column("speedup_high", "Speed-up, high end", True, "×", shown=False),
-)
-BASE_ENDS = (
-    Column("base_speedup_low", "Base's speed-up, low end", True, "×", shown=False),
-    Column("base_speedup_high", "Base's speed-up, high end", True, "×", shown=False),
-)
-CHANGE_ENDS = (
-    Column("change_low", "Change, low end", True, "×", shown=False),
-    Column("change_high", "Change, high end", True, "×", shown=False),
-    Column("verdict", "Verdict", shown=False),
-)
-COST_MARKS = (
-    Column("compile_verdict", "Compile, cold: better or worse", shown=False),
-    Column("memory_verdict", "Memory: better or worse", shown=False),
-)
-"""Empty where the change lies within its threshold."""
+Change = Callable[[Item], "CaseChange | GroupChange | None"]
 
 
-def columns(names: Sequence[str]) -> tuple[Column, ...]:
+def key_fields(
+    names: Sequence[str], key: Callable[[Item], CaseKey | SuiteSummary]
+) -> tuple[Field[Item], ...]:
     """Parts of the key for programs: they are in the JSON and the CSV alone."""
-    return tuple(Column(name, LABELS[name], name == "threads", shown=False) for name in names)
+
+    def part(name: str) -> Field[Item]:
+        return hidden(name, LABELS[name], lambda r: getattr(key(r), name), name == "threads")
+
+    return tuple(part(name) for name in names)
 
 
-def cells(key: CaseKey | SuiteSummary, names: Sequence[str]) -> tuple[Cell, ...]:
-    """What stands in these columns."""
-    return tuple(Cell(getattr(key, name)) for name in names)
-
-
-def named(key: CaseKey, labels: Labels, to: Link) -> tuple[Cell, ...]:
-    """What stands in the columns `NAMED`; the model leads to its page."""
+def named_fields(
+    key: Callable[[Item], CaseKey], labels: Labels, to: Callable[[Item], Link]
+) -> tuple[Field[Item], ...]:
+    """How people are told which case a row is about; the model leads to its page."""
     return (
-        text_cell(key.model, to),
-        text_cell(suite_title(key.suite, key.scale)),
-        text_cell(labels.settings(key)),
+        field("model", "Model", lambda r: text_cell(key(r).model, to(r))),
+        field("suite", "Suite", lambda r: text_cell(suite_title(key(r).suite, key(r).scale))),
+        field("settings", "Settings", lambda r: text_cell(labels.settings(key(r)))),
     )
 
 
-def ends_of(case: CaseMetrics | None) -> tuple[Cell, Cell]:
-    """Both ends of a case's speed-up, where it has one to show."""
-    return ends(case.interval if case and case.outcome is Outcome.OK else None)
+def change_fields(change: Change[Item]) -> tuple[Field[Item], ...]:
+    """Both ends of a change, and its verdict."""
+
+    def interval(item: Item) -> tuple[float, float] | None:
+        found = change(item)
+        return found.speedup.interval if found and found.speedup else None
+
+    def verdict(item: Item) -> str | None:
+        found = change(item)
+        return found.verdict.value if found and found.verdict else None
+
+    return (*ends("change", "Change", interval), hidden("verdict", "Verdict", verdict, False))
 
 
-def ends(interval: tuple[float, float] | None) -> tuple[Cell, Cell]:
-    """Both ends of an interval, each in its own column."""
-    low, high = interval or (None, None)
-    return Cell(low), Cell(high)
+def cost_fields(change: Change[Item]) -> tuple[Field[Item], ...]:
+    """Whether compile time and memory are better or worse; empty within their threshold."""
+    return (
+        hidden(
+            "compile_verdict",
+            "Compile, cold: better or worse",
+            lambda item: cost_mark("compile_cold", change(item)),
+            False,
+        ),
+        hidden(
+            "memory_verdict",
+            "Memory: better or worse",
+            lambda item: cost_mark("memory", change(item)),
+            False,
+        ),
+    )
+
+
+def interval_of(case: CaseMetrics | None) -> tuple[float, float] | None:
+    """Of a case's speed-up, where it has one to show."""
+    return case.interval if case and case.outcome is Outcome.OK else None
 
 
 # Looks at the steps of an arm, by `explain` and `profile`: at which arms, and the commands.
@@ -476,14 +465,14 @@ def newest_only(points: Sequence[GroupPoint]) -> str:
     return f" Only the newest {MOST_POINTS:,} figures are drawn; choose one run a day or a week."
 
 
-Figure = Callable[[Summary], Mean]
+Figure = Callable[[SuiteSummary], Mean]
 
 
 @dataclass(frozen=True)
 class _Placed:
     """A suite in a run, with what all its charts say of it."""
 
-    summary: Summary
+    summary: SuiteSummary
     line: str
     blank: Point
     """Without a value."""
@@ -532,7 +521,7 @@ def _placed(points: Sequence[GroupPoint], carried: tuple[tuple[str, str], ...]) 
     return made
 
 
-def _definition(summary: Summary) -> int | None:
+def _definition(summary: SuiteSummary) -> int | None:
     """By which its figures are defined, where a case passed and there are any."""
     return summary.figures_definition if summary.passes.passed else None
 
@@ -560,19 +549,19 @@ def _trend(
     return Chart(name, title, unit, drawn, " ".join(part for part in notes if part))
 
 
-def _speedup(summary: Summary) -> Mean:
+def _speedup(summary: SuiteSummary) -> Mean:
     return summary.speedup
 
 
-def _passes(summary: Summary) -> Mean:
+def _passes(summary: SuiteSummary) -> Mean:
     passes = summary.passes
     return Mean(passes.rate, passes.passed, passes.counted)
 
 
-def _cold(summary: Summary) -> Mean:
+def _cold(summary: SuiteSummary) -> Mean:
     mean = summary.compile_cold_ns
     return replace(mean, value=None if mean.value is None else mean.value / 1e9)
 
 
-def _memory(summary: Summary) -> Mean:
+def _memory(summary: SuiteSummary) -> Mean:
     return summary.memory_ratio

@@ -16,11 +16,35 @@ from torchstone.records import (
     TorchstoneError,
 )
 from torchstone.records.format import format_percent
+from torchstone.show.cells import (
+    bytes_cell,
+    cut,
+    number_cell,
+    seconds_cell,
+    table_name,
+    text_cell,
+    when,
+)
 from torchstone.show.ledger import (
     has_amounts,
     heading,
     parts_worth_naming,
     remedy_words,
+)
+from torchstone.show.page import (
+    Cell,
+    Code,
+    Column,
+    Facts,
+    Field,
+    Group,
+    Link,
+    Notice,
+    Page,
+    Section,
+    Table,
+    field,
+    make_table,
 )
 from torchstone.show.profile_text import (
     call_tree,
@@ -34,46 +58,23 @@ from torchstone.show.profile_text import (
 )
 from torchstone.show.table import sanitise
 from torchstone.store.profiles import ProfileSummary
-from torchstone.web.cells import (
-    PAGE_ROWS,
-    LazyRows,
-    arranged,
-    bytes_cell,
-    cut,
-    number_cell,
-    seconds_cell,
-    table_name,
-    text_cell,
-    when,
-)
-from torchstone.web.page import (
-    Cell,
-    Code,
-    Column,
-    Facts,
-    Group,
-    Link,
-    Notice,
-    Page,
-    Section,
-    Table,
-)
 from torchstone.web.query import Query
 from torchstone.web.sources import DataAccess
+from torchstone.web.tables import PAGE_ROWS, arranged
 from torchstone.web.views.parts import explain_commands, machine_of, profile_commands, shapes_words
 
 # Lists of profiles, and those of the same work as a result's arms with the command for more.
 
 
 MOST_PROFILES = 50
-PROFILES = (
-    Column("profile", "Profile"),
-    Column("variant", "Variant"),
-    Column("how", "How"),
-    Column("tool", "Tool"),
-    Column("label", "Label"),
-    Column("created", "Taken"),
-    Column("bytes", "Size", True, "bytes"),
+PROFILES: tuple[Field[ProfileSummary], ...] = (
+    field("profile", "Profile", lambda p: text_cell(p.id, Link("profile", p.id))),
+    field("variant", "Variant", lambda p: text_cell(p.variant)),
+    field("how", "How", lambda p: text_cell(p.how)),
+    field("tool", "Tool", lambda p: text_cell(p.tool)),
+    field("label", "Label", lambda p: text_cell(p.label)),
+    field("created", "Taken", lambda p: Cell(p.created, when(p.created))),
+    field("bytes", "Size", lambda p: bytes_cell(p.bytes), True, "bytes"),
 )
 
 
@@ -93,21 +94,8 @@ def profile_sections(
 
 def profiles_table(listed: Sequence[ProfileSummary]) -> Table:
     """Profiles with links to their views."""
-    rows = LazyRows(listed, _profile)
     empty = "No profile of this is stored."
-    return Table("profiles", "Profiles", PROFILES, rows, empty=empty, total=len(rows))
-
-
-def _profile(one: ProfileSummary) -> tuple[Cell, ...]:
-    return (
-        text_cell(one.id, Link("profile", one.id)),
-        text_cell(one.variant),
-        text_cell(one.how),
-        text_cell(one.tool),
-        text_cell(one.label),
-        Cell(one.created, when(one.created)),
-        bytes_cell(one.bytes),
-    )
+    return make_table("profiles", "Profiles", PROFILES, listed, empty=empty)
 
 
 EVERY = 1_000_000

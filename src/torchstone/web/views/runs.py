@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from torchstone.records import RunHead, Selection, SuiteSummary
+from torchstone.records import Outcome, RunHead, Selection, SuiteSummary
 from torchstone.records.format import count
-from torchstone.show.rows import processor_name
-from torchstone.show.run_table import Labels
-from torchstone.show.table import sanitise
-from torchstone.store import heartbeat
-from torchstone.web.cells import (
-    arranged,
+from torchstone.show.cells import (
+    LONGEST_LABEL,
     commit_cell,
-    compile_cell,
     cut,
-    mean_cell,
     nanoseconds_cell,
     number_cell,
-    pass_cell,
-    ratio_cell,
     run_cell,
     run_title,
     state_cell,
@@ -28,12 +20,11 @@ from torchstone.web.cells import (
     text_cell,
     when,
 )
-from torchstone.web.context import newer_than
-from torchstone.web.page import (
+from torchstone.show.page import (
     Cell,
     Code,
-    Column,
     Facts,
+    Field,
     Group,
     Link,
     Notice,
@@ -41,46 +32,65 @@ from torchstone.web.page import (
     Progress,
     Section,
     Table,
+    ends,
+    field,
+    hidden,
+    make_table,
 )
+from torchstone.show.rows import processor_name
+from torchstone.show.run import Labels, itself, suite_fields
+from torchstone.show.table import sanitise
+from torchstone.store import heartbeat
+from torchstone.web.context import newer_than
 from torchstone.web.query import BadQuery, Query, selection
 from torchstone.web.sources import DataAccess
+from torchstone.web.tables import arranged
 from torchstone.web.views import failures, parts
 
 PAGE_RUNS = 50
 AT_ONCE = 1000
 """Runs read at once where all are asked for."""
-COLUMNS = (
-    Column("run", "Run"),
-    Column("state", "State"),
-    Column("commit", "Commit"),
-    Column("label", "Label"),
-    Column("suites", "Suites"),
-    Column("passed", "Passed", True),
-    Column("failed", "Failed", True),
-    Column("not_supported", "Not supported", True),
-    Column("torch", "Torch"),
-    Column("origin", "Origin"),
-    Column("machine", "Machine"),
-)
-HIDDEN = (
-    Column("created", "Made", shown=False),
-    Column("branch", "Branch", shown=False),
-    Column("done", "Done", True, shown=False),
-    Column("planned", "Planned", True, shown=False),
-)
-GROUPS = (
-    Column("suite", "Suite"),
-    Column("settings", "Settings"),
-    Column("pass_rate", "Pass rate", True),
-    Column("speedup", "Speed-up", True, "×"),
-    Column("compile_cold", "Compile, cold / warm", True, "s"),
-    Column("memory_ratio", "Memory ratio", True, "×"),
-    Column("passed", "Passed", True, shown=False),
-    Column("counted", "Counted", True, shown=False),
-    Column("planned", "Planned", True, shown=False),
-    *parts.SPEEDUP_ENDS,
-    Column("speedup_n", "Cases in the mean", True, shown=False),
-    Column("compile_warm", "Compile, warm", True, "s", shown=False),
+
+
+def _outcomes(head: RunHead, *wanted: Outcome) -> int:
+    return sum(head.outcomes.get(one.value, 0) for one in wanted)
+
+
+def _own(head: RunHead) -> Link:
+    return Link("run", head.id)
+
+
+def _failed(head: RunHead) -> Cell:
+    failed = _outcomes(head, *(one for one in Outcome if one.failed))
+    return Cell(failed, f"{failed:,}", _own(head), "fail" if failed else "quiet")
+
+
+def _machine(head: RunHead, longest: int = LONGEST_LABEL) -> Cell:
+    to = Link("machine", head.machine_id) if head.machine_id else None
+    return text_cell(processor_name(head.machine), to, longest)
+
+
+RUNS: tuple[Field[RunHead], ...] = (
+    field("run", "Run", run_cell),
+    field("state", "State", state_cell),
+    field("commit", "Commit", commit_cell),
+    field("label", "Label", lambda h: text_cell(h.label, longest=32)),
+    field("suites", "Suites", lambda h: text_cell(", ".join(h.suites), longest=48)),
+    field("passed", "Passed", lambda h: number_cell(_outcomes(h, Outcome.OK), _own(h)), True),
+    field("failed", "Failed", _failed, True),
+    field(
+        "not_supported",
+        "Not supported",
+        lambda h: number_cell(_outcomes(h, Outcome.NOT_SUPPORTED), _own(h)),
+        True,
+    ),
+    field("torch", "Torch", lambda h: text_cell(h.torch, longest=20)),
+    field("origin", "Origin", lambda h: text_cell(h.origin, longest=20)),
+    field("machine", "Machine", lambda h: _machine(h, 36)),
+    hidden("created", "Made", lambda h: h.created, number=False),
+    hidden("branch", "Branch", lambda h: h.branch, number=False),
+    hidden("done", "Done", lambda h: h.done),
+    hidden("planned", "Planned", lambda h: h.planned),
 )
 
 
@@ -95,11 +105,10 @@ def runs(source: DataAccess, query: Query) -> Page:
         kept = tuple(item for item in query.params if item[0] != "before")
         more = Link("runs", "", (*kept, ("before", shown[-1].id)))
     here = all(head.origin == "here" for head in shown)
-    table = Table(
-        "runs",
-        "",
-        parts.without((*COLUMNS, *HIDDEN), ("origin",) if here else ()),
-        tuple(source.row(head, _row) for head in shown),
+    made = make_table("runs", "", RUNS, (), without=("origin",) if here else ())
+    table = replace(
+        made,
+        rows=tuple(source.row(head, _row) for head in shown),
         empty="No run is stored yet. Make one with `torchstone run`.",
         more=more,
         total=None if more or query.before else len(found),
@@ -132,29 +141,7 @@ def _every_row(source: DataAccess, wanted: Selection, before: str) -> Iterator[t
 
 
 def _row(head: RunHead) -> tuple[Cell, ...]:
-    failed = sum(head.outcomes.get(name, 0) for name in parts.FAILED)
-    own = run_cell(head)
-    return (
-        own,
-        state_cell(head),
-        commit_cell(head),
-        text_cell(head.label, longest=32),
-        text_cell(", ".join(head.suites), longest=48),
-        number_cell(head.outcomes.get("ok", 0), own.to),
-        Cell(failed, f"{failed:,}", own.to, "fail" if failed else "quiet"),
-        number_cell(head.outcomes.get("not_supported", 0), own.to),
-        text_cell(head.torch, longest=20),
-        text_cell(head.origin, longest=20),
-        text_cell(
-            processor_name(head.machine),
-            Link("machine", head.machine_id) if head.machine_id else None,
-            36,
-        ),
-        Cell(head.created),
-        Cell(head.branch),
-        Cell(head.done),
-        Cell(head.planned),
-    )
+    return tuple(field.cell(head) for field in RUNS)
 
 
 def run(source: DataAccess, query: Query, ident: str) -> Page:
@@ -163,7 +150,6 @@ def run(source: DataAccess, query: Query, ident: str) -> Page:
     plan = source.about(head)
     groups = source.groups(head, Selection())
     labels = Labels.of(groups)
-    rows = tuple(_group(one, labels, head) for one in groups)
     shared = ", ".join(labels.shared(groups[0])) if groups else ""
     sections: list[Section] = [progress_of_run(source, head.id)]
     if head.state == "interrupted" and head.origin == "here":
@@ -173,7 +159,7 @@ def run(source: DataAccess, query: Query, ident: str) -> Page:
         )
     sections += [Notice(sanitise(note)) for note in plan.notes]
     sections.append(_facts(head, plan.version, shared))
-    sections.append(Table("groups", "Suites", GROUPS, rows, total=len(rows)))
+    sections.append(make_table("groups", "Suites", _group_fields(groups, labels, head), groups))
     sections.append(_failures(source, head, query))
     command = Code("command", "Command", " ".join(sanitise(word) for word in plan.command))
     sections.append(Group("How it was made", (command,)))
@@ -204,21 +190,29 @@ def _actions(source: DataAccess, head: RunHead) -> tuple[tuple[str, Link], ...]:
     return tuple(made)
 
 
-def _group(one: SuiteSummary, labels: Labels, head: RunHead) -> tuple[Cell, ...]:
-    to = parts.suite_place(parts.group_key(one), (("new", head.id),))
+def _group_fields(
+    groups: Sequence[SuiteSummary], labels: Labels, head: RunHead
+) -> tuple[Field[SuiteSummary], ...]:
+    def to(one: SuiteSummary) -> Link:
+        return parts.suite_place(parts.group_key(one), (("new", head.id),))
+
     return (
-        text_cell(suite_title(one.suite, one.scale), to),
-        text_cell(labels.settings(one)),
-        pass_cell(one.passes, to),
-        mean_cell(one.speedup, to),
-        compile_cell(one.compile_cold_ns, one.compile_warm_ns, to),
-        ratio_cell(one.memory_ratio.value, to),
-        Cell(one.passes.passed),
-        Cell(one.passes.counted),
-        Cell(one.passes.planned),
-        *parts.ends(one.speedup.interval),
-        Cell(one.speedup.n),
-        nanoseconds_cell(one.compile_warm_ns.value),
+        field("suite", "Suite", lambda s: text_cell(suite_title(s.suite, s.scale), to(s))),
+        field("settings", "Settings", lambda s: text_cell(labels.settings(s))),
+        *suite_fields(groups, itself, to)[:4],
+        hidden("passed", "Passed", lambda s: s.passes.passed),
+        hidden("counted", "Counted", lambda s: s.passes.counted),
+        hidden("planned", "Planned", lambda s: s.passes.planned),
+        *ends("speedup", "Speed-up", lambda s: s.speedup.interval),
+        hidden("speedup_n", "Cases in the mean", lambda s: s.speedup.n),
+        field(
+            "compile_warm",
+            "Compile, warm",
+            lambda s: nanoseconds_cell(s.compile_warm_ns.value),
+            True,
+            "s",
+            shown=False,
+        ),
     )
 
 
@@ -232,7 +226,6 @@ def _failures(source: DataAccess, head: RunHead, query: Query) -> Table:
 
 
 def _facts(head: RunHead, version: str, shared: str) -> Facts:
-    machine = Link("machine", head.machine_id) if head.machine_id else None
     changed = " (files differ from it)" if head.dirty else ""
     items = [
         ("Id", Cell(head.id, sanitise(head.id))),
@@ -240,7 +233,7 @@ def _facts(head: RunHead, version: str, shared: str) -> Facts:
         ("Label", text_cell(head.label)),
         ("Commit", Cell(head.commit, sanitise(head.commit)[:40] + changed)),
         ("Branch", text_cell(head.branch)),
-        ("Machine", text_cell(processor_name(head.machine), machine)),
+        ("Machine", _machine(head)),
         ("Torch", text_cell(head.torch)),
         ("Torchstone", text_cell(version)),
         ("Tier", text_cell(head.tier)),

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any, NamedTuple
 
-from torchstone.records import CaseChange, CaseKey, CaseMetrics, Outcome, RunComparison
-from torchstone.show.run_table import Labels, failure_text
-from torchstone.show.table import sanitise
-from torchstone.store.case_facts import matcher
-from torchstone.web.cells import (
-    LazyRows,
-    arranged,
+from torchstone.records import CaseChange, CaseKey, CaseMetrics, ChangeKind, Outcome, RunComparison
+from torchstone.records.metrics import BY_KEY
+from torchstone.show.cells import (
+    LEVEL_MARKS,
     case_place,
     change_cell,
     mean_cell,
+    metric_cell,
+    metric_column,
     nanoseconds_cell,
-    number_cell,
     outcome_cell,
     pass_cell,
     ratio_cell,
@@ -25,55 +24,35 @@ from torchstone.web.cells import (
     text_cell,
     threshold_cell,
 )
-from torchstone.web.context import Context, controls, resolve
-from torchstone.web.page import (
+from torchstone.show.page import (
     Cell,
     Choice,
-    Column,
     Controls,
     Facts,
+    Field,
     Group,
     Link,
     Page,
     Section,
     Table,
+    ends,
+    field,
+    hidden,
+    make_table,
 )
+from torchstone.show.run import Labels, failure_text
+from torchstone.show.table import sanitise
+from torchstone.store.case_facts import matcher
+from torchstone.web.context import Context, controls, resolve
 from torchstone.web.query import ALL, EVERY_S, NotFound, Query, with_defaults
 from torchstone.web.sources import DataAccess
+from torchstone.web.tables import arranged
 from torchstone.web.views import parts
 
 OPTIONAL = (*parts.SETTINGS, *parts.RUNS_OF)
 CONTROLS = ("suite", *OPTIONAL, "base", "new", "across", "common", "filter")
 KEY = ("suite", *parts.SETTINGS)
 FAILING = "failing"
-COLUMNS = (
-    *(column for column in parts.NAMED if column.key != "suite"),
-    Column("outcome", "Outcome"),
-    Column("base_speedup", "Base", True, "×", group="Speed-up"),
-    Column("speedup", "New", True, "×", group="Speed-up"),
-    Column(
-        "change", "Change", True, "×", group="Speed-up", help="New over base: above 0 % is good"
-    ),
-    Column("moved", "Moved", help="Which side's time explains the change"),
-    Column("eager", "Eager", True, "s", group="Time of a step"),
-    Column("compiled", "Compiled", True, "s", group="Time of a step"),
-    Column("compile_cold", "Compile", True, "s", help="Cold compile time"),
-    Column("memory_ratio", "Memory", True, "×", help="Tensors at the peak, baseline over arm"),
-    Column("graph_breaks", "Breaks", True, help="Graph breaks"),
-    Column("checks", "Checks"),
-    Column("reason", "Reason"),
-)
-HIDDEN = (
-    *parts.columns(KEY),
-    Column("kind", "Kind of change", shown=False),
-    Column("base_outcome", "Outcome in base", shown=False),
-    *parts.SPEEDUP_ENDS,
-    *parts.BASE_ENDS,
-    *parts.CHANGE_ENDS,
-    Column("threshold", "Smallest change believed", True, shown=False),
-    Column("compile_warm", "Compile, warm", True, "s", shown=False),
-    Column("result_id", "Result", shown=False),
-)
 
 
 def suite(source: DataAccess, query: Query) -> Page:
@@ -150,6 +129,23 @@ def _groups(context: Context, found: RunComparison | None) -> tuple[Section, ...
     return (Facts("group", "", tuple(items)),)
 
 
+class _Line(NamedTuple):
+    """A case as the new run has it, and how it moved."""
+
+    key: CaseKey
+    now: CaseMetrics | None
+    change: CaseChange | None
+    to: Link
+
+    @property
+    def case(self) -> CaseMetrics:
+        return self.now or CaseMetrics(self.key, Outcome.NOT_RUN, "not in the new run")
+
+    @property
+    def base(self) -> CaseMetrics | None:
+        return self.change.base if self.change else None
+
+
 def _table(cases: tuple[CaseMetrics, ...], found: RunComparison | None, context: Context) -> Table:
     fits = matcher(context.cases)
     compared = found is not None and not found.refused
@@ -157,16 +153,65 @@ def _table(cases: tuple[CaseMetrics, ...], found: RunComparison | None, context:
     now = {case.key: case for case in cases}
     keys = list(dict.fromkeys((*now, *changes)))
     if context.query.only_common and compared:
-        keys = [key for key in keys if key in changes and changes[key].kind not in parts.ALONE]
+        keys = [key for key in keys if key in changes and changes[key].in_both]
     keys = [key for key in keys if _wanted(now.get(key), context.query.outcome)]
     labels = Labels.of(keys)
-    rows = LazyRows(keys, lambda key: _row(key, now.get(key), changes.get(key), labels, context))
+    lines = [
+        _Line(key, now.get(key), changes.get(key), case_place(key, context.carried)) for key in keys
+    ]
     one = len({labels.within_suite(key) for key in keys}) <= 1
-    hidden = {"settings"} if one else set()
-    hidden |= set() if compared else {"base_speedup", "change", "moved"}
-    hidden |= {"reason"} if all(_passes(now.get(key)) for key in keys) else set()
-    columns = parts.without((*COLUMNS, *HIDDEN), hidden)
-    return Table("models", "Models", columns, rows, empty="No case fits the choices above.")
+    without = {"settings"} if one else set()
+    without |= set() if compared else {"base_speedup", "change", "moved"}
+    without |= {"reason"} if all(_passes(now.get(key)) for key in keys) else set()
+    empty = "No case fits the choices above."
+    fields = _fields(labels, context)
+    return make_table("models", "Models", fields, lines, without=without, empty=empty)
+
+
+def _fields(labels: Labels, context: Context) -> tuple[Field[_Line], ...]:
+    speedup, step = "Speed-up", "Time of a step"
+
+    def metric(key: str, name: str, **changes: Any) -> Field[_Line]:
+        column = metric_column(key, name, **changes)
+        return Field(column, lambda r: metric_cell(r.case, key, r.to))
+
+    return (
+        field("model", "Model", lambda r: text_cell(r.key.model, r.to)),
+        field("settings", "Settings", lambda r: text_cell(labels.within_suite(r.key))),
+        field("outcome", "Outcome", _outcome),
+        field(
+            "base_speedup",
+            "Base",
+            lambda r: parts.base_cell(r.base, context),
+            True,
+            "×",
+            group=speedup,
+        ),
+        field("speedup", "New", lambda r: speedup_cell(r.case, r.to), True, "×", group=speedup),
+        field(
+            "change",
+            "Change",
+            _change,
+            True,
+            "×",
+            group=speedup,
+            help="New over base: above 0 % is good",
+        ),
+        field(
+            "moved",
+            "Moved",
+            lambda r: parts.moved_cell(r.change),
+            help="Which side's time explains the change",
+        ),
+        metric("base_ns", "eager", group=step),
+        metric("new_ns", "compiled", group=step),
+        metric("compile_cold_ns", "compile_cold", title="Compile", help="Cold compile time"),
+        metric("memory_ratio", "", title="Memory", help="Tensors at the peak, baseline over arm"),
+        metric("graph_breaks", "", title="Breaks", help="Graph breaks"),
+        field("checks", "Checks", lambda r: _checks(r.case)),
+        field("reason", "Reason", _reason),
+        *_hidden(),
+    )
 
 
 def _passes(case: CaseMetrics | None) -> bool:
@@ -179,75 +224,60 @@ def _wanted(case: CaseMetrics | None, outcome: str) -> bool:
     if case is None:
         return False
     if outcome == FAILING:
-        return case.outcome.value in parts.FAILED
+        return case.outcome.failed
     return case.outcome.value == outcome
 
 
-def _row(
-    key: CaseKey,
-    case: CaseMetrics | None,
-    change: CaseChange | None,
-    labels: Labels,
-    context: Context,
-) -> tuple[Cell, ...]:
-    to = case_place(key, context.carried)
-    base = change.base if change else None
-    failed = case is not None and case.outcome is not Outcome.OK
-    known = case or CaseMetrics(key, Outcome.NOT_RUN, "not in the new run")
+def _hidden() -> tuple[Field[_Line], ...]:
     return (
-        text_cell(key.model, to),
-        text_cell(labels.within_suite(key)),
-        _outcome(case, change),
-        parts.base_cell(base, context),
-        speedup_cell(known, to),
-        _change(change, to),
-        parts.moved_cell(change),
-        nanoseconds_cell(known.base_ns, to),
-        nanoseconds_cell(known.new_ns, to),
-        nanoseconds_cell(known.compile_cold_ns, to),
-        ratio_cell(known.memory_ratio, to),
-        number_cell(known.graph_breaks, to),
-        _checks(known),
-        text_cell(failure_text(known) if failed else "", longest=90),
-        *_hidden(key, known, change),
+        *parts.key_fields(KEY, lambda r: r.key),
+        hidden("kind", "Kind of change", lambda r: r.change.kind.value if r.change else "", False),
+        hidden(
+            "base_outcome",
+            "Outcome in base",
+            lambda r: r.base.outcome.value if r.base else "",
+            False,
+        ),
+        *ends("speedup", "Speed-up", lambda r: parts.interval_of(r.case)),
+        *ends("base_speedup", "Base's speed-up", lambda r: parts.interval_of(r.base)),
+        *parts.change_fields(lambda r: r.change),
+        hidden(
+            "threshold",
+            "Smallest change believed",
+            lambda r: r.change.threshold if r.change else None,
+        ),
+        hidden(
+            "compile_warm",
+            "Compile, warm",
+            lambda r: BY_KEY["compile_warm_ns"].public(r.case),
+            unit="s",
+        ),
+        hidden("result_id", "Result", lambda r: r.case.result_id, False),
     )
 
 
-def _change(change: CaseChange | None, to: Link) -> Cell:
-    if change is None:
-        return Cell(None, "", to)
-    return change_cell(change.speedup, change.verdict, to, change.threshold)
+def _reason(line: _Line) -> Cell:
+    failed = line.now is not None and line.now.outcome is not Outcome.OK
+    return text_cell(failure_text(line.case) if failed else "", longest=90)
 
 
-def _outcome(case: CaseMetrics | None, change: CaseChange | None) -> Cell:
-    cell = outcome_cell(case)
-    if change is not None and change.kind in ("newly failing", "newly passing"):
-        mark = "fail" if change.kind == "newly failing" else "better"
-        return cell._replace(mark=mark, detail=change.kind)
+def _change(line: _Line) -> Cell:
+    if line.change is None:
+        return Cell(None, "", line.to)
+    return change_cell(line.change.speedup, line.change.verdict, line.to, line.change.threshold)
+
+
+def _outcome(line: _Line) -> Cell:
+    cell = outcome_cell(line.now)
+    marks = {ChangeKind.NEWLY_FAILING: "fail", ChangeKind.NEWLY_PASSING: "better"}
+    if line.change is not None and line.change.kind in marks:
+        return cell._replace(mark=marks[line.change.kind], detail=line.change.kind.value)
     return cell
 
 
 def _checks(case: CaseMetrics) -> Cell:
-    from torchstone.web.cells import LEVEL_MARKS
-
     names = ", ".join(sanitise(name) for name in case.checks)
     return Cell(names, names, mark=LEVEL_MARKS[case.worst_check] if names else "")
-
-
-def _hidden(key: CaseKey, case: CaseMetrics, change: CaseChange | None) -> tuple[Cell, ...]:
-    ratio = change.speedup if change else None
-    return (
-        *parts.cells(key, KEY),
-        Cell(change.kind if change else ""),
-        Cell(change.base.outcome.value if change and change.base else ""),
-        *parts.ends_of(case),
-        *parts.ends_of(change.base if change else None),
-        *parts.ends(ratio.interval if ratio else None),
-        Cell(change.verdict.value if change and change.verdict else ""),
-        Cell(change.threshold if change else None),
-        Cell(None if case.compile_warm_ns is None else case.compile_warm_ns / 1e9),
-        Cell(case.result_id),
-    )
 
 
 def _note(table: Table, context: Context, found: RunComparison | None) -> str:

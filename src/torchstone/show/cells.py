@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 import math
 import re
 import shlex
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
-from typing import Any, Generic, TypeVar, overload
+from typing import Any
 
 from torchstone.records import (
     CaseKey,
@@ -22,22 +19,27 @@ from torchstone.records import (
     PassRate,
     Ratio,
     RunHead,
+    SuiteSummary,
     Verdict,
 )
-from torchstone.records.format import format_bytes, format_percent, format_ratio, format_seconds
-from torchstone.show.rows import processor_name
-from torchstone.show.run_document import neutral
-from torchstone.show.run_table import (
-    compile_words,
-    mean_decimals,
-    pass_words,
-    speedup_words,
-    suite_of,
+from torchstone.records.format import (
+    COARSE,
+    FINE,
+    fewer_decimals,
+    format_bytes,
+    format_interval,
+    format_percent,
+    format_ratio,
+    format_seconds,
+    ratio_decimals,
 )
+from torchstone.records.metrics import BY_KEY
+from torchstone.show.page import Cell, Column, Link, Scalar
+from torchstone.show.rows import processor_name
 from torchstone.show.table import sanitise
-from torchstone.web.page import Cell, Column, Link, Scalar, Table
-from torchstone.web.query import BadQuery, Query, ServerLinks, shown
 
+KEY = ("suite", "model", "scale", "mode", "precision", "variant", "device", "threads", "allocator")
+"""The parts of a case's key, in the order of JSON, CSV and links."""
 COMMIT_DIGITS = 8
 LONGEST_LABEL = 60
 _NOT_SLUG = re.compile(r"[^a-z0-9]+")
@@ -57,6 +59,56 @@ CARRIED = (
     *("machine", "branch", "torch"),
 )
 """What goes along from page to page, where a reader chose it."""
+
+
+def speedup_words(
+    value: float | None,
+    interval: tuple[float, float] | None,
+    decimals: int = COARSE,
+) -> tuple[str, str]:
+    """`1.32×` and `1.29–1.35`; empty where there is none."""
+    if value is None or not math.isfinite(value):
+        return "", ""
+    ends = interval if interval and all(0 < end < math.inf for end in interval) else None
+    decimals = fewer_decimals(value, decimals)
+    return format_ratio(value, decimals), format_interval(ends, decimals)
+
+
+def mean_decimals(means: Iterable[Mean]) -> int:
+    """Decimals for all of these: one more where an interval is so narrow that it shows."""
+    known = [(mean.value, mean.interval) for mean in means if mean.value is not None]
+    fine = any(ratio_decimals(value, ends) > fewer_decimals(value, COARSE) for value, ends in known)
+    return FINE if fine else COARSE
+
+
+def pass_words(passes: PassRate) -> tuple[str, str]:
+    """`5/6` and `83 %`; never 100 % where one failed, never 0 % where one passed."""
+    share = ""
+    if passes.counted:
+        percent = round(100 * passes.passed / passes.counted)
+        if 0 < passes.passed < passes.counted:
+            percent = min(99, max(1, percent))
+        share = f"{percent} %"
+    return f"{passes.passed}/{passes.counted}", share
+
+
+def of_words(*means: Mean) -> str:
+    """`of 5`: how many cases a mean is over; `of 5 / 4` where two differ."""
+    counts = [mean.n for mean in means if mean.value is not None]
+    return f"of {' / '.join(str(n) for n in dict.fromkeys(counts))}" if counts else ""
+
+
+def compile_words(cold: Mean, warm: Mean) -> str:
+    """`12.1 s / 2.30 s`."""
+    if cold.value is None:
+        return ""
+    known = [mean.value for mean in (cold, warm) if mean.value is not None]
+    return " / ".join(format_seconds(value / 1e9, 3) for value in known)
+
+
+def suite_of(key: CaseKey | SuiteSummary) -> str:
+    """`huggingface@small`."""
+    return f"{key.suite}@{key.scale}" if key.scale else key.suite
 
 
 def cut(text: str, longest: int = LONGEST_LABEL) -> str:
@@ -100,34 +152,68 @@ def bytes_cell(value: float | None, to: Link | None = None) -> Cell:
 
 def ratio_cell(value: float | None, to: Link | None = None, mark: str = "") -> Cell:
     """A ratio without an interval."""
-    known = _finite(value)
-    return Cell(known, "" if known is None else format_ratio(known, 2), to, mark)
+    return Cell(_finite(value), speedup_words(value, None)[0], to, mark)
 
 
-def pass_cell(passes: PassRate, to: Link | None = None) -> Cell:
-    """`5/6 83 %`."""
+def metric_cell(case: CaseMetrics, key: str, to: Link | None = None) -> Cell:
+    """A metric of a case, written as its unit wants it."""
+    metric = BY_KEY[key]
+    value = metric.public(case)
+    if metric.unit == "s":
+        return seconds_cell(value, to)
+    if metric.unit == "bytes":
+        return bytes_cell(value, to)
+    if metric.unit == "×":
+        return ratio_cell(value, to)
+    return number_cell(value, to)
+
+
+def metric_column(key: str, name: str = "", **changes: Any) -> Column:
+    """The column of a metric; a page may call it by another name or title."""
+    metric = BY_KEY[key]
+    made = Column(name or metric.public_name, metric.title, True, metric.unit)
+    return replace(made, **changes)
+
+
+def pass_cell(passes: PassRate, to: Link | None = None, *, live: bool = True) -> Cell:
+    """`5/6 83 %`; where a run may still be going on, what is left instead of a percentage that
+    would look like failures."""
     counts, share = pass_words(passes)
     said = [f"{n} {name.replace('_', ' ')}" for name, n in passes.outcomes.items() if n]
     mark = "pass" if 0 < passes.counted == passes.passed else ""
     left = passes.outcomes.get(Outcome.NOT_RUN.value, 0)
-    detail = f"{left} not run" if left else share  # a percentage would look like failures
+    detail = f"{left} not run" if left and live else share
     return Cell(passes.rate, counts, to, mark, detail, ", ".join(said))
 
 
-def mean_cell(mean: Mean, to: Link | None = None) -> Cell:
+def mean_cell(mean: Mean, to: Link | None = None, decimals: int | None = None) -> Cell:
     """A geometric mean with its interval."""
     if mean.value is None:
         return Cell(None, "", to)
-    value, ends = speedup_words(mean.value, mean.interval, mean_decimals([mean]))
-    over = f"over {mean.n} of {mean.of} passing cases"
-    return Cell(_finite(mean.value), value, to, detail=ends, title=over)
+    decimals = mean_decimals([mean]) if decimals is None else decimals
+    value, ends = speedup_words(mean.value, mean.interval, decimals)
+    return Cell(_finite(mean.value), value, to, "", ends, _over(mean), of_words(mean))
+
+
+def mean_ratio_cell(mean: Mean, to: Link | None = None) -> Cell:
+    """A mean of ratios that have no interval."""
+    return ratio_cell(mean.value, to)._replace(over=of_words(mean))
+
+
+def mean_bytes_cell(mean: Mean, to: Link | None = None) -> Cell:
+    """A mean of bytes."""
+    return bytes_cell(mean.value, to)._replace(over=of_words(mean))
 
 
 def compile_cell(cold: Mean, warm: Mean, to: Link | None = None) -> Cell:
     """`12.1 s / 2.30 s`: cold and warm."""
     value = None if cold.value is None else cold.value / 1e9
-    over = f"over {cold.n} of {cold.of} passing cases"
-    return Cell(_finite(value), compile_words(cold, warm), to, title=over)
+    text = compile_words(cold, warm)
+    return Cell(_finite(value), text, to, "", "", _over(cold), of_words(cold, warm) if text else "")
+
+
+def _over(mean: Mean) -> str:
+    return f"over {mean.n} of {mean.of} passing cases"
 
 
 def speedup_cell(case: CaseMetrics, to: Link | None = None) -> Cell:
@@ -155,6 +241,11 @@ def outcome_word(outcome: Outcome, reason: str = "") -> Cell:
     mark = {Outcome.OK: "pass", Outcome.NOT_SUPPORTED: "quiet", Outcome.NOT_RUN: "quiet"}
     safe = sanitise(reason)[:2000]
     return Cell(outcome.value, outcome.words, mark=mark.get(outcome, "fail"), title=safe)
+
+
+def level_cell(level: Level) -> Cell:
+    """How bad something is."""
+    return Cell(level.value, level.value, mark=LEVEL_MARKS[level])
 
 
 def verdict_cell(verdict: Verdict | None, words: str = "") -> Cell:
@@ -258,23 +349,14 @@ def state_cell(head: RunHead) -> Cell:
 
 def case_place(key: CaseKey, carried: tuple[tuple[str, str], ...] = ()) -> Link:
     """A model's page."""
-    own = {
-        "suite": key.suite,
-        "model": key.model,
-        "scale": key.scale or "all",
-        "mode": key.mode,
-        "precision": key.precision,
-        "variant": key.variant,
-        "device": key.device,
-        "threads": str(key.threads),
-        "allocator": key.allocator,
-    }
+    own = {name: str(getattr(key, name)) for name in KEY}
+    own["scale"] = key.scale or "all"
     return Link("case", "", (*own.items(), *carried))
 
 
 def suite_title(suite: str, scale: str) -> str:
     """`huggingface@small`."""
-    return sanitise(suite_of(CaseKey(suite, "", scale, "", "", "")))
+    return sanitise(f"{suite}@{scale}" if scale else suite)
 
 
 def table_name(text: str, taken: Collection[str] = ()) -> str:
@@ -294,159 +376,3 @@ def _finite(value: float | None) -> float | None:
 def flat(value: object) -> Scalar:
     """Something from a mapping of facts, as a cell can hold it."""
     return value if isinstance(value, (str, int, float, bool)) or value is None else str(value)
-
-
-# Tables put in order, cut to a page, and written as CSV and as plain data.
-
-
-PAGE_ROWS = 100
-"""Rows of one page: all models of a suite under one variant, and made in less than a tenth of a
-second. The PyTorch project's longest suite has some ninety."""
-
-NEXT = ServerLinks()
-"""Where the API has the rows after these."""
-
-Item = TypeVar("Item")
-
-
-class LazyRows(Sequence[tuple[Cell, ...]], Generic[Item]):
-    """Rows that are made when they are looked at: a page shows few of thousands of cases."""
-
-    def __init__(self, items: Sequence[Item], make: Callable[[Item], tuple[Cell, ...]]) -> None:
-        self._items = items
-        self._make = make
-
-    def __len__(self) -> int:
-        return len(self._items)
-
-    @overload
-    def __getitem__(self, place: int) -> tuple[Cell, ...]: ...
-    @overload
-    def __getitem__(self, place: slice) -> Sequence[tuple[Cell, ...]]: ...
-    def __getitem__(self, place: int | slice) -> tuple[Cell, ...] | Sequence[tuple[Cell, ...]]:
-        """One row, or those of a slice."""
-        if isinstance(place, slice):
-            return tuple(self._make(item) for item in self._items[place])
-        return self._make(self._items[place])
-
-
-def arranged(table: Table, query: Query, here: Link, size: int = PAGE_ROWS) -> Table:
-    """The table filtered, sorted and cut as the URL asks. `here` is the page without a number."""
-    rows = table.rows
-    if query.filter:
-        wanted = query.filter.casefold()
-        rows = [row for row in rows if wanted in _said(table.columns, row)]
-    sort = table.sort
-    if query.sort:
-        sort = query.sort
-        rows = in_order(table.columns, rows, sort)
-    start = (query.page_number - 1) * size
-    more = None
-    if len(rows) > start + size:
-        params = tuple(item for item in here.params if item[0] != "page")
-        more = replace(here, params=(*params, ("page", str(query.page_number + 1))))
-    return replace(
-        table,
-        rows=tuple(rows[start : start + size]),
-        total=len(rows),
-        start=start,
-        whole=(lambda: rows) if more or start else None,
-        sort=sort,
-        more=more,
-        sortable=True,
-    )
-
-
-def in_order(
-    columns: Sequence[Column], rows: Sequence[tuple[Cell, ...]], sort: str
-) -> list[tuple[Cell, ...]]:
-    """The rows by a column's values; those without one come last, either way."""
-    keys = [column.key for column in columns]
-    key = sort.removeprefix("-")
-    if key not in keys:
-        raise BadQuery(
-            f"There is no column {shown(key)} to sort by.", f"Columns: {', '.join(keys)}."
-        )
-    place, down = keys.index(key), sort.startswith("-")
-    known = [row for row in rows if _known(row[place].value)]
-    rest = [row for row in rows if not _known(row[place].value)]
-    known.sort(key=lambda row: _rank(row[place].value), reverse=down)
-    return [*known, *rest]
-
-
-def _known(value: Scalar) -> bool:
-    return value not in (None, "") and not (isinstance(value, float) and math.isnan(value))
-
-
-def _rank(value: Scalar) -> tuple[int, float, str]:
-    """Numbers before texts, so that a mixed column has an order too."""
-    if isinstance(value, (bool, int, float)):
-        return 0, float(value), ""
-    return 1, 0.0, str(value).casefold()
-
-
-def _said(columns: Sequence[Column], row: Sequence[Cell]) -> str:
-    """All that a reader sees of a row."""
-    return "\n".join(
-        f"{cell.text} {cell.detail}"
-        for column, cell in zip(columns, row, strict=True)
-        if column.shown
-    ).casefold()
-
-
-def csv_text(table: Table) -> str:
-    """By RFC 4180, a heading, all columns and all rows; no cell can be taken for a formula."""
-    stream = io.StringIO(newline="")
-    writer = csv.writer(stream)
-    writer.writerow([column.key for column in table.columns])
-    for row in every_row(table):
-        writer.writerow([_csv_cell(cell.value) for cell in row])
-    return stream.getvalue()
-
-
-def every_row(table: Table) -> Iterable[tuple[Cell, ...]]:
-    """Those on other pages too."""
-    return table.rows if table.whole is None else table.whole()
-
-
-def _csv_cell(value: Scalar) -> Scalar:
-    if isinstance(value, str):
-        return neutral(value)
-    return plain(value)
-
-
-def plain(value: Scalar) -> Scalar:
-    """A value that JSON can hold."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, str):
-        return value.encode("utf-8", "backslashreplace").decode("utf-8")
-    return value
-
-
-def to_json(data: Any) -> str:
-    """Strict JSON, compact."""
-    return json.dumps(data, allow_nan=False, separators=(",", ":"))
-
-
-def table_data(table: Table, whole: bool = False) -> dict[str, Any]:
-    """The table as plain data: its columns, and a record a row. `whole`: of every row."""
-    keys = [column.key for column in table.columns]
-    rows = [
-        dict(zip(keys, (plain(c.value) for c in row), strict=True))
-        for row in (every_row(table) if whole else table.rows)
-    ]
-    total = len(rows) if whole else table.total
-    more = None if whole else table.more
-    return {
-        "name": table.name,
-        "title": plain(table.title),
-        "columns": [
-            {"key": c.key, "title": c.title, "unit": c.unit, "number": c.number}
-            for c in table.columns
-        ],
-        "rows": rows,
-        "total": None if total is None else max(total, len(rows)),
-        "next": NEXT.table(more, table.name, "json") if more else "",
-        "note": plain(table.note),
-    }

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from dataclasses import field as attribute
+from typing import Any, Generic, NamedTuple, TypeVar, overload
 
 Scalar = str | float | int | bool | None
 
@@ -46,6 +47,8 @@ class Cell(NamedTuple):
     """Smaller, after the text: an interval, a denominator."""
     title: str = ""
     """The whole of what `text` cuts short, shown on hover."""
+    over: str = ""
+    """`of 5`: how many cases a mean is over. Terminal and Markdown show it, pages on hover."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,10 @@ class Column:
     help: str = ""
     group: str = ""
     """A heading over neighbouring columns, such as `base`."""
+    band: int = 0
+    """Columns of one band stay together where a terminal is too narrow for all."""
+    wide: bool = False
+    """Left out on terminals of fewer than 130 columns."""
 
 
 @dataclass(frozen=True)
@@ -79,14 +86,101 @@ class Table:
     """How many rows come before these."""
     more: Link | None = None
     """Where the rows after these are."""
-    whole: Callable[[], Iterable[tuple[Cell, ...]]] | None = field(default=None, compare=False)
+    whole: Callable[[], Iterable[tuple[Cell, ...]]] | None = attribute(default=None, compare=False)
     """Makes every row, where these are a part."""
-    same: object = field(default=None, compare=False)
+    same: object = attribute(default=None, compare=False)
     """Equal as long as every row is: what was made of all of them may be kept. None: not known."""
     to: Link | None = None
     """Where the title leads."""
     sortable: bool = False
     """Whether the server puts it in order; others are sorted in the browser alone."""
+    heads: Mapping[int, tuple[str, str]] = attribute(default_factory=dict, compare=False)
+    """Headings, each with an aside, before the rows of these numbers; terminals alone."""
+
+
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True)
+class Field(Generic[Item]):
+    """A column and what stands in it: declared together, so that they cannot drift apart."""
+
+    column: Column
+    cell: Callable[[Item], Cell]
+
+
+def field(
+    key: str,
+    title: str,
+    cell: Callable[[Item], Cell],
+    number: bool = False,
+    unit: str = "",
+    **column: Any,
+) -> Field[Item]:
+    """A column that is shown."""
+    return Field(Column(key, title, number, unit, **column), cell)
+
+
+def hidden(
+    key: str, title: str, value: Callable[[Item], Scalar], number: bool = True, unit: str = ""
+) -> Field[Item]:
+    """A column that only programs read: it is in the JSON and the CSV alone."""
+    return Field(Column(key, title, number, unit, shown=False), lambda item: Cell(value(item)))
+
+
+def ends(
+    key: str, title: str, interval: Callable[[Item], tuple[float, float] | None]
+) -> tuple[Field[Item], ...]:
+    """Both ends of an interval, each in a hidden column of its own."""
+
+    def end(place: int, name: str) -> Field[Item]:
+        def value(item: Item) -> float | None:
+            return (interval(item) or (None, None))[place]
+
+        return hidden(f"{key}_{name}", f"{title}, {name} end", value, unit="×")
+
+    return end(0, "low"), end(1, "high")
+
+
+class LazyRows(Sequence[tuple[Cell, ...]], Generic[Item]):
+    """Rows that are made when they are looked at: a page shows few of thousands of cases."""
+
+    def __init__(self, items: Sequence[Item], fields: Sequence[Field[Item]]) -> None:
+        self._items = items
+        self._fields = fields
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    @overload
+    def __getitem__(self, place: int) -> tuple[Cell, ...]: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[tuple[Cell, ...]]: ...
+    def __getitem__(self, place: int | slice) -> tuple[Cell, ...] | Sequence[tuple[Cell, ...]]:
+        """One row, or those of a slice."""
+        if isinstance(place, slice):
+            return tuple(self._row(item) for item in self._items[place])
+        return self._row(self._items[place])
+
+    def _row(self, item: Item) -> tuple[Cell, ...]:
+        return tuple([one.cell(item) for one in self._fields])
+
+
+def make_table(
+    name: str,
+    title: str,
+    fields: Sequence[Field[Item]],
+    items: Sequence[Item],
+    *,
+    without: Collection[str] = (),
+    **rest: Any,
+) -> Table:
+    """A row an item. Columns of the keys `without` are left to the JSON and the CSV."""
+    columns = tuple(
+        replace(one.column, shown=False) if one.column.key in without else one.column
+        for one in fields
+    )
+    return Table(name, title, columns, LazyRows(items, fields), **{"total": len(items), **rest})
 
 
 class Point(NamedTuple):
@@ -247,7 +341,7 @@ class Page:
     """What the URL says, in one order: the page's own address, defaults left out."""
     actions: tuple[tuple[str, Link], ...] = ()
     status: int = 200
-    watched: str = field(default="")
+    watched: str = attribute(default="")
     """The run whose progress the page follows; empty: whatever runs."""
     live: bool = False
     """Whether an open page is kept up to date; elsewhere a newer state is offered."""
