@@ -169,7 +169,8 @@ def _table(cases: tuple[CaseMetrics, ...], found: RunComparison | None, context:
 
 
 def _fields(labels: Labels, context: Context) -> tuple[Field[_Line], ...]:
-    speedup, step = "Speed-up", "Time of a step"
+    speedup, step, memory = "Speed-up", "Time of a step", "Memory"
+    peak = "Tensors alive at the peak of a step"
 
     def metric(key: str, name: str, **changes: Any) -> Field[_Line]:
         column = metric_column(key, name, **changes)
@@ -206,7 +207,9 @@ def _fields(labels: Labels, context: Context) -> tuple[Field[_Line], ...]:
         metric("base_ns", "eager", group=step),
         metric("new_ns", "compiled", group=step),
         metric("compile_cold_ns", "compile_cold", title="Compile", help="Cold compile time"),
-        metric("memory_ratio", "", title="Memory", help="Tensors at the peak, baseline over arm"),
+        metric("base_tensor_bytes", "", title="Eager", group=memory, help=peak),
+        metric("new_tensor_bytes", "", title="Compiled", group=memory, help=peak),
+        metric("memory_ratio", "", title="Ratio", group=memory, help="Eager over compiled"),
         metric("graph_breaks", "", title="Breaks", help="Graph breaks"),
         field("checks", "Checks", lambda r: _checks(r.case)),
         field("reason", "Reason", _reason),
