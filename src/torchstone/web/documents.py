@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
 
 from torchstone.show.markdown import plain as plain_records
@@ -159,6 +158,10 @@ def page_data(page: Page, whole: bool = False) -> dict[str, Any]:
     """The page as plain data. `whole`: with every row of long tables, not the page's alone."""
     parts = walk(page.sections)
     facts = [one for one in parts if isinstance(one, Facts)]
+    words = {
+        one.name: {name: plain(f"{cell.text} {cell.detail}".strip()) for name, cell in one.items}
+        for one in facts
+    }
     return {
         "schema": API_SCHEMA,
         "page": page.name,
@@ -166,20 +169,11 @@ def page_data(page: Page, whole: bool = False) -> dict[str, Any]:
         "lead": plain(page.lead),
         "query": {name: plain(value) for name, value in page.params},
         "facts": {one.name: {name: plain(cell.value) for name, cell in one.items} for one in facts},
-        "words": {
-            one.name: {
-                name: plain(f"{cell.text} {cell.detail}".strip()) for name, cell in one.items
-            }
-            for one in facts
-        },
+        "words": words,
         "tables": {one.name: table_data(one, whole) for one in parts if isinstance(one, Table)},
         "charts": {one.name: chart_data(one) for one in parts if isinstance(one, (Chart, Picture))},
         "texts": {one.name: plain(one.text) for one in parts if isinstance(one, Code)},
-        "notices": [
-            {"level": one.level, "text": plain(one.text), "remedy": plain(one.remedy)}
-            for one in parts
-            if isinstance(one, Notice)
-        ],
+        "notices": [_picked(NoticeDocument, one) for one in parts if isinstance(one, Notice)],
         "notes": [
             {"title": plain(one.title), "text": plain(one.note)}
             for one in parts
@@ -189,45 +183,25 @@ def page_data(page: Page, whole: bool = False) -> dict[str, Any]:
     }
 
 
+def _picked(document: type, record: object, **rest: Any) -> dict[str, Any]:
+    """A document's fields, in its order: from the record, but for those that are given."""
+    names = [one.name for one in fields(document)]
+    return {n: rest[n] if n in rest else plain(getattr(record, n)) for n in names}
+
+
 def chart_data(chart: Chart | Picture) -> dict[str, Any]:
-    """A chart's values."""
+    """A chart's values, or what a picture is drawn from."""
     if isinstance(chart, Picture):
-        data = _drawn_from(chart.data)
-        return {
-            "name": chart.name,
-            "title": plain(chart.title),
-            "unit": "",
-            "series": [],
-            "data": data,
-            "note": plain(chart.note),
+        return _picked(ChartDocument, chart, unit="", series=[], data=_drawn_from(chart.data))
+    points = [f.name for f in fields(PointDocument)]
+    series = [
+        {
+            "name": plain(one.name),
+            "points": [{n: plain(getattr(point, n)) for n in points} for point in one.points],
         }
-    return {
-        "name": chart.name,
-        "title": plain(chart.title),
-        "unit": chart.unit,
-        "series": [
-            {
-                "name": plain(series.name),
-                "points": [
-                    {
-                        "time_s": point.time_s,
-                        "value": plain(point.value),
-                        "low": plain(point.low),
-                        "high": plain(point.high),
-                        "label": plain(point.label),
-                        "note": plain(point.note),
-                        "n": point.n,
-                        "of": point.of,
-                        "partial": point.partial,
-                    }
-                    for point in series.points
-                ],
-            }
-            for series in chart.series
-        ],
-        "data": None,
-        "note": plain(chart.note),
-    }
+        for one in chart.series
+    ]
+    return _picked(ChartDocument, chart, series=series, data=None)
 
 
 def _drawn_from(data: object) -> Any:
@@ -236,21 +210,14 @@ def _drawn_from(data: object) -> Any:
         return sorted(data)
     if isinstance(data, (list, tuple)):
         return [_drawn_from(one) for one in data]
-    if dataclasses.is_dataclass(data) and not isinstance(data, type):
-        return {f.name: _drawn_from(getattr(data, f.name)) for f in dataclasses.fields(data)}
+    if is_dataclass(data) and not isinstance(data, type):
+        return {f.name: _drawn_from(getattr(data, f.name)) for f in fields(data)}
     return plain_records(data)
 
 
 def progress_data(one: Progress) -> dict[str, Any]:
     """How far a run is."""
-    return {
-        "id": plain(one.run),
-        "state": one.state,
-        "done": one.done,
-        "planned": one.planned,
-        "outcomes": dict(one.parts),
-        "case": plain(one.case),
-    }
+    return _picked(ProgressDocument, one, id=plain(one.run), outcomes=dict(one.parts))
 
 
 def live_data(state: str, progress: Sequence[Progress]) -> dict[str, Any]:
