@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import subprocess
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -12,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from torchstone.records import CaseMetrics, Level, Outcome, PassRate, RunView, Verdict
-from torchstone.show import run_report
+from torchstone.show import run_report, table
 from torchstone.show.cells import pass_words
-from torchstone.show.run import LOST
+from torchstone.show.run import LOST, MOST_CASES
 from torchstone.show.run_data import run_document
 from torchstone.show.table import cells
 
@@ -333,3 +334,28 @@ def test_the_libraries_that_models_come_from_are_named() -> None:
     assert "gone" not in head
     document = run_document(replace(view, run=run), made.summaries(view))
     assert document["run"]["packages"] == dict(run.packages)
+
+
+def test_a_long_run_shows_what_matters_and_says_where_the_rest_is() -> None:
+    cases = [made.ok(made.key(f"same_{i:04d}"), 1.0) for i in range(260)]
+    cases += [made.ok(made.key("slow"), 0.5), made.bad(made.key("dead"), Outcome.CRASH, "it died")]
+    text = report(made.view(cases), width=100)
+    assert row(text, "slow")
+    assert re.search("^    dead +crash", text, re.M)
+    assert len(re.findall("^    same_", text, re.M)) == MOST_CASES - 2
+    assert "62 cases more: torchstone show 1jz3k4m --csv" in text
+
+
+def test_the_work_grows_with_the_rows_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counted, not timed: a column's width was measured anew in every row."""
+    counted = Counter[int]()
+    measure = table.cells
+
+    def count_cells(text: str) -> int:
+        counted[size] += 1
+        return measure(text)
+
+    monkeypatch.setattr(table, "cells", count_cells)
+    for size in (50, 200):
+        report(made.view([made.ok(made.key(f"model_{i:04d}")) for i in range(size)]), width=100)
+    assert counted[200] < 6 * counted[50]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from torchstone.records.measurement import GitState, Outcome
 from torchstone.records.result import Level, Method, Verdict
@@ -220,7 +221,7 @@ class RunView:
     run: Run
     cases: tuple[CaseMetrics, ...] = field(default=())
 
-    @property
+    @cached_property
     def complete(self) -> tuple[CaseMetrics, ...]:
         """One entry for every planned case; those that never ran as `not_run`."""
         known = {case.key: case for case in self.cases}

@@ -59,6 +59,8 @@ HERE = "here"
 LOST = "*"
 FEW_CASES = 12
 """So many cases are shown at once in Markdown; more wait behind a click."""
+MOST_CASES = 200
+"""Rows of a report: what nobody reads line by line is in the CSV."""
 MOST_NAMES = 8
 """Models named beside a reason; the rest is counted."""
 _SETTINGS = ("mode", "precision", "device", "threads", "allocator")
@@ -225,11 +227,14 @@ def _cases(view: RunView) -> list[Block]:
     if not ran:
         return []
     labels, verdicts = labels_of(view), run_verdicts(view)
+    shown = _that_matter(ran, verdicts)
     heads: dict[int, tuple[str, str]] = {}
     ordered: list[CaseMetrics] = []
     for found in grouped(ran).values():
-        heads[len(ordered)] = labels.group(found[0].key), group_words(found, verdicts)
-        ordered += found
+        kept = [case for case in found if shown is None or case.key in shown]
+        if kept:
+            heads[len(ordered)] = labels.group(found[0].key), group_words(found, verdicts)
+            ordered += kept
     fields = (
         field("name", "Case", lambda c: Cell(None, c.key.model)),
         field(HEADED, "Suite", lambda c: Cell(None, labels.group(c.key))),
@@ -239,8 +244,25 @@ def _cases(view: RunView) -> list[Block]:
     many = len(ordered) > FEW_CASES
     whole = f"torchstone show {view.run.id} --csv"
     grid = Grid(table, count(len(ordered), "case") if many else "", fold=many, whole=whole)
-    said = (lost_note(view, verdicts), run_advice(view, verdicts), foreign_note(ordered))
+    left = f"{count(len(ran) - len(ordered), 'case')} more: {whole}" if shown else ""
+    said = (left, lost_note(view, verdicts), run_advice(view, verdicts), foreign_note(ordered))
     return [grid, *(Sentence(note) for note in said if note), *_checks(view)]
+
+
+def _that_matter(
+    cases: Sequence[CaseMetrics], verdicts: Mapping[CaseKey, Verdict | None]
+) -> set[CaseKey] | None:
+    """The keys of those that are shown where there are too many: failing, slower, faster, then the
+    rest, as far as there is room. None: all."""
+    if len(cases) <= MOST_CASES:
+        return None
+    ranks = {Verdict.SLOWER: 1, Verdict.FASTER: 2}
+
+    def rank(case: CaseMetrics) -> int:
+        verdict = verdicts[case.key]
+        return 0 if case.outcome.failed else ranks.get(verdict, 3) if verdict else 3
+
+    return {case.key for case in sorted(cases, key=rank)[:MOST_CASES]}
 
 
 def _case_fields(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeVar
 
 # Tables of GitHub's Markdown, and lines cut to a room; for every report that is pasted.
@@ -248,9 +249,9 @@ class Column:
     most: int = 0
     grow: Callable[[int], tuple[str, tuple[Cell, ...]]] | None = None
 
-    @property
+    @cached_property
     def width(self) -> int:
-        """The least width that shows everything."""
+        """The least width that shows everything; asked for in every row, so counted once."""
         if self.grow is not None:
             return self.least
         return max([cells(self.title), *(cells(cell.text) for cell in self.cells)])
