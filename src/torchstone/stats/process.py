@@ -1,5 +1,7 @@
 """One process's samples as arrays: what every estimator looks at."""
 
+# mypy: implicit-reexport
+
 from __future__ import annotations
 
 import math
@@ -11,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from torchstone.records import Measurement, Turn
 
 # numpy, imported when it is first used: it takes a tenth of a second, and much here needs none.
+# Other modules of the package take `np` from here.
 
 
 class LazyModule:
