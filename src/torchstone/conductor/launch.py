@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from torchstone.conductor.case import CaseProgress, Events, Settings, Silent
 from torchstone.conductor.template import SLOTS, Key, Template, Templates, make_payload, with_layout
 from torchstone.conductor.worker import Spawn, WorkerProcess
 from torchstone.machine.interpreters import resolve_interpreter
@@ -96,6 +97,16 @@ class Launcher:
             "TORCHSTONE_SCRATCH": str(self.folder / "scratch"),
         }
         return {**env, **{name: value for name, value in arm.env if name in env}}
+
+
+@dataclass(frozen=True)
+class CaseContext:
+    """What every part of a case needs: how workers start, how to measure, whom to tell."""
+
+    launcher: Launcher
+    settings: Settings
+    events: Events = field(default_factory=Silent)
+    progress: CaseProgress = field(default_factory=CaseProgress)
 
 
 def arm_environment(arm: ArmSpec) -> Mapping[str, str]:

@@ -12,7 +12,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from torchstone.records import Contract, Environment, Flops, Graphs, Integrity, Memory, WarmUp
+from torchstone.records import (
+    Contract,
+    Environment,
+    Flops,
+    Graphs,
+    Integrity,
+    Memory,
+    Turn,
+    WarmUp,
+)
 
 _LENGTH = struct.Struct("!I")
 MESSAGE_LIMIT = 256 * 1024 * 1024
@@ -153,16 +162,8 @@ class StartReport:
 
 @dataclass(frozen=True)
 class TurnReport:
-    """The samples of one turn, as the worker saw them."""
+    """One turn as the worker saw it; the conductor knows which it was, and what else went on."""
 
-    wall_ns: tuple[int, ...]
-    cpu_ns: tuple[int, ...]
-    probe_ns: tuple[int, ...]
-    probe_every: int
-    first_ns: int
-    minor_faults: int
-    major_faults: int
-    turn_wall_ns: int
-    turn_cpu_ns: int
+    turn: Turn
     compiles: int
     integrity: Integrity
