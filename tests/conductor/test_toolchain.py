@@ -110,11 +110,11 @@ class Launcher:
         folder = marked(self.env, arm.variant).folder
         folder.mkdir(parents=True, exist_ok=True)
 
-        def ask(command: Any, patience: Any) -> int:
+        def ask_for(kind: type[int], command: Any, patience: Any) -> int:
             (folder / f"{arm.variant}.h.gch").touch()
             return 7
 
-        return SimpleNamespace(ask=ask, kill=lambda: None)
+        return SimpleNamespace(ask_for=ask_for, kill=lambda: None)
 
 
 def test_what_was_paid_is_told_once(env: dict[str, str], tmp_path: Path) -> None:

@@ -17,15 +17,9 @@ from torchstone.conductor.check_outputs import Output, evaluate, out_of_range, r
 from torchstone.conductor.launch import CaseContext
 from torchstone.conductor.state import ArmState
 from torchstone.conductor.worker import ArmEnded, WorkerProcess, clean, ended_by, patience
-from torchstone.measure.channel import (
-    FLOAT64_FAILED,
-    CheckedCall,
-    CountReport,
-    Float64Report,
-    ReferenceReport,
-)
+from torchstone.measure.channel import FLOAT64_FAILED, CheckedCall, CountReport, ReferenceReport
 from torchstone.measure.reference import furthest
-from torchstone.records import Agreement, ArmSpec, Flops, UsageError
+from torchstone.records import Agreement, ArmSpec, UsageError
 
 CHECKED_CALLS = 4
 """References per case: one for the solo pass, the others for outputs of timed turns."""
@@ -53,14 +47,6 @@ def timed_shape(spec: ArmSpec, number: int) -> int:
 
 
 @dataclass(frozen=True)
-class Work:
-    """What counting found: operations and bytes of a step, or why there is no figure."""
-
-    flops: Flops | None
-    note: str = ""
-
-
-@dataclass(frozen=True)
 class References:
     """The baseline's outputs for the checked calls, on disk."""
 
@@ -69,7 +55,7 @@ class References:
     report: ReferenceReport
     no_float64: str = ""
     """Why float64 is not among them; empty where it is."""
-    work: Work | None = None
+    work: CountReport | None = None
     look_closer: Callable[[CheckedCall, Path], str] | None = None
     """Writes how far more nudges move the baseline, or says why it could not."""
 
@@ -169,7 +155,7 @@ def finish_references(case: CaseContext, begun: PendingReference) -> References 
 def _wait_for_float64(worker: WorkerProcess, waiting: Callable[[str], float]) -> str:
     """Why there is none; whatever ended the process, eager code's answers are on disk."""
     try:
-        reason = worker.wait_for(Float64Report, waiting).reason
+        reason = worker.wait_for(str, waiting)
     except ArmEnded as ended:
         reason = f"{FLOAT64_FAILED}: {ended.detail.message}"
     return _short(reason, worker.arm)
@@ -193,7 +179,7 @@ def _look_closer(case: CaseContext, spec: ArmSpec, call: CheckedCall, path: Path
     return ""
 
 
-def count_flops(case: CaseContext, spec: ArmSpec) -> Work:
+def count_flops(case: CaseContext, spec: ArmSpec) -> CountReport:
     """Count in a process of its own, where no reference was made."""
     spec = replace(spec, variant="eager")
     case.events.phase(f"{spec.name}: counting operations")
@@ -204,11 +190,11 @@ def count_flops(case: CaseContext, spec: ArmSpec) -> Work:
         worker.kill()
 
 
-def _count_in(worker: WorkerProcess, spec: ArmSpec, settings: Settings) -> Work:
+def _count_in(worker: WorkerProcess, spec: ArmSpec, settings: Settings) -> CountReport:
     """A failure is a note, no outcome."""
     waiting = patience(settings, slack_s=COUNT_SLOWDOWN * settings.step_timeout_s)
     command = {"do": "count", "arm": replace(spec, variant="eager")}
     try:
-        return Work(worker.ask_for(CountReport, command, waiting).flops)
+        return worker.ask_for(CountReport, command, waiting)
     except (ArmEnded, UsageError) as ended:
-        return Work(None, f"FLOPs not counted: {ended.args[0]}")
+        return CountReport(None, f"FLOPs not counted: {ended.args[0]}")

@@ -12,22 +12,27 @@ from pathlib import Path
 
 from torchstone import stats
 from torchstone.conductor.case import CaseProgress, CaseResult, CaseSpec, Events, Settings, Silent
-from torchstone.conductor.launch import CaseContext, Launcher
+from torchstone.conductor.launch import (
+    SLOTS,
+    CaseContext,
+    Launcher,
+    Templates,
+    open_templates,
+)
 from torchstone.conductor.measuring import measure_arms
 from torchstone.conductor.references import (
     PendingReference,
     References,
-    Work,
     begin_references,
     count_flops,
     finish_references,
 )
 from torchstone.conductor.solo import check_solo, check_structure, solo_pass, warm_toolchain
 from torchstone.conductor.state import ArmState
-from torchstone.conductor.template import SLOTS, Templates, open_templates
 from torchstone.conductor.turn_scheduler import check_asked
 from torchstone.conductor.worker import ArmEnded, clean, ended_by, patience
 from torchstone.machine.processes import memory_available, usable_cores
+from torchstone.measure.channel import CountReport
 from torchstone.records import ArmSpec, Measurement, Outcome, UsageError
 from torchstone.workloads import is_suite_model
 from torchstone.workloads.target import parse_target
@@ -156,7 +161,7 @@ def _reference_beside(
         begun.worker.kill()
 
 
-def work_of(case: CaseContext, base: ArmState, references: dict[str, References]) -> Work:
+def work_of(case: CaseContext, base: ArmState, references: dict[str, References]) -> CountReport:
     """What a step of the baseline does, as counted beside its reference or by itself."""
     reference = references.get(base.spec.name)
     if reference is not None and reference.work is not None:
@@ -164,7 +169,7 @@ def work_of(case: CaseContext, base: ArmState, references: dict[str, References]
     return count_flops(case, base.spec)
 
 
-def set_work(states: Sequence[ArmState], work: Work) -> None:
+def set_work(states: Sequence[ArmState], work: CountReport) -> None:
     """The baseline's count holds for every arm that computes the same in the same precision.
 
     It is one of the base shape, so it says nothing of arms that are timed at others.

@@ -193,7 +193,7 @@ def warm_toolchain(case: CaseContext, spec: ArmSpec) -> int | None:
     before = mark.headers() if mark is not None else None
     worker = case.launcher.start(spec, cache="toolchain")
     try:
-        spent = int(worker.ask({"do": "toolchain", "arm": spec}, patience(case.settings)))
+        spent = worker.ask_for(int, {"do": "toolchain", "arm": spec}, patience(case.settings))
     except ArmEnded:
         return None  # the arm itself will meet the same trouble, and say so
     finally:

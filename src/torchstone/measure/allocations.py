@@ -18,7 +18,7 @@ from typing import Any
 from torchstone.machine import memory as memory_signals
 from torchstone.measure.arm import Built, Device, Phase
 from torchstone.measure.channel import NO_TENSORS, TensorReport
-from torchstone.records import Memory
+from torchstone.records import Frame, Memory
 
 MOST_EVENTS = 2_000_000
 CLOCKS_APART_S = 0.01
@@ -28,23 +28,13 @@ _PROFILER = ("torch/profiler/", "torch/autograd/profiler")
 
 
 @dataclass(frozen=True)
-class Place:
-    """A Python function or an op around an allocation."""
-
-    name: str
-    file: str = ""
-    line: int = 0
-    kind: str = "python"
-
-
-@dataclass(frozen=True)
 class Allocation:
     """Bytes taken (or given back, below zero) at an address, and by whom, the outermost first."""
 
     time_ns: int
     address: int
     bytes: int
-    stack: tuple[Place, ...]
+    stack: tuple[Frame, ...]
 
 
 def allocations(step: Callable[[], object], stacks: bool = True) -> tuple[list[Allocation], str]:
@@ -63,7 +53,7 @@ def allocations(step: Callable[[], object], stacks: bool = True) -> tuple[list[A
 
 
 def _walk(roots: list[Any]) -> Iterator[Allocation]:
-    waiting: list[tuple[Any, tuple[Place, ...]]] = [(root, ()) for root in roots]
+    waiting: list[tuple[Any, tuple[Frame, ...]]] = [(root, ()) for root in roots]
     while waiting:
         event, stack = waiting.pop()
         kind = event.tag.name
@@ -72,20 +62,20 @@ def _walk(roots: list[Any]) -> Iterator[Allocation]:
             if str(fields.device) == "cpu":
                 yield Allocation(event.start_time_ns, fields.ptr, fields.alloc_size, stack)
             continue
-        place = _place(kind, event)
-        inside = (*stack, place) if place is not None else stack
+        frame = _frame_of(kind, event)
+        inside = (*stack, frame) if frame is not None else stack
         waiting.extend((child, inside) for child in event.children)
 
 
-def _place(kind: str, event: Any) -> Place | None:
+def _frame_of(kind: str, event: Any) -> Frame | None:
     if kind == "PyCall":
         site = event.extra_fields.callsite
         if any(ours in site.file_name for ours in _OURS) or site.file_name.startswith(_PROFILER):
             return None
         module = event.name if event.name.startswith("nn.Module: ") else ""
-        return Place(module or site.function_name, site.file_name, site.line_number)
+        return Frame(module or site.function_name, site.file_name, site.line_number)
     if kind == "TorchOp":
-        return Place(event.name, kind="op")
+        return Frame(event.name, kind="op")
     return None  # a built-in function adds nothing to the op that it calls
 
 

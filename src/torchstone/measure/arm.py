@@ -308,8 +308,6 @@ def _wants_torch(arm: ArmSpec) -> bool:
 
 def _import_torch(arm: ArmSpec) -> None:
     """Before the memory baseline is taken, so that torch itself never counts as the model's."""
-    from torchstone.variants import NotSupported
-
     try:
         import torch  # noqa: F401
     except ModuleNotFoundError:

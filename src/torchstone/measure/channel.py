@@ -136,17 +136,11 @@ FLOAT64_FAILED = "float64 failed"
 
 
 @dataclass(frozen=True)
-class Float64Report:
-    """The same calls in float64: made, or why not."""
-
-    reason: str = ""
-
-
-@dataclass(frozen=True)
 class CountReport:
-    """Operations of a step; None for a statement, which has none to count."""
+    """Operations and bytes of a step, or why there is no figure; a statement has none to count."""
 
     flops: Flops | None
+    note: str = ""
 
 
 @dataclass(frozen=True)

@@ -151,7 +151,7 @@ class Worker:
         return CountReport(count_flops(from_data(ArmSpec, command["arm"]), self.phase))
 
     def _boundary(self, command: dict[str, Any]) -> Any:
-        from torchstone.measure.boundary import boundary_behaviour
+        from torchstone.measure.evidence import boundary_behaviour
 
         arm = from_data(ArmSpec, command["arm"])
         return boundary_behaviour(arm, self.phase, command["cases"])
