@@ -37,7 +37,6 @@ from torchstone.workloads import libraries_ahead
 #
 # Links, not copies, so that the interpreter's compiled files are found.
 
-
 PACKAGES = ("records", "machine", "workloads", "variants", "measure")
 
 

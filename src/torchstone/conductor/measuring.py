@@ -68,7 +68,8 @@ def _replicates(
         return plan
 
     while alive := [state for state in states if state.alive]:
-        case.events.phase(f"measuring: process {index + 1}{_of(plan)}")
+        of = f" of {plan.replicates}" if plan else ""
+        case.events.phase(f"measuring: process {index + 1}{of}")
         if plan is not None and one_call and not alone and index not in rounds.ahead:
             rounds.start_ahead(alive, _next_batch(states, plan, progress.looks, index))
         for group in [[state] for state in alive] if alone else [alive]:
@@ -85,10 +86,6 @@ def _replicates(
         progress.stopped_by = _stopped_by(states, settings, plan, progress, index)
         if progress.stopped_by:
             return
-
-
-def _of(plan: Plan | None) -> str:
-    return f" of {plan.replicates}" if plan else ""
 
 
 def _apart(states: Sequence[ArmState]) -> str:

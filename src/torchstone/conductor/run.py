@@ -201,7 +201,6 @@ def _references_of(
 
 # Arms looked at but not timed: contract, agreement with the reference, behaviour at the edges.
 
-
 BEHAVIOUR_KEPT = 160
 BOUNDARY_CASES = ("batch of one", "empty batch", "non-contiguous", "wrong dtype", "wrong device")
 

@@ -211,7 +211,6 @@ def warm_toolchain(case: CaseContext, spec: ArmSpec) -> int | None:
 # compilation pays again. What was paid is remembered in a file beside the headers, and holds while
 # they are there.
 
-
 VARIANTS = ("inductor", "aoti")
 """Kinds of compilation that precompile headers, each its own."""
 ASK_TIMEOUT_S = 60.0

@@ -27,7 +27,6 @@ from torchstone.records import ArmSpec, Outcome, OutcomeDetail, Replicate, Usage
 
 # The processes of one replicate: one for each arm, or one for all arms together.
 
-
 UNTOUCHED = "Measure it again, and leave it as it is until that is done."
 SHARED_BY_ALL = ("python", "env", "allocator", "threads", "device", "precision", "mode")
 """What arms must have in common to run in one process: settings that hold for all of it."""
@@ -99,7 +98,6 @@ def file_changed(names: Sequence[str]) -> str:
 
 
 # How many processes, turns and samples fit the budget.
-
 
 LEAST_REPLICATES = 4
 MOST_REPLICATES = 12

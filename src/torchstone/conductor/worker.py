@@ -25,8 +25,7 @@ from torchstone.conductor.case import Settings
 from torchstone.machine.hardware import ILLEGAL, ILLEGAL_REMEDY
 from torchstone.machine.processes import kill_tree, oom_kills
 from torchstone.machine.redact import redact_text, tail, visible_variables
-from torchstone.measure.channel import MESSAGE_LIMIT, ChannelClosed, Failure, send
-from torchstone.measure.worker import TAG
+from torchstone.measure.channel import MESSAGE_LIMIT, TAG, ChannelClosed, Failure, send
 from torchstone.records import (
     ArmSpec,
     Outcome,
@@ -39,7 +38,6 @@ from torchstone.records import (
 )
 
 # Tracebacks of an arm without the frames that are ours: a user looks for the line of their own.
-
 
 PAYLOAD = "payload"
 """The folder that travels to a worker; what is below it in a traceback is this package."""
@@ -72,7 +70,6 @@ def _is_ours(file: str) -> bool:
 
 # How long a worker may take for what it is at.
 
-
 _BUILDING = ("start", "import", "build", "first call", "reference", "contract")
 
 
@@ -88,7 +85,6 @@ def patience(settings: Settings, slack_s: float = 0.0) -> Callable[[str], float]
 
 
 # What user code has said, without what it should have kept to itself.
-
 
 SHORTEST_SECRET = 6
 """A shorter value stands in too many words that have nothing to do with it."""

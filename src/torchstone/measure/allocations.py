@@ -13,6 +13,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from typing import Any
 
 from torchstone.machine import memory as memory_signals
@@ -90,38 +91,34 @@ class Peak:
 
 def peak_of(events: list[Allocation]) -> Peak:
     """The peak of what these events took; of memory from before they know nothing."""
+    levels = timeline(events)
+    when = max(range(len(levels)), key=lambda place: levels[place][1], default=-1)
+    if when < 0 or not levels[when][1]:
+        return Peak(0, 0, ())
     alive: dict[int, Allocation] = {}
-    held, best, when = 0, 0, -1
-    for place, event in enumerate(events):
-        if event.bytes > 0:
-            alive[event.address] = event
-            held += event.bytes
-        elif event.address in alive:
-            held -= alive.pop(event.address).bytes
-        if held > best:
-            best, when = held, place
-    alive.clear()
     for event in events[: when + 1]:
         if event.bytes > 0:
             alive[event.address] = event
         else:
             alive.pop(event.address, None)
-    at = events[when].time_ns if when >= 0 else 0
-    return Peak(at, best, tuple(alive.values()))
+    return Peak(*levels[when], tuple(alive.values()))
 
 
 def timeline(events: list[Allocation]) -> list[tuple[int, int]]:
     """Time and bytes alive of what the events took, after each of them."""
+    held = accumulate(change for _, change in _changes(events))
+    return [(event.time_ns, level) for event, level in zip(events, held, strict=True)]
+
+
+def _changes(events: list[Allocation]) -> Iterator[tuple[int, int]]:
+    """The time of each event, and by how much it changes what is alive of what they took."""
     alive: dict[int, int] = {}
-    held, found = 0, []
     for event in events:
         if event.bytes > 0:
             alive[event.address] = event.bytes
-            held += event.bytes
+            yield event.time_ns, event.bytes
         else:
-            held -= alive.pop(event.address, 0)
-        found.append((event.time_ns, held))
-    return found
+            yield event.time_ns, -alive.pop(event.address, 0)
 
 
 @dataclass
@@ -225,31 +222,20 @@ def tensor_peak(step: Callable[[], object], before: TensorsBefore) -> tuple[Tens
 
 
 def _second_peak(events: list[Allocation], before: TensorsBefore, began_ns: int) -> TensorPeak:
-    alive: dict[int, int] = {}
-
-    def change(event: Allocation) -> int:
-        if event.bytes > 0:
-            alive[event.address] = event.bytes
-            return event.bytes
-        return -alive.pop(event.address, 0)
-
-    held = sum(change(event) for event in events if event.time_ns < began_ns)
+    changes = list(_changes(events))
     older = before.still(began_ns)
+    held = sum(change for time_ns, change in changes if time_ns < began_ns)
     held += sum(memory.bytes for memory in older)
-    level = peak = held
-    changes = [(event.time_ns, change(event)) for event in events if event.time_ns >= began_ns]
-    changes += [(memory.ended_ns, -memory.bytes) for memory in older if memory.ended_ns]
-    for _, bytes in sorted(changes):
-        level += bytes
-        peak = max(peak, level)
-    return TensorPeak(held, peak)
+    later = [(time_ns, change) for time_ns, change in changes if time_ns >= began_ns]
+    later += [(memory.ended_ns, -memory.bytes) for memory in older if memory.ended_ns]
+    levels = accumulate((change for _, change in sorted(later)), initial=held)
+    return TensorPeak(held, max(levels))
 
 
 # The memory of an arm's tensors, and what its process holds beside them.
 #
 # Looked for in the process of the solo pass when nothing is timed there any more: torch's profiler
 # stays loaded once it has been used.
-
 
 SEED = 9000
 """Of the inputs: any, but the same for every arm."""

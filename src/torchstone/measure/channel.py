@@ -25,6 +25,8 @@ from torchstone.records import (
 
 _LENGTH = struct.Struct("!I")
 MESSAGE_LIMIT = 256 * 1024 * 1024
+TAG = "TORCHSTONE_WORKER"
+"""The variable by which a worker and all that it starts can be found."""
 
 
 class ChannelClosed(Exception):

@@ -31,7 +31,6 @@ from torchstone.workloads.load import seed_everything
 
 # Leaves: what a tensor, array or scalar is, and a fingerprint of its values.
 
-
 SAMPLE_ELEMENTS = 1 << 16
 """Fingerprints look at this many evenly spaced elements: enough to tell weights apart."""
 

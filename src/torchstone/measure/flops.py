@@ -23,7 +23,6 @@ from torchstone.workloads import walk
 # An entry point's name is the op's (`aten.mv`, `mylib.my_op`: its name without the overload); its
 # object is a `Formula`. It stands before torch's own of the same name.
 
-
 _OURS = {
     "aten._addmm_activation": "addmm",
     "aten._cdist_forward": "distance",
@@ -89,7 +88,6 @@ def _load(point: metadata.EntryPoint) -> Formula:
 
 
 # Calls, time, operations and bytes of a step, summed by op.
-
 
 MOST_NAMED = 12
 MOST_UNCOVERED = 5
@@ -194,7 +192,6 @@ def _is_sparse(tensor: Any) -> bool:
 # (`linear`, where inference mode leaves it whole) is taken apart as eager does, and its parts are
 # counted instead. So nothing counts twice.
 
-
 _SILENT = ("profiler",)
 """Namespaces of ops that only leave marks for others."""
 
@@ -260,7 +257,6 @@ def _is_only_others(func: Any, args: tuple[Any, ...]) -> bool:
 #
 # A tool that counts multiply-adds reports half of what one that counts operations does, and both
 # call it FLOPs. So the real ops run here on small operands, and the counts must be exact.
-
 
 _M, _N, _K, _B = 3, 7, 5, 2
 

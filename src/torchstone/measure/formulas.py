@@ -149,7 +149,6 @@ def distance(left: Any, right: Any, *_: Any, **__: Any) -> int:
 # Most carry a tag of torch's; the others are named here. What is in neither list may do any amount
 # of work (a solver, a transform, somebody's own kernel).
 
-
 _TAGS = ("pointwise", "reduction", "view_copy")
 _BEGINNINGS = (
     *("_adaptive_", "_batch_norm_", "_embedding_bag", "_foreach_", "_fused_ada"),

@@ -18,7 +18,6 @@ from torchstone.workloads import Inputs
 
 # Clocks, bound before any user code is imported, and the check that they are still themselves.
 
-
 wall_clock = time.perf_counter_ns
 cpu_clock = time.process_time_ns
 thread_clock = time.thread_time_ns

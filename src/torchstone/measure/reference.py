@@ -37,7 +37,6 @@ from torchstone.workloads.load import map_nest, seed_everything
 # last bit, and two correct orders of the same sums differ by just that. What eager code itself
 # moves by, no arm can be blamed for.
 
-
 NUDGES = 5
 """Runs with nudged numbers, of which the furthest counts: jumps are rare and large, and five see
 nine of ten that come every third time."""

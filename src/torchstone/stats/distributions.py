@@ -233,7 +233,6 @@ def _check_df(df: float) -> None:
 # A minimum falls as n grows, so an arm with more samples looks faster than it is. Instead of
 # throwing samples away at random, these functions give the exact mean over all ways to keep n.
 
-
 KEPT_SIZE = 4096
 """Weights of more samples are made again each time: a thousand of them would take gigabytes."""
 

@@ -132,7 +132,6 @@ def middle(samples: Floats) -> float:
 # part, such intervals of four to eight processes hold the truth in 93.7 to 98 %
 # (tests/stats/test_pairs.py); by Student's t over processes alone they would be up to 30 % wider.
 
-
 Z = 1.96
 """Normal quantile of the order statistics that the variance of a median is taken from."""
 LEAST_PAIRS = 6

@@ -105,6 +105,11 @@ def replicates_with_samples(measurement: Measurement) -> tuple[int, ...]:
     return tuple(sorted({t.replicate for t in measurement.turns if t.wall_ns}))
 
 
+def processes_of(measurement: Measurement) -> list[ProcessData]:
+    """The samples of every replicate that has any."""
+    return [process_data(measurement, r) for r in replicates_with_samples(measurement)]
+
+
 def _probes(turns: Sequence[Turn], counts: Ints) -> tuple[Floats, Floats, Ints]:
     """The probe before and after each sample's block of `probe_every` samples, in seconds."""
     probes: list[float] = []

@@ -48,6 +48,7 @@ from torchstone.stats.process import (
     ProcessData,
     np,
     process_data,
+    processes_of,
     replicates_with_samples,
 )
 
@@ -62,7 +63,6 @@ from torchstone.stats.process import (
 # 1.5 % at 3-4 %, by 2 % at 4-6 %. The weights follow that line.
 #
 # They only steer the estimate. The interval does not rely on them: see `ratio.combine`.
-
 
 FASTEST = 4
 """Probes whose mean is a process's fastest: no single odd reading decides."""
@@ -174,11 +174,8 @@ def as_estimate(fit: LogFit, estimator: str, level: float) -> Estimate:
 def absolute(measurement: Measurement, estimator: str, level: float = 0.95) -> Interval:
     """Seconds per call of one arm: the geometric mean over processes, with its interval; of floors
     weighed by what the probes saw, as their ratios are."""
-    function = find_estimator(estimator)
-    processes = [process_data(measurement, r) for r in replicates_with_samples(measurement)]
-    values = []
-    for data in processes:
-        values += with_jackknife([lambda a: _log(function(a[0]))], (data,))
+    processes = processes_of(measurement)
+    values = [process_time(estimator, data, data.samples.size) for data in processes]
     fit = combine(values, own_weights(processes, estimator))
     return Interval(exp_or_inf(fit.centre), *fit.interval(level))
 
@@ -187,7 +184,7 @@ def central_time(measurement: Measurement, estimator: str) -> float | None:
     """The value of `absolute` without its interval, whose jackknife is most of the work; None
     without samples."""
     function = find_estimator(estimator)
-    processes = [process_data(measurement, r) for r in replicates_with_samples(measurement)]
+    processes = processes_of(measurement)
     values = [(_log(function(data)), math.nan) for data in processes]
     fit = combine(values, own_weights(processes, estimator))
     return exp_or_inf(fit.centre) if fit.replicates else None

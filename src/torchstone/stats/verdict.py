@@ -116,7 +116,6 @@ def with_budget(found: Comparison, spent_s: float) -> Comparison:
 # fixed before the first sample, and their alphas add up to at most the whole alpha, so by the
 # union bound all looks together keep it, whatever rule stops.
 
-
 FIRST_LOOK = 3
 """Two processes give one degree of freedom: never precise enough to be worth a look."""
 LOOK_GROWTH = 1.6

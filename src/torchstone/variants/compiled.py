@@ -101,7 +101,6 @@ AOTI = Captured(
 #
 # A backend meets a missing package only when it compiles, and Dynamo wraps what it raised.
 
-
 _FAILED, _UNKNOWN = "BackendCompilerFailed", "InvalidBackend"
 _MISSING_ARGUMENT = re.compile(r"\w+\(\) missing \d+ required [\w-]+ arguments?: (.+)")
 
