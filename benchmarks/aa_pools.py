@@ -19,19 +19,18 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 import numpy.typing as npt
+from aa_estimators import COMPETING, is_floor, process_ratio
 from aa_journal import Row, number
 from aa_ours import decode
-from aa_report import percent, table
+from aa_report import clopper_pearson, percent, table
 
 from torchstone.conductor.turn_scheduler import HANDOVER_S, LEAST_SAMPLES
 from torchstone.records import Measurement
-from torchstone.stats import ESTIMATORS, LogFit, ProcessData, beta_quantile, process_data
-from torchstone.stats.estimators import is_floor
-from torchstone.stats.ratio import combine, fastest_probe, process_ratio, speed_weights
+from torchstone.stats import LogFit, ProcessData, process_data
+from torchstone.stats.ratio import combine, fastest_probe, speed_weights
 from torchstone.stats.verdict import least_effect
 
-ALIASES = ("floor", "typical")
-NAMES = tuple(name for name in ESTIMATORS if name not in ALIASES)
+NAMES = tuple(COMPETING)
 NANOSECONDS = 1e9
 LEVEL = 0.95
 
@@ -100,11 +99,7 @@ class Rate:
     @property
     def interval(self) -> tuple[float, float]:
         """Clopper-Pearson with a count that need not be whole."""
-        count, tail = self.value * self.groups, 0.5 * (1.0 - LEVEL)
-        low = beta_quantile(count, self.groups - count + 1.0, tail) if count > 0.0 else 0.0
-        rest = self.groups - count
-        high = beta_quantile(count + 1.0, rest, 1.0 - tail) if rest > 0.0 else 1.0
-        return low, high
+        return clopper_pearson(self.value * self.groups, self.groups, LEVEL)
 
     def __str__(self) -> str:
         low, high = self.interval

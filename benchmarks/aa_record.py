@@ -9,7 +9,6 @@ pessimistic.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -19,17 +18,10 @@ from aa_load import Size
 from aa_ours import encode
 
 from torchstone.conductor import Settings
-from torchstone.conductor.case import CaseProgress, Silent
-from torchstone.conductor.launch import Launcher
+from torchstone.conductor.launch import CaseContext, Launcher
 from torchstone.conductor.run import case_folder, prepare_arms
 from torchstone.conductor.state import ArmState
-from torchstone.conductor.turn_scheduler import (
-    LEAST_TURNS,
-    Plan,
-    TurnScheduler,
-    WorkerSlots,
-    cycle_seconds,
-)
+from torchstone.conductor.turn_scheduler import LEAST_TURNS, Plan, TurnScheduler, cycle_seconds
 from torchstone.records import ArmSpec
 
 
@@ -74,25 +66,17 @@ def open_session(
     settings = Settings(
         check_outputs=False, seed=seed, budget_s=seconds, turn_ns=round(turn_ms * 1e6)
     )
-    launcher = Launcher(stack.enter_context(case_folder()))
+    case = CaseContext(Launcher(stack.enter_context(case_folder())), settings)
     states = [ArmState(_arm(size, "base", 0, seed))]
     states += [ArmState(_arm(size, f"{effect} %", effect, seed)) for effect in effects]
-    prepare_arms(launcher, states, settings, Silent(), CaseProgress())
+    prepare_arms(case, states)
     for state in states:
         if not state.alive:
             raise SystemExit(f"{state.spec.name} ended as {state.outcome.value}: {state.detail}")
     loops = max(state.loops for state in states)
     for state in states:
         state.loops = loops
-    rounds = TurnScheduler(
-        slots=WorkerSlots(launcher, settings, forked=False),
-        settings=settings,
-        chance=random.Random(seed),
-        references={},
-        base=states[0],
-        events=Silent(),
-        case_progress=CaseProgress(),
-    )
+    rounds = TurnScheduler(case, references={}, base=states[0], forked=False)
     return Session(states, effects, rounds, settings, seconds)
 
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from statistics import fmean, median
 
 from aa_journal import Row
-
-from torchstone.stats import clopper_pearson
+from scipy.special import betaincinv
 
 ENOUGH_TRIALS = 20
 """Fewer than this and an aim is not evaluated: even 0 of 19 leaves room for 18 %."""
@@ -26,6 +25,14 @@ NAMES = {
 """Of all tools, in the order of the tables."""
 
 Interval = tuple[float, float]
+
+
+def clopper_pearson(successes: float, trials: float, level: float = 0.95) -> Interval:
+    """The exact (conservative) interval of a share; the counts need not be whole."""
+    tail, rest = 0.5 * (1.0 - level), trials - successes
+    low = float(betaincinv(successes, rest + 1.0, tail)) if successes > 0.0 else 0.0
+    high = float(betaincinv(successes + 1.0, rest, 1.0 - tail)) if rest > 0.0 else 1.0
+    return low, high
 
 
 @dataclass(frozen=True)

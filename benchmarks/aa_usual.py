@@ -18,9 +18,7 @@ from typing import Any
 import numpy as np
 from aa_journal import Row
 from aa_models import environment, ready
-from aa_peers import LEAST_RUN_S, SIGNIFICANCE, as_verdict, run_tool
-
-from torchstone.stats import mann_whitney
+from aa_peers import LEAST_RUN_S, SIGNIFICANCE, as_verdict, mann_whitney, run_tool
 
 REPEATS, WARM_UPS = 30, 5
 """As `suite_usual` has them."""
@@ -68,7 +66,7 @@ def bootstrap(base: Sequence[float], new: Sequence[float], seed: int) -> Row:
 
 def torch_verdict(base: Sequence[float], new: Sequence[float]) -> Row:
     """By Mann and Whitney's test."""
-    ratio, p = median(new) / median(base), mann_whitney(base, new).p
+    ratio, p = median(new) / median(base), mann_whitney(base, new)
     return {"verdict": as_verdict(p < SIGNIFICANCE, ratio), "ratio": ratio, "p": p}
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.targets.support import HONEST, alive, eventually, run_arms, settings
 from torchstone.conductor import run
-from torchstone.conductor.launch import Launcher
+from torchstone.conductor.launch import CaseContext, Launcher
 from torchstone.conductor.references import PendingReference
 from torchstone.conductor.state import ArmState
 from torchstone.records import ArmSpec, Outcome
@@ -37,7 +37,9 @@ def beside(folder: Path, spec: ArmSpec, **more: Any) -> PendingReference | None:
     """What is at work while that baseline runs alone; it must be gone afterwards."""
     state = ArmState(spec)
     home = Path(tempfile.mkdtemp(dir=folder))
-    with run._reference_beside(Launcher(home), state, state, settings(**more)) as begun:
+    with run._reference_beside(
+        CaseContext(Launcher(home), settings(**more)), state, state
+    ) as begun:
         found = begun
         assert begun is None or alive(begun.worker.pid)
     assert found is None or eventually(lambda: not alive(found.worker.pid))

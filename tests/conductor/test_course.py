@@ -133,11 +133,11 @@ def test_more_samples_than_can_be_kept_are_refused_before_anything_runs() -> Non
 
 def stopped(states: list[ArmState], index: int, **asked: float) -> tuple[str, float]:
     """Why a case of eight processes stops after so many, and the alpha of its intervals."""
-    case_progress = CaseProgress()
-    case_progress.looks = stats.looks(8)
+    progress = CaseProgress()
+    progress.looks = stats.looks(8)
     asked_for = Settings(**asked)  # type: ignore[arg-type]
-    found = measuring._stopped_by(states, asked_for, Plan(8, 6), case_progress, index)
-    return found, case_progress.alpha
+    found = measuring._stopped_by(states, asked_for, Plan(8, 6), progress, index)
+    return found, progress.alpha
 
 
 def test_precision_ends_a_case_at_a_preset_look_and_nowhere_else() -> None:

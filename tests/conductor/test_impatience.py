@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.targets.support import HONEST, alive, run_arms, settings
-from torchstone.conductor.case import Silent
-from torchstone.conductor.launch import Launcher
+from torchstone.conductor.launch import CaseContext, Launcher
 from torchstone.conductor.solo import solo_pass
 from torchstone.conductor.state import ArmState
 from torchstone.conductor.worker import WorkerProcess, patience
@@ -66,7 +65,7 @@ def test_an_interrupt_of_the_solo_pass_waits_for_nobody(
     folder.mkdir()
     state = ArmState(busy)
     with pressed_after(2.0):
-        solo_pass(Launcher(folder), state, settings(), Silent())
+        solo_pass(CaseContext(Launcher(folder), settings()), state)
     assert asked == []  # it was killed, as the fixture of this folder sees to
     assert state.solo is None
 

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.targets.support import settings, target
-from torchstone.conductor.case import Silent
-from torchstone.conductor.launch import Launcher
+from torchstone.conductor.launch import CaseContext, Launcher
 from torchstone.conductor.solo import solo_pass
 from torchstone.conductor.state import ArmState
 from torchstone.records import ArmSpec, Memory
@@ -19,7 +18,7 @@ MIB = 2**20
 
 def measured(launcher: Launcher, factory: str) -> Memory:
     state = ArmState(ArmSpec(factory, target("memory", factory)))
-    assert solo_pass(launcher, state, settings(), Silent()) is not None, state.detail
+    assert solo_pass(CaseContext(launcher, settings()), state) is not None, state.detail
     assert state.solo is not None
     assert state.solo.memory is not None
     return state.solo.memory

@@ -13,9 +13,10 @@ import pytest
 from tests.targets.support import alive, eventually, run_arms, settings, target
 from torchstone.conductor import Templates, open_templates
 from torchstone.conductor.launch import Launcher
-from torchstone.conductor.worker import TAG, ArmEnded, WorkerProcess, patience
+from torchstone.conductor.worker import ArmEnded, WorkerProcess, patience
 from torchstone.machine.processes import tagged_processes
 from torchstone.measure import template
+from torchstone.measure.channel import TAG
 from torchstone.records import ArmSpec, Outcome
 
 MODEL = "torchbench:lennard_jones@small"

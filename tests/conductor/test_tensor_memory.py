@@ -19,8 +19,7 @@ import pytest
 
 from tests.targets.support import settings, target
 from tests.targets.tensors import UNIT
-from torchstone.conductor.case import Silent
-from torchstone.conductor.launch import Launcher
+from torchstone.conductor.launch import CaseContext, Launcher
 from torchstone.conductor.solo import solo_pass
 from torchstone.conductor.state import ArmState
 from torchstone.records import ArmSpec, Memory, Outcome
@@ -38,7 +37,7 @@ def alone(folder: Path, name: str, variant: str, mode: str = "inference") -> Arm
     state = ArmState(spec)
     inside = folder / f"{name}-{variant}-{mode}"
     inside.mkdir()
-    solo_pass(Launcher(inside), state, settings(), Silent())
+    solo_pass(CaseContext(Launcher(inside), settings()), state)
     assert state.outcome is Outcome.OK, state.detail
     return state
 

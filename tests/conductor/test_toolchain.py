@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from torchstone.conductor import Settings, solo
+from torchstone.conductor.launch import CaseContext
 from torchstone.conductor.solo import Mark, mark_of
 from torchstone.records import ArmSpec
 
@@ -109,11 +110,11 @@ class Launcher:
         folder = marked(self.env, arm.variant).folder
         folder.mkdir(parents=True, exist_ok=True)
 
-        def ask(command: Any, patience: Any) -> int:
+        def ask_for(kind: type[int], command: Any, patience: Any) -> int:
             (folder / f"{arm.variant}.h.gch").touch()
             return 7
 
-        return SimpleNamespace(ask=ask, kill=lambda: None)
+        return SimpleNamespace(ask_for=ask_for, kill=lambda: None)
 
 
 def test_what_was_paid_is_told_once(env: dict[str, str], tmp_path: Path) -> None:
@@ -121,7 +122,7 @@ def test_what_was_paid_is_told_once(env: dict[str, str], tmp_path: Path) -> None
 
     def paid(variant: str) -> tuple[int | None, int]:
         spec = ArmSpec("arm", "x.py:make", variant=variant)
-        return solo.warm_toolchain(launcher, spec, Settings()), launcher.started
+        return solo.warm_toolchain(CaseContext(launcher, Settings()), spec), launcher.started
 
     assert paid("eager") == (None, 0)
     assert paid("inductor") == (7, 1)

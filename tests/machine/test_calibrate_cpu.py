@@ -233,7 +233,7 @@ def test_reading_a_cache_touches_one_array_many_times() -> None:
 
 
 def test_the_payload_of_a_worker_leaves_it_at_home(tmp_path: Path) -> None:
-    from torchstone.conductor.template import make_payload
+    from torchstone.conductor.launch import make_payload
 
     machine = make_payload(tmp_path / "payload").parent / "torchstone" / "machine"
     assert (machine / "clock.py").exists()

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from torchstone.conductor.case import Settings, Silent
-from torchstone.conductor.launch import Launcher
+from torchstone.conductor.case import Settings
+from torchstone.conductor.launch import CaseContext, Launcher
 from torchstone.conductor.solo import solo_pass
 from torchstone.conductor.state import ArmState
 from torchstone.records import ArmSpec
@@ -44,7 +44,7 @@ def repository(folder: Path, *files: str) -> str:
 def commit_of(target: str, folder: Path) -> str | None:
     state = ArmState(ArmSpec("a", target))
     folder.mkdir()
-    solo_pass(Launcher(folder), state, Settings(), Silent())
+    solo_pass(CaseContext(Launcher(folder), Settings()), state)
     assert state.solo is not None, state.detail
     git = state.solo.environment.git
     return git.commit if git else None

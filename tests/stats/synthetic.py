@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
+from scipy.stats import binomtest
 
 from torchstone.records import ArmSpec, Measurement, Noise, Outcome, Replicate, Turn, WarmUp
 
@@ -133,3 +134,9 @@ def _bursts(rng: np.random.Generator, shape: tuple[int, int], model: Model) -> F
     slow = np.where(hit, np.abs(rng.normal(0.0, model.burst_sd, blocks)), 0.0)
     shifted = np.roll(np.repeat(slow, model.burst_length), int(rng.integers(model.burst_length)))
     return shifted[:size].reshape(shape)
+
+
+def clopper_pearson(successes: int, trials: int, level: float = 0.95) -> tuple[float, float]:
+    """The exact interval of a share that simulations showed."""
+    low, high = binomtest(int(successes), trials).proportion_ci(level, method="exact")
+    return float(low), float(high)

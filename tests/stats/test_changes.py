@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from scipy import stats as oracle
 
 from tests.stats.suite_cases import MIRROR, case, measured
+from tests.stats.synthetic import clopper_pearson
 from torchstone.records import CaseMetrics, Verdict
 from torchstone.stats import (
     Change,
     Rules,
     change_floor,
     change_of,
-    clopper_pearson,
     deciding_budget,
     evaluate,
     geometric_mean_speedup,

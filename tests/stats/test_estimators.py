@@ -12,9 +12,7 @@ from hypothesis import strategies as st
 
 from tests.stats.synthetic import from_turns, measurement, turn
 from torchstone.records import UsageError
-from torchstone.stats import ESTIMATORS, ProcessData, find_estimator, process_data
-
-FLOORS = ("min", "p05", "low1", "low5", "turn-min-median", "turn-min-low")
+from torchstone.stats import ESTIMATORS, ProcessData, find_estimator, low_1, process_data
 
 
 def one_process(*turns: list[int]) -> ProcessData:
@@ -45,54 +43,38 @@ def test_each_sample_gets_the_probes_around_its_block() -> None:
     assert math.isnan(after[4]), "a block cut short has no probe behind it"
 
 
-def test_no_probes_are_nan_and_gate_nothing() -> None:
+def test_no_probes_are_nan() -> None:
     made = from_turns("a", [turn(0, 0, [5] * 8, [], probe_every=0)])
     data = process_data(made, 0)
     assert np.isnan(data.probe_before).all()
-    assert math.isnan(ESTIMATORS["gated"](data))
 
 
 def test_known_values() -> None:
     data = one_process([10, 40, 30], [20, 50, 60], [15, 90, 95])
-    in_ns = {name: ESTIMATORS[name](data) * 1e9 for name in ESTIMATORS}
-    assert in_ns["min"] == pytest.approx(10)
-    assert in_ns["low1"] == in_ns["low5"] == pytest.approx(15)
-    assert in_ns["turn-min-median"] == in_ns["turn-min-low"] == pytest.approx(15)
-    assert in_ns["median"] == in_ns["gated"] == in_ns["typical"] == pytest.approx(40)
-    assert in_ns["mean"] == pytest.approx(410 / 9)
-    assert in_ns["p05"] == pytest.approx(12)
+    in_ns = {name: estimator(data) * 1e9 for name, estimator in ESTIMATORS.items()}
+    assert in_ns["low1"] == in_ns["floor"] == pytest.approx(15)
+    assert in_ns["median"] == in_ns["typical"] == in_ns["pairs"] == pytest.approx(40)
 
 
-def test_gate_keeps_only_samples_between_two_quiet_probes() -> None:
-    quiet, loud = [100_000] * 6, [100_000, 104_000, 100_000]
-    made = from_turns("a", [turn(0, 0, [10, 11, 12, 13, 14], quiet), turn(0, 1, [90, 91], loud)])
-    assert ESTIMATORS["gated"](process_data(made, 0)) == pytest.approx(12e-9)
-    four = from_turns("a", [turn(0, 0, [10, 11, 12, 13], quiet[:5]), turn(0, 1, [90], loud[:2])])
-    assert math.isnan(ESTIMATORS["gated"](process_data(four, 0)))
-
-
-def test_floors_survive_bursts_where_the_median_does_not() -> None:
+def test_the_floor_survives_bursts_where_the_median_does_not() -> None:
     quiet = process_data(measurement(seed=1, turns=12), 0)
     noisy = process_data(measurement(seed=1, turns=12, burst_share=0.8, burst_sd=0.8), 0)
-    for name in ("min", "low1", "gated"):
-        assert ESTIMATORS[name](noisy) == pytest.approx(ESTIMATORS[name](quiet), rel=0.01)
+    assert ESTIMATORS["low1"](noisy) == pytest.approx(ESTIMATORS["low1"](quiet), rel=0.01)
     assert ESTIMATORS["median"](noisy) > 1.2 * ESTIMATORS["median"](quiet)
 
 
-@pytest.mark.parametrize("name", FLOORS)
-def test_counting_as_n_removes_the_advantage_of_more_samples(name: str) -> None:
+def test_counting_as_n_removes_the_advantage_of_more_samples() -> None:
     """Pruned to n, many samples give what n samples give; unthinned, a lower floor."""
     plain, thinned, few = [], [], []
     for seed in range(60):
         many_data = process_data(measurement(seed=seed, per_turn=60, sample_sd=0.1), 0)
         few_data = process_data(measurement(seed=1000 + seed, per_turn=6, sample_sd=0.1), 0)
-        plain.append(ESTIMATORS[name](many_data))
-        thinned.append(ESTIMATORS[name](many_data, few_data.samples.size))
-        few.append(ESTIMATORS[name](few_data))
+        plain.append(low_1(many_data))
+        thinned.append(low_1(many_data, few_data.samples.size))
+        few.append(low_1(few_data))
     spread = np.std(few) / math.sqrt(len(few))
     assert abs(np.mean(thinned) - np.mean(few)) < 3 * spread
-    if name in ("min", "turn-min-median", "turn-min-low", "low1"):
-        assert np.mean(few) - np.mean(plain) > 3 * spread, "the bias that n corrects"
+    assert np.mean(few) - np.mean(plain) > 3 * spread, "the bias that n corrects"
 
 
 @given(st.integers(0, 10**6), st.floats(0.1, 10.0))
@@ -145,4 +127,4 @@ def test_an_unknown_name_lists_the_known_ones() -> None:
     with pytest.raises(UsageError) as caught:
         find_estimator("best")
     assert "best" in caught.value.message
-    assert "low5" in caught.value.remedy
+    assert "low1" in caught.value.remedy

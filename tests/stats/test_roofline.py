@@ -8,7 +8,7 @@ import pytest
 
 from tests.explain.synthetic import BANDS, CACHES, MIB, PEAK, THREADS, arm, calibration, flops
 from torchstone.records import Contract, Leaf, Peak
-from torchstone.stats import achieved, compute_peak, dtype_of, floor_seconds, utilisation
+from torchstone.stats import achieved, compute_peak, dtype_of, utilisation
 from torchstone.stats.roofline import lowest_peak, threads_of
 
 MS = 1e-3
@@ -157,19 +157,11 @@ def test_threads_as_asked_for_or_as_reported() -> None:
     assert threads_of(arm(None, device="cuda")) == 0
 
 
-def test_the_floor_is_the_higher_of_two_limits() -> None:
-    compute = floor_seconds(flops(10**9, 1, 1000), calibration(), "fp32", THREADS, CACHES)
-    assert compute == pytest.approx(10**9 / PEAK)
-    least = 200 * MIB
-    memory = floor_seconds(flops(1000, 10 * least, least), calibration(), "fp32", THREADS, CACHES)
-    assert memory == pytest.approx(least / BANDS["DRAM"])
-    assert floor_seconds(flops(1000, 1, 1), calibration(), "fp32", 9) is None
-
-
-def test_the_floor_of_data_that_may_be_cached_is_by_the_cache() -> None:
+def test_data_that_may_be_cached_are_held_against_the_cache() -> None:
     counted = flops(0, 64 * MIB, 64 * MIB)
-    found = floor_seconds(counted, calibration(), "fp32", THREADS, CACHES)
-    assert found == pytest.approx(64 * MIB / BANDS["L3"])
+    cached = lowest_peak(counted, calibration(), THREADS, CACHES)
+    assert cached is not None
+    assert (cached.level, cached.value) == ("L3", BANDS["L3"])
     roof = lowest_peak(counted, calibration(last_level_bytes=0), THREADS, {})
     assert roof is not None
     assert roof.level == "L3"  # the size of the cache is not known, so nothing is surely in DRAM

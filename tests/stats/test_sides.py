@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.stats.synthetic import clopper_pearson
 from torchstone.records import Verdict
-from torchstone.stats import CostThresholds, Drift, clopper_pearson, cost_thresholds, drift_of
+from torchstone.stats import CostThresholds, Drift, cost_thresholds, drift_of
 from torchstone.stats.drift import ARM, BASELINE, BOTH, CANNOT_TELL, CHANCE, NEITHER, side_moved
 
 STEADY = Drift(0.0, 0.005, 40)

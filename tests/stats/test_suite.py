@@ -27,11 +27,6 @@ from torchstone.records import (
 )
 from torchstone.stats import (
     geometric_mean_speedup,
-    mean_compile_cold,
-    mean_compile_warm,
-    mean_compiler_bytes,
-    mean_memory_ratio,
-    mean_process_memory_ratio,
     pass_rate,
     summarise,
     verdicts,
@@ -81,9 +76,11 @@ def test_compile_times_are_arithmetic_means_of_those_that_have_one() -> None:
         case(),
         case(compile_cold_ns=10**9, compile_warm_ns=10**9, outcome=Outcome.CRASH),
     ]
-    assert mean_compile_cold(cases) == Mean(20.0, 2, 3)
-    assert mean_compile_warm(cases) == Mean(4.0, 1, 3)
-    assert mean_compile_cold([]) == Mean(None, 0, 0)
+    (found,) = summarise(cases)
+    assert found.compile_cold_ns == Mean(20.0, 2, 3)
+    assert found.compile_warm_ns == Mean(4.0, 1, 3)
+    (none,) = summarise(cases[-1:])
+    assert none.compile_cold_ns == Mean(None, 0, 0)
 
 
 def test_memory_ratios_are_geometric_means_where_both_peaks_are_known() -> None:
@@ -94,7 +91,8 @@ def test_memory_ratios_are_geometric_means_where_both_peaks_are_known() -> None:
         case(base_tensor_bytes=0, new_tensor_bytes=100),
         case(base_tensor_bytes=900, new_tensor_bytes=1, outcome=Outcome.OOM),
     ]
-    assert mean_memory_ratio(cases) == Mean(pytest.approx(2.0), 2, 4)  # type: ignore[arg-type]
+    (found,) = summarise(cases)
+    assert found.memory_ratio == Mean(pytest.approx(2.0), 2, 4)  # type: ignore[arg-type]
 
 
 def test_the_process_and_the_compiler_are_told_apart_from_the_tensors() -> None:
@@ -105,11 +103,12 @@ def test_the_process_and_the_compiler_are_told_apart_from_the_tensors() -> None:
         case(base_overhead_bytes=12, new_overhead_bytes=11),
         case(new_overhead_bytes=43),
     ]
-    process = mean_process_memory_ratio(cases)
+    (found,) = summarise(cases)
+    process = found.process_memory_ratio
     assert process == Mean(pytest.approx(0.25), 1, 4)  # type: ignore[arg-type]
-    assert mean_memory_ratio(cases) == Mean(pytest.approx(4.0), 1, 4)  # type: ignore[arg-type]
+    assert found.memory_ratio == Mean(pytest.approx(4.0), 1, 4)  # type: ignore[arg-type]
     assert [one.compiler_bytes for one in cases] == [None, 33, -1, None]
-    assert mean_compiler_bytes(cases) == Mean(16.0, 2, 4)
+    assert found.compiler_bytes == Mean(16.0, 2, 4)
 
 
 def test_groups_are_those_that_differ_in_their_model_alone() -> None:
@@ -179,9 +178,6 @@ def test_figures_of_two_definitions_are_not_mixed() -> None:
     old, new = case("a", definition=1), case("b", definition=2)
     for figure in (
         geometric_mean_speedup,
-        mean_compile_cold,
-        mean_compiler_bytes,
-        mean_memory_ratio,
         verdicts,
         summarise,
     ):

@@ -21,7 +21,7 @@ from torchstone.variants import (
     resolve_variant,
 )
 from torchstone.variants.base import EAGER
-from torchstone.variants.precision import autocast_type
+from torchstone.variants.step import autocast_type
 from torchstone.workloads import Workload, draw
 
 ARM = ArmSpec("arm", "nets.py:make")

@@ -7,8 +7,8 @@ Never imports torch and never runs user code in its own process.
 """
 
 from torchstone.conductor.case import CaseResult, CaseSpec, Events, Settings
+from torchstone.conductor.launch import Templates, open_templates
 from torchstone.conductor.run import run_case
-from torchstone.conductor.template import Templates, open_templates
 from torchstone.conductor.worker import ArmEnded, signal_name
 
 __all__ = [

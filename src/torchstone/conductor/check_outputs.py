@@ -27,8 +27,9 @@ from torchstone.records import (
     from_data,
 )
 
-# Form: leaves of an output, or of inputs, set against those that were promised.
+Floats = npt.NDArray[np.float64]
 
+# Form: leaves of an output, or of inputs, set against those that were promised.
 
 _PLAIN_TYPES = (
     "torch.Tensor",
@@ -125,7 +126,7 @@ class Output:
 
     leaf: Leaf
     kind: str
-    values: npt.NDArray[np.float64] | npt.NDArray[np.int64] | bytes
+    values: Floats | npt.NDArray[np.int64] | bytes
 
 
 def read_evidence(path: Path) -> list[Output]:
@@ -273,19 +274,14 @@ def _judge_leaf(
     path = want.leaf.path
     exact = Agreement("exact", checked=1)
     if isinstance(got.values, bytes) or isinstance(want.values, bytes):
-        same = got.values == want.values or got.kind == "object"
-        return (
-            exact
-            if same
-            else replace(exact, mismatch=f"{path}: {_short(got)} is not {_short(want)}")
-        )
+        if got.values == want.values or got.kind == "object":
+            return exact
+        return replace(exact, mismatch=f"{path}: {_short(got)} is not {_short(want)}")
     if got.values.dtype == np.int64 and want.values.dtype == np.int64:
         wrong = int((got.values != want.values).sum())
-        return (
-            exact
-            if not wrong
-            else replace(exact, mismatch=f"{path}: {wrong} of {want.values.size} integers differ")
-        )
+        if not wrong:
+            return exact
+        return replace(exact, mismatch=f"{path}: {wrong} of {want.values.size} integers differ")
     return _judge_floats(path, got.values, want.values, truth, tolerance, moved)
 
 
@@ -346,7 +342,7 @@ def _too_far(
     return f"{path}: differs from the baseline by {rmse:.2e} (relative), cosine {cosine:.4f}"
 
 
-def _no_reference(path: str, base: npt.NDArray[np.float64], true: npt.NDArray[np.float64]) -> str:
+def _no_reference(path: str, base: Floats, true: Floats) -> str:
     """Why float64 is no reference for this leaf; empty where it is one."""
     gone = int((np.isfinite(base) & ~np.isfinite(true)).sum())
     if not gone:
@@ -357,13 +353,7 @@ def _no_reference(path: str, base: npt.NDArray[np.float64], true: npt.NDArray[np
     )
 
 
-def _astray(
-    path: str,
-    found: npt.NDArray[np.float64],
-    base: npt.NDArray[np.float64],
-    aim: npt.NDArray[np.float64],
-    method: str,
-) -> str:
+def _astray(path: str, found: Floats, base: Floats, aim: Floats, method: str) -> str:
     """Where NaN and infinities are not those of the reference, in words; empty where they are."""
     where = _REFERENCE[method]
     gone = np.isfinite(aim) & ~np.isfinite(found)
@@ -382,11 +372,11 @@ def _astray(
     return ""
 
 
-def _same(a: npt.NDArray[np.float64], b: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
+def _same(a: Floats, b: Floats) -> npt.NDArray[np.bool_]:
     return np.equal(a, b) | np.logical_and(np.isnan(a), np.isnan(b))
 
 
-def _mostly_odd(path: str, aim: npt.NDArray[np.float64], method: str) -> str:
+def _mostly_odd(path: str, aim: Floats, method: str) -> str:
     """That little of a leaf is finite; empty where enough is."""
     odd = int((~np.isfinite(aim)).sum())
     if odd <= LARGE_SHARE * aim.size:
@@ -394,11 +384,11 @@ def _mostly_odd(path: str, aim: npt.NDArray[np.float64], method: str) -> str:
     return f"{path}: {odd} of {aim.size} values are NaN or infinite in {_REFERENCE[method]}"
 
 
-def _rmse(a: npt.NDArray[np.float64], b: npt.NDArray[np.float64]) -> float:
+def _rmse(a: Floats, b: Floats) -> float:
     return float(np.sqrt(np.mean((a - b) ** 2))) if a.size else 0.0
 
 
-def _cosine(a: npt.NDArray[np.float64], b: npt.NDArray[np.float64]) -> float:
+def _cosine(a: Floats, b: Floats) -> float:
     norms = float(np.linalg.norm(a) * np.linalg.norm(b))
     return float(np.dot(a, b)) / norms if norms else 1.0
 
@@ -432,7 +422,6 @@ def combine(first: Agreement | None, second: Agreement, timed: bool) -> Agreemen
 # variant must keep the rest: modes, parameters, weights, and whether outputs carry gradients.
 # Another target may be another model, so there a difference is worth a remark and no more; so is
 # another memory format, which later ops pay for.
-
 
 _DECLARED_BY: Mapping[str, frozenset[str]] = {
     "training": frozenset({"training"}),

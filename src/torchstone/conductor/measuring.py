@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Sequence
 
 from torchstone import stats
-from torchstone.conductor.case import CaseProgress, Events, Settings
-from torchstone.conductor.launch import Launcher
+from torchstone.conductor.case import CaseProgress, Settings
+from torchstone.conductor.launch import CaseContext, Launcher
 from torchstone.conductor.references import References
 from torchstone.conductor.state import ArmState
 from torchstone.conductor.turn_scheduler import (
     Plan,
     TurnScheduler,
-    WorkerSlots,
     cycle_seconds,
     make_plan,
     may_share,
@@ -31,35 +29,29 @@ MOST_AHEAD = 3
 
 
 def measure_arms(
-    launcher: Launcher,
-    states: Sequence[ArmState],
-    settings: Settings,
-    references: dict[str, References],
-    events: Events,
-    case_progress: CaseProgress,
+    case: CaseContext, states: Sequence[ArmState], references: dict[str, References]
 ) -> None:
     """Replicates until the intervals are narrow enough, the budget is spent, or no arm is left."""
+    settings = case.settings
     _pin_loops(states)
-    _pin_probes(launcher, states)
+    _pin_probes(case.launcher, states)
     one_call = _call_by_call(states, settings)
-    slots = WorkerSlots(launcher, settings, forked=one_call)
-    chance = random.Random(settings.seed)
-    rounds = TurnScheduler(slots, settings, chance, references, states[0], events, case_progress)
+    rounds = TurnScheduler(case, references, states[0], forked=one_call)
     rounds.together = settings.together and not _apart(states)
     if one_call:
-        with case_progress.phase("import libraries"):
+        with case.progress.phase("import libraries"):
             alive = [state.spec for state in states if state.alive]
-            launcher.import_ahead(alive, settings.build_timeout_s)
+            case.launcher.import_ahead(alive, settings.build_timeout_s)
     try:
-        _replicates(rounds, states, one_call, case_progress)
+        _replicates(case, rounds, states, one_call)
     finally:
         rounds.dismiss()
 
 
 def _replicates(
-    rounds: TurnScheduler, states: Sequence[ArmState], one_call: bool, case_progress: CaseProgress
+    case: CaseContext, rounds: TurnScheduler, states: Sequence[ArmState], one_call: bool
 ) -> None:
-    settings, index = rounds.settings, 0
+    settings, progress, index = case.settings, case.progress, 0
     alone = _fitting(states) < 1
     plan: Plan | None = None
 
@@ -72,13 +64,14 @@ def _replicates(
             slow_s = min(sample_ns) / 1e9 if _slow_statements(states, sample_ns) else 0.0
             start_s = (time.monotonic() - began) * (arms if alone else 1)
             plan = make_plan(settings, start_s, cycle_s, slow_s, one_call)
-            case_progress.looks = _looks(settings, plan)
+            progress.looks = _looks(settings, plan)
         return plan
 
     while alive := [state for state in states if state.alive]:
-        rounds.events.phase(f"measuring: process {index + 1}{_of(plan)}")
+        of = f" of {plan.replicates}" if plan else ""
+        case.events.phase(f"measuring: process {index + 1}{of}")
         if plan is not None and one_call and not alone and index not in rounds.ahead:
-            rounds.start_ahead(alive, _next_batch(states, plan, case_progress.looks, index))
+            rounds.start_ahead(alive, _next_batch(states, plan, progress.looks, index))
         for group in [[state] for state in alive] if alone else [alive]:
             began = time.monotonic()
             rounds.replicate(group, index, plan_when_steady, alone)
@@ -87,16 +80,12 @@ def _replicates(
             again = alone = True
             rounds.dismiss()
         index += 1
-        case_progress.replicates = index
+        progress.replicates = index
         if plan is None or again:
             continue  # whoever is to be tried again is tried, also after the last process planned
-        case_progress.stopped_by = _stopped_by(states, settings, plan, case_progress, index)
-        if case_progress.stopped_by:
+        progress.stopped_by = _stopped_by(states, settings, plan, progress, index)
+        if progress.stopped_by:
             return
-
-
-def _of(plan: Plan | None) -> str:
-    return f" of {plan.replicates}" if plan else ""
 
 
 def _apart(states: Sequence[ArmState]) -> str:
@@ -147,26 +136,17 @@ def _looks(settings: Settings, plan: Plan) -> tuple[int, ...]:
 
 
 def _stopped_by(
-    states: Sequence[ArmState],
-    settings: Settings,
-    plan: Plan,
-    case_progress: CaseProgress,
-    index: int,
+    states: Sequence[ArmState], settings: Settings, plan: Plan, progress: CaseProgress, index: int
 ) -> str:
     """Why to stop now, or nothing. Precision is looked at only at the preset looks."""
+    looks = progress.looks
     if index >= plan.replicates:
-        case_progress.alpha = stats.alpha_at(
-            len(case_progress.looks) - 1, case_progress.looks, settings.alpha
-        )
+        progress.alpha = stats.alpha_at(len(looks) - 1, looks, settings.alpha)
         return "replicates" if settings.replicates is not None else "budget"
-    if settings.replicates is not None:
-        return ""  # so many were asked for
-    if index in case_progress.looks:
-        alpha = stats.alpha_at(
-            case_progress.looks.index(index), case_progress.looks, settings.alpha
-        )
+    if settings.replicates is None and index in looks:  # else so many were asked for
+        alpha = stats.alpha_at(looks.index(index), looks, settings.alpha)
         if _is_precise(states, alpha, settings.within):
-            case_progress.alpha = alpha
+            progress.alpha = alpha
             return "precision"
     return ""
 

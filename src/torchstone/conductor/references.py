@@ -12,20 +12,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from torchstone.conductor.case import Events, Settings
+from torchstone.conductor.case import Settings
 from torchstone.conductor.check_outputs import Output, evaluate, out_of_range, read_evidence
-from torchstone.conductor.launch import Launcher
+from torchstone.conductor.launch import CaseContext
 from torchstone.conductor.state import ArmState
 from torchstone.conductor.worker import ArmEnded, WorkerProcess, clean, ended_by, patience
-from torchstone.measure.channel import (
-    FLOAT64_FAILED,
-    CheckedCall,
-    CountReport,
-    Float64Report,
-    ReferenceReport,
-)
+from torchstone.measure.channel import FLOAT64_FAILED, CheckedCall, CountReport, ReferenceReport
 from torchstone.measure.reference import furthest
-from torchstone.records import Agreement, ArmSpec, Flops, UsageError
+from torchstone.records import Agreement, ArmSpec, UsageError
 
 CHECKED_CALLS = 4
 """References per case: one for the solo pass, the others for outputs of timed turns."""
@@ -53,14 +47,6 @@ def timed_shape(spec: ArmSpec, number: int) -> int:
 
 
 @dataclass(frozen=True)
-class Work:
-    """What counting found: operations and bytes of a step, or why there is no figure."""
-
-    flops: Flops | None
-    note: str = ""
-
-
-@dataclass(frozen=True)
 class References:
     """The baseline's outputs for the checked calls, on disk."""
 
@@ -69,7 +55,7 @@ class References:
     report: ReferenceReport
     no_float64: str = ""
     """Why float64 is not among them; empty where it is."""
-    work: Work | None = None
+    work: CountReport | None = None
     look_closer: Callable[[CheckedCall, Path], str] | None = None
     """Writes how far more nudges move the baseline, or says why it could not."""
 
@@ -133,25 +119,21 @@ class PendingReference:
     worker: WorkerProcess
 
 
-def begin_references(
-    launcher: Launcher, spec: ArmSpec, settings: Settings, number: int
-) -> PendingReference:
+def begin_references(case: CaseContext, spec: ArmSpec, number: int) -> PendingReference:
     """Run the baseline as plain eager code, and in float64, in a process of its own."""
-    folder = launcher.folder / f"references-{number}"
+    folder = case.launcher.folder / f"references-{number}"
     folder.mkdir()
-    calls = checked_calls(spec, settings)
-    worker = launcher.start(spec, cache=REFERENCE_CACHE)
+    calls = checked_calls(spec, case.settings)
+    worker = case.launcher.start(spec, cache=REFERENCE_CACHE)
     worker.tell({"do": "reference", "arm": spec, "calls": calls, "folder": str(folder)})
     worker.tell({"do": "float64"})
     return PendingReference(spec, folder, calls, worker)
 
 
-def finish_references(
-    launcher: Launcher, begun: PendingReference, settings: Settings
-) -> References | ArmEnded:
+def finish_references(case: CaseContext, begun: PendingReference) -> References | ArmEnded:
     """Wait for them. The process is there and built, and nothing is ever timed in it, so
     operations are counted in it too, unless it did not live through float64."""
-    spec, worker = begun.spec, begun.worker
+    spec, worker, settings = begun.spec, begun.worker, case.settings
     work = None
     try:
         waiting = patience(settings, slack_s=settings.build_timeout_s)
@@ -166,14 +148,14 @@ def finish_references(
         return ended_by(error, worker.phase)
     finally:
         worker.kill()
-    closer = partial(_look_closer, launcher, spec, settings)
+    closer = partial(_look_closer, case, spec)
     return References(begun.folder, begun.calls, report, no_float64, work, closer)
 
 
 def _wait_for_float64(worker: WorkerProcess, waiting: Callable[[str], float]) -> str:
     """Why there is none; whatever ended the process, eager code's answers are on disk."""
     try:
-        reason = worker.wait_for(Float64Report, waiting).reason
+        reason = worker.wait_for(str, waiting)
     except ArmEnded as ended:
         reason = f"{FLOAT64_FAILED}: {ended.detail.message}"
     return _short(reason, worker.arm)
@@ -183,16 +165,12 @@ def _short(text: str, arm: ArmSpec) -> str:
     return clean(text, arm)[:REASON_KEPT]
 
 
-def _look_closer(
-    launcher: Launcher, spec: ArmSpec, settings: Settings, call: CheckedCall, path: Path
-) -> str:
+def _look_closer(case: CaseContext, spec: ArmSpec, call: CheckedCall, path: Path) -> str:
     """In a process of its own, as references are made; a failure leaves no file but a sentence."""
-    worker = launcher.start(spec, cache=REFERENCE_CACHE)
+    worker = case.launcher.start(spec, cache=REFERENCE_CACHE)
+    command = {"do": "closer", "arm": spec, "call": call, "path": str(path)}
     try:
-        worker.ask(
-            {"do": "closer", "arm": spec, "call": call, "path": str(path)},
-            patience(settings, slack_s=settings.build_timeout_s),
-        )
+        worker.ask(command, patience(case.settings, slack_s=case.settings.build_timeout_s))
     except (ArmEnded, UsageError) as ended:
         path.unlink(missing_ok=True)
         return f"no closer look at the baseline's own rounding: {ended.args[0]}"
@@ -201,27 +179,22 @@ def _look_closer(
     return ""
 
 
-def count_flops(launcher: Launcher, spec: ArmSpec, settings: Settings, events: Events) -> Work:
+def count_flops(case: CaseContext, spec: ArmSpec) -> CountReport:
     """Count in a process of its own, where no reference was made."""
     spec = replace(spec, variant="eager")
-    events.phase(f"{spec.name}: counting operations")
-    worker = launcher.start(spec, cache="count")
+    case.events.phase(f"{spec.name}: counting operations")
+    worker = case.launcher.start(spec, cache="count")
     try:
-        return _count_in(worker, spec, settings)
+        return _count_in(worker, spec, case.settings)
     finally:
         worker.kill()
 
 
-def _count_in(worker: WorkerProcess, spec: ArmSpec, settings: Settings) -> Work:
+def _count_in(worker: WorkerProcess, spec: ArmSpec, settings: Settings) -> CountReport:
     """A failure is a note, no outcome."""
+    waiting = patience(settings, slack_s=COUNT_SLOWDOWN * settings.step_timeout_s)
+    command = {"do": "count", "arm": replace(spec, variant="eager")}
     try:
-        counted = worker.ask_for(
-            CountReport,
-            {"do": "count", "arm": replace(spec, variant="eager")},
-            patience(settings, slack_s=COUNT_SLOWDOWN * settings.step_timeout_s),
-        )
-        return Work(counted.flops)
-    except ArmEnded as ended:
-        return Work(None, f"FLOPs not counted: {ended.detail.message}")
-    except UsageError as error:
-        return Work(None, f"FLOPs not counted: {error.message}")
+        return worker.ask_for(CountReport, command, waiting)
+    except (ArmEnded, UsageError) as ended:
+        return CountReport(None, f"FLOPs not counted: {ended.args[0]}")

@@ -12,22 +12,27 @@ from pathlib import Path
 
 from torchstone import stats
 from torchstone.conductor.case import CaseProgress, CaseResult, CaseSpec, Events, Settings, Silent
-from torchstone.conductor.launch import Launcher
+from torchstone.conductor.launch import (
+    SLOTS,
+    CaseContext,
+    Launcher,
+    Templates,
+    open_templates,
+)
 from torchstone.conductor.measuring import measure_arms
 from torchstone.conductor.references import (
     PendingReference,
     References,
-    Work,
     begin_references,
     count_flops,
     finish_references,
 )
 from torchstone.conductor.solo import check_solo, check_structure, solo_pass, warm_toolchain
 from torchstone.conductor.state import ArmState
-from torchstone.conductor.template import SLOTS, Templates, open_templates
 from torchstone.conductor.turn_scheduler import check_asked
 from torchstone.conductor.worker import ArmEnded, clean, ended_by, patience
 from torchstone.machine.processes import memory_available, usable_cores
+from torchstone.measure.channel import CountReport
 from torchstone.records import ArmSpec, Measurement, Outcome, UsageError
 from torchstone.workloads import is_suite_model
 from torchstone.workloads.target import parse_target
@@ -45,37 +50,36 @@ def run_case(
     `templates` outlive the case where others follow it.
     """
     check_asked(case.settings)
-    events = events or Silent()
     started = time.monotonic()
     states = [ArmState(spec) for spec in case.arms]
-    case_progress = CaseProgress()
+    progress = CaseProgress()
     with ExitStack() as stack:
         templates = templates or stack.enter_context(open_templates())
         launcher = Launcher(stack.enter_context(case_folder()), templates)
+        context = CaseContext(launcher, case.settings, events or Silent(), progress)
         try:
-            references = prepare_arms(launcher, states, case.settings, events, case_progress)
+            references = prepare_arms(context, states)
             if case.settings.count_flops and states[0].alive:
-                with case_progress.phase("count operations"):
-                    work = work_of(launcher, states[0], case.settings, references, events)
-                set_work(states, work)
-            measure_arms(launcher, states, case.settings, references, events, case_progress)
+                with progress.phase("count operations"):
+                    set_work(states, work_of(context, states[0], references))
+            measure_arms(context, states, references)
         except KeyboardInterrupt:
-            case_progress.stopped_by = "interrupt"
-            if case_progress.looks:  # some of the chance of error may have been spent by now
-                last = len(case_progress.looks) - 1
-                case_progress.alpha = stats.alpha_at(last, case_progress.looks, case.settings.alpha)
+            progress.stopped_by = "interrupt"
+            if progress.looks:  # some of the chance of error may have been spent by now
+                last = len(progress.looks) - 1
+                progress.alpha = stats.alpha_at(last, progress.looks, case.settings.alpha)
             for state in states:
                 if not state.turns and state.outcome is Outcome.OK:
                     state.wrong(Outcome.NOT_RUN, NO_SAMPLE, "")
     return CaseResult(
         arms=tuple(state.measurement() for state in states),
-        replicates=case_progress.replicates,
-        looks=case_progress.looks,
-        alpha=case_progress.alpha,
-        stopped_by=case_progress.stopped_by or "no arm left",
+        replicates=progress.replicates,
+        looks=progress.looks,
+        alpha=progress.alpha,
+        stopped_by=progress.stopped_by or "no arm left",
         elapsed_s=time.monotonic() - started,
-        constant=frozenset(case_progress.constant),
-        phases=case_progress.phases,
+        constant=frozenset(progress.constant),
+        phases=progress.phases,
     )
 
 
@@ -89,41 +93,36 @@ def case_folder() -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def prepare_arms(
-    launcher: Launcher,
-    states: Sequence[ArmState],
-    settings: Settings,
-    events: Events,
-    case_progress: CaseProgress,
-) -> dict[str, References]:
+def prepare_arms(case: CaseContext, states: Sequence[ArmState]) -> dict[str, References]:
     """References and solo passes. Returns, by arm, the references that evaluate it."""
-    events.phase("importing libraries")
-    with case_progress.phase("import libraries"):
+    settings, progress = case.settings, case.progress
+    case.events.phase("importing libraries")
+    with progress.phase("import libraries"):
         specs = [state.spec for state in states]
         # Steps of suites' models are mostly long, and their replicates need both templates.
         slots = SLOTS if all(map(is_suite_model, specs)) else 1
-        launcher.import_ahead(specs, settings.build_timeout_s, slots)
+        case.launcher.import_ahead(specs, settings.build_timeout_s, slots)
     base = states[0]
     made: dict[str, References | ArmEnded] = {}
     judged_by: dict[str, References] = {}
     for state in states:
-        with case_progress.phase("warm toolchain"):
-            state.toolchain_ns = warm_toolchain(launcher, state.spec, settings)
-        with _reference_beside(launcher, state, base, settings) as begun:
-            with case_progress.phase(f"{state.spec.name} alone"):
-                evidence = solo_pass(launcher, state, settings, events)
+        with progress.phase("warm toolchain"):
+            state.toolchain_ns = warm_toolchain(case, state.spec)
+        with _reference_beside(case, state, base) as begun:
+            with progress.phase(f"{state.spec.name} alone"):
+                evidence = solo_pass(case, state)
             if evidence is None or not settings.check_outputs:
                 continue
             evaluate_by = state if settings.independent else base
-            with case_progress.phase("reference"):
-                reference = _references_of(launcher, evaluate_by, settings, events, made, begun)
+            with progress.phase("reference"):
+                reference = _references_of(case, evaluate_by, made, begun)
         if isinstance(reference, ArmEnded):
             check_structure(state, evaluate_by, reference.detail.message, settings.independent)
             continue
         if state is evaluate_by:
             state.notes += reference.report.notes
         if reference.report.constant:
-            case_progress.constant.add(state.spec.name)
+            progress.constant.add(state.spec.name)
         check_solo(state, evaluate_by, reference, evidence, settings.independent)
         judged_by[state.spec.name] = reference
     return judged_by
@@ -131,7 +130,7 @@ def prepare_arms(
 
 @contextmanager
 def _reference_beside(
-    launcher: Launcher, state: ArmState, base: ArmState, settings: Settings
+    case: CaseContext, state: ArmState, base: ArmState
 ) -> Iterator[PendingReference | None]:
     """The reference at work while the baseline runs alone, where it has cores of its own.
 
@@ -143,7 +142,7 @@ def _reference_beside(
     threads = spec.threads or usable_cores()
     if (
         state is not base
-        or not settings.check_outputs
+        or not case.settings.check_outputs
         or not (
             is_suite_model(spec)
             and parse_target(spec.target).scale == "small"
@@ -155,28 +154,22 @@ def _reference_beside(
     ):
         yield None
         return
-    begun = begin_references(launcher, spec, settings, 0)
+    begun = begin_references(case, spec, 0)
     try:
         yield begun
     finally:
         begun.worker.kill()
 
 
-def work_of(
-    launcher: Launcher,
-    base: ArmState,
-    settings: Settings,
-    references: dict[str, References],
-    events: Events,
-) -> Work:
+def work_of(case: CaseContext, base: ArmState, references: dict[str, References]) -> CountReport:
     """What a step of the baseline does, as counted beside its reference or by itself."""
     reference = references.get(base.spec.name)
     if reference is not None and reference.work is not None:
         return reference.work
-    return count_flops(launcher, base.spec, settings, events)
+    return count_flops(case, base.spec)
 
 
-def set_work(states: Sequence[ArmState], work: Work) -> None:
+def set_work(states: Sequence[ArmState], work: CountReport) -> None:
     """The baseline's count holds for every arm that computes the same in the same precision.
 
     It is one of the base shape, so it says nothing of arms that are timed at others.
@@ -193,23 +186,20 @@ def set_work(states: Sequence[ArmState], work: Work) -> None:
 
 
 def _references_of(
-    launcher: Launcher,
+    case: CaseContext,
     state: ArmState,
-    settings: Settings,
-    events: Events,
     made: dict[str, References | ArmEnded],
     begun: PendingReference | None,
 ) -> References | ArmEnded:
     name = state.spec.name
     if name not in made:
-        events.phase(f"{name}: reference in float64")
-        begun = begun or begin_references(launcher, state.spec, settings, len(made))
-        made[name] = finish_references(launcher, begun, settings)
+        case.events.phase(f"{name}: reference in float64")
+        begun = begun or begin_references(case, state.spec, len(made))
+        made[name] = finish_references(case, begun)
     return made[name]
 
 
 # Arms looked at but not timed: contract, agreement with the reference, behaviour at the edges.
-
 
 BEHAVIOUR_KEPT = 160
 BOUNDARY_CASES = ("batch of one", "empty batch", "non-contiguous", "wrong dtype", "wrong device")
@@ -227,36 +217,27 @@ def inspect_arms(
     arms: Sequence[ArmSpec], settings: Settings, events: Events | None = None
 ) -> list[Inspection]:
     """The solo pass of every arm, then the boundary cases of those that ran."""
-    events = events or Silent()
     states = [ArmState(spec) for spec in arms]
     with case_folder() as folder:
-        launcher = Launcher(folder)
-        prepare_arms(launcher, states, settings, events, CaseProgress())
+        case = CaseContext(Launcher(folder), settings, events or Silent())
+        prepare_arms(case, states)
         return [
-            Inspection(
-                state.measurement(),
-                _boundary(launcher, state, settings, events) if state.solo else {},
-            )
+            Inspection(state.measurement(), _boundary(case, state) if state.solo else {})
             for state in states
         ]
 
 
-def _boundary(
-    launcher: Launcher, state: ArmState, settings: Settings, events: Events
-) -> dict[str, str]:
+def _boundary(case: CaseContext, state: ArmState) -> dict[str, str]:
     """A case that kills the worker is recorded as such, and the others get a new worker."""
-    events.phase(f"{state.spec.name}: boundary inputs")
+    case.events.phase(f"{state.spec.name}: boundary inputs")
+    waiting = patience(case.settings, slack_s=case.settings.build_timeout_s)
     found: dict[str, str] = {}
     while len(found) < len(BOUNDARY_CASES):
         left = [case for case in BOUNDARY_CASES if case not in found]
-        worker = launcher.start(state.spec)
+        worker = case.launcher.start(state.spec)
         try:
-            found.update(
-                worker.ask(
-                    {"do": "boundary", "arm": state.spec, "cases": left},
-                    patience(settings, slack_s=settings.build_timeout_s),
-                )
-            )
+            command = {"do": "boundary", "arm": state.spec, "cases": left}
+            found.update(worker.ask(command, waiting))
         except (ArmEnded, UsageError) as error:
             ended = ended_by(error, worker.phase) if isinstance(error, UsageError) else error
             reached = worker.phase.removeprefix("boundary ")

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from torchstone.conductor.case import Events, Settings
+from torchstone.conductor.case import Settings
 from torchstone.conductor.check_outputs import combine, compare_leaves, remarks, undeclared_change
-from torchstone.conductor.launch import Launcher, arm_environment
+from torchstone.conductor.launch import CaseContext, arm_environment
 from torchstone.conductor.references import References, checked_calls
 from torchstone.conductor.state import ArmState
 from torchstone.conductor.worker import ArmEnded, WorkerProcess, patience
@@ -30,13 +30,11 @@ SOLO_SLACK_S = 10.0
 """For what the solo pass does besides steps: evidence, environment, page faults."""
 
 
-def solo_pass(
-    launcher: Launcher, state: ArmState, settings: Settings, events: Events
-) -> Path | None:
+def solo_pass(case: CaseContext, state: ArmState) -> Path | None:
     """Run one arm alone; returns its evidence file, or None if it did not get that far."""
-    spec = state.spec
+    launcher, settings, spec = case.launcher, case.settings, state.spec
     seed = checked_calls(spec, settings)[0].seed
-    events.phase(f"{spec.name}: alone (build, contract, memory)")
+    case.events.phase(f"{spec.name}: alone (build, contract, memory)")
     evidence = launcher.folder / f"solo-{seed}-{len(list(launcher.folder.glob('solo-*')))}"
     worker = launcher.start(spec)
     try:
@@ -181,21 +179,21 @@ def _hold_to_promises(state: ArmState, base: ArmState, changes: frozenset[str]) 
     state.notes += remarks(other, mine, changes)
 
 
-def warm_toolchain(launcher: Launcher, spec: ArmSpec, settings: Settings) -> int | None:
+def warm_toolchain(case: CaseContext, spec: ArmSpec) -> int | None:
     """Pay the compiler's own one-time cost (precompiled headers) where it has not been paid yet.
 
     Nanoseconds; None where there was nothing to pay.
     """
     if spec.variant.split("+")[0] not in VARIANTS:
         return None
-    env = launcher.environment(spec, "toolchain")
-    mark = mark_of(launcher.interpreter(spec), env, spec)
+    env = case.launcher.environment(spec, "toolchain")
+    mark = mark_of(case.launcher.interpreter(spec), env, spec)
     if mark is not None and mark.holds:
         return None
     before = mark.headers() if mark is not None else None
-    worker = launcher.start(spec, cache="toolchain")
+    worker = case.launcher.start(spec, cache="toolchain")
     try:
-        spent = int(worker.ask({"do": "toolchain", "arm": spec}, patience(settings)))
+        spent = worker.ask_for(int, {"do": "toolchain", "arm": spec}, patience(case.settings))
     except ArmEnded:
         return None  # the arm itself will meet the same trouble, and say so
     finally:
@@ -212,7 +210,6 @@ def warm_toolchain(launcher: Launcher, spec: ArmSpec, settings: Settings) -> int
 # its text, the command line and the compiler, so a new torch, a new compiler or another kind of
 # compilation pays again. What was paid is remembered in a file beside the headers, and holds while
 # they are there.
-
 
 VARIANTS = ("inductor", "aoti")
 """Kinds of compilation that precompile headers, each its own."""

@@ -12,9 +12,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from torchstone.conductor.case import CaseProgress, Events, Settings
+from torchstone.conductor.case import Settings
 from torchstone.conductor.check_outputs import combine
-from torchstone.conductor.launch import Launcher
+from torchstone.conductor.launch import CaseContext
 from torchstone.conductor.references import References, timed_shape
 from torchstone.conductor.solo import declared_changes
 from torchstone.conductor.state import ArmState
@@ -23,10 +23,9 @@ from torchstone.machine.noise import difference, snapshot
 from torchstone.machine.processes import wait_until_quiet
 from torchstone.measure.arm import changed, hash_file
 from torchstone.measure.channel import CheckedCall, StartReport, TurnReport
-from torchstone.records import ArmSpec, Noise, Outcome, OutcomeDetail, Replicate, Turn, UsageError
+from torchstone.records import ArmSpec, Outcome, OutcomeDetail, Replicate, UsageError
 
 # The processes of one replicate: one for each arm, or one for all arms together.
-
 
 UNTOUCHED = "Measure it again, and leave it as it is until that is done."
 SHARED_BY_ALL = ("python", "env", "allocator", "threads", "device", "precision", "mode")
@@ -53,91 +52,38 @@ def may_share(arms: Sequence[ArmSpec]) -> str:
     return ""
 
 
-@dataclass(frozen=True)
-class WorkerSlots:
-    """How processes of replicates are started."""
-
-    launcher: Launcher
-    settings: Settings
-    forked: bool
-    """From templates, where there are any."""
-
-    def begin(
-        self, states: Sequence[ArmState], index: int, together: bool, ahead: bool = False
-    ) -> list[WorkerSlot]:
-        """Have processes started and arms built, side by side; `built` waits for it.
-
-        `ahead`: with the first call, which compiles. Nothing that is timed may run meanwhile.
-        """
-        worker_slots: list[WorkerSlot] = []
-        layout = random.Random(f"{self.settings.seed} layout {index}").randrange(2**32)
-        try:
-            for state in states:
-                shared = worker_slots[0].worker if together and worker_slots else None
-                try:
-                    slot = index if self.forked else None
-                    worker = shared or self.launcher.start(state.spec, layout=layout, slot=slot)
-                except UsageError as error:  # its interpreter, which was there before
-                    state.end(ended_by(error, "start"))
-                    continue
-                worker_slots.append(WorkerSlot(state, worker))
-                worker.tell(
-                    {
-                        "do": "start",
-                        "arm": state.spec,
-                        "loops": state.loops,
-                        "probe_bits": state.probe_bits,
-                        "caches": self.launcher.caches(state.spec),
-                        "ahead": ahead,
-                    }
-                )
-        except BaseException:
-            kill_all(worker_slots)
-            raise
-        return worker_slots
-
-    def built(self, worker_slots: Sequence[WorkerSlot]) -> list[WorkerSlot]:
-        """Those that are built; an arm whose process died has its outcome."""
-        return [worker_slot for worker_slot in worker_slots if survives(worker_slot, self._wait)]
-
-    def _wait(self, worker_slot: WorkerSlot) -> None:
-        worker_slot.worker.wait(patience(self.settings))
-
-
-def survives(worker_slot: WorkerSlot, act: Callable[[WorkerSlot], object]) -> bool:
+def survives(slot: WorkerSlot, act: Callable[[WorkerSlot], object]) -> bool:
     """Do something with a worker; its death is its arm's outcome and nobody else's."""
-    if worker_slot.worker.ended:  # of another arm in the same process
+    if slot.worker.ended:  # of another arm in the same process
         return False
     try:
-        act(worker_slot)
+        act(slot)
     except (ArmEnded, UsageError) as ended:
-        worker_slot.state.end(explained(ended, worker_slot))
+        slot.state.end(explained(ended, slot))
         return False
     return True
 
 
-def stop_all(worker_slots: Sequence[WorkerSlot]) -> None:
+def stop_all(slots: Sequence[WorkerSlot]) -> None:
     """End them in good order."""
-    for worker_slot in worker_slots:
-        strays = 0 if worker_slot.worker.ended else worker_slot.worker.stop()
+    for slot in slots:
+        strays = 0 if slot.worker.ended else slot.worker.stop()
         if strays:
-            worker_slot.state.notes.append(
-                f"{strays} process(es) that outlived a worker were killed"
-            )
+            slot.state.notes.append(f"{strays} process(es) that outlived a worker were killed")
 
 
-def kill_all(worker_slots: Sequence[WorkerSlot]) -> None:
+def kill_all(slots: Sequence[WorkerSlot]) -> None:
     """End them at once."""
     with ExitStack() as stack:  # all of them, also where Ctrl-C comes once more
-        for worker_slot in worker_slots:
-            stack.callback(worker_slot.worker.kill)
+        for slot in slots:
+            stack.callback(slot.worker.kill)
 
 
-def explained(ended: ArmEnded | UsageError, worker_slot: WorkerSlot) -> ArmEnded:
+def explained(ended: ArmEnded | UsageError, slot: WorkerSlot) -> ArmEnded:
     """Code that fails now and ran before has been edited, more often than not; then say so."""
     if isinstance(ended, UsageError):
-        ended = ended_by(ended, worker_slot.worker.phase)
-    sources = worker_slot.state.sources
+        ended = ended_by(ended, slot.worker.phase)
+    sources = slot.state.sources
     edited = changed(sources, {path: hash_file(path) for path in sources})
     detail = ended.detail
     if ended.outcome is not Outcome.ERROR or not edited or detail.remedy == UNTOUCHED:
@@ -152,7 +98,6 @@ def file_changed(names: Sequence[str]) -> str:
 
 
 # How many processes, turns and samples fit the budget.
-
 
 LEAST_REPLICATES = 4
 MOST_REPLICATES = 12
@@ -265,6 +210,14 @@ def cycle_seconds(
     return total
 
 
+def seconds_left(plan: Plan, index: int, turn: int, in_turns_s: float, start_s: float) -> float:
+    """After that turn: what the turns to come will take by those done, and the starts of further
+    processes by the last one's."""
+    done = index * plan.turns + turn + 1
+    left = in_turns_s / done * (plan.replicates * plan.turns - done)
+    return left + (plan.replicates - index - 1) * start_s
+
+
 QUIET_LIMIT_S = 0.25
 """OpenMP threads spin on for milliseconds (libgomp) or up to 200 ms (others) after a call."""
 LEAST_WARM_UP_S, MOST_WARM_UP_S, WARM_UP_SHARE = 0.5, 10.0, 0.05
@@ -283,13 +236,11 @@ Place = tuple[int, int]
 class TurnScheduler:
     """What all replicates of a case share."""
 
-    slots: WorkerSlots
-    settings: Settings
-    chance: random.Random
+    case: CaseContext
     references: dict[str, References]
     base: ArmState
-    events: Events
-    case_progress: CaseProgress
+    forked: bool
+    """Processes are forked from templates, where there are any."""
     together: bool = False
     """All arms of a replicate run in one process."""
     ahead: dict[int, list[WorkerSlot]] = field(default_factory=dict)
@@ -302,6 +253,10 @@ class TurnScheduler:
     in_turns_s: float = 0.0
     """What all turns took until now: what the budget is for."""
 
+    def __post_init__(self) -> None:
+        self.settings, self.phase = self.case.settings, self.case.progress.phase
+        self.chance = random.Random(self.settings.seed)
+
     def replicate(
         self,
         states: Sequence[ArmState],
@@ -311,33 +266,33 @@ class TurnScheduler:
     ) -> None:
         """Fresh processes: start all, warm up each, then turns."""
         began = time.monotonic()
-        worker_slots = self._start(states, index, alone)
+        slots = self._start(states, index, alone)
         self.start_s = time.monotonic() - began + self.ahead_s
         try:
-            if worker_slots:
-                plan = plan_when_steady([worker_slot.sample_ns for worker_slot in worker_slots])
-                with self.case_progress.phase("turns"):
-                    self._turns(worker_slots, index, plan, alone)
-            stop_all(worker_slots)
+            if slots:
+                plan = plan_when_steady([slot.sample_ns for slot in slots])
+                with self.phase("turns"):
+                    self._turns(slots, index, plan, alone)
+            stop_all(slots)
         except BaseException:  # Ctrl-C: whoever is in the middle of a turn need not finish it
-            kill_all(worker_slots)
+            kill_all(slots)
             raise
-        with self.case_progress.phase("check outputs"):
-            for worker_slot in worker_slots:
-                self._judge(worker_slot)
+        with self.phase("check outputs"):
+            for slot in slots:
+                self._judge(slot)
 
     def start_ahead(self, states: Sequence[ArmState], indices: Sequence[int]) -> None:
         """Build the processes of the next replicates side by side, with their first calls."""
         began = time.monotonic()
-        with self.case_progress.phase("start processes"):
+        with self.phase("start processes"):
             for index in indices:
-                self.ahead[index] = self.slots.begin(states, index, self.together, ahead=True)
+                self.ahead[index] = self._begin(states, index, self.together, ahead=True)
             for index in indices:
-                ready = self.slots.built(self.ahead[index])
+                ready = self._built(self.ahead[index])
                 self._drop(self.ahead[index], ready)
                 self.ahead[index] = ready
-                for worker_slot in ready:
-                    wait_until_quiet(worker_slot.worker.pid, QUIET_LIMIT_S)
+                for slot in ready:
+                    wait_until_quiet(slot.worker.pid, QUIET_LIMIT_S)
         self.ahead_s = (time.monotonic() - began) / max(1, len(indices))
 
     def dismiss(self) -> None:
@@ -349,63 +304,97 @@ class TurnScheduler:
         """Build side by side (nothing is timed yet), warm up one after the other."""
         if index in self.ahead:
             begun = self.ahead.pop(index)
-            built = [worker_slot for worker_slot in begun if worker_slot.state.alive]
+            built = [slot for slot in begun if slot.state.alive]
         else:
-            with self.case_progress.phase("start processes"):
-                begun = self.slots.begin(states, index, self.together and not alone)
-                built = self.slots.built(begun)
+            with self.phase("start processes"):
+                begun = self._begin(states, index, self.together and not alone)
+                built = self._built(begun)
         try:
             self.chance.shuffle(built)
             warm = partial(self._warm_up, index=index, alone=alone)
-            with self.case_progress.phase("warm up"):
-                ready = [worker_slot for worker_slot in built if survives(worker_slot, warm)]
+            with self.phase("warm up"):
+                ready = [slot for slot in built if survives(slot, warm)]
         except BaseException:
             kill_all(begun)
             raise
-        ready = [
-            worker_slot for worker_slot in ready if not worker_slot.worker.ended
-        ]  # by another arm in it
+        ready = [slot for slot in ready if not slot.worker.ended]  # by another arm in it
         self._drop(begun, ready)
         return ready
 
+    def _begin(
+        self, states: Sequence[ArmState], index: int, together: bool, ahead: bool = False
+    ) -> list[WorkerSlot]:
+        """Have processes started and arms built, side by side; `_built` waits for it.
+
+        `ahead`: with the first call, which compiles. Nothing that is timed may run meanwhile.
+        """
+        launcher, slots = self.case.launcher, list[WorkerSlot]()
+        layout = random.Random(f"{self.settings.seed} layout {index}").randrange(2**32)
+        template = index if self.forked else None
+        try:
+            for state in states:
+                shared = slots[0].worker if together and slots else None
+                try:
+                    worker = shared or launcher.start(state.spec, layout=layout, slot=template)
+                except UsageError as error:  # its interpreter, which was there before
+                    state.end(ended_by(error, "start"))
+                    continue
+                slots.append(WorkerSlot(state, worker))
+                worker.tell(
+                    {
+                        "do": "start",
+                        "arm": state.spec,
+                        "loops": state.loops,
+                        "probe_bits": state.probe_bits,
+                        "caches": launcher.caches(state.spec),
+                        "ahead": ahead,
+                    }
+                )
+        except BaseException:
+            kill_all(slots)
+            raise
+        return slots
+
+    def _built(self, slots: Sequence[WorkerSlot]) -> list[WorkerSlot]:
+        """Those that are built; an arm whose process died has its outcome."""
+        waiting = patience(self.settings)
+        return [slot for slot in slots if survives(slot, lambda one: one.worker.wait(waiting))]
+
     def _drop(self, begun: Sequence[WorkerSlot], ready: Sequence[WorkerSlot]) -> None:
         """End the processes of which no arm is ready."""
-        used = [worker_slot.worker for worker_slot in ready]
-        kill_all([worker_slot for worker_slot in begun if worker_slot.worker not in used])
+        used = [slot.worker for slot in ready]
+        kill_all([slot for slot in begun if slot.worker not in used])
 
-    def _warm_up(self, worker_slot: WorkerSlot, index: int, alone: bool) -> None:
+    def _warm_up(self, slot: WorkerSlot, index: int, alone: bool) -> None:
         seed = self.chance.randrange(2**31)
-        start = worker_slot.worker.ask_for(
+        start = slot.worker.ask_for(
             StartReport,
             {
                 "do": "turn",
-                "arm": worker_slot.state.spec.name,
+                "arm": slot.state.spec.name,
                 "warm_up": True,
                 "seed": seed,
                 "limit_s": self._warm_up_limit(),
             },
             patience(self.settings, slack_s=WARM_UP_SLACK_S),
         )
-        edited = changed(worker_slot.state.sources, start.sources)
+        edited = changed(slot.state.sources, start.sources)
         if edited:
-            detail = OutcomeDetail(file_changed(edited), worker_slot.worker.phase, UNTOUCHED)
+            detail = OutcomeDetail(file_changed(edited), slot.worker.phase, UNTOUCHED)
             raise ArmEnded(Outcome.ERROR, detail)
-        worker_slot.sample_ns = start.sample_ns
-        worker_slot.state.replicates.append(
+        slot.sample_ns = start.sample_ns
+        slot.state.replicates.append(
             Replicate(index, start.start_ns, start.warm_up, start.layout, alone)
         )
-        wait_until_quiet(worker_slot.worker.pid, QUIET_LIMIT_S)
+        wait_until_quiet(slot.worker.pid, QUIET_LIMIT_S)
 
     def _warm_up_limit(self) -> float:
         """A process that will not settle may not eat the budget."""
         share = self.settings.budget_s * WARM_UP_SHARE
         return min(MOST_WARM_UP_S, max(LEAST_WARM_UP_S, share))
 
-    def _turns(self, worker_slots: list[WorkerSlot], index: int, plan: Plan, alone: bool) -> None:
-        checked = {
-            worker_slot.state.spec.name: self.chance.randrange(plan.turns)
-            for worker_slot in worker_slots
-        }
+    def _turns(self, slots: list[WorkerSlot], index: int, plan: Plan, alone: bool) -> None:
+        checked = {slot.state.spec.name: self.chance.randrange(plan.turns) for slot in slots}
         before, began = self.in_turns_s, time.monotonic()
         most_s = TURNS_SLACK * self.settings.budget_s / plan.replicates
         for turn in range(plan.turns):
@@ -413,59 +402,46 @@ class TurnScheduler:
             late = self.in_turns_s - before > most_s and turn > max(checked.values())
             if late and turn >= LEAST_TURNS and not alone:
                 break  # rounds take longer than planned, and nobody waits longer than asked
-            order = [
-                worker_slot
-                for worker_slot in worker_slots
-                if worker_slot.state.alive and not worker_slot.worker.ended
-            ]
+            order = [slot for slot in slots if slot.state.alive and not slot.worker.ended]
             self.chance.shuffle(order)
             seed = self.chance.randrange(2**31)
-            for worker_slot in order:
-                is_checked = checked[worker_slot.state.spec.name] == turn
-                act = partial(self._turn, place=(index, turn), plan=plan, checked=is_checked)
+            for slot in order:
+                is_checked = checked[slot.state.spec.name] == turn
+                at = (index, turn)
+                act = partial(self._turn, place=at, plan=plan, checked=is_checked)
                 if plan.one_call:
-                    act = partial(
-                        self._one_call, place=(index, turn), seed=seed, checked=is_checked
-                    )
-                survives(worker_slot, act)
-                if not worker_slot.worker.ended:
-                    worker_slot.worker.trim_stderr()
-            self._tell_progress(index, plan, turn)
+                    act = partial(self._one_call, place=at, seed=seed, checked=is_checked)
+                survives(slot, act)
+                if not slot.worker.ended:
+                    slot.worker.trim_stderr()
+            done = (index * plan.turns + turn + 1) / (plan.replicates * plan.turns)
+            left = seconds_left(plan, index, turn, self.in_turns_s, self.start_s)
+            self.case.events.update(done, f"process {index + 1} of {plan.replicates}", left)
 
-    def _tell_progress(self, index: int, plan: Plan, turn: int) -> None:
-        """The time left is what the turns left will take by those done, and the starts of further
-        processes by the last one's."""
-        turns, planned = index * plan.turns + turn + 1, plan.replicates * plan.turns
-        left = self.in_turns_s / turns * (planned - turns)
-        left += (plan.replicates - index - 1) * self.start_s
-        self.events.update(turns / planned, f"process {index + 1} of {plan.replicates}", left)
-
-    def _turn(self, worker_slot: WorkerSlot, place: Place, plan: Plan, checked: bool) -> None:
+    def _turn(self, slot: WorkerSlot, place: Place, plan: Plan, checked: bool) -> None:
         """A turn of many samples, and one more call whose output may be checked."""
-        spec = worker_slot.state.spec
+        spec = slot.state.spec
         seed = self.chance.randrange(2**31)
-        reference = self._checked_call(worker_slot, place) if checked else None
+        reference = self._checked_call(slot, place) if checked else None
         last = reference or CheckedCall(seed + 1_000_000, timed_shape(spec, seed))
-        samples = samples_per_turn(
-            self.settings, plan, worker_slot.sample_ns, self.chance, spec.shapes
-        )
-        slack = 10.0 * samples * worker_slot.sample_ns / 1e9
+        samples = samples_per_turn(self.settings, plan, slot.sample_ns, self.chance, spec.shapes)
+        slack = 10.0 * samples * slot.sample_ns / 1e9
         if spec.shapes > 1 and place[1] == 0:
             slack += self.settings.build_timeout_s  # new shapes may have to be compiled
         command = {
             "samples": samples,
-            "sample_ns": worker_slot.sample_ns,
+            "sample_ns": slot.sample_ns,
             "seed": seed,
             "check_seed": last.seed,
             "check_shape": last.shape,
             "keep": reference is not None,
         }
-        self._take_turn(worker_slot, place, command, slack, reference)
+        self._take_turn(slot, place, command, slack, reference)
 
-    def _one_call(self, worker_slot: WorkerSlot, place: Place, seed: int, checked: bool) -> None:
+    def _one_call(self, slot: WorkerSlot, place: Place, seed: int, checked: bool) -> None:
         """A turn of one call, with the same inputs for all arms of the round; a checked one has
         those of its reference."""
-        reference = self._checked_call(worker_slot, place) if checked else None
+        reference = self._checked_call(slot, place) if checked else None
         # Now and then without need: an arm must not be able to tell a call that is checked.
         restore = reference is not None or self.chance.random() < RESTORED
         command = {
@@ -474,24 +450,24 @@ class TurnScheduler:
             "restore": restore,
             "keep": reference is not None,
         }
-        self._take_turn(worker_slot, place, command, 10.0 * worker_slot.sample_ns / 1e9, reference)
+        self._take_turn(slot, place, command, 10.0 * slot.sample_ns / 1e9, reference)
 
-    def _checked_call(self, worker_slot: WorkerSlot, place: Place) -> CheckedCall | None:
+    def _checked_call(self, slot: WorkerSlot, place: Place) -> CheckedCall | None:
         """The call whose reference is known that this process's checked turn makes."""
-        references = self.references.get(worker_slot.state.spec.name)
+        references = self.references.get(slot.state.spec.name)
         if references is None:
             return None
         return references.calls[1 + place[0] % (len(references.calls) - 1)]
 
     def _take_turn(
         self,
-        worker_slot: WorkerSlot,
+        slot: WorkerSlot,
         place: Place,
         command: dict[str, Any],
         slack: float,
         checked: CheckedCall | None,
     ) -> None:
-        state, worker = worker_slot.state, worker_slot.worker
+        state, worker = slot.state, slot.worker
         before = snapshot(worker.pid)
         worker.phase = "turn"
         report = worker.ask_for(
@@ -501,44 +477,30 @@ class TurnScheduler:
         )
         after = snapshot(worker.pid)
         quiet_after, late = wait_until_quiet(worker.pid, QUIET_LIMIT_S)
-        noise = difference(before, after, report.turn_wall_ns, report.turn_cpu_ns)
+        seen = report.turn
+        noise = difference(before, after, seen.noise.wall_ns, seen.noise.cpu_ns)
         noise = replace(noise, late_cpu_ns=late, quiet_after_ns=quiet_after)
-        state.turns.append(_turn_record(report, place, noise, checked is not None))
+        # Turns of one round share their index, so that noise common to all arms can cancel.
+        replicate, index = place
+        taken = replace(seen, replicate=replicate, index=index, noise=noise)
+        state.turns.append(replace(taken, checked=checked is not None))
         self.turn_number += 1
         state.late_recompiles += report.compiles
         state.note_integrity(report.integrity)
         if checked is not None:
-            path = self.slots.launcher.folder / f"timed-{self.turn_number}"
+            path = self.case.launcher.folder / f"timed-{self.turn_number}"
             ask = {"do": "evidence", "arm": state.spec.name, "path": str(path)}
             worker.ask(ask, patience(self.settings, 60.0))
-            worker_slot.evidence.append((path, checked.seed))
+            slot.evidence.append((path, checked.seed))
 
-    def _judge(self, worker_slot: WorkerSlot) -> None:
+    def _judge(self, slot: WorkerSlot) -> None:
         """Outputs of timed turns, against the reference of their seeds."""
-        references = self.references.get(worker_slot.state.spec.name)
-        for path, seed in worker_slot.evidence:
-            if references is None:
-                continue
-            changes = declared_changes(worker_slot.state, self.base)
-            found = references.evaluate(worker_slot.state, path, seed, changes)
+        state, references = slot.state, self.references.get(slot.state.spec.name)
+        if references is None:
+            return
+        for path, seed in slot.evidence:
+            found = references.evaluate(state, path, seed, declared_changes(state, self.base))
             path.unlink()
-            worker_slot.state.agreement = combine(worker_slot.state.agreement, found, timed=True)
-            if found.mismatch and worker_slot.state.outcome is Outcome.OK:
-                worker_slot.state.wrong(Outcome.WRONG_ANSWER, found.mismatch, "timed turn")
-
-
-def _turn_record(report: TurnReport, place: Place, noise: Noise, checked: bool) -> Turn:
-    """Turns of one round share their index, so that noise common to all arms can cancel."""
-    return Turn(
-        replicate=place[0],
-        index=place[1],
-        wall_ns=report.wall_ns,
-        cpu_ns=report.cpu_ns,
-        probe_ns=report.probe_ns,
-        probe_every=report.probe_every,
-        first_ns=report.first_ns,
-        minor_faults=report.minor_faults,
-        major_faults=report.major_faults,
-        noise=noise,
-        checked=checked,
-    )
+            state.agreement = combine(state.agreement, found, timed=True)
+            if found.mismatch and state.outcome is Outcome.OK:
+                state.wrong(Outcome.WRONG_ANSWER, found.mismatch, "timed turn")

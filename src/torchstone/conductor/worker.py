@@ -17,7 +17,7 @@ import subprocess
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn, Protocol, TypeVar
 
@@ -25,8 +25,7 @@ from torchstone.conductor.case import Settings
 from torchstone.machine.hardware import ILLEGAL, ILLEGAL_REMEDY
 from torchstone.machine.processes import kill_tree, oom_kills
 from torchstone.machine.redact import redact_text, tail, visible_variables
-from torchstone.measure.channel import MESSAGE_LIMIT, ChannelClosed, Failure, send
-from torchstone.measure.worker import TAG
+from torchstone.measure.channel import MESSAGE_LIMIT, TAG, ChannelClosed, Failure, send
 from torchstone.records import (
     ArmSpec,
     Outcome,
@@ -39,7 +38,6 @@ from torchstone.records import (
 )
 
 # Tracebacks of an arm without the frames that are ours: a user looks for the line of their own.
-
 
 PAYLOAD = "payload"
 """The folder that travels to a worker; what is below it in a traceback is this package."""
@@ -72,7 +70,6 @@ def _is_ours(file: str) -> bool:
 
 # How long a worker may take for what it is at.
 
-
 _BUILDING = ("start", "import", "build", "first call", "reference", "contract")
 
 
@@ -88,7 +85,6 @@ def patience(settings: Settings, slack_s: float = 0.0) -> Callable[[str], float]
 
 
 # What user code has said, without what it should have kept to itself.
-
 
 SHORTEST_SECRET = 6
 """A shorter value stands in too many words that have nothing to do with it."""
@@ -118,19 +114,10 @@ LONGER = "Raise --timeout (a step) or --build-timeout (building and compiling)."
 LONGER_STATEMENT = "Raise --timeout."
 LONGEST_POLL_S = 86_400.0
 """`poll` takes at most 2**31 - 1 ms, some 24 days; whoever has more patience asks again."""
-_UNUSABLE = frozenset(
-    {
-        errno.E2BIG,
-        errno.EACCES,
-        errno.EISDIR,
-        errno.ELOOP,
-        errno.ENAMETOOLONG,
-        errno.ENOENT,
-        errno.ENOEXEC,
-        errno.ENOTDIR,
-        errno.EPERM,
-    }
-)
+_UNUSABLE = {
+    *(errno.E2BIG, errno.EACCES, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG),
+    *(errno.ENOENT, errno.ENOEXEC, errno.ENOTDIR, errno.EPERM),
+}
 """What is wrong with the interpreter itself. All else (no memory, no process, no file descriptor
 to be had) is the machine's trouble, and says nothing of the arm."""
 _LENGTH = struct.Struct("!I")
@@ -361,21 +348,18 @@ class WorkerProcess:
             self._protocol_violation()
 
     def _time_out(self, seconds: float) -> NoReturn:
-        strays = self._end()
         raise ArmEnded(
             Outcome.TIMEOUT,
-            OutcomeDetail(
+            replace(
+                self._end(),
                 message=f"no answer within {seconds:g} s",
-                phase=self.phase,
                 remedy=LONGER if self.arm.statement is None else LONGER_STATEMENT,
                 signal="SIGKILL (ours)",
-                stderr=self._stderr_tail,
-                strays_killed=strays,
             ),
         )
 
     def _failed(self, failure: Failure) -> NoReturn:
-        strays = self._end()
+        ended = self._end()
         if failure.kind == "usage":
             raise UsageError(failure.message, failure.remedy)
         outcome = {"not_supported": Outcome.NOT_SUPPORTED, "oom": Outcome.OOM}.get(
@@ -384,27 +368,24 @@ class WorkerProcess:
         text = clean(without_ours("\n".join(failure.traceback)), self.arm)
         raise ArmEnded(
             outcome,
-            OutcomeDetail(
+            replace(
+                ended,
                 message=clean(failure.message, self.arm)[:MESSAGE_KEPT],
                 phase=failure.phase,
                 remedy=failure.remedy,
-                stderr=(*self._stderr_tail, *text.splitlines())[-20:],
-                strays_killed=strays,
+                stderr=(*ended.stderr, *text.splitlines())[-20:],
             ),
         )
 
     def _protocol_violation(self) -> NoReturn:
         """User code wrote into our pipe: nothing that comes from there can be believed."""
-        strays = self._end()
         raise ArmEnded(
             Outcome.CRASH,
-            OutcomeDetail(
+            replace(
+                self._end(),
                 message="wrote to Torchstone's control pipe",
-                phase=self.phase,
                 remedy="Write only to file descriptors that the code has opened itself.",
                 signal="SIGKILL (ours)",
-                stderr=self._stderr_tail,
-                strays_killed=strays,
             ),
         )
 
@@ -412,7 +393,7 @@ class WorkerProcess:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(STOP_GRACE_S)
         code = self._process.poll()
-        strays = self._end()
+        ended = self._end()
         name = signal_name(-code) if code is not None and code < 0 else ""
         outcome = Outcome.CRASH
         if name == "SIGKILL" and oom_kills() > self._oom_before:
@@ -426,24 +407,22 @@ class WorkerProcess:
             message = f"exited with code {code} without an answer"
         raise ArmEnded(
             outcome,
-            OutcomeDetail(
+            replace(
+                ended,
                 message=message,
-                phase=self.phase,
                 remedy=ILLEGAL_REMEDY if name == ILLEGAL.name else "",
                 signal=name,
                 exit_code=code if code is not None and code >= 0 else None,
-                stderr=self._stderr_tail,
-                strays_killed=strays,
             ),
         )
 
-    def _end(self) -> int:
-        """Kill what is left and keep the last lines of stderr, without secrets."""
+    def _end(self) -> OutcomeDetail:
+        """Kill what is left; keep where it was and the last lines of stderr, without secrets."""
         size = self._stderr.seek(0, os.SEEK_END)
         self._stderr.seek(max(0, size - STDERR_KEPT))
         text = self._stderr.read().decode(errors="replace")
-        self._stderr_tail = tuple(tail(clean(without_ours(text), self.arm)))
-        return self.kill()
+        stderr = tuple(tail(clean(without_ours(text), self.arm)))
+        return OutcomeDetail(phase=self.phase, stderr=stderr, strays_killed=self.kill())
 
     def trim_stderr(self) -> None:
         """Keep a chatty worker from filling the disk."""

@@ -13,12 +13,13 @@ import time
 import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from typing import Any
 
 from torchstone.machine import memory as memory_signals
 from torchstone.measure.arm import Built, Device, Phase
 from torchstone.measure.channel import NO_TENSORS, TensorReport
-from torchstone.records import Memory
+from torchstone.records import Frame, Memory
 
 MOST_EVENTS = 2_000_000
 CLOCKS_APART_S = 0.01
@@ -28,23 +29,13 @@ _PROFILER = ("torch/profiler/", "torch/autograd/profiler")
 
 
 @dataclass(frozen=True)
-class Place:
-    """A Python function or an op around an allocation."""
-
-    name: str
-    file: str = ""
-    line: int = 0
-    kind: str = "python"
-
-
-@dataclass(frozen=True)
 class Allocation:
     """Bytes taken (or given back, below zero) at an address, and by whom, the outermost first."""
 
     time_ns: int
     address: int
     bytes: int
-    stack: tuple[Place, ...]
+    stack: tuple[Frame, ...]
 
 
 def allocations(step: Callable[[], object], stacks: bool = True) -> tuple[list[Allocation], str]:
@@ -63,7 +54,7 @@ def allocations(step: Callable[[], object], stacks: bool = True) -> tuple[list[A
 
 
 def _walk(roots: list[Any]) -> Iterator[Allocation]:
-    waiting: list[tuple[Any, tuple[Place, ...]]] = [(root, ()) for root in roots]
+    waiting: list[tuple[Any, tuple[Frame, ...]]] = [(root, ()) for root in roots]
     while waiting:
         event, stack = waiting.pop()
         kind = event.tag.name
@@ -72,20 +63,20 @@ def _walk(roots: list[Any]) -> Iterator[Allocation]:
             if str(fields.device) == "cpu":
                 yield Allocation(event.start_time_ns, fields.ptr, fields.alloc_size, stack)
             continue
-        place = _place(kind, event)
-        inside = (*stack, place) if place is not None else stack
+        frame = _frame_of(kind, event)
+        inside = (*stack, frame) if frame is not None else stack
         waiting.extend((child, inside) for child in event.children)
 
 
-def _place(kind: str, event: Any) -> Place | None:
+def _frame_of(kind: str, event: Any) -> Frame | None:
     if kind == "PyCall":
         site = event.extra_fields.callsite
         if any(ours in site.file_name for ours in _OURS) or site.file_name.startswith(_PROFILER):
             return None
         module = event.name if event.name.startswith("nn.Module: ") else ""
-        return Place(module or site.function_name, site.file_name, site.line_number)
+        return Frame(module or site.function_name, site.file_name, site.line_number)
     if kind == "TorchOp":
-        return Place(event.name, kind="op")
+        return Frame(event.name, kind="op")
     return None  # a built-in function adds nothing to the op that it calls
 
 
@@ -100,38 +91,34 @@ class Peak:
 
 def peak_of(events: list[Allocation]) -> Peak:
     """The peak of what these events took; of memory from before they know nothing."""
+    levels = timeline(events)
+    when = max(range(len(levels)), key=lambda place: levels[place][1], default=-1)
+    if when < 0 or not levels[when][1]:
+        return Peak(0, 0, ())
     alive: dict[int, Allocation] = {}
-    held, best, when = 0, 0, -1
-    for place, event in enumerate(events):
-        if event.bytes > 0:
-            alive[event.address] = event
-            held += event.bytes
-        elif event.address in alive:
-            held -= alive.pop(event.address).bytes
-        if held > best:
-            best, when = held, place
-    alive.clear()
     for event in events[: when + 1]:
         if event.bytes > 0:
             alive[event.address] = event
         else:
             alive.pop(event.address, None)
-    at = events[when].time_ns if when >= 0 else 0
-    return Peak(at, best, tuple(alive.values()))
+    return Peak(*levels[when], tuple(alive.values()))
 
 
 def timeline(events: list[Allocation]) -> list[tuple[int, int]]:
     """Time and bytes alive of what the events took, after each of them."""
+    held = accumulate(change for _, change in _changes(events))
+    return [(event.time_ns, level) for event, level in zip(events, held, strict=True)]
+
+
+def _changes(events: list[Allocation]) -> Iterator[tuple[int, int]]:
+    """The time of each event, and by how much it changes what is alive of what they took."""
     alive: dict[int, int] = {}
-    held, found = 0, []
     for event in events:
         if event.bytes > 0:
             alive[event.address] = event.bytes
-            held += event.bytes
+            yield event.time_ns, event.bytes
         else:
-            held -= alive.pop(event.address, 0)
-        found.append((event.time_ns, held))
-    return found
+            yield event.time_ns, -alive.pop(event.address, 0)
 
 
 @dataclass
@@ -235,31 +222,20 @@ def tensor_peak(step: Callable[[], object], before: TensorsBefore) -> tuple[Tens
 
 
 def _second_peak(events: list[Allocation], before: TensorsBefore, began_ns: int) -> TensorPeak:
-    alive: dict[int, int] = {}
-
-    def change(event: Allocation) -> int:
-        if event.bytes > 0:
-            alive[event.address] = event.bytes
-            return event.bytes
-        return -alive.pop(event.address, 0)
-
-    held = sum(change(event) for event in events if event.time_ns < began_ns)
+    changes = list(_changes(events))
     older = before.still(began_ns)
+    held = sum(change for time_ns, change in changes if time_ns < began_ns)
     held += sum(memory.bytes for memory in older)
-    level = peak = held
-    changes = [(event.time_ns, change(event)) for event in events if event.time_ns >= began_ns]
-    changes += [(memory.ended_ns, -memory.bytes) for memory in older if memory.ended_ns]
-    for _, bytes in sorted(changes):
-        level += bytes
-        peak = max(peak, level)
-    return TensorPeak(held, peak)
+    later = [(time_ns, change) for time_ns, change in changes if time_ns >= began_ns]
+    later += [(memory.ended_ns, -memory.bytes) for memory in older if memory.ended_ns]
+    levels = accumulate((change for _, change in sorted(later)), initial=held)
+    return TensorPeak(held, max(levels))
 
 
 # The memory of an arm's tensors, and what its process holds beside them.
 #
 # Looked for in the process of the solo pass when nothing is timed there any more: torch's profiler
 # stays loaded once it has been used.
-
 
 SEED = 9000
 """Of the inputs: any, but the same for every arm."""

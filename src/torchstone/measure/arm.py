@@ -37,7 +37,6 @@ from torchstone.workloads.target import parse_target
 
 # Statements: compiled into a function like `timeit`'s, setup run again before each block.
 
-
 _TEMPLATE = """\
 def _inner(_it, _timer):
 {setup}
@@ -76,7 +75,6 @@ def compile_statement(statement: Statement) -> Callable[[Any, Any], int]:
 # Every process of an arm imports the target again, from the file as it is then. These are the
 # target's own file and the modules imported from its folder; what is installed does not change by
 # the minute.
-
 
 GONE = "gone"
 HASH_DIGITS = 16
@@ -308,8 +306,6 @@ def _wants_torch(arm: ArmSpec) -> bool:
 
 def _import_torch(arm: ArmSpec) -> None:
     """Before the memory baseline is taken, so that torch itself never counts as the model's."""
-    from torchstone.variants import NotSupported
-
     try:
         import torch  # noqa: F401
     except ModuleNotFoundError:

@@ -12,10 +12,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from torchstone.records import Contract, Environment, Flops, Graphs, Integrity, Memory, WarmUp
+from torchstone.records import (
+    Contract,
+    Environment,
+    Flops,
+    Graphs,
+    Integrity,
+    Memory,
+    Turn,
+    WarmUp,
+)
 
 _LENGTH = struct.Struct("!I")
 MESSAGE_LIMIT = 256 * 1024 * 1024
+TAG = "TORCHSTONE_WORKER"
+"""The variable by which a worker and all that it starts can be found."""
 
 
 class ChannelClosed(Exception):
@@ -127,17 +138,11 @@ FLOAT64_FAILED = "float64 failed"
 
 
 @dataclass(frozen=True)
-class Float64Report:
-    """The same calls in float64: made, or why not."""
-
-    reason: str = ""
-
-
-@dataclass(frozen=True)
 class CountReport:
-    """Operations of a step; None for a statement, which has none to count."""
+    """Operations and bytes of a step, or why there is no figure; a statement has none to count."""
 
     flops: Flops | None
+    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -153,16 +158,8 @@ class StartReport:
 
 @dataclass(frozen=True)
 class TurnReport:
-    """The samples of one turn, as the worker saw them."""
+    """One turn as the worker saw it; the conductor knows which it was, and what else went on."""
 
-    wall_ns: tuple[int, ...]
-    cpu_ns: tuple[int, ...]
-    probe_ns: tuple[int, ...]
-    probe_every: int
-    first_ns: int
-    minor_faults: int
-    major_faults: int
-    turn_wall_ns: int
-    turn_cpu_ns: int
+    turn: Turn
     compiles: int
     integrity: Integrity

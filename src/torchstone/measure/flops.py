@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from importlib import metadata
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 from torchstone.measure.arm import Built, Phase, build
 from torchstone.measure.formulas import is_plain
@@ -22,7 +22,6 @@ from torchstone.workloads import walk
 #
 # An entry point's name is the op's (`aten.mv`, `mylib.my_op`: its name without the overload); its
 # object is a `Formula`. It stands before torch's own of the same name.
-
 
 _OURS = {
     "aten._addmm_activation": "addmm",
@@ -89,7 +88,6 @@ def _load(point: metadata.EntryPoint) -> Formula:
 
 
 # Calls, time, operations and bytes of a step, summed by op.
-
 
 MOST_NAMED = 12
 MOST_UNCOVERED = 5
@@ -194,7 +192,6 @@ def _is_sparse(tensor: Any) -> bool:
 # (`linear`, where inference mode leaves it whole) is taken apart as eager does, and its parts are
 # counted instead. So nothing counts twice.
 
-
 _SILENT = ("profiler",)
 """Namespaces of ops that only leave marks for others."""
 
@@ -261,16 +258,7 @@ def _is_only_others(func: Any, args: tuple[Any, ...]) -> bool:
 # A tool that counts multiply-adds reports half of what one that counts operations does, and both
 # call it FLOPs. So the real ops run here on small operands, and the counts must be exact.
 
-
 _M, _N, _K, _B = 3, 7, 5, 2
-
-
-class _Known(NamedTuple):
-    """A call, and its operations by hand."""
-
-    name: str
-    call: Callable[[], object]
-    operations: int
 
 
 def self_test(formulas: Mapping[str, Formula]) -> str | None:
@@ -280,55 +268,41 @@ def self_test(formulas: Mapping[str, Formula]) -> str | None:
     if "aten.mm" not in formulas:
         return "There is no formula for a matrix product."
     with torch.no_grad():
-        for known in _known():
-            found = count_ops(known.call, formulas)
-            if found.total == known.operations or not found.ops_covered:
+        for name, call, operations in _known():
+            found = count_ops(call, formulas)
+            if found.total == operations or not found.ops_covered:
                 continue
-            hint = ": it counts multiply-adds" if 2 * found.total == known.operations else ""
-            if found.total == 2 * known.operations:
+            hint = ": it counts multiply-adds" if 2 * found.total == operations else ""
+            if found.total == 2 * operations:
                 hint = ": something counts twice"
             return (
-                f"The formula for {known.name} gives {found.total} operations where there are "
-                f"{known.operations}{hint}."
+                f"The formula for {name} gives {found.total} operations where there are "
+                f"{operations}{hint}."
             )
     return None
 
 
-def _known() -> Iterator[_Known]:
-    import torch
-
-    left, right, vector = torch.ones(_M, _K), torch.ones(_K, _N), torch.ones(_K)
-    many, others = torch.ones(_B, _M, _K), torch.ones(_B, _K, _N)
-    product = 2 * _M * _N * _K
-    yield _Known("aten.mm", lambda: left @ right, product)
-    yield _Known("aten.addmm", lambda: torch.addmm(torch.ones(_N), left, right), product)
-    yield _Known("aten.bmm", lambda: many @ others, _B * product)
-    yield _Known(
-        "aten.baddbmm",
-        lambda: torch.baddbmm(torch.ones(_B, _M, _N), many, others),
-        _B * product,
-    )
-    yield _Known("aten.mv", lambda: left @ vector, 2 * _M * _K)
-    yield _Known("aten.dot", lambda: vector @ vector, 2 * _K)
-    yield from _known_layers()
-
-
-def _known_layers() -> Iterator[_Known]:
+def _known() -> Iterator[tuple[str, Callable[[], object], int]]:
+    """Ops, calls of them, and their operations by hand."""
     import torch
     from torch.nn import functional
 
+    left, right, vector = torch.ones(_M, _K), torch.ones(_K, _N), torch.ones(_K)
+    many, others = torch.ones(_B, _M, _K), torch.ones(_B, _K, _N)
     image, filters = torch.ones(1, _B, 4, 6), torch.ones(_M, _B, 3, 3)
-    yield _Known(
-        "aten.convolution",
-        lambda: functional.conv2d(image, filters, padding=1),
-        2 * (_M * 4 * 6) * (_B * 3 * 3),
-    )
     query = torch.ones(1, _B, _M, 8)
-    yield _Known(
-        "attention",
-        lambda: functional.scaled_dot_product_attention(query, query, query),
-        4 * _B * _M * _M * 8,
-    )
+    attention = functional.scaled_dot_product_attention
+    product, pixels = 2 * _M * _N * _K, _M * 4 * 6
+    yield "aten.mm", lambda: left @ right, product
+    yield "aten.addmm", lambda: torch.addmm(torch.ones(_N), left, right), product
+    yield "aten.bmm", lambda: many @ others, _B * product
+    added = torch.ones(_B, _M, _N)
+    yield "aten.baddbmm", lambda: torch.baddbmm(added, many, others), _B * product
+    yield "aten.mv", lambda: left @ vector, 2 * _M * _K
+    yield "aten.dot", lambda: vector @ vector, 2 * _K
+    convolution = 2 * pixels * (_B * 3 * 3)
+    yield "aten.convolution", lambda: functional.conv2d(image, filters, padding=1), convolution
+    yield "attention", lambda: attention(query, query, query), 4 * _B * _M * _M * 8
 
 
 MOST_PASSES = 3
@@ -350,9 +324,9 @@ def count_flops(arm: ArmSpec, phase: Phase) -> Flops | None:
         return None
     phase("counting")
     formulas = load_formulas(points)
-    storage_warning = self_test(formulas)
-    if storage_warning:
-        raise UsageError(storage_warning, "Remove the plug-in that brings the formula.")
+    wrong = self_test(formulas)
+    if wrong:
+        raise UsageError(wrong, "Remove the plug-in that brings the formula.")
     inputs = built.inputs(arm.seed)
     built.call(inputs)
     tallies: list[tuple[Tally, Any]] = []

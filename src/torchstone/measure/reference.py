@@ -18,7 +18,7 @@ from typing import Any
 
 from torchstone.machine.processes import memory_available
 from torchstone.measure.arm import Phase, draw_for, set_threads
-from torchstone.measure.channel import FLOAT64_FAILED, CheckedCall, Float64Report, ReferenceReport
+from torchstone.measure.channel import FLOAT64_FAILED, CheckedCall, ReferenceReport
 from torchstone.measure.evidence import (
     fingerprint,
     true_evidence,
@@ -36,7 +36,6 @@ from torchstone.workloads.load import map_nest, seed_everything
 # A gradient behind a ReLU or a maximum can jump when an activation near the kink changes by the
 # last bit, and two correct orders of the same sums differ by just that. What eager code itself
 # moves by, no arm can be blamed for.
-
 
 NUDGES = 5
 """Runs with nudged numbers, of which the furthest counts: jumps are rare and large, and five see
@@ -151,12 +150,7 @@ def make_references(
 ) -> tuple[ReferenceReport, Reference]:
     """Write `eager-SEED`, `again-SEED` (the first call a second time) and `moved-SEED` (how far
     each leaf moves when the numbers move by a rounding) files."""
-    plain = replace(arm, variant="eager")
-    workload = load_workload(plain, phase)
-    set_threads(plain)
-    pristine = _copy(workload)
-    phase("reference")
-    prepared = prepare(workload, draw_for(plain, workload, plain.seed), plain)
+    plain, workload, pristine, prepared = _build(arm, phase)
     weights = weights_fingerprint(prepared.module)
     prints, notes, step_ns = [], list[str](), 0
     named = [*(("eager", call) for call in calls), ("again", calls[0])]
@@ -167,7 +161,7 @@ def make_references(
         if i and pristine is not None:
             # Each call starts from an untouched copy: state left by the last one must not help.
             workload = _copy(pristine) or workload
-            prepared = prepare(workload, draw_for(plain, workload, plain.seed), plain)
+            prepared = _prepare(plain, workload)
         evidence, step_ns = _evidence(plain, workload, prepared, call)
         if name:
             write_evidence(os.path.join(folder, f"{name}-{call.seed}"), evidence)
@@ -186,16 +180,25 @@ def make_references(
 
 def look_closer(arm: ArmSpec, phase: Phase, call: CheckedCall, path: str) -> None:
     """Write to `path` how far the leaves of one call move in many more nudged runs."""
+    plain, workload, pristine, prepared = _build(arm, phase)
+    evidence, _ = _evidence(plain, workload, prepared, call)
+    seeds = range(NUDGES, NUDGES + CLOSER_NUDGES)
+    moved = _moved(plain, pristine, call, evidence, seeds, [], CLOSER_STEPS, CLOSER_SECONDS)
+    write_distances(path, moved)
+
+
+def _build(arm: ArmSpec, phase: Phase) -> tuple[ArmSpec, Workload, Workload | None, Prepared]:
+    """The arm as plain eager code: its workload, an untouched copy of it, and its step."""
     plain = replace(arm, variant="eager")
     workload = load_workload(plain, phase)
     set_threads(plain)
     pristine = _copy(workload)
     phase("reference")
-    prepared = prepare(workload, draw_for(plain, workload, plain.seed), plain)
-    evidence, _ = _evidence(plain, workload, prepared, call)
-    seeds = range(NUDGES, NUDGES + CLOSER_NUDGES)
-    moved = _moved(plain, pristine, call, evidence, seeds, [], CLOSER_STEPS, CLOSER_SECONDS)
-    write_distances(path, moved)
+    return plain, workload, pristine, _prepare(plain, workload)
+
+
+def _prepare(arm: ArmSpec, workload: Workload) -> Prepared:
+    return prepare(workload, draw_for(arm, workload, arm.seed), arm)
 
 
 def _moved(
@@ -227,7 +230,7 @@ def _moved(
             if workload is None:
                 return moved
             try:
-                prepared = prepare(workload, draw_for(arm, workload, arm.seed), arm)
+                prepared = _prepare(arm, workload)
                 nudge_weights(prepared.module, seed, steps)
                 change = partial(nudge, seed=seed) if nudge else None
                 other, _ = _evidence(arm, workload, prepared, call, change)
@@ -265,13 +268,8 @@ def _inputs_differ(workload: Workload, calls: Sequence[CheckedCall]) -> bool:
     return len({fingerprint(walk((d.args, d.kwargs), "input")) for d in drawn}) > 1
 
 
-def make_float64(made: Reference, phase: Phase) -> Float64Report:
-    """Write `fp64-SEED` files for the same calls."""
-    return Float64Report(_write_float64(made, phase)[:LONGEST_REASON])
-
-
-def _write_float64(made: Reference, phase: Phase) -> str:
-    """Empty when done, else why float64 cannot serve."""
+def make_float64(made: Reference, phase: Phase) -> str:
+    """Write `fp64-SEED` files for the same calls; returns why float64 cannot serve, or nothing."""
     arm, pristine, calls = made.arm, made.pristine, made.calls
     if pristine is None:
         return "the module cannot be copied"
@@ -289,7 +287,7 @@ def _write_float64(made: Reference, phase: Phase) -> str:
             write_evidence(os.path.join(made.folder, f"fp64-{call.seed}"), evidence)
             phase("reference")
     except Exception as error:  # any op may lack float64; the record says which
-        return f"{FLOAT64_FAILED}: {in_a_line(error)}"
+        return f"{FLOAT64_FAILED}: {in_a_line(error)}"[:LONGEST_REASON]
     return ""
 
 

@@ -106,6 +106,7 @@ def solo(
         profilers=active_profilers(),
     )
     report.update(
+        step_ns=step_ns(report["warm_up"], report["loops"]),
         environment=environment,
         integrity=integrity,
         fault_cost_ns=memory_signals.fault_cost_ns(),
@@ -113,6 +114,11 @@ def solo(
         sources=sources.look(),
     )
     return SoloReport(**report), built
+
+
+def step_ns(warm: WarmUp, loops: int) -> int:
+    """The fastest step of warm-up."""
+    return max(1, min(warm.wall_ns) // loops)
 
 
 def _solo_step(
@@ -154,14 +160,11 @@ def _solo_step(
     phase("warm-up")
     warm = warm_up(built.block(ring, loops), first_call_ns, lambda: phase("warm-up"))
     phase("step")
-    memory_of_inputs = look_for_memory(
-        built, lambda: phase("step"), max(1, min(warm.wall_ns) // loops)
-    )
+    memory_of_inputs = look_for_memory(built, lambda: phase("step"), step_ns(warm, loops))
     return {
         "first_call_ns": first_call_ns,
         "warm_up": warm,
         "loops": loops,
-        "step_ns": max(1, min(warm.wall_ns) // loops),
         "contract": contract,
         "memory": memory,
         "graphs": describe_graphs(),
@@ -192,7 +195,6 @@ def _solo_statement(
         "first_call_ns": first_call_ns,
         "warm_up": warm,
         "loops": loops,
-        "step_ns": max(1, min(warm.wall_ns) // loops),
         "memory": watch.read(None, watch.peak()),
         "graphs": None,
         "integrity": Integrity(),

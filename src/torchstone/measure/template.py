@@ -27,6 +27,7 @@ from typing import Any, NoReturn
 
 from torchstone.machine.processes import die_with_parent, list_numbers, read_text
 from torchstone.measure.arm import Phase, set_threads
+from torchstone.measure.channel import TAG
 from torchstone.measure.loops import wall_clock
 from torchstone.records import ArmSpec
 
@@ -64,9 +65,7 @@ def _openblas_copies() -> int:
     return len({line.split()[-1] for line in maps.splitlines() if "openblas" in line})
 
 
-def serve_forks(
-    control: socket.socket, do_import: Callable[[Any], None], serve: Serve, tag_name: str
-) -> None:
+def serve_forks(control: socket.socket, do_import: Callable[[Any], None], serve: Serve) -> None:
     """Import what is asked for and fork a worker for every request, until the other side is gone;
     tell how each one ended."""
     children: dict[int, _Child] = {}
@@ -88,7 +87,7 @@ def serve_forks(
                 control.send(json.dumps({"unsafe": unsafe_threads()}).encode())
                 continue
             others = [*children, *(child.status for child in children.values())]
-            opened, child = _fork(control, asked, passed, others, serve, tag_name)
+            opened, child = _fork(control, asked, passed, others, serve)
             children[opened] = child
             poll.register(opened, select.POLLIN)
 
@@ -99,7 +98,6 @@ def _fork(
     passed: list[int],
     others: list[int],
     serve: Serve,
-    tag_name: str,
 ) -> tuple[int, _Child]:
     """A worker on the descriptors that were passed; `others` are those of workers before it."""
     commands, replies, stderr, status = passed
@@ -108,7 +106,7 @@ def _fork(
     if pid == 0:
         for descriptor in (*others, status, told):
             os.close(descriptor)
-        _become_worker(control, request, (commands, replies, stderr, ready), serve, tag_name)
+        _become_worker(control, request, (commands, replies, stderr, ready), serve)
     for descriptor in (commands, replies, stderr, ready):
         os.close(descriptor)
     os.read(told, 1)  # until it can be found by its session and its tag, or is dead
@@ -132,7 +130,6 @@ def _become_worker(
     request: dict[str, Any],
     descriptors: tuple[int, int, int, int],
     serve: Serve,
-    tag_name: str,
 ) -> NoReturn:
     code = 1
     try:
@@ -144,7 +141,7 @@ def _become_worker(
         os.close(stderr)
         control.close()
         env = request["env"]
-        _carry_tag(tag_name, env[tag_name])
+        _carry_tag(env[TAG])
         os.environ.update(env)
         os.close(ready)
         _stretches = vary_memory(int(env.get(FORK_LAYOUT, "0")))
@@ -154,13 +151,13 @@ def _become_worker(
         os._exit(code)
 
 
-def _carry_tag(name: str, value: str) -> None:
+def _carry_tag(value: str) -> None:
     """Write the fork's own tag over the template's, where /proc shows it to whoever looks for
     processes that were left behind. Both have the same length."""
     getenv = ctypes.CDLL(None).getenv
     getenv.restype = ctypes.c_void_p
-    address = getenv(name.encode())
-    if address and len(os.environ.get(name, "")) == len(value):
+    address = getenv(TAG.encode())
+    if address and len(os.environ.get(TAG, "")) == len(value):
         ctypes.memmove(address, value.encode(), len(value))
 
 
@@ -174,7 +171,6 @@ def vary_memory(layout: int) -> tuple[mmap.mmap, int | None]:
 
 
 # The compiler's own one-time cost: what a machine's first compilation pays for all later ones.
-
 
 AHEAD_OF_TIME = "aoti"
 

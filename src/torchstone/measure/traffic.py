@@ -9,7 +9,7 @@ serve them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 _ALLOCATIONS = frozenset(
@@ -172,7 +172,7 @@ def _touch(tensor: Any, written: bool = False) -> Touch:
 
 
 def _limited(touch: Touch, room: int) -> Touch:
-    return Touch(touch.storage, touch.held, touch.region, min(touch.bytes, room), touch.written)
+    return replace(touch, bytes=min(touch.bytes, room))
 
 
 def _taken(name: str, args: tuple[Any, ...], new: list[Any]) -> int:

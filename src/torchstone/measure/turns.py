@@ -24,12 +24,8 @@ from torchstone.measure.loops import (
     timed_call,
     wall_clock,
 )
-from torchstone.measure.warmup import (
-    SLOW_STATEMENT_NS,
-    warm_up,
-    with_heartbeat,
-)
-from torchstone.records import ArmSpec, Integrity
+from torchstone.measure.warmup import SLOW_STATEMENT_NS, warm_up, with_heartbeat
+from torchstone.records import ArmSpec, Integrity, Noise, Turn
 from torchstone.workloads import Inputs
 from torchstone.workloads.load import seed_everything
 
@@ -126,8 +122,7 @@ class Turns:
         after = resource.getrusage(resource.RUSAGE_SELF)
         wall, cpu = wall_clock() - wall, cpu_clock() - cpu
         self._final_call(checked, check_seed, keep)
-        found = tuple(buffers.wall), tuple(buffers.cpu), tuple(buffers.probe)
-        return self._report(*found, buffers.probe_every, first, (before, after), (wall, cpu))
+        return self._report(buffers, first, (before, after), (wall, cpu))
 
     def _probe_again(self) -> int:
         """The second reading of two: the first finds caches that a long call has filled."""
@@ -142,32 +137,30 @@ class Turns:
 
     def _report(
         self,
-        wall_ns: tuple[int, ...],
-        cpu_ns: tuple[int, ...],
-        probe_ns: tuple[int, ...],
-        probe_every: int,
+        taken: Samples,
         first_ns: int,
         usage: tuple[resource.struct_rusage, resource.struct_rusage],
         whole: tuple[int, int],
     ) -> TurnReport:
         before, after = usage
-        return TurnReport(
-            wall_ns=wall_ns,
-            cpu_ns=cpu_ns,
-            probe_ns=probe_ns,
-            probe_every=probe_every,
+        turn = Turn(
+            replicate=0,
+            index=0,
+            wall_ns=tuple(taken.wall),
+            cpu_ns=tuple(taken.cpu),
+            probe_ns=tuple(taken.probe),
+            probe_every=taken.probe_every,
             first_ns=first_ns,
             minor_faults=after.ru_minflt - before.ru_minflt,
             major_faults=after.ru_majflt - before.ru_majflt,
-            turn_wall_ns=whole[0],
-            turn_cpu_ns=whole[1],
-            compiles=compile_count() - self.compiled,
-            integrity=Integrity(
-                patched_timers(),
-                max(0, python_threads() - (self.threads or 0)),
-                profilers=active_profilers(),
-            ),
+            noise=Noise(*whole),
         )
+        integrity = Integrity(
+            patched_timers(),
+            max(0, python_threads() - (self.threads or 0)),
+            profilers=active_profilers(),
+        )
+        return TurnReport(turn, compile_count() - self.compiled, integrity)
 
     def one_call(self, seed: int, restore: bool, keep: bool) -> TurnReport:
         """A turn of one call with inputs of its own, whose output is the one that may be checked.
@@ -181,7 +174,8 @@ class Turns:
         if restore and self.restore is not None:
             self.restore()
         seed_everything(seed)
-        probes = [self._probe_again()]
+        taken = Samples(1, 1)
+        taken.probe[0] = self._probe_again()
         before = resource.getrusage(resource.RUSAGE_SELF)
         cpu = cpu_clock()
         wall, output = timed_call(built.prepared.step, inputs, built.device.synchronize)
@@ -191,8 +185,8 @@ class Turns:
         if keep:
             found = true_evidence(built.prepared, built.call, inputs, seed, output)
             self.evidence = encode_evidence(found)
-        probes.append(self._probe_again())
-        return self._report((wall,), (cpu,), tuple(probes), 1, 0, (before, after), (wall, cpu))
+        taken.wall[0], taken.cpu[0], taken.probe[1] = wall, cpu, self._probe_again()
+        return self._report(taken, 0, (before, after), (wall, cpu))
 
     def _final_call(self, inputs: Any, seed: int, keep: bool) -> None:
         """The same call once more, its output kept; in training from the start state.

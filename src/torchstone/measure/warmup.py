@@ -111,7 +111,6 @@ def _is_full(calls: int, total_ns: int, statement: bool) -> bool:
 # lose theirs, and a neighbour may slow a whole round. An arm that remembers does so in every round,
 # so the round that speaks least against it is the one on record.
 
-
 ROW, LEAST_ROW = 12, 2
 ROUNDS = 4
 DOUBT = 1.1

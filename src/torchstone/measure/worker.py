@@ -25,8 +25,6 @@ from torchstone.records import ArmSpec, Memory, UsageError, from_data, to_data
 from torchstone.variants import NotSupported, unsupported_backend
 
 TRACEBACK_LINES = 12
-TAG = "TORCHSTONE_WORKER"
-"""The variable by which a worker and all that it starts can be found."""
 
 
 class Worker:
@@ -104,7 +102,7 @@ class Worker:
                 os.close(descriptor)
             return serve(type(self), _move(commands), _move(replies))
 
-        serve_forks(control, do_import, serve_fork, TAG)
+        serve_forks(control, do_import, serve_fork)
 
     def _solo(self, command: dict[str, Any]) -> Any:
         from torchstone.measure.solo import solo
@@ -151,7 +149,7 @@ class Worker:
         return CountReport(count_flops(from_data(ArmSpec, command["arm"]), self.phase))
 
     def _boundary(self, command: dict[str, Any]) -> Any:
-        from torchstone.measure.boundary import boundary_behaviour
+        from torchstone.measure.evidence import boundary_behaviour
 
         arm = from_data(ArmSpec, command["arm"])
         return boundary_behaviour(arm, self.phase, command["cases"])

@@ -8,7 +8,6 @@ from enum import Enum
 
 # What is measured and how it is run: one arm of a case.
 
-
 MODES = ("inference", "training")
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16", "amp", "amp-bf16", "amp-fp16")
 ALLOCATORS = ("default", "keep", "jemalloc", "tcmalloc")

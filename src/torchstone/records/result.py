@@ -108,7 +108,6 @@ class Comparison:
 
 # What a machine was seen to be able to do: the peaks that figures are held against.
 
-
 CALIBRATION_SCHEMA = 1
 DRAM = "DRAM"
 
@@ -283,7 +282,6 @@ class Result:
 
 
 # What the doctor found about a machine as a place to measure on.
-
 
 DOCTOR_SCHEMA = 1
 

@@ -11,7 +11,6 @@ from torchstone.records.result import Level, Method, Verdict
 
 # What another tool's file says of a case: its own figures, under its own names, as written.
 
-
 FOREIGN_DEFINITION = -1
 """`CaseMetrics.definition` of a case that another tool measured. Only its key, its outcome and
 `foreign` are set: no figure of another tool stands in a field whose definition is ours."""

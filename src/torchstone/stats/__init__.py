@@ -7,203 +7,21 @@ Touches: nothing; every function depends on its arguments alone. Imports only `r
 the latter when samples are looked at: stored figures need none.
 """
 
-from torchstone.records.result import STATISTICS_DEFINITION
-from torchstone.stats.changes import (
-    Change,
-    Evaluated,
-    Rules,
-    change_floor,
-    change_of,
-    deciding_budget,
-    evaluate,
-    evaluate_families,
-    mean_change,
-    mean_floor,
-)
-from torchstone.stats.compare import (
-    compare,
-    compare_all,
-    compare_sessions,
-)
-from torchstone.stats.distributions import (
-    beta_quantile,
-    clopper_pearson,
-    expected_low_mean,
-    expected_minimum,
-    expected_order_statistic,
-    normal_cdf,
-    normal_quantile,
-    regularised_beta,
-    student_t_cdf,
-    student_t_quantile,
-)
-from torchstone.stats.drift import (
-    LEAST_COMPILE_CHANGE,
-    LEAST_COMPILE_NS,
-    LEAST_MEMORY_CHANGE,
-    CostThresholds,
-    Drift,
-    cost_thresholds,
-    drift_of,
-    side_moved,
-)
-from torchstone.stats.estimators import (
-    ESTIMATORS,
-    FLOOR_ESTIMATOR,
-    LONG_STEP_NS,
-    PAIRS_ESTIMATOR,
-    TYPICAL_ESTIMATOR,
-    Estimator,
-    deciding_estimator,
-    estimator_of,
-    find_estimator,
-)
-from torchstone.stats.process import ProcessData, process_data, replicates_with_samples
-from torchstone.stats.ratio import (
-    Absolute,
-    LogFit,
-    absolute,
-    as_estimate,
-    central_time,
-    fit_ratio,
-    fit_ratios,
-    ratio,
-)
-from torchstone.stats.roofline import (
-    COVERAGE_NEEDED,
-    Utilisation,
-    achieved,
-    compute_peak,
-    dtype_of,
-    floor_seconds,
-    lowest_peak,
-    threads_of,
-    utilisation,
-)
-from torchstone.stats.suite import (
-    FALSE_DISCOVERY_RATE,
-    geometric_mean_speedup,
-    mean_compile_cold,
-    mean_compile_warm,
-    mean_compiler_bytes,
-    mean_memory_ratio,
-    mean_process_memory_ratio,
-    p_value,
-    pass_rate,
-    passing,
-    summarise,
-    verdicts,
-)
-from torchstone.stats.summary import (
-    Interval,
-    RankTest,
-    benjamini_hochberg,
-    geometric_mean,
-    holm,
-    mann_whitney,
-)
-from torchstone.stats.verdict import (
-    alpha_at,
-    by_interval,
-    decide,
-    is_precise,
-    least_effect,
-    logs_of,
-    looks,
-    stop,
-    with_budget,
-)
+# Every public name of these modules can be imported from here.
+# mypy: implicit-reexport
+# ruff: noqa: F403
+
+from torchstone.records import STATISTICS_DEFINITION
+from torchstone.stats.changes import *
+from torchstone.stats.compare import *
+from torchstone.stats.distributions import *
+from torchstone.stats.drift import *
+from torchstone.stats.estimators import *
+from torchstone.stats.process import *
+from torchstone.stats.ratio import *
+from torchstone.stats.roofline import *
+from torchstone.stats.suite import *
+from torchstone.stats.verdict import *
 
 DEFINITION = STATISTICS_DEFINITION
 """The version of every definition in this package; figures of two versions are never mixed."""
-
-__all__ = [
-    "COVERAGE_NEEDED",
-    "DEFINITION",
-    "ESTIMATORS",
-    "FALSE_DISCOVERY_RATE",
-    "FLOOR_ESTIMATOR",
-    "LEAST_COMPILE_CHANGE",
-    "LEAST_COMPILE_NS",
-    "LEAST_MEMORY_CHANGE",
-    "LONG_STEP_NS",
-    "PAIRS_ESTIMATOR",
-    "TYPICAL_ESTIMATOR",
-    "Absolute",
-    "Change",
-    "CostThresholds",
-    "Drift",
-    "Estimator",
-    "Evaluated",
-    "Interval",
-    "LogFit",
-    "ProcessData",
-    "RankTest",
-    "Rules",
-    "Utilisation",
-    "absolute",
-    "achieved",
-    "alpha_at",
-    "as_estimate",
-    "benjamini_hochberg",
-    "beta_quantile",
-    "by_interval",
-    "central_time",
-    "change_floor",
-    "change_of",
-    "clopper_pearson",
-    "compare",
-    "compare_all",
-    "compare_sessions",
-    "compute_peak",
-    "cost_thresholds",
-    "decide",
-    "deciding_budget",
-    "deciding_estimator",
-    "drift_of",
-    "dtype_of",
-    "estimator_of",
-    "evaluate",
-    "evaluate_families",
-    "expected_low_mean",
-    "expected_minimum",
-    "expected_order_statistic",
-    "find_estimator",
-    "fit_ratio",
-    "fit_ratios",
-    "floor_seconds",
-    "geometric_mean",
-    "geometric_mean_speedup",
-    "holm",
-    "is_precise",
-    "least_effect",
-    "logs_of",
-    "looks",
-    "lowest_peak",
-    "mann_whitney",
-    "mean_change",
-    "mean_compile_cold",
-    "mean_compile_warm",
-    "mean_compiler_bytes",
-    "mean_floor",
-    "mean_memory_ratio",
-    "mean_process_memory_ratio",
-    "normal_cdf",
-    "normal_quantile",
-    "p_value",
-    "pass_rate",
-    "passing",
-    "process_data",
-    "ratio",
-    "regularised_beta",
-    "replicates_with_samples",
-    "side_moved",
-    "stop",
-    "student_t_cdf",
-    "student_t_quantile",
-    "summarise",
-    "threads_of",
-    "utilisation",
-    "verdicts",
-    "with_budget",
-]

@@ -41,8 +41,14 @@ from torchstone.stats.drift import (
 )
 from torchstone.stats.ratio import POWER
 from torchstone.stats.suite import FALSE_DISCOVERY_RATE
-from torchstone.stats.summary import benjamini_hochberg
-from torchstone.stats.verdict import Logs, by_interval, decide, least_effect, needed_budget
+from torchstone.stats.verdict import (
+    Logs,
+    benjamini_hochberg,
+    by_interval,
+    decide,
+    least_effect,
+    needed_budget,
+)
 
 MARGIN = 0.02
 """A change within this is `same` when its whole interval is (the method)."""

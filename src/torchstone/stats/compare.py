@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torchstone.records import Comparison, Estimate, Measurement, Verdict
 from torchstone.stats.drift import fit_sessions
@@ -19,12 +19,11 @@ from torchstone.stats.estimators import (
 )
 from torchstone.stats.process import replicates_with_samples
 from torchstone.stats.ratio import LogFit, as_estimate, fit_ratios
-from torchstone.stats.summary import holm
-from torchstone.stats.verdict import decide, least_effect, logs_of
+from torchstone.stats.verdict import decide, holm, least_effect, logs_of
 
 
 @dataclass(frozen=True)
-class Rules:
+class _Rules:
     """What a verdict is evaluated by: relative sizes, and alpha for each shown interval."""
 
     margin: float
@@ -32,6 +31,11 @@ class Rules:
     aa_floor: float
     comparisons: int
     decide_by: str
+
+    def __post_init__(self) -> None:
+        if not (self.margin > 0.0 and 0.0 < self.alpha < 1.0 and self.aa_floor >= 0.0):
+            raise ValueError(f"need margin > 0, 0 < alpha < 1 and aa_floor >= 0, got {self}")
+        find_estimator(self.decide_by)
 
     @property
     def level(self) -> float:
@@ -54,50 +58,22 @@ class _Evidence:
 
 
 def compare(
-    base: Measurement,
-    new: Measurement,
-    *,
-    margin: float,
-    alpha: float,
-    aa_floor: float,
-    comparisons: int = 1,
-    decide_by: str | None = None,
+    base: Measurement, new: Measurement, *, margin: float, alpha: float, aa_floor: float
 ) -> Comparison:
-    """One arm against the base, as one of `comparisons` (Bonferroni: the others are unknown).
-
-    The shown intervals are at 1 - alpha. A difference is significant where its p-value, times
-    `comparisons`, is at most alpha; the rest of the rule is in `verdict`.
-    """
-    name = decide_by or estimator_of(base)
-    return _compared(base, new, _rules(margin, alpha, aa_floor, comparisons, name))
+    """One arm against the base. The shown intervals are at 1 - alpha; the rule is in `verdict`."""
+    (found,) = compare_all((base, new), margin, alpha, aa_floor)
+    return found
 
 
 def compare_sessions(
-    base: Measurement,
-    new: Measurement,
-    *,
-    margin: float,
-    alpha: float,
-    aa_floor: float,
-    decide_by: str | None = None,
+    base: Measurement, new: Measurement, *, margin: float, alpha: float, aa_floor: float
 ) -> Comparison:
     """The same of one arm in two sessions, each summed up over all its processes (`sessions`).
 
     The interval knows nothing of what changed on the machine between the two.
     """
-    name = decide_by or estimator_of(base)
-    return _compared(base, new, _rules(margin, alpha, aa_floor, 1, name), sessions=True)
-
-
-def _compared(
-    base: Measurement, new: Measurement, rules: Rules, *, sessions: bool = False
-) -> Comparison:
-    refusal = _refusal(base, new)
-    if refusal:
-        return _refused(base, new, rules, refusal)
-    evidence = _evidence(base, new, rules, sessions=sessions)
-    found = evidence.deciding.p_value() * rules.comparisons <= rules.alpha
-    return _judged(base, new, rules, evidence, found)
+    (found,) = compare_all((base, new), margin, alpha, aa_floor, sessions=True)
+    return found
 
 
 def compare_all(
@@ -106,6 +82,8 @@ def compare_all(
     alpha: float,
     aa_floor: float,
     decide_by: str | None = None,
+    *,
+    sessions: bool = False,
 ) -> tuple[Comparison, ...]:
     """Every other arm against the first, with Holm's correction over those that can be tested."""
     if not arms:
@@ -114,26 +92,12 @@ def compare_all(
     refusals = [_refusal(base, new) for new in others]
     tested = [new for new, refusal in zip(others, refusals, strict=True) if not refusal]
     name = decide_by or estimator_of(base)
-    rules = _rules(margin, alpha, aa_floor, max(1, len(tested)), name)
-    evidence = [_evidence(base, new, rules) for new in tested]
-    found = [p <= alpha for p in holm([e.deciding.p_value() for e in evidence])]
-    evaluated = iter(
-        _judged(base, new, rules, e, f) for new, e, f in zip(tested, evidence, found, strict=True)
-    )
-    return tuple(
-        _refused(base, new, rules, refusal) if refusal else next(evaluated)
-        for new, refusal in zip(others, refusals, strict=True)
-    )
-
-
-def _rules(margin: float, alpha: float, aa_floor: float, comparisons: int, decide_by: str) -> Rules:
-    if not (margin > 0.0 and 0.0 < alpha < 1.0 and aa_floor >= 0.0 and comparisons >= 1):
-        raise ValueError(
-            "need margin > 0, 0 < alpha < 1, aa_floor >= 0 and comparisons >= 1, got "
-            f"{margin}, {alpha}, {aa_floor}, {comparisons}"
-        )
-    find_estimator(decide_by)
-    return Rules(margin, alpha, aa_floor, comparisons, decide_by)
+    rules = _Rules(margin, alpha, aa_floor, max(1, len(tested)), name)
+    evidence = [_evidence(base, new, rules, sessions) for new in tested]
+    significant = [p <= alpha for p in holm([e.deciding.p_value() for e in evidence])]
+    found = iter(zip(evidence, significant, strict=True))
+    started = [_start(base, new, rules, why) for new, why in zip(others, refusals, strict=True)]
+    return tuple(one if one.reason else _judged(one, rules, *next(found)) for one in started)
 
 
 def _refusal(base: Measurement, new: Measurement) -> str:
@@ -147,7 +111,8 @@ def _refusal(base: Measurement, new: Measurement) -> str:
     return ""
 
 
-def _refused(base: Measurement, new: Measurement, rules: Rules, reason: str) -> Comparison:
+def _start(base: Measurement, new: Measurement, rules: _Rules, reason: str) -> Comparison:
+    """What is known before the samples are looked at; the whole of it for a refused comparison."""
     return Comparison(
         base=base.arm.name,
         new=new.arm.name,
@@ -160,9 +125,7 @@ def _refused(base: Measurement, new: Measurement, rules: Rules, reason: str) -> 
     )
 
 
-def _evidence(
-    base: Measurement, new: Measurement, rules: Rules, *, sessions: bool = False
-) -> _Evidence:
+def _evidence(base: Measurement, new: Measurement, rules: _Rules, sessions: bool) -> _Evidence:
     fit = fit_sessions if sessions else fit_ratios
     fits = fit(base, new, (rules.decide_by, FLOOR_ESTIMATOR, TYPICAL_ESTIMATOR))
     return _Evidence(
@@ -173,31 +136,24 @@ def _evidence(
     )
 
 
-def _judged(
-    base: Measurement, new: Measurement, rules: Rules, evidence: _Evidence, found: bool
-) -> Comparison:
+def _judged(start: Comparison, rules: _Rules, evidence: _Evidence, found: bool) -> Comparison:
     fit = evidence.deciding
     verdict, reason = _verdict(evidence, rules, found)
     detectable = fit.detectable(rules.alpha / rules.comparisons)
     estimate = as_estimate(fit, rules.decide_by, rules.level)
-    return Comparison(
-        base=base.arm.name,
-        new=new.arm.name,
+    return replace(
+        start,
         verdict=verdict,
-        decided_by=rules.decide_by,
         time_ratio=estimate.time_ratio if fit.replicates else None,
         interval=estimate.interval if fit.replicates else None,
         floor=evidence.floor,
         typical=evidence.typical,
         smallest_detectable=None if detectable is None else max(detectable, rules.least),
-        margin=rules.margin,
-        aa_floor=rules.aa_floor,
         reason=reason,
-        threshold=rules.least,
     )
 
 
-def _verdict(evidence: _Evidence, rules: Rules, found: bool) -> tuple[Verdict, str]:
+def _verdict(evidence: _Evidence, rules: _Rules, found: bool) -> tuple[Verdict, str]:
     """The verdict and its reason; `found` is the decision after correction for multiplicity."""
     fit = evidence.deciding
     if fit.replicates < 2:
@@ -218,7 +174,7 @@ def _verdict(evidence: _Evidence, rules: Rules, found: bool) -> tuple[Verdict, s
     return verdict, " ".join(filter(None, reasons))
 
 
-def _too_few(evidence: _Evidence, rules: Rules) -> str:
+def _too_few(evidence: _Evidence, rules: _Rules) -> str:
     none = evidence.deciding.replicates == 0
     if evidence.sessions:
         few = f"No process of one session has enough samples for {rules.decide_by}."
@@ -237,7 +193,7 @@ def _typical_differs(typical: Estimate, margin: float) -> str:
 
 
 def _undecided(
-    verdict: Verdict, fit: LogFit, interval: tuple[float, float], rules: Rules, found: bool
+    verdict: Verdict, fit: LogFit, interval: tuple[float, float], rules: _Rules, found: bool
 ) -> str:
     if found:
         held_to = (

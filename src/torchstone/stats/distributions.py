@@ -1,4 +1,4 @@
-"""The few distributions that intervals need: Student t, beta, normal, Clopper-Pearson.
+"""The few distributions that intervals need: Student t, by way of beta, and normal.
 
 Written here so that nobody has to install scipy; the tests hold them against scipy to 1e-9.
 """
@@ -6,18 +6,11 @@ Written here so that nobody has to install scipy; the tests hold them against sc
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import lru_cache, wraps
 from statistics import NormalDist
-from typing import TYPE_CHECKING
 
-from torchstone.stats.process import Floats, LazyModule
-
-if TYPE_CHECKING:
-    import numpy as np
-else:
-    np = LazyModule("numpy")
-
+from torchstone.stats.process import Floats, np
 
 _NORMAL = NormalDist()
 _HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
@@ -41,23 +34,6 @@ def normal_quantile(p: float) -> float:
     if p in (0.0, 1.0):
         return math.inf if p == 1.0 else -math.inf
     return _NORMAL.inv_cdf(p)
-
-
-def regularised_beta(a: float, b: float, x: float) -> float:
-    """I_x(a, b): the probability that a Beta(a, b) variable is at most x."""
-    _check_shapes(a, b)
-    if not 0.0 <= x <= 1.0:
-        raise ValueError(f"x must lie in [0, 1], got {x}")
-    return _beta_tails(a, b, x, 1.0 - x)[0]
-
-
-def beta_quantile(a: float, b: float, p: float) -> float:
-    """The x for which I_x(a, b) = p."""
-    _check_shapes(a, b)
-    _check_probability(p)
-    if p in (0.0, 1.0):
-        return p
-    return _logistic(_beta_logit_quantile(a, b, p, 1.0 - p))
 
 
 def student_t_cdf(t: float, df: float) -> float:
@@ -99,22 +75,6 @@ def student_t_quantile(p: float, df: float) -> float:
     u = _beta_logit_quantile(0.5 * df, 0.5, 2.0 * tail, 2.0 * abs(p - 0.5))
     size = math.sqrt(df) * math.exp(-0.5 * u)
     return -size if p < 0.5 else size
-
-
-def clopper_pearson(successes: int, trials: int, level: float = 0.95) -> tuple[float, float]:
-    """The exact (conservative) interval of a share: `successes` out of `trials`."""
-    if not 0 <= successes <= trials or trials < 1:
-        raise ValueError(f"need 0 <= successes <= trials, got {successes} of {trials}")
-    if not 0.0 < level < 1.0:
-        raise ValueError(f"level must lie in (0, 1), got {level}")
-    half = 0.5 * (1.0 - level)
-    k, n = float(successes), float(trials)
-    low = 0.0 if k == 0 else beta_quantile(k, n - k + 1.0, half)
-    # The upper end mirrored, so that `1 - half` is never rounded.
-    high = 1.0
-    if k < n:
-        high = _logistic(-_beta_logit_quantile(n - k, k + 1.0, half, 1.0 - half))
-    return low, high
 
 
 def exp_or_inf(value: float) -> float:
@@ -263,11 +223,6 @@ def _check_probability(p: float) -> None:
         raise ValueError(f"a probability must lie in [0, 1], got {p}")
 
 
-def _check_shapes(a: float, b: float) -> None:
-    if not (0.0 < a < math.inf and 0.0 < b < math.inf):
-        raise ValueError(f"the beta shapes must be positive and finite, got {a} and {b}")
-
-
 def _check_df(df: float) -> None:
     if not df > 0.0:
         raise ValueError(f"the degrees of freedom must be positive, got {df}")
@@ -278,19 +233,8 @@ def _check_df(df: float) -> None:
 # A minimum falls as n grows, so an arm with more samples looks faster than it is. Instead of
 # throwing samples away at random, these functions give the exact mean over all ways to keep n.
 
-
 KEPT_SIZE = 4096
 """Weights of more samples are made again each time: a thousand of them would take gigabytes."""
-
-
-def expected_minimum(sorted_samples: Floats, n: int) -> float:
-    """The mean, over all choices of n out of the samples, of their minimum."""
-    return float(_minimum_weights(sorted_samples.size, n) @ sorted_samples)
-
-
-def expected_order_statistic(sorted_samples: Floats, n: int, rank: int) -> float:
-    """The mean, over all choices of n out of the samples, of the rank-th smallest (from 1)."""
-    return float(_rank_weights(sorted_samples.size, n, rank) @ sorted_samples)
 
 
 def expected_low_mean(samples: Floats, n: int, lowest: int) -> float:
@@ -309,30 +253,6 @@ def smallest(samples: Floats, count: int) -> Floats:
     return np.asarray(np.sort(samples))
 
 
-def expected_ranks_of_minima(
-    groups: Sequence[Floats], draws: Sequence[int], ranks: Sequence[int]
-) -> float:
-    """The mean of the wanted ranks (from 1) among the groups' minima, each of its own draws.
-
-    Each sorted group keeps `draws` of its samples, independently. The minima's order mixes the
-    groups, so the expected minima cannot stand in for the minima. Exact: at each sample x the
-    number of minima <= x is a sum of independent coins, one a group.
-    """
-    values = np.unique(np.concatenate(groups))
-    at_most = np.zeros((len(groups) + 1, values.size))  # [j]: P(exactly j minima are <= x)
-    at_most[0] = 1.0
-    for group, n in zip(groups, draws, strict=True):
-        reached = np.concatenate([[0.0], np.cumsum(_minimum_weights(group.size, n))])
-        coin = np.minimum(reached[np.searchsorted(group, values, side="right")], 1.0)
-        moved = at_most[:-1] * coin
-        at_most *= 1.0 - coin
-        at_most[1:] += moved
-    # E[rank-th] = smallest value + the sum of steps weighted by P(fewer than rank are <= x).
-    steps = np.diff(values)
-    fewer = np.cumsum(at_most, axis=0)[:, :-1]
-    return float(values[0] + np.mean([fewer[rank - 1] @ steps for rank in ranks]))
-
-
 def _kept_if_small(make: Callable[..., Floats]) -> Callable[..., Floats]:
     """Remember weights of small samples: they are asked for again and again."""
     kept = lru_cache(maxsize=1024)(make)
@@ -345,17 +265,7 @@ def _kept_if_small(make: Callable[..., Floats]) -> Callable[..., Floats]:
 
 
 @_kept_if_small
-def _minimum_weights(size: int, n: int) -> Floats:
-    """P(the i-th smallest of all is the smallest of n kept) = C(size-i, n-1) / C(size, n)."""
-    _check(size, n, 1)
-    i = np.arange(1, size, dtype=np.float64)
-    # The ratio of one binomial to the one before it: exact, and never overflows.
-    steps = np.maximum(size - i - n + 1.0, 0.0) / (size - i)
-    return np.asarray(n / size * np.concatenate([[1.0], np.cumprod(steps)]), dtype=np.float64)
-
-
-@_kept_if_small
-def _rank_weights(size: int, n: int, rank: int) -> Floats:
+def rank_weights(size: int, n: int, rank: int) -> Floats:
     """P(the i-th smallest of all is the rank-th of n kept)."""
     _check(size, n, rank)
     # Of the i-1 smaller ones rank-1 are kept, of the size-i larger ones n-rank: none but these i.
@@ -382,7 +292,7 @@ def _low_weights(size: int, n: int, lowest: int) -> Floats:
     _check(size, n, lowest)
     above = np.ones(size)
     if lowest < n:
-        ranked = _rank_weights(size - 1, n - 1, lowest)
+        ranked = rank_weights(size - 1, n - 1, lowest)
         above = np.cumsum(ranked[::-1])[::-1]
     return np.asarray(n / size / lowest * above[: np.count_nonzero(above)], dtype=np.float64)
 

@@ -30,7 +30,7 @@ from typing import NamedTuple
 
 from torchstone.records import CaseMetrics, Measurement, Verdict
 from torchstone.stats.distributions import exp_or_inf, normal_quantile, student_t_quantile
-from torchstone.stats.process import ProcessData, process_data, replicates_with_samples
+from torchstone.stats.process import ProcessData, processes_of
 from torchstone.stats.ratio import LogFit, combine, own_weights, process_time
 
 CHANCE = 0.0027
@@ -150,7 +150,6 @@ def cost_thresholds(
 # A case's error is the standard error of its log speed-up with its degrees of freedom. Errors of
 # different cases, and of one case in two runs, are taken as independent.
 
-
 CASE_ALPHA = 0.05
 """What a case's own interval may err by, all its looks taken together."""
 
@@ -259,17 +258,13 @@ def fit_sessions(
     base: Measurement, new: Measurement, estimators: Sequence[str]
 ) -> dict[str, LogFit]:
     """The log of the time ratio new / base by each estimator, over all processes of both."""
-    old_session, new_session = _processes(base), _processes(new)
+    old_session, new_session = processes_of(base), processes_of(new)
     sizes = [_typical_size(session) for session in (old_session, new_session) if session]
     n = min(sizes, default=1)
     return {
         name: _difference(_time(old_session, name, n), _time(new_session, name, n))
         for name in estimators
     }
-
-
-def _processes(measurement: Measurement) -> list[ProcessData]:
-    return [process_data(measurement, r) for r in replicates_with_samples(measurement)]
 
 
 def _typical_size(session: Sequence[ProcessData]) -> int:
@@ -294,7 +289,6 @@ def _difference(base: LogFit, new: LogFit) -> LogFit:
 
 
 # The interval of a share that was seen in samples.
-
 
 SHARE_LEVEL = 0.95
 

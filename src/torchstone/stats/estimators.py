@@ -1,4 +1,5 @@
-"""One number for one process: the estimators by name.
+"""One number for one process: the estimators by name (`benchmarks/aa_estimators.py` has those that
+were tried and did worse).
 
 Floor-type estimators look at the fastest samples, because on a shared machine noise only ever
 adds time. Each takes `n`: the number of samples to count as, so that two arms with different
@@ -11,23 +12,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from torchstone.records import Measurement, UsageError
-from torchstone.stats.distributions import (
-    expected_low_mean,
-    expected_minimum,
-    expected_order_statistic,
-    expected_ranks_of_minima,
-    smallest,
-)
-from torchstone.stats.process import Floats, Ints, LazyModule, ProcessData
-
-if TYPE_CHECKING:
-    import numpy as np
-else:
-    np = LazyModule("numpy")
-
+from torchstone.stats.distributions import expected_low_mean, smallest
+from torchstone.stats.process import Floats, Ints, ProcessData, np
 
 PROBE_TOLERANCE = 0.03
 """A probe within 3 % of its floor ran at full speed: samples between two such probes spread by
@@ -38,8 +27,6 @@ MIN_LOWEST = 3
 """A low mean takes at least three samples, so that no single reading decides."""
 SORTED_SIZE = 4096
 """Up to here a sort is as quick as anything else."""
-QUIET_TURNS = 0.25
-"""The share of turns, by their minima, that counts as quiet."""
 
 
 class Estimator(Protocol):
@@ -48,77 +35,26 @@ class Estimator(Protocol):
     def __call__(self, data: ProcessData, n: int | None = None) -> float: ...
 
 
-def minimum(data: ProcessData, n: int | None = None) -> float:
-    """The fastest sample."""
-    if not data.samples.size:
-        return math.nan
-    if n is None or n >= data.samples.size:
-        return float(data.samples.min())
-    return expected_minimum(np.sort(data.samples), n)
-
-
-def quantile_05(data: ProcessData, n: int | None = None) -> float:
-    """The 5th percentile, interpolated between the two nearest samples."""
-    count = _count(data, n)
-    if not count:
-        return math.nan
-    if count == data.samples.size:
-        return float(np.quantile(data.samples, 0.05))
-    ordered = np.sort(data.samples)
-    position = 0.05 * (count - 1)
-    below = int(position)
-    low = expected_order_statistic(ordered, count, below + 1)
-    if below + 1 >= count:
-        return low
-    high = expected_order_statistic(ordered, count, below + 2)
-    return low + (position - below) * (high - low)
-
-
 def low_1(data: ProcessData, n: int | None = None) -> float:
     """The mean of the fastest 1 % (at least 3 samples)."""
-    return _low_mean(data, n, 0.01)
+    return low_mean(data, n, 0.01)
 
 
-def low_5(data: ProcessData, n: int | None = None) -> float:
-    """The mean of the fastest 5 % (at least 3 samples)."""
-    return _low_mean(data, n, 0.05)
-
-
-def turn_min_median(data: ProcessData, n: int | None = None) -> float:
-    """The median over turns of each turn's fastest sample."""
-    turns = np.unique(data.turn).size
-    return _turn_minima(data, n, range((turns + 1) // 2, turns // 2 + 2))
-
-
-def turn_min_low(data: ProcessData, n: int | None = None) -> float:
-    """The mean of the fastest quarter of the turns' fastest samples (at least 3 turns)."""
-    turns = np.unique(data.turn).size
-    lowest = min(turns, max(MIN_LOWEST, math.ceil(QUIET_TURNS * turns)))
-    return _turn_minima(data, n, range(1, lowest + 1))
-
-
-def gated(data: ProcessData, n: int | None = None) -> float:
-    """The median of the samples between two probes that ran at full speed.
-
-    Full speed is within 3 % of the process's fastest probe. NaN with fewer than 5 of them.
-    """
-    probes = np.concatenate([data.probe_before, data.probe_after])
-    probes = probes[np.isfinite(probes)]
-    if not probes.size:
+def low_mean(data: ProcessData, n: int | None, share: float) -> float:
+    """The mean of the fastest share of samples (at least 3)."""
+    size = data.samples.size
+    count = size if n is None else min(n, size)
+    if not count:
         return math.nan
-    limit = float(probes.min()) * (1.0 + PROBE_TOLERANCE)
-    quiet = data.samples[(data.probe_before <= limit) & (data.probe_after <= limit)]
-    return _middle(quiet) if quiet.size >= MIN_GATED else math.nan
+    lowest = min(count, max(MIN_LOWEST, math.ceil(share * count)))
+    if count == size:
+        return float(smallest(data.samples, lowest).sum()) / lowest
+    return expected_low_mean(data.samples, count, lowest)
 
 
-def median(data: ProcessData, n: int | None = None) -> float:
+def median_of(data: ProcessData, n: int | None = None) -> float:
     """The median of all samples: the typical time, noise and all."""
-    return _middle(data.samples) if data.samples.size else math.nan
-
-
-def mean(data: ProcessData, n: int | None = None) -> float:
-    """The mean of all samples."""
-    return float(data.samples.mean()) if data.samples.size else math.nan
+    return middle(data.samples) if data.samples.size else math.nan
 
 
 FLOOR_ESTIMATOR = "low1"
@@ -133,22 +69,15 @@ LONG_STEP_NS = 10_000_000
 """From here on a process gives dozens of calls, not hundreds, and their fastest per cent is a
 single call: pairs of neighbours were 3 to 10 times as repeatable as floors (benchmarks/aa.py)."""
 
-_NAMED: dict[str, Estimator] = {
-    "min": minimum,
-    "p05": quantile_05,
-    "low1": low_1,
-    "low5": low_5,
-    "turn-min-median": turn_min_median,
-    "turn-min-low": turn_min_low,
-    "gated": gated,
-    "median": median,
-    "mean": mean,
-    PAIRS_ESTIMATOR: median,
-}
 ESTIMATORS: Mapping[str, Estimator] = MappingProxyType(
-    {**_NAMED, "floor": _NAMED[FLOOR_ESTIMATOR], "typical": _NAMED[TYPICAL_ESTIMATOR]}
+    {
+        FLOOR_ESTIMATOR: low_1,
+        "floor": low_1,
+        TYPICAL_ESTIMATOR: median_of,
+        "typical": median_of,
+        PAIRS_ESTIMATOR: median_of,
+    }
 )
-_TYPICAL = (TYPICAL_ESTIMATOR, "typical", "mean", PAIRS_ESTIMATOR)
 
 
 def deciding_estimator(sample_ns: float) -> str:
@@ -167,7 +96,7 @@ def estimator_of(base: Measurement) -> str:
 
 def is_floor(name: str) -> bool:
     """Whether the estimator looks at the fastest samples."""
-    return name not in _TYPICAL
+    return name not in (TYPICAL_ESTIMATOR, "typical", PAIRS_ESTIMATOR)
 
 
 def find_estimator(name: str) -> Estimator:
@@ -179,42 +108,12 @@ def find_estimator(name: str) -> Estimator:
     return ESTIMATORS[name]
 
 
-def _middle(samples: Floats) -> float:
+def middle(samples: Floats) -> float:
     """The median; several times quicker on small arrays than numpy's own."""
-    middle = (samples.size - 1) // 2, samples.size // 2
+    places = (samples.size - 1) // 2, samples.size // 2
     few = samples.size <= SORTED_SIZE
-    ordered = np.sort(samples) if few else np.partition(samples, middle)
-    return 0.5 * float(ordered[middle[0]] + ordered[middle[1]])
-
-
-def _count(data: ProcessData, n: int | None) -> int:
-    return data.samples.size if n is None else min(n, data.samples.size)
-
-
-def _low_mean(data: ProcessData, n: int | None, share: float) -> float:
-    count = _count(data, n)
-    if not count:
-        return math.nan
-    lowest = min(count, max(MIN_LOWEST, math.ceil(share * count)))
-    if count == data.samples.size:
-        return float(smallest(data.samples, lowest).sum()) / lowest
-    return expected_low_mean(data.samples, count, lowest)
-
-
-def _turn_minima(data: ProcessData, n: int | None, ranks: range) -> float:
-    """The mean of some ranks of the turns' minima; `n` thins each turn by the same share."""
-    if not data.samples.size:
-        return math.nan
-    ordered = np.lexsort((data.samples, data.turn))
-    samples, turn = data.samples[ordered], data.turn[ordered]
-    starts = np.flatnonzero(np.concatenate([[True], turn[1:] != turn[:-1]]))
-    if n is None or n >= samples.size:
-        minima = np.sort(samples[starts])
-        return float(np.mean(minima[ranks.start - 1 : ranks.stop - 1]))
-    share = n / samples.size
-    groups = np.split(samples, starts[1:])
-    draws = [max(1, round(share * group.size)) for group in groups]
-    return expected_ranks_of_minima(groups, draws, ranks)
+    ordered = np.sort(samples) if few else np.partition(samples, places)
+    return 0.5 * float(ordered[places[0]] + ordered[places[1]])
 
 
 # The time ratio of two arms from pairs of calls that were neighbours in time.
@@ -232,7 +131,6 @@ def _turn_minima(data: ProcessData, n: int | None, ranks: range) -> float:
 # they alone decide. Simulated from no difference between processes to thirty times the rounds'
 # part, such intervals of four to eight processes hold the truth in 93.7 to 98 %
 # (tests/stats/test_pairs.py); by Student's t over processes alone they would be up to 30 % wider.
-
 
 Z = 1.96
 """Normal quantile of the order statistics that the variance of a median is taken from."""

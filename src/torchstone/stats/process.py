@@ -1,5 +1,7 @@
 """One process's samples as arrays: what every estimator looks at."""
 
+# mypy: implicit-reexport
+
 from __future__ import annotations
 
 import math
@@ -11,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from torchstone.records import Measurement, Turn
 
 # numpy, imported when it is first used: it takes a tenth of a second, and much here needs none.
+# Other modules of the package take `np` from here.
 
 
 class LazyModule:
@@ -100,6 +103,11 @@ def process_data(measurement: Measurement, replicate: int) -> ProcessData:
 def replicates_with_samples(measurement: Measurement) -> tuple[int, ...]:
     """The replicates of an arm that have at least one sample, in order."""
     return tuple(sorted({t.replicate for t in measurement.turns if t.wall_ns}))
+
+
+def processes_of(measurement: Measurement) -> list[ProcessData]:
+    """The samples of every replicate that has any."""
+    return [process_data(measurement, r) for r in replicates_with_samples(measurement)]
 
 
 def _probes(turns: Sequence[Turn], counts: Ints) -> tuple[Floats, Floats, Ints]:

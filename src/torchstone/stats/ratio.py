@@ -31,7 +31,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from torchstone.records import Estimate, Measurement
 from torchstone.stats.distributions import exp_or_inf, student_t_quantile, two_sided
@@ -45,17 +45,12 @@ from torchstone.stats.estimators import (
 )
 from torchstone.stats.process import (
     Floats,
-    LazyModule,
     ProcessData,
+    np,
     process_data,
+    processes_of,
     replicates_with_samples,
 )
-
-if TYPE_CHECKING:
-    import numpy as np
-else:
-    np = LazyModule("numpy")
-
 
 # How much each replicate's ratio of floors is to be believed: by what the probe saw.
 #
@@ -68,7 +63,6 @@ else:
 # 1.5 % at 3-4 %, by 2 % at 4-6 %. The weights follow that line.
 #
 # They only steer the estimate. The interval does not rely on them: see `ratio.combine`.
-
 
 FASTEST = 4
 """Probes whose mean is a process's fastest: no single odd reading decides."""
@@ -108,8 +102,8 @@ POWER = 0.8
 Statistic = Callable[[Sequence[ProcessData]], float]
 
 
-class Absolute(NamedTuple):
-    """Seconds per call with an interval."""
+class Interval(NamedTuple):
+    """A value with its interval."""
 
     value: float
     lo: float
@@ -177,26 +171,34 @@ def as_estimate(fit: LogFit, estimator: str, level: float) -> Estimate:
     )
 
 
-def absolute(measurement: Measurement, estimator: str, level: float = 0.95) -> Absolute:
+def absolute(measurement: Measurement, estimator: str, level: float = 0.95) -> Interval:
     """Seconds per call of one arm: the geometric mean over processes, with its interval; of floors
     weighed by what the probes saw, as their ratios are."""
-    function = find_estimator(estimator)
-    processes = [process_data(measurement, r) for r in replicates_with_samples(measurement)]
-    values = []
-    for data in processes:
-        values += _with_jackknife([lambda a: _log(function(a[0]))], (data,))
+    processes = processes_of(measurement)
+    values = [process_time(estimator, data, data.samples.size) for data in processes]
     fit = combine(values, own_weights(processes, estimator))
-    return Absolute(exp_or_inf(fit.centre), *fit.interval(level))
+    return Interval(exp_or_inf(fit.centre), *fit.interval(level))
 
 
 def central_time(measurement: Measurement, estimator: str) -> float | None:
     """The value of `absolute` without its interval, whose jackknife is most of the work; None
     without samples."""
     function = find_estimator(estimator)
-    processes = [process_data(measurement, r) for r in replicates_with_samples(measurement)]
+    processes = processes_of(measurement)
     values = [(_log(function(data)), math.nan) for data in processes]
     fit = combine(values, own_weights(processes, estimator))
     return exp_or_inf(fit.centre) if fit.replicates else None
+
+
+def geometric_mean(ratios: Sequence[float], level: float = 0.95) -> Interval:
+    """exp(mean log) of positive ratios with a Student t interval over them.
+
+    The interval speaks of the cases as a sample of such cases. One ratio: (0, inf); none: NaN.
+    """
+    if not all(0.0 < r < math.inf for r in ratios):
+        raise ValueError("ratios must be positive and finite")
+    fit = combine([(math.log(r), math.nan) for r in ratios])
+    return Interval(math.exp(fit.centre), *fit.interval(level))
 
 
 def own_weights(processes: Sequence[ProcessData], estimator: str) -> list[float] | None:
@@ -221,8 +223,8 @@ def fit_ratios(base: Measurement, new: Measurement, estimators: Sequence[str]) -
         pair = process_data(base, replicate), process_data(new, replicate)
         fastest.append((fastest_probe(pair[0]), fastest_probe(pair[1])))
         own = {name: f for name, f in functions.items() if name != PAIRS_ESTIMATOR}
-        statistics = [_log_ratio_at_equal_n(function, pair) for function in own.values()]
-        for name, value in zip(own, _with_jackknife(statistics, pair), strict=True):
+        statistics = [log_ratio_at_equal_n(function, pair) for function in own.values()]
+        for name, value in zip(own, with_jackknife(statistics, pair), strict=True):
             values[name].append(value)
         if PAIRS_ESTIMATOR in values:
             values[PAIRS_ESTIMATOR].append(pairs_log_ratio(*pair))
@@ -239,16 +241,6 @@ def combine_by(
     return combine(values, weights if is_floor(estimator) else None)
 
 
-def process_ratio(estimator: str, base: ProcessData, new: ProcessData) -> tuple[float, float]:
-    """One process's log ratio and its variance over turns: what `combine` makes a fit of."""
-    pair = base, new
-    if estimator == PAIRS_ESTIMATOR:
-        return pairs_log_ratio(*pair)
-    statistic = _log_ratio_at_equal_n(find_estimator(estimator), pair)
-    (value,) = _with_jackknife([statistic], pair)
-    return value
-
-
 def process_time(estimator: str, data: ProcessData, n: int) -> tuple[float, float]:
     """One process's log time, counted as having n samples, and its variance over turns."""
     function = find_estimator(estimator)
@@ -257,7 +249,7 @@ def process_time(estimator: str, data: ProcessData, n: int) -> tuple[float, floa
     def log_time(arms: Sequence[ProcessData]) -> float:
         return _log(function(arms[0], max(1, round(share * arms[0].samples.size))))
 
-    (value,) = _with_jackknife([log_time], (data,))
+    (value,) = with_jackknife([log_time], (data,))
     return value
 
 
@@ -318,7 +310,7 @@ def _weighted_median(values: Sequence[float], shares: Floats) -> float:
     return math.fsum(middle) / len(middle)
 
 
-def _log_ratio_at_equal_n(function: Estimator, pair: tuple[ProcessData, ProcessData]) -> Statistic:
+def log_ratio_at_equal_n(function: Estimator, pair: tuple[ProcessData, ProcessData]) -> Statistic:
     """log(new / base) with both arms counted as having the smaller one's number of samples."""
     sizes = tuple(data.samples.size for data in pair)
     shares = tuple(min(sizes) / size for size in sizes)
@@ -343,7 +335,7 @@ def _leave_one_out(arms: Sequence[ProcessData]) -> Iterator[list[ProcessData]]:
             yield rest
 
 
-def _with_jackknife(
+def with_jackknife(
     statistics: Sequence[Statistic], arms: Sequence[ProcessData]
 ) -> list[tuple[float, float]]:
     """Each statistic, and its variance over turns; NaN with fewer than two turns."""

@@ -103,25 +103,6 @@ def utilisation(
     )
 
 
-def floor_seconds(
-    flops: Flops,
-    calibration: Calibration,
-    dtype: str,
-    threads: int,
-    caches: Mapping[str, int] | None = None,
-) -> float | None:
-    """The least time a step can take under these peaks; None where neither is known.
-
-    Only what no implementation can avoid counts: the operations at the compute peak, or the least
-    bytes at the bandwidth of the fastest level that could have held them.
-    """
-    roof = compute_peak(calibration, dtype, threads)
-    least = lowest_peak(flops, calibration, threads, caches or {})
-    times = [flops.total / roof.value] if roof and flops.total > 0 else []
-    times += [flops.least_bytes / least.value] if least and flops.least_bytes > 0 else []
-    return max(times, default=None)
-
-
 def applies(calibration: Calibration, measurement: Measurement) -> bool:
     """Whether the peaks are of the arm's kind of device, and of its machine."""
     environment = measurement.environment

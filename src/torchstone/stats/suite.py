@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from torchstone.records import (
     FOREIGN_DEFINITION,
@@ -51,8 +51,7 @@ from torchstone.stats.drift import (
     logs,
     promised_error,
 )
-from torchstone.stats.summary import benjamini_hochberg
-from torchstone.stats.verdict import by_interval, logs_of, turned
+from torchstone.stats.verdict import benjamini_hochberg, by_interval, logs_of, turned
 
 FALSE_DISCOVERY_RATE = 0.05
 """The share of wrong ones among the differences found, as for single comparisons (the method)."""
@@ -108,33 +107,6 @@ def geometric_mean_speedup(cases: Iterable[CaseMetrics], level: float = 0.95) ->
         half = error_of_mean(errors).half_width(level)
         interval = exp_or_inf(centre - half), exp_or_inf(centre + half)
     return Mean(math.exp(centre), len(used), len(ok), interval, level)
-
-
-def mean_compile_cold(cases: Iterable[CaseMetrics]) -> Mean:
-    """The arithmetic mean of the cold compile times, in nanoseconds, over passing cases."""
-    ok = passing(cases)
-    return _arithmetic([case.compile_cold_ns for case in ok])
-
-
-def mean_compile_warm(cases: Iterable[CaseMetrics]) -> Mean:
-    """The arithmetic mean of the warm compile times, in nanoseconds, over passing cases."""
-    ok = passing(cases)
-    return _arithmetic([case.compile_warm_ns for case in ok])
-
-
-def mean_memory_ratio(cases: Iterable[CaseMetrics]) -> Mean:
-    """The geometric mean of the tensors' memory ratios over passing cases that have one."""
-    return _geometric([case.memory_ratio for case in passing(cases)])
-
-
-def mean_process_memory_ratio(cases: Iterable[CaseMetrics]) -> Mean:
-    """The same of the processes' peaks."""
-    return _geometric([case.process_memory_ratio for case in passing(cases)])
-
-
-def mean_compiler_bytes(cases: Iterable[CaseMetrics]) -> Mean:
-    """The arithmetic mean of what compiled arms keep beyond tensors, over passing cases."""
-    return _arithmetic([case.compiler_bytes for case in passing(cases)])
 
 
 def p_value(case: CaseMetrics) -> float | None:
@@ -228,20 +200,16 @@ def _summary(
         allocator=key.allocator,
         passes=pass_rate(cases),
         speedup=geometric_mean_speedup(ok, level),
-        compile_cold_ns=mean_compile_cold(ok),
-        compile_warm_ns=mean_compile_warm(ok),
-        memory_ratio=mean_memory_ratio(ok),
-        process_memory_ratio=mean_process_memory_ratio(ok),
-        compiler_bytes=mean_compiler_bytes(ok),
-        verdicts=_counts(told),
+        compile_cold_ns=_arithmetic(case.compile_cold_ns for case in ok),
+        compile_warm_ns=_arithmetic(case.compile_warm_ns for case in ok),
+        memory_ratio=_geometric(case.memory_ratio for case in ok),
+        process_memory_ratio=_geometric(case.process_memory_ratio for case in ok),
+        compiler_bytes=_arithmetic(case.compiler_bytes for case in ok),
+        verdicts={verdict.value: told[verdict] for verdict in Verdict},
         no_verdict=told[None],
         false_discovery_rate=q,
         figures_definition=ok[0].definition if ok else METRICS_DEFINITION,
     )
-
-
-def _counts(told: Mapping[Verdict | None, int]) -> dict[str, int]:
-    return {verdict.value: told.get(verdict, 0) for verdict in Verdict}
 
 
 def _verdict(case: CaseMetrics, survives: bool) -> Verdict | None:
@@ -252,12 +220,14 @@ def _verdict(case: CaseMetrics, survives: bool) -> Verdict | None:
     return by_interval(turned(logs_of(case.interval)), max(case.margin, 0.0))
 
 
-def _arithmetic(values: Sequence[int | None]) -> Mean:
-    known = [value for value in values if value is not None]
-    return Mean(math.fsum(known) / len(known) if known else None, len(known), len(values))
+def _arithmetic(values: Iterable[int | None]) -> Mean:
+    every = list(values)
+    known = [value for value in every if value is not None]
+    return Mean(math.fsum(known) / len(known) if known else None, len(known), len(every))
 
 
-def _geometric(values: Sequence[float | None]) -> Mean:
-    known = logs(values)
+def _geometric(values: Iterable[float | None]) -> Mean:
+    every = list(values)
+    known = logs(every)
     mean = math.exp(math.fsum(known) / len(known)) if known else None
-    return Mean(mean, len(known), len(values))
+    return Mean(mean, len(known), len(every))

@@ -19,8 +19,9 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import accumulate
 
 from torchstone.records import Comparison, Estimate, Verdict
 
@@ -115,7 +116,6 @@ def with_budget(found: Comparison, spent_s: float) -> Comparison:
 # fixed before the first sample, and their alphas add up to at most the whole alpha, so by the
 # union bound all looks together keep it, whatever rule stops.
 
-
 FIRST_LOOK = 3
 """Two processes give one degree of freedom: never precise enough to be worth a look."""
 LOOK_GROWTH = 1.6
@@ -160,3 +160,37 @@ def is_precise(interval: tuple[float, float], within: float) -> bool:
     if not (0.0 < low <= high < math.inf):
         return False
     return 0.5 * (math.log(high) - math.log(low)) <= math.log1p(within)
+
+
+# P-values corrected for how many there are.
+
+
+def holm(pvalues: Sequence[float]) -> tuple[float, ...]:
+    """Holm's adjusted p-values, in the given order: the family-wise error rate is kept."""
+    order = _ranked(pvalues)
+    count = len(order)
+    raised = (pvalues[place] * (count - rank) for rank, place in enumerate(order))
+    return _unranked(order, accumulate(raised, max))
+
+
+def benjamini_hochberg(pvalues: Sequence[float]) -> tuple[float, ...]:
+    """Benjamini and Hochberg's adjusted p-values: the false discovery rate is kept."""
+    order = _ranked(pvalues)
+    count = len(order)
+    order.reverse()
+    raised = (pvalues[place] * count / (count - rank) for rank, place in enumerate(order))
+    return _unranked(order, accumulate(raised, min))
+
+
+def _ranked(pvalues: Sequence[float]) -> list[int]:
+    """The places of the p-values, the smallest first."""
+    if not all(0.0 <= p <= 1.0 for p in pvalues):
+        raise ValueError("p-values must lie in [0, 1]")
+    return sorted(range(len(pvalues)), key=pvalues.__getitem__)
+
+
+def _unranked(order: Sequence[int], adjusted: Iterable[float]) -> tuple[float, ...]:
+    found = [0.0] * len(order)
+    for place, p in zip(order, adjusted, strict=True):
+        found[place] = min(float(p), 1.0)
+    return tuple(found)

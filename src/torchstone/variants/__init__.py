@@ -6,7 +6,8 @@ torch inside functions only, so that names can be checked without it. These file
 worker; other packages add variants by entry point.
 """
 
-from torchstone.variants.base import Applied, NotSupported, Variant
+from torchstone.records import NotSupported
+from torchstone.variants.base import Applied, Variant
 from torchstone.variants.compiled import unsupported_backend
 from torchstone.variants.registry import (
     check_variant,

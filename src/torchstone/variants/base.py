@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from torchstone.records import ArmSpec, NotSupported, UsageError
+from torchstone.records import ArmSpec, UsageError
 from torchstone.variants.techniques import TECHNIQUES
 from torchstone.workloads import Inputs
 
@@ -78,5 +78,3 @@ class Eager:
 
 
 EAGER = Eager()
-
-__all__ = ["Applied", "NotSupported", "Variant"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 import tempfile
@@ -10,8 +9,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from torchstone.records import ArmSpec, UsageError, first_line
-from torchstone.variants.base import Applied, NotSupported
+from torchstone.records import ArmSpec, NotSupported, UsageError, first_line
+from torchstone.records.plugins import did_you_mean
+from torchstone.variants.base import Applied
 from torchstone.variants.techniques import TECHNIQUES
 from torchstone.workloads import Inputs
 
@@ -101,7 +101,6 @@ AOTI = Captured(
 #
 # A backend meets a missing package only when it compiles, and Dynamo wraps what it raised.
 
-
 _FAILED, _UNKNOWN = "BackendCompilerFailed", "InvalidBackend"
 _MISSING_ARGUMENT = re.compile(r"\w+\(\) missing \d+ required [\w-]+ arguments?: (.+)")
 
@@ -176,11 +175,10 @@ class Compiled:
         """The same backend with switches set."""
         for modifier in modifiers:
             if modifier not in MODIFIERS:
-                near = difflib.get_close_matches(modifier, MODIFIERS, n=1)
-                hint = f"Did you mean +{near[0]}? " if near else ""
+                names = [f"+{name}" for name in (*MODIFIERS, *TECHNIQUES)]
                 raise UsageError(
                     f"{self.backend} has no modifier {modifier!r}.",
-                    f"{hint}Modifiers: {', '.join('+' + m for m in (*MODIFIERS, *TECHNIQUES))}.",
+                    f"{did_you_mean(f'+{modifier}', names)}Modifiers: {', '.join(names)}.",
                 )
         return replace(self, modifiers=tuple(dict.fromkeys(modifiers)))
 
