@@ -1,12 +1,11 @@
-"""The compute peak: the best of many short products of square matrices."""
+"""The peaks of the processor: products, memory by level, and what the smallest things cost."""
 
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import cycle, repeat
 from time import perf_counter_ns as _now
 
@@ -16,23 +15,25 @@ from torchstone.machine import hardware
 from torchstone.machine.calibrate.request import (
     LEAST_SAMPLES,
     LEVELS,
+    NOBODY,
     Job,
-    Measured,
     Repeated,
     Request,
     Say,
     Timer,
-    allowed_cores,
     drop_false_memory,
     mark_impossible,
     run_jobs,
-    threads_allowed,
     wall_timer,
 )
 from torchstone.machine.clock import measure_clock, nominal_clock_hz
 from torchstone.machine.hardware import best_cost, best_rate
-from torchstone.machine.processes import memory_available, read_text
-from torchstone.records import DRAM, Peak
+from torchstone.machine.processes import allowed_cores, memory_available, usable_cores
+from torchstone.records import DRAM, Calibration, Peak
+from torchstone.records.format import count
+
+# The compute peak: the best of many short products of square matrices.
+
 
 SIDES = (64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288)
 """Tried from the smallest up, as long as one product stays short."""
@@ -82,7 +83,7 @@ class Gemm:
         timer: Timer = wall_timer,
         weight: float = 1.0,
     ) -> None:
-        self.name = f"{dtype}, {threads} thread{'' if threads == 1 else 's'}" if threads else dtype
+        self.name = f"{dtype}, {count(threads, 'thread')}" if threads else dtype
         self.dtype = dtype
         self.threads = threads
         self.weight = weight
@@ -223,9 +224,6 @@ MEMORY_SHARE = 0.5
 """Of the available memory that the arrays may take."""
 ARRAYS = 3
 _MIB = 1 << 20
-_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
-_MOST_INDEXES = 10
-ROOT = "/sys/devices/system/cpu"
 
 
 @dataclass(frozen=True)
@@ -256,19 +254,13 @@ class Sized:
     reason: str = ""
 
 
-def read_caches(cores: Iterable[int], root: str = ROOT) -> tuple[Cache, ...]:
+def read_caches(cores: Iterable[int], root: str = hardware.CPUS) -> tuple[Cache, ...]:
     """The data caches of these cores by sysfs, lowest level first; empty where it is silent."""
     found: dict[int, dict[str, int]] = {}
     for core in cores:
-        for index in range(_MOST_INDEXES):
-            folder = os.path.join(root, f"cpu{core}", "cache", f"index{index}")
-            kind = (read_text(f"{folder}/type") or "").strip()
-            level = (read_text(f"{folder}/level") or "").strip()
-            size = re.match(r"(\d+)([KMG]?)", read_text(f"{folder}/size") or "")
-            if kind not in ("Data", "Unified") or not level.isdigit() or not size:
-                continue
-            shared = (read_text(f"{folder}/shared_cpu_list") or str(core)).strip()
-            found.setdefault(int(level), {})[shared] = int(size[1]) * _UNITS[size[2]]
+        for level, kind, size, shared in hardware.caches_of(core, root):
+            if kind in ("Data", "Unified"):
+                found.setdefault(level, {})[shared] = size
     return tuple(
         Cache(level, min(sizes.values()), len(sizes), sum(sizes.values()))
         for level, sizes in sorted(found.items())
@@ -492,46 +484,39 @@ def _job(
 ) -> Repeated:
     """The level is read off the arrays that are truly used, not taken from the plan."""
     level = label([array.nbytes for array in arrays], caches)
-    name = f"{level or 'no level'} {note.split(',')[0]}, {threads} thread{'s'[: threads != 1]}"
+    name = f"{level or 'no level'} {note.split(',')[0]}, {count(threads, 'thread')}"
     template = Peak(0.0, threads=threads, level=level, array_bytes=arrays[0].nbytes, note=note)
     return Repeated(name, sample, template, weight=2.0 if level == DRAM else 1.0)
 
 
-# The peaks of the processor.
+# The whole processor.
 
 
 _FP32_WEIGHT = 3.0
 """Most figures are held against this peak."""
 
 
-def measure_cpu(request: Request, say: Say) -> Measured:
+def measure_cpu(request: Request, say: Say) -> Calibration:
     """Clock, costs and all peaks that the request asks for."""
-    caches = _caches()
-    available = memory_available()
-    notes = []
+    caches, available, cpu = _caches(), memory_available(), hardware.describe_cpu()
     clock = measure_clock()
-    if clock.peak is None:
-        notes.append(f"clock: unknown; {clock.reason}")
-    with _settings():
+    notes = [] if clock.peak is not None else [f"clock: unknown; {clock.reason}"]
+    with full_precision():
         costs = measure_costs() if request.whole else {}
         jobs: list[Job] = list(_compute_jobs(request))
         jobs += _memory_jobs(request, caches, available, say)
-        alive, failed = run_jobs(jobs, request.seconds, _use_threads, say)
-        found = [peak for peak in (job.peak() for job in alive) if peak is not None]
+        found, failed = run_jobs(jobs, request.seconds, _use_threads, say)
     # Once more: a core that was idle at first may have sped up since.
     clock_peak = _higher(clock.peak, measure_clock().peak)
-    compute, impossible = mark_impossible(
-        [peak for peak in found if peak.dtype],
-        clock_peak,
-        hardware.describe_cpu(),
-        len(allowed_cores()),
-    )
+    products = [peak for peak in found if peak.dtype]
+    compute, impossible = mark_impossible(products, clock_peak, cpu, len(allowed_cores()))
     bandwidth, false_memory = drop_false_memory([peak for peak in found if peak.level])
     if request.whole:
         notes += absences(caches, request.threads, available)
     notes += [*failed, *impossible, *false_memory, *_crowded(request)]
-    return Measured(
-        name=hardware.describe_cpu().get("model", ""),
+    return replace(
+        NOBODY,
+        device_name=cpu.get("model", ""),
         compute=tuple(compute),
         bandwidth=tuple(bandwidth),
         clock=clock_peak,
@@ -577,7 +562,7 @@ def _use_threads(threads: int) -> None:
 
 
 @contextlib.contextmanager
-def _settings() -> Iterator[None]:
+def full_precision() -> Iterator[None]:
     """No gradients, products in full precision, and afterwards everything as it was."""
     threads, precision = torch.get_num_threads(), torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("highest")
@@ -594,7 +579,7 @@ def _higher(first: Peak | None, second: Peak | None) -> Peak | None:
 
 
 def _crowded(request: Request) -> list[str]:
-    allowed = threads_allowed()
+    allowed = usable_cores()
     return [
         f"{threads} threads: only {allowed} can run at once here"
         for threads in request.threads
