@@ -22,7 +22,8 @@ from tests.machine.doctor_tree import (
     ticks,
     view,
 )
-from torchstone.machine.doctor import Checkup, split_fix
+from torchstone.machine.doctor import Checkup
+from torchstone.machine.doctor.base import split_fix
 from torchstone.machine.doctor.checkups import accelerator, cores, system
 from torchstone.records import Level
 
