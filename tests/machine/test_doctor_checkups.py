@@ -291,14 +291,14 @@ BAD: list[tuple[str, Checkup, dict[str, Any], str, str]] = [
         system.MEMORY,
         {"changes": {f"{GROUP}/memory.max": str(1 << 30), f"{GROUP}/memory.current": "0"}},
         "warn",
-        "only 1.0 GiB can be had, within the control group's limit",
+        "only 1.00 GiB can be had, within the control group's limit",
     ),
     (
         "swap in use",
         system.SWAP,
         {"changes": {"proc/meminfo": "SwapTotal: 4096 kB\nSwapFree: 1024 kB"}},
         "note",
-        "3.0 MiB in use, none moved",
+        "3.00 MiB in use, none moved",
     ),
     (
         "a page swapped",
