@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from tests.profile.support import mark, put, read, refused, traced, x
 from torchstone.profile import registry, write_profile
-from torchstone.profile.formats import base, json_events
+from torchstone.profile.formats import base, chrome
 from torchstone.profile.formats.own import check_profile
 from torchstone.records import UsageError
 
@@ -177,7 +177,7 @@ def test_documents_are_weighed_before_they_are_unfolded(
 
 
 def test_one_endless_event_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(json_events, "MAX_VALUE", 2**21)
+    monkeypatch.setattr(chrome, "MAX_VALUE", 2**21)
     path = put(tmp_path / "t.json", '[{"name": "' + "x" * 2**23)
     assert "longer than 2 MiB" in refused(path, "chrome")
 

@@ -112,6 +112,15 @@ def from_stacks(
     return builder.tree(unit)
 
 
+def path_of(tree: CallTree, node: int) -> list[int]:
+    """The frames that lead to a node, the outermost first."""
+    path = []
+    while node >= 0:
+        path.append(tree.frames[node])
+        node = tree.parents[node]
+    return path[::-1]
+
+
 def totals(tree: CallTree) -> list[float]:
     """What each node took with everything below it."""
     found = list(tree.own)

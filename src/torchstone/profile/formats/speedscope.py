@@ -26,7 +26,7 @@ from torchstone.profile.formats.base import (
     split_place,
 )
 from torchstone.profile.formats.chrome_events import Columns, settle
-from torchstone.profile.formats.own import KEY, UNKNOWN_CLOCK, remember, remembered
+from torchstone.profile.formats.own import KEY, UNKNOWN_CLOCK, metadata_of, read_metadata
 from torchstone.records import CallTree, Frame, Profile, Sampling, Spans, Thread, UsageError
 
 # A profile as a speedscope document.
@@ -54,7 +54,7 @@ def document(profile: Profile) -> dict[str, Any]:
         "activeProfileIndex": 0,
         "shared": {"frames": [_frame(one) for one in profile.frames]},
         "profiles": parts,
-        KEY: remember(profile),
+        KEY: metadata_of(profile),
     }
 
 
@@ -110,7 +110,7 @@ def _sampled(tree: CallTree, threads: tuple[Thread, ...]) -> list[dict[str, Any]
     for node, own in enumerate(tree.own):
         samples, weights = found.setdefault(tree.threads[node], ([], []))
         if own > 0:
-            samples.append(path_of(tree, node))
+            samples.append(trees.path_of(tree, node))
             weights.append(own)
     return [
         {
@@ -124,15 +124,6 @@ def _sampled(tree: CallTree, threads: tuple[Thread, ...]) -> list[dict[str, Any]
         }
         for thread, (samples, weights) in found.items()
     ]
-
-
-def path_of(tree: CallTree, node: int) -> list[int]:
-    """The frames that lead to a node, the outermost first."""
-    path = []
-    while node >= 0:
-        path.append(tree.frames[node])
-        node = tree.parents[node]
-    return path[::-1]
 
 
 MAX_PROFILES = 10_000
@@ -191,12 +182,12 @@ class _Reading:
         self._builder = trees.TreeBuilder()
         self._columns = Columns()
         self._looks = _Looks()
-        self._was = remembered(data.get(KEY)) if isinstance(data, dict) else None
+        data = data if isinstance(data, dict) else {}
+        self._was = read_metadata(data.get(KEY))
         self._longest = 0.0
-        self._exporter = data.get("exporter") if isinstance(data, dict) else None
-        shared = data.get("shared") if isinstance(data, dict) else None
+        self._exporter = data.get("exporter")
+        shared, profiles = data.get("shared"), data.get("profiles")
         frames = shared.get("frames") if isinstance(shared, dict) else None
-        profiles = data.get("profiles") if isinstance(data, dict) else None
         if not isinstance(frames, list) or not isinstance(profiles, list) or not profiles:
             raise bad(name, "this is not a speedscope file: it has no frames or no profiles")
         if len(profiles) > MAX_PROFILES:
@@ -228,32 +219,29 @@ class _Reading:
             scale=1e9 if spans else 1.0,
             counted=bool(spans) and not self._looks.entries,
         )
-        return Profile(
-            id=file.id,
-            created=file.created,
-            how=self._how(spans is not None),
-            tool=self._tool(),
+        return file.profile(
+            SpeedscopeFormat.name,
+            **(self._was.parts() if self._was else self._guessed(spans is not None)),
             frames=frames,
             threads=tuple(self.threads),
             tree=tree,
             spans=spans,
-            sampling=self._was.sampling if self._was else self._sampling(),
-            steps=self._was.steps if self._was else 0,
-            estimated=self._was.estimated if self._was else False,
             wall_s=wall,
-            problems=self._faults.sentences("entries"),
-            label=file.name,
-            origin=SpeedscopeFormat.name,
-            notes=self._faults.sentences("spans", notes=True),
-            version=__version__,
+            problems=self._faults.problems("entry", "entries"),
+            notes=self._faults.notes(),
         )
 
-    def _how(self, has_spans: bool) -> str:
-        if self._was is not None:
-            return self._was.how
-        if self._unit == "bytes":
-            return "memory"
-        return "trace" if has_spans else "sample"
+    def _guessed(self, has_spans: bool) -> dict[str, Any]:
+        """How the profile was taken, where nobody says so."""
+        how = "memory" if self._unit == "bytes" else "trace" if has_spans else "sample"
+        said = self._exporter if isinstance(self._exporter, str) else ""
+        tool = clean(said.split("@")[0].strip()) or "speedscope"
+        looks, sampling = self._looks, None
+        # Only where the entries are looks, one by one: elsewhere nobody knows how many.
+        if looks.listed and self._unit != "bytes":
+            every = looks.least if self._unit == "seconds" else 0.0
+            sampling = Sampling(looks.entries, every, UNKNOWN_CLOCK)
+        return {"how": how, "tool": tool, "sampling": sampling}
 
     def _unit_now(self) -> str:
         """The tree's unit: a file without one may still say what it counts."""
@@ -262,20 +250,6 @@ class _Reading:
         if self._was is not None:
             return self._was.unit
         return "samples" if self._looks.listed and self._looks.least == 1.0 else self._unit
-
-    def _tool(self) -> str:
-        if self._was is not None:
-            return self._was.tool
-        text = self._exporter if isinstance(self._exporter, str) else ""
-        return clean(text.split("@")[0].strip()) or "speedscope"
-
-    def _sampling(self) -> Sampling | None:
-        """Only where the entries are looks, one by one: elsewhere nobody knows how many."""
-        looks = self._looks
-        if not looks.listed or self._unit == "bytes":
-            return None
-        every = looks.least if self._unit == "seconds" else 0.0
-        return Sampling(looks.entries, every, UNKNOWN_CLOCK)
 
     def _frame(self, data: Any) -> int:
         if not isinstance(data, dict) or not isinstance(data.get("name"), str):

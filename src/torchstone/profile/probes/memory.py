@@ -24,7 +24,6 @@ from torchstone.measure.allocations import (
 )
 from torchstone.profile import trees
 from torchstone.profile.formats.base import FrameTable
-from torchstone.profile.formats.speedscope import path_of
 from torchstone.profile.probes.base import ProbeFailed, ProbeOptions, Step, new_profile, with_text
 from torchstone.profile.probes.pyspy import Outside, as_ours
 from torchstone.profile.probes.sample import MOST_DEPTH, outer_calls
@@ -465,7 +464,7 @@ def _memory(points: list[Any], at_peak: CallTree, frames: tuple[Frame, ...]) -> 
     alive = []
     for node, size in enumerate(at_peak.own):
         if size:
-            stack = tuple(path_of(at_peak, node))
+            stack = tuple(trees.path_of(at_peak, node))
             alive.append(
                 LiveTensor(frames[stack[-1]].name, at_peak.calls[node], round(size), stack)
             )
