@@ -7,13 +7,19 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from torchstone.profile.estimate import from_callers
 from torchstone.records import Calls, CallTree, Frame, FunctionCalls, Profile, Spans, UsageError
 from torchstone.stats.drift import SHARE_LEVEL, share_interval
+
+
+def rows_of(spans: Spans) -> Iterator[tuple[int, int, int, int]]:
+    """Frame, thread, start and duration of each span."""
+    return zip(spans.frames, spans.threads, spans.start_ns, spans.duration_ns, strict=True)
+
 
 MAX_NODES = 2_000_000
 """Call paths of one tree. Views cut far above it; memory is some 200 bytes a node."""
@@ -64,9 +70,7 @@ class TreeBuilder:
         ends: list[int] = []
         nodes: list[int] = []
         current = -1
-        for frame, thread, start, duration in zip(
-            spans.frames, spans.threads, spans.start_ns, spans.duration_ns, strict=True
-        ):
+        for frame, thread, start, duration in rows_of(spans):
             if thread != current:
                 current = thread
                 ends.clear()

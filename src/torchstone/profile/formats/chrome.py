@@ -376,9 +376,7 @@ def _events(profile: Profile, spans: Spans) -> Iterator[dict[str, Any]]:
     for thread, (pid, tid) in zip(profile.threads, marks, strict=True):
         args: dict[str, Any] = {"name": thread.name}
         yield {"ph": "M", "name": "thread_name", "pid": pid, "tid": tid, "args": args}
-    for frame, thread_index, start, duration in zip(
-        spans.frames, spans.threads, spans.start_ns, spans.duration_ns, strict=True
-    ):
+    for frame, thread_index, start, duration in trees.rows_of(spans):
         place = profile.frames[frame]
         pid, tid = marks[thread_index]
         event = {

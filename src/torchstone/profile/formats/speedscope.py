@@ -7,6 +7,7 @@ py-spy, pyinstrument, memray's converters and others write it. Layout: speedscop
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,10 +39,11 @@ _UNITS = {"seconds": "seconds", "bytes": "bytes"}
 
 def document(profile: Profile) -> dict[str, Any]:
     """Spans as events where there are some, else call paths as samples; a profile a thread."""
+    names = [thread.name for thread in profile.threads]
     if profile.spans is not None and profile.spans.frames:
-        parts = _evented(profile.spans, profile.threads)
+        parts = _evented(profile.spans, names)
     elif profile.tree is not None and profile.tree.frames:
-        parts = _sampled(profile.tree, profile.threads)
+        parts = _sampled(profile.tree, names)
     else:
         raise UsageError(
             "The profile has no call paths, so it cannot be written as speedscope.",
@@ -67,61 +69,43 @@ def _frame(frame: Frame) -> dict[str, Any]:
     return found
 
 
-def _name(threads: tuple[Thread, ...], index: int) -> str:
-    return threads[index].name if index < len(threads) else f"thread {index}"
+def _part(kind: str, name: str, unit: str, end: float, **columns: Any) -> dict[str, Any]:
+    about = {"type": kind, "name": name, "unit": unit, "startValue": 0, "endValue": end}
+    return {**about, **columns}
 
 
-def _evented(spans: Spans, threads: tuple[Thread, ...]) -> list[dict[str, Any]]:
+def _evented(spans: Spans, names: Sequence[str]) -> list[dict[str, Any]]:
     end = max(s + d for s, d in zip(spans.start_ns, spans.duration_ns, strict=True))
-    by_thread: dict[int, list[dict[str, Any]]] = {}
-    stacks: dict[int, list[tuple[int, int]]] = {}
-    for frame, thread, start, duration in zip(
-        spans.frames, spans.threads, spans.start_ns, spans.duration_ns, strict=True
-    ):
-        events = by_thread.setdefault(thread, [])
-        stack = stacks.setdefault(thread, [])
-        while stack and stack[-1][1] <= start:
-            _close(events, stack)
+    found: dict[int, tuple[list[dict[str, Any]], list[tuple[int, int]]]] = {}
+    for frame, thread, start, duration in trees.rows_of(spans):
+        events, stack = found.setdefault(thread, ([], []))
+        _close(events, stack, start)
         events.append({"type": "O", "at": start, "frame": frame})
         stack.append((frame, start + duration))
-    for thread, stack in stacks.items():
-        while stack:
-            _close(by_thread[thread], stack)
+    for events, stack in found.values():
+        _close(events, stack, end)
     return [
-        {
-            "type": "evented",
-            "name": _name(threads, thread),
-            "unit": "nanoseconds",
-            "startValue": 0,
-            "endValue": end,
-            "events": events,
-        }
-        for thread, events in by_thread.items()
+        _part("evented", names[thread], "nanoseconds", end, events=events)
+        for thread, (events, _) in found.items()
     ]
 
 
-def _close(events: list[dict[str, Any]], stack: list[tuple[int, int]]) -> None:
-    frame, at = stack.pop()
-    events.append({"type": "C", "at": at, "frame": frame})
+def _close(events: list[dict[str, Any]], stack: list[tuple[int, int]], until: int) -> None:
+    while stack and stack[-1][1] <= until:
+        frame, at = stack.pop()
+        events.append({"type": "C", "at": at, "frame": frame})
 
 
-def _sampled(tree: CallTree, threads: tuple[Thread, ...]) -> list[dict[str, Any]]:
+def _sampled(tree: CallTree, names: Sequence[str]) -> list[dict[str, Any]]:
     found: dict[int, tuple[list[list[int]], list[float]]] = {}
     for node, own in enumerate(tree.own):
         samples, weights = found.setdefault(tree.threads[node], ([], []))
         if own > 0:
             samples.append(trees.path_of(tree, node))
             weights.append(own)
+    unit = _UNITS.get(tree.unit, "none")
     return [
-        {
-            "type": "sampled",
-            "name": _name(threads, thread),
-            "unit": _UNITS.get(tree.unit, "none"),
-            "startValue": 0,
-            "endValue": sum(weights),
-            "samples": samples,
-            "weights": weights,
-        }
+        _part("sampled", names[thread], unit, sum(weights), samples=samples, weights=weights)
         for thread, (samples, weights) in found.items()
     ]
 

@@ -23,17 +23,8 @@ from typing import Any
 
 from torchstone.profile import trees
 from torchstone.profile.formats.base import FrameTable
-from torchstone.profile.probes.base import ProbeOptions, hottest, new_profile, with_text
-from torchstone.records import (
-    Bytecode,
-    CallTree,
-    Counter,
-    Frame,
-    LineTable,
-    Profile,
-    Sampling,
-    Thread,
-)
+from torchstone.profile.probes.base import ProbeOptions, hottest, line_tables, new_profile
+from torchstone.records import Counter, Profile, Sampling, Thread
 
 # A timer of the kernel that sends this thread a signal: it needs neither a thread nor the GIL.
 
@@ -150,7 +141,8 @@ class StackTally:
         self._outside = outside
         self._keep_outside = outside is not None and not is_ours(outside.f_code)
         self._weights: dict[tuple[int, ...], float] = {}
-        self._lines: dict[tuple[int, int], list[float]] = {}
+        self._lines: dict[tuple[int, int], tuple[int, float]] = {}
+        """Looks and weight, by code and line."""
         self._codes: dict[int, CodeType] = {}
         self._names: dict[int, tuple[str, int]] = {}
         self.main = threading.get_ident()
@@ -180,9 +172,8 @@ class StackTally:
         key.append(thread)
         path = tuple(key)
         self._weights[path] = self._weights.get(path, 0.0) + weight
-        row = self._lines.setdefault(line, [0, 0.0])
-        row[0] += 1
-        row[1] += weight
+        looks, seconds = self._lines.get(line, (0, 0.0))
+        self._lines[line] = (looks + 1, seconds + weight)
         self.stacks += 1
         self._look += weight
 
@@ -198,9 +189,35 @@ class StackTally:
         more time than others, and so tell less than their weight."""
         return round(self._sum**2 / self._squares) if self._squares > 0 else 0
 
-    def parts(self) -> _Parts:
-        """The records that they make."""
-        return _Parts(self)
+    def parts(self) -> dict[str, Any]:
+        """Frames, threads, tree, lines and bytecode that they make."""
+        table = FrameTable()
+        frame_of = {
+            number: table.add(code.co_name, code.co_filename, code.co_firstlineno)
+            for number, code in self._codes.items()
+        }
+        seen = {path[-1] for path in self._weights}
+        used = sorted((t for t in self._names if t in seen), key=lambda t: t != self.main)
+        place = {thread: index for index, thread in enumerate(used)}
+        own: dict[int, float] = {}
+        stacks = []
+        for path, weight in self._weights.items():
+            own[frame_of[path[0]]] = own.get(frame_of[path[0]], 0.0) + weight
+            codes = _without_starters([self._codes[number] for number in path[:-1]])
+            frames = [frame_of[id(code)] for code in reversed(codes)]
+            stacks.append((frames, weight, place[path[-1]]))
+        lines: dict[tuple[str, int], tuple[int, float]] = {}
+        for (number, line), (looks, seconds) in self._lines.items():
+            key = (self._codes[number].co_filename, line)
+            before = lines.get(key, (0, 0.0))
+            lines[key] = (before[0] + looks, before[1] + seconds)
+        return {
+            "frames": table.frames,
+            "threads": tuple(Thread(*self._names[t], critical=t == self.main) for t in used),
+            "tree": trees.from_stacks(stacks, "seconds"),
+            "lines": tuple(line_tables(lines, "hits", "seconds")),
+            "bytecode": hottest(own, {frame_of[n]: code for n, code in self._codes.items()}),
+        }
 
     def _name(self, thread: int) -> None:
         for one in threading.enumerate():
@@ -209,58 +226,12 @@ class StackTally:
         self._names.setdefault(thread, (f"thread {thread}", 0))
 
 
-class _Parts:
-    """Frames, threads, tree, lines and bytecode."""
-
-    def __init__(self, tally: StackTally) -> None:
-        table = FrameTable()
-        frame_of = {
-            number: table.add(code.co_name, code.co_filename, code.co_firstlineno)
-            for number, code in tally._codes.items()
-        }
-        order = sorted(tally._names, key=lambda thread: thread != tally.main)
-        used = [thread for thread in order if any(path[-1] == thread for path in tally._weights)]
-        place = {thread: index for index, thread in enumerate(used)}
-        self.threads = tuple(
-            Thread(*tally._names[thread], critical=thread == tally.main) for thread in used
-        )
-        own: dict[int, float] = {}
-        stacks = []
-        for path, weight in tally._weights.items():
-            own[frame_of[path[0]]] = own.get(frame_of[path[0]], 0.0) + weight
-            codes = _without_starters([tally._codes[number] for number in path[:-1]])
-            frames = [frame_of[id(code)] for code in reversed(codes)]
-            stacks.append((frames, weight, place[path[-1]]))
-        self.tree: CallTree = trees.from_stacks(stacks, "seconds")
-        self.frames: tuple[Frame, ...] = table.frames
-        self.bytecode: tuple[Bytecode, ...] = hottest(
-            own, {frame_of[number]: code for number, code in tally._codes.items()}
-        )
-        self.lines = _line_tables(tally)
-
-
 def _without_starters(codes: list[CodeType]) -> list[CodeType]:
     """The stack, innermost first, without the functions that start a script or a step."""
     end = len(codes)
     while end > 1 and codes[end - 1].co_filename in STARTERS:
         end -= 1
     return codes[:end]
-
-
-def _line_tables(tally: StackTally) -> tuple[LineTable, ...]:
-    by_file: dict[str, dict[int, tuple[int, float]]] = {}
-    for (number, line), (hits, seconds) in tally._lines.items():
-        of = by_file.setdefault(tally._codes[number].co_filename, {})
-        before = of.get(line, (0, 0.0))
-        of[line] = (before[0] + int(hits), before[1] + seconds)
-    tables = []
-    weight = {}
-    for file, of in by_file.items():
-        lines = sorted(of)
-        counts, times = zip(*(of[line] for line in lines), strict=True)
-        tables.append(LineTable(file, tuple(lines), counts, times))
-        weight[file] = sum(times)
-    return with_text(tables, weight)
 
 
 def caller() -> FrameType | None:
@@ -320,7 +291,6 @@ class SampleProbe:
         self._ticker: _Signals | _Thread | None = None
 
     def unavailable(self) -> str:
-        """Wall and CPU time only."""
         if self.clock == "gil":
             return _GIL
         if self._options.native:
@@ -330,7 +300,6 @@ class SampleProbe:
         return ""
 
     def start(self) -> None:
-        """Look from now on."""
         self._tally = StackTally(caller())
         self._lost = 0
         self._spent = 0.0
@@ -343,18 +312,11 @@ class SampleProbe:
         self._ticker.start()
 
     def stop(self) -> Profile:
-        """Call paths with the time that they stand for."""
         wall, ticker = self._end()
-        parts = self._tally.parts()
-        notes = [_NATIVE, _DELAYED if isinstance(ticker, _Signals) else _BIASED]
         return new_profile(
             self.how,
-            "sampler",
-            frames=parts.frames,
-            threads=parts.threads,
-            tree=parts.tree,
-            lines=parts.lines,
-            bytecode=parts.bytecode,
+            self.name,
+            **self._tally.parts(),
             sampling=Sampling(self._tally.effective, self._interval, self.clock, self._lost),
             counters=(
                 Counter("stacks seen", float(self._tally.stacks)),
@@ -362,11 +324,10 @@ class SampleProbe:
             ),
             wall_s=wall,
             problems=(_TAKEN_OVER,) if ticker.taken_over else (),
-            notes=tuple(notes),
+            notes=(_NATIVE, _DELAYED if isinstance(ticker, _Signals) else _BIASED),
         )
 
     def discard(self) -> None:
-        """Look no more."""
         self._end()
 
     def _end(self) -> tuple[float, _Signals | _Thread]:
