@@ -312,7 +312,7 @@ def _plant(
         circular = any(
             circles[at] == circle and by.frame != of.frame for at, by in callers[position]
         )
-        if not circular and total > LEAST_PATH * of.total_s:
+        if not circular and of.total_s > 0 and total > LEAST_PATH * of.total_s:
             plant(position, total, total / of.total_s)
     for circle, position in first.items():
         if circle not in entered:
