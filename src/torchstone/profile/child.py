@@ -13,12 +13,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from torchstone.machine.memory import rss_bytes
 from torchstone.measure.arm import Built, build
 from torchstone.measure.warmup import warm_up
 from torchstone.measure.worker import Worker, main
 from torchstone.profile.context import Turns, cost_of, take_turns
 from torchstone.profile.probes.base import Marks, Probe, ProbeOptions, Repeats, Step, choose_probe
-from torchstone.profile.probes.memory import ResidentReader, can_read
 from torchstone.profile.registry import write_profile
 from torchstone.records import ArmSpec, Cost, Profile, from_data
 from torchstone.workloads import parse_target
@@ -67,7 +67,7 @@ class ProfilingWorker(Worker):
         warm = warm_up(_timed(step), first_ns, lambda: self.phase("warm-up"))
         prepared = built.prepared
         restore = prepared.keep_start() if prepared and prepared.keep_start else None
-        notes = (*(prepared.notes if prepared else ()),)
+        notes = prepared.notes if prepared else ()
         if not warm.steady:
             notes += (f"The step was not steady when it was profiled: {warm.reason}.",)
         step_s = min(warm.wall_ns[-10:]) / 1e9
@@ -89,9 +89,9 @@ class ProfilingWorker(Worker):
         self.phase("profiling")
         if ready.restore is not None:
             ready.restore()
-        before = _resident()
+        before = rss_bytes() or 0
         profile = take(probe, ready.step, steps)
-        taken = _resident() - before
+        taken = (rss_bytes() or 0) - before
         if isinstance(probe, Repeats):
             self.phase("counting")
             profile = probe.again(profile, ready.step)
@@ -189,16 +189,6 @@ def _files(target: str) -> tuple[str, ...]:
     """The user's own file, whose lines are worth looking at."""
     parsed = parse_target(target)
     return (parsed.place,) if parsed.kind == "file" else ()
-
-
-def _resident() -> int:
-    if not can_read():
-        return 0
-    reader = ResidentReader()
-    try:
-        return reader.read()
-    finally:
-        reader.close()
 
 
 def _cost(turns: Turns | None, ready: Ready, probe: Probe, path: str, taken: int) -> Cost | None:
