@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from torchstone.profile.formats.base import (
@@ -46,31 +46,30 @@ SILENT_SHARE = 0.2
 """Of the whole. A stretch this long in which no thread does anything is worth a word."""
 
 
-def _column() -> array[int]:
-    return array("q")
-
-
-@dataclass
 class Columns:
     """Spans in any order, in nanoseconds from anywhere."""
 
-    frames: array[int] = field(default_factory=_column)
-    threads: array[int] = field(default_factory=_column)
-    starts: array[int] = field(default_factory=_column)
-    durations: array[int] = field(default_factory=_column)
-    depths: array[int] = field(default_factory=lambda: array("i"))
+    def __init__(self) -> None:
+        self._rows = array("q")
 
     def add(self, frame: int, thread: int, start: int, duration: int, depth: int = 0) -> None:
         """One more span. `depth` says which of two that begin and end together is within the other;
         those of one depth are nested as they were added."""
-        self.frames.append(frame)
-        self.threads.append(thread)
-        self.starts.append(start)
-        self.durations.append(duration)
-        self.depths.append(depth)
+        self._rows.extend((frame, thread, start, duration, depth))
 
     def __len__(self) -> int:
-        return len(self.frames)
+        return len(self._rows) // 5
+
+    @property
+    def durations(self) -> array[int]:
+        """Of all spans."""
+        return self._rows[3::5]
+
+    def numbers(self) -> Numbers:
+        """Frames, threads, starts, durations and depths, a row each."""
+        import numpy as np
+
+        return np.array(self._rows, dtype=np.int64).reshape(-1, 5).T
 
 
 @dataclass(frozen=True)
@@ -93,30 +92,20 @@ def settle(
     """
     import numpy as np
 
-    names = [frame.name for frame in known]
     if not len(columns):
         return Settled(Spans((), (), (), ()), base_ns or 0, 0, 0)
-    starts, durations, threads, frames = (
-        np.array(column, dtype=np.int64)
-        for column in (columns.starts, columns.durations, columns.threads, columns.frames)
-    )
-    keep = _without_zeros(starts, durations, frames, names, faults)
-    depths = np.array(columns.depths, dtype=np.int32)
-    order = np.lexsort((depths[keep], -durations[keep], starts[keep], threads[keep]))
-    order = keep[order]
-    base = int(starts[keep].min()) if base_ns is None else base_ns
-    _look_for_silence(starts[keep], durations[keep], faults)
+    rows = _without_zeros(columns.numbers(), known, faults)
+    frames, threads, starts, durations, depths = rows
+    base = int(starts.min()) if base_ns is None else base_ns
+    _look_for_silence(starts, durations, faults)
+    order = np.lexsort((depths, -durations, starts, threads))
+    frame_list, thread_list = frames[order].tolist(), threads[order].tolist()
     start_list = (starts[order] - base).tolist()
-    thread_list, frame_list = threads[order].tolist(), frames[order].tolist()
     ends = (starts[order] - base + durations[order]).tolist()
     wall = max(ends)
     cut = _cut_overlaps(start_list, ends, thread_list, frame_list, known, faults)
-    spans = Spans(
-        frames=_shared(frame_list),
-        threads=_shared(thread_list),
-        start_ns=tuple(start_list),
-        duration_ns=tuple(end - start for start, end in zip(start_list, ends, strict=True)),
-    )
+    lengths = tuple(end - start for start, end in zip(start_list, ends, strict=True))
+    spans = Spans(_shared(frame_list), _shared(thread_list), tuple(start_list), lengths)
     return Settled(spans, base, wall, cut)
 
 
@@ -126,24 +115,23 @@ def _shared(numbers: list[int]) -> tuple[int, ...]:
     return tuple([known.setdefault(number, number) for number in numbers])
 
 
-def _without_zeros(
-    starts: Numbers, durations: Numbers, frames: Numbers, names: list[str], faults: Faults
-) -> Numbers:
-    """Places of the spans whose time stamp is not a zero that stands for no time at all."""
+def _without_zeros(rows: Numbers, known: Sequence[Frame], faults: Faults) -> Numbers:
+    """The spans whose time stamp is not a zero that stands for no time at all."""
     import numpy as np
 
+    starts, durations = rows[2], rows[3]
     zero = starts == 0
-    others = starts[~zero]
-    if not zero.any() or not len(others):
-        return np.arange(len(starts))
-    nearest = int(np.abs(others).min())
-    lost = zero & (durations < (1 if nearest < ZERO_SPAN_GAP_NS else nearest))
+    if not zero.any() or zero.all():
+        return rows
+    nearest = int(np.abs(starts[~zero]).min())
     if nearest < ZERO_GAP_NS:
-        return np.arange(len(starts))
+        return rows
+    lost = zero & (durations < (1 if nearest < ZERO_SPAN_GAP_NS else nearest))
     if lost.any():
-        example = names[int(frames[np.flatnonzero(lost)[0]])]
+        example = known[int(rows[0][lost][0])].name
         faults.add("zero_time", brief(example), int(lost.sum()))
-    return np.flatnonzero(~lost)
+    kept: Numbers = rows[:, ~lost]
+    return kept
 
 
 def _look_for_silence(starts: Numbers, durations: Numbers, faults: Faults) -> None:

@@ -46,13 +46,8 @@ class _Event(ctypes.Structure):
     )
 
 
-class _Setting(ctypes.Structure):
-    _fields_ = (
-        ("every_s", ctypes.c_long),
-        ("every_ns", ctypes.c_long),
-        ("in_s", ctypes.c_long),
-        ("in_ns", ctypes.c_long),
-    )
+_Setting = ctypes.c_long * 4
+"""Seconds and nanoseconds from one signal to the next, then until the first."""
 
 
 class NoTimer(OSError):
@@ -69,27 +64,27 @@ class Timer:
         if self._library.timer_create(clock, ctypes.byref(event), ctypes.byref(self._timer)):
             raise NoTimer("the system gives no timer")
         # Made once: it is armed at each look, and a look has to be cheap.
-        self._setting = _Setting(0, 0, 0, 0)
+        self._setting = _Setting()
         self._place = ctypes.byref(self._setting)
         self._set = self._library.timer_settime
 
     def arm(self, seconds: float) -> None:
         """Send the signal in so many seconds, instead of whenever it was to be sent."""
         whole = int(seconds)
-        self._setting.in_s = whole
-        self._setting.in_ns = max(1, int((seconds - whole) * _SECOND_NS))
+        self._setting[2] = whole
+        self._setting[3] = max(1, int((seconds - whole) * _SECOND_NS))
         self._set(self._timer, 0, self._place, None)
 
     @property
     def left(self) -> float:
         """Seconds until it goes off; 0 when it has."""
-        left = _Setting(0, 0, 0, 0)
+        left = _Setting()
         self._library.timer_gettime(self._timer, ctypes.byref(left))
-        return float(left.in_s + left.in_ns / _SECOND_NS)
+        return float(left[2] + left[3] / _SECOND_NS)
 
     def close(self) -> None:
         """No signal comes after this."""
-        self._library.timer_settime(self._timer, 0, ctypes.byref(_Setting(0, 0, 0, 0)), None)
+        self._library.timer_settime(self._timer, 0, ctypes.byref(_Setting()), None)
         self._library.timer_delete(self._timer)
 
 
@@ -108,13 +103,13 @@ def _library() -> Any:
 # Stacks as they are seen, added up, and turned into call paths and lines.
 
 
-HOUSE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 """The folder of this package: its own frames are not the user's."""
 STARTERS = (
     "<frozen runpy>",
     runpy.__file__,
-    os.path.join(HOUSE, "profile", "child.py"),
-    os.path.join(HOUSE, "profile", "child_script.py"),
+    os.path.join(PACKAGE, "profile", "child.py"),
+    os.path.join(PACKAGE, "profile", "child_script.py"),
 )
 """Files whose functions only start the work."""
 BEGINNERS = ("__enter__", "_begin", "_begin_if_free")
@@ -131,7 +126,7 @@ def innermost_outside(frame: FrameType | None) -> FrameType | None:
 
 def is_ours(code: CodeType) -> bool:
     """Whether it is code of this package."""
-    return code.co_filename.startswith(HOUSE + os.sep)
+    return code.co_filename.startswith(PACKAGE + os.sep)
 
 
 class StackTally:
@@ -141,8 +136,8 @@ class StackTally:
         self._outside = outside
         self._keep_outside = outside is not None and not is_ours(outside.f_code)
         self._weights: dict[tuple[int, ...], float] = {}
-        self._lines: dict[tuple[int, int], tuple[int, float]] = {}
-        """Looks and weight, by code and line."""
+        self._lines: dict[tuple[str, int], tuple[int, float]] = {}
+        """Looks and weight, by file and line."""
         self._codes: dict[int, CodeType] = {}
         self._names: dict[int, tuple[str, int]] = {}
         self.main = threading.get_ident()
@@ -157,7 +152,7 @@ class StackTally:
             self._name(thread)
         key: list[int] = []
         codes = self._codes
-        line = (id(frame.f_code), frame.f_lineno or 0)
+        line = (frame.f_code.co_filename, frame.f_lineno or 0)
         while frame is not None and len(key) < MOST_DEPTH:
             if frame is self._outside and not self._keep_outside:
                 break
@@ -206,16 +201,11 @@ class StackTally:
             codes = _without_starters([self._codes[number] for number in path[:-1]])
             frames = [frame_of[id(code)] for code in reversed(codes)]
             stacks.append((frames, weight, place[path[-1]]))
-        lines: dict[tuple[str, int], tuple[int, float]] = {}
-        for (number, line), (looks, seconds) in self._lines.items():
-            key = (self._codes[number].co_filename, line)
-            before = lines.get(key, (0, 0.0))
-            lines[key] = (before[0] + looks, before[1] + seconds)
         return {
             "frames": table.frames,
             "threads": tuple(Thread(*self._names[t], critical=t == self.main) for t in used),
             "tree": trees.from_stacks(stacks, "seconds"),
-            "lines": tuple(line_tables(lines, "hits", "seconds")),
+            "lines": tuple(line_tables(self._lines, "hits", "seconds")),
             "bytecode": hottest(own, {frame_of[n]: code for n, code in self._codes.items()}),
         }
 
@@ -253,7 +243,6 @@ def outer_calls() -> tuple[tuple[str, str], ...]:
 
 JITTER = (0.5, 1.5)
 """Of the interval: a fixed one would march in step with work that is periodic."""
-_OWN = (__file__, __file__)
 _LATE = 2.0
 """Intervals. A look that comes later than this stands for looks that could not be made."""
 
@@ -288,7 +277,6 @@ class SampleProbe:
         self.clock = self._options.clock
         self._interval = 1.0 / self._options.rate_hz
         self._random = random.Random()
-        self._ticker: _Signals | _Thread | None = None
 
     def unavailable(self) -> str:
         if self.clock == "gil":
@@ -307,12 +295,12 @@ class SampleProbe:
         if self.clock == "cpu":
             for thread in _all_frames():
                 self._cpu_since(thread)
-        self._ticker = _Signals.make(self) or _Thread(self)
+        self._ticker: _Signals | _Thread = _Signals.make(self) or _Thread(self)
         self._started = self._last = time.perf_counter()
         self._ticker.start()
 
     def stop(self) -> Profile:
-        wall, ticker = self._end()
+        ticker, wall = self._ticker, self._end()
         return new_profile(
             self.how,
             self.name,
@@ -330,11 +318,9 @@ class SampleProbe:
     def discard(self) -> None:
         self._end()
 
-    def _end(self) -> tuple[float, _Signals | _Thread]:
-        ticker, self._ticker = self._ticker, None
-        assert ticker is not None
-        ticker.stop()
-        return time.perf_counter() - self._started, ticker
+    def _end(self) -> float:
+        self._ticker.stop()
+        return time.perf_counter() - self._started
 
     def delay(self) -> float:
         """Until the next look."""
@@ -432,7 +418,7 @@ class _Signals:
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         # Where the last look was late, the next may interrupt its end: that is not the work.
-        while frame is not None and frame.f_code.co_filename in _OWN:
+        while frame is not None and frame.f_code.co_filename == __file__:
             frame = frame.f_back
         if self._looking:  # in something that a look set off; that one winds the timers up again
             return
