@@ -195,11 +195,11 @@ def test_a_slow_dtype_costs_little(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @given(length=st.integers(1, 500), step=st.integers(1, 600))
 def test_slices_walk_through_the_whole_array_before_they_come_back(length: int, step: int) -> None:
-    following = kernels.walk(length, step)
+    parts = kernels.walk(length, step)
     for _ in range(2):
         seen: list[int] = []
         while len(seen) < length:
-            seen += range(length)[following()]
+            seen += range(length)[next(parts)]
         assert seen == list(range(length))
 
 

@@ -389,25 +389,13 @@ def absences(caches: Sequence[Cache], threads: Sequence[int], available: int) ->
     return list(dict.fromkeys(f"{level}: absent; {why}" for level, why in found if why))
 
 
-class Dram:
-    """Three arrays in memory, made once and shared by all jobs; none where they do not fit."""
-
-    def __init__(self, caches: Sequence[Cache], available: int) -> None:
-        self._caches = caches
-        size = dram_size(caches, available).array_bytes
-        self._arrays = touched(size) if size else ()
-
-    def jobs(self, threads: int, timer: Timer = wall_timer) -> list[Repeated]:
-        """The triad and reading, with so many threads."""
-        if not self._arrays:
-            return []
-        size = slice_bytes(self._caches[-1].all_bytes, threads)
-        triad = triad_sample(self._arrays, size, timer)
-        read = _walking_read(self._arrays[1], size, timer)
-        return [
-            _job(triad, self._arrays, self._caches, threads),
-            _job(read, self._arrays[1:2], self._caches, threads, READ),
-        ]
+def dram_jobs(
+    arrays: Sequence[torch.Tensor], caches: Sequence[Cache], threads: int, timer: Timer = wall_timer
+) -> list[Repeated]:
+    """The triad and reading, in arrays that lie in memory and are shared by all jobs."""
+    size = slice_bytes(caches[-1].all_bytes, threads)
+    triad, read = triad_sample(arrays, size, timer), _walking_read(arrays[1], size, timer)
+    return [_job(triad, arrays, caches, threads), _job(read, arrays[1:2], caches, threads, READ)]
 
 
 def slice_bytes(last_level: int, threads: int) -> int:
@@ -420,18 +408,9 @@ def touched(size: int) -> tuple[torch.Tensor, ...]:
     return tuple(torch.empty(size // WORD).fill_(1.0 + i) for i in range(ARRAYS))
 
 
-def walk(length: int, step: int) -> Callable[[], slice]:
+def walk(length: int, step: int) -> Iterator[slice]:
     """Slices of at most `step`, one after the other through `length`, and again from the start."""
-    place = 0
-
-    def following() -> slice:
-        nonlocal place
-        start = place
-        end = min(length, start + step)
-        place = 0 if end >= length else end
-        return slice(start, end)
-
-    return following
+    return cycle([slice(start, min(length, start + step)) for start in range(0, length, step)])
 
 
 def triad_sample(
@@ -439,10 +418,10 @@ def triad_sample(
 ) -> Callable[[], float]:
     """A sample of the triad over the next `size` bytes of each array, in bytes a second."""
     a, b, c = arrays
-    following = walk(a.numel(), size // WORD)
+    parts = walk(a.numel(), size // WORD)
 
     def sample() -> float:
-        part = following()
+        part = next(parts)
         x, y, z = a[part], b[part], c[part]
         seconds = timer(lambda: torch.add(y, z, alpha=3, out=x))
         return 3 * x.nbytes / seconds if seconds > 0 else 0.0
@@ -451,11 +430,11 @@ def triad_sample(
 
 
 def _walking_read(array: torch.Tensor, size: int, timer: Timer) -> Callable[[], float]:
-    following = walk(array.numel(), size // WORD)
+    parts = walk(array.numel(), size // WORD)
     out = torch.empty(())
 
     def sample() -> float:
-        part = array[following()]
+        part = array[next(parts)]
         seconds = timer(lambda: torch.sum(part, 0, out=out))
         return part.nbytes / seconds if seconds > 0 else 0.0
 
@@ -545,14 +524,15 @@ def _memory_jobs(
     if not request.whole and not any(name in LEVELS for name, _ in request.only):
         return jobs
     say("touching the arrays")
-    levels = {name for name, _ in request.only}
-    dram = Dram(caches, available) if request.whole or DRAM in levels else None
+    size = dram_size(caches, available).array_bytes
+    wanted = any(request.wants(DRAM, threads) for threads in request.threads)
+    arrays = touched(size) if size and wanted else ()
     for threads in request.threads:
         # A figure for DRAM is believed only beside those of the caches.
         if request.whole or any(request.wants(level, threads) for level in LEVELS):
             jobs += cache_jobs(caches, threads)
-        if dram is not None and request.wants(DRAM, threads):
-            jobs += dram.jobs(threads)
+        if arrays and request.wants(DRAM, threads):
+            jobs += dram_jobs(arrays, caches, threads)
     return jobs
 
 
