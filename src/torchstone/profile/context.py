@@ -100,15 +100,14 @@ def format_of(path: Path, others: tuple[str, ...] = ()) -> str:
     """The format whose ending the name has; the longest ending wins. `others` are endings that
     somebody else knows, to be told of."""
     name = path.name.removesuffix(".gz").lower()
-    best, found = "", ""
-    endings = []
-    for one in sorted(known_formats()):
-        for ending in find_format(one).endings:
-            endings.append(ending)
-            if name.endswith(ending) and len(ending) > len(best):
-                best, found = ending, one
-    if found:
-        return found
+    endings = {  # where two formats have the same, the first by name wins
+        ending: one
+        for one in sorted(known_formats(), reverse=True)
+        for ending in find_format(one).endings
+    }
+    fitting = [ending for ending in endings if name.endswith(ending)]
+    if fitting:
+        return endings[max(fitting, key=len)]
     known = ", ".join(sorted({*endings, *others}))
     raise UsageError(
         f"{shown(path)} does not end in a way that says its format.", f"Endings: {known}."

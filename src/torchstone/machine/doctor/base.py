@@ -187,34 +187,24 @@ def cores(numbers: Iterable[int]) -> str:
 # All checkups by name, and the examination.
 
 
+_OURS = {
+    "accelerator": ("accelerator",),
+    "cores": (
+        *("affinity", "boost", "core", "core-speed", "governor", "load", "pressure", "processes"),
+        *("smt", "steal", "virtual"),
+    ),
+    "system": (
+        *("address-layout", "allocator", "clock", "cpu-quota", "heat", "huge-pages", "memory"),
+        *("perf-events", "power", "swap", "threads", "throttling", "variables"),
+    ),
+}
+"""By module; `core-speed` is `CORE_SPEED` there."""
 CHECKUPS = Registry(
     "torchstone.checkups",
     {
-        "accelerator": "torchstone.machine.doctor.checkups.accelerator:ACCELERATOR",
-        "address-layout": "torchstone.machine.doctor.checkups.system:LAYOUT",
-        "affinity": "torchstone.machine.doctor.checkups.cores:AFFINITY",
-        "allocator": "torchstone.machine.doctor.checkups.system:ALLOCATOR",
-        "boost": "torchstone.machine.doctor.checkups.cores:BOOST",
-        "clock": "torchstone.machine.doctor.checkups.system:CLOCK",
-        "core": "torchstone.machine.doctor.checkups.cores:CORE",
-        "core-speed": "torchstone.machine.doctor.checkups.cores:CORE_SPEED",
-        "cpu-quota": "torchstone.machine.doctor.checkups.system:QUOTA",
-        "governor": "torchstone.machine.doctor.checkups.cores:GOVERNOR",
-        "heat": "torchstone.machine.doctor.checkups.system:HEAT",
-        "huge-pages": "torchstone.machine.doctor.checkups.system:HUGE_PAGES",
-        "load": "torchstone.machine.doctor.checkups.cores:LOAD",
-        "memory": "torchstone.machine.doctor.checkups.system:MEMORY",
-        "perf-events": "torchstone.machine.doctor.checkups.system:PERF_EVENTS",
-        "power": "torchstone.machine.doctor.checkups.system:POWER",
-        "pressure": "torchstone.machine.doctor.checkups.cores:PRESSURE",
-        "processes": "torchstone.machine.doctor.checkups.cores:PROCESSES",
-        "smt": "torchstone.machine.doctor.checkups.cores:SIBLINGS",
-        "steal": "torchstone.machine.doctor.checkups.cores:STEAL",
-        "swap": "torchstone.machine.doctor.checkups.system:SWAP",
-        "threads": "torchstone.machine.doctor.checkups.system:THREADS",
-        "throttling": "torchstone.machine.doctor.checkups.system:THROTTLING",
-        "variables": "torchstone.machine.doctor.checkups.system:VARIABLES",
-        "virtual": "torchstone.machine.doctor.checkups.cores:VIRTUAL",
+        name: f"torchstone.machine.doctor.checkups.{module}:{name.replace('-', '_').upper()}"
+        for module, names in _OURS.items()
+        for name in names
     },
 )
 

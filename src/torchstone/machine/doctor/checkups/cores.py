@@ -19,8 +19,7 @@ from torchstone.machine.doctor.base import (
     write_file,
 )
 from torchstone.machine.doctor.window import PRESSURES
-from torchstone.machine.hardware import SIBLINGS as SIBLINGS_FILE
-from torchstone.machine.hardware import one_each, read_cores
+from torchstone.machine.hardware import SIBLINGS, one_each, read_cores
 from torchstone.records import Finding, Level
 from torchstone.records.format import count, percent
 
@@ -39,7 +38,7 @@ def _siblings(view: View) -> Finding:
     groups = {
         core: found
         for core in view.cores
-        if (found := read_cores(view.text(f"{CPU}/cpu{core}/{SIBLINGS_FILE}") or ""))
+        if (found := read_cores(view.text(f"{CPU}/cpu{core}/{SIBLINGS}") or ""))
     }
     if not groups:
         return unseen("smt", "the system does not say which cores share a physical one")
@@ -79,7 +78,7 @@ def _virtual(view: View) -> Finding:
 
 
 AFFINITY = FunctionCheckup("affinity", "ours: what is measured with", _affinity)
-SIBLINGS = FunctionCheckup("smt", "ours: two threads of one core share its units", _siblings)
+SMT = FunctionCheckup("smt", "ours: two threads of one core share its units", _siblings)
 VIRTUAL = FunctionCheckup(
     "virtual", "trials on a shared machine: counters of a guest miss its neighbours", _virtual
 )

@@ -120,7 +120,9 @@ def _counters(view: View) -> Finding:
 
 
 HUGE_PAGES = FunctionCheckup("huge-pages", "ours: memory that changes under a run", _huge_pages)
-LAYOUT = FunctionCheckup("address-layout", "ours: layout must vary between processes", _layout)
+ADDRESS_LAYOUT = FunctionCheckup(
+    "address-layout", "ours: layout must vary between processes", _layout
+)
 CLOCK = FunctionCheckup("clock", "ours: the cost of reading the time", _clocksource)
 PERF_EVENTS = FunctionCheckup("perf-events", "ours: what profiles need", _counters)
 
@@ -273,7 +275,7 @@ def _power(view: View) -> Finding:
     return ok("power", "plugged in")
 
 
-QUOTA = FunctionCheckup("cpu-quota", "throttled groups", _quota)
+CPU_QUOTA = FunctionCheckup("cpu-quota", "throttled groups", _quota)
 THROTTLING = FunctionCheckup("throttling", "any nr_throttled", _throttling)
 HEAT = FunctionCheckup("heat", "clock drift", _heat)
 MEMORY = FunctionCheckup("memory", "ours: arms resident together", _memory)
