@@ -35,7 +35,7 @@ from torchstone.machine.calibrate.request import (
     run_jobs,
     why,
 )
-from torchstone.machine.clock import hz_from_mhz
+from torchstone.machine.clock import hz_from
 from torchstone.records import DRAM, Calibration, Peak, UsageError
 
 # The clocks of an NVIDIA device, asked of the driver's own library.
@@ -90,7 +90,7 @@ def _clock_nvml(nvml: Any, name: str, handle: ctypes.c_void_p) -> float:
     mhz = ctypes.c_uint()
     _ask_nvml(nvml, name, handle, CLOCK_SM, ctypes.byref(mhz))
     try:
-        return hz_from_mhz(mhz.value)
+        return hz_from(mhz.value, "MHz")
     except ValueError as error:
         raise NvmlUnknown(f"{name}: {error}") from None
 

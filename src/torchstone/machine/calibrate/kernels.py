@@ -482,11 +482,17 @@ def measure_cpu(request: Request, say: Say) -> Calibration:
     notes = [] if clock.peak is not None else [f"clock: unknown; {clock.reason}"]
     with full_precision():
         costs = measure_costs() if request.whole else {}
-        jobs: list[Job] = list(_compute_jobs(request))
+        jobs: list[Job] = [
+            Gemm(dtype, threads, weight=_FP32_WEIGHT if dtype == "fp32" else 1.0)
+            for dtype in request.dtypes
+            for threads in request.threads
+            if request.wants(dtype, threads)
+        ]
         jobs += _memory_jobs(request, caches, available, say)
         found, failed = run_jobs(jobs, request.seconds, _use_threads, say)
     # Once more: a core that was idle at first may have sped up since.
-    clock_peak = _higher(clock.peak, measure_clock().peak)
+    clocks = filter(None, (clock.peak, measure_clock().peak))
+    clock_peak = max(clocks, key=lambda peak: peak.value, default=None)
     products = [peak for peak in found if peak.dtype]
     compute, impossible = mark_impossible(products, clock_peak, cpu, len(allowed_cores()))
     bandwidth, false_memory = drop_false_memory([peak for peak in found if peak.level])
@@ -508,13 +514,6 @@ def measure_cpu(request: Request, say: Say) -> Calibration:
 
 def _caches() -> tuple[Cache, ...]:
     return read_caches(allowed_cores()) or caches_by_name(hardware.cache_sizes())
-
-
-def _compute_jobs(request: Request) -> Iterator[Gemm]:
-    for dtype in request.dtypes:
-        for threads in request.threads:
-            if request.wants(dtype, threads):
-                yield Gemm(dtype, threads, weight=_FP32_WEIGHT if dtype == "fp32" else 1.0)
 
 
 def _memory_jobs(
@@ -552,10 +551,6 @@ def full_precision() -> Iterator[None]:
     finally:
         torch.set_float32_matmul_precision(precision)
         torch.set_num_threads(threads)
-
-
-def _higher(first: Peak | None, second: Peak | None) -> Peak | None:
-    return max((p for p in (first, second) if p), key=lambda p: p.value, default=None)
 
 
 def _crowded(request: Request) -> list[str]:

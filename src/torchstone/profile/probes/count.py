@@ -156,6 +156,7 @@ class CountProbe:
         here = Thread(threading.current_thread().name, threading.get_native_id(), critical=True)
         stacks = [(here, self._main), *((Thread(*who), one) for who, one in self._threads)]
         stats = [_stats(profiler) for _, profiler in stacks]
+        doubled = sum(count for _, count in stats)
         by_thread = [_functions(table, of_thread) for of_thread, _ in stats]
         functions = _summed(by_thread)
         weights = {one.of.frame: one.of.own_s for one in functions}
@@ -175,7 +176,11 @@ class CountProbe:
             wall_s=wall,
             estimated=True,
             problems=(_MIXED,) if SHARED and self._others else (),
-            notes=self._notes(sum(doubled for _, doubled in stats)),
+            notes=(
+                _WHOLE,
+                *((_EARLIER,) if self._earlier and not SHARED else ()),
+                *((_SHARED_NAMES.format(count=doubled),) if doubled else ()),
+            ),
         )
 
     def discard(self) -> None:
@@ -186,10 +191,6 @@ class CountProbe:
         """Ops by kind and allocations, each in a pass of its own: they cost too much otherwise."""
         more = repeated_counts(step, self._options.eager)
         return replace(profile, counters=(*profile.counters, *more))
-
-    def _notes(self, doubled: int) -> tuple[str, ...]:
-        notes = [_WHOLE, *([_EARLIER] if self._earlier and not SHARED else [])]
-        return (*notes, _SHARED_NAMES.format(count=doubled)) if doubled else tuple(notes)
 
     def _end(self) -> float:
         self._main.disable()
