@@ -6,6 +6,7 @@ hand, and nothing that it does is timed for a result.
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 import time
@@ -60,11 +61,13 @@ class ProfilingWorker(Worker):
         built = build(arm, self.phase)
         self.phase("first call")
         step = _endless(built, arm.seed)
-        started = time.perf_counter_ns()
-        step()
-        first_ns = time.perf_counter_ns() - started
+
+        def time_one() -> int:
+            return round(run_steps(step, 1) * 1e9)
+
+        first_ns = time_one()
         self.phase("warm-up")
-        warm = warm_up(_timed(step), first_ns, lambda: self.phase("warm-up"))
+        warm = warm_up(time_one, first_ns, lambda: self.phase("warm-up"))
         prepared = built.prepared
         restore = prepared.keep_start() if prepared and prepared.keep_start else None
         notes = prepared.notes if prepared else ()
@@ -159,30 +162,18 @@ def _block_steps(step_s: float) -> int:
 
 def _endless(built: Built, seed: int) -> Step:
     """A step that takes the next inputs of a ring each time, and waits for its device."""
-    ring = built.ring(seed, 8)
+    turn_of = itertools.cycle(built.ring(seed, 8))
     assert built.prepared is not None
     call, wait = built.prepared.step, built.device.synchronize
-    place = 0
 
     def step() -> object:
-        nonlocal place
-        inputs = ring[place]
-        place = (place + 1) % len(ring)
+        inputs = next(turn_of)
         output = call(*inputs.args, **inputs.kwargs)
         if wait is not None:
             wait()
         return output
 
     return step
-
-
-def _timed(step: Step) -> Callable[[], int]:
-    def time_one() -> int:
-        started = time.perf_counter_ns()
-        step()
-        return time.perf_counter_ns() - started
-
-    return time_one
 
 
 def _files(target: str) -> tuple[str, ...]:

@@ -69,7 +69,10 @@ def _frame(frame: Frame) -> dict[str, Any]:
     return found
 
 
-def _part(kind: str, name: str, unit: str, end: float, **columns: Any) -> dict[str, Any]:
+def _part(
+    kind: str, names: Sequence[str], thread: int, unit: str, end: float, **columns: Any
+) -> dict[str, Any]:
+    name = names[thread] if thread < len(names) else f"thread {thread}"
     about = {"type": kind, "name": name, "unit": unit, "startValue": 0, "endValue": end}
     return {**about, **columns}
 
@@ -85,7 +88,7 @@ def _evented(spans: Spans, names: Sequence[str]) -> list[dict[str, Any]]:
     for events, stack in found.values():
         _close(events, stack, end)
     return [
-        _part("evented", names[thread], "nanoseconds", end, events=events)
+        _part("evented", names, thread, "nanoseconds", end, events=events)
         for thread, (events, _) in found.items()
     ]
 
@@ -105,7 +108,7 @@ def _sampled(tree: CallTree, names: Sequence[str]) -> list[dict[str, Any]]:
             weights.append(own)
     unit = _UNITS.get(tree.unit, "none")
     return [
-        _part("sampled", names[thread], unit, sum(weights), samples=samples, weights=weights)
+        _part("sampled", names, thread, unit, sum(weights), samples=samples, weights=weights)
         for thread, (samples, weights) in found.items()
     ]
 
@@ -113,12 +116,7 @@ def _sampled(tree: CallTree, names: Sequence[str]) -> list[dict[str, Any]]:
 MAX_PROFILES = 10_000
 MAX_NUMBER = 1e18
 """Of a weight or a time in any unit: 30 years of nanoseconds, and no sum overflows."""
-SECONDS = {
-    "nanoseconds": 1e-9,
-    "microseconds": 1e-6,
-    "milliseconds": 1e-3,
-    "seconds": 1.0,
-}
+SECONDS = {"nanoseconds": 1e-9, "microseconds": 1e-6, "milliseconds": 1e-3, "seconds": 1.0}
 _OTHER_UNITS = {"none": "weight", "bytes": "bytes"}
 _SAME = 1e-6
 """Weights that differ by less are equal: the rest comes from dividing."""
