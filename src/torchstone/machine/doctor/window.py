@@ -32,9 +32,8 @@ class Moment:
     """Counters since the machine's start; what the system does not say is empty or None."""
 
     core_ticks: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
-    process_ticks: Mapping[tuple[int, int], int] = field(default_factory=dict)
-    """By process id and start time: an id may be used again."""
-    names: Mapping[int, str] = field(default_factory=dict)
+    processes: Mapping[int, tuple[str, int, int]] = field(default_factory=dict)
+    """Name, start time (an id may be used again) and CPU ticks by process id."""
     pressure_ns: Mapping[str, int] = field(default_factory=dict)
     swapped_pages: int | None = None
     throttled_times: int | None = None
@@ -66,11 +65,11 @@ class Window:
         if not self.seconds:
             return []
         found = []
-        for (pid, started), ticks in self.after.process_ticks.items():
-            used = ticks - self.before.process_ticks.get((pid, started), 0)
+        for pid, (name, started, ticks) in self.after.processes.items():
+            _, started_before, ticks_before = self.before.processes.get(pid, ("", started, 0))
+            used = ticks - ticks_before if started == started_before else ticks
             if used > 0 and pid != os.getpid():
-                cores = used * NS_PER_TICK / 1e9 / self.seconds
-                found.append(Use(pid, self.after.names.get(pid, "?"), cores))
+                found.append(Use(pid, name, used * NS_PER_TICK / 1e9 / self.seconds))
         return sorted(found, key=lambda use: -use.cores)
 
     def busy_cores(self) -> float | None:
@@ -127,11 +126,9 @@ def _run_probes(seconds: float) -> tuple[int, ...]:
 
 def moment(root: str = "") -> Moment:
     """All counters, now."""
-    processes = _processes(root)
     return Moment(
         core_ticks=_core_ticks(root),
-        process_ticks={(pid, started): ticks for pid, (_, started, ticks) in processes.items()},
-        names={pid: name for pid, (name, _, _) in processes.items()},
+        processes=_processes(root),
         pressure_ns={
             kind: total for kind in PRESSURES if (total := pressure_ns(kind, root)) is not None
         },
@@ -152,7 +149,6 @@ def _core_ticks(root: str) -> dict[int, tuple[int, ...]]:
 
 
 def _processes(root: str) -> dict[int, tuple[str, int, int]]:
-    """Name, start time and CPU ticks by process id."""
     found = {}
     for pid in list_numbers(f"{root}/proc"):
         head, end, rest = (read_text(f"{root}/proc/{pid}/stat") or "").rpartition(_NAME_END)

@@ -230,7 +230,7 @@ _STALLS = {
 
 def _processes(view: View) -> Iterator[Finding]:
     window = view.window
-    if not window.after.process_ticks or not window.seconds:
+    if not window.after.processes or not window.seconds:
         yield unseen("processes", "the system does not list processes")
         return
     uses = window.uses()
