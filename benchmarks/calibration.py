@@ -21,8 +21,9 @@ from time import perf_counter
 import torch
 from aa_report import table
 
-from torchstone.machine.calibrate import calibrate, threads_allowed
+from torchstone.machine.calibrate import calibrate, make_request
 from torchstone.machine.calibrate.request import SECONDS, cache_rival
+from torchstone.machine.processes import usable_cores
 from torchstone.records import DRAM, Calibration, to_data
 
 WITHIN = 0.10
@@ -82,7 +83,7 @@ def plain_turn(threads: int, seconds: float) -> Turn:
 
 def our_turn(threads: int, seconds: float) -> Turn:
     """The calibration's own fp32 peak, as it is measured again beside a suspicious figure."""
-    return turn_of(calibrate(only=[("fp32", threads)], seconds=seconds), threads)
+    return turn_of(calibrate(make_request(only=[("fp32", threads)], seconds=seconds)), threads)
 
 
 def turn_of(calibration: Calibration, threads: int) -> Turn:
@@ -113,7 +114,7 @@ def measure(
     whole: Calibration | None = None
     for number in range(rounds):
         if number == rounds // 2:
-            whole = calibrate(threads=counts, seconds=whole_s)
+            whole = calibrate(make_request(threads=counts, seconds=whole_s))
         order = [(by, threads) for by in (ALONE, PLAIN) for threads in counts]
         chance.shuffle(order)
         for by, threads in order:
@@ -231,7 +232,7 @@ def main() -> None:
     parser.add_argument("--markdown", action="store_true")
     parser.add_argument("--out", type=Path, help="also write the JSON here")
     args = parser.parse_args()
-    counts = tuple(dict.fromkeys((1, threads_allowed())))
+    counts = tuple(dict.fromkeys((1, usable_cores())))
     settings = (2, 0.05, 0.5) if args.quick else (max(1, args.rounds), 0.7, SECONDS)
     whole, found = measure(counts, *settings)
     evaluated = aims(whole, found)

@@ -15,9 +15,9 @@ from typing import Any
 from zoo_entry import REAL, Entry
 
 from torchstone.conductor import Settings
+from torchstone.conductor.calibration import run_calibration
 from torchstone.lab.bench import measure
 from torchstone.lab.recording import Recorder
-from torchstone.machine.calibrate import run_calibration
 from torchstone.records import ArmSpec, Result
 
 HERE = Path(__file__).resolve().parent

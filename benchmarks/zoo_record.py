@@ -211,8 +211,8 @@ def _cleaned(arm: Measurement) -> Measurement:
 def main() -> None:
     """Measure and keep."""
     from torchstone.conductor import Settings
+    from torchstone.conductor.calibration import run_calibration
     from torchstone.lab.bench import measure
-    from torchstone.machine.calibrate import run_calibration
     from torchstone.records import ArmSpec
 
     parser = argparse.ArgumentParser(

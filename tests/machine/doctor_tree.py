@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from torchstone.machine.doctor import Checkup, Moment, View, Window, moment, run_checkups
+from torchstone.machine.doctor import Checkup, View, run_checkups
+from torchstone.machine.doctor.window import Moment, Window, moment
 from torchstone.records import Finding, Level, Noise
 
 CPU = "sys/devices/system/cpu"

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from tests.machine.support import clean_env, run
-from torchstone.machine import allocator_environment
+from torchstone.machine.memory import allocator_environment
 from torchstone.records import UsageError
 
 glibc = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="not glibc")
 
 FAULTS_PER_ROUND = """
 import ctypes, threading
-from torchstone.machine import minor_faults
+from torchstone.machine.memory import minor_faults
 libc = ctypes.CDLL(None)
 libc.malloc.restype = ctypes.c_void_p
 libc.malloc.argtypes = [ctypes.c_size_t]

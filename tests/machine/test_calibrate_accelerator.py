@@ -92,7 +92,7 @@ def quiet(_: str) -> None:
 def test_roofs_are_measured_and_nothing_is_made_up() -> None:
     request = make_request("cuda", None, ["fp32", "tf32"], 0.1, None)
     found = measure_with(tools(), request, quiet)
-    assert found.name == "Stand-in 9000"
+    assert found.device_name == "Stand-in 9000"
     assert [(peak.dtype, peak.threads) for peak in found.compute] == [("fp32", 0)]  # no TF32 here
     (copy,) = found.bandwidth
     assert (copy.level, copy.array_bytes, copy.threads) == (DRAM, 4 * MIB, 0)

@@ -9,8 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchstone.machine.calibrate import DTYPES, calibrate, fingerprint, is_stale, threads_allowed
-from torchstone.machine.calibrate.request import _in_utc, cache_rival, unsound
+from torchstone.machine.calibrate import calibrate, fingerprint, is_stale, make_request
+from torchstone.machine.calibrate.request import (
+    DTYPES,
+    _in_utc,
+    cache_rival,
+    unsound,
+)
+from torchstone.machine.processes import usable_cores
 from torchstone.machine.software import describe_environment
 from torchstone.records import DRAM, Calibration, UsageError, from_data, to_data
 
@@ -23,13 +29,13 @@ MOMENT = 0.3
 
 @pytest.fixture(scope="module")
 def whole() -> Calibration:
-    return calibrate(seconds=MOMENT)
+    return calibrate(make_request(seconds=MOMENT))
 
 
 def test_it_has_every_roof_or_says_why_not(whole: Calibration) -> None:
     notes = "\n".join(whole.notes)
     for dtype in DTYPES:
-        for threads in {1, threads_allowed()}:
+        for threads in {1, usable_cores()}:
             peak = whole.peak(dtype, threads)
             assert peak is not None or f"{dtype}," in notes
     assert whole.clock is not None or "clock: unknown" in notes
@@ -87,7 +93,7 @@ def test_one_roof_is_measured_alone_and_settings_come_back() -> None:
     threads = torch.get_num_threads()
     said: list[str] = []
     try:
-        found = calibrate(only=[("fp32", 2)], seconds=0.1, say=said.append)
+        found = calibrate(make_request(only=[("fp32", 2)], seconds=0.1), said.append)
         assert torch.get_float32_matmul_precision() == "high"
         assert torch.get_num_threads() == threads
     finally:
@@ -96,23 +102,23 @@ def test_one_roof_is_measured_alone_and_settings_come_back() -> None:
     assert found.bandwidth == ()
     assert found.costs == {}
     assert "round 1 of 4: 1 peaks" in said
-    if threads_allowed() < 2:
+    if usable_cores() < 2:
         assert any("only 1 can run at once" in note for note in found.notes)
 
 
 def test_without_room_there_is_no_memory_roof(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernels, "memory_available", lambda: 1 << 20)
-    found = calibrate(only=[(DRAM, 1), ("L1", 1)], seconds=0.1)
+    found = calibrate(make_request(only=[(DRAM, 1), ("L1", 1)], seconds=0.1))
     assert found.bandwidth_of(DRAM, 1) is None
     assert found.bandwidth_of("L1", 1) is not None
-    whole = calibrate(dtypes=["fp32"], threads=[1], seconds=0.1)
+    whole = calibrate(make_request(dtypes=["fp32"], threads=[1], seconds=0.1))
     assert whole.bandwidth_of(DRAM, 1) is None
     assert any(note.startswith("DRAM: absent; 3 arrays of") for note in whole.notes)
 
 
 def test_unknown_caches_give_no_levels(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernels, "_caches", lambda: ())
-    found = calibrate(dtypes=["fp32"], threads=[1], seconds=0.1)
+    found = calibrate(make_request(dtypes=["fp32"], threads=[1], seconds=0.1))
     assert found.bandwidth == ()
     assert found.last_level_bytes == 0
     assert any("DRAM: absent; the last-level cache is not known" in note for note in found.notes)
@@ -123,7 +129,7 @@ def test_a_dtype_without_a_kernel_is_absent_with_a_note(monkeypatch: pytest.Monk
         raise RuntimeError("no such kernel\nat some line")
 
     monkeypatch.setattr(torch, "_int_mm", refuse)
-    found = calibrate(only=[("int8", 1), ("fp32", 1)], seconds=0.1)
+    found = calibrate(make_request(only=[("int8", 1), ("fp32", 1)], seconds=0.1))
     assert found.peak("int8", 1) is None
     assert found.peak("fp32", 1) is not None
     assert "int8, 1 thread: not measured; no such kernel" in found.notes
@@ -131,7 +137,7 @@ def test_a_dtype_without_a_kernel_is_absent_with_a_note(monkeypatch: pytest.Monk
 
 def test_a_device_that_is_not_there_is_refused() -> None:
     with pytest.raises(UsageError, match=r"There is no device warp:3 here") as caught:
-        calibrate(device="warp:3")
+        calibrate(make_request(device="warp:3"))
     assert caught.value.remedy
 
 
@@ -189,11 +195,11 @@ def test_a_slow_dtype_costs_little(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @given(length=st.integers(1, 500), step=st.integers(1, 600))
 def test_slices_walk_through_the_whole_array_before_they_come_back(length: int, step: int) -> None:
-    following = kernels.walk(length, step)
+    parts = kernels.walk(length, step)
     for _ in range(2):
         seen: list[int] = []
         while len(seen) < length:
-            seen += range(length)[following()]
+            seen += range(length)[next(parts)]
         assert seen == list(range(length))
 
 

@@ -10,16 +10,13 @@ import pytest
 
 from tests.machine.support import run
 from torchstone.machine import hardware, processes
-from torchstone.machine.calibrate import (
+from torchstone.machine.calibrate import fingerprint, is_stale, make_request, request
+from torchstone.machine.calibrate.request import (
     DTYPES,
     SECONDS,
     STALE_AFTER_DAYS,
-    fingerprint,
-    is_stale,
-    request,
-    threads_allowed,
 )
-from torchstone.machine.calibrate.request import make_request
+from torchstone.machine.processes import usable_cores
 from torchstone.records import Calibration, UsageError
 
 NOW = datetime(2030, 1, 31, 12, tzinfo=timezone.utc)
@@ -62,7 +59,7 @@ def test_the_fingerprint_follows_what_decides_speed(monkeypatch: pytest.MonkeyPa
     assert fingerprint("cuda:1", "other") in seen  # its number among equals does not matter
     for module, name, value in (
         (request, "torch_version", "9.9"),
-        (request, "threads_allowed", 64),
+        (request, "usable_cores", 64),
         (hardware, "cache_sizes", {"L1d": 7}),
         (hardware, "describe_cpu", {"model": "another"}),
     ):
@@ -85,25 +82,25 @@ def test_torch_is_described_without_being_imported() -> None:
 def test_a_quota_limits_the_threads(
     quota: float | None, threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(processes, "cpu_quota", lambda: quota)
+    monkeypatch.setattr(processes, "cpu_quota", lambda _: quota)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 2, 4, 6}, raising=False)
-    assert threads_allowed() == threads
+    assert usable_cores() == threads
 
 
 def test_a_request_has_its_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("torchstone.machine.calibrate.request.threads_allowed", lambda: 8)
-    whole = make_request("cpu", None, None, None, None)
+    monkeypatch.setattr("torchstone.machine.calibrate.request.usable_cores", lambda: 8)
+    whole = make_request()
     assert (whole.threads, whole.dtypes, whole.seconds) == ((1, 8), DTYPES, SECONDS)
     assert whole.wants("fp32", 1)
-    one = make_request("cpu", None, None, None, [("fp32", 2)])
+    one = make_request(only=[("fp32", 2)])
     assert one.dtypes == ("fp32",)
     assert one.seconds < 2
     assert one.wants("fp32", 2)
     assert not one.wants("fp32", 1)
     assert not one.whole
-    memory = make_request("cpu", None, None, None, [("DRAM", 2)])
+    memory = make_request(only=[("DRAM", 2)])
     assert (memory.dtypes, memory.threads) == ((), (2,))
-    assert make_request("cuda", None, None, None, None).threads == (0,)
+    assert make_request("cuda").threads == (0,)
 
 
 @pytest.mark.parametrize(
@@ -126,7 +123,6 @@ def test_a_request_has_its_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_what_cannot_be_asked_is_refused_with_a_remedy(asked: dict[str, object]) -> None:
-    whole = {"device": "cpu", "threads": None, "dtypes": None, "seconds": None, "only": None}
     with pytest.raises(UsageError) as caught:
-        make_request(**{**whole, **asked})  # type: ignore[arg-type]
+        make_request(**asked)  # type: ignore[arg-type]
     assert caught.value.remedy

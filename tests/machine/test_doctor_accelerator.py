@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.machine.doctor_tree import findings, only, view
-from torchstone.machine.doctor import View, split_fix
+from torchstone.machine.doctor import View
+from torchstone.machine.doctor.base import split_fix
 from torchstone.machine.doctor.checkups.accelerator import ACCELERATOR
 from torchstone.records import Level
 

@@ -22,16 +22,17 @@ from tests.machine.doctor_tree import (
     ticks,
     view,
 )
-from torchstone.machine.doctor import Checkup, split_fix
+from torchstone.machine.doctor import Checkup
+from torchstone.machine.doctor.base import split_fix
 from torchstone.machine.doctor.checkups import accelerator, cores, system
 from torchstone.records import Level
 
 FROM_FILES: list[Checkup] = [
-    *(cores.GOVERNOR, cores.BOOST, cores.SIBLINGS, cores.VIRTUAL),
+    *(cores.GOVERNOR, cores.BOOST, cores.SMT, cores.VIRTUAL),
     *(cores.CORE, cores.CORE_SPEED, cores.STEAL),
     *(cores.PROCESSES, cores.LOAD, cores.PRESSURE),
-    *(system.QUOTA, system.THROTTLING, system.HEAT, system.MEMORY, system.SWAP, system.POWER),
-    *(system.HUGE_PAGES, system.LAYOUT, system.CLOCK, system.PERF_EVENTS),
+    *(system.CPU_QUOTA, system.THROTTLING, system.HEAT, system.MEMORY, system.SWAP, system.POWER),
+    *(system.HUGE_PAGES, system.ADDRESS_LAYOUT, system.CLOCK, system.PERF_EVENTS),
     accelerator.ACCELERATOR,
 ]
 FROM_ELSEWHERE: list[Checkup] = [
@@ -88,21 +89,21 @@ BAD: list[tuple[str, Checkup, dict[str, Any], str, str]] = [
     ),
     (
         "siblings",
-        cores.SIBLINGS,
+        cores.SMT,
         {"changes": SIBLINGS},
         "note",
         "4 of 4 allowed cores are siblings",
     ),
     (
         "sibling of others",
-        cores.SIBLINGS,
+        cores.SMT,
         {"changes": SIBLINGS, "cores": frozenset({0, 1})},
         "note",
         "sibling that others may use",
     ),
     (
         "guest without siblings",
-        cores.SIBLINGS,
+        cores.SMT,
         {"changes": {"proc/cpuinfo": "flags : fpu hypervisor"}},
         "note",
         "cannot be seen here",
@@ -214,21 +215,21 @@ BAD: list[tuple[str, Checkup, dict[str, Any], str, str]] = [
     ),
     (
         "quota of 2",
-        system.QUOTA,
+        system.CPU_QUOTA,
         {"changes": {f"{GROUP}/cpu.max": "200000 100000"}},
         "warn",
         "CPU time of 2 cores is granted, on 4 allowed cores",
     ),
     (
         "quota of half",
-        system.QUOTA,
+        system.CPU_QUOTA,
         {"changes": {f"{GROUP}/cpu.max": "50000 100000"}},
         "fail",
         "even one thread will be held back",
     ),
     (
         "old quota",
-        system.QUOTA,
+        system.CPU_QUOTA,
         {"changes": {**VERSION_1, f"{OLD_GROUP}/cpu.cfs_quota_us": "150000"}},
         "warn",
         "CPU time of 1.5 cores",
@@ -290,14 +291,14 @@ BAD: list[tuple[str, Checkup, dict[str, Any], str, str]] = [
         system.MEMORY,
         {"changes": {f"{GROUP}/memory.max": str(1 << 30), f"{GROUP}/memory.current": "0"}},
         "warn",
-        "only 1.0 GiB can be had, within the control group's limit",
+        "only 1.00 GiB can be had, within the control group's limit",
     ),
     (
         "swap in use",
         system.SWAP,
         {"changes": {"proc/meminfo": "SwapTotal: 4096 kB\nSwapFree: 1024 kB"}},
         "note",
-        "3.0 MiB in use, none moved",
+        "3.00 MiB in use, none moved",
     ),
     (
         "a page swapped",
@@ -404,21 +405,21 @@ BAD: list[tuple[str, Checkup, dict[str, Any], str, str]] = [
     ),
     (
         "fixed layout",
-        system.LAYOUT,
+        system.ADDRESS_LAYOUT,
         {"changes": {"proc/sys/kernel/randomize_va_space": "0"}},
         "warn",
         "not random",
     ),
     (
         "half fixed",
-        system.LAYOUT,
+        system.ADDRESS_LAYOUT,
         {"changes": {"proc/sys/kernel/randomize_va_space": "1"}},
         "warn",
         "partly random",
     ),
     (
         "setarch",
-        system.LAYOUT,
+        system.ADDRESS_LAYOUT,
         {"changes": {"proc/self/personality": "00040000"}},
         "warn",
         "fixed for this process",
@@ -481,7 +482,7 @@ def test_a_process_id_used_again_is_another_process(tmp_path: Path) -> None:
 
 
 def test_a_quota_lowers_the_threads_that_are_advised(tmp_path: Path) -> None:
-    found = only(system.QUOTA, view(tmp_path, {f"{GROUP}/cpu.max": "250000 100000"}))
+    found = only(system.CPU_QUOTA, view(tmp_path, {f"{GROUP}/cpu.max": "250000 100000"}))
     (line,) = found.fixes
     assert split_fix(line)[0] == "export OMP_NUM_THREADS=2"
     assert "--threads 2" in found.remedy

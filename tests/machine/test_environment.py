@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.machine.support import clean_env, run
-from torchstone.machine import describe_environment, machine_id
-from torchstone.machine.software import PACKAGES, _build_settings, git_state
+from torchstone.machine import machine_id
+from torchstone.machine.software import PACKAGES, _build_settings, describe_environment, git_state
 from torchstone.records import Environment, from_data, to_data
 
 needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="no git")
@@ -67,7 +67,7 @@ def test_no_secret_lands_in_it(tmp_path: Path) -> None:
     _git(tmp_path, "commit", "-q", "--allow-empty", "-m", "x")
     _git(tmp_path, "checkout", "-q", "-b", f"branch-{secret}")
     code = (
-        "import json, sys; from torchstone.machine import describe_environment as d;"
+        "import json, sys; from torchstone.machine.software import describe_environment as d;"
         "from torchstone.records import to_data;"
         "arm = {'MY_OWN': sys.argv[1] if sys.argv[1:] else 'quiet-arm-value'};"
         f"print(json.dumps(to_data(d(arm, {str(tmp_path)!r}, {{}}, 'default'))))"
@@ -88,7 +88,7 @@ def test_no_secret_lands_in_it(tmp_path: Path) -> None:
 
 def test_torch_is_described_only_if_it_is_there_and_never_imported() -> None:
     code = (
-        "import sys; from torchstone.machine import describe_environment as d;"
+        "import sys; from torchstone.machine.software import describe_environment as d;"
         "r = d({}, None, {}, 'default'); print(dict(r.torch), 'pytest' in r.packages,"
         f"[n for n in {PACKAGES!r} if n in sys.modules])"
     )
@@ -106,7 +106,8 @@ def test_a_torch_in_the_process_is_described() -> None:
 def test_a_broken_torch_does_not_cost_the_record() -> None:
     code = (
         "import sys, types; t = types.ModuleType('torch'); t.__version__ = '0'; "
-        "sys.modules['torch'] = t; from torchstone.machine import describe_environment as d;"
+        "sys.modules['torch'] = t; "
+        "from torchstone.machine.software import describe_environment as d; "
         "print(dict(d({}, None, {}, 'default').torch))"
     )
     assert run(code) == "{'version': '0'}"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from torchstone.machine import known_interpreters, resolve_interpreter
+from torchstone.machine.interpreters import known_interpreters, resolve_interpreter
 from torchstone.records import UsageError
 
 OWN = f"python{sys.version_info[0]}.{sys.version_info[1]}"

@@ -8,11 +8,11 @@ import os
 import pytest
 
 from tests.machine.support import clean_env, run
-from torchstone.machine import (
+from torchstone.machine import memory
+from torchstone.machine.memory import (
     allocator_environment,
     fault_cost_ns,
     major_faults,
-    memory,
     minor_faults,
     peak_bytes,
     rss_bytes,
@@ -52,7 +52,7 @@ def test_the_peak_is_true_even_if_the_allocator_keeps_free_memory() -> None:
     if os.confstr("CS_GNU_LIBC_VERSION") is None:
         pytest.skip("not glibc")
     code = (
-        "from torchstone.machine import step_peak\n"
+        "from torchstone.machine.memory import step_peak\n"
         "def step():\n"
         "    block = bytearray(b'\\1') * (64 << 20)\n"
         "print(*[step_peak(step) for _ in range(3)])"

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from torchstone.machine import NoiseSnapshot, difference, processes, snapshot
+from torchstone.machine import processes
+from torchstone.machine.noise import NoiseSnapshot, difference, snapshot
 
 linux = pytest.mark.skipif(not os.path.exists("/proc/self/task"), reason="no /proc here")
 

@@ -7,7 +7,9 @@ import tracemalloc
 
 import pytest
 
-from torchstone.machine import make_probe, minor_faults, noise
+from torchstone.machine import noise
+from torchstone.machine.memory import minor_faults
+from torchstone.machine.noise import make_probe
 
 
 def test_its_length_is_near_the_target_and_follows_it() -> None:

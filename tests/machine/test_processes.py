@@ -13,14 +13,14 @@ from collections.abc import Iterator
 import pytest
 
 from tests.machine.support import clean_env, eventually
-from torchstone.machine import (
+from torchstone.machine import processes
+from torchstone.machine.processes import (
+    by_thread,
     die_with_parent,
     kill_tree,
     memory_available,
     oom_kills,
-    processes,
     tagged_processes,
-    thread_run_ns,
     wait_until_quiet,
 )
 
@@ -65,18 +65,18 @@ def _order(process: subprocess.Popen[str], seconds: float) -> None:
 
 def test_a_blocked_process_is_quiet_soon(spinner: subprocess.Popen[str]) -> None:
     wait_until_quiet(spinner.pid, 10.0)
-    before = thread_run_ns(spinner.pid)
+    before = sum(by_thread(spinner.pid, 0).values())
     after, late = wait_until_quiet(spinner.pid, 10.0)
     assert after is not None
     assert late == 0
-    assert thread_run_ns(spinner.pid) == before
+    assert sum(by_thread(spinner.pid, 0).values()) == before
 
 
 def test_a_spinning_thread_is_waited_for_and_its_cpu_time_is_counted(
     spinner: subprocess.Popen[str],
 ) -> None:
     wait_until_quiet(spinner.pid, 10.0)
-    before = thread_run_ns(spinner.pid)
+    before = sum(by_thread(spinner.pid, 0).values())
     start = time.perf_counter_ns()
     _order(spinner, 0.15)
     after, late = wait_until_quiet(spinner.pid, 20.0)
@@ -98,7 +98,7 @@ def test_many_looks_at_a_spinning_thread_never_call_it_quiet(
 def test_a_process_that_does_not_exist() -> None:
     process = subprocess.Popen([sys.executable, "-c", ""])
     process.wait()
-    assert thread_run_ns(process.pid) is None
+    assert by_thread(process.pid, 0) == {}
     assert wait_until_quiet(process.pid, 1.0) == (None, 0)
 
 
@@ -185,7 +185,7 @@ def test_kill_tree_spares_others_and_refuses_its_own_group() -> None:
 CHILD_OF_MORTAL = """
 import subprocess, sys, time
 code = (
-    "from torchstone.machine import die_with_parent; import os, time;"
+    "from torchstone.machine.processes import die_with_parent; import os, time;"
     "assert die_with_parent(os.getppid()); print(os.getpid(), flush=True); time.sleep(30)"
 )
 process = subprocess.Popen([sys.executable, "-c", code])
@@ -211,7 +211,7 @@ def test_a_worker_dies_with_its_parent() -> None:
 
 def test_die_with_parent_ends_at_once_if_the_parent_is_dead_already() -> None:
     code = (
-        "from torchstone.machine import die_with_parent; die_with_parent(1 << 30); print('alive')"
+        "from torchstone.machine.processes import die_with_parent as die; die(1 << 30); print('a')"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], env=clean_env(), capture_output=True, text=True

@@ -10,8 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from torchstone.machine import hidden_variables, redact_text, tail, visible_variables
-from torchstone.machine.redact import is_secret_name
+from torchstone.machine.redact import (
+    hidden_variables,
+    is_secret_name,
+    redact_text,
+    tail,
+    visible_variables,
+)
 
 _ALNUM = string.ascii_letters + string.digits
 

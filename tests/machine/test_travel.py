@@ -11,12 +11,16 @@ from pathlib import Path
 import pytest
 
 from tests.machine.support import SOURCE, clean_env, run
-from torchstone.machine import known_interpreters, resolve_interpreter
+from torchstone.machine.interpreters import known_interpreters, resolve_interpreter
 from torchstone.records import UsageError
 
 USE_EVERYTHING = """
 import json, os, sys
-from torchstone.machine import *
+from torchstone.machine.memory import *
+from torchstone.machine.noise import *
+from torchstone.machine.processes import *
+from torchstone.machine.redact import *
+from torchstone.machine.software import *
 from torchstone.records import to_data
 before = snapshot()
 probe = make_probe()
@@ -27,7 +31,7 @@ text = json.dumps([to_data(record), to_data(noise)])
 assert "planted-secret" not in text
 assert "planted-secret" not in redact_text("x planted-secret", {"HF_TOKEN": "planted-secret"})
 step_peak(lambda: bytearray(1 << 20))
-fault_cost_ns(), rss_bytes(), peak_bytes(), trim(), thread_run_ns(os.getpid())
+fault_cost_ns(), rss_bytes(), peak_bytes(), trim(), by_thread(os.getpid(), 0)
 wait_until_quiet(os.getppid(), 0.01), tagged_processes("A", "B"), oom_kills(), memory_available()
 outside = {m.partition(".")[0] for m in sys.modules} - set(sys.stdlib_module_names)
 print(sorted(m for m in outside if not m.startswith(("__", "torchstone"))), sys.version_info[1])
@@ -70,9 +74,12 @@ def elsewhere(real):
         return real(path, *rest, **more)
     return wrapped
 os.open, os.listdir, builtins.open = map(elsewhere, (os.open, os.listdir, builtins.open))
-from torchstone.machine import *
+from torchstone.machine.memory import *
+from torchstone.machine.noise import *
+from torchstone.machine.processes import *
+from torchstone.machine.software import *
 s = snapshot()
-print(s.wait_ns, s.steal_ns, s.pressure_ns, s.throttled_ns, thread_run_ns(os.getpid()),
+print(s.wait_ns, s.steal_ns, s.pressure_ns, s.throttled_ns, by_thread(os.getpid(), 0),
       wait_until_quiet(os.getpid(), 1.0), tagged_processes("A", "B"), oom_kills(), rss_bytes(),
       peak_bytes(), reset_peak(), step_peak(lambda: None))
 e = describe_environment({}, None, {}, "default")
@@ -83,7 +90,7 @@ assert memory_available() > 0 and e.memory_bytes > 0 and e.cpu["model"] and e.ma
 def test_without_proc_it_says_nothing_and_does_not_fail() -> None:
     # The files are hidden from a real process, because a system without them is not to be had.
     told = run(WITHOUT_PROC)
-    assert told == "None None None None None (None, 0) [] 0 None None False None"
+    assert told == "None None None None {} (None, 0) [] 0 None None False None"
 
 
 def test_the_sources_name_no_torch_import() -> None:

@@ -65,7 +65,7 @@ def test_from_the_kernels_three_numbers_to_a_figure(pipes: list[int]) -> None:
     counters = HardwareCounters()
     counters.start()
     found = counters.stop()
-    assert [one.name for one in found] == [name for name, _ in EVENTS]
+    assert [one.name for one in found] == list(EVENTS)
     for one in found:
         assert one.value == 64 * 20
         assert "of the first 64 of 70 threads" in one.note

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gzip
 import json
+import marshal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 
 from tests.profile.support import mark, put, read, refused, traced, x
 from torchstone.profile import registry, write_profile
-from torchstone.profile.formats import base, json_events
+from torchstone.profile.formats import base, chrome
 from torchstone.profile.formats.own import check_profile
 from torchstone.records import UsageError
 
@@ -177,7 +178,7 @@ def test_documents_are_weighed_before_they_are_unfolded(
 
 
 def test_one_endless_event_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(json_events, "MAX_VALUE", 2**21)
+    monkeypatch.setattr(chrome, "MAX_VALUE", 2**21)
     path = put(tmp_path / "t.json", '[{"name": "' + "x" * 2**23)
     assert "longer than 2 MiB" in refused(path, "chrome")
 
@@ -290,3 +291,14 @@ def test_a_large_pstats_bomb_is_refused_within_bounds(tmp_path: Path) -> None:
     said, peak = memory_to_read("pstats", path)
     assert "declares a size" in said[0]
     assert peak < 300
+
+
+@pytest.mark.parametrize("total", [0.0, -1.0])
+def test_a_caller_that_took_less_than_nothing_is_read(tmp_path: Path, total: float) -> None:
+    callee, caller = ("a.py", 3, "f"), ("a.py", 9, "g")
+    table = {
+        callee: (1, 1, 0.0, total, {caller: (1, 1, -1.0, -2.0)}),
+        caller: (1, 1, 1.0, 1.0, {}),
+    }
+    profile = read(put(tmp_path / "x.prof", marshal.dumps(table)))
+    assert "below zero" in profile.problems[0]

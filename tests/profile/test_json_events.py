@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from torchstone.profile.formats.json_events import EventReader
+from torchstone.profile.formats.chrome import EventReader
 from torchstone.records import UsageError
 
 EVENTS: list[Any] = [

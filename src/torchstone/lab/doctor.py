@@ -83,7 +83,7 @@ def _said(known: Calibration, said: str) -> Finding:
 
 
 def _runner() -> Callable[..., Calibration]:
-    from torchstone.machine.calibrate import run_calibration
+    from torchstone.conductor.calibration import run_calibration
 
     return run_calibration
 

@@ -8,9 +8,10 @@ from datetime import datetime, timezone
 
 from torchstone import stats, validate
 from torchstone.conductor import CaseSpec, Events, Settings, Templates, run_case
+from torchstone.conductor.calibration import run_calibration
 from torchstone.lab.recording import Recorder
 from torchstone.lab.secrets import public_measurement
-from torchstone.machine.calibrate import fingerprint, is_stale, run_calibration
+from torchstone.machine.calibrate import fingerprint, is_stale
 from torchstone.machine.clock import measure_clock
 from torchstone.records import (
     ArmSpec,

@@ -41,8 +41,7 @@ ATTEMPTS = 3
 TOLERANCE = 0.02
 """How far the measured latency of a multiplication may lie from a whole number of cycles."""
 
-_HZ_PER_MHZ = 1e6
-_HZ_PER_KHZ = 1e3
+_HZ_PER = {"MHz": 1e6, "kHz": 1e3}
 
 
 @dataclass(frozen=True)
@@ -79,36 +78,24 @@ def measure_clock(rounds: int = ROUNDS) -> ClockReading:
 def nominal_clock_hz(root: str = "/") -> float | None:
     """What the system calls the clock, for comparison only; None where it does not say."""
     folder = os.path.join(root, "sys/devices/system/cpu/cpu0/cpufreq")
-    for name in ("base_frequency", "cpuinfo_max_freq"):
-        khz = read_int(os.path.join(folder, name))
-        if khz:
-            return _if_plausible(hz_from_khz, khz)
     text = read_text(os.path.join(root, "proc/cpuinfo")) or ""
-    found = re.search(r"^cpu MHz\s*:\s*([\d.]+)", text, re.M)
-    return _if_plausible(hz_from_mhz, float(found[1])) if found else None
+    with contextlib.suppress(ValueError):
+        for name in ("base_frequency", "cpuinfo_max_freq"):
+            khz = read_int(os.path.join(folder, name))
+            if khz:
+                return hz_from(khz, "kHz")
+        found = re.search(r"^cpu MHz\s*:\s*([\d.]+)", text, re.M)
+        if found:
+            return hz_from(float(found[1]), "MHz")
+    return None
 
 
-def hz_from_mhz(mhz: float) -> float:
-    """Megahertz to hertz; `ValueError` when the figure cannot have been in megahertz."""
-    return _plausible(mhz * _HZ_PER_MHZ, f"{mhz:g} MHz")
-
-
-def hz_from_khz(khz: float) -> float:
-    """Kilohertz to hertz; `ValueError` when the figure cannot have been in kilohertz."""
-    return _plausible(khz * _HZ_PER_KHZ, f"{khz:g} kHz")
-
-
-def _plausible(hz: float, said: str) -> float:
+def hz_from(value: float, unit: str) -> float:
+    """Hertz from `kHz` or `MHz`; `ValueError` when the figure cannot have been in that unit."""
+    hz = value * _HZ_PER[unit]
     if not SLOWEST_HZ <= hz <= FASTEST_HZ:
-        raise ValueError(f"{said} is not the clock of anything that computes")
+        raise ValueError(f"{value:g} {unit} is not the clock of anything that computes")
     return hz
-
-
-def _if_plausible(convert: Callable[[float], float], value: float) -> float | None:
-    try:
-        return convert(value)
-    except ValueError:
-        return None
 
 
 Chain = Callable[[int], None]
@@ -128,7 +115,7 @@ def _read(
         if min(*add_ns, *multiply_ns) <= 0:
             return ClockReading(None, "the timer is too coarse for a chain of instructions")
         latency = min(multiply_ns) / min(add_ns)
-        if _whole(latency, latencies):
+        if any(abs(latency / known - 1) <= TOLERANCE for known in latencies):
             break
     else:
         return ClockReading(
@@ -141,10 +128,6 @@ def _read(
     if peak is None or not SLOWEST_HZ <= peak.value <= FASTEST_HZ:
         return ClockReading(None, "the chain gave a clock that cannot be")
     return ClockReading(peak)
-
-
-def _whole(latency: float, latencies: tuple[int, ...]) -> bool:
-    return any(abs(latency / known - 1) <= TOLERANCE for known in latencies)
 
 
 def _time(chain: Chain, loops: int) -> int:

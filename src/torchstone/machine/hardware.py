@@ -8,12 +8,12 @@ import platform
 import re
 import signal
 import subprocess
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import replace
 from statistics import median
 
 from torchstone.machine import processes
-from torchstone.machine.processes import read_field, read_text
+from torchstone.machine.processes import allowed_cores, read_field, read_text, read_word
 from torchstone.records import Peak
 
 FLAGS_OF_INTEREST = frozenset(
@@ -26,15 +26,17 @@ FLAGS_OF_INTEREST = frozenset(
 )
 """Instruction sets that decide which kernel a library picks."""
 
-_CPU0 = "/sys/devices/system/cpu/cpu0"
+CPUS = "/sys/devices/system/cpu"
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 _SUFFIX = {"Data": "d", "Instruction": "i", "Unified": ""}
+_MOST_CACHES = 10
 
 
 def describe_cpu() -> dict[str, str]:
     """Model, vendor, family, flags that matter, cores, and what shares or governs them."""
     info = _cpuinfo()
     flags = set((info.get("flags") or info.get("Features") or "").split())
+    quota = processes.cpu_quota()
     described = {
         "model": _model(info),
         "vendor": info.get("vendor_id") or info.get("CPU implementer", ""),
@@ -44,17 +46,13 @@ def describe_cpu() -> dict[str, str]:
         "architecture": platform.machine(),
         "flags": " ".join(sorted(flags & FLAGS_OF_INTEREST)),
         "logical_cores": str(os.cpu_count() or 0),
-        "affinity": str(_affinity()),
-        "physical_cores": _physical_cores(),
-        "quota": _optional(processes.cpu_quota()),
-        "governor": (read_text(f"{_CPU0}/cpufreq/scaling_governor") or "").strip(),
+        "affinity": str(len(allowed_cores())),
+        "physical_cores": str(physical_cores() or _sysctl("hw.physicalcpu")),
+        "quota": "" if quota is None else f"{quota:g}",
+        "governor": read_word(f"{CPUS}/cpu0/cpufreq/scaling_governor"),
         "hypervisor": _hypervisor(flags),
     }
     return {key: value for key, value in described.items() if value}
-
-
-def _optional(value: float | None) -> str:
-    return "" if value is None else f"{value:g}"
 
 
 def _cpuinfo() -> dict[str, str]:
@@ -74,23 +72,11 @@ def _model(info: dict[str, str]) -> str:
     return name or _sysctl("machdep.cpu.brand_string") or platform.processor() or "unknown"
 
 
-def _affinity() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 0
-
-
-def _physical_cores() -> str:
-    """Among those that this process is bound to; empty where nobody says."""
-    return str(physical_cores() or _sysctl("hw.physicalcpu"))
-
-
 def _hypervisor(flags: set[str]) -> str:
-    named = (read_text("/sys/hypervisor/type") or "").strip()
-    vendor = (read_text("/sys/class/dmi/id/sys_vendor") or "").strip()
+    named = read_word("/sys/hypervisor/type")
     if "hypervisor" not in flags:
         return named
-    return named or vendor or "yes"
+    return named or read_word("/sys/class/dmi/id/sys_vendor") or "yes"
 
 
 def cache_sizes() -> dict[str, int]:
@@ -98,21 +84,24 @@ def cache_sizes() -> dict[str, int]:
 
     From sysfs, because the C library's own figure for the last level is false in some guests.
     """
-    sizes: dict[str, int] = {}
-    for index in range(10):
-        folder = f"{_CPU0}/cache/index{index}"
-        size = re.match(r"(\d+)([KMG]?)", read_text(f"{folder}/size") or "")
-        level = (read_text(f"{folder}/level") or "").strip()
-        kind = _SUFFIX.get((read_text(f"{folder}/type") or "").strip(), "")
-        if size and level:
-            sizes[f"L{level}{kind}"] = int(size[1]) * _UNITS[size[2]]
-    return sizes or _sysctl_caches()
-
-
-def _sysctl_caches() -> dict[str, int]:
+    found = {f"L{level}{_SUFFIX.get(kind, '')}": size for level, kind, size, _ in caches_of(0)}
+    if found:
+        return found
     names = {"L1d": "hw.l1dcachesize", "L1i": "hw.l1icachesize", "L2": "hw.l2cachesize"}
-    found = {level: _sysctl(name) for level, name in names.items()}
-    return {level: int(text) for level, text in found.items() if text.isdigit()}
+    said = {level: _sysctl(name) for level, name in names.items()}
+    return {level: int(text) for level, text in said.items() if text.isdigit()}
+
+
+def caches_of(core: int, root: str = CPUS) -> Iterator[tuple[int, str, int, str]]:
+    """Level, kind (`Data`), bytes and sharing cores of each cache that a core sees."""
+    for index in range(_MOST_CACHES):
+        folder = os.path.join(root, f"cpu{core}", "cache", f"index{index}")
+        size = re.match(r"(\d+)([KMG]?)", read_word(f"{folder}/size"))
+        level = read_word(f"{folder}/level")
+        if size and level.isdigit():
+            shared = read_word(f"{folder}/shared_cpu_list") or str(core)
+            amount = int(size[1]) * _UNITS[size[2]]
+            yield int(level), read_word(f"{folder}/type"), amount, shared
 
 
 def _sysctl(name: str) -> str:
@@ -130,18 +119,12 @@ def _sysctl(name: str) -> str:
 def memory_bytes() -> int:
     """All the memory of the machine; 0 where the system does not say."""
     kib = read_field("/proc/meminfo", "MemTotal")
-    if kib is not None:
-        return kib * 1024
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (OSError, ValueError):
-        return 0
+    return processes.physical_memory() if kib is None else kib * 1024
 
 
 # Which of the system's cores are physical ones: two hyper-threads share one.
 
 
-CPUS = "/sys/devices/system/cpu"
 SIBLINGS = "topology/thread_siblings_list"
 """Under each core's folder: the cores that share its physical one, itself among them."""
 
@@ -164,12 +147,9 @@ def one_each(siblings: Mapping[int, Set[int]]) -> frozenset[int]:
 def physical_cores(allowed: Iterable[int] | None = None, folder: str = CPUS) -> int | None:
     """How many physical cores there are among those that this process is bound to (or these).
 
-    None where the system does not say. A quota is no core: `cgroup.usable_cores` knows it.
+    None where the system does not say. A quota is no core: `processes.usable_cores` knows it.
     """
-    if allowed is None:
-        if not hasattr(os, "sched_getaffinity"):
-            return None
-        allowed = os.sched_getaffinity(0)
+    allowed = allowed_cores() if allowed is None else allowed
     said = {core: read_text(f"{folder}/cpu{core}/{SIBLINGS}") or "" for core in allowed}
     found = {core: read_cores(text) | {core} for core, text in said.items()}
     return len(one_each(found)) if any(said.values()) else None
@@ -199,23 +179,20 @@ which says how large the tiles are, is empty: torch's first bf16 product there e
 
 def best_rate(rates: Iterable[float], template: Peak) -> Peak | None:
     """The template with the highest of the rates; None if none of them is a rate at all."""
-    sound = _sound(rates)
-    if not sound:
-        return None
-    best = max(sound)
-    spread = (best - median(sound)) / best
-    return replace(template, value=best, spread=spread, samples=len(sound))
+    return _best(max, rates, template)
 
 
 def best_cost(seconds: Iterable[float], template: Peak) -> Peak | None:
     """The template with the lowest of the costs; None if none of them is a cost at all."""
-    sound = _sound(seconds)
+    return _best(min, seconds, template)
+
+
+def _best(
+    choose: Callable[[list[float]], float], values: Iterable[float], template: Peak
+) -> Peak | None:
+    sound = [value for value in values if math.isfinite(value) and value > 0]
     if not sound:
         return None
-    best = min(sound)
-    spread = (median(sound) - best) / best
+    best = choose(sound)
+    spread = abs(median(sound) - best) / best
     return replace(template, value=best, spread=spread, samples=len(sound))
-
-
-def _sound(values: Iterable[float]) -> list[float]:
-    return [value for value in values if math.isfinite(value) and value > 0]

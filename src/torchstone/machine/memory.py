@@ -32,13 +32,16 @@ _RESET_PEAK = b"5"  # what /proc/self/clear_refs takes to set VmHWM back to VmRS
 
 def rss_bytes() -> int | None:
     """Resident memory now."""
-    kib = read_field("/proc/self/status", "VmRSS")
-    return None if kib is None else kib * _KIB
+    return _status("VmRSS")
 
 
 def peak_bytes() -> int | None:
     """The high-water mark since the start or the last `reset_peak`."""
-    kib = read_field("/proc/self/status", "VmHWM")
+    return _status("VmHWM")
+
+
+def _status(name: str) -> int | None:
+    kib = read_field("/proc/self/status", name)
     return None if kib is None else kib * _KIB
 
 
@@ -157,22 +160,16 @@ _FOLDERS = ("/usr/lib/*-linux-*", "/usr/lib64", "/usr/lib", "/usr/local/lib*", "
 
 
 def usual_allocator() -> str:
-    """What a measurement uses where nobody chose: `keep` where it works, else the system's own.
-
-    An allocator that the user has preloaded knows nothing of glibc's settings.
-    """
-    preloaded = loaded_allocator() not in ("", "system")
-    return "keep" if _is_glibc() and not preloaded else "default"
+    """What a measurement uses where nobody chose: `keep` where it works, else the system's own."""
+    return "default" if why_not_kept() else "keep"
 
 
 def why_not_kept() -> str:
     """Why the system's own is the usual one here; empty where `keep` is."""
-    if usual_allocator() == "keep":
-        return ""
     loaded = loaded_allocator()
-    if loaded not in ("", "system"):
+    if loaded not in ("", "system"):  # it knows nothing of glibc's settings
         return f"{loaded} is loaded in its place"
-    return "the C library is not glibc, whose settings would keep memory"
+    return "" if _is_glibc() else "the C library is not glibc, whose settings would keep memory"
 
 
 def allocator_environment(name: str) -> dict[str, str]:
@@ -184,21 +181,17 @@ def allocator_environment(name: str) -> dict[str, str]:
     if name == "default":
         return {}
     if name == "keep":
-        return _keep()
+        if not _is_glibc():
+            raise UsageError(
+                "The allocator setting 'keep' works with glibc only, and this system has another"
+                " C library.",
+                "Use --allocator default.",
+            )
+        return dict(KEEP)
     library = _find(name)
     # What the user preloads already stays, behind the allocator.
     present = os.environ.get("LD_PRELOAD", "")
     return {"LD_PRELOAD": f"{library}:{present}" if present else library}
-
-
-def _keep() -> dict[str, str]:
-    if not _is_glibc():
-        raise UsageError(
-            "The allocator setting 'keep' works with glibc only, and this system has another"
-            " C library.",
-            "Use --allocator default.",
-        )
-    return dict(KEEP)
 
 
 def _is_glibc() -> bool:
@@ -209,7 +202,9 @@ def _find(name: str) -> str:
     stems, package = _LIBRARIES[name]
     if sys.platform.startswith("linux"):
         for stem in stems:
-            path = _in_folders(stem) or _in_loader_cache(stem) or _by_name(stem)
+            name_only = stem[len("lib") : -len(".so")]
+            path = _in_folders(stem) or _in_loader_cache(stem)
+            path = path or ctypes.util.find_library(name_only)
             if path:
                 return path
     raise UsageError(
@@ -246,13 +241,9 @@ def _fits(path: str) -> bool:
 def _in_loader_cache(stem: str) -> str | None:
     path = os.pathsep.join((os.environ.get("PATH", ""), "/sbin", "/usr/sbin"))
     try:
+        env = {"PATH": path, "LC_ALL": "C"}
         done = subprocess.run(
-            ["ldconfig", "-p"],
-            capture_output=True,
-            text=True,
-            timeout=10,
-            check=False,
-            env={"PATH": path, "LC_ALL": "C"},
+            ["ldconfig", "-p"], capture_output=True, text=True, timeout=10, check=False, env=env
         )
     except (OSError, subprocess.SubprocessError):
         return None
@@ -260,7 +251,3 @@ def _in_loader_cache(stem: str) -> str | None:
         if _fits(found):
             return str(found)
     return None
-
-
-def _by_name(stem: str) -> str | None:
-    return ctypes.util.find_library(stem[len("lib") : -len(".so")])

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from time import perf_counter_ns as _now  # bound before user code can patch `time`
 
 from torchstone.machine import processes
-from torchstone.machine.processes import list_numbers, read_field, read_text
+from torchstone.machine.processes import by_thread, list_numbers, read_field, read_text, read_word
 from torchstone.records import Noise
 
 NS_PER_TICK = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
@@ -34,10 +34,10 @@ class NoiseSnapshot:
 def snapshot(pid: int | None = None) -> NoiseSnapshot:
     """The counters of a process (this one by default) and of the machine, now."""
     return NoiseSnapshot(
-        wait_ns=_wait_by_thread("self" if pid is None else str(pid)),
+        wait_ns=by_thread("self" if pid is None else pid, 1) or None,
         involuntary_switches=_involuntary(pid),
         steal_ns=_steal(),
-        pressure_ns=_pressure(),
+        pressure_ns=pressure_ns("cpu"),
         throttled_ns=processes.throttled_ns(),
     )
 
@@ -66,18 +66,9 @@ def _waited(before: Mapping[int, int] | None, after: Mapping[int, int] | None) -
     return sum(max(0, wait - before.get(thread, 0)) for thread, wait in after.items())
 
 
-def _wait_by_thread(process: str) -> Mapping[int, int] | None:
-    waits = {}
-    for thread in list_numbers(f"/proc/{process}/task"):
-        words = (read_text(f"/proc/{process}/task/{thread}/schedstat") or "").split()
-        if len(words) == 3:
-            waits[thread] = int(words[1])
-    return waits or None
-
-
 def waited_ns() -> int:
     """How long this thread has been ready to run but without a core; 0 where nobody says."""
-    words = (read_text("/proc/thread-self/schedstat") or "").split()
+    words = read_word("/proc/thread-self/schedstat").split()
     return int(words[1]) if len(words) > 1 and words[1].isdigit() else 0
 
 
@@ -100,9 +91,9 @@ def _steal() -> int | None:
     return int(words[_STEAL]) * NS_PER_TICK
 
 
-def _pressure() -> int | None:
-    text = read_text("/proc/pressure/cpu") or ""
-    some = text.partition("\n")[0]
+def pressure_ns(kind: str, root: str = "") -> int | None:
+    """How long some task has stalled for it (`cpu`, `io`, `memory`) since the machine's start."""
+    some = read_word(f"{root}/proc/pressure/{kind}").partition("\n")[0]
     total = some.rpartition("total=")[2]
     return int(total) * 1000 if some.startswith("some") and total.isdigit() else None
 

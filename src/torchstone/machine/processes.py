@@ -34,6 +34,11 @@ def read_text(path: str) -> str | None:
     return b"".join(parts).decode("utf-8", "replace")
 
 
+def read_word(path: str) -> str:
+    """The file's text without blanks around it; empty where there is none."""
+    return (read_text(path) or "").strip()
+
+
 def read_int(path: str) -> int | None:
     """The one integer that the file holds, or None."""
     text = read_text(path)
@@ -68,23 +73,18 @@ _BUSY_STATES = "RD"
 _KIB = 1024
 
 
-def thread_run_ns(pid: int) -> int | None:
-    """CPU time of all living threads of a process.
+def by_thread(process: int | str, column: int) -> dict[int, int]:
+    """Nanoseconds that each living thread has run (column 0) or waited for a core (1).
 
     Of a thread that is running this moment the kernel shows only what it had used at the last
     scheduler tick, up to 4 ms (or 10) ago; of a sleeping thread all of it.
     """
-    runs = _runs(pid)
-    return sum(runs.values()) if runs else None
-
-
-def _runs(pid: int) -> dict[int, int]:
-    runs = {}
-    for thread in list_numbers(f"/proc/{pid}/task"):
-        words = (read_text(f"/proc/{pid}/task/{thread}/schedstat") or "").split()
+    found = {}
+    for thread in list_numbers(f"/proc/{process}/task"):
+        words = read_word(f"/proc/{process}/task/{thread}/schedstat").split()
         if len(words) == 3:
-            runs[thread] = int(words[0])
-    return runs
+            found[thread] = int(words[column])
+    return found
 
 
 def _any_busy(pid: int) -> bool:
@@ -111,14 +111,14 @@ def wait_until_quiet(pid: int, limit_s: float, pause_s: float = 0.0005) -> tuple
     """
     start = time.perf_counter_ns()
     limit = start + int(limit_s * 1e9)
-    runs = _runs(pid)
+    runs = by_thread(pid, 0)
     if not runs:
         return None, 0
     late = 0
     while True:
         read_at = time.perf_counter_ns()
         time.sleep(pause_s)
-        now = _runs(pid)
+        now = by_thread(pid, 0)
         grown = sum(max(0, run - runs.get(thread, 0)) for thread, run in now.items())
         late += grown
         runs = now
@@ -197,12 +197,13 @@ def memory_available() -> int:
     Where the system does not say what is free (no /proc), all of the memory.
     """
     kib = read_field("/proc/meminfo", "MemAvailable")
-    free = _physical_memory() if kib is None else kib * _KIB
+    free = physical_memory() if kib is None else kib * _KIB
     headroom = memory_headroom()
     return free if headroom is None else min(free, headroom)
 
 
-def _physical_memory() -> int:
+def physical_memory() -> int:
+    """All the memory there is, as the C library tells it; 0 where it does not."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (OSError, ValueError):
@@ -346,12 +347,16 @@ def cpu_quota(places: Sequence[str] | None = None) -> float | None:
     return min(granted) if granted else None
 
 
-def usable_cores(places: Sequence[str] | None = None) -> int:
-    """Cores that this process may use: those it is bound to, and the whole ones that its quota (or
-    that of these folders) grants."""
+def allowed_cores() -> frozenset[int]:
+    """The cores that this process is bound to."""
     if hasattr(os, "sched_getaffinity"):
-        bound = len(os.sched_getaffinity(0))
-    else:
-        bound = os.cpu_count() or 1
+        return frozenset(os.sched_getaffinity(0))
+    return frozenset(range(os.cpu_count() or 1))
+
+
+def usable_cores(places: Sequence[str] | None = None, cores: int | None = None) -> int:
+    """Cores that this process may use: those it is bound to (or so many), and the whole ones that
+    its quota (or that of these folders) grants."""
+    bound = len(allowed_cores()) if cores is None else cores
     quota = cpu_quota(places)
     return bound if quota is None else max(1, min(bound, int(quota)))

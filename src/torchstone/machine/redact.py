@@ -94,13 +94,12 @@ def is_secret_name(name: str) -> bool:
 def hide_shapes(text: str) -> str:
     """The text without tokens of known shapes, key blocks, passwords in pairs and in addresses."""
     text = _hide_cut_key(_KEY_BLOCK.sub(MARK, text))
-    text = _TOKENS.sub(MARK, text)
-    return _KEEP_FIRST.sub(lambda m: next((g for g in m.groups() if g), "") + _mark_for(m), text)
+    return _KEEP_FIRST.sub(_mark_second, _TOKENS.sub(MARK, text))
 
 
-def _mark_for(match: re.Match[str]) -> str:
-    address = match.group().startswith("://")
-    return f"{MARK}@" if address else MARK
+def _mark_second(match: re.Match[str]) -> str:
+    first = next((group for group in match.groups() if group), "")
+    return f"{first}{MARK}@" if first == "://" else f"{first}{MARK}"
 
 
 def _hide_cut_key(text: str) -> str:
@@ -127,65 +126,27 @@ def looks_opaque(value: str, is_path: bool = False) -> bool:
 
 
 ALLOWED_PREFIXES = (
-    "OMP_",
-    "MKL_",
-    "KMP_",
-    "GOMP_",
-    "OPENBLAS_",
-    "BLIS_",
-    "NUMEXPR_",
-    "VECLIB_",
-    "DNNL_",
-    "ONEDNN_",
-    "NUMBA_",
-    "MALLOC_",
-    "TCMALLOC_",
-    "TORCHINDUCTOR_",
-    "TORCHDYNAMO_",
-    "TORCH_COMPILE_",
-    "TORCH_CUDNN_",
-    "TRITON_",
+    *("OMP_", "MKL_", "KMP_", "GOMP_", "OPENBLAS_", "BLIS_", "NUMEXPR_", "VECLIB_", "NUMBA_"),
+    *("DNNL_", "ONEDNN_", "MALLOC_", "TCMALLOC_", "TRITON_"),
+    *("TORCHINDUCTOR_", "TORCHDYNAMO_", "TORCH_COMPILE_", "TORCH_CUDNN_"),
 )
 """Families of settings that decide speed: thread libraries, allocators, compilers."""
 
 ALLOWED_NAMES = frozenset(
-    {
-        "ATEN_CPU_CAPABILITY",
-        "CUBLAS_WORKSPACE_CONFIG",
-        "CUDA_DEVICE_ORDER",
-        "CUDA_LAUNCH_BLOCKING",
-        "CUDA_MODULE_LOADING",
-        "CUDA_VISIBLE_DEVICES",
-        "GLIBC_TUNABLES",
-        "HIP_VISIBLE_DEVICES",
-        "LD_BIND_NOW",
-        "LD_PRELOAD",
-        "NVIDIA_TF32_OVERRIDE",
-        "PYTHONDEVMODE",
-        "PYTHONGIL",
-        "PYTHONHASHSEED",
-        "PYTHONMALLOC",
-        "PYTHONNOUSERSITE",
-        "PYTHONOPTIMIZE",
-        "PYTHON_JIT",
-        "PYTORCH_ALLOC_CONF",
-        "PYTORCH_CUDA_ALLOC_CONF",
-        "PYTORCH_ENABLE_MPS_FALLBACK",
-        "PYTORCH_HIP_ALLOC_CONF",
-        "PYTORCH_JIT",
-        "PYTORCH_MPS_HIGH_WATERMARK_RATIO",
-        "PYTORCH_NO_CUDA_MEMORY_CACHING",
-        "PYTORCH_NVML_BASED_CUDA_CHECK",
-        "THP_MEM_ALLOC_ENABLE",
-        "TOKENIZERS_PARALLELISM",
-        "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
-        "TORCH_BLAS_PREFER_CUBLASLT",
-        "TORCH_LOGS",
-        "TORCH_NUM_THREADS",
-        "TORCH_SHOW_CPP_STACKTRACES",
-        "TORCH_USE_CUDA_DSA",
-        "ZE_AFFINITY_MASK",
-    }
+    (
+        *("GLIBC_TUNABLES", "LD_BIND_NOW", "LD_PRELOAD", "THP_MEM_ALLOC_ENABLE"),
+        *("CUBLAS_WORKSPACE_CONFIG", "CUDA_DEVICE_ORDER", "CUDA_LAUNCH_BLOCKING"),
+        *("CUDA_MODULE_LOADING", "CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"),
+        *("NVIDIA_TF32_OVERRIDE", "ZE_AFFINITY_MASK"),
+        *("PYTHONDEVMODE", "PYTHONGIL", "PYTHONHASHSEED", "PYTHONMALLOC", "PYTHONNOUSERSITE"),
+        *("PYTHONOPTIMIZE", "PYTHON_JIT", "TOKENIZERS_PARALLELISM"),
+        *("ATEN_CPU_CAPABILITY", "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"),
+        *("PYTORCH_ENABLE_MPS_FALLBACK", "PYTORCH_HIP_ALLOC_CONF", "PYTORCH_JIT"),
+        *("PYTORCH_MPS_HIGH_WATERMARK_RATIO", "PYTORCH_NO_CUDA_MEMORY_CACHING"),
+        *("PYTORCH_NVML_BASED_CUDA_CHECK", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE"),
+        *("TORCH_BLAS_PREFER_CUBLASLT", "TORCH_LOGS", "TORCH_NUM_THREADS"),
+        *("TORCH_SHOW_CPP_STACKTRACES", "TORCH_USE_CUDA_DSA"),
+    )
 )
 
 HASH_DIGITS = 16

@@ -15,7 +15,7 @@ from importlib import metadata
 from typing import Any
 
 from torchstone.machine import hardware
-from torchstone.machine.processes import read_text
+from torchstone.machine.processes import read_text, read_word
 from torchstone.machine.redact import hidden_variables, redact_text, visible_variables
 from torchstone.records import Environment, GitState
 
@@ -45,23 +45,17 @@ _MAX_FLAGS = 300
 def describe_os() -> dict[str, str]:
     """System, kernel, C library, allocator that is truly loaded, container."""
     libc, libc_version = platform.libc_ver()
+    chosen = re.search(r"\[(\w+)\]", read_word("/sys/kernel/mm/transparent_hugepage/enabled"))
     described = {
         "system": platform.system(),
         "kernel": platform.release(),
         "libc": f"{libc} {libc_version}".strip(),
         "malloc": loaded_allocator(),
         "container": _container(),
-        "huge_pages": _chosen(read_text("/sys/kernel/mm/transparent_hugepage/enabled")),
-        "clock": (
-            read_text("/sys/devices/system/clocksource/clocksource0/current_clocksource") or ""
-        ).strip(),
+        "huge_pages": chosen[1] if chosen else "",
+        "clock": read_word("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
     }
     return {key: value for key, value in described.items() if value}
-
-
-def _chosen(text: str | None) -> str:
-    found = re.search(r"\[(\w+)\]", text or "")
-    return found[1] if found else ""
 
 
 def loaded_allocator() -> str:
@@ -83,7 +77,7 @@ def _container() -> str:
         return "podman"
     if "KUBERNETES_SERVICE_HOST" in os.environ:
         return "kubernetes"
-    found = re.search(r"docker|kubepods|lxc|containerd", read_text("/proc/1/cgroup") or "")
+    found = re.search(r"docker|kubepods|lxc|containerd", read_word("/proc/1/cgroup"))
     return found[0] if found else ""
 
 
@@ -128,21 +122,16 @@ def _ask(module: object, place: str) -> str:
 
 def _build_settings(config: str) -> dict[str, str]:
     """The telling parts of torch's own build summary, without warnings flags and paths."""
-    found = {}
-    for key in _BUILD_KEYS:
-        match = re.search(rf"\b{key}=([^,\n]*)", config)
-        if match:
-            found[key.lower()] = match[1].strip()
-    compiler = re.search(r"- ((?:GCC|clang|Clang|MSVC)[^\n]*)", config)
-    if compiler:
-        found["compiler"] = compiler[1].strip()
-    openmp = re.search(r"- (OpenMP [^\n]*)", config)
-    if openmp:
-        found["openmp_version"] = openmp[1].strip()
-    flags = re.search(r"\bCXX_FLAGS=([^,\n]*)", config)
-    if flags:
-        kept = [f for f in flags[1].split() if re.match(r"-(?:O|m|f|g|std|DNDEBUG)", f)]
-        found["cxx_flags"] = " ".join(f for f in kept if "/" not in f)[:_MAX_FLAGS]
+    patterns = {key.lower(): rf"\b{key}=([^,\n]*)" for key in _BUILD_KEYS}
+    patterns["compiler"] = r"- ((?:GCC|clang|Clang|MSVC)[^\n]*)"
+    patterns["openmp_version"] = r"- (OpenMP [^\n]*)"
+    patterns["cxx_flags"] = r"\bCXX_FLAGS=([^,\n]*)"
+    matches = {key: re.search(pattern, config) for key, pattern in patterns.items()}
+    found = {key: match[1].strip() for key, match in matches.items() if match}
+    if "cxx_flags" in found:
+        flags = found["cxx_flags"].split()
+        kept = [f for f in flags if re.match(r"-(?:O|m|f|g|std|DNDEBUG)", f) and "/" not in f]
+        found["cxx_flags"] = " ".join(kept)[:_MAX_FLAGS]
     return found
 
 
@@ -255,20 +244,25 @@ def describe_environment(
     """
     env = {**os.environ, **arm_env}
     cpu, caches, memory = hardware.describe_cpu(), hardware.cache_sizes(), hardware.memory_bytes()
+    git = git_state(target_dir) if target_dir else None
+
+    def clean(described: Mapping[str, str]) -> dict[str, str]:
+        return {key: redact_text(value, env) for key, value in described.items()}
+
     return Environment(
         machine_id=machine_id(cpu, caches, memory),
-        cpu=_clean(cpu, env),
+        cpu=clean(cpu),
         caches=caches,
         memory_bytes=memory,
-        os=_clean(describe_os(), env),
-        python=_clean(describe_python(), env),
-        torch=_clean(describe_torch(), env),
+        os=clean(describe_os()),
+        python=clean(describe_python()),
+        torch=clean(describe_torch()),
         threads=dict(threads),
         allocator=allocator,
         variables=visible_variables(env),
         hidden_variables=hidden_variables(arm_env, salt or os.urandom(_SALT_BYTES)),
-        packages=_clean(package_versions(), env),
-        git=_clean_git(git_state(target_dir) if target_dir else None, env),
+        packages=clean(package_versions()),
+        git=git and replace(git, branch=redact_text(git.branch, env)),
     )
 
 
@@ -282,11 +276,3 @@ def machine_id(cpu: Mapping[str, str], caches: Mapping[str, int], memory: int) -
         cpu.get("architecture", ""),
     ]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:MACHINE_ID_DIGITS]
-
-
-def _clean(described: Mapping[str, str], env: Mapping[str, str]) -> dict[str, str]:
-    return {key: redact_text(value, env) for key, value in described.items()}
-
-
-def _clean_git(git: GitState | None, env: Mapping[str, str]) -> GitState | None:
-    return git and replace(git, branch=redact_text(git.branch, env))

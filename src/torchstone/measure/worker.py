@@ -81,6 +81,7 @@ class Worker:
             "start": self._start,
             "turn": self._turn,
             "evidence": self._evidence,
+            "calibrate": self._calibrate,
         }
 
     def _template(self, command: dict[str, Any]) -> Any:
@@ -182,6 +183,11 @@ class Worker:
 
     def _evidence(self, command: dict[str, Any]) -> Any:
         self.turns[command["arm"]].write_evidence(command["path"])
+
+    def _calibrate(self, command: dict[str, Any]) -> Any:
+        from torchstone.machine.calibrate import Request, calibrate
+
+        return calibrate(from_data(Request, command["request"]), self.phase)
 
 
 def _failure(error: BaseException, phase: str) -> Failure:

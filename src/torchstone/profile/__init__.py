@@ -16,26 +16,12 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from torchstone.profile.formats.base import ProfileFormat
-from torchstone.profile.registry import (
-    FORMATS,
-    find_format,
-    known_formats,
-    read_profile,
-    write_profile,
-)
+from torchstone.profile.registry import FORMATS, find_format, read_profile, write_profile
 
-__all__ = [
-    "FORMATS",
-    "ProfileFormat",
-    "find_format",
-    "known_formats",
-    "read_profile",
-    "write_profile",
-]
+__all__ = ["FORMATS", "find_format", "read_profile", "write_profile"]
 
 
-class _CallableRoom(ModuleType):
+class _CallablePackage(ModuleType):
     def __call__(self, *args: Any, **options: Any) -> Any:
         """What `torchstone.profile.context.profile` does."""
         from torchstone.profile.context import profile
@@ -43,4 +29,4 @@ class _CallableRoom(ModuleType):
         return profile(*args, **options)
 
 
-sys.modules[__name__].__class__ = _CallableRoom
+sys.modules[__name__].__class__ = _CallablePackage

@@ -6,6 +6,7 @@ hand, and nothing that it does is timed for a result.
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 import time
@@ -13,12 +14,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from torchstone.machine.memory import rss_bytes
 from torchstone.measure.arm import Built, build
 from torchstone.measure.warmup import warm_up
 from torchstone.measure.worker import Worker, main
 from torchstone.profile.context import Turns, cost_of, take_turns
 from torchstone.profile.probes.base import Marks, Probe, ProbeOptions, Repeats, Step, choose_probe
-from torchstone.profile.probes.memory import ResidentReader, can_read
 from torchstone.profile.registry import write_profile
 from torchstone.records import ArmSpec, Cost, Profile, from_data
 from torchstone.workloads import parse_target
@@ -60,14 +61,16 @@ class ProfilingWorker(Worker):
         built = build(arm, self.phase)
         self.phase("first call")
         step = _endless(built, arm.seed)
-        started = time.perf_counter_ns()
-        step()
-        first_ns = time.perf_counter_ns() - started
+
+        def time_one() -> int:
+            return round(run_steps(step, 1) * 1e9)
+
+        first_ns = time_one()
         self.phase("warm-up")
-        warm = warm_up(_timed(step), first_ns, lambda: self.phase("warm-up"))
+        warm = warm_up(time_one, first_ns, lambda: self.phase("warm-up"))
         prepared = built.prepared
         restore = prepared.keep_start() if prepared and prepared.keep_start else None
-        notes = (*(prepared.notes if prepared else ()),)
+        notes = prepared.notes if prepared else ()
         if not warm.steady:
             notes += (f"The step was not steady when it was profiled: {warm.reason}.",)
         step_s = min(warm.wall_ns[-10:]) / 1e9
@@ -89,9 +92,9 @@ class ProfilingWorker(Worker):
         self.phase("profiling")
         if ready.restore is not None:
             ready.restore()
-        before = _resident()
+        before = rss_bytes() or 0
         profile = take(probe, ready.step, steps)
-        taken = _resident() - before
+        taken = (rss_bytes() or 0) - before
         if isinstance(probe, Repeats):
             self.phase("counting")
             profile = probe.again(profile, ready.step)
@@ -159,15 +162,12 @@ def _block_steps(step_s: float) -> int:
 
 def _endless(built: Built, seed: int) -> Step:
     """A step that takes the next inputs of a ring each time, and waits for its device."""
-    ring = built.ring(seed, 8)
+    turn_of = itertools.cycle(built.ring(seed, 8))
     assert built.prepared is not None
     call, wait = built.prepared.step, built.device.synchronize
-    place = 0
 
     def step() -> object:
-        nonlocal place
-        inputs = ring[place]
-        place = (place + 1) % len(ring)
+        inputs = next(turn_of)
         output = call(*inputs.args, **inputs.kwargs)
         if wait is not None:
             wait()
@@ -176,29 +176,10 @@ def _endless(built: Built, seed: int) -> Step:
     return step
 
 
-def _timed(step: Step) -> Callable[[], int]:
-    def time_one() -> int:
-        started = time.perf_counter_ns()
-        step()
-        return time.perf_counter_ns() - started
-
-    return time_one
-
-
 def _files(target: str) -> tuple[str, ...]:
     """The user's own file, whose lines are worth looking at."""
     parsed = parse_target(target)
     return (parsed.place,) if parsed.kind == "file" else ()
-
-
-def _resident() -> int:
-    if not can_read():
-        return 0
-    reader = ResidentReader()
-    try:
-        return reader.read()
-    finally:
-        reader.close()
 
 
 def _cost(turns: Turns | None, ready: Ready, probe: Probe, path: str, taken: int) -> Cost | None:

@@ -15,13 +15,13 @@ from types import TracebackType
 from torchstone.machine.processes import die_with_parent
 from torchstone.profile.probes.base import ProbeOptions, choose_probe
 from torchstone.profile.probes.count import not_repeated
+from torchstone.profile.probes.sample import STARTERS
 from torchstone.profile.registry import write_profile
 from torchstone.records import TorchstoneError, from_data
 
 INTERRUPTED = 130
 FAILED = ".failed"
 """Ends the name of the file that says why there is no profile."""
-_STARTERS = ("<frozen runpy>", runpy.__file__, __file__)
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def _exit_code(end: SystemExit) -> int:
 def _show(error: BaseException) -> None:
     """The program's error as its own, without the frames that started it."""
     inner: TracebackType | None = error.__traceback__
-    while inner is not None and inner.tb_frame.f_code.co_filename in _STARTERS:
+    while inner is not None and inner.tb_frame.f_code.co_filename in STARTERS:
         inner = inner.tb_next
     try:
         sys.excepthook(type(error), error.with_traceback(inner), inner)

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import TracebackType
+from statistics import median_high
 from typing import Any, TypeVar
 
 from torchstone.profile.formats.base import shown
@@ -79,8 +79,8 @@ def cost_of(turns: Turns, steps: int = 1, footprint_bytes: int = 0, memory_bytes
     return Cost(
         ratio=_estimate(turns.pairs),
         control=_estimate(turns.controls),
-        unprofiled_s=_middle([base for base, _ in turns.pairs]) / max(1, steps),
-        profiled_s=_middle([new for _, new in turns.pairs]) / max(1, steps),
+        unprofiled_s=median_high(base for base, _ in turns.pairs) / max(1, steps),
+        profiled_s=median_high(new for _, new in turns.pairs) / max(1, steps),
         footprint_bytes=footprint_bytes,
         memory_bytes=max(0, memory_bytes),
     )
@@ -93,11 +93,6 @@ def _estimate(pairs: list[tuple[float, float]]) -> Estimate:
     return Estimate(ESTIMATOR, found.value, (found.lo, found.hi), LEVEL, len(pairs))
 
 
-def _middle(values: list[float]) -> float:
-    ordered = sorted(values)
-    return ordered[len(ordered) // 2]
-
-
 # Which format a file of a given name is to have.
 
 
@@ -105,15 +100,14 @@ def format_of(path: Path, others: tuple[str, ...] = ()) -> str:
     """The format whose ending the name has; the longest ending wins. `others` are endings that
     somebody else knows, to be told of."""
     name = path.name.removesuffix(".gz").lower()
-    best, found = "", ""
-    endings = []
-    for one in sorted(known_formats()):
-        for ending in find_format(one).endings:
-            endings.append(ending)
-            if name.endswith(ending) and len(ending) > len(best):
-                best, found = ending, one
-    if found:
-        return found
+    endings = {  # where two formats have the same, the first by name wins
+        ending: one
+        for one in sorted(known_formats(), reverse=True)
+        for ending in find_format(one).endings
+    }
+    fitting = [ending for ending in endings if name.endswith(ending)]
+    if fitting:
+        return endings[max(fitting, key=len)]
     known = ", ".join(sorted({*endings, *others}))
     raise UsageError(
         f"{shown(path)} does not end in a way that says its format.", f"Endings: {known}."
@@ -152,12 +146,7 @@ class Profiling:
             )
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        where: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._end()
 
     def __call__(self, function: F) -> F:
@@ -278,8 +267,7 @@ MOST_HZ = 10_000.0
 def check_sampling(rate: float, clock: str) -> None:
     """Refuse what no sampler can do."""
     if not 0 < rate <= MOST_HZ:
-        raise UsageError(
-            f"{rate:g} samples a second cannot be taken.", f"Give up to {MOST_HZ:g}; 100 is usual."
-        )
+        remedy = f"Give up to {MOST_HZ:g}; {RATE_HZ:g} is usual."
+        raise UsageError(f"{rate:g} samples a second cannot be taken.", remedy)
     if clock not in CLOCKS:
         raise UsageError(f"There is no clock {clock!r}.", f"Choose from {', '.join(CLOCKS)}.")

@@ -5,15 +5,21 @@ Pure: columns in, columns out.
 
 from __future__ import annotations
 
+import heapq
 import itertools
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from torchstone.profile.estimate import from_callers
 from torchstone.records import Calls, CallTree, Frame, FunctionCalls, Profile, Spans, UsageError
 from torchstone.stats.drift import SHARE_LEVEL, share_interval
+
+
+def rows_of(spans: Spans) -> Iterator[tuple[int, int, int, int]]:
+    """Frame, thread, start and duration of each span."""
+    return zip(spans.frames, spans.threads, spans.start_ns, spans.duration_ns, strict=True)
+
 
 MAX_NODES = 2_000_000
 """Call paths of one tree. Views cut far above it; memory is some 200 bytes a node."""
@@ -64,9 +70,7 @@ class TreeBuilder:
         ends: list[int] = []
         nodes: list[int] = []
         current = -1
-        for frame, thread, start, duration in zip(
-            spans.frames, spans.threads, spans.start_ns, spans.duration_ns, strict=True
-        ):
+        for frame, thread, start, duration in rows_of(spans):
             if thread != current:
                 current = thread
                 ends.clear()
@@ -110,6 +114,15 @@ def from_stacks(
     for stack, weight, thread in stacks:
         builder.add_stack(stack, weight, thread)
     return builder.tree(unit)
+
+
+def path_of(tree: CallTree, node: int) -> list[int]:
+    """The frames that lead to a node, the outermost first."""
+    path = []
+    while node >= 0:
+        path.append(tree.frames[node])
+        node = tree.parents[node]
+    return path[::-1]
 
 
 def totals(tree: CallTree) -> list[float]:
@@ -171,6 +184,205 @@ def _walk(tree: CallTree) -> Iterable[tuple[int, bool]]:
         if entered:
             waiting.append((node, False))
             waiting.extend((one, True) for one in reversed(below[node]))
+
+
+# A call tree guessed from a table of callers.
+#
+# Such a table says how much of B's time was called from A, and how much of C's from B, but not how
+# much of C's was reached through A. The guess: B behaves the same whoever called it.
+
+
+MAX_ESTIMATED_NODES = 50_000
+"""Paths multiply at every shared function; the largest are followed first, up to so many."""
+LEAST_PATH = 1e-6
+"""Of all time. A path that takes less is not followed; what it took stays under `rest`."""
+_CLOSE = 1e-3
+"""A function whose paths hold its own time but for this share is scaled to hold all of it."""
+
+_Callers = list[tuple[int, Calls]]
+"""Of one function: the position of each caller in the table, and what it took for that."""
+
+
+@dataclass
+class _Growth:
+    """The tree so far, by node; `shares` is how much of its function's life a node stands for."""
+
+    parents: list[int] = field(default_factory=list)
+    functions: list[int] = field(default_factory=list)
+    own: list[float] = field(default_factory=list)
+    shares: list[float] = field(default_factory=list)
+    waiting: list[tuple[float, int]] = field(default_factory=list)
+
+    def add(self, parent: int, function: int, own: float, total: float, share: float) -> None:
+        heapq.heappush(self.waiting, (-total, len(self.parents)))
+        self.parents.append(parent)
+        self.functions.append(function)
+        self.own.append(own)
+        self.shares.append(share)
+
+    def path(self, node: int) -> dict[int, int]:
+        """Functions on the way from the root to a node, each with its node."""
+        found: dict[int, int] = {}
+        while node >= 0:
+            found[self.functions[node]] = node
+            node = self.parents[node]
+        return found
+
+
+def from_callers(
+    functions: Sequence[FunctionCalls], rest: int, most: int = MAX_ESTIMATED_NODES
+) -> CallTree:
+    """The likeliest call paths, in seconds. Recursion is folded into the outermost call.
+
+    Own times add up to those of the table, function by function. What belongs to paths too small
+    or too many to follow hangs below one more root with the frame `rest`.
+    """
+    place: dict[int, int] = {}
+    for position, one in enumerate(functions):
+        place.setdefault(one.of.frame, position)
+    callers: list[_Callers] = [
+        [(place[by.frame], by) for by in _with_times(one) if by.frame in place] for one in functions
+    ]
+    calls: list[_Callers] = [[] for _ in functions]
+    for position, found in enumerate(callers):
+        for caller, by in found:
+            calls[caller].append((position, by))
+    for called in calls:  # the slowest first
+        called.sort(key=lambda pair: -max(0.0, pair[1].total_s))
+    growth = _Growth()
+    _plant(functions, callers, _circles([[callee for callee, _ in out] for out in calls]), growth)
+    least = LEAST_PATH * sum(max(0.0, one.of.own_s) for one in functions)
+    while growth.waiting and len(growth.parents) < most:
+        _, node = heapq.heappop(growth.waiting)
+        path = growth.path(node)
+        share = growth.shares[node]
+        for callee, by in calls[growth.functions[node]]:
+            own, total = share * max(0.0, by.own_s), share * max(0.0, by.total_s)
+            if callee in path:
+                growth.own[path[callee]] += own
+                continue
+            if total <= least or len(growth.parents) >= most:
+                break  # the rest of them takes even less
+            whole = functions[callee].of.total_s
+            part = min(1.0, total / whole) if whole > 0 else share
+            growth.add(node, callee, own, total, part)
+    return _finish(functions, growth, rest)
+
+
+def _with_times(one: FunctionCalls) -> tuple[Calls, ...]:
+    """Its callers; where only calls were counted, its time is shared out by them."""
+    if any(by.total_s or by.own_s for by in one.callers):
+        return one.callers
+    calls = sum(by.calls for by in one.callers)
+    shares = [(by, by.calls / calls) for by in one.callers if calls]
+    return tuple(
+        replace(by, own_s=one.of.own_s * share, total_s=one.of.total_s * share)
+        for by, share in shares
+    )
+
+
+def _plant(
+    functions: Sequence[FunctionCalls],
+    callers: Sequence[_Callers],
+    circles: Sequence[int],
+    growth: _Growth,
+) -> None:
+    """Roots: functions that nobody called, or not all of whose time was called by others.
+
+    Functions that call each other in a circle count a part of their time several times over as
+    called. What came into the circle from outside decides, and where nothing did, the function of
+    the circle that took longest is where it began.
+    """
+    entered: set[int] = set()
+    first: dict[int, int] = {}
+
+    def plant(position: int, total: float, share: float) -> None:
+        own = functions[position].of.own_s - sum(by.own_s for _, by in callers[position])
+        growth.add(-1, position, max(0.0, own), max(0.0, total), share)
+
+    for position, one in enumerate(functions):
+        circle, of = circles[position], one.of
+        outside = [by for at, by in callers[position] if circles[at] != circle]
+        if of.total_s > functions[first.setdefault(circle, position)].of.total_s:
+            first[circle] = position
+        if not outside:
+            continue
+        entered.add(circle)
+        total = of.total_s - sum(by.total_s for by in outside)
+        circular = any(
+            circles[at] == circle and by.frame != of.frame for at, by in callers[position]
+        )
+        if not circular and of.total_s > 0 and total > LEAST_PATH * of.total_s:
+            plant(position, total, total / of.total_s)
+    for circle, position in first.items():
+        if circle not in entered:
+            plant(position, functions[position].of.total_s, 1.0)
+
+
+def _circles(out: Sequence[Sequence[int]]) -> list[int]:
+    """For each function the number of its circle: those that reach each other (Tarjan's way,
+    without recursion of our own)."""
+    number = [-1] * len(out)
+    low = [0] * len(out)
+    circle = [-1] * len(out)
+    stack: list[int] = []
+    counted = 0
+    for start in range(len(out)):
+        if number[start] >= 0:
+            continue
+        work = [(start, 0)]
+        while work:
+            node, at = work.pop()
+            if at == 0:
+                number[node] = low[node] = counted
+                counted += 1
+                stack.append(node)
+            for i in range(at, len(out[node])):
+                other = out[node][i]
+                if number[other] < 0:
+                    work += [(node, i + 1), (other, 0)]
+                    break
+                if circle[other] < 0:
+                    low[node] = min(low[node], number[other])
+            else:
+                if low[node] == number[node]:
+                    while True:
+                        member = stack.pop()
+                        circle[member] = node
+                        if member == node:
+                            break
+                if work:
+                    above = work[-1][0]
+                    low[above] = min(low[above], low[node])
+    return circle
+
+
+def _finish(functions: Sequence[FunctionCalls], growth: _Growth, rest: int) -> CallTree:
+    """Make every function's paths hold its own time, no more and no less."""
+    placed = [0.0] * len(functions)
+    for function, own in zip(growth.functions, growth.own, strict=True):
+        placed[function] += own
+    scales, left = [1.0] * len(functions), []
+    for position, one in enumerate(functions):
+        own = max(0.0, one.of.own_s)
+        if placed[position] > 0 and placed[position] >= own * (1 - _CLOSE):
+            scales[position] = own / placed[position]
+        elif own > placed[position]:
+            left.append((position, own - placed[position]))
+    parents, frames = list(growth.parents), [functions[f].of.frame for f in growth.functions]
+    own_times = [o * scales[f] for o, f in zip(growth.own, growth.functions, strict=True)]
+    if left:
+        root = len(parents)
+        parents += [-1] + [root] * len(left)
+        frames += [rest] + [functions[position].of.frame for position, _ in left]
+        own_times += [0.0] + [seconds for _, seconds in left]
+    return CallTree(
+        unit="seconds",
+        parents=tuple(parents),
+        frames=tuple(frames),
+        own=tuple(own_times),
+        threads=(0,) * len(parents),
+    )
 
 
 # The same work by several ways side by side: what each says of a function, and who disagrees.
@@ -318,14 +530,3 @@ def _starts(frame: Frame) -> bool:
 def _key(frame: Frame) -> Key:
     """Tools shorten paths differently; the file's name, the line and the function's stay."""
     return (os.path.basename(frame.file), frame.line, frame.name)
-
-
-__all__ = [
-    "MAX_NODES",
-    "TreeBuilder",
-    "from_callers",
-    "from_spans",
-    "from_stacks",
-    "functions",
-    "totals",
-]

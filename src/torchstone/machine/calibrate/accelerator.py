@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from time import perf_counter_ns as _now
 from typing import Any
 
@@ -21,21 +21,22 @@ from torchstone.machine.calibrate.kernels import (
     MEMORY_SHARE,
     Cache,
     Gemm,
+    full_precision,
     label,
     product,
 )
 from torchstone.machine.calibrate.request import (
+    NOBODY,
     Job,
-    Measured,
     Repeated,
     Request,
     Say,
     Timer,
-    first_line,
     run_jobs,
+    why,
 )
-from torchstone.machine.clock import hz_from_mhz
-from torchstone.records import DRAM, Peak, UsageError
+from torchstone.machine.clock import hz_from
+from torchstone.records import DRAM, Calibration, Peak, UsageError
 
 # The clocks of an NVIDIA device, asked of the driver's own library.
 #
@@ -89,7 +90,7 @@ def _clock_nvml(nvml: Any, name: str, handle: ctypes.c_void_p) -> float:
     mhz = ctypes.c_uint()
     _ask_nvml(nvml, name, handle, CLOCK_SM, ctypes.byref(mhz))
     try:
-        return hz_from_mhz(mhz.value)
+        return hz_from(mhz.value, "MHz")
     except ValueError as error:
         raise NvmlUnknown(f"{name}: {error}") from None
 
@@ -127,7 +128,7 @@ class Tools:
     has_tf32: bool = False
 
 
-def measure_accelerator(request: Request, say: Say) -> Measured:
+def measure_accelerator(request: Request, say: Say) -> Calibration:
     """Find the device and measure it; `UsageError` where it is not there."""
     return measure_with(find_tools(request.device, torch), request, say)
 
@@ -175,9 +176,9 @@ def _ask_accelerator(question: Callable[[], Any]) -> Any:
         return None
 
 
-def measure_with(tools: Tools, request: Request, say: Say) -> Measured:
+def measure_with(tools: Tools, request: Request, say: Say) -> Calibration:
     """All peaks that the request asks for and the device has."""
-    with _settings():
+    with full_precision():
         timer, notes = choose_timer(tools)
         jobs: list[Job] = [
             (TensorFloat if dtype == "tf32" else Gemm)(dtype, 0, tools.place, timer)
@@ -188,11 +189,11 @@ def measure_with(tools: Tools, request: Request, say: Say) -> Measured:
             copy, absent = copy_job(tools, timer)
             jobs += copy
             notes += absent
-        alive, failed = run_jobs(jobs, request.seconds, lambda _: None, say)
+        found, failed = run_jobs(jobs, request.seconds, lambda _: None, say)
         clock, highest, unknown = _clock_accelerator(tools)
-        found = [peak for peak in (job.peak() for job in alive) if peak is not None]
-    return Measured(
-        name=tools.name,
+    return replace(
+        NOBODY,
+        device_name=tools.name,
         compute=tuple(peak for peak in found if peak.dtype),
         bandwidth=tuple(peak for peak in found if peak.level),
         clock=clock,
@@ -206,7 +207,6 @@ class TensorFloat(Gemm):
     """Products of fp32 in which the device may round the factors to TF32."""
 
     def sample_for(self, seconds: float) -> None:
-        """As for any dtype, with the permission set for the time being."""
         before = torch.get_float32_matmul_precision()
         torch.set_float32_matmul_precision("high")
         try:
@@ -228,7 +228,7 @@ def choose_timer(tools: Tools) -> tuple[Timer, list[str]]:
         by_events = events(call)
         by_wall = (_now() - start) / 1e9
     except (RuntimeError, NotImplementedError, TypeError, ValueError, AttributeError) as error:
-        return wall, [f"time by the clock on the wall: events do not work; {first_line(error)}"]
+        return wall, [f"time by the clock on the wall: events do not work; {why(error)}"]
     if not 0 < by_events <= EVENTS_OVER * by_wall:
         return wall, [
             f"time by the clock on the wall: events said {by_events:.3g} s of {by_wall:.3g} s"
@@ -300,15 +300,3 @@ def _clock_accelerator(tools: Tools) -> tuple[Peak | None, float | None, list[st
         return None, None, [f"clock: unknown; {error}"]
     note = "multiprocessors, read from NVML just after the products"
     return Peak(clocks.current_hz, samples=1, note=note), clocks.highest_hz, []
-
-
-@contextlib.contextmanager
-def _settings() -> Iterator[None]:
-    """No gradients, and fp32 in full precision."""
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("highest")
-    try:
-        with torch.inference_mode():
-            yield
-    finally:
-        torch.set_float32_matmul_precision(before)

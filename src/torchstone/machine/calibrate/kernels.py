@@ -1,12 +1,11 @@
-"""The compute peak: the best of many short products of square matrices."""
+"""The peaks of the processor: products, memory by level, and what the smallest things cost."""
 
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import cycle, repeat
 from time import perf_counter_ns as _now
 
@@ -16,23 +15,25 @@ from torchstone.machine import hardware
 from torchstone.machine.calibrate.request import (
     LEAST_SAMPLES,
     LEVELS,
+    NOBODY,
     Job,
-    Measured,
     Repeated,
     Request,
     Say,
     Timer,
-    allowed_cores,
     drop_false_memory,
     mark_impossible,
     run_jobs,
-    threads_allowed,
     wall_timer,
 )
 from torchstone.machine.clock import measure_clock, nominal_clock_hz
 from torchstone.machine.hardware import best_cost, best_rate
-from torchstone.machine.processes import memory_available, read_text
-from torchstone.records import DRAM, Peak
+from torchstone.machine.processes import allowed_cores, memory_available, usable_cores
+from torchstone.records import DRAM, Calibration, Peak
+from torchstone.records.format import count
+
+# The compute peak: the best of many short products of square matrices.
+
 
 SIDES = (64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288)
 """Tried from the smallest up, as long as one product stays short."""
@@ -82,7 +83,7 @@ class Gemm:
         timer: Timer = wall_timer,
         weight: float = 1.0,
     ) -> None:
-        self.name = f"{dtype}, {threads} thread{'' if threads == 1 else 's'}" if threads else dtype
+        self.name = f"{dtype}, {count(threads, 'thread')}" if threads else dtype
         self.dtype = dtype
         self.threads = threads
         self.weight = weight
@@ -223,9 +224,6 @@ MEMORY_SHARE = 0.5
 """Of the available memory that the arrays may take."""
 ARRAYS = 3
 _MIB = 1 << 20
-_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
-_MOST_INDEXES = 10
-ROOT = "/sys/devices/system/cpu"
 
 
 @dataclass(frozen=True)
@@ -256,19 +254,13 @@ class Sized:
     reason: str = ""
 
 
-def read_caches(cores: Iterable[int], root: str = ROOT) -> tuple[Cache, ...]:
+def read_caches(cores: Iterable[int], root: str = hardware.CPUS) -> tuple[Cache, ...]:
     """The data caches of these cores by sysfs, lowest level first; empty where it is silent."""
     found: dict[int, dict[str, int]] = {}
     for core in cores:
-        for index in range(_MOST_INDEXES):
-            folder = os.path.join(root, f"cpu{core}", "cache", f"index{index}")
-            kind = (read_text(f"{folder}/type") or "").strip()
-            level = (read_text(f"{folder}/level") or "").strip()
-            size = re.match(r"(\d+)([KMG]?)", read_text(f"{folder}/size") or "")
-            if kind not in ("Data", "Unified") or not level.isdigit() or not size:
-                continue
-            shared = (read_text(f"{folder}/shared_cpu_list") or str(core)).strip()
-            found.setdefault(int(level), {})[shared] = int(size[1]) * _UNITS[size[2]]
+        for level, kind, size, shared in hardware.caches_of(core, root):
+            if kind in ("Data", "Unified"):
+                found.setdefault(level, {})[shared] = size
     return tuple(
         Cache(level, min(sizes.values()), len(sizes), sum(sizes.values()))
         for level, sizes in sorted(found.items())
@@ -397,25 +389,13 @@ def absences(caches: Sequence[Cache], threads: Sequence[int], available: int) ->
     return list(dict.fromkeys(f"{level}: absent; {why}" for level, why in found if why))
 
 
-class Dram:
-    """Three arrays in memory, made once and shared by all jobs; none where they do not fit."""
-
-    def __init__(self, caches: Sequence[Cache], available: int) -> None:
-        self._caches = caches
-        size = dram_size(caches, available).array_bytes
-        self._arrays = touched(size) if size else ()
-
-    def jobs(self, threads: int, timer: Timer = wall_timer) -> list[Repeated]:
-        """The triad and reading, with so many threads."""
-        if not self._arrays:
-            return []
-        size = slice_bytes(self._caches[-1].all_bytes, threads)
-        triad = triad_sample(self._arrays, size, timer)
-        read = _walking_read(self._arrays[1], size, timer)
-        return [
-            _job(triad, self._arrays, self._caches, threads),
-            _job(read, self._arrays[1:2], self._caches, threads, READ),
-        ]
+def dram_jobs(
+    arrays: Sequence[torch.Tensor], caches: Sequence[Cache], threads: int, timer: Timer = wall_timer
+) -> list[Repeated]:
+    """The triad and reading, in arrays that lie in memory and are shared by all jobs."""
+    size = slice_bytes(caches[-1].all_bytes, threads)
+    triad, read = triad_sample(arrays, size, timer), _walking_read(arrays[1], size, timer)
+    return [_job(triad, arrays, caches, threads), _job(read, arrays[1:2], caches, threads, READ)]
 
 
 def slice_bytes(last_level: int, threads: int) -> int:
@@ -428,18 +408,9 @@ def touched(size: int) -> tuple[torch.Tensor, ...]:
     return tuple(torch.empty(size // WORD).fill_(1.0 + i) for i in range(ARRAYS))
 
 
-def walk(length: int, step: int) -> Callable[[], slice]:
+def walk(length: int, step: int) -> Iterator[slice]:
     """Slices of at most `step`, one after the other through `length`, and again from the start."""
-    place = 0
-
-    def following() -> slice:
-        nonlocal place
-        start = place
-        end = min(length, start + step)
-        place = 0 if end >= length else end
-        return slice(start, end)
-
-    return following
+    return cycle([slice(start, min(length, start + step)) for start in range(0, length, step)])
 
 
 def triad_sample(
@@ -447,10 +418,10 @@ def triad_sample(
 ) -> Callable[[], float]:
     """A sample of the triad over the next `size` bytes of each array, in bytes a second."""
     a, b, c = arrays
-    following = walk(a.numel(), size // WORD)
+    parts = walk(a.numel(), size // WORD)
 
     def sample() -> float:
-        part = following()
+        part = next(parts)
         x, y, z = a[part], b[part], c[part]
         seconds = timer(lambda: torch.add(y, z, alpha=3, out=x))
         return 3 * x.nbytes / seconds if seconds > 0 else 0.0
@@ -459,11 +430,11 @@ def triad_sample(
 
 
 def _walking_read(array: torch.Tensor, size: int, timer: Timer) -> Callable[[], float]:
-    following = walk(array.numel(), size // WORD)
+    parts = walk(array.numel(), size // WORD)
     out = torch.empty(())
 
     def sample() -> float:
-        part = array[following()]
+        part = array[next(parts)]
         seconds = timer(lambda: torch.sum(part, 0, out=out))
         return part.nbytes / seconds if seconds > 0 else 0.0
 
@@ -492,46 +463,45 @@ def _job(
 ) -> Repeated:
     """The level is read off the arrays that are truly used, not taken from the plan."""
     level = label([array.nbytes for array in arrays], caches)
-    name = f"{level or 'no level'} {note.split(',')[0]}, {threads} thread{'s'[: threads != 1]}"
+    name = f"{level or 'no level'} {note.split(',')[0]}, {count(threads, 'thread')}"
     template = Peak(0.0, threads=threads, level=level, array_bytes=arrays[0].nbytes, note=note)
     return Repeated(name, sample, template, weight=2.0 if level == DRAM else 1.0)
 
 
-# The peaks of the processor.
+# The whole processor.
 
 
 _FP32_WEIGHT = 3.0
 """Most figures are held against this peak."""
 
 
-def measure_cpu(request: Request, say: Say) -> Measured:
+def measure_cpu(request: Request, say: Say) -> Calibration:
     """Clock, costs and all peaks that the request asks for."""
-    caches = _caches()
-    available = memory_available()
-    notes = []
+    caches, available, cpu = _caches(), memory_available(), hardware.describe_cpu()
     clock = measure_clock()
-    if clock.peak is None:
-        notes.append(f"clock: unknown; {clock.reason}")
-    with _settings():
+    notes = [] if clock.peak is not None else [f"clock: unknown; {clock.reason}"]
+    with full_precision():
         costs = measure_costs() if request.whole else {}
-        jobs: list[Job] = list(_compute_jobs(request))
+        jobs: list[Job] = [
+            Gemm(dtype, threads, weight=_FP32_WEIGHT if dtype == "fp32" else 1.0)
+            for dtype in request.dtypes
+            for threads in request.threads
+            if request.wants(dtype, threads)
+        ]
         jobs += _memory_jobs(request, caches, available, say)
-        alive, failed = run_jobs(jobs, request.seconds, _use_threads, say)
-        found = [peak for peak in (job.peak() for job in alive) if peak is not None]
+        found, failed = run_jobs(jobs, request.seconds, _use_threads, say)
     # Once more: a core that was idle at first may have sped up since.
-    clock_peak = _higher(clock.peak, measure_clock().peak)
-    compute, impossible = mark_impossible(
-        [peak for peak in found if peak.dtype],
-        clock_peak,
-        hardware.describe_cpu(),
-        len(allowed_cores()),
-    )
+    clocks = filter(None, (clock.peak, measure_clock().peak))
+    clock_peak = max(clocks, key=lambda peak: peak.value, default=None)
+    products = [peak for peak in found if peak.dtype]
+    compute, impossible = mark_impossible(products, clock_peak, cpu, len(allowed_cores()))
     bandwidth, false_memory = drop_false_memory([peak for peak in found if peak.level])
     if request.whole:
         notes += absences(caches, request.threads, available)
     notes += [*failed, *impossible, *false_memory, *_crowded(request)]
-    return Measured(
-        name=hardware.describe_cpu().get("model", ""),
+    return replace(
+        NOBODY,
+        device_name=cpu.get("model", ""),
         compute=tuple(compute),
         bandwidth=tuple(bandwidth),
         clock=clock_peak,
@@ -546,13 +516,6 @@ def _caches() -> tuple[Cache, ...]:
     return read_caches(allowed_cores()) or caches_by_name(hardware.cache_sizes())
 
 
-def _compute_jobs(request: Request) -> Iterator[Gemm]:
-    for dtype in request.dtypes:
-        for threads in request.threads:
-            if request.wants(dtype, threads):
-                yield Gemm(dtype, threads, weight=_FP32_WEIGHT if dtype == "fp32" else 1.0)
-
-
 def _memory_jobs(
     request: Request, caches: tuple[Cache, ...], available: int, say: Say
 ) -> list[Job]:
@@ -560,14 +523,15 @@ def _memory_jobs(
     if not request.whole and not any(name in LEVELS for name, _ in request.only):
         return jobs
     say("touching the arrays")
-    levels = {name for name, _ in request.only}
-    dram = Dram(caches, available) if request.whole or DRAM in levels else None
+    size = dram_size(caches, available).array_bytes
+    wanted = any(request.wants(DRAM, threads) for threads in request.threads)
+    arrays = touched(size) if size and wanted else ()
     for threads in request.threads:
         # A figure for DRAM is believed only beside those of the caches.
         if request.whole or any(request.wants(level, threads) for level in LEVELS):
             jobs += cache_jobs(caches, threads)
-        if dram is not None and request.wants(DRAM, threads):
-            jobs += dram.jobs(threads)
+        if arrays and request.wants(DRAM, threads):
+            jobs += dram_jobs(arrays, caches, threads)
     return jobs
 
 
@@ -577,7 +541,7 @@ def _use_threads(threads: int) -> None:
 
 
 @contextlib.contextmanager
-def _settings() -> Iterator[None]:
+def full_precision() -> Iterator[None]:
     """No gradients, products in full precision, and afterwards everything as it was."""
     threads, precision = torch.get_num_threads(), torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("highest")
@@ -589,12 +553,8 @@ def _settings() -> Iterator[None]:
         torch.set_num_threads(threads)
 
 
-def _higher(first: Peak | None, second: Peak | None) -> Peak | None:
-    return max((p for p in (first, second) if p), key=lambda p: p.value, default=None)
-
-
 def _crowded(request: Request) -> list[str]:
-    allowed = threads_allowed()
+    allowed = usable_cores()
     return [
         f"{threads} threads: only {allowed} can run at once here"
         for threads in request.threads

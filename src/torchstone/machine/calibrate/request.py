@@ -1,4 +1,4 @@
-"""What is to be measured, checked before anything is."""
+"""A calibration: what may be asked for, what it holds for, how it is made, what cannot be true."""
 
 from __future__ import annotations
 
@@ -8,17 +8,19 @@ import json
 import math
 import os
 import re
+import time
+import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from time import perf_counter_ns as _now
 from typing import Protocol
 
-from torchstone.machine import hardware, processes
+from torchstone.machine import hardware
 from torchstone.machine.hardware import best_rate
-from torchstone.machine.processes import read_int, read_text
+from torchstone.machine.processes import allowed_cores, read_int, read_text, usable_cores
 from torchstone.machine.software import machine_id
-from torchstone.records import CALIBRATION_SCHEMA, DRAM, Calibration, Peak, UsageError
+from torchstone.records import CALIBRATION_SCHEMA, DRAM, Calibration, Peak, UsageError, first_line
 
 # Jobs take samples in turns, so that a slow moment of the machine falls on all of them.
 
@@ -31,20 +33,19 @@ ROUNDS = 4
 """Each job comes back this often, in different moments of the machine."""
 LEAST_SAMPLES = 3
 """In each turn, however slow."""
+NOBODY = Calibration("", "", "", "")
+"""What devices fill with their peaks; `calibrate` says of what and when."""
 
 
 class Job(Protocol):
-    """One peak in the making."""
+    """One peak in the making: the best of all samples so far."""
 
     name: str
     threads: int
     weight: float
 
-    def sample_for(self, seconds: float) -> None:
-        """Take samples for about so long."""
-
-    def peak(self) -> Peak | None:
-        """The best of all samples so far."""
+    def sample_for(self, seconds: float) -> None: ...
+    def peak(self) -> Peak | None: ...
 
 
 class Repeated:
@@ -70,14 +71,13 @@ class Repeated:
             taken += 1
 
     def peak(self) -> Peak | None:
-        """The best of all samples so far."""
         return best_rate(self._rates, self._template)
 
 
 def run_jobs(
     jobs: Iterable[Job], seconds: float, use_threads: Callable[[int], None], say: Say
-) -> tuple[list[Job], list[str]]:
-    """Give every job its turns; those that are left, and why others are not."""
+) -> tuple[list[Peak], list[str]]:
+    """Give every job its turns; the peaks that they found, and why others did not."""
     alive, notes = list(jobs), []
     share = seconds / ROUNDS / max(1e-9, sum(job.weight for job in alive))
     for number in range(ROUNDS):
@@ -89,14 +89,13 @@ def run_jobs(
             except (RuntimeError, NotImplementedError, MemoryError, TypeError) as error:
                 # torch has no kernel for this here, or there is no room for it.
                 alive.remove(job)
-                notes.append(f"{job.name}: not measured; {first_line(error)}")
-    return alive, notes
+                notes.append(f"{job.name}: not measured; {why(error)}")
+    return [peak for peak in (job.peak() for job in alive) if peak is not None], notes
 
 
-def first_line(error: BaseException) -> str:
+def why(error: BaseException) -> str:
     """What an error says, in one line of bounded length."""
-    lines = str(error).strip().splitlines()
-    return (lines[0] if lines else type(error).__name__)[:200]
+    return (first_line(error) or type(error).__name__)[:200]
 
 
 def wall_timer(call: Callable[[], object]) -> float:
@@ -115,21 +114,6 @@ another host) changes within months, and measuring again takes seconds."""
 _AHEAD = timedelta(days=1)
 """A calibration from further in the future than this was made under a wrong date."""
 _DIGITS = 16
-_CORES = "/sys/devices/system/cpu"
-
-
-def allowed_cores() -> tuple[int, ...]:
-    """The cores that this process may run on."""
-    if hasattr(os, "sched_getaffinity"):
-        return tuple(sorted(os.sched_getaffinity(0)))
-    return tuple(range(os.cpu_count() or 1))
-
-
-def threads_allowed() -> int:
-    """How many threads can truly run at once: the cores allowed, or the quota if that is less."""
-    quota = processes.cpu_quota()
-    cores = len(allowed_cores())
-    return max(1, cores if quota is None else min(cores, math.floor(quota)))
 
 
 def fingerprint(device: str = "cpu", device_name: str = "") -> str:
@@ -146,7 +130,7 @@ def fingerprint(device: str = "cpu", device_name: str = "") -> str:
         cpu.get("family", ""),
         cpu.get("architecture", ""),
         cpu.get("flags", ""),
-        threads_allowed(),
+        usable_cores(),
         _core_kinds(),
         sorted(hardware.cache_sizes().items()),
         kind,
@@ -193,7 +177,7 @@ def _core_kinds() -> list[int]:
     """The top speed of each allowed core, by which large and small ones differ; 0 where unknown."""
     names = ("cpufreq/cpuinfo_max_freq", "cpu_capacity")
     return sorted(
-        next((n for name in names if (n := read_int(f"{_CORES}/cpu{core}/{name}"))), 0)
+        next((n for name in names if (n := read_int(f"{hardware.CPUS}/cpu{core}/{name}"))), 0)
         for core in allowed_cores()
     )
 
@@ -204,7 +188,7 @@ ACCELERATOR_DTYPES = ("fp32", "tf32", "fp64", "bf16", "fp16", "int8")
 LEVELS = ("L1", "L2", "L3", "L4", DRAM)
 SECONDS = 10.0
 """Time spent on samples; start-up, first calls and touching pages come on top."""
-ONE_ROOF_SECONDS = 0.7
+ONE_PEAK_SECONDS = 0.7
 """For each peak when only some are asked for."""
 MOST_SECONDS = 600.0
 _DEVICE = re.compile(r"[a-z][a-z0-9_]*(?::\d+)?\Z")
@@ -233,73 +217,56 @@ class Request:
 
 
 def make_request(
-    device: str,
-    threads: Sequence[int] | None,
-    dtypes: Sequence[str] | None,
-    seconds: float | None,
-    only: Sequence[tuple[str, int]] | None,
+    device: str = CPU,
+    threads: Sequence[int] | None = None,
+    dtypes: Sequence[str] | None = None,
+    seconds: float | None = None,
+    only: Sequence[tuple[str, int]] | None = None,
 ) -> Request:
-    """The request with its defaults, or a `UsageError`."""
+    """The request with its defaults, or a `UsageError`.
+
+    `threads` are the thread counts (by default 1 and all that may run at once). `only` asks for
+    single peaks, such as `("fp32", 1)` or `("DRAM", 2)`, which takes about a second; on an
+    accelerator the number is 0.
+    """
     if not _DEVICE.match(device):
         raise UsageError(f"{device!r} is no device.", "Give one as torch names it: cpu, cuda:0.")
     known = DTYPES if device == CPU else ACCELERATOR_DTYPES
-    roofs = tuple((name, count) for name, count in only or ())
-    if only is not None and not roofs:
+    peaks = tuple((name, count) for name, count in only or ())
+    if only is not None and not peaks:
         raise UsageError("There is nothing to calibrate.", "Name a peak, or leave `only` out.")
-    for name in (*(dtypes or ()), *(name for name, _ in roofs if name not in LEVELS)):
+    for name in (*(dtypes or ()), *(name for name, _ in peaks if name not in LEVELS)):
         if name not in known:
             raise UsageError(
                 f"There is no peak {name!r} on {device}.", f"Choose from {', '.join(known)}."
             )
-    counts = _counts(device, threads, roofs)
-    wanted = tuple(dict.fromkeys(name for name, _ in roofs if name not in LEVELS))
-    return Request(
-        device,
-        counts,
-        wanted if roofs else tuple(dtypes or known),
-        _seconds(seconds, roofs),
-        roofs,
-    )
+    counts = _counts(device, threads, peaks)
+    wanted = tuple(dict.fromkeys(name for name, _ in peaks if name not in LEVELS))
+    asked = wanted if peaks else tuple(dtypes or known)
+    return Request(device, counts, asked, _seconds(seconds, peaks), peaks)
 
 
 def _counts(
-    device: str, threads: Sequence[int] | None, roofs: tuple[tuple[str, int], ...]
+    device: str, threads: Sequence[int] | None, peaks: tuple[tuple[str, int], ...]
 ) -> tuple[int, ...]:
     if device != CPU:
         return (0,)  # threads mean nothing there
-    found = [count for _, count in roofs] or threads or (1, threads_allowed())
+    found = [count for _, count in peaks] or threads or (1, usable_cores())
     for count in found:
         if type(count) is not int or count < 1:
             raise UsageError(f"{count!r} is no number of threads.", "Give 1 or more.")
     return tuple(dict.fromkeys(found))
 
 
-def _seconds(seconds: float | None, roofs: tuple[tuple[str, int], ...]) -> float:
+def _seconds(seconds: float | None, peaks: tuple[tuple[str, int], ...]) -> float:
     if seconds is None:
-        return ONE_ROOF_SECONDS * len(roofs) if roofs else SECONDS
+        return ONE_PEAK_SECONDS * len(peaks) if peaks else SECONDS
     if not math.isfinite(seconds) or not 0 < seconds <= MOST_SECONDS:
         raise UsageError(
             f"{seconds:g} s cannot be spent on a calibration.",
             f"Give more than 0 and at most {MOST_SECONDS:g} seconds.",
         )
     return seconds
-
-
-# What a device gave, before it becomes a calibration with a name and a date.
-
-
-@dataclass(frozen=True)
-class Measured:
-    """The peaks of one device; see `Calibration` for each of them."""
-
-    name: str
-    compute: tuple[Peak, ...] = ()
-    bandwidth: tuple[Peak, ...] = ()
-    clock: Peak | None = None
-    nominal_clock_hz: float | None = None
-    costs: Mapping[str, Peak] = field(default_factory=dict)
-    last_level_bytes: int = 0
-    notes: tuple[str, ...] = ()
 
 
 # What cannot be: figures held against each other and against the processor's own limits.
@@ -388,3 +355,45 @@ def unsound(calibration: Calibration) -> str:
         if not (math.isfinite(peak.value) and peak.value > 0 and math.isfinite(peak.spread)):
             return f"{name} is {peak.value}"
     return ""
+
+
+# The whole of it, in a process that may import torch.
+
+
+_ID_DIGITS = 12
+
+
+def calibrate(request: Request, say: Say = lambda _: None) -> Calibration:
+    """Measure what the device can do, for about `request.seconds` of samples.
+
+    Imports torch and sets its threads for the time being: `conductor.calibration` has it done in
+    another process. `UsageError` for a device that is not there.
+    """
+    started = time.perf_counter()
+    found = _measure(request, say)
+    return replace(
+        found,
+        id=uuid.uuid4().hex[:_ID_DIGITS],
+        machine_id=own_machine_id(),
+        fingerprint=fingerprint(request.device, found.device_name),
+        created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        device=request.device,
+        torch=torch_version(),
+        took_s=time.perf_counter() - started,
+    )
+
+
+def _measure(request: Request, say: Say) -> Calibration:
+    if importlib.util.find_spec("torch") is None:
+        raise UsageError(
+            "Calibrating needs torch, and this interpreter has none.",
+            "Install it into the environment that runs torchstone: pip install torch.",
+        )
+    say("importing torch")
+    if request.device == CPU:
+        from torchstone.machine.calibrate.kernels import measure_cpu
+
+        return measure_cpu(request, say)
+    from torchstone.machine.calibrate.accelerator import measure_accelerator
+
+    return measure_accelerator(request, say)

@@ -6,39 +6,34 @@ it changes nothing. Imports the standard library, `records` and its own package;
 """
 
 from torchstone.machine.doctor.base import (
+    CHECKUPS,
     Checkup,
     FunctionCheckup,
     View,
-    allowed_cores,
+    examine,
     fail,
     fix,
     note,
     ok,
-    split_fix,
+    run_checkups,
     unseen,
     warn,
 )
-from torchstone.machine.doctor.registry import CHECKUPS, examine, known_checkups, run_checkups
-from torchstone.machine.doctor.window import WINDOW_S, Moment, Window, moment, watch
+from torchstone.machine.doctor.window import watch
+from torchstone.machine.processes import allowed_cores
 
 __all__ = [
     "CHECKUPS",
-    "WINDOW_S",
     "Checkup",
     "FunctionCheckup",
-    "Moment",
     "View",
-    "Window",
     "allowed_cores",
     "examine",
     "fail",
     "fix",
-    "known_checkups",
-    "moment",
     "note",
     "ok",
     "run_checkups",
-    "split_fix",
     "unseen",
     "warn",
     "watch",

@@ -1,4 +1,4 @@
-"""The shape of a checkup, and the making of what it finds."""
+"""What a checkup looks at, what it finds, and the examination that runs them all."""
 
 from __future__ import annotations
 
@@ -6,38 +6,14 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, cast
 
 from torchstone.machine import processes
 from torchstone.machine.doctor.window import Window
 from torchstone.machine.hardware import read_cores
-from torchstone.machine.processes import read_field, read_text
+from torchstone.machine.processes import read_field, read_int, read_word
 from torchstone.records import Finding, Level
-
-# Words and numbers for a finding's sentence.
-
-
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
-
-
-def size(amount: float) -> str:
-    """`7.8 GiB`."""
-    unit = 0
-    while amount >= 1000 and unit < len(_UNITS) - 1:
-        amount, unit = amount / 1024, unit + 1
-    return f"{amount:.{1 if unit and amount < 100 else 0}f} {_UNITS[unit]}"
-
-
-def cores(numbers: Iterable[int]) -> str:
-    """Core numbers as `taskset` takes them: `0,2-5`."""
-    parts: list[list[int]] = []
-    for number in sorted(numbers):
-        if parts and number == parts[-1][-1] + 1:
-            parts[-1].append(number)
-        else:
-            parts.append([number])
-    return ",".join(str(p[0]) if len(p) == 1 else f"{p[0]}-{p[-1]}" for p in parts)
-
+from torchstone.records.plugins import Registry
 
 # What a checkup may look at: files under a root, variables, and the second that was watched.
 
@@ -64,14 +40,11 @@ class View:
 
     def text(self, path: str) -> str | None:
         """The file's text without blanks around it; None where it is not there, or is empty."""
-        return (read_text(os.path.join(self.root, path)) or "").strip() or None
+        return read_word(os.path.join(self.root, path)) or None
 
     def number(self, path: str) -> int | None:
         """The one integer that the file holds, or None."""
-        try:
-            return int(self.text(path) or "")
-        except ValueError:
-            return None
+        return read_int(os.path.join(self.root, path))
 
     def field(self, path: str, name: str) -> int | None:
         """The integer after `name` on the line that starts with it, or None."""
@@ -105,15 +78,10 @@ class View:
 
     def thread_budget(self) -> int:
         """Threads that can run at once: cores allowed, less where a quota grants less."""
-        quota = processes.cpu_quota(self.groups("cpu"))
-        return len(self.cores) if quota is None else max(1, min(len(self.cores), int(quota)))
+        return processes.usable_cores(self.groups("cpu"), len(self.cores))
 
 
-def allowed_cores() -> frozenset[int]:
-    """The cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return frozenset(os.sched_getaffinity(0))
-    return frozenset(range(os.cpu_count() or 1))
+# What it finds.
 
 
 _COMMENT = "  # "
@@ -128,15 +96,13 @@ class Checkup(Protocol):
     """
 
     @property
-    def name(self) -> str:
-        """The name that it is found by."""
+    def name(self) -> str: ...
 
     @property
-    def source(self) -> str:
-        """Where it comes from."""
+    def source(self) -> str: ...
 
-    def look(self, view: View, /) -> Iterable[Finding]:
-        """What it found."""
+    @property
+    def look(self) -> Callable[[View], Finding | Iterable[Finding]]: ...
 
 
 @dataclass(frozen=True)
@@ -145,7 +111,7 @@ class FunctionCheckup:
 
     name: str
     source: str
-    look: Callable[[View], Iterable[Finding]]
+    look: Callable[[View], Finding | Iterable[Finding]]
 
 
 def ok(name: str, message: str, /, **figures: float) -> Finding:
@@ -174,6 +140,11 @@ def fail(
     return Finding(name, Level.FAIL, message, figures, remedy, tuple(fixes))
 
 
+def graded(level: Level, name: str, message: str, remedy: str, /, **figures: float) -> Finding:
+    """One of these; what helps is said only where something is wrong."""
+    return Finding(name, level, message, figures, "" if level is Level.OK else remedy)
+
+
 def unseen(name: str, why: str) -> Finding:
     """The system does not say, which is not the same as being well."""
     return Finding(name, Level.NOTE, f"cannot be seen here: {why}")
@@ -184,8 +155,92 @@ def fix(command: str, does: str, undo: str = NOTHING) -> str:
     return f"{command}{_COMMENT}{does}{_UNDO}{undo}"
 
 
+def write_file(path: str, value: str, before: str, does: str) -> list[str]:
+    """The fix that puts a value into one of the kernel's files."""
+    return [fix(f"echo {value} | sudo tee /{path}", does, f"echo {before} | sudo tee /{path}")]
+
+
+def set_kernel(name: str, value: int, before: int, does: str) -> list[str]:
+    """The fix that sets one of the kernel's parameters."""
+    name = f"sudo sysctl kernel.{name}"
+    return [fix(f"{name}={value}", does, f"{name}={before}")]
+
+
 def split_fix(line: str) -> tuple[str, str, str]:
     """Command, what it does, how to undo it; the last two may be empty in a plug-in's line."""
     command, _, comment = line.partition(_COMMENT)
     does, _, undo = comment.partition(_UNDO)
     return command, does, undo
+
+
+def cores(numbers: Iterable[int]) -> str:
+    """Core numbers as `taskset` takes them: `0,2-5`."""
+    parts: list[list[int]] = []
+    for number in sorted(numbers):
+        if parts and number == parts[-1][-1] + 1:
+            parts[-1].append(number)
+        else:
+            parts.append([number])
+    return ",".join(str(p[0]) if len(p) == 1 else f"{p[0]}-{p[-1]}" for p in parts)
+
+
+# All checkups by name, and the examination.
+
+
+_OURS = {
+    "accelerator": ("accelerator",),
+    "cores": (
+        *("affinity", "boost", "core", "core-speed", "governor", "load", "pressure", "processes"),
+        *("smt", "steal", "virtual"),
+    ),
+    "system": (
+        *("address-layout", "allocator", "clock", "cpu-quota", "heat", "huge-pages", "memory"),
+        *("perf-events", "power", "swap", "threads", "throttling", "variables"),
+    ),
+}
+"""By module; `core-speed` is `CORE_SPEED` there."""
+CHECKUPS = Registry(
+    "torchstone.checkups",
+    {
+        name: f"torchstone.machine.doctor.checkups.{module}:{name.replace('-', '_').upper()}"
+        for module, names in _OURS.items()
+        for name in names
+    },
+)
+
+
+def examine(view: View) -> tuple[Finding, ...]:
+    """Every finding of every installed checkup, in a stable order. Two of one name both run: none
+    is silenced."""
+    findings: list[Finding] = []
+    checkups: list[Checkup] = []
+    for point in CHECKUPS.all():
+        try:
+            checkups.append(cast("Checkup", point.load()))
+        except Exception as error:  # a broken plug-in must not cost the report
+            findings.append(_broken(point.name, error, "could not be loaded"))
+    return (*run_checkups(checkups, view), *findings)
+
+
+def run_checkups(checkups: Iterable[Checkup], view: View) -> tuple[Finding, ...]:
+    """The findings in order; a checkup that raises becomes a warning and keeps what it found."""
+    findings: list[Finding] = []
+    for checkup in checkups:
+        try:
+            found = checkup.look(view)
+            for finding in (found,) if isinstance(found, Finding) else found:
+                if not isinstance(finding, Finding):
+                    raise TypeError(f"gave a {type(finding).__name__} instead of a Finding")
+                findings.append(finding)
+        except Exception as error:  # whatever a plug-in does wrong
+            findings.append(_broken(getattr(checkup, "name", repr(checkup)), error, "failed"))
+    return tuple(findings)
+
+
+def _broken(name: str, error: Exception, what: str) -> Finding:
+    said = " ".join(f"{type(error).__name__}: {error}".split())
+    return warn(
+        str(name),
+        f"this checkup {what} ({said}), so what it looks for was not looked at",
+        "Report it to its author, or remove the plug-in.",
+    )

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from torchstone.machine import processes
-from torchstone.machine.noise import NS_PER_TICK, difference, make_probe, snapshot
+from torchstone.machine.noise import NS_PER_TICK, difference, make_probe, pressure_ns, snapshot
 from torchstone.machine.processes import list_numbers, read_field, read_int, read_text
 from torchstone.records import Noise
 
@@ -23,6 +23,7 @@ _IDLE = (3, 4)  # places of idle and iowait in a line of /proc/stat
 _STEAL = 7
 _COUNTED = 8  # guest time follows, and is counted in user time already
 _NAME_END, _UTIME, _STIME, _STARTED = ")", 11, 12, 19  # of /proc/PID/stat, after the name
+_SWAPS = ("pswpin", "pswpout")
 _HEAT = ("core_throttle_count", "package_throttle_count")
 
 
@@ -31,10 +32,9 @@ class Moment:
     """Counters since the machine's start; what the system does not say is empty or None."""
 
     core_ticks: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
-    process_ticks: Mapping[tuple[int, int], int] = field(default_factory=dict)
-    """By process id and start time: an id may be used again."""
-    names: Mapping[int, str] = field(default_factory=dict)
-    pressure_us: Mapping[str, int] = field(default_factory=dict)
+    processes: Mapping[int, tuple[str, int, int]] = field(default_factory=dict)
+    """Name, start time (an id may be used again) and CPU ticks by process id."""
+    pressure_ns: Mapping[str, int] = field(default_factory=dict)
     swapped_pages: int | None = None
     throttled_times: int | None = None
     periods: int | None = None
@@ -65,11 +65,11 @@ class Window:
         if not self.seconds:
             return []
         found = []
-        for (pid, started), ticks in self.after.process_ticks.items():
-            used = ticks - self.before.process_ticks.get((pid, started), 0)
+        for pid, (name, started, ticks) in self.after.processes.items():
+            _, started_before, ticks_before = self.before.processes.get(pid, ("", started, 0))
+            used = ticks - ticks_before if started == started_before else ticks
             if used > 0 and pid != os.getpid():
-                cores = used * NS_PER_TICK / 1e9 / self.seconds
-                found.append(Use(pid, self.after.names.get(pid, "?"), cores))
+                found.append(Use(pid, name, used * NS_PER_TICK / 1e9 / self.seconds))
         return sorted(found, key=lambda use: -use.cores)
 
     def busy_cores(self) -> float | None:
@@ -85,10 +85,10 @@ class Window:
 
     def pressure(self, kind: str) -> float | None:
         """The share of the window in which some task stalled for it."""
-        before, after = self.before.pressure_us.get(kind), self.after.pressure_us.get(kind)
+        before, after = self.before.pressure_ns.get(kind), self.after.pressure_ns.get(kind)
         if before is None or after is None or not self.seconds:
             return None
-        return min(1.0, max(0, after - before) / 1e6 / self.seconds)
+        return min(1.0, max(0, after - before) / 1e9 / self.seconds)
 
     def grown(self, counter: str) -> int | None:
         """How much one of the moment's plain counters grew."""
@@ -126,13 +126,13 @@ def _run_probes(seconds: float) -> tuple[int, ...]:
 
 def moment(root: str = "") -> Moment:
     """All counters, now."""
-    processes = _processes(root)
     return Moment(
         core_ticks=_core_ticks(root),
-        process_ticks={(pid, started): ticks for pid, (_, started, ticks) in processes.items()},
-        names={pid: name for pid, (name, _, _) in processes.items()},
-        pressure_us=_pressures(root),
-        swapped_pages=_swapped(root),
+        processes=_processes(root),
+        pressure_ns={
+            kind: total for kind in PRESSURES if (total := pressure_ns(kind, root)) is not None
+        },
+        swapped_pages=_sum(read_field(f"{root}/proc/vmstat", name) for name in _SWAPS),
         throttled_times=_group_counter(root, "nr_throttled"),
         periods=_group_counter(root, "nr_periods"),
         heat_events=_heat_events(root),
@@ -149,7 +149,6 @@ def _core_ticks(root: str) -> dict[int, tuple[int, ...]]:
 
 
 def _processes(root: str) -> dict[int, tuple[str, int, int]]:
-    """Name, start time and CPU ticks by process id."""
     found = {}
     for pid in list_numbers(f"{root}/proc"):
         head, end, rest = (read_text(f"{root}/proc/{pid}/stat") or "").rpartition(_NAME_END)
@@ -160,28 +159,15 @@ def _processes(root: str) -> dict[int, tuple[str, int, int]]:
     return found
 
 
-def _pressures(root: str) -> dict[str, int]:
-    found = {}
-    for kind in PRESSURES:
-        some = (read_text(f"{root}/proc/pressure/{kind}") or "").partition("\n")[0]
-        total = some.rpartition("total=")[2]
-        if some.startswith("some") and total.isdigit():
-            found[kind] = int(total)
-    return found
-
-
-def _swapped(root: str) -> int | None:
-    pages = [read_field(f"{root}/proc/vmstat", name) for name in ("pswpin", "pswpout")]
-    known = [count for count in pages if count is not None]
+def _sum(counts: Iterable[int | None]) -> int | None:
+    known = [count for count in counts if count is not None]
     return sum(known) if known else None
 
 
 def _group_counter(root: str, name: str) -> int | None:
     """Summed over the group and its ancestors: a quota on any level holds us back."""
     folders = processes.folders("cpu", root)
-    counts = [read_field(os.path.join(folder, "cpu.stat"), name) for folder in folders]
-    known = [count for count in counts if count is not None]
-    return sum(known) if known else None
+    return _sum(read_field(os.path.join(folder, "cpu.stat"), name) for folder in folders)
 
 
 def _heat_events(root: str) -> int | None:
@@ -190,6 +176,6 @@ def _heat_events(root: str) -> int | None:
         cores = [name for name in os.listdir(cpu) if name[:3] == "cpu" and name[3:].isdigit()]
     except OSError:
         return None
-    counts = [read_int(f"{cpu}/{core}/thermal_throttle/{name}") for core in cores for name in _HEAT]
-    known = [count for count in counts if count is not None]
-    return sum(known) if known else None
+    return _sum(
+        read_int(f"{cpu}/{core}/thermal_throttle/{name}") for core in cores for name in _HEAT
+    )

@@ -14,7 +14,9 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import IO, Any, Protocol, cast
 
+from torchstone import __version__
 from torchstone.records import Frame, Profile, UsageError
+from torchstone.records.format import count
 
 
 class ProfileFormat(Protocol):
@@ -69,12 +71,6 @@ NOTES = frozenset({"mark", "rounding"})
 
 
 _BRIEF = 60
-_ONE = {"events": "event", "spans": "span", "entries": "entry", "functions": "function"}
-
-
-def number(count: int, what: str) -> str:
-    """A count and what is counted."""
-    return f"{count:,} {_ONE[what] if count == 1 else what}"
 
 
 def brief(value: object) -> str:
@@ -94,25 +90,27 @@ class Faults:
         self._examples: dict[str, str] = {}
         self._said: list[str] = []
 
-    def add(self, kind: str, example: str, count: int = 1) -> None:
+    def add(self, kind: str, example: str, times: int = 1) -> None:
         """One more of a kind; the first example is kept."""
-        self._counts[kind] = self._counts.get(kind, 0) + count
+        self._counts[kind] = self._counts.get(kind, 0) + times
         self._examples.setdefault(kind, example)
 
     def say(self, sentence: str) -> None:
         """A problem that needs no counting."""
         self._said.append(sentence)
 
-    def count(self, kind: str) -> int:
-        """How many of a kind."""
-        return self._counts.get(kind, 0)
+    def problems(self, *what: str) -> tuple[str, ...]:
+        """A sentence for each kind; `what` is one of what is counted, and several of them."""
+        return (*self._said, *self._sentences(what, notes=False))
 
-    def sentences(self, what: str, notes: bool = False) -> tuple[str, ...]:
-        """A sentence for each kind; `what` is what is counted, such as `events`."""
-        said = () if notes else tuple(self._said)
-        return said + tuple(
-            f"{SENTENCES[kind].format(n=number(count, what))} (such as {self._examples[kind]})."
-            for kind, count in self._counts.items()
+    def notes(self) -> tuple[str, ...]:
+        """The same for what is no problem."""
+        return self._sentences(("span",), notes=True)
+
+    def _sentences(self, what: tuple[str, ...], notes: bool) -> tuple[str, ...]:
+        return tuple(
+            f"{SENTENCES[kind].format(n=count(times, *what))} (such as {self._examples[kind]})."
+            for kind, times in self._counts.items()
             if (kind in NOTES) == notes
         )
 
@@ -256,7 +254,7 @@ def shown(path: Path) -> str:
 
 
 class Input:
-    """A file that is read once. `id` is known when it has been read."""
+    """A file that is read once."""
 
     def __init__(self, path: Path, limit: int) -> None:
         self.name = shown(path)
@@ -308,20 +306,21 @@ class Input:
             raise bad(self.name, f"this is not JSON ({said})") from None
 
     @property
-    def id(self) -> str:
-        """Names the content that was read."""
-        return self._hash.hexdigest()[:_ID_DIGITS]
-
-    @property
     def size(self) -> int:
         """Bytes of the file as it is on disk."""
         return os.stat(self._path).st_size
 
-    @property
-    def created(self) -> str:
-        """When the file was last written."""
-        seconds = os.stat(self._path).st_mtime
-        return datetime.fromtimestamp(seconds, timezone.utc).isoformat(timespec="seconds")
+    def profile(self, origin: str, *, seconds: float = 0.0, **parts: Any) -> Profile:
+        """A profile that was read from here, made at that time or when the file was written."""
+        when = datetime.fromtimestamp(seconds or os.stat(self._path).st_mtime, timezone.utc)
+        return Profile(
+            id=self._hash.hexdigest()[:_ID_DIGITS],
+            created=when.isoformat(timespec="seconds"),
+            label=self.name,
+            origin=origin,
+            version=__version__,
+            **parts,
+        )
 
 
 def head_of(path: Path) -> bytes:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import codecs
 import json
+import re
 from collections.abc import Iterator
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,200 @@ from torchstone.profile import trees
 from torchstone.profile.formats.base import MAX_TRACE_BYTES, Input, bad, first_byte
 from torchstone.profile.formats.chrome_events import (
     CATEGORIES,
-    Memory,
     Settled,
     TraceReading,
     settle,
 )
-from torchstone.profile.formats.json_events import EventReader
 from torchstone.records import MemoryUse, Profile, Spans, UsageError
+
+# The events of a trace, one by one, so that a large file needs little memory.
+
+
+MAX_VALUE = 8 * 2**20
+"""Characters of one event, or of one wanted value beside the events."""
+EVENTS = "traceEvents"
+
+_SPACE = re.compile(r"[ \t\r\n]*")
+_MARK = re.compile(r'["\[\]{},]')
+_IN_TEXT = re.compile(r'["\\]')
+_SLACK = 16
+"""A fault so close to the end of what was read may only mean that more must be read."""
+_UNTERMINATED = "Unterminated string"
+
+
+class EventReader:
+    """Reads `[event, …]` or `{"traceEvents": [event, …], …}`.
+
+    `header` holds what is wanted of what stands beside the events; the rest is passed over, as
+    some tools put whole source files there. A list may lack its last bracket, as the format
+    allows, so that a program that dies leaves a trace; `ended` says whether it is there.
+    """
+
+    def __init__(self, chunks: Iterator[bytes], name: str, wanted: frozenset[str]) -> None:
+        self._wanted = wanted
+        self.header: dict[str, Any] = {}
+        self.ended = False
+        self._name = name
+        self._chunks = chunks
+        self._decode = json.JSONDecoder(strict=False).raw_decode
+        self._utf8 = codecs.getincrementaldecoder("utf-8-sig")()
+        self._text = ""
+        self._at = 0
+        self._all_read = False
+        self._events = 0
+
+    def __iter__(self) -> Iterator[Any]:
+        first = self._peek()
+        if first == "[":
+            self._at += 1
+            yield from self._list(may_lack_end=True)
+        elif first == "{":
+            self._at += 1
+            yield from self._object()
+        else:
+            raise bad(self._name, "this is not a trace: it is neither a JSON list nor an object")
+        if self._peek():
+            raise bad(self._name, "there is more behind the end of the trace")
+
+    def _object(self) -> Iterator[Any]:
+        if self._peek() == "}":
+            self._at += 1
+            self.ended = True
+            return
+        while True:
+            key = self._value() if self._peek() == '"' else None
+            if not isinstance(key, str) or self._peek() != ":":
+                raise self._broken("a name is missing beside the events")
+            self._at += 1
+            if self._peek() == "[" and key == EVENTS:
+                self._at += 1
+                yield from self._list()
+            elif key in self._wanted:
+                self.header[key] = self._value()
+            else:
+                self._pass_over()
+            mark = self._peek()
+            if mark not in (",", "}"):
+                raise self._broken(f"a comma is missing behind {key!r:.40}")
+            self._at += 1
+            if mark == "}":
+                self.ended = True
+                return
+
+    def _list(self, may_lack_end: bool = False) -> Iterator[Any]:
+        """The events up to and with the bracket."""
+        mark = self._peek()
+        while mark != "]":
+            if not mark and may_lack_end and self._events:
+                return
+            yield self._value()
+            self._events += 1
+            mark = self._peek()
+            if mark == ",":
+                self._at += 1
+                mark = self._peek()
+            elif mark and mark != "]":
+                raise self._broken("a comma is missing")
+        self._at += 1
+        self.ended = True
+
+    def _peek(self) -> str:
+        """The next character that is not white space; nothing at the end of the file."""
+        while True:
+            found = _SPACE.match(self._text, self._at)
+            self._at = found.end() if found else self._at
+            if self._at < len(self._text):
+                return self._text[self._at]
+            if not self._more():
+                return ""
+
+    def _pass_over(self) -> None:
+        """Go behind a value without making it."""
+        depth = 0
+        while True:
+            found = _MARK.search(self._text, self._at)
+            if not found:
+                self._go_on()
+                continue
+            mark = found[0]
+            if depth == 0 and mark in ",]}":
+                self._at = found.start()
+                return
+            self._at = found.end()
+            if mark == '"':
+                self._pass_text()
+            elif mark in "[{":
+                depth += 1
+            elif mark in "]}":
+                depth -= 1
+
+    def _pass_text(self) -> None:
+        """Go behind the quote that ends a text."""
+        while True:
+            found = _IN_TEXT.search(self._text, self._at)
+            if not found:
+                self._go_on()
+                continue
+            self._at = found.end()
+            if found[0] == '"':
+                return
+            if self._at == len(self._text):
+                self._go_on()
+            self._at += 1
+
+    def _go_on(self) -> None:
+        self._at = len(self._text)
+        if not self._more():
+            raise self._broken("the file is cut off")
+
+    def _value(self) -> Any:
+        while True:
+            try:
+                value, end = self._decode(self._text, self._at)
+            except RecursionError:
+                raise self._broken("it is nested too deep") from None
+            except json.JSONDecodeError as error:
+                if self._all_read and self._is_cut(error):
+                    raise self._broken("the file is cut off in the middle of it") from None
+                if not self._is_cut(error):
+                    raise self._broken(f"it is not JSON ({error.msg})") from None
+            except ValueError:  # an integer of thousands of digits
+                raise self._broken("a number in it is too long") from None
+            else:
+                # A number that ends where the text ends may go on in what is not yet read.
+                if end < len(self._text) or self._all_read or isinstance(value, (dict, list, str)):
+                    self._at = end
+                    return value
+            wanted = 2 * (len(self._text) - self._at)
+            if wanted > 2 * MAX_VALUE:
+                raise self._broken(f"it is longer than {MAX_VALUE // 2**20} MiB")
+            while len(self._text) - self._at < wanted and self._more():
+                pass
+
+    def _is_cut(self, error: json.JSONDecodeError) -> bool:
+        """Whether the fault may be that the text ends too early."""
+        return error.pos >= len(self._text) - _SLACK or error.msg.startswith(_UNTERMINATED)
+
+    def _more(self) -> bool:
+        """Read on; False where there is nothing more."""
+        if self._all_read:
+            return False
+        try:
+            chunk = next(self._chunks, b"")
+            text = self._utf8.decode(chunk, final=not chunk)
+        except UnicodeDecodeError:
+            raise self._broken("it is not UTF-8") from None
+        self._all_read = not chunk
+        self._text = self._text[self._at :] + text
+        self._at = 0
+        return not self._all_read
+
+    def _broken(self, what: str) -> Exception:
+        return bad(self._name, f"behind {self._events:,} events that could be read, {what}")
+
+
+# From events to a profile, and back.
+
 
 ZERO_SHARE = 0.2
 """Of the spans. More of them with no duration at all means a clock that is too coarse, or lost."""
@@ -106,14 +294,14 @@ def _assemble(reading: TraceReading, header: dict[str, Any], file: Input) -> Pro
         if frames[frame].kind != "kernel":
             covered[thread] = covered.get(thread, 0.0) + own
     tool = _tool(reading, header)
-    notes = reading.faults.sentences("spans", notes=True)
+    notes = reading.faults.notes()
     if settled.cut_ns:
         notes += (f"In all {settled.cut_ns / 1e6:.3g} ms were cut where spans overlapped.",)
     if reading.others:
         notes += (f"{reading.others:,} flows, instants and other events are not shown.",)
-    return Profile(
-        id=file.id,
-        created=_created(header, settled) or file.created,
+    return file.profile(
+        ChromeFormat.name,
+        seconds=_seconds(header, settled),
         how="sample" if tool == "py-spy" else "trace",
         tool=tool,
         frames=frames,
@@ -124,12 +312,9 @@ def _assemble(reading: TraceReading, header: dict[str, Any], file: Input) -> Pro
         counters=reading.counters(),
         steps=max((len(steps) for steps in reading.steps.values()), default=0),
         wall_s=settled.wall_ns / 1e9,
-        problems=reading.faults.sentences("events"),
-        label=file.name,
-        origin=ChromeFormat.name,
+        problems=reading.faults.problems("event"),
         facts=_facts(header),
         notes=notes,
-        version=__version__,
     )
 
 
@@ -154,12 +339,11 @@ def _tool(reading: TraceReading, header: dict[str, Any]) -> str:
     return "chrome trace"
 
 
-def _created(header: dict[str, Any], settled: Settled) -> str:
+def _seconds(header: dict[str, Any], settled: Settled) -> float:
+    """When it was recorded, by the clock on the wall; 0 where the trace does not say."""
     base = header.get("baseTimeNanoseconds")
     seconds = (base + settled.base_ns) / 1e9 if type(base) is int and abs(base) < 2**63 else 0.0
-    if not _EARLIEST_S < seconds < _LATEST_S:
-        return ""
-    return datetime.fromtimestamp(seconds, timezone.utc).isoformat(timespec="seconds")
+    return seconds if _EARLIEST_S < seconds < _LATEST_S else 0.0
 
 
 def _facts(header: dict[str, Any]) -> dict[str, str]:
@@ -170,11 +354,10 @@ def _facts(header: dict[str, Any]) -> dict[str, str]:
     }
 
 
-def _memory(memory: Memory, settled: Settled, tool: str) -> MemoryUse | None:
-    points = sorted(zip(memory.times, memory.resident, memory.heap, strict=True))
+def _memory(points: list[tuple[int, int, int]], settled: Settled, tool: str) -> MemoryUse | None:
     if not points:
         return None
-    times, resident, heap = zip(*points, strict=True)
+    times, resident, heap = zip(*sorted(points), strict=True)
     column = heap if any(heap) else resident
     peak = max(range(len(column)), key=column.__getitem__)
     times = tuple(time - settled.base_ns for time in times)
@@ -190,12 +373,10 @@ def _memory(memory: Memory, settled: Settled, tool: str) -> MemoryUse | None:
 
 def _events(profile: Profile, spans: Spans) -> Iterator[dict[str, Any]]:
     marks = _marks(profile)
-    for index, thread in enumerate(profile.threads):
-        pid, tid = marks[index]
-        yield _meta("thread_name", pid, tid, thread.name)
-    for frame, thread_index, start, duration in zip(
-        spans.frames, spans.threads, spans.start_ns, spans.duration_ns, strict=True
-    ):
+    for thread, (pid, tid) in zip(profile.threads, marks, strict=True):
+        args: dict[str, Any] = {"name": thread.name}
+        yield {"ph": "M", "name": "thread_name", "pid": pid, "tid": tid, "args": args}
+    for frame, thread_index, start, duration in trees.rows_of(spans):
         place = profile.frames[frame]
         pid, tid = marks[thread_index]
         event = {
@@ -210,15 +391,11 @@ def _events(profile: Profile, spans: Spans) -> Iterator[dict[str, Any]]:
         if place.file:
             event["args"] = {"file": place.file, "line": place.line}
         yield event
-    memory = profile.memory
-    for at, time in enumerate(memory.time_ns if memory else ()):
-        columns = {"resident": memory.resident, "heap": memory.heap} if memory else {}
+    memory = profile.memory or MemoryUse()
+    columns = {"resident": memory.resident, "heap": memory.heap}
+    for at, time in enumerate(memory.time_ns):
         args = {name: column[at] for name, column in columns.items() if column}
         yield {"ph": "C", "name": "memory", "pid": 0, "tid": 0, "ts": time / 1000, "args": args}
-
-
-def _meta(what: str, pid: int | str, tid: int | str, name: str) -> dict[str, Any]:
-    return {"ph": "M", "name": what, "pid": pid, "tid": tid, "args": {"name": name}}
 
 
 def _marks(profile: Profile) -> list[tuple[int, int | str]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from torchstone.profile.formats.base import (
@@ -46,31 +46,30 @@ SILENT_SHARE = 0.2
 """Of the whole. A stretch this long in which no thread does anything is worth a word."""
 
 
-def _column() -> array[int]:
-    return array("q")
-
-
-@dataclass
 class Columns:
     """Spans in any order, in nanoseconds from anywhere."""
 
-    frames: array[int] = field(default_factory=_column)
-    threads: array[int] = field(default_factory=_column)
-    starts: array[int] = field(default_factory=_column)
-    durations: array[int] = field(default_factory=_column)
-    depths: array[int] = field(default_factory=lambda: array("i"))
+    def __init__(self) -> None:
+        self._rows = array("q")
 
     def add(self, frame: int, thread: int, start: int, duration: int, depth: int = 0) -> None:
         """One more span. `depth` says which of two that begin and end together is within the other;
         those of one depth are nested as they were added."""
-        self.frames.append(frame)
-        self.threads.append(thread)
-        self.starts.append(start)
-        self.durations.append(duration)
-        self.depths.append(depth)
+        self._rows.extend((frame, thread, start, duration, depth))
 
     def __len__(self) -> int:
-        return len(self.frames)
+        return len(self._rows) // 5
+
+    @property
+    def durations(self) -> array[int]:
+        """Of all spans."""
+        return self._rows[3::5]
+
+    def numbers(self) -> Numbers:
+        """Frames, threads, starts, durations and depths, a row each."""
+        import numpy as np
+
+        return np.array(self._rows, dtype=np.int64).reshape(-1, 5).T
 
 
 @dataclass(frozen=True)
@@ -93,30 +92,20 @@ def settle(
     """
     import numpy as np
 
-    names = [frame.name for frame in known]
     if not len(columns):
         return Settled(Spans((), (), (), ()), base_ns or 0, 0, 0)
-    starts, durations, threads, frames = (
-        np.array(column, dtype=np.int64)
-        for column in (columns.starts, columns.durations, columns.threads, columns.frames)
-    )
-    keep = _without_zeros(starts, durations, frames, names, faults)
-    depths = np.array(columns.depths, dtype=np.int32)
-    order = np.lexsort((depths[keep], -durations[keep], starts[keep], threads[keep]))
-    order = keep[order]
-    base = int(starts[keep].min()) if base_ns is None else base_ns
-    _look_for_silence(starts[keep], durations[keep], faults)
+    rows = _without_zeros(columns.numbers(), known, faults)
+    frames, threads, starts, durations, depths = rows
+    base = int(starts.min()) if base_ns is None else base_ns
+    _look_for_silence(starts, durations, faults)
+    order = np.lexsort((depths, -durations, starts, threads))
+    frame_list, thread_list = frames[order].tolist(), threads[order].tolist()
     start_list = (starts[order] - base).tolist()
-    thread_list, frame_list = threads[order].tolist(), frames[order].tolist()
     ends = (starts[order] - base + durations[order]).tolist()
     wall = max(ends)
     cut = _cut_overlaps(start_list, ends, thread_list, frame_list, known, faults)
-    spans = Spans(
-        frames=_shared(frame_list),
-        threads=_shared(thread_list),
-        start_ns=tuple(start_list),
-        duration_ns=tuple(end - start for start, end in zip(start_list, ends, strict=True)),
-    )
+    lengths = tuple(end - start for start, end in zip(start_list, ends, strict=True))
+    spans = Spans(_shared(frame_list), _shared(thread_list), tuple(start_list), lengths)
     return Settled(spans, base, wall, cut)
 
 
@@ -126,24 +115,23 @@ def _shared(numbers: list[int]) -> tuple[int, ...]:
     return tuple([known.setdefault(number, number) for number in numbers])
 
 
-def _without_zeros(
-    starts: Numbers, durations: Numbers, frames: Numbers, names: list[str], faults: Faults
-) -> Numbers:
-    """Places of the spans whose time stamp is not a zero that stands for no time at all."""
+def _without_zeros(rows: Numbers, known: Sequence[Frame], faults: Faults) -> Numbers:
+    """The spans whose time stamp is not a zero that stands for no time at all."""
     import numpy as np
 
+    starts, durations = rows[2], rows[3]
     zero = starts == 0
-    others = starts[~zero]
-    if not zero.any() or not len(others):
-        return np.arange(len(starts))
-    nearest = int(np.abs(others).min())
-    lost = zero & (durations < (1 if nearest < ZERO_SPAN_GAP_NS else nearest))
+    if not zero.any() or zero.all():
+        return rows
+    nearest = int(np.abs(starts[~zero]).min())
     if nearest < ZERO_GAP_NS:
-        return np.arange(len(starts))
+        return rows
+    lost = zero & (durations < (1 if nearest < ZERO_SPAN_GAP_NS else nearest))
     if lost.any():
-        example = names[int(frames[np.flatnonzero(lost)[0]])]
+        example = known[int(rows[0][lost][0])].name
         faults.add("zero_time", brief(example), int(lost.sum()))
-    return np.flatnonzero(~lost)
+    kept: Numbers = rows[:, ~lost]
+    return kept
 
 
 def _look_for_silence(starts: Numbers, durations: Numbers, faults: Faults) -> None:
@@ -240,17 +228,8 @@ KINDS = {
     "root": "root",
 }
 """Kinds of frames by an event's category; the last four are our own words."""
-CATEGORIES = {
-    "python": "python_function",
-    "op": "cpu_op",
-    "kernel": "kernel",
-    "annotation": "user_annotation",
-    "native": "native",
-    "gc": "gc",
-    "wait": "wait",
-    "root": "root",
-}
-"""The other way round."""
+CATEGORIES = {"python": "python_function", "op": "cpu_op", "annotation": "user_annotation"}
+"""The other way round, where the word is another."""
 _WINDOW = "Trace"
 """Category of torch's span over its whole recording; it says no more than the others together."""
 _MEMORY = "[memory]"
@@ -266,32 +245,6 @@ def to_ns(microseconds: Any) -> int | None:
     return time
 
 
-@dataclass
-class Memory:
-    """Points of memory over time, in nanoseconds and bytes."""
-
-    times: list[int] = field(default_factory=list)
-    resident: list[int] = field(default_factory=list)
-    heap: list[int] = field(default_factory=list)
-
-
-@dataclass
-class _Series:
-    """A counter's values over time; the last of them is kept."""
-
-    time: int
-    value: float
-    values: int = 0
-
-
-@dataclass
-class _Open:
-    """What has begun on a thread and has not ended."""
-
-    stack: list[tuple[int, int, str]] = field(default_factory=list)
-    last: int = 0
-
-
 class TraceReading:
     """Takes events one by one."""
 
@@ -299,7 +252,8 @@ class TraceReading:
         self.table = FrameTable()
         self.columns = Columns()
         self.faults = Faults()
-        self.memory = Memory()
+        self.memory: list[tuple[int, int, int]] = []
+        """Over time: nanoseconds, resident bytes, bytes of the heap."""
         self.categories: set[str] = set()
         self.steps: dict[int, set[str]] = {}
         self.events = 0
@@ -308,8 +262,12 @@ class TraceReading:
         self._threads: dict[tuple[Any, Any], int] = {}
         self._names: dict[tuple[Any, Any], str] = {}
         self._processes: dict[Any, str] = {}
-        self._open: dict[int, _Open] = {}
-        self._counters: dict[tuple[Any, str], _Series] = {}
+        self._open: dict[int, list[tuple[int, int, str]]] = {}
+        """By thread, what has begun and has not ended: frame, start and name."""
+        self._last: dict[int, int] = {}
+        """By thread, the last time stamp since something was open."""
+        self._counters: dict[tuple[Any, str], tuple[int, float, int]] = {}
+        """Of each its latest time and value, and how many there were."""
         self._indexes = [0, -1, 0]  # lowest, highest, how many of torch's event numbers
         self._take: dict[Any, Callable[[dict[str, Any]], None]] = {
             "X": self._whole,
@@ -341,11 +299,12 @@ class TraceReading:
 
     def finish(self) -> None:
         """End what has begun and never ended; look for numbers that are missing."""
-        for thread, one in self._open.items():
-            for depth, (frame, start, name) in enumerate(one.stack):
+        for thread, stack in self._open.items():
+            for depth, (frame, start, name) in enumerate(stack):
                 self.faults.add("no_end", brief(name))
-                self.columns.add(frame, thread, start, max(0, one.last - start), depth)
-            one.stack.clear()
+                length = max(0, self._last[thread] - start)
+                self.columns.add(frame, thread, start, length, depth)
+            stack.clear()
         low, high, count = self._indexes
         if count and high - low + 1 > count:
             missing = high - low + 1 - count
@@ -373,12 +332,12 @@ class TraceReading:
         names = [self._processes[one] for one in processes if self._processes.get(one)]
         alike = len(set(names)) < len(names)
         found = []
-        for (process, name), one in self._counters.items():
+        for (process, name), (_, value, times) in self._counters.items():
             known = self._processes.get(process)
             named = f"{known} {process}" if known and alike else known or process
             whose = f" ({named})" if several else ""
-            note = f"the last of {one.values:,} values" if one.values > 1 else ""
-            found.append(Counter(clean(name + whose), one.value, note=note))
+            note = f"the last of {times:,} values" if times > 1 else ""
+            found.append(Counter(clean(name + whose), value, note=note))
         return tuple(found)
 
     def _thread(self, event: dict[str, Any]) -> int | None:
@@ -450,27 +409,27 @@ class TraceReading:
                 self.faults.add("no_time", brief(event["name"]))
             return
         frame, thread = place
-        one = self._open.setdefault(thread, _Open())
-        one.stack.append((frame, start, event["name"]))
-        one.last = max(one.last, start) if len(one.stack) > 1 else start
+        stack = self._open.setdefault(thread, [])
+        self._last[thread] = max(self._last[thread], start) if stack else start
+        stack.append((frame, start, event["name"]))
 
     def _end(self, event: dict[str, Any]) -> None:
         thread, end = self._thread(event), to_ns(event.get("ts"))
         if thread is None or end is None:
             self.faults.add("no_time", f"event {self.events}")
             return
-        one = self._open.setdefault(thread, _Open())
-        if not one.stack:
+        stack = self._open.get(thread)
+        if not stack:
             self.faults.add("end_alone", f"event {self.events}")
             return
-        frame, start, name = one.stack.pop()
-        one.last = max(one.last, end)
+        frame, start, name = stack.pop()
+        self._last[thread] = max(self._last[thread], end)
         if event.get("name", name) != name:
             self.faults.add("unnamed_end", brief(name))
         if end < start:
             self.faults.add("negative", brief(name))
         else:
-            self.columns.add(frame, thread, start, end - start, len(one.stack))
+            self.columns.add(frame, thread, start, end - start, len(stack))
 
     def _metadata(self, event: dict[str, Any]) -> None:
         args = event.get("args")
@@ -498,39 +457,40 @@ class TraceReading:
         process = process if _is_mark(process) else 0
         for part, value in args.items():
             if type(value) in (int, float) and -MAX_TIME_US < value < MAX_TIME_US:
-                label = clean(name if len(args) == 1 else f"{name}: {part}")
-                key = (process, label)
+                key = (process, clean(name if len(args) == 1 else f"{name}: {part}"))
                 if key not in self._counters and len(self._counters) >= MAX_COUNTERS:
                     continue
-                one = self._counters.setdefault(key, _Series(time, float(value)))
-                one.values += 1
-                if time >= one.time:
-                    one.time, one.value = time, float(value)
+                last, known, times = self._counters.get(key, (time, float(value), 0))
+                newest = (time, float(value)) if time >= last else (last, known)
+                self._counters[key] = (*newest, times + 1)
 
     def _instant(self, event: dict[str, Any]) -> None:
         args, time = event.get("args"), to_ns(event.get("ts"))
         if type(args) is dict:
             self._number_event(args.get("Ev Idx"))
-        if event.get("name") != _MEMORY or type(args) is not dict or time is None:
-            self.others += 1
-        elif args.get("Device Type") == _CPU:
-            self._memory_point(time, None, args.get("Total Allocated"))
-        else:
-            self.others += 1
+            if (
+                event.get("name") == _MEMORY
+                and time is not None
+                and args.get("Device Type") == _CPU
+            ):
+                self._memory_point(time, None, args.get("Total Allocated"))
+                return
+        self.others += 1
 
     def _memory_point(self, time: int, resident: Any, heap: Any) -> None:
-        if len(self.memory.times) >= MAX_POINTS:
+        if len(self.memory) >= MAX_POINTS:
             self.others += 1
             return
-        values = [v if type(v) is int and 0 <= v < 2**63 else 0 for v in (resident, heap)]
-        self.memory.times.append(time)
-        self.memory.resident.append(values[0])
-        self.memory.heap.append(values[1])
+        self.memory.append((time, _bytes(resident), _bytes(heap)))
 
 
 def _is_mark(value: Any) -> bool:
     """Whether it can name a process or a thread: most tools give numbers, some give names."""
     return type(value) is int or (type(value) is str and len(value) <= MAX_NAME)
+
+
+def _bytes(value: Any) -> int:
+    return value if type(value) is int and 0 <= value < 2**63 else 0
 
 
 def _number(value: Any) -> int:

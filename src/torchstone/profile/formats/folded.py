@@ -15,7 +15,6 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from torchstone import __version__
 from torchstone.profile import trees
 from torchstone.profile.formats.base import (
     MAX_DOCUMENT_BYTES,
@@ -25,8 +24,7 @@ from torchstone.profile.formats.base import (
     bad,
     clean,
 )
-from torchstone.profile.formats.own import Remembered, remember, remembered
-from torchstone.profile.formats.speedscope import path_of
+from torchstone.profile.formats.own import Metadata, metadata_of, read_metadata
 from torchstone.records import CallTree, Frame, LineTable, Profile, Thread, UsageError
 
 MAX_LINE = 2**20
@@ -45,6 +43,7 @@ _UNSAID = (
     "Folded stacks do not say what they count: samples, microseconds or bytes. So shares have no "
     "intervals."
 )
+_UNENDED = "The last line has no end: the file may be cut off."
 _SCALES = {"seconds": 1e9}
 """What we write is whole numbers: seconds become nanoseconds."""
 _MOST_SCALE = 1e6
@@ -70,25 +69,16 @@ class FoldedFormat:
         """Call paths; lines too where frames have them."""
         file = Input(path, MAX_DOCUMENT_BYTES)
         reading = _Reading(file)
-        problems = () if reading.ended else ("The last line has no end: the file may be cut off.",)
         was = reading.was
-        return Profile(
-            id=file.id,
-            created=file.created,
-            how=was.how if was else "sample",
-            tool=was.tool if was else "folded stacks",
+        return file.profile(
+            self.name,
+            **(was.parts() if was else {"how": "sample", "tool": "folded stacks"}),
             frames=reading.table.frames,
             threads=tuple(reading.threads),
-            tree=reading.builder.tree(reading.unit, scale=was.scale if was else 1.0),
+            tree=reading.builder.tree(reading.unit, scale=reading.scale),
             lines=reading.lines(),
-            sampling=was.sampling if was else None,
-            steps=was.steps if was else 0,
-            estimated=was.estimated if was else False,
-            problems=problems,
-            label=file.name,
-            origin=self.name,
+            problems=() if reading.ended else (_UNENDED,),
             notes=() if was else (_UNSAID,),
-            version=__version__,
         )
 
     def write(self, profile: Profile) -> bytes:
@@ -102,11 +92,11 @@ class FoldedFormat:
         names = [_frame_text(frame) for frame in profile.frames]
         several = len(set(tree.threads)) > 1
         scale = _scale(tree)
-        lines = [f"{_HEAD}{json.dumps(remember(profile, scale))}\n"]
+        lines = [f"{_HEAD}{json.dumps(metadata_of(profile, scale))}\n"]
         for node, own in enumerate(tree.own):
             weight = round(own * scale)
             if weight > 0:
-                words = [names[frame] for frame in path_of(tree, node)]
+                words = [names[frame] for frame in trees.path_of(tree, node)]
                 if several:
                     words.insert(0, _thread_text(profile.threads[tree.threads[node]]))
                 lines.append(f"{';'.join(words)} {weight}\n")
@@ -145,7 +135,7 @@ class _Reading:
         self.builder = trees.TreeBuilder()
         self.threads: list[Thread] = []
         self.ended = True
-        self.was: Remembered | None = None
+        self.was: Metadata | None = None
         self._thread_index: dict[str, int] = {}
         self._frames: dict[str, int] = {}
         self._innermost: dict[int, float] = {}
@@ -158,10 +148,7 @@ class _Reading:
         if not self.builder.parents:
             raise bad(self._name, "there is no stack in it", "Record something, or give another.")
 
-    @property
-    def unit(self) -> str:
-        """What the weights are, where that is known."""
-        return self.was.unit if self.was else "weight"
+        self.unit, self.scale = (self.was.unit, self.was.scale) if self.was else ("weight", 1.0)
 
     def lines(self) -> tuple[LineTable, ...]:
         """Weights by the line of the innermost frame, where frames carry the running line."""
@@ -178,10 +165,10 @@ class _Reading:
 
     def _table_of(self, file: str, of: dict[int, float]) -> LineTable:
         lines = tuple(sorted(of))
-        scale = self.was.scale if self.was else 1.0
+        weights = tuple(of[line] / self.scale for line in lines)
         if self.unit == "seconds":
-            return LineTable(file, lines, seconds=tuple(of[line] / scale for line in lines))
-        return LineTable(file, lines, hits=tuple(round(of[line] / scale) for line in lines))
+            return LineTable(file, lines, seconds=weights)
+        return LineTable(file, lines, hits=tuple(map(round, weights)))
 
     def _lines(self, chunks: Iterable[bytes]) -> Iterator[str]:
         decoder = codecs.getincrementaldecoder("utf-8-sig")()
@@ -250,10 +237,10 @@ def _scale(tree: CallTree) -> float:
     return scale
 
 
-def _said(line: str) -> Remembered | None:
+def _said(line: str) -> Metadata | None:
     """What our own comment says."""
     try:
-        return remembered(json.loads(line.removeprefix(_HEAD)))
+        return read_metadata(json.loads(line.removeprefix(_HEAD)))
     except (ValueError, RecursionError):
         return None
 

@@ -1,10 +1,10 @@
-"""Our own format: the record itself, whole, as JSON."""
+"""Our own format: the record itself, whole, as JSON; and what other formats keep of it for us."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,6 @@ from torchstone.records import (
     UNITS,
     WAYS,
     CallTree,
-    FunctionCalls,
-    MemoryUse,
     Profile,
     RecordError,
     Sampling,
@@ -31,95 +29,97 @@ from torchstone.records import (
 KINDS = frozenset({"python", "native", "op", "kernel", "annotation", "gc", "wait", "root"})
 
 
-class BrokenPromise(ValueError):
+class Inconsistent(ValueError):
     """A profile that is not what the record says it is; the message names the part."""
 
 
 def check_profile(profile: Profile) -> None:
-    """Raise `BrokenPromise` if columns differ in length, an index leads nowhere, a parent comes
+    """Raise `Inconsistent` if columns differ in length, an index leads nowhere, a parent comes
     after its child, a figure is not finite, or spans overlap."""
+    for part, holds in _checks(profile):
+        if not holds:
+            raise Inconsistent(f"{part} is not as it should be")
+
+
+def _checks(profile: Profile) -> Iterator[tuple[str, bool]]:
+    """Parts, and whether each is sound; what comes later may rely on what came before."""
     frames, threads = len(profile.frames), len(profile.threads)
-    _want(profile.how in WAYS, "how")
-    _want(all(frame.kind in KINDS for frame in profile.frames), "frames")
-    _want(math.isfinite(profile.wall_s) and profile.wall_s >= 0, "wall_s")
+    yield "how", profile.how in WAYS
+    yield "frames", all(frame.kind in KINDS for frame in profile.frames)
+    yield "wall_s", math.isfinite(profile.wall_s) and profile.wall_s >= 0
     if profile.tree is not None:
-        _check_tree(profile.tree, frames, threads, "tree")
+        yield from _check_tree(profile.tree, frames, threads, "tree")
     if profile.spans is not None:
-        _check_spans(profile.spans, frames, threads)
+        yield from _check_spans(profile.spans, frames, threads)
     for one in profile.functions:
-        _check_calls(one, frames)
+        rows = (one.of, *one.callers)
+        yield "functions", _are_indexes([row.frame for row in rows], frames)
+        yield "functions", _are_finite(time for row in rows for time in (row.own_s, row.total_s))
+        yield "functions", all(row.calls >= 0 and row.primitive >= 0 for row in rows)
     for table in profile.lines:
         columns = (table.hits, table.seconds, table.bytes, table.increment)
-        _want(all(len(c) in (0, len(table.lines)) for c in columns), "lines")
-        _check_numbers(table.seconds, "lines")
-    for code in profile.bytecode:
-        _check_indexes((code.frame,), frames, "bytecode")
-    if profile.memory is not None:
-        _check_memory(profile.memory, frames, threads)
+        yield "lines", all(len(c) in (0, len(table.lines)) for c in columns)
+        yield "lines", _are_finite(table.seconds)
+    yield "bytecode", _are_indexes([code.frame for code in profile.bytecode], frames)
+    memory = profile.memory
+    if memory is not None:
+        sizes = (0, len(memory.time_ns))
+        yield "memory", len(memory.resident) in sizes and len(memory.heap) in sizes
+        if memory.at_peak is not None:
+            yield from _check_tree(memory.at_peak, frames, threads, "memory.at_peak")
+        yield "memory.alive", all(_are_indexes(one.stack, frames) for one in memory.alive)
 
 
-def _want(holds: bool, where: str) -> None:
-    if not holds:
-        raise BrokenPromise(f"{where} is not as it should be")
+def _are_indexes(indexes: Sequence[int], most: int) -> bool:
+    return not indexes or (min(indexes) >= 0 and max(indexes) < most)
 
 
-def _check_indexes(indexes: Sequence[int], most: int, where: str) -> None:
-    _want(not indexes or (min(indexes) >= 0 and max(indexes) < most), where)
+def _are_finite(numbers: Iterable[float]) -> bool:
+    return all(map(math.isfinite, numbers))
 
 
-def _check_numbers(numbers: Iterable[float], where: str) -> None:
-    _want(all(math.isfinite(number) for number in numbers), where)
-
-
-def _check_tree(tree: CallTree, frames: int, threads: int, where: str) -> None:
+def _check_tree(
+    tree: CallTree, frames: int, threads: int, where: str
+) -> Iterator[tuple[str, bool]]:
     size = len(tree.parents)
     columns = (tree.frames, tree.own, tree.threads)
-    _want(all(len(c) == size for c in columns) and len(tree.calls) in (0, size), where)
-    _want(tree.unit in UNITS, f"{where}.unit")
-    _check_indexes(tree.frames, frames, f"{where}.frames")
-    _check_indexes(tree.threads, threads, f"{where}.threads")
-    _check_numbers(tree.own, f"{where}.own")
-    _want(all(-1 <= parent < node for node, parent in enumerate(tree.parents)), f"{where}.parents")
-    _want(min(tree.calls, default=0) >= 0, f"{where}.calls")
+    yield where, all(len(c) == size for c in columns) and len(tree.calls) in (0, size)
+    yield f"{where}.unit", tree.unit in UNITS
+    yield f"{where}.frames", _are_indexes(tree.frames, frames)
+    yield f"{where}.threads", _are_indexes(tree.threads, threads)
+    yield f"{where}.own", _are_finite(tree.own)
+    yield f"{where}.parents", all(-1 <= above < node for node, above in enumerate(tree.parents))
+    yield f"{where}.calls", min(tree.calls, default=0) >= 0
 
 
-def _check_spans(spans: Spans, frames: int, threads: int) -> None:
+def _check_spans(spans: Spans, frames: int, threads: int) -> Iterator[tuple[str, bool]]:
     size = len(spans.frames)
     columns = (spans.threads, spans.start_ns, spans.duration_ns)
-    _want(all(len(column) == size for column in columns), "spans")
-    _check_indexes(spans.frames, frames, "spans.frames")
-    _check_indexes(spans.threads, threads, "spans.threads")
-    _want(min(spans.duration_ns, default=0) >= 0, "spans.duration_ns")
+    yield "spans", all(len(column) == size for column in columns)
+    yield "spans.frames", _are_indexes(spans.frames, frames)
+    yield "spans.threads", _are_indexes(spans.threads, threads)
+    yield "spans.duration_ns", min(spans.duration_ns, default=0) >= 0
+    wrong = _wrong_place(zip(*columns, strict=True))
+    yield wrong, not wrong
+
+
+def _wrong_place(rows: Iterable[tuple[int, int, int]]) -> str:
+    """What is wrong with spans, given as thread, start and duration; empty if nothing is."""
     ends: list[int] = []
     before = (-1, 0, 0)
-    for thread, start, duration in zip(
-        spans.threads, spans.start_ns, spans.duration_ns, strict=True
-    ):
+    for thread, start, duration in rows:
         if thread != before[0]:
             ends.clear()
         key = (thread, start, -duration)
-        _want(before[0] < 0 or before <= key, "the order of spans")
+        if key < before:
+            return "the order of spans"
         before = key
         while ends and ends[-1] <= start:
             ends.pop()
-        _want(not ends or start + duration <= ends[-1], "the nesting of spans")
+        if ends and start + duration > ends[-1]:
+            return "the nesting of spans"
         ends.append(start + duration)
-
-
-def _check_calls(one: FunctionCalls, frames: int) -> None:
-    rows = (one.of, *one.callers)
-    _check_indexes([row.frame for row in rows], frames, "functions")
-    _check_numbers([value for row in rows for value in (row.own_s, row.total_s)], "functions")
-    _want(all(row.calls >= 0 and row.primitive >= 0 for row in rows), "functions")
-
-
-def _check_memory(memory: MemoryUse, frames: int, threads: int) -> None:
-    size = len(memory.time_ns)
-    _want(all(len(c) in (0, size) for c in (memory.resident, memory.heap)), "memory")
-    if memory.at_peak is not None:
-        _check_tree(memory.at_peak, frames, threads, "memory.at_peak")
-    for alive in memory.alive:
-        _check_indexes(alive.stack, frames, "memory.alive")
+    return ""
 
 
 MARK = "torchstone-profile"
@@ -136,7 +136,7 @@ class OwnFormat:
         return first_byte(head) == b"{" and MARK.encode() in head[:200]
 
     def read(self, path: Path) -> Profile:
-        """The record, if it is one and keeps its promises."""
+        """The record, if it is one and is sound."""
         file = Input(path, MAX_DOCUMENT_BYTES)
         data = file.json()
         record = data.get("profile") if isinstance(data, dict) else None
@@ -148,7 +148,7 @@ class OwnFormat:
         try:
             profile = from_data(Profile, record)
             check_profile(profile)
-        except (RecordError, BrokenPromise) as error:
+        except (RecordError, Inconsistent) as error:
             raise bad(file.name, f"this profile is damaged ({error})") from None
         except (OverflowError, RecursionError):
             raise bad(file.name, "this profile is damaged (a number or its depth)") from None
@@ -195,7 +195,7 @@ MAX_SCALE = 1e9
 
 
 @dataclass(frozen=True)
-class Remembered:
+class Metadata:
     """Of the profile that a file was written from. Weights in the file are `scale` times those of
     the profile, which are in `unit`."""
 
@@ -207,48 +207,35 @@ class Remembered:
     steps: int = 0
     sampling: Sampling | None = None
 
+    def parts(self) -> dict[str, Any]:
+        """What it says of the profile itself."""
+        names = ("how", "tool", "estimated", "steps", "sampling")
+        return {name: getattr(self, name) for name in names}
 
-def remember(profile: Profile, scale: float = 1.0) -> dict[str, Any]:
+
+def metadata_of(profile: Profile, scale: float = 1.0) -> dict[str, Any]:
     """To be put into a file."""
     unit = profile.tree.unit if profile.tree is not None else "seconds"
-    data: dict[str, Any] = to_data(
-        Remembered(
-            profile.how,
-            profile.tool,
-            unit,
-            scale,
-            profile.estimated,
-            profile.steps,
-            profile.sampling,
-        )
-    )
+    how, tool, sampling = profile.how, profile.tool, profile.sampling
+    found = Metadata(how, tool, unit, scale, profile.estimated, profile.steps, sampling)
+    data: dict[str, Any] = to_data(found)
     return data
 
 
-def remembered(data: Any) -> Remembered | None:
+def read_metadata(data: Any) -> Metadata | None:
     """What a file says; None where it says nothing, or what cannot be: anybody may have written
     it."""
     try:
-        found = from_data(Remembered, data)
+        found = from_data(Metadata, data)
     except RecordError:
         return None
-    if not _holds(found):
-        return None
     sampling = found.sampling
+    counts = [found.steps] + ([sampling.samples, sampling.lost] if sampling else [])
+    known = found.how in WAYS and found.unit in UNITS and 1.0 <= found.scale <= MAX_SCALE
+    if not known or not all(0 <= count <= MAX_COUNT for count in counts):
+        return None
     if sampling is not None:
+        if not 0 <= sampling.interval_s < math.inf:
+            return None
         sampling = replace(sampling, clock=clean(sampling.clock))
     return replace(found, tool=clean(found.tool), sampling=sampling)
-
-
-def _holds(found: Remembered) -> bool:
-    counts, sampling = [found.steps], found.sampling
-    if sampling is not None:
-        counts += [sampling.samples, sampling.lost]
-        if not 0 <= sampling.interval_s < math.inf:
-            return False
-    return (
-        found.how in WAYS
-        and found.unit in UNITS
-        and 1.0 <= found.scale <= MAX_SCALE
-        and all(0 <= count <= MAX_COUNT for count in counts)
-    )

@@ -9,21 +9,14 @@ from __future__ import annotations
 
 import marshal
 import struct
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from torchstone import __version__
 from torchstone.profile import trees
-from torchstone.profile.formats.base import (
-    FrameTable,
-    Input,
-    bad,
-    brief,
-    first_byte,
-    line_of,
-    number,
-)
+from torchstone.profile.formats.base import FrameTable, Input, bad, brief, first_byte, line_of
 from torchstone.records import Calls, Frame, FunctionCalls, Profile, Thread, UsageError
+from torchstone.records.format import count
 
 # The part of Python's marshal format that `pstats` files are made of, read within bounds.
 #
@@ -43,8 +36,8 @@ MAX_DIGITS = 5
 
 _REF_FLAG = 0x80
 _DICT_END = 0x30
-_INT, _INT64, _SHORT, _LENGTH = (struct.Struct(code) for code in ("<i", "<q", "<H", "<i"))
-_FLOAT = struct.Struct("<d")
+_NUMBERS = {"i": struct.Struct("<i"), "I": struct.Struct("<q"), "g": struct.Struct("<d")}
+_SIZE, _DIGIT = struct.Struct("<i"), struct.Struct("<H")
 _UNFINISHED = object()
 
 
@@ -72,38 +65,48 @@ class _Reader:
         self._objects = 0
 
     def value(self, depth: int) -> Any:
-        code = self._data[self.at]
-        self.at += 1
+        """The next value, `depth` containers deep."""
+        code = self._byte()
         self._objects += 1
         if self._objects > MAX_OBJECTS:
             raise Malformed(f"it holds more than {MAX_OBJECTS:,} values")
         kind = chr(code & ~_REF_FLAG)
+        if kind == "N":
+            return None
         if kind == "r":
             return self._reference()
-        if kind in ")({[":
-            return self._container(kind, depth + 1, bool(code & _REF_FLAG))
-        value: str | int | float
-        if kind in "zZaAut":
-            value = self._text(kind)
-        elif kind in "igIlf":
-            value = self._number(kind)
-        elif kind == "N":
-            return None
-        else:
-            raise Malformed(f"byte {self.at - 1} begins a value of a kind that is not read here")
-        if code & _REF_FLAG:
-            self._refs.append(value)
+        place, shared = len(self._refs), code & _REF_FLAG
+        if shared:  # numbered before what is in it
+            self._refs.append(_UNFINISHED)
+        value = self._value(kind, depth)
+        if shared:
+            self._refs[place] = value
         return value
+
+    def _value(self, kind: str, depth: int) -> Any:
+        if kind in ")([{":
+            if depth >= MAX_DEPTH:
+                raise Malformed(f"it is nested deeper than {MAX_DEPTH} levels")
+            return self._dict(depth + 1) if kind == "{" else self._items(kind, depth + 1)
+        if kind in "zZaAut":
+            return self._text(kind)
+        if kind in _NUMBERS:
+            return self._unpack(_NUMBERS[kind])
+        if kind == "l":
+            return self._long()
+        if kind == "f":
+            return self._float()
+        raise Malformed(f"byte {self.at - 1} begins a value of a kind that is not read here")
 
     def _unpack(self, form: struct.Struct) -> Any:
         (value,) = form.unpack_from(self._data, self.at)
         self.at += form.size
         return value
 
-    def _length(self, most: int) -> int:
-        size: int = self._unpack(_LENGTH)
+    def _size(self, most: int) -> int:
+        size: int = self._unpack(_SIZE)
         if not 0 <= size <= most:
-            raise Malformed(f"byte {self.at - _LENGTH.size} declares a size of {size:,}")
+            raise Malformed(f"byte {self.at - _SIZE.size} declares a size of {size:,}")
         return size
 
     def _bytes(self, size: int) -> bytes:
@@ -117,15 +120,15 @@ class _Reader:
         return self._data[self.at - 1]
 
     def _reference(self) -> Any:
-        index = self._unpack(_LENGTH)
+        index, at = self._unpack(_SIZE), self.at - _SIZE.size
         if not 0 <= index < len(self._refs):
-            raise Malformed(f"byte {self.at - _LENGTH.size} refers to a value that is not there")
+            raise Malformed(f"byte {at} refers to a value that is not there")
         if self._refs[index] is _UNFINISHED:
-            raise Malformed(f"byte {self.at - _LENGTH.size} refers to a value that it is part of")
+            raise Malformed(f"byte {at} refers to a value that it is part of")
         return self._refs[index]
 
     def _text(self, kind: str) -> str:
-        size = self._byte() if kind in "zZ" else self._length(MAX_TEXT)
+        size = self._byte() if kind in "zZ" else self._size(MAX_TEXT)
         raw = self._bytes(size)
         try:
             # Names of files may hold bytes that are no text; they come as halves of characters.
@@ -133,42 +136,22 @@ class _Reader:
         except UnicodeDecodeError:
             raise Malformed(f"the text at byte {self.at - size} is not text") from None
 
-    def _number(self, kind: str) -> int | float:
-        if kind == "i":
-            return int(self._unpack(_INT))
-        if kind == "g":
-            return float(self._unpack(_FLOAT))
-        if kind == "I":
-            return int(self._unpack(_INT64))
-        if kind == "l":
-            return self._long()
+    def _float(self) -> float:
         try:
             return float(self._bytes(self._byte()).decode("ascii"))
         except ValueError:
             raise Malformed(f"the number before byte {self.at} is none") from None
 
     def _long(self) -> int:
-        size = self._unpack(_LENGTH)
+        size = self._unpack(_SIZE)
         if abs(size) > MAX_DIGITS:
             raise Malformed(f"the integer at byte {self.at} has {abs(size):,} digits")
-        value: int = sum(self._unpack(_SHORT) << 15 * place for place in range(abs(size)))
+        value: int = sum(self._unpack(_DIGIT) << 15 * place for place in range(abs(size)))
         return -value if size < 0 else value
-
-    def _container(self, kind: str, depth: int, shared: bool) -> Any:
-        if depth > MAX_DEPTH:
-            raise Malformed(f"it is nested deeper than {MAX_DEPTH} levels")
-        place = len(self._refs)
-        if shared:  # numbered before what is in it
-            self._refs.append(_UNFINISHED)
-        value = self._dict(depth) if kind == "{" else self._items(kind, depth)
-        if shared:
-            self._refs[place] = value
-        return value
 
     def _items(self, kind: str, depth: int) -> tuple[Any, ...]:
         # An item is at least a byte, so a size that the bytes cannot hold is seen at once.
-        left = len(self._data) - self.at
-        size = self._byte() if kind == ")" else self._length(left)
+        size = self._byte() if kind == ")" else self._size(len(self._data) - self.at)
         return tuple([self.value(depth) for _ in range(size)])
 
     def _dict(self, depth: int) -> dict[tuple[str, int, str], Any]:
@@ -198,7 +181,7 @@ _NOTE = (
 )
 _OLD_NOTE = "The times by caller are not in the file; they are shared out by calls."
 
-_Key = tuple[str, int, str]
+Key = tuple[str, int, str]
 
 
 class PstatsFormat:
@@ -226,9 +209,8 @@ class PstatsFormat:
         wall = 0.0
         for one in functions:  # in the order and by the addition of `pstats.Stats`
             wall += one.of.own_s
-        return Profile(
-            id=file.id,
-            created=file.created,
+        return file.profile(
+            self.name,
             how="count",
             tool="cProfile",
             frames=reading.frames.frames,
@@ -238,27 +220,22 @@ class PstatsFormat:
             wall_s=max(0.0, wall),
             estimated=True,
             problems=reading.problems(),
-            label=file.name,
-            origin=self.name,
             notes=(_NOTE, _OLD_NOTE) if reading.counts_only else (_NOTE,),
-            version=__version__,
         )
 
     def write(self, profile: Profile) -> bytes:
         """The figures by function as `pstats.Stats` loads them."""
-        table: dict[_Key, list[Any]] = {}
         keys = [_key(frame) for frame in profile.frames]
+        table: dict[Key, tuple[Any, ...]] = {}
         for one in functions_of(profile):
-            row = table.setdefault(keys[one.of.frame], [0, 0, 0.0, 0.0, {}])
-            _put(row, (one.of.primitive, one.of.calls, one.of.own_s, one.of.total_s))
-            for caller in one.callers:
-                theirs = row[4].setdefault(keys[caller.frame], [0, 0, 0.0, 0.0])
-                _put(theirs, (caller.calls, caller.primitive, caller.own_s, caller.total_s))
-        stats = {
-            key: (*row[:4], {caller: tuple(theirs) for caller, theirs in row[4].items()})
-            for key, row in table.items()
-        }
-        return marshal.dumps(stats)
+            of, key = one.of, keys[one.of.frame]
+            figures = (of.primitive, of.calls, of.own_s, of.total_s)
+            *before, callers = table.get(key, (0, 0, 0.0, 0.0, {}))
+            for by in one.callers:
+                caller, more = keys[by.frame], (by.calls, by.primitive, by.own_s, by.total_s)
+                callers[caller] = _plus(callers.get(caller, (0, 0, 0.0, 0.0)), more)
+            table[key] = (*_plus(before, figures), callers)
+        return marshal.dumps(table)
 
     def remarks(self, profile: Profile) -> tuple[str, ...]:
         """Paths, threads and time are not in such a file."""
@@ -280,14 +257,21 @@ def functions_of(profile: Profile) -> tuple[FunctionCalls, ...]:
     return trees.functions(profile.tree)
 
 
-def _put(row: list[Any], more: tuple[float, ...]) -> None:
-    for place, value in enumerate(more):
-        row[place] += value
+def _plus(one: Sequence[float], other: Sequence[float]) -> tuple[float, ...]:
+    return tuple(a + b for a, b in zip(one, other, strict=True))
 
 
-def _key(frame: Frame) -> _Key:
+def _key(frame: Frame) -> Key:
     built_in = frame.kind == "native" and not frame.file and not frame.line
     return (BUILT_IN if built_in else frame.file, frame.line, frame.name)
+
+
+def frame_of(table: FrameTable, key: Key) -> int:
+    """The frame of a function that is named as `pstats` names it."""
+    file, line, name = key
+    if file == BUILT_IN and not line:
+        return table.add(name, kind="native")
+    return table.add(name, file, line_of(line))
 
 
 class _Reading:
@@ -297,22 +281,19 @@ class _Reading:
         if not isinstance(table, dict) or not table:
             raise Malformed("it holds no function")
         self.frames = FrameTable()
-        self.functions: list[FunctionCalls] = []
         self.counts_only = False
         self._negative: list[str] = []
         self._callers = 0
-        self._index: dict[_Key, int] = {}
-        for key, figures in table.items():
-            self.functions.append(self._function(key, figures))
+        self.functions = [self._function(key, figures) for key, figures in table.items()]
 
     def problems(self) -> tuple[str, ...]:
         """What is wrong with the figures."""
         if not self._negative:
             return ()
-        count = number(len(self._negative), "functions")
-        return (f"{count} with a time below zero (such as {self._negative[0]}).",)
+        said = count(len(self._negative), "function")
+        return (f"{said} with a time below zero (such as {self._negative[0]}).",)
 
-    def _function(self, key: _Key, figures: Any) -> FunctionCalls:
+    def _function(self, key: Key, figures: Any) -> FunctionCalls:
         if not (isinstance(figures, tuple) and len(figures) == 5 and isinstance(figures[4], dict)):
             raise Malformed(f"{brief(key[2])} has no figures")
         primitive, calls, own, total, callers = figures
@@ -324,7 +305,7 @@ class _Reading:
             tuple(self._caller(key, caller, value) for caller, value in callers.items()),
         )
 
-    def _caller(self, key: _Key, caller: _Key, value: Any) -> Calls:
+    def _caller(self, key: Key, caller: Key, value: Any) -> Calls:
         if type(value) is int:
             self.counts_only = True
             value = (value, value, 0.0, 0.0)
@@ -332,25 +313,16 @@ class _Reading:
             raise Malformed(f"{brief(key[2])} has no figures for a caller")
         return self._calls(caller, *value)
 
-    def _calls(self, key: _Key, calls: Any, primitive: Any, own: Any, total: Any) -> Calls:
-        for count in (calls, primitive):
-            if type(count) is not int or not 0 <= count <= MAX_CALLS:
-                raise Malformed(f"{brief(key[2])} was called {brief(count)} times")
+    def _calls(self, key: Key, calls: Any, primitive: Any, own: Any, total: Any) -> Calls:
+        for number in (calls, primitive):
+            if type(number) is not int or not 0 <= number <= MAX_CALLS:
+                raise Malformed(f"{brief(key[2])} was called {brief(number)} times")
         for seconds in (own, total):
             if type(seconds) not in (int, float) or not abs(seconds) < MAX_SECONDS:
                 raise Malformed(f"{brief(key[2])} took {brief(seconds)} seconds")
         if own < 0 or total < 0:
             self._negative.append(brief(key[2]))
-        return Calls(self._frame(key), calls, primitive, float(own), float(total))
-
-    def _frame(self, key: _Key) -> int:
-        found = self._index.get(key)
-        if found is None:
-            file, line, name = key
-            built_in = file == BUILT_IN and line == 0
-            place = ("", 0, "native") if built_in else (file, line_of(line), "python")
-            found = self._index[key] = self.frames.add(name, *place)
-        return found
+        return Calls(frame_of(self.frames, key), calls, primitive, float(own), float(total))
 
 
 PSTATS = PstatsFormat()

@@ -7,6 +7,7 @@ py-spy, pyinstrument, memray's converters and others write it. Layout: speedscop
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from torchstone.profile.formats.base import (
     split_place,
 )
 from torchstone.profile.formats.chrome_events import Columns, settle
-from torchstone.profile.formats.own import KEY, UNKNOWN_CLOCK, remember, remembered
+from torchstone.profile.formats.own import KEY, UNKNOWN_CLOCK, metadata_of, read_metadata
 from torchstone.records import CallTree, Frame, Profile, Sampling, Spans, Thread, UsageError
 
 # A profile as a speedscope document.
@@ -38,10 +39,11 @@ _UNITS = {"seconds": "seconds", "bytes": "bytes"}
 
 def document(profile: Profile) -> dict[str, Any]:
     """Spans as events where there are some, else call paths as samples; a profile a thread."""
+    names = [thread.name for thread in profile.threads]
     if profile.spans is not None and profile.spans.frames:
-        parts = _evented(profile.spans, profile.threads)
+        parts = _evented(profile.spans, names)
     elif profile.tree is not None and profile.tree.frames:
-        parts = _sampled(profile.tree, profile.threads)
+        parts = _sampled(profile.tree, names)
     else:
         raise UsageError(
             "The profile has no call paths, so it cannot be written as speedscope.",
@@ -54,7 +56,7 @@ def document(profile: Profile) -> dict[str, Any]:
         "activeProfileIndex": 0,
         "shared": {"frames": [_frame(one) for one in profile.frames]},
         "profiles": parts,
-        KEY: remember(profile),
+        KEY: metadata_of(profile),
     }
 
 
@@ -67,83 +69,54 @@ def _frame(frame: Frame) -> dict[str, Any]:
     return found
 
 
-def _name(threads: tuple[Thread, ...], index: int) -> str:
-    return threads[index].name if index < len(threads) else f"thread {index}"
+def _part(
+    kind: str, names: Sequence[str], thread: int, unit: str, end: float, **columns: Any
+) -> dict[str, Any]:
+    name = names[thread] if thread < len(names) else f"thread {thread}"
+    about = {"type": kind, "name": name, "unit": unit, "startValue": 0, "endValue": end}
+    return {**about, **columns}
 
 
-def _evented(spans: Spans, threads: tuple[Thread, ...]) -> list[dict[str, Any]]:
+def _evented(spans: Spans, names: Sequence[str]) -> list[dict[str, Any]]:
     end = max(s + d for s, d in zip(spans.start_ns, spans.duration_ns, strict=True))
-    by_thread: dict[int, list[dict[str, Any]]] = {}
-    stacks: dict[int, list[tuple[int, int]]] = {}
-    for frame, thread, start, duration in zip(
-        spans.frames, spans.threads, spans.start_ns, spans.duration_ns, strict=True
-    ):
-        events = by_thread.setdefault(thread, [])
-        stack = stacks.setdefault(thread, [])
-        while stack and stack[-1][1] <= start:
-            _close(events, stack)
+    found: dict[int, tuple[list[dict[str, Any]], list[tuple[int, int]]]] = {}
+    for frame, thread, start, duration in trees.rows_of(spans):
+        events, stack = found.setdefault(thread, ([], []))
+        _close(events, stack, start)
         events.append({"type": "O", "at": start, "frame": frame})
         stack.append((frame, start + duration))
-    for thread, stack in stacks.items():
-        while stack:
-            _close(by_thread[thread], stack)
+    for events, stack in found.values():
+        _close(events, stack, end)
     return [
-        {
-            "type": "evented",
-            "name": _name(threads, thread),
-            "unit": "nanoseconds",
-            "startValue": 0,
-            "endValue": end,
-            "events": events,
-        }
-        for thread, events in by_thread.items()
+        _part("evented", names, thread, "nanoseconds", end, events=events)
+        for thread, (events, _) in found.items()
     ]
 
 
-def _close(events: list[dict[str, Any]], stack: list[tuple[int, int]]) -> None:
-    frame, at = stack.pop()
-    events.append({"type": "C", "at": at, "frame": frame})
+def _close(events: list[dict[str, Any]], stack: list[tuple[int, int]], until: int) -> None:
+    while stack and stack[-1][1] <= until:
+        frame, at = stack.pop()
+        events.append({"type": "C", "at": at, "frame": frame})
 
 
-def _sampled(tree: CallTree, threads: tuple[Thread, ...]) -> list[dict[str, Any]]:
+def _sampled(tree: CallTree, names: Sequence[str]) -> list[dict[str, Any]]:
     found: dict[int, tuple[list[list[int]], list[float]]] = {}
     for node, own in enumerate(tree.own):
         samples, weights = found.setdefault(tree.threads[node], ([], []))
         if own > 0:
-            samples.append(path_of(tree, node))
+            samples.append(trees.path_of(tree, node))
             weights.append(own)
+    unit = _UNITS.get(tree.unit, "none")
     return [
-        {
-            "type": "sampled",
-            "name": _name(threads, thread),
-            "unit": _UNITS.get(tree.unit, "none"),
-            "startValue": 0,
-            "endValue": sum(weights),
-            "samples": samples,
-            "weights": weights,
-        }
+        _part("sampled", names, thread, unit, sum(weights), samples=samples, weights=weights)
         for thread, (samples, weights) in found.items()
     ]
-
-
-def path_of(tree: CallTree, node: int) -> list[int]:
-    """The frames that lead to a node, the outermost first."""
-    path = []
-    while node >= 0:
-        path.append(tree.frames[node])
-        node = tree.parents[node]
-    return path[::-1]
 
 
 MAX_PROFILES = 10_000
 MAX_NUMBER = 1e18
 """Of a weight or a time in any unit: 30 years of nanoseconds, and no sum overflows."""
-SECONDS = {
-    "nanoseconds": 1e-9,
-    "microseconds": 1e-6,
-    "milliseconds": 1e-3,
-    "seconds": 1.0,
-}
+SECONDS = {"nanoseconds": 1e-9, "microseconds": 1e-6, "milliseconds": 1e-3, "seconds": 1.0}
 _OTHER_UNITS = {"none": "weight", "bytes": "bytes"}
 _SAME = 1e-6
 """Weights that differ by less are equal: the rest comes from dividing."""
@@ -191,12 +164,12 @@ class _Reading:
         self._builder = trees.TreeBuilder()
         self._columns = Columns()
         self._looks = _Looks()
-        self._was = remembered(data.get(KEY)) if isinstance(data, dict) else None
+        data = data if isinstance(data, dict) else {}
+        self._was = read_metadata(data.get(KEY))
         self._longest = 0.0
-        self._exporter = data.get("exporter") if isinstance(data, dict) else None
-        shared = data.get("shared") if isinstance(data, dict) else None
+        self._exporter = data.get("exporter")
+        shared, profiles = data.get("shared"), data.get("profiles")
         frames = shared.get("frames") if isinstance(shared, dict) else None
-        profiles = data.get("profiles") if isinstance(data, dict) else None
         if not isinstance(frames, list) or not isinstance(profiles, list) or not profiles:
             raise bad(name, "this is not a speedscope file: it has no frames or no profiles")
         if len(profiles) > MAX_PROFILES:
@@ -228,32 +201,29 @@ class _Reading:
             scale=1e9 if spans else 1.0,
             counted=bool(spans) and not self._looks.entries,
         )
-        return Profile(
-            id=file.id,
-            created=file.created,
-            how=self._how(spans is not None),
-            tool=self._tool(),
+        return file.profile(
+            SpeedscopeFormat.name,
+            **(self._was.parts() if self._was else self._guessed(spans is not None)),
             frames=frames,
             threads=tuple(self.threads),
             tree=tree,
             spans=spans,
-            sampling=self._was.sampling if self._was else self._sampling(),
-            steps=self._was.steps if self._was else 0,
-            estimated=self._was.estimated if self._was else False,
             wall_s=wall,
-            problems=self._faults.sentences("entries"),
-            label=file.name,
-            origin=SpeedscopeFormat.name,
-            notes=self._faults.sentences("spans", notes=True),
-            version=__version__,
+            problems=self._faults.problems("entry", "entries"),
+            notes=self._faults.notes(),
         )
 
-    def _how(self, has_spans: bool) -> str:
-        if self._was is not None:
-            return self._was.how
-        if self._unit == "bytes":
-            return "memory"
-        return "trace" if has_spans else "sample"
+    def _guessed(self, has_spans: bool) -> dict[str, Any]:
+        """How the profile was taken, where nobody says so."""
+        how = "memory" if self._unit == "bytes" else "trace" if has_spans else "sample"
+        said = self._exporter if isinstance(self._exporter, str) else ""
+        tool = clean(said.split("@")[0].strip()) or "speedscope"
+        looks, sampling = self._looks, None
+        # Only where the entries are looks, one by one: elsewhere nobody knows how many.
+        if looks.listed and self._unit != "bytes":
+            every = looks.least if self._unit == "seconds" else 0.0
+            sampling = Sampling(looks.entries, every, UNKNOWN_CLOCK)
+        return {"how": how, "tool": tool, "sampling": sampling}
 
     def _unit_now(self) -> str:
         """The tree's unit: a file without one may still say what it counts."""
@@ -262,20 +232,6 @@ class _Reading:
         if self._was is not None:
             return self._was.unit
         return "samples" if self._looks.listed and self._looks.least == 1.0 else self._unit
-
-    def _tool(self) -> str:
-        if self._was is not None:
-            return self._was.tool
-        text = self._exporter if isinstance(self._exporter, str) else ""
-        return clean(text.split("@")[0].strip()) or "speedscope"
-
-    def _sampling(self) -> Sampling | None:
-        """Only where the entries are looks, one by one: elsewhere nobody knows how many."""
-        looks = self._looks
-        if not looks.listed or self._unit == "bytes":
-            return None
-        every = looks.least if self._unit == "seconds" else 0.0
-        return Sampling(looks.entries, every, UNKNOWN_CLOCK)
 
     def _frame(self, data: Any) -> int:
         if not isinstance(data, dict) or not isinstance(data.get("name"), str):

@@ -6,22 +6,6 @@ process it runs in, which it slows down; so a probe never runs in a process that
 imported only by a probe that is started.
 """
 
-from torchstone.profile.probes.base import (
-    CLOCKS,
-    PROBES,
-    RATE_HZ,
-    Probe,
-    ProbeOptions,
-    choose_probe,
-    known_probes,
-)
+from torchstone.profile.probes.base import PROBES, ProbeOptions, choose_probe, known_probes
 
-__all__ = [
-    "CLOCKS",
-    "PROBES",
-    "RATE_HZ",
-    "Probe",
-    "ProbeOptions",
-    "choose_probe",
-    "known_probes",
-]
+__all__ = ["PROBES", "ProbeOptions", "choose_probe", "known_probes"]

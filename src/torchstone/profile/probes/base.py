@@ -9,7 +9,7 @@ import os
 import platform
 import sys
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from functools import cache
@@ -147,15 +147,20 @@ def text_of(file: str) -> tuple[str, ...]:
     return tuple(line.rstrip("\n") for line in linecache.getlines(file))
 
 
-def with_text(tables: Iterable[LineTable], weight: Mapping[str, float]) -> tuple[LineTable, ...]:
-    """The same tables; those of the files that took most with their source."""
-    tables = list(tables)
-    hottest = sorted((table.file for table in tables), key=lambda file: -weight.get(file, 0.0))
-    shown = set(hottest[:MOST_FILES])
-    return tuple(
-        replace(table, text=text_of(table.file)) if table.file in shown else table
-        for table in tables
-    )
+def line_tables(rows: Mapping[tuple[str, int], Sequence[Any]], *columns: str) -> list[LineTable]:
+    """Figures by file and line, each row in the order of the columns, as a table a file; those that
+    took most come first, and with their source."""
+    by_file: dict[str, list[int]] = {}
+    for file, line in rows:
+        by_file.setdefault(file, []).append(line)
+    tables = []
+    for file, lines in by_file.items():
+        lines.sort()
+        figures = zip(*(rows[file, line] for line in lines), strict=True)
+        tables.append(LineTable(file, tuple(lines), **dict(zip(columns, figures, strict=True))))
+    tables.sort(key=lambda table: -sum(table.seconds) - sum(map(abs, table.increment)))
+    hottest = [replace(table, text=text_of(table.file)) for table in tables[:MOST_FILES]]
+    return hottest + tables[MOST_FILES:]
 
 
 def bytecode_of(code: CodeType, frame: int) -> Bytecode:

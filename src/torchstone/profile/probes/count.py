@@ -13,9 +13,9 @@ from types import CodeType
 from typing import Any
 
 from torchstone.profile import trees
-from torchstone.profile.formats.base import FrameTable, line_of
-from torchstone.profile.formats.pstats_file import BUILT_IN, REST
-from torchstone.profile.probes.base import ProbeOptions, Step, hottest, new_profile, text_of
+from torchstone.profile.formats.base import FrameTable
+from torchstone.profile.formats.pstats_file import REST, Key, frame_of
+from torchstone.profile.probes.base import ProbeOptions, Step, hottest, line_tables, new_profile
 from torchstone.profile.probes.hardware import HardwareCounters, Readings
 from torchstone.profile.probes.sample import STARTERS
 from torchstone.records import Calls, CallTree, Counter, FunctionCalls, LineTable, Profile, Thread
@@ -117,8 +117,7 @@ _WHOLE = (
     "cProfile does not look at single lines."
 )
 
-_Key = tuple[str, int, str]
-_Stats = Mapping[_Key, tuple[int, int, float, float, Mapping[_Key, Any]]]
+_Stats = Mapping[Key, tuple[int, int, float, float, Mapping[Key, Any]]]
 
 
 class CountProbe:
@@ -134,7 +133,6 @@ class CountProbe:
         self._earlier = False
 
     def unavailable(self) -> str:
-        """Another profiler in the same place."""
         if sys.getprofile() is not None:
             return "another profiler is on in this process (sys.setprofile)"
         return ""
@@ -158,6 +156,7 @@ class CountProbe:
         here = Thread(threading.current_thread().name, threading.get_native_id(), critical=True)
         stacks = [(here, self._main), *((Thread(*who), one) for who, one in self._threads)]
         stats = [_stats(profiler) for _, profiler in stacks]
+        doubled = sum(count for _, count in stats)
         by_thread = [_functions(table, of_thread) for of_thread, _ in stats]
         functions = _summed(by_thread)
         weights = {one.of.frame: one.of.own_s for one in functions}
@@ -177,11 +176,14 @@ class CountProbe:
             wall_s=wall,
             estimated=True,
             problems=(_MIXED,) if SHARED and self._others else (),
-            notes=self._notes(sum(doubled for _, doubled in stats)),
+            notes=(
+                _WHOLE,
+                *((_EARLIER,) if self._earlier and not SHARED else ()),
+                *((_SHARED_NAMES.format(count=doubled),) if doubled else ()),
+            ),
         )
 
     def discard(self) -> None:
-        """Count no more."""
         self._end()
         self._hardware.close()
 
@@ -189,10 +191,6 @@ class CountProbe:
         """Ops by kind and allocations, each in a pass of its own: they cost too much otherwise."""
         more = repeated_counts(step, self._options.eager)
         return replace(profile, counters=(*profile.counters, *more))
-
-    def _notes(self, doubled: int) -> tuple[str, ...]:
-        notes = [_WHOLE, *([_EARLIER] if self._earlier and not SHARED else [])]
-        return (*notes, _SHARED_NAMES.format(count=doubled)) if doubled else tuple(notes)
 
     def _end(self) -> float:
         self._main.disable()
@@ -219,16 +217,11 @@ def _stats(profiler: cProfile.Profile) -> tuple[_Stats, int]:
     lost. A running thread's profiler is not stopped by it.
     """
     profiler.snapshot_stats()
-    stats: dict[_Key, tuple[int, int, float, float, Mapping[_Key, Any]]] = dict(profiler.stats)
-    sums: dict[_Key, list[tuple[int, int, float, float]]] = {}
-    for entry in profiler.getstats():
-        row = (
-            entry.callcount - entry.reccallcount,
-            entry.callcount,
-            entry.inlinetime,
-            entry.totaltime,
-        )
-        sums.setdefault(cProfile.label(entry.code), []).append(row)
+    stats: dict[Key, tuple[int, int, float, float, Mapping[Key, Any]]] = dict(profiler.stats)
+    sums: dict[Key, list[tuple[int, int, float, float]]] = {}
+    for one in profiler.getstats():
+        row = (one.callcount - one.reccallcount, one.callcount, one.inlinetime, one.totaltime)
+        sums.setdefault(cProfile.label(one.code), []).append(row)
     for key, rows in sums.items():
         if len(rows) > 1:
             primitive, calls, own, total = (sum(column) for column in zip(*rows, strict=True))
@@ -240,18 +233,11 @@ def _functions(table: FrameTable, stats: _Stats) -> list[FunctionCalls]:
     """As `pstats` has it: of a function primitive calls come first, of a caller all calls."""
     return [
         FunctionCalls(
-            Calls(_frame(table, key), calls, primitive, own, total),
-            tuple(Calls(_frame(table, caller), *figures) for caller, figures in callers.items()),
+            Calls(frame_of(table, key), calls, primitive, own, total),
+            tuple(Calls(frame_of(table, caller), *figures) for caller, figures in callers.items()),
         )
         for key, (primitive, calls, own, total, callers) in stats.items()
     ]
-
-
-def _frame(table: FrameTable, key: _Key) -> int:
-    file, line, name = key
-    if file == BUILT_IN and not line:
-        return table.add(name, kind="native")
-    return table.add(name, file, line_of(line))
 
 
 def _summed(by_thread: Sequence[Sequence[FunctionCalls]]) -> tuple[FunctionCalls, ...]:
@@ -272,43 +258,25 @@ def _summed(by_thread: Sequence[Sequence[FunctionCalls]]) -> tuple[FunctionCalls
 def _plus(one: Calls | None, other: Calls) -> Calls:
     if one is None:
         return other
-    return Calls(
-        one.frame,
-        one.calls + other.calls,
-        one.primitive + other.primitive,
-        one.own_s + other.own_s,
-        one.total_s + other.total_s,
-    )
+    calls, primitive = one.calls + other.calls, one.primitive + other.primitive
+    return Calls(one.frame, calls, primitive, one.own_s + other.own_s, one.total_s + other.total_s)
 
 
 def _joined(
     by_thread: Sequence[Sequence[FunctionCalls]], rest: int, starters: set[int]
 ) -> CallTree:
-    """The estimated trees of all threads, one after the other."""
-    parents: list[int] = []
-    frames: list[int] = []
-    own: list[float] = []
-    threads: list[int] = []
-    for thread, functions in enumerate(by_thread):
-        tree = _without_starters(trees.from_callers(functions, rest), starters, rest)
-        offset = len(parents)
-        parents += [parent + offset if parent >= 0 else -1 for parent in tree.parents]
-        frames += tree.frames
-        own += tree.own
-        threads += [thread] * len(tree.parents)
-    return CallTree("seconds", tuple(parents), tuple(frames), tuple(own), tuple(threads))
-
-
-def _without_starters(tree: CallTree, starters: set[int], rest: int) -> CallTree:
-    """The tree without the functions that start the work; their own time is the rest's."""
+    """The estimated trees of all threads, one after the other, without the functions that start the
+    work; their own time is the rest's."""
     builder = trees.TreeBuilder()
-    nodes: list[int] = []
-    for parent, frame, own in zip(tree.parents, tree.frames, tree.own, strict=True):
-        above = nodes[parent] if parent >= 0 else -1
-        dropped = above < 0 and frame in starters
-        node = builder.child(above, rest if dropped else frame, 0)
-        builder.own[node] += own
-        nodes.append(-1 if dropped else node)
+    for thread, functions in enumerate(by_thread):
+        tree = trees.from_callers(functions, rest)
+        nodes: list[int] = []
+        for parent, frame, own in zip(tree.parents, tree.frames, tree.own, strict=True):
+            above = nodes[parent] if parent >= 0 else -1
+            dropped = above < 0 and frame in starters
+            node = builder.child(above, rest if dropped else frame, thread)
+            builder.own[node] += own
+            nodes.append(-1 if dropped else node)
     return builder.tree("seconds")
 
 
@@ -319,25 +287,17 @@ def _codes(table: FrameTable, profilers: Sequence[cProfile.Profile]) -> dict[int
             code = entry.code
             if isinstance(code, CodeType):
                 key = (code.co_filename, code.co_firstlineno, code.co_name)
-                found[_frame(table, key)] = code
+                found[frame_of(table, key)] = code
     return found
 
 
 def _lines(table: FrameTable, functions: Sequence[FunctionCalls]) -> tuple[LineTable, ...]:
     """The files that took most, with calls and own time where each function begins."""
     frames = table.frames
-    by_file: dict[str, dict[int, tuple[int, float]]] = {}
+    rows: dict[tuple[str, int], tuple[int, float]] = {}
     for one in functions:
         frame = frames[one.of.frame]
         if frame.kind == "python" and frame.line:
-            of = by_file.setdefault(frame.file, {})
-            calls, own = of.get(frame.line, (0, 0.0))
-            of[frame.line] = (calls + one.of.calls, own + one.of.own_s)
-    hot = sorted(by_file, key=lambda file: -sum(own for _, own in by_file[file].values()))
-    found = []
-    for file in hot[:_MOST_FILES]:
-        lines = sorted(by_file[file])
-        rows = [by_file[file][line] for line in lines]
-        hits, seconds = tuple(row[0] for row in rows), tuple(row[1] for row in rows)
-        found.append(LineTable(file, tuple(lines), hits, seconds, text=text_of(file)))
-    return tuple(found)
+            calls, own = rows.get((frame.file, frame.line), (0, 0.0))
+            rows[frame.file, frame.line] = (calls + one.of.calls, own + one.of.own_s)
+    return tuple(line_tables(rows, "hits", "seconds")[:_MOST_FILES])

@@ -6,15 +6,16 @@ import contextlib
 import ctypes
 import errno
 import gc
+import itertools
 import os
 import platform
 import struct
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from torchstone.machine.processes import list_numbers, read_field, read_text
+from torchstone.machine.processes import list_numbers, read_field, read_text, read_word
 from torchstone.records import Counter
 
 _CALLS = {"x86_64": 298, "aarch64": 241}
@@ -25,12 +26,7 @@ _DISABLED, _INHERIT, _NO_KERNEL, _NO_HYPERVISOR = 1 << 0, 1 << 1, 1 << 5, 1 << 6
 _TIME_ENABLED, _TIME_RUNNING = 1 << 0, 1 << 1
 _ENABLE, _DISABLE = 0x2400, 0x2401
 """ioctls; all of these are from <linux/perf_event.h>."""
-EVENTS = (
-    ("cycles", 0),
-    ("instructions", 1),
-    ("cache misses", 3),
-    ("branch misses", 5),
-)
+EVENTS = {"cycles": 0, "instructions": 1, "cache misses": 3, "branch misses": 5}
 _ABSENT = (errno.ENOENT, errno.EOPNOTSUPP, errno.ENODEV, errno.EINVAL)
 _FORBIDDEN = (errno.EACCES, errno.EPERM)
 _MOST_THREADS = 64
@@ -58,7 +54,7 @@ class HardwareCounters:
         self.reason = ""
         found = sorted(list_numbers("/proc/self/task")) or [0]  # the oldest first
         self._threads, self._all = found[:_MOST_THREADS], len(found)
-        for name, event in EVENTS:
+        for name, event in EVENTS.items():
             descriptors = self._open_all(event)
             if not descriptors:
                 break
@@ -72,7 +68,7 @@ class HardwareCounters:
         """End; what was counted, or why nothing could be."""
         self._each(_DISABLE)
         found = []
-        for name, _ in EVENTS:
+        for name in EVENTS:
             if name in self._open:
                 readings = list(map(_read, self._open[name]))
                 found.append(counter_of(name, readings, len(self._threads), self._all))
@@ -83,10 +79,9 @@ class HardwareCounters:
 
     def close(self) -> None:
         """Give the descriptors back."""
-        for descriptors in self._open.values():
-            for descriptor in descriptors:
-                with contextlib.suppress(OSError):
-                    os.close(descriptor)
+        for descriptor in itertools.chain(*self._open.values()):
+            with contextlib.suppress(OSError):
+                os.close(descriptor)
         self._open.clear()
 
     def _open_all(self, event: int) -> list[int]:
@@ -104,14 +99,11 @@ class HardwareCounters:
         return found
 
     def _each(self, request: int) -> None:
-        if not self._open:
-            return
-        import fcntl
+        for descriptor in itertools.chain(*self._open.values()):
+            import fcntl  # Windows has none, and nothing open
 
-        for descriptors in self._open.values():
-            for descriptor in descriptors:
-                with contextlib.suppress(OSError):
-                    fcntl.ioctl(descriptor, request, 0)
+            with contextlib.suppress(OSError):
+                fcntl.ioctl(descriptor, request, 0)
 
 
 def _open_event(event: int, thread: int) -> int:
@@ -126,20 +118,15 @@ def _open_event(event: int, thread: int) -> int:
     struct.pack_into("=IIQQQQQ", attribute, 0, *head)
     libc = ctypes.CDLL(None, use_errno=True)
     buffer = (ctypes.c_char * _ATTRIBUTE_BYTES).from_buffer(attribute)
-    made = libc.syscall(
-        ctypes.c_long(number),
-        buffer,
-        ctypes.c_int(thread),
-        ctypes.c_int(-1),
-        ctypes.c_int(-1),
-        ctypes.c_ulong(0),
-    )
+    none = ctypes.c_int(-1)
+    thread_ = ctypes.c_int(thread)
+    made = libc.syscall(ctypes.c_long(number), buffer, thread_, none, none, ctypes.c_ulong(0))
     return int(made) if made >= 0 else -ctypes.get_errno()
 
 
 def _why(number: int) -> str:
     if number in _FORBIDDEN:
-        level = (read_text("/proc/sys/kernel/perf_event_paranoid") or "?").strip()
+        level = read_word("/proc/sys/kernel/perf_event_paranoid") or "?"
         return f"the system forbids it (kernel.perf_event_paranoid is {level})"
     if number in _ABSENT:
         return "this machine shows no counters of the processor (usual for virtual machines)"
@@ -160,19 +147,15 @@ def counter_of(
         return Counter(name, None, "", f"not measurable here: {why}")
     enabled, running = (sum(getattr(one, key) for one in known) for key in ("enabled", "running"))
     value = sum(one.value * max(1.0, one.enabled / one.running) for one in heard)
-    notes = [f"in user code, of {_whose(counted, threads)}"]
+    whose = "all threads" if counted >= threads else f"the first {counted} of {threads} threads"
+    notes = [f"in user code, of {whose}"]
     if running < enabled:
-        share = f"{running / enabled:.0%}".replace("%", " %")
-        notes.append(f"an estimate: it counted {share} of the time")
+        notes.append(f"an estimate: it counted {running / enabled * 100:.0f} % of the time")
     if silent:
         notes.append(f"too low: it never counted on {len(silent)} of them")
     if lost:
         notes.append(f"too low: it could not be read on {lost} of them")
     return Counter(name, float(value), "", "; ".join(notes))
-
-
-def _whose(counted: int, threads: int) -> str:
-    return "all threads" if counted >= threads else f"the first {counted} of {threads} threads"
 
 
 def _read(descriptor: int) -> Reading | None:
@@ -186,86 +169,63 @@ def _read(descriptor: int) -> Reading | None:
 # Counts that the system and the interpreter keep anyway: read before and after, at no cost.
 
 
-_IO = "/proc/self/io"
-_NET = "/proc/self/net/dev"
 _NO_PROC = "not measurable here: the system does not tell"
 _NET_NOTE = "of all processes of this network namespace, without the loopback"
-_USAGE = (
-    ("page faults, minor", "ru_minflt"),
-    ("page faults, major", "ru_majflt"),
-    ("context switches, voluntary", "ru_nvcsw"),
-    ("context switches, involuntary", "ru_nivcsw"),
-)
-_FILES = (
-    ("read by system calls", "rchar"),
-    ("written by system calls", "wchar"),
-    ("read from disk", "read_bytes"),
-    ("written to disk", "write_bytes"),
-)
+_USAGE = {
+    "page faults, minor": "ru_minflt",
+    "page faults, major": "ru_majflt",
+    "context switches, voluntary": "ru_nvcsw",
+    "context switches, involuntary": "ru_nivcsw",
+}
+_FILES = {
+    "read by system calls": "rchar",
+    "written by system calls": "wchar",
+    "read from disk": "read_bytes",
+    "written to disk": "write_bytes",
+}
 
 
 class Readings:
     """All counts at one moment; `counters` gives what they have grown by since."""
 
     def __init__(self) -> None:
-        self._before = {name: read() for name, _, _, read in _sources()}
+        self._before = list(_counts())
 
     def counters(self) -> tuple[Counter, ...]:
         """What was counted since this was made."""
-        found = []
-        for name, unit, note, read in _sources():
-            before, now = self._before[name], read()
-            if before is None or now is None:
-                found.append(Counter(name, None, unit, _NO_PROC))
-            else:
-                found.append(Counter(name, now - before, unit, note))
-        return tuple(found)
+        return tuple(
+            replace(now, value=None, note=_NO_PROC)
+            if before.value is None or now.value is None
+            else replace(now, value=now.value - before.value)
+            for before, now in zip(self._before, _counts(), strict=True)
+        )
 
 
-_Source = tuple[str, str, str, Callable[[], float | None]]
-
-
-def _sources() -> list[_Source]:
-    return [
-        ("CPU time of all threads", "seconds", "", _cpu_time),
-        *((name, "", "", _usage(field)) for name, field in _USAGE),
-        *((name, "bytes", "", _io(field)) for name, field in _FILES),
-        ("received by network", "bytes", _NET_NOTE, lambda: _network(0)),
-        ("sent by network", "bytes", _NET_NOTE, lambda: _network(8)),
-        ("garbage collections", "", "", _collections),
-        ("Python blocks kept", "blocks", "allocated and not freed", _blocks),
-    ]
-
-
-def _used() -> Any:
-    """What the system says that this process has used; None where it does not say."""
+def _counts() -> Iterator[Counter]:
+    """What has been counted so far."""
     try:
         import resource
+
+        used: Any = resource.getrusage(resource.RUSAGE_SELF)
     except ImportError:  # Windows
-        return None
-    return resource.getrusage(resource.RUSAGE_SELF)
-
-
-def _cpu_time() -> float | None:
-    used = _used()
-    return None if used is None else float(used.ru_utime + used.ru_stime)
-
-
-def _usage(field: str) -> Callable[[], float | None]:
-    def read() -> float | None:
-        used = _used()
-        return None if used is None else float(getattr(used, field))
-
-    return read
-
-
-def _io(field: str) -> Callable[[], float | None]:
-    return lambda: read_field(_IO, field)
+        used = None
+    cpu = None if used is None else used.ru_utime + used.ru_stime
+    yield Counter("CPU time of all threads", cpu, "seconds")
+    for name, key in _USAGE.items():
+        yield Counter(name, None if used is None else float(getattr(used, key)))
+    for name, key in _FILES.items():
+        yield Counter(name, read_field("/proc/self/io", key), "bytes")
+    yield Counter("received by network", _network(0), "bytes", _NET_NOTE)
+    yield Counter("sent by network", _network(8), "bytes", _NET_NOTE)
+    collections = sum(generation["collections"] for generation in gc.get_stats())
+    yield Counter("garbage collections", float(collections))
+    blocks = float(sys.getallocatedblocks())
+    yield Counter("Python blocks kept", blocks, "blocks", "allocated and not freed")
 
 
 def _network(column: int) -> float | None:
     """Bytes received (column 0) or sent (column 8) by all devices but the loopback."""
-    text = read_text(_NET)
+    text = read_text("/proc/self/net/dev")
     if text is None:
         return None
     total = 0
@@ -274,11 +234,3 @@ def _network(column: int) -> float | None:
         if device.strip() != "lo":
             total += int(figures.split()[column])
     return float(total)
-
-
-def _collections() -> float:
-    return float(sum(generation["collections"] for generation in gc.get_stats()))
-
-
-def _blocks() -> float:
-    return float(sys.getallocatedblocks())

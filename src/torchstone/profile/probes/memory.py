@@ -9,7 +9,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import CodeType, FrameType
@@ -24,8 +25,13 @@ from torchstone.measure.allocations import (
 )
 from torchstone.profile import trees
 from torchstone.profile.formats.base import FrameTable
-from torchstone.profile.formats.speedscope import path_of
-from torchstone.profile.probes.base import ProbeFailed, ProbeOptions, Step, new_profile, with_text
+from torchstone.profile.probes.base import (
+    ProbeFailed,
+    ProbeOptions,
+    Step,
+    line_tables,
+    new_profile,
+)
 from torchstone.profile.probes.pyspy import Outside, as_ours
 from torchstone.profile.probes.sample import MOST_DEPTH, outer_calls
 from torchstone.records import (
@@ -131,17 +137,7 @@ class LineMemory:
         sys.settrace(None)
         threading.settrace(None)
         self._reader.close()
-        by_file: dict[str, list[int]] = {}
-        for file, line in self._rows:
-            by_file.setdefault(file, []).append(line)
-        tables = []
-        for file, lines in by_file.items():
-            lines.sort()
-            rows = [self._rows[file, line] for line in lines]
-            hits, most, added = (tuple(row[i] for row in rows) for i in range(3))
-            tables.append(LineTable(file, tuple(lines), hits, (), most, added))
-        weight = {table.file: float(sum(map(abs, table.increment))) for table in tables}
-        return with_text(tables, weight)
+        return tuple(line_tables(self._rows, "hits", "bytes", "increment"))
 
     def missing(self) -> list[str]:
         """Functions that were named and never ran."""
@@ -152,7 +148,24 @@ class LineMemory:
         chosen = self._chosen.get(code)
         if chosen is None:
             chosen = self._chosen[code] = self._wanted(code)
-        return _Watch(self, frame).trace if chosen and event == "call" else None
+        return self._watch(code.co_filename) if chosen and event == "call" else None
+
+    def _watch(self, file: str) -> _Trace:
+        """One call of a chosen function: the line that runs, and what was resident before it."""
+        line = before = 0
+
+        def trace(frame: FrameType, event: str, argument: Any) -> _Trace:
+            nonlocal line, before
+            if event in ("line", "return"):
+                now = self._reader.read()
+                if line:
+                    row = self._rows.setdefault((file, line), [0, 0, 0])
+                    row[:] = row[0] + 1, max(row[1], now), row[2] + now - before
+                line = frame.f_lineno if event == "line" else 0
+                before = now
+            return trace
+
+        return trace
 
     def _wanted(self, code: CodeType) -> bool:
         """Lambdas and generator expressions belong to the line that they stand in."""
@@ -163,36 +176,6 @@ class LineMemory:
             self.seen |= names & self._functions
             return bool(names & self._functions)
         return os.path.abspath(code.co_filename) in self._files
-
-    def add(self, file: str, line: int, now: int, added: int) -> None:
-        """A line has run."""
-        row = self._rows.setdefault((file, line), [0, 0, 0])
-        row[0] += 1
-        row[1] = max(row[1], now)
-        row[2] += added
-
-    def read(self) -> int:
-        """Resident bytes now."""
-        return self._reader.read()
-
-
-class _Watch:
-    """One call of a chosen function: the line that runs, and what was resident before it."""
-
-    def __init__(self, lines: LineMemory, frame: FrameType) -> None:
-        self._lines = lines
-        self._file = frame.f_code.co_filename
-        self._line = 0
-        self._before = 0
-
-    def trace(self, frame: FrameType, event: str, argument: Any) -> _Trace:
-        if event in ("line", "return"):
-            now = self._lines.read()
-            if self._line:
-                self._lines.add(self._file, self._line, now, now - self._before)
-            self._line = frame.f_lineno if event == "line" else 0
-            self._before = now
-        return self.trace
 
 
 MOST_ALIVE = 50
@@ -220,7 +203,6 @@ class MemoryProbe:
         self._options = options or ProbeOptions()
 
     def unavailable(self) -> str:
-        """Needs what Linux tells, and the place where debuggers sit."""
         if not can_read():
             return "the resident memory of a process is not to be had on this system"
         if sys.gettrace() is not None:
@@ -228,7 +210,6 @@ class MemoryProbe:
         return ""
 
     def start(self) -> None:
-        """Watch resident memory, and lines where some were chosen."""
         self._lines: LineMemory | None = None
         if self._options.functions or self._options.files:
             self._lines = LineMemory(self._options.functions, self._options.files)
@@ -239,7 +220,6 @@ class MemoryProbe:
             self._lines.start()
 
     def stop(self) -> Profile:
-        """A timeline, and a table of lines."""
         lines = self._lines.stop() if self._lines is not None else ()
         wall = time.perf_counter() - self._started
         points = self._timeline.stop()
@@ -260,16 +240,10 @@ class MemoryProbe:
             counters=(Counter("resident growth", float(points[-1][1] - points[0][1]), "bytes"),),
             wall_s=wall,
             problems=(f"Never ran: {', '.join(missing)}.",) if missing else (),
-            notes=self._notes(bool(lines)),
+            notes=() if self._lines is None else (_LINES,) if lines else (_NO_LINES,),
         )
 
-    def _notes(self, lines: bool) -> tuple[str, ...]:
-        if lines:
-            return (_LINES,)
-        return (_NO_LINES,) if self._lines is not None else ()
-
     def discard(self) -> None:
-        """Watch no more."""
         if self._lines is not None:
             self._lines.stop()
         self._timeline.stop()
@@ -323,48 +297,30 @@ def _with_allocations(
         Counter("resident peak", float(resident_peak), "bytes"),
         Counter("tensor allocations of a step", float(sum(1 for e in events if e.bytes > 0))),
     )
-    return replace(
-        profile,
-        frames=frames,
-        memory=_merged(
-            timeline(events), points, started_ns, peak.bytes, peak.time_ns, alive, at_peak
-        ),
-        counters=counters,
-    )
-
-
-def _merged(
-    heap: list[tuple[int, int]],
-    points: list[tuple[int, int]],
-    started_ns: int,
-    peak: int,
-    when_ns: int,
-    alive: list[LiveTensor],
-    at_peak: CallTree,
-) -> MemoryUse:
-    """Both on one axis: at each look at resident memory, and at the peak of the allocator."""
-    heap = [(time - started_ns, held) for time, held in heap]
-    peak_at = max(0, when_ns - started_ns)
-    looks = dict(points)
-    times = sorted({*looks, peak_at})
-    resident, held, last, place, now = [], [], points[0][1], 0, 0
-    for at in times:
-        last = looks.get(at, last)
-        while place < len(heap) and heap[place][0] <= at:
-            now = heap[place][1]
-            place += 1
-        resident.append(last)
-        held.append(now)
-    return MemoryUse(
+    # Both on one axis: at each look at resident memory, and at the peak of the allocator.
+    peak_ns = max(0, peak.time_ns - started_ns)
+    times = sorted({peak_ns, *(at for at, _ in points)})
+    heap = [(at - started_ns, held) for at, held in timeline(events)]
+    memory = MemoryUse(
         time_ns=tuple(times),
-        resident=tuple(resident),
-        heap=tuple(held),
-        peak_bytes=peak,
-        peak_ns=peak_at,
+        resident=_stood_at(points, times, points[0][1]),
+        heap=_stood_at(heap, times, 0),
+        peak_bytes=peak.bytes,
+        peak_ns=peak_ns,
         at_peak=at_peak,
         alive=tuple(alive[:MOST_ALIVE]),
         source=_BOTH,
     )
+    return replace(profile, frames=frames, memory=memory, counters=counters)
+
+
+def _stood_at(
+    series: Sequence[tuple[int, int]], times: Iterable[int], before: int
+) -> tuple[int, ...]:
+    """What a series of times and amounts stood at, at each of these times."""
+    known = [at for at, _ in series]
+    amounts = [before, *(amount for _, amount in series)]
+    return tuple(amounts[bisect_right(known, at)] for at in times)
 
 
 # Every allocation of the process by memray, where it is installed: of Python, of torch, of any
@@ -388,13 +344,10 @@ class AllocatorProbe:
         self.written_bytes = 0
 
     def unavailable(self) -> str:
-        """Not installed."""
-        return (
-            "" if importlib.util.find_spec(MODULE) else "it is not installed (pip install memray)"
-        )
+        there = importlib.util.find_spec(MODULE)
+        return "" if there else "it is not installed (pip install memray)"
 
     def start(self) -> None:
-        """Record from now on."""
         memray: Any = importlib.import_module(MODULE)
         self._outer = outer_calls()
         self._folder = tempfile.TemporaryDirectory(prefix="torchstone-")
@@ -410,7 +363,6 @@ class AllocatorProbe:
         self._started = time.perf_counter()
 
     def stop(self) -> Profile:
-        """What it wrote, read by its own reader."""
         wall = time.perf_counter() - self._started
         self._tracker.__exit__(None, None, None)
         memray: Any = importlib.import_module(MODULE)
@@ -436,7 +388,6 @@ class AllocatorProbe:
         )
 
     def discard(self) -> None:
-        """Record no more."""
         self._tracker.__exit__(None, None, None)
         self._folder.cleanup()
 
@@ -465,7 +416,7 @@ def _memory(points: list[Any], at_peak: CallTree, frames: tuple[Frame, ...]) -> 
     alive = []
     for node, size in enumerate(at_peak.own):
         if size:
-            stack = tuple(path_of(at_peak, node))
+            stack = tuple(trees.path_of(at_peak, node))
             alive.append(
                 LiveTensor(frames[stack[-1]].name, at_peak.calls[node], round(size), stack)
             )

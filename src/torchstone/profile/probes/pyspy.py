@@ -15,20 +15,20 @@ import tempfile
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import CodeType, FunctionType
 
-from torchstone.machine.processes import read_text
+from torchstone.machine.processes import read_word
 from torchstone.profile import trees
 from torchstone.profile.formats.base import FrameTable
 from torchstone.profile.probes.base import (
     ProbeFailed,
     ProbeOptions,
     hottest,
+    line_tables,
     new_profile,
-    with_text,
 )
 from torchstone.profile.probes.sample import STARTERS, outer_calls
 from torchstone.profile.registry import read_profile
@@ -53,90 +53,57 @@ class Outside:
     files: tuple[str, ...]
 
 
-@dataclass(frozen=True)
+@dataclass
 class Seen:
-    """What is left of it: frames, one a function, and call paths."""
+    """What is left of it: frames, one a function, call paths, and samples by function and line."""
 
-    frames: tuple[Frame, ...]
-    paths: trees.TreeBuilder
-    _sums: _Sums
+    frames: tuple[Frame, ...] = ()
+    paths: trees.TreeBuilder = field(default_factory=trees.TreeBuilder)
+    _own: dict[int, float] = field(default_factory=dict)
+    _hits: dict[tuple[str, int], int] = field(default_factory=dict)
+    _codes: dict[int, CodeType] = field(default_factory=dict)
 
     def looks(self, thread: int) -> float:
         """What was seen of one thread."""
         pairs = zip(self.paths.own, self.paths.threads, strict=True)
         return sum(own for own, of in pairs if of == thread)
 
-    def lines(self, seconds_each: float) -> tuple[LineTable, ...]:
-        """By the line that ran; each sample stands for so long."""
-        return self._sums.tables(seconds_each)
+    def lines(self, each: float) -> tuple[LineTable, ...]:
+        """By the line that ran; each sample stands for so many seconds."""
+        rows = {place: (hits, each * hits) for place, hits in self._hits.items()}
+        return tuple(line_tables(rows, "hits", "seconds"))
 
     def bytecode(self) -> tuple[Bytecode, ...]:
         """Of the functions that took most by themselves."""
-        return hottest(self._sums.own, self._sums.codes)
+        return hottest(self._own, self._codes)
+
+    def spent(self, index: int, frame: Frame, samples: float) -> None:
+        """So many samples in one function, on the line that is the frame's."""
+        self._own[index] = self._own.get(index, 0.0) + samples
+        if frame.line:
+            place = (frame.file, frame.line)
+            self._hits[place] = self._hits.get(place, 0) + round(samples)
 
 
 def as_ours(read: Profile, outside: Outside) -> Seen:
-    """The profile of this process as another tool wrote it, with running lines for frames."""
-    assert read.tree is not None
+    """The profile of this process as another tool wrote it, with running lines for frames; without
+    what is outside of the work."""
+    tree, table, seen = read.tree, FrameTable(), Seen()
+    assert tree is not None
     names = [frame.name.rpartition(".")[2] or frame.name for frame in read.frames]
-    table, sums = FrameTable(), _Sums()
     functions = _functions(read.frames, names)
 
     def add(number: int) -> int:
         function, code = functions[number]
         index = table.add(function.name, function.file, function.line, function.kind)
         if code is not None:
-            sums.codes[index] = code
+            seen._codes[index] = code
         return index
 
-    def spent(number: int, own: float) -> None:
-        sums.add(add(number), read.frames[number], own)
-
-    paths = _work_only(read, names, outside, add, spent)
-    return Seen(table.frames, paths, sums)
-
-
-@dataclass
-class _Sums:
-    """Samples by function and by line, and the functions' code."""
-
-    own: dict[int, float] = field(default_factory=dict)
-    lines: dict[str, dict[int, int]] = field(default_factory=dict)
-    codes: dict[int, CodeType] = field(default_factory=dict)
-
-    def add(self, index: int, frame: Frame, samples: float) -> None:
-        """So many in one function, on the line that is the frame's."""
-        self.own[index] = self.own.get(index, 0.0) + samples
-        if frame.line:
-            of = self.lines.setdefault(frame.file, {})
-            of[frame.line] = of.get(frame.line, 0) + round(samples)
-
-    def tables(self, each: float) -> tuple[LineTable, ...]:
-        """By file."""
-        tables, weight = [], {}
-        for file, of in self.lines.items():
-            lines = tuple(sorted(of))
-            hits = tuple(of[line] for line in lines)
-            tables.append(LineTable(file, lines, hits, tuple(each * count for count in hits)))
-            weight[file] = each * sum(hits)
-        return with_text(tables, weight)
-
-
-def _work_only(
-    read: Profile,
-    names: Sequence[str],
-    outside: Outside,
-    add: Callable[[int], int],
-    spent: Callable[[int, float], None],
-) -> trees.TreeBuilder:
-    """The tree of what is left when everything outside is taken away. `add` gives our frame for
-    one of theirs; `spent` is told what a Python frame took, with the native code it called."""
-    tree, frames, builder = read.tree, read.frames, trees.TreeBuilder()
-    assert tree is not None
     # Ours, how many of the outer calls are above, and the innermost Python frame.
     nodes: list[tuple[int, int, int]] = []
     for place, number in enumerate(tree.frames):
-        frame, parent, thread = frames[number], tree.parents[place], tree.threads[place]
+        frame, parent, thread = read.frames[number], tree.parents[place], tree.threads[place]
         above, depth, running = nodes[parent] if parent >= 0 else (-1, 0, -1)
         if above == _DROPPED or frame.file in outside.files or _is_bare_thread(frame):
             nodes.append((_DROPPED, 0, -1))
@@ -153,13 +120,14 @@ def _work_only(
                 nodes.append((-1, len(outside.calls), -1))
                 continue
         running = number if frame.kind == "python" else running
-        node = builder.child(above, add(number), thread)
+        node = seen.paths.child(above, add(number), thread)
         nodes.append((node, depth, running))
-        builder.own[node] += tree.own[place]
-        if tree.own[place] and running >= 0:
-            spent(running, tree.own[place])
-        builder.calls[node] += tree.calls[place] if tree.calls else 0
-    return builder
+        seen.paths.own[node] += tree.own[place]
+        if tree.own[place] and running >= 0:  # native code that it called is the Python frame's
+            seen.spent(add(running), read.frames[running], tree.own[place])
+        seen.paths.calls[node] += tree.calls[place] if tree.calls else 0
+    seen.frames = table.frames
+    return seen
 
 
 def _is_bare_thread(frame: Frame) -> bool:
@@ -281,12 +249,11 @@ class PySpyProbe:
         self._options = options or ProbeOptions()
 
     def unavailable(self) -> str:
-        """Not installed, or the system does not let it attach."""
         if program() is None:
             return "it is not installed (pip install py-spy)"
         if self._options.clock == "cpu":
             return "it samples wall time or the holder of the GIL"
-        scope = (read_text("/proc/sys/kernel/yama/ptrace_scope") or "0").strip()
+        scope = read_word("/proc/sys/kernel/yama/ptrace_scope")
         if sys.platform.startswith("linux") and scope in ("2", "3") and os.geteuid() != 0:
             return f"the system forbids it to attach (kernel.yama.ptrace_scope is {scope})"
         return ""
@@ -320,7 +287,6 @@ class PySpyProbe:
         self._started = time.perf_counter()
 
     def stop(self) -> Profile:
-        """Its stacks."""
         wall = time.perf_counter() - self._started
         try:
             self._interrupt()
@@ -335,7 +301,6 @@ class PySpyProbe:
         return self._profile(read, wall, late)
 
     def discard(self) -> None:
-        """Let it go."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._interrupt()
         self._end()

@@ -23,17 +23,8 @@ from typing import Any
 
 from torchstone.profile import trees
 from torchstone.profile.formats.base import FrameTable
-from torchstone.profile.probes.base import ProbeOptions, hottest, new_profile, with_text
-from torchstone.records import (
-    Bytecode,
-    CallTree,
-    Counter,
-    Frame,
-    LineTable,
-    Profile,
-    Sampling,
-    Thread,
-)
+from torchstone.profile.probes.base import ProbeOptions, hottest, line_tables, new_profile
+from torchstone.records import Counter, Profile, Sampling, Thread
 
 # A timer of the kernel that sends this thread a signal: it needs neither a thread nor the GIL.
 
@@ -55,13 +46,8 @@ class _Event(ctypes.Structure):
     )
 
 
-class _Setting(ctypes.Structure):
-    _fields_ = (
-        ("every_s", ctypes.c_long),
-        ("every_ns", ctypes.c_long),
-        ("in_s", ctypes.c_long),
-        ("in_ns", ctypes.c_long),
-    )
+_Setting = ctypes.c_long * 4
+"""Seconds and nanoseconds from one signal to the next, then until the first."""
 
 
 class NoTimer(OSError):
@@ -78,27 +64,27 @@ class Timer:
         if self._library.timer_create(clock, ctypes.byref(event), ctypes.byref(self._timer)):
             raise NoTimer("the system gives no timer")
         # Made once: it is armed at each look, and a look has to be cheap.
-        self._setting = _Setting(0, 0, 0, 0)
+        self._setting = _Setting()
         self._place = ctypes.byref(self._setting)
         self._set = self._library.timer_settime
 
     def arm(self, seconds: float) -> None:
         """Send the signal in so many seconds, instead of whenever it was to be sent."""
         whole = int(seconds)
-        self._setting.in_s = whole
-        self._setting.in_ns = max(1, int((seconds - whole) * _SECOND_NS))
+        self._setting[2] = whole
+        self._setting[3] = max(1, int((seconds - whole) * _SECOND_NS))
         self._set(self._timer, 0, self._place, None)
 
     @property
     def left(self) -> float:
         """Seconds until it goes off; 0 when it has."""
-        left = _Setting(0, 0, 0, 0)
+        left = _Setting()
         self._library.timer_gettime(self._timer, ctypes.byref(left))
-        return float(left.in_s + left.in_ns / _SECOND_NS)
+        return float(left[2] + left[3] / _SECOND_NS)
 
     def close(self) -> None:
         """No signal comes after this."""
-        self._library.timer_settime(self._timer, 0, ctypes.byref(_Setting(0, 0, 0, 0)), None)
+        self._library.timer_settime(self._timer, 0, ctypes.byref(_Setting()), None)
         self._library.timer_delete(self._timer)
 
 
@@ -117,13 +103,13 @@ def _library() -> Any:
 # Stacks as they are seen, added up, and turned into call paths and lines.
 
 
-HOUSE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 """The folder of this package: its own frames are not the user's."""
 STARTERS = (
     "<frozen runpy>",
     runpy.__file__,
-    os.path.join(HOUSE, "profile", "child.py"),
-    os.path.join(HOUSE, "profile", "child_script.py"),
+    os.path.join(PACKAGE, "profile", "child.py"),
+    os.path.join(PACKAGE, "profile", "child_script.py"),
 )
 """Files whose functions only start the work."""
 BEGINNERS = ("__enter__", "_begin", "_begin_if_free")
@@ -140,7 +126,7 @@ def innermost_outside(frame: FrameType | None) -> FrameType | None:
 
 def is_ours(code: CodeType) -> bool:
     """Whether it is code of this package."""
-    return code.co_filename.startswith(HOUSE + os.sep)
+    return code.co_filename.startswith(PACKAGE + os.sep)
 
 
 class StackTally:
@@ -150,7 +136,8 @@ class StackTally:
         self._outside = outside
         self._keep_outside = outside is not None and not is_ours(outside.f_code)
         self._weights: dict[tuple[int, ...], float] = {}
-        self._lines: dict[tuple[int, int], list[float]] = {}
+        self._lines: dict[tuple[str, int], tuple[int, float]] = {}
+        """Looks and weight, by file and line."""
         self._codes: dict[int, CodeType] = {}
         self._names: dict[int, tuple[str, int]] = {}
         self.main = threading.get_ident()
@@ -165,7 +152,7 @@ class StackTally:
             self._name(thread)
         key: list[int] = []
         codes = self._codes
-        line = (id(frame.f_code), frame.f_lineno or 0)
+        line = (frame.f_code.co_filename, frame.f_lineno or 0)
         while frame is not None and len(key) < MOST_DEPTH:
             if frame is self._outside and not self._keep_outside:
                 break
@@ -180,9 +167,8 @@ class StackTally:
         key.append(thread)
         path = tuple(key)
         self._weights[path] = self._weights.get(path, 0.0) + weight
-        row = self._lines.setdefault(line, [0, 0.0])
-        row[0] += 1
-        row[1] += weight
+        looks, seconds = self._lines.get(line, (0, 0.0))
+        self._lines[line] = (looks + 1, seconds + weight)
         self.stacks += 1
         self._look += weight
 
@@ -198,9 +184,30 @@ class StackTally:
         more time than others, and so tell less than their weight."""
         return round(self._sum**2 / self._squares) if self._squares > 0 else 0
 
-    def parts(self) -> _Parts:
-        """The records that they make."""
-        return _Parts(self)
+    def parts(self) -> dict[str, Any]:
+        """Frames, threads, tree, lines and bytecode that they make."""
+        table = FrameTable()
+        frame_of = {
+            number: table.add(code.co_name, code.co_filename, code.co_firstlineno)
+            for number, code in self._codes.items()
+        }
+        seen = {path[-1] for path in self._weights}
+        used = sorted((t for t in self._names if t in seen), key=lambda t: t != self.main)
+        place = {thread: index for index, thread in enumerate(used)}
+        own: dict[int, float] = {}
+        stacks = []
+        for path, weight in self._weights.items():
+            own[frame_of[path[0]]] = own.get(frame_of[path[0]], 0.0) + weight
+            codes = _without_starters([self._codes[number] for number in path[:-1]])
+            frames = [frame_of[id(code)] for code in reversed(codes)]
+            stacks.append((frames, weight, place[path[-1]]))
+        return {
+            "frames": table.frames,
+            "threads": tuple(Thread(*self._names[t], critical=t == self.main) for t in used),
+            "tree": trees.from_stacks(stacks, "seconds"),
+            "lines": tuple(line_tables(self._lines, "hits", "seconds")),
+            "bytecode": hottest(own, {frame_of[n]: code for n, code in self._codes.items()}),
+        }
 
     def _name(self, thread: int) -> None:
         for one in threading.enumerate():
@@ -209,58 +216,12 @@ class StackTally:
         self._names.setdefault(thread, (f"thread {thread}", 0))
 
 
-class _Parts:
-    """Frames, threads, tree, lines and bytecode."""
-
-    def __init__(self, tally: StackTally) -> None:
-        table = FrameTable()
-        frame_of = {
-            number: table.add(code.co_name, code.co_filename, code.co_firstlineno)
-            for number, code in tally._codes.items()
-        }
-        order = sorted(tally._names, key=lambda thread: thread != tally.main)
-        used = [thread for thread in order if any(path[-1] == thread for path in tally._weights)]
-        place = {thread: index for index, thread in enumerate(used)}
-        self.threads = tuple(
-            Thread(*tally._names[thread], critical=thread == tally.main) for thread in used
-        )
-        own: dict[int, float] = {}
-        stacks = []
-        for path, weight in tally._weights.items():
-            own[frame_of[path[0]]] = own.get(frame_of[path[0]], 0.0) + weight
-            codes = _without_starters([tally._codes[number] for number in path[:-1]])
-            frames = [frame_of[id(code)] for code in reversed(codes)]
-            stacks.append((frames, weight, place[path[-1]]))
-        self.tree: CallTree = trees.from_stacks(stacks, "seconds")
-        self.frames: tuple[Frame, ...] = table.frames
-        self.bytecode: tuple[Bytecode, ...] = hottest(
-            own, {frame_of[number]: code for number, code in tally._codes.items()}
-        )
-        self.lines = _line_tables(tally)
-
-
 def _without_starters(codes: list[CodeType]) -> list[CodeType]:
     """The stack, innermost first, without the functions that start a script or a step."""
     end = len(codes)
     while end > 1 and codes[end - 1].co_filename in STARTERS:
         end -= 1
     return codes[:end]
-
-
-def _line_tables(tally: StackTally) -> tuple[LineTable, ...]:
-    by_file: dict[str, dict[int, tuple[int, float]]] = {}
-    for (number, line), (hits, seconds) in tally._lines.items():
-        of = by_file.setdefault(tally._codes[number].co_filename, {})
-        before = of.get(line, (0, 0.0))
-        of[line] = (before[0] + int(hits), before[1] + seconds)
-    tables = []
-    weight = {}
-    for file, of in by_file.items():
-        lines = sorted(of)
-        counts, times = zip(*(of[line] for line in lines), strict=True)
-        tables.append(LineTable(file, tuple(lines), counts, times))
-        weight[file] = sum(times)
-    return with_text(tables, weight)
 
 
 def caller() -> FrameType | None:
@@ -282,7 +243,6 @@ def outer_calls() -> tuple[tuple[str, str], ...]:
 
 JITTER = (0.5, 1.5)
 """Of the interval: a fixed one would march in step with work that is periodic."""
-_OWN = (__file__, __file__)
 _LATE = 2.0
 """Intervals. A look that comes later than this stands for looks that could not be made."""
 
@@ -317,10 +277,8 @@ class SampleProbe:
         self.clock = self._options.clock
         self._interval = 1.0 / self._options.rate_hz
         self._random = random.Random()
-        self._ticker: _Signals | _Thread | None = None
 
     def unavailable(self) -> str:
-        """Wall and CPU time only."""
         if self.clock == "gil":
             return _GIL
         if self._options.native:
@@ -330,7 +288,6 @@ class SampleProbe:
         return ""
 
     def start(self) -> None:
-        """Look from now on."""
         self._tally = StackTally(caller())
         self._lost = 0
         self._spent = 0.0
@@ -338,23 +295,16 @@ class SampleProbe:
         if self.clock == "cpu":
             for thread in _all_frames():
                 self._cpu_since(thread)
-        self._ticker = _Signals.make(self) or _Thread(self)
+        self._ticker: _Signals | _Thread = _Signals.make(self) or _Thread(self)
         self._started = self._last = time.perf_counter()
         self._ticker.start()
 
     def stop(self) -> Profile:
-        """Call paths with the time that they stand for."""
-        wall, ticker = self._end()
-        parts = self._tally.parts()
-        notes = [_NATIVE, _DELAYED if isinstance(ticker, _Signals) else _BIASED]
+        ticker, wall = self._ticker, self._end()
         return new_profile(
             self.how,
-            "sampler",
-            frames=parts.frames,
-            threads=parts.threads,
-            tree=parts.tree,
-            lines=parts.lines,
-            bytecode=parts.bytecode,
+            self.name,
+            **self._tally.parts(),
             sampling=Sampling(self._tally.effective, self._interval, self.clock, self._lost),
             counters=(
                 Counter("stacks seen", float(self._tally.stacks)),
@@ -362,18 +312,15 @@ class SampleProbe:
             ),
             wall_s=wall,
             problems=(_TAKEN_OVER,) if ticker.taken_over else (),
-            notes=tuple(notes),
+            notes=(_NATIVE, _DELAYED if isinstance(ticker, _Signals) else _BIASED),
         )
 
     def discard(self) -> None:
-        """Look no more."""
         self._end()
 
-    def _end(self) -> tuple[float, _Signals | _Thread]:
-        ticker, self._ticker = self._ticker, None
-        assert ticker is not None
-        ticker.stop()
-        return time.perf_counter() - self._started, ticker
+    def _end(self) -> float:
+        self._ticker.stop()
+        return time.perf_counter() - self._started
 
     def delay(self) -> float:
         """Until the next look."""
@@ -471,7 +418,7 @@ class _Signals:
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         # Where the last look was late, the next may interrupt its end: that is not the work.
-        while frame is not None and frame.f_code.co_filename in _OWN:
+        while frame is not None and frame.f_code.co_filename == __file__:
             frame = frame.f_back
         if self._looking:  # in something that a look set off; that one winds the timers up again
             return

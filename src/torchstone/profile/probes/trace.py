@@ -6,8 +6,6 @@ import importlib.util
 import itertools
 import tempfile
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -37,11 +35,9 @@ class TraceProbe:
         self.written_bytes = 0
 
     def unavailable(self) -> str:
-        """torch is what traces."""
         return "" if importlib.util.find_spec("torch") else "tracing needs torch"
 
     def start(self) -> None:
-        """Record from now on."""
         from torch.profiler import profile
 
         config = _config()
@@ -56,7 +52,8 @@ class TraceProbe:
         self._profiler.stop()
         with tempfile.TemporaryDirectory(prefix="torchstone-") as folder:
             path = Path(folder) / "steps.pt.trace.json"
-            with _quiet():
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # torch's advice about its own profiler
                 self._profiler.export_chrome_trace(str(path))
             self.written_bytes = path.stat().st_size
             read = _between_marks(read_profile(path, "chrome"))
@@ -73,7 +70,6 @@ class TraceProbe:
         )
 
     def discard(self) -> None:
-        """Record no more."""
         self._profiler.stop()
 
     def around(self, step: Step) -> Step:
@@ -101,14 +97,6 @@ class TraceProbe:
         wanted = ["CPU"] if kind == "CPU" else ["CPU", kind]
         known = {one.name: one for one in supported_activities()}  # type: ignore[no-untyped-call]
         return [known.get(name, ProfilerActivity.CPU) for name in wanted]
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """torch's advice about its own profiler is not the user's concern."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
 
 
 def _marker() -> Any:
@@ -146,7 +134,7 @@ def _between_marks(profile: Profile) -> Profile:
     )
     one = min(marks)
     own = {i for i, frame in enumerate(frames) if frame.file.endswith(_OWN_FILES)}
-    rows = list(zip(spans.frames, spans.threads, spans.start_ns, spans.duration_ns, strict=True))
+    rows = list(trees.rows_of(spans))
     first = min(start for frame, _, start, _ in rows if frame in marks)
     last = max(start + duration for frame, _, start, duration in rows if frame in marks)
     kept = [
@@ -154,12 +142,6 @@ def _between_marks(profile: Profile) -> Profile:
         for frame, thread, start, duration in rows
         if start >= first and start + duration <= last and frame not in own
     ]
-    columns = (tuple(column) for column in zip(*kept, strict=True))
-    inside = Spans(*columns)
-    return replace(
-        profile,
-        frames=frames,
-        spans=inside,
-        tree=trees.from_spans(inside),
-        wall_s=(last - first) / 1e9,
-    )
+    inside = Spans(*(tuple(column) for column in zip(*kept, strict=True)))
+    tree, wall_s = trees.from_spans(inside), (last - first) / 1e9
+    return replace(profile, frames=frames, spans=inside, tree=tree, wall_s=wall_s)

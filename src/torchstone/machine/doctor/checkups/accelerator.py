@@ -39,13 +39,12 @@ def _look(view: View) -> Iterator[Finding]:
     if others:
         names = ", ".join(f"{os.path.basename(row[-1])} ({row[0]})" for row in others)
         said = f"used by {count(len(others), 'other process', 'other processes')}: {names}"
-        remedy = "Stop them, or wait until they are done."
-        figures = {"processes": float(len(others))}
         make = warn if wanted else note
-        yield make(NAME, said, remedy, **figures)
+        remedy = "Stop them, or wait until they are done."
+        yield make(NAME, said, remedy, processes=float(len(others)))
     for card in cards:
         if len(card) == len(_QUERY.split(",")):
-            yield from _card(card, wanted)
+            yield _card(card, wanted)
     if not cards:
         yield unseen(NAME, "nvidia-smi lists none")
 
@@ -71,40 +70,28 @@ def _ask(program: str, query: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.split(",")] for line in lines]
 
 
-def _card(card: list[str], wanted: bool) -> Iterator[Finding]:
+def _card(card: list[str], wanted: bool) -> Finding:
     index, name, busy, degrees, persistence, reasons = card
     share, heat = _number(busy), _number(degrees)
     known = {"utilisation": share and share / 100, "temperature_c": heat}
     figures = {key: value for key, value in known.items() if value is not None}
-    said = f"{name} ({index}): " + (
-        "how busy it is cannot be seen" if share is None else f"{percent(share / 100)} busy"
-    )
-    said += "" if heat is None else f", {heat:.0f} degrees"
-    held = _bits(reasons) & HELD_BACK
+    busy = "how busy it is cannot be seen" if share is None else f"{percent(share / 100)} busy"
+    said = f"{name} ({index}): {busy}" + ("" if heat is None else f", {heat:.0f} degrees")
     make = warn if wanted else note
-    if held:
+    if _bits(reasons) & HELD_BACK:
         remedy = "Let it cool down, or raise its power limit."
-        yield make(NAME, f"{said}, clock held back (reasons {reasons})", remedy, **figures)
-    elif share is None:
-        yield note(NAME, said, **figures)
-    elif share / 100 > BUSY_SHARE:
-        yield make(NAME, said, "Stop what uses it, or wait until it is done.", **figures)
-    elif persistence == "Disabled" and wanted:
-        yield note(
-            NAME,
-            f"{said}; the driver unloads between processes",
-            "Keep the driver loaded: the first call is quicker and the clock steadier.",
-            [
-                fix(
-                    f"sudo nvidia-smi -i {index} -pm 1",
-                    "keeps the driver loaded",
-                    f"sudo nvidia-smi -i {index} -pm 0",
-                )
-            ],
-            **figures,
-        )
-    else:
-        yield ok(NAME, said, **figures)
+        return make(NAME, f"{said}, clock held back (reasons {reasons})", remedy, **figures)
+    if share is None:
+        return note(NAME, said, **figures)
+    if share / 100 > BUSY_SHARE:
+        return make(NAME, said, "Stop what uses it, or wait until it is done.", **figures)
+    if persistence == "Disabled" and wanted:
+        said += "; the driver unloads between processes"
+        remedy = "Keep the driver loaded: the first call is quicker and the clock steadier."
+        command = f"sudo nvidia-smi -i {index} -pm"
+        fixes = [fix(f"{command} 1", "keeps the driver loaded", f"{command} 0")]
+        return note(NAME, said, remedy, fixes, **figures)
+    return ok(NAME, said, **figures)
 
 
 def _number(text: str) -> float | None:

@@ -1,4 +1,4 @@
-"""Settings of the kernel: huge pages, address layout, the clock, access to its counters."""
+"""The system: its kernel's settings, its limits on this process, and what a worker inherits."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from torchstone.machine.doctor.base import (
     fix,
     note,
     ok,
-    size,
+    set_kernel,
     unseen,
     warn,
+    write_file,
 )
 from torchstone.records import Finding
-from torchstone.records.format import count, percent
+from torchstone.records.format import count, format_bytes, percent
 
 FULL_RANDOMISATION = 2
 """Stack, libraries and heap; 1 leaves the heap where it is."""
@@ -42,28 +43,21 @@ _COUNTERS = (
 )
 
 
-def _huge_pages(view: View) -> Iterator[Finding]:
+def _huge_pages(view: View) -> Finding:
     chosen = re.search(r"\[(\w+)\]", view.text(_HUGE) or "")
     if chosen is None:
-        yield unseen("huge-pages", "the kernel does not say")
-    elif chosen[1] == "always":
-        yield note(
-            "huge-pages",
-            "always: the kernel puts pages together when it likes, in the middle of a run too",
-            "For figures that repeat, let programs ask for them.",
-            [
-                fix(
-                    f"echo madvise | sudo tee /{_HUGE}",
-                    "gives huge pages only where they are asked for",
-                    f"echo always | sudo tee /{_HUGE}",
-                )
-            ],
-        )
-    else:
-        yield ok("huge-pages", f"{chosen[1]}: the kernel makes none unasked")
+        return unseen("huge-pages", "the kernel does not say")
+    if chosen[1] != "always":
+        return ok("huge-pages", f"{chosen[1]}: the kernel makes none unasked")
+    return note(
+        "huge-pages",
+        "always: the kernel puts pages together when it likes, in the middle of a run too",
+        "For figures that repeat, let programs ask for them.",
+        write_file(_HUGE, "madvise", "always", "gives huge pages only where they are asked for"),
+    )
 
 
-def _layout(view: View) -> Iterator[Finding]:
+def _layout(view: View) -> Finding:
     """Fresh processes must differ in layout: an interval over equal ones would be too narrow."""
     level = view.number("proc/sys/kernel/randomize_va_space")
     try:
@@ -71,92 +65,64 @@ def _layout(view: View) -> Iterator[Finding]:
     except ValueError:
         fixed = 0
     if level is None:
-        yield unseen("address-layout", "the kernel does not say")
-    elif fixed:
-        yield warn(
+        return unseen("address-layout", "the kernel does not say")
+    unknown = "the interval cannot show what another layout would do"
+    if fixed:
+        said, remedy = f"fixed for this process: {unknown}", "Start it without setarch -R."
+        return warn("address-layout", said, remedy, level=float(level))
+    if level < FULL_RANDOMISATION:
+        return warn(
             "address-layout",
-            "fixed for this process: the interval cannot show what another layout would do",
-            "Start it without setarch -R.",
-            level=float(level),
-        )
-    elif level < FULL_RANDOMISATION:
-        yield warn(
-            "address-layout",
-            f"{'partly' if level else 'not'} random: the interval cannot show what another layout "
-            "would do",
+            f"{'partly' if level else 'not'} random: {unknown}",
             "Switch address space randomisation on.",
-            [
-                fix(
-                    f"sudo sysctl kernel.randomize_va_space={FULL_RANDOMISATION}",
-                    "gives every process a layout of its own",
-                    f"sudo sysctl kernel.randomize_va_space={level}",
-                )
-            ],
+            set_kernel(
+                "randomize_va_space",
+                FULL_RANDOMISATION,
+                level,
+                "gives every process a layout of its own",
+            ),
             level=float(level),
         )
-    else:
-        yield ok("address-layout", "random: every process has its own", level=float(level))
+    return ok("address-layout", "random: every process has its own", level=float(level))
 
 
-def _clocksource(view: View) -> Iterator[Finding]:
+def _clocksource(view: View) -> Finding:
     current = view.text(f"{_CLOCK}/current_clocksource")
     if current is None:
-        yield unseen("clock", "the kernel does not name its clock")
-        return
+        return unseen("clock", "the kernel does not name its clock")
     if current in QUICK_CLOCKS:
-        yield ok("clock", f"{current}: cheap to read")
-        return
+        return ok("clock", f"{current}: cheap to read")
     available = (view.text(f"{_CLOCK}/available_clocksource") or "").split()
     better = next((name for name in available if name in QUICK_CLOCKS), None)
-    place = f"/{_CLOCK}/current_clocksource"
-    fixes = [
-        fix(
-            f"echo {better} | sudo tee {place}",
-            "uses a clock that is read without entering the kernel",
-            f"echo {current} | sudo tee {place}",
-        )
-    ]
-    yield warn(
-        "clock",
-        f"{current}: each reading takes microseconds",
-        f"Choose {better}." if better else "The kernel log says why tsc is not trusted.",
-        fixes if better else (),
-    )
+    said = f"{current}: each reading takes microseconds"
+    if better is None:
+        return warn("clock", said, "The kernel log says why tsc is not trusted.")
+    does = "uses a clock that is read without entering the kernel"
+    fixes = write_file(f"{_CLOCK}/current_clocksource", better, current, does)
+    return warn("clock", said, f"Choose {better}.", fixes)
 
 
-def _counters(view: View) -> Iterator[Finding]:
+def _counters(view: View) -> Finding:
     level = view.number("proc/sys/kernel/perf_event_paranoid")
     if level is None:
-        yield unseen("perf-events", "the kernel has none")
-        return
+        return unseen("perf-events", "the kernel has none")
     hardware = any(view.find(pattern) for pattern in _COUNTERS)
     kind = "hardware and software events" if hardware else "software events only, no cycles"
     if level > USER_ONLY and not view.administrator:
-        yield note(
-            "perf-events",
-            f"closed to you (level {level}); timing does not need them, native profiles do",
-            "Ask for level 1.",
-            [
-                fix(
-                    "sudo sysctl kernel.perf_event_paranoid=1",
-                    "lets you count and sample your own processes",
-                    f"sudo sysctl kernel.perf_event_paranoid={level}",
-                )
-            ],
-            level=float(level),
-        )
-    elif not hardware:
-        yield note(
-            "perf-events",
-            f"{kind}: the processor's counters cannot be seen here",
-            level=float(level),
-        )
-    else:
-        yield ok("perf-events", kind, level=float(level))
+        said = f"closed to you (level {level}); timing does not need them, native profiles do"
+        does = "lets you count and sample your own processes"
+        fixes = set_kernel("perf_event_paranoid", 1, level, does)
+        return note("perf-events", said, "Ask for level 1.", fixes, level=float(level))
+    if not hardware:
+        said = f"{kind}: the processor's counters cannot be seen here"
+        return note("perf-events", said, level=float(level))
+    return ok("perf-events", kind, level=float(level))
 
 
 HUGE_PAGES = FunctionCheckup("huge-pages", "ours: memory that changes under a run", _huge_pages)
-LAYOUT = FunctionCheckup("address-layout", "ours: layout must vary between processes", _layout)
+ADDRESS_LAYOUT = FunctionCheckup(
+    "address-layout", "ours: layout must vary between processes", _layout
+)
 CLOCK = FunctionCheckup("clock", "ours: the cost of reading the time", _clocksource)
 PERF_EVENTS = FunctionCheckup("perf-events", "ours: what profiles need", _counters)
 
@@ -172,77 +138,53 @@ _KIB = 1024
 _MILLI = 1000
 _PASSIVE = ("passive", "hot", "critical")
 """Trip points of a thermal zone at which the system slows the processor down or stops."""
+_PROFILE = "sys/firmware/acpi/platform_profile"
 
 
-def _quota(view: View) -> Iterator[Finding]:
+def _quota(view: View) -> Finding:
     folders = view.groups("cpu")
     if not folders:
-        yield unseen("cpu-quota", "no control group for the CPU is in sight")
-        return
+        return unseen("cpu-quota", "no control group for the CPU is in sight")
     quota = processes.cpu_quota(folders)
     allowed = len(view.cores)
     if quota is None:
-        yield ok("cpu-quota", "no limit on CPU time")
-        return
+        return ok("cpu-quota", "no limit on CPU time")
     said = f"CPU time of {quota:g} cores is granted, on {count(allowed, 'allowed core')}"
     figures = {"quota": quota, "allowed": float(allowed)}
     if quota < 1:
-        yield fail(
-            "cpu-quota",
-            f"{said}: even one thread will be held back",
-            "Grant the container at least one whole core.",
-            **figures,
-        )
-    elif quota < allowed:
+        said += ": even one thread will be held back"
+        remedy = "Grant the container at least one whole core."
+        return fail("cpu-quota", said, remedy, **figures)
+    if quota < allowed:
         threads = view.thread_budget()
-        yield warn(
-            "cpu-quota",
-            f"{said}: more threads than that will be held back",
-            f"Measure with --threads {threads}, or raise the container's limit.",
-            [_threads_limits(threads)],
-            **figures,
-        )
-    else:
-        yield ok("cpu-quota", said, **figures)
+        said += ": more threads than that will be held back"
+        remedy = f"Measure with --threads {threads}, or raise the container's limit."
+        does = "keeps torch within what may run at once"
+        fixes = [fix(f"export OMP_NUM_THREADS={threads}", does, "unset OMP_NUM_THREADS")]
+        return warn("cpu-quota", said, remedy, fixes, **figures)
+    return ok("cpu-quota", said, **figures)
 
 
-def _threads_limits(threads: int) -> str:
-    return fix(
-        f"export OMP_NUM_THREADS={threads}",
-        "keeps torch within what may run at once",
-        "unset OMP_NUM_THREADS",
-    )
-
-
-def _throttling(view: View) -> Iterator[Finding]:
-    now, ever, periods = (
-        view.window.grown("throttled_times"),
-        view.window.after.throttled_times,
-        view.window.after.periods,
-    )
+def _throttling(view: View) -> Finding:
+    now, after = view.window.grown("throttled_times"), view.window.after
+    ever, periods = after.throttled_times, after.periods
     if now is None or ever is None:
         if view.groups("cpu") and processes.cpu_quota(view.groups("cpu")) is None:
-            yield ok("throttling", "none: there is no quota to be held to")
-        else:
-            yield unseen("throttling", "the control group does not count it")
-        return
+            return ok("throttling", "none: there is no quota to be held to")
+        return unseen("throttling", "the control group does not count it")
     figures = {"now": float(now), "ever": float(ever), "periods": float(periods or 0)}
-    share = f", {percent(ever / periods)} of its periods" if periods else ""
     remedy = "Raise the control group's CPU limit, or use fewer threads."
     if now:
-        yield fail("throttling", f"held back {count(now, 'time')} while watched", remedy, **figures)
-    elif ever:
-        yield note(
-            "throttling",
-            f"not now, but {count(ever, 'time')} since the group was made{share}",
-            remedy,
-            **figures,
-        )
-    else:
-        yield ok("throttling", "never held back by a quota", **figures)
+        said = f"held back {count(now, 'time')} while watched"
+        return fail("throttling", said, remedy, **figures)
+    if ever:
+        share = f", {percent(ever / periods)} of its periods" if periods else ""
+        said = f"not now, but {count(ever, 'time')} since the group was made{share}"
+        return note("throttling", said, remedy, **figures)
+    return ok("throttling", "never held back by a quota", **figures)
 
 
-def _heat(view: View) -> Iterator[Finding]:
+def _heat(view: View) -> Finding:
     now, ever = view.window.grown("heat_events"), view.window.after.heat_events
     zones = {
         path: degrees / _MILLI
@@ -250,22 +192,19 @@ def _heat(view: View) -> Iterator[Finding]:
         if (degrees := view.number(f"{path}/temp")) is not None
     }
     if now is None and not zones:
-        yield unseen("heat", "neither temperatures nor throttling are shown")
-        return
+        return unseen("heat", "neither temperatures nor throttling are shown")
     figures = {"now": float(now or 0), "ever": float(ever or 0)}
+    said = "no temperature is shown"
     if zones:
         figures["hottest_c"] = max(zones.values())
-    said = (
-        f"{figures['hottest_c']:.0f} degrees at the hottest" if zones else "no temperature is shown"
-    )
-    hot = [path for path, degrees in zones.items() if degrees >= _trip(view, path)]
-    if now or hot:
-        slowed = f"slowed down {count(now, 'time')} while watched" if now else "at its limit"
-        yield warn("heat", f"{said}: {slowed}", "Let it cool down; look at the fans.", **figures)
-    elif ever:
-        yield note("heat", f"{said}; slowed down {count(ever, 'time')} since its start", **figures)
-    else:
-        yield ok("heat", said, **figures)
+        said = f"{figures['hottest_c']:.0f} degrees at the hottest"
+    if now or any(degrees >= _trip(view, path) for path, degrees in zones.items()):
+        said += f": slowed down {count(now, 'time')} while watched" if now else ": at its limit"
+        return warn("heat", said, "Let it cool down; look at the fans.", **figures)
+    if ever:
+        said += f"; slowed down {count(ever, 'time')} since its start"
+        return note("heat", said, **figures)
+    return ok("heat", said, **figures)
 
 
 def _trip(view: View, zone: str) -> float:
@@ -278,85 +217,65 @@ def _trip(view: View, zone: str) -> float:
     return min(found)
 
 
-def _memory(view: View) -> Iterator[Finding]:
+def _memory(view: View) -> Finding:
     free = view.field("proc/meminfo", "MemAvailable")
     if free is None:
-        yield unseen("memory", "there is no /proc/meminfo")
-        return
+        return unseen("memory", "there is no /proc/meminfo")
     headroom = processes.memory_headroom(view.groups("memory"))
     available = free * _KIB if headroom is None else min(free * _KIB, headroom)
-    said = f"{size(available)} can be had"
+    said = f"{format_bytes(available)} can be had"
     said += ", within the control group's limit" if headroom == available else ""
     if available < LEAST_FREE:
-        yield warn(
-            "memory",
-            f"only {said}: arms may be measured one at a time, or be killed",
-            "Free memory, or raise the container's limit.",
-            available=float(available),
-        )
-    else:
-        yield ok("memory", said, available=float(available))
+        said = f"only {said}: arms may be measured one at a time, or be killed"
+        remedy = "Free memory, or raise the container's limit."
+        return warn("memory", said, remedy, available=float(available))
+    return ok("memory", said, available=float(available))
 
 
-def _swap(view: View) -> Iterator[Finding]:
+def _swap(view: View) -> Finding:
     total = view.field("proc/meminfo", "SwapTotal")
     if total is None:
-        yield unseen("swap", "there is no /proc/meminfo")
-        return
+        return unseen("swap", "there is no /proc/meminfo")
     used = (total - (view.field("proc/meminfo", "SwapFree") or 0)) * _KIB
     moved = view.window.grown("swapped_pages") or 0
     figures = {"used": float(used), "total": float(total * _KIB), "pages_moved": float(moved)}
-    off = fix("sudo swapoff -a", "brings all back into memory, if it fits", "sudo swapon -a")
+    off = [fix("sudo swapoff -a", "brings all back into memory, if it fits", "sudo swapon -a")]
+    free = "Free memory before you measure."
     if moved > SWAP_PAGES:
-        said = f"{moved:,} pages were swapped while watched"
-        yield fail("swap", said, "Free memory before you measure.", **figures)
-    elif moved:
-        said = f"{count(moved, 'page')} swapped while watched, {size(used)} in use"
-        yield warn("swap", said, "Free memory before you measure.", [off], **figures)
-    elif used:
-        yield note(
-            "swap",
-            f"{size(used)} in use, none moved while watched",
-            "A step that meets swapped memory takes many times longer once.",
-            [off],
-            **figures,
-        )
-    else:
-        yield ok("swap", "none in use" if total else "there is none", **figures)
+        return fail("swap", f"{moved:,} pages were swapped while watched", free, **figures)
+    if moved:
+        said = f"{count(moved, 'page')} swapped while watched, {format_bytes(used)} in use"
+        return warn("swap", said, free, off, **figures)
+    if used:
+        said = f"{format_bytes(used)} in use, none moved while watched"
+        remedy = "A step that meets swapped memory takes many times longer once."
+        return note("swap", said, remedy, off, **figures)
+    return ok("swap", "none in use" if total else "there is none", **figures)
 
 
-def _power(view: View) -> Iterator[Finding]:
-    profile = view.text("sys/firmware/acpi/platform_profile")
+def _power(view: View) -> Finding:
+    profile = view.text(_PROFILE)
     supplies = view.find("sys/class/power_supply/*")
-    mains = [s for s in supplies if view.text(f"{s}/type") in ("Mains", "USB")]
-    plugged = [view.number(f"{supply}/online") for supply in mains]
-    draining = any(
-        view.text(f"{s}/type") == "Battery" and view.text(f"{s}/status") == "Discharging"
-        for s in supplies
-    )
-    unplugged = bool(mains) and not any(plugged)
-    if draining or (unplugged and any(view.text(f"{s}/type") == "Battery" for s in supplies)):
-        yield warn("power", "runs on battery", "Plug it in: batteries bring lower clocks.")
-    elif profile is not None and "low" in profile:
-        yield warn(
+    kinds = {supply: view.text(f"{supply}/type") for supply in supplies}
+    batteries = [supply for supply in supplies if kinds[supply] == "Battery"]
+    mains = [supply for supply in supplies if kinds[supply] in ("Mains", "USB")]
+    unplugged = bool(mains) and not any(view.number(f"{supply}/online") for supply in mains)
+    draining = any(view.text(f"{supply}/status") == "Discharging" for supply in batteries)
+    if draining or (unplugged and batteries):
+        return warn("power", "runs on battery", "Plug it in: batteries bring lower clocks.")
+    if profile is not None and "low" in profile:
+        return warn(
             "power",
             f"the system's profile is {profile}",
             "Choose the profile for performance while you measure.",
-            [
-                fix(
-                    "echo performance | sudo tee /sys/firmware/acpi/platform_profile",
-                    "allows the highest clocks",
-                    f"echo {profile} | sudo tee /sys/firmware/acpi/platform_profile",
-                )
-            ],
+            write_file(_PROFILE, "performance", profile, "allows the highest clocks"),
         )
-    elif not supplies:
-        yield unseen("power", "no power supply is listed, as on most servers")
-    else:
-        yield ok("power", "plugged in")
+    if not supplies:
+        return unseen("power", "no power supply is listed, as on most servers")
+    return ok("power", "plugged in")
 
 
-QUOTA = FunctionCheckup("cpu-quota", "throttled groups", _quota)
+CPU_QUOTA = FunctionCheckup("cpu-quota", "throttled groups", _quota)
 THROTTLING = FunctionCheckup("throttling", "any nr_throttled", _throttling)
 HEAT = FunctionCheckup("heat", "clock drift", _heat)
 MEMORY = FunctionCheckup("memory", "ours: arms resident together", _memory)
@@ -382,49 +301,42 @@ SLOWING = {
 SLOW_MALLOC = "debug"
 
 
-def _threads_settings(view: View) -> Iterator[Finding]:
+def _threads(view: View) -> Iterator[Finding]:
     budget = view.thread_budget()
-    set_ = {name: view.env[name] for name in THREAD_VARIABLES if view.env.get(name)}
-    right = fix(
-        f"export OMP_NUM_THREADS={budget}",
-        "one thread a core that may run at once",
-        _restore("OMP_NUM_THREADS", view),
-    )
+    does = "one thread a core that may run at once"
+    right = [fix(f"export OMP_NUM_THREADS={budget}", does, _restore("OMP_NUM_THREADS", view))]
     remedy = f"Set the threads to at most {budget}, or pass --threads."
+    wrong: list[Finding] = []
     numbers = {}
-    clean = True
-    for name, value in set_.items():
+    for name in THREAD_VARIABLES:
         # OpenMP takes a list for nested regions; the first number is the outermost.
+        value = view.env.get(name, "")
         first = value.split(",")[0].strip()
-        if not first.isdigit() or int(first) < 1:
-            clean = False
-            yield warn("threads", f"{name}={value} is not a number of threads", remedy, [right])
-            continue
-        numbers[name] = int(first)
+        if first.isdigit() and int(first) >= 1:
+            numbers[name] = int(first)
+        elif value:
+            said = f"{name}={value} is not a number of threads"
+            wrong.append(warn("threads", said, remedy, right))
+    set_ = [f"{name}={number}" for name, number in numbers.items()]
+    differ = len(set(numbers.values())) > 1
     asked = view.torch.get("threads", "")
     if asked.isdigit():
         numbers["torch"] = int(asked)
     figures = {"budget": float(budget), **{name: float(n) for name, n in numbers.items()}}
     many = [f"{name} {number}" for name, number in numbers.items() if number > budget]
     if many:
-        clean = False
         said = f"more threads than can run at once ({budget}): {', '.join(many)}"
-        yield warn("threads", said, remedy, [right], **figures)
-    if len({n for name, n in numbers.items() if name != "torch"}) > 1:
-        clean = False
-        said = ", ".join(f"{name}={n}" for name, n in numbers.items() if name != "torch")
-        yield warn("threads", f"libraries differ: {said}", "Set them alike.", [right], **figures)
-    if clean:
-        yield ok("threads", _said(view, numbers, budget), **figures)
-
-
-def _said(view: View, numbers: dict[str, int], budget: int) -> str:
-    set_ = [f"{name}={number}" for name, number in numbers.items() if name != "torch"]
-    parts = [f"torch uses {count(numbers['torch'], 'thread')}"] if "torch" in numbers else []
-    parts += set_ or ["no variable sets them"]
-    if not view.torch:
-        parts.append("torch is not installed here")
-    return f"{'; '.join(parts)}; {count(budget, 'thread')} can run at once"
+        wrong.append(warn("threads", said, remedy, right, **figures))
+    if differ:
+        said = f"libraries differ: {', '.join(set_)}"
+        wrong.append(warn("threads", said, "Set them alike.", right, **figures))
+    yield from wrong
+    if not wrong:
+        parts = [f"torch uses {count(numbers['torch'], 'thread')}"] if "torch" in numbers else []
+        parts += set_ or ["no variable sets them"]
+        parts += [] if view.torch else ["torch is not installed here"]
+        parts.append(f"{count(budget, 'thread')} can run at once")
+        yield ok("threads", "; ".join(parts), **figures)
 
 
 def _restore(name: str, view: View) -> str:
@@ -437,12 +349,8 @@ def _variables(view: View) -> Iterator[Finding]:
     if SLOW_MALLOC in view.env.get("PYTHONMALLOC", ""):
         found["PYTHONMALLOC"] = "Python checks every block of memory"
     for name, why in found.items():
-        yield warn(
-            "variables",
-            f"{name} is set: {why}",
-            "Unset it while you measure.",
-            [fix(f"unset {name}", "switches that off", _restore(name, view))],
-        )
+        fixes = [fix(f"unset {name}", "switches that off", _restore(name, view))]
+        yield warn("variables", f"{name} is set: {why}", "Unset it while you measure.", fixes)
     seed = view.env.get("PYTHONHASHSEED", "random")
     if seed not in ("", "random"):
         yield note(
@@ -461,12 +369,9 @@ def _allocator(view: View) -> Iterator[Finding]:
     # Without a slash the loader looks along its own paths, which we do not know.
     missing = [path for path in preloaded if "/" in path and not view.has(path)]
     for path in missing:
-        yield warn(
-            "allocator",
-            f"LD_PRELOAD names {os.path.basename(path)}, which is not there",
-            "Correct or unset it: the loader goes on without.",
-            [fix("unset LD_PRELOAD", "loads nothing first", _restore("LD_PRELOAD", view))],
-        )
+        said = f"LD_PRELOAD names {os.path.basename(path)}, which is not there"
+        fixes = [fix("unset LD_PRELOAD", "loads nothing first", _restore("LD_PRELOAD", view))]
+        yield warn("allocator", said, "Correct or unset it: the loader goes on without.", fixes)
     if view.malloc in ("", "system"):
         yield note(
             "allocator",
@@ -475,16 +380,11 @@ def _allocator(view: View) -> Iterator[Finding]:
             "does not.",
         )
     else:
-        yield note(
-            "allocator",
-            f"{view.malloc} is loaded: figures hold for it",
-            "Compare only with figures that were made with it.",
-        )
+        said = f"{view.malloc} is loaded: figures hold for it"
+        yield note("allocator", said, "Compare only with figures that were made with it.")
 
 
-THREADS = FunctionCheckup(
-    "threads", "ours: threads budget = min(affinity, quota)", _threads_settings
-)
+THREADS = FunctionCheckup("threads", "ours: threads budget = min(affinity, quota)", _threads)
 VARIABLES = FunctionCheckup("variables", "ours: what slows by request", _variables)
 ALLOCATOR = FunctionCheckup(
     "allocator", "the dashboard's runner, measured: glibc giving memory back", _allocator
