@@ -195,7 +195,7 @@ def test_outputs_that_were_not_checked() -> None:
 @pytest.mark.parametrize(
     ("agreement", "why", "remedy"),
     [
-        (None, "(checking was off)", "with the check of outputs on"),
+        (None, "(checking was off)", "with output checking on"),
         (Agreement("none", NOTHING_COMPARABLE), f"({NOTHING_COMPARABLE})", "return tensors"),
         (Agreement("none", f"{NO_REFERENCE}: killed by SIGKILL"), "killed by SIGKILL", "baseline"),
         (Agreement("none", "output: 9 of 9 values are NaN or infinite"), "9 of 9", "within range"),

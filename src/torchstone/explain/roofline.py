@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from torchstone.records import Calibration, Flops, Measurement, Result, UsageError
-from torchstone.records.format import count, percent
+from torchstone.records.format import count, format_si, percent
 from torchstone.stats.roofline import (
     COMPUTE,
     COVERAGE_NEEDED,
@@ -25,7 +25,7 @@ from torchstone.stats.roofline import (
     threads_of,
     utilisation,
 )
-from torchstone.validate.base import estimator, name_of, rate, seconds_per_call
+from torchstone.validate.base import estimator, name_of, seconds_per_call
 from torchstone.validate.rules.peaks import WRITE_ALLOWANCE, caches_of, sound
 
 # What limits a step, said in words: compute, a level of memory, or neither.
@@ -138,12 +138,12 @@ def _bound_by(bound: str, arm: Measurement, flops: Flops, used: Utilisation, sec
     least = "at least " if used.memory_at_least else ""
     other = ""
     if used.nearer == COMPUTE:
-        reached = rate(achieved(flops.total, seconds) or 0.0, "FLOP/s")
+        reached = format_si(achieved(flops.total, seconds) or 0.0, "FLOP/s")
         if used.memory is not None:
             other = f" (and {least}{percent(used.memory)} of the {used.level} bandwidth)"
         share = f"{percent(used.share)} of the {used.dtype} peak{at}"
         return f"Bound by {bound}: {reached}, {share}{other}."
-    reached = rate(achieved(moved, seconds) or 0.0, "B/s")
+    reached = format_si(achieved(moved, seconds) or 0.0, "B/s")
     if used.compute is not None and used.claimed:
         other = f" (and {percent(used.compute)} of the {used.dtype} peak)"
     return (
