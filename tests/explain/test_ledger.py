@@ -9,7 +9,7 @@ import pytest
 from tests.explain.ledger_synthetic import ARM, BINDING, EVENT, FLOOR, costs, passes, step
 from tests.explain.synthetic import calibration, flops
 from torchstone.explain.deep import _works
-from torchstone.explain.findings.hardware import DEVICE_COPIES
+from torchstone.explain.findings.hardware import device_copies
 from torchstone.explain.ledger import TITLES, interpreter_words, make_ledger, pooled, quartile
 from torchstone.explain.lines import blocked_of, split_round
 from torchstone.explain.passes import report
@@ -232,7 +232,7 @@ def test_copies_to_a_device_stand_beside_the_lines() -> None:
     arm = replace(ARM, device="cuda")
     found = make_ledger(arm, passes(*[replace(one, traced=replace(one.traced, copies=copies))] * 3))
     assert found.lines == make_ledger(arm, passes(one, one, one)).lines
-    told = DEVICE_COPIES.look(found)
+    told = device_copies.look(found)
     assert told is not None
     assert "2 times" in told.evidence
 
