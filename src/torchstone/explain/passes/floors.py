@@ -18,14 +18,15 @@ from torchstone.explain.passes import report
 from torchstone.explain.passes.dispatch_reference import (
     Groups,
     ReferenceCall,
+    calls_of,
     children,
     floor_by,
+    nested,
     op_microbenchmarks,
-    own_times,
     per_call,
-    reference_calls_of,
 )
 from torchstone.explain.passes.report import Costs
+from torchstone.explain.passes.tally import entry_of
 from torchstone.explain.passes.traced import trace
 from torchstone.measure.loops import thread_clock, wall_clock
 
@@ -42,24 +43,23 @@ def measure_costs(training: bool) -> tuple[Costs, tuple[ReferenceCall, ...]]:
 
     with torch.no_grad():
         looks = _looks(grad=False)
-    event = statistics.median(one.event for one, _ in looks)
-    reference_calls = [reference_call for _, reference_call in looks]
+    calls = [call for _, call in looks]
     if training:
         with torch.enable_grad():
-            reference_calls += [reference_call for _, reference_call in _looks(grad=True)]
-    floors = _floors(reference_calls, grad=False)
+            calls += [call for _, call in _looks(grad=True)]
+    floors = _floors(calls, grad=False)
     bindings = {one.entry: max(0.0, one.outside) for one, _ in looks if one.entry}
     costs = Costs(
-        event=event,
+        event=statistics.median(one.event for one, _ in looks),
         binding=statistics.median(bindings.values()),
         bindings=bindings,
         floors=floors,
-        grad_floors=_floors(reference_calls, grad=True),
+        grad_floors=_floors(calls, grad=True),
         default_floor=statistics.median(floors.values()),
         pool=_pool_cost(),
         fault=_fault_cost(),
     )
-    return costs, tuple(reference_calls)
+    return costs, tuple(calls)
 
 
 def _looks(grad: bool) -> list[tuple[_Look, ReferenceCall]]:
@@ -71,19 +71,14 @@ def _looks(grad: bool) -> list[tuple[_Look, ReferenceCall]]:
     ]
 
 
-def _floors(reference_calls: Sequence[ReferenceCall], grad: bool) -> dict[str, float]:
+def _floors(calls: Sequence[ReferenceCall], grad: bool) -> dict[str, float]:
     """By event name: what it takes in the calls of this op."""
-    seen = {
-        name
-        for reference_call in reference_calls
-        if reference_call.grad == grad
-        for name in reference_call.events
-    }
-    return {name: floor_by(name, reference_calls_of(name, reference_calls, grad)) for name in seen}
+    seen = {name for one in calls if one.grad == grad for name in one.events}
+    return {name: floor_by(name, calls_of(name, calls, grad)) for name in seen}
 
 
 def for_step(costs: Costs, groups: Groups) -> Costs:
-    """With the floors of the toys that are most like the step's own ops."""
+    """With the floors of the calls that are most like the step's own ops."""
     floors, grad_floors = dict(costs.floors), dict(costs.grad_floors)
     for (name, grad), group in groups.items():
         (grad_floors if grad else floors)[name] = floor_by(name, group)
@@ -165,15 +160,15 @@ def _look(call: Callable[[], Any]) -> _Look | None:
     if not rows:
         return None
     quickest = _quickest(rows)
-    _, tops = own_times(quickest)
-    entries = {entry for entry, _ in tops}
+    tops = [event for event in nested(quickest) if event.outermost]
+    entries = {entry_of(event.name, event.first) for event in tops}
     single = len(entries) == 1 and len(tops) == CALLS
     return _Look(
         plain=plain / CALLS - _empty_call(),
         traced=traced / CALLS - _empty_call(),
         events=len(rows) / (CALLS * ROUNDS),
         entry=entries.pop() if single else "",
-        span=statistics.median(span for _, span in tops),
+        span=statistics.median(event.span for event in tops),
         own=per_call(quickest),
         inside=children(quickest),
     )

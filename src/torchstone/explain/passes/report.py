@@ -249,7 +249,7 @@ class Passes:
 
 
 STEP = "torchstone::step"
-TOY = "torchstone::toy "
+REFERENCE = "torchstone::reference "
 """Marks of ours: a step, and an op with nothing to do between two of them, before its number."""
 PYTHON, OPTIMIZER, LOADING, AUTOGRAD = "python", "optimizer", "loading", "autograd"
 GUARDS, BREAK, WRAPPER = "guards", "break", "wrapper"

@@ -140,8 +140,8 @@ class Steps:
 def _rounds(
     steps: Steps, plan: Plan, step_ns: int, phase: Phase, reference_calls: Sequence[ReferenceCall]
 ) -> tuple[tuple[Round, ...], Groups]:
-    """Plain and traced stretches in turns, so that a slow minute falls on both; and the toys that
-    are like the step's ops. Without toys, and so without torch, there is nothing to trace."""
+    """Plain and traced stretches in turns, so that a slow minute falls on both; and the calls
+    that are like the step's ops. Without them, and so without torch, nothing can be traced."""
     wait = WaitClock()
     between: DispatchReference | None = None
     groups: Groups = {}
