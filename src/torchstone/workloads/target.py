@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from torchstone.records import ArmSpec, UsageError
+from torchstone.records.plugins import did_you_mean
 from torchstone.workloads.suites.base import known_suites, load_suite
 
 DEFAULT_FACTORY = "make"
@@ -85,7 +86,7 @@ def check_target(text: str) -> Target:
     if os.path.isdir(target.place):
         raise UsageError(f"{target.place} is a folder, not a Python file.", "Name a file in it.")
     if not os.path.isfile(target.place):
-        raise UsageError(f"There is no file {target.place}.", _near_files(target.place))
+        raise UsageError(f"There is no file {target.place}.", near_files(target.place))
     try:
         with open(target.place, encoding="utf-8") as file:
             names = _bound_names(file.read(), target.place)
@@ -130,13 +131,13 @@ def suggest(wanted: str, names: set[str], place: str, ending: str = "") -> str:
     return "Did you mean " + " or ".join(f"{place}:{name}{ending}" for name in near) + "?"
 
 
-def _near_files(place: str) -> str:
-    folder = os.path.dirname(place) or "."
+def near_files(path: str, endings: tuple[str, ...] = (".py",)) -> str:
+    """A remedy for a file that is not there: the nearest names in its folder."""
+    folder = os.path.dirname(path) or "."
     if not os.path.isdir(folder):
         return f"There is no folder {folder} either."
-    files = [name for name in os.listdir(folder) if name.endswith(".py")]
-    near = difflib.get_close_matches(os.path.basename(place), files, n=3, cutoff=0.4)
-    return f"Did you mean {' or '.join(near)}?" if near else "Check the path."
+    files = [name for name in os.listdir(folder) if name.endswith(endings)]
+    return did_you_mean(os.path.basename(path), files, 3, 0.4).rstrip() or "Check the path."
 
 
 @dataclass(frozen=True)
@@ -156,9 +157,8 @@ def _bound_names(source: str, place: str) -> _Names:
     try:
         tree = ast.parse(source, place)
     except (SyntaxError, ValueError):
-        return _Names(
-            set(), set(), set(), False
-        )  # importing it will say what is wrong, with the line
+        # Importing it will say what is wrong, with the line.
+        return _Names(set(), set(), set(), complete=False)
     defined: set[str] = set()
     imported: set[str] = set()
     complete = True

@@ -106,28 +106,22 @@ def need_checkout() -> Checkout:
     return Checkout(path)
 
 
+@cache
 def list_models(checkout: Checkout) -> tuple[ModelInfo, ...]:
     """Every package under `torchbenchmark/models`, with what it lacks, by name."""
-    return _list_models(checkout.path)
-
-
-@cache
-def _list_models(path: str) -> tuple[ModelInfo, ...]:
-    checkout = Checkout(path)
     try:
-        names = sorted(os.listdir(os.path.join(path, MODELS)))
+        names = sorted(os.listdir(os.path.join(checkout.path, MODELS)))
     except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}.") from None
+        raise UsageError(f"{checkout.path} cannot be read: {error.strerror}.") from None
+    fronts = {name: os.path.join(checkout.model_folder(name), "__init__.py") for name in names}
     return tuple(
-        _describe(checkout, name)
-        for name in names
-        if name.isidentifier()
-        and os.path.isfile(os.path.join(checkout.model_folder(name), "__init__.py"))
+        _describe(checkout, name, front)
+        for name, front in fronts.items()
+        if name.isidentifier() and os.path.isfile(front)
     )
 
 
-def _describe(checkout: Checkout, name: str) -> ModelInfo:
-    front = os.path.join(checkout.model_folder(name), "__init__.py")
+def _describe(checkout: Checkout, name: str, front: str) -> ModelInfo:
     tier = "standard" if name in STANDARD else "full"
     tree = _parse(front)
     if tree is None:
@@ -139,8 +133,8 @@ def _describe(checkout: Checkout, name: str) -> ModelInfo:
 
 def _missing_package(checkout: Checkout, model: str, front: str, tree: ast.Module) -> str:
     """The first package that the model's file, or one it imports of the checkout, is without."""
-    door = os.path.join(checkout.path, PACKAGE, "__init__.py")
-    for path in dict.fromkeys((front, door, *_files_imported(checkout, front, tree))):
+    package_file = os.path.join(checkout.path, PACKAGE, "__init__.py")
+    for path in dict.fromkeys((front, package_file, *_files_imported(checkout, front, tree))):
         for package in _packages(path):
             if not _is_there(package, checkout, os.path.dirname(path), model):
                 return package
