@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from torchstone.measure.arm import Phase
-from torchstone.records import Contract, Environment, Flops, Graphs
+from torchstone.records import Contract, Environment, Flops, Graphs, SourceLine
 
 
 @dataclass(frozen=True)
@@ -197,30 +197,13 @@ class Library:
 
 
 @dataclass(frozen=True)
-class Break:
-    """A place where the compiler had to stop, and why."""
-
-    reason: str
-    file: str = ""
-    line: int = 0
-
-
-@dataclass(frozen=True)
-class Fused:
-    """One kernel of the compiler's making and the ops of the original that it stands for."""
-
-    name: str
-    ops: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
 class Compiled:
     """What the compiler made of the arm."""
 
     graphs: Graphs
-    breaks: tuple[Break, ...] = ()
-    recompiles: tuple[Break, ...] = ()
-    kernels: tuple[Fused, ...] = ()
+    breaks: tuple[SourceLine, ...] = ()
+    """Where the compiler had to stop, and why."""
+    recompiles: tuple[SourceLine, ...] = ()
     late: int = 0
     """Compilations while the passes ran."""
 
@@ -272,14 +255,8 @@ _BEGINNINGS = (
 _REGION, _LOOKUP = "Torch-Compiled Region", "TorchDynamo Cache Lookup"
 _GENERATED = ("cpp_fused", "triton_", "cpp_CppMicroGemm")
 _ALLOCATING = (
-    "aten::empty",
-    "aten::empty_like",
-    "aten::empty_strided",
-    "aten::new_empty",
-    "aten::new_empty_strided",
-    "aten::resize_",
-    "aten::_resize_output_",
-    "aten::set_",
+    *("aten::empty", "aten::empty_like", "aten::empty_strided", "aten::new_empty"),
+    *("aten::new_empty_strided", "aten::resize_", "aten::_resize_output_", "aten::set_"),
 )
 _VIEWS = frozenset(
     f"aten::{name}"
@@ -356,11 +333,8 @@ def copies_to_device(op: str) -> bool:
 
 def fused_ops(kernel: str) -> tuple[str, ...]:
     """The ops that the name of a generated kernel tells of: `cpp_fused_add_relu_0`."""
-    for word in ("_fused_",):
-        if word in kernel:
-            words = kernel.partition(word)[2].split("_")
-            return tuple(part for part in words if part and not part.isdigit())
-    return ()
+    words = kernel.partition("_fused_")[2].split("_")
+    return tuple(part for part in words if part and not part.isdigit())
 
 
 # Which Python functions a step spends its time in, by `cProfile`. For names, not for amounts:
