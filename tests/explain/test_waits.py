@@ -23,7 +23,7 @@ from torchstone.explain.passes.blocked import (
 )
 from torchstone.explain.passes.plain import parse
 from torchstone.explain.passes.report import Block, functions_pass
-from torchstone.explain.passes.watch import classify, watched_pass
+from torchstone.explain.passes.watch import Sleeps, classify, watched_pass
 
 LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 
@@ -162,7 +162,7 @@ def test_looks_are_counted_by_what_the_thread_slept_in() -> None:
         "45 0x3 0x500": 6,
         "61 0x3 0x500": 1,
     }
-    found = classify(29, seen, NUMBERS, {0x1000}, [(0x2000, 0x3000)])
+    found = classify(29, seen, Sleeps(NUMBERS, {0x1000}, [(0x2000, 0x3000)]))
     assert (found.running, found.gil, found.pool, found.lock) == (5, 8, 3, 2)
     assert (found.sleep, found.reading, found.other) == (4, 6, 1)
 
