@@ -71,7 +71,6 @@ def _plain(rounds: Sequence[Plain]) -> Plain:
         faults=fmean(one.faults for one in rounds),
         python_threads=fmean(one.python_threads for one in rounds),
         busy=fmean(one.busy for one in rounds),
-        dropped=sum(one.dropped for one in rounds),
     )
 
 

@@ -94,7 +94,7 @@ def check_target(text: str) -> Target:
         raise UsageError(f"{target.place} cannot be read: {error.strerror}.") from None
     except UnicodeDecodeError:
         raise UsageError(f"{target.place} is not a Python source file (not UTF-8).") from None
-    if names.complete and target.name.split(".")[0] not in names.defined | names.imported:
+    if names.complete and target.name.split(".")[0] not in names.bound:
         raise UsageError(
             f"{target.place} has no {target.name!r}.",
             suggest(target.name, names.top_level, target.place, "()" if target.direct else ""),
@@ -148,8 +148,7 @@ class _Names:
     """
 
     top_level: set[str]
-    defined: set[str]
-    imported: set[str]
+    bound: set[str]
     complete: bool
 
 
@@ -158,21 +157,20 @@ def _bound_names(source: str, place: str) -> _Names:
         tree = ast.parse(source, place)
     except (SyntaxError, ValueError):
         # Importing it will say what is wrong, with the line.
-        return _Names(set(), set(), set(), complete=False)
-    defined: set[str] = set()
-    imported: set[str] = set()
+        return _Names(set(), set(), complete=False)
+    bound: set[str] = set()
     complete = True
     for node in ast.walk(tree):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            defined.add(node.name)
+            bound.add(node.name)
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            defined.add(node.id)
+            bound.add(node.id)
         elif isinstance(node, (ast.Import, ast.ImportFrom)):
-            imported |= {(alias.asname or alias.name).split(".")[0] for alias in node.names}
+            bound |= {(alias.asname or alias.name).split(".")[0] for alias in node.names}
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             complete &= node.func.id not in ("globals", "exec", "setattr", "vars")
-    complete &= not {"*", "__getattr__"} & (defined | imported)
-    return _Names(set(_top_level(tree)), defined, imported, complete)
+    complete &= not {"*", "__getattr__"} & bound
+    return _Names(set(_top_level(tree)), bound, complete)
 
 
 def _top_level(node: ast.AST) -> Iterator[str]:

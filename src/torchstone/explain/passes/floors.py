@@ -15,6 +15,7 @@ from itertools import repeat
 from typing import Any
 
 from torchstone.explain.passes import report
+from torchstone.explain.passes.blocked import WaitClock
 from torchstone.explain.passes.dispatch_reference import (
     Groups,
     ReferenceCall,
@@ -27,7 +28,7 @@ from torchstone.explain.passes.dispatch_reference import (
 )
 from torchstone.explain.passes.report import Costs
 from torchstone.explain.passes.tally import entry_of
-from torchstone.explain.passes.traced import trace
+from torchstone.explain.passes.traced import trace, traced_round
 from torchstone.measure.loops import thread_clock, wall_clock
 
 CALLS = 40
@@ -250,3 +251,43 @@ def binding_of(costs: Costs, entry: str) -> float:
     """What it takes to get from Python into an op; a usual one where this one is not known."""
     known = costs.bindings.get(entry)
     return costs.bindings.get(entry.partition(">")[0], costs.binding) if known is None else known
+
+
+# What a graph break costs: compiled code that calls a function which may not be compiled and has
+# nothing to do. What a break in the workload takes more is the Python that runs there.
+
+
+BREAK_LOOPS, BREAK_SAMPLES = 10, 20
+"""Calls in a sample, and samples: some milliseconds, and enough for medians."""
+
+
+def breaking_cost(costs: Costs, backend: str) -> float:
+    """Nanoseconds of one break, less what tracing it and getting into its ops takes. The graphs
+    around it call a library, so that there is nothing to generate."""
+    import torch
+
+    disable: Any = torch.compiler.disable
+    nothing = disable(lambda: None)
+
+    def broken(x: Any) -> Any:
+        y = torch.mm(x, x)
+        nothing()
+        return torch.mm(y, x)
+
+    step: Any = torch.compile(broken, backend=backend)
+    one = torch.ones(1, 1)
+
+    def block() -> None:
+        for _ in range(BREAK_LOOPS):
+            step(one)
+
+    block()
+    wait = WaitClock()
+    seen = traced_round(block, BREAK_LOOPS, BREAK_SAMPLES, wait)
+    wait.close()
+    place = seen.places.get(report.BREAK)
+    if place is None or not seen.breaks:
+        return 0.0
+    tracing = (place.events + place.inside) * costs.event / 2
+    entering = sum(n * binding_of(costs, entry) for entry, n in place.entries.items())
+    return max(0.0, place.own - tracing - entering) / seen.breaks

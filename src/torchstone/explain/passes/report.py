@@ -46,8 +46,6 @@ class Plain:
     """CPU time of the process's other Python threads."""
     busy: float = 0.0
     """Cores that the process kept busy, on average."""
-    dropped: int = 0
-    """Steps left out because they waited longest for a core."""
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ from typing import Any
 
 from torchstone.explain.passes import report
 from torchstone.explain.passes.blocked import WaitClock, blocked_pass
-from torchstone.explain.passes.breaking import breaking_cost
 from torchstone.explain.passes.compiler import describe_compiled, prepare_compiler
 from torchstone.explain.passes.dispatch_reference import (
     DispatchReference,
@@ -18,7 +17,7 @@ from torchstone.explain.passes.dispatch_reference import (
     ReferenceCall,
     groups_of,
 )
-from torchstone.explain.passes.floors import for_step, measure_costs
+from torchstone.explain.passes.floors import breaking_cost, for_step, measure_costs
 from torchstone.explain.passes.plain import library_lines, plain_round
 from torchstone.explain.passes.report import Costs, Passes, Plan, Round, functions_pass
 from torchstone.explain.passes.traced import traced_round
@@ -67,10 +66,10 @@ def run_passes(arm: ArmSpec, plan: Plan, phase: Phase) -> Passes:
     costs = for_step(costs, groups)
     late = compile_count() - compiled  # now: Dynamo counts the profile functions of later passes
     seconds = max(1.0, plan.budget_s / 4)
-    limited = _limit(step_ns, seconds)
-    blocks = blocked_pass(steps.block, steps.loops, limited(steps.loops), phase)
+    count = max(LEAST_SAMPLES, int(seconds * 1e9 / (step_ns * steps.loops)))
+    blocks = blocked_pass(steps.block, steps.loops, count, phase)
     watched = watched_pass(steps.block, seconds, phase)
-    functions = functions_pass(steps.block, steps.loops, limited(steps.loops), phase)
+    functions = functions_pass(steps.block, steps.loops, count, phase)
     phase("passes")
     compiled_code = describe_compiled(late)  # now: what a break costs is compiled code of our own
     costs, unpriced = _with_breaks(costs, rounds)
@@ -174,11 +173,6 @@ def _rounds(
         found.append(Round(plain, traced))
     wait.close()
     return tuple(found), groups
-
-
-def _limit(step_ns: int, seconds: float) -> Callable[[int], int]:
-    """So many samples that a pass ends in about `seconds`, were it not for what it costs."""
-    return lambda loops: max(LEAST_SAMPLES, int(seconds * 1e9 / (step_ns * loops)))
 
 
 def _count(arm: ArmSpec, phase: Phase) -> Flops | None:

@@ -68,20 +68,11 @@ QUICK: Mapping[str, tuple[str, ...]] = {
 """Models of the quick tier, and the modes that they run in there."""
 
 STANDARD = frozenset(
-    {
-        "AlbertForMaskedLM",
-        "BartForCausalLM",
-        "BertForMaskedLM",
-        "DistilBertForMaskedLM",
-        "ElectraForCausalLM",
-        "GPT2ForSequenceClassification",
-        "GoogleFnet",
-        "Llama-3.2-1B",
-        "MobileBertForMaskedLM",
-        "OPTForCausalLM",
-        "T5Small",
-        "whisper-tiny",
-    }
+    (
+        *("AlbertForMaskedLM", "BartForCausalLM", "BertForMaskedLM", "DistilBertForMaskedLM"),
+        *("ElectraForCausalLM", "GPT2ForSequenceClassification", "GoogleFnet", "Llama-3.2-1B"),
+        *("MobileBertForMaskedLM", "OPTForCausalLM", "T5Small", "whisper-tiny"),
+    )
 )
 """One of each kind: encoder, decoder, both; shared layers, bottlenecks, Fourier mixing, speech."""
 

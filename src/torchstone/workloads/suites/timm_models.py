@@ -114,23 +114,13 @@ QUICK: dict[str, tuple[str, ...]] = {
 do not care, and none takes long to compile. This one gained 5 % here, after 14 to 20 s."""
 
 STANDARD = frozenset(
-    {
-        "beit_base_patch16_224",
-        "convnextv2_nano.fcmae_ft_in22k_in1k",
-        "deit_base_distilled_patch16_224",
-        "ghostnet_100",
-        "inception_v3",
-        "mobilenetv3_large_100",
-        "mobilevit_s",
-        "nfnet_l0",
-        "repvgg_a2",
-        "resnet18",
-        "resnet50",
-        "swin_base_patch4_window7_224",
-        "tf_efficientnet_b0",
-        "vit_base_patch16_224",
+    (
+        *("beit_base_patch16_224", "convnextv2_nano.fcmae_ft_in22k_in1k"),
+        *("deit_base_distilled_patch16_224", "ghostnet_100", "inception_v3"),
+        *("mobilenetv3_large_100", "mobilevit_s", "nfnet_l0", "repvgg_a2", "resnet18", "resnet50"),
+        *("swin_base_patch4_window7_224", "tf_efficientnet_b0", "vit_base_patch16_224"),
         "vit_small_patch16_224",
-    }
+    )
 )
 """One of each kind of network."""
 

@@ -57,7 +57,6 @@ class Sizes:
     training: int
 
     def of(self, mode: str) -> int:
-        """The one for a mode."""
         return self.inference if mode == "inference" else self.training
 
 
@@ -70,17 +69,14 @@ class Own:
     tier: str = "standard"
 
     def missing(self) -> str:
-        """Why it cannot run here."""
         return missing_library("torch")
 
     def import_library(self) -> None:
-        """Torch, and nothing else."""
         if reason := self.missing():
             raise NotSupported(reason)
         importlib.import_module("torchstone.workloads.suites.torchbench_own")
 
     def build(self, setting: BuildSetting) -> Workload:
-        """Its workload."""
         from torchstone.workloads.suites.torchbench_own import build_own
 
         return build_own(self.name, setting)
@@ -100,11 +96,9 @@ class Vision:
     family: str = "vision"
 
     def missing(self) -> str:
-        """Why it cannot run here."""
         return _missing_there(self.suite, self.known_as or self.name)
 
     def import_library(self) -> None:
-        """What the other suite needs."""
         self.suite.import_library(self.name)
 
     def build(self, setting: BuildSetting) -> Workload:
@@ -142,11 +136,9 @@ class Text:
         return replace(like, name=self.name, class_name=like.model_class, **self.changes)
 
     def missing(self) -> str:
-        """Why it cannot run here."""
         return _missing_there(HUGGINGFACE, self.like)
 
     def import_library(self) -> None:
-        """Transformers."""
         HUGGINGFACE.import_library()
 
     def sizes(self, setting: BuildSetting) -> tuple[int, int]:
@@ -246,7 +238,6 @@ class TorchBenchSuite:
         _find(model).import_library()
 
     def build(self, model: str, setting: BuildSetting) -> Workload:
-        """The model with random weights."""
         check_scale(self, setting.scale)
         return _find(model).build(setting)
 

@@ -45,23 +45,12 @@ _FAMILIES = {
 """Names of the task groups in the checkout, and ours."""
 
 STANDARD = frozenset(
-    {
-        "BERT_pytorch",
-        "dcgan",
-        "demucs",
-        "functorch_dp_cifar10",
-        "hf_Bert",
-        "lennard_jones",
-        "maml",
-        "nanogpt",
-        "nvidia_deeprecommender",
-        "phlippe_densenet",
-        "phlippe_resnet",
-        "pyhpc_equation_of_state",
-        "pyhpc_isoneutral_mixing",
-        "pyhpc_turbulent_kinetic_energy",
+    (
+        *("BERT_pytorch", "dcgan", "demucs", "functorch_dp_cifar10", "hf_Bert", "lennard_jones"),
+        *("maml", "nanogpt", "nvidia_deeprecommender", "phlippe_densenet", "phlippe_resnet"),
+        *("pyhpc_equation_of_state", "pyhpc_isoneutral_mixing", "pyhpc_turbulent_kinetic_energy"),
         "tts_angular",
-    }
+    )
 )
 """The standard tier: models that were seen to build without an install step or a download."""
 
