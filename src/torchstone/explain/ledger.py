@@ -10,7 +10,7 @@ from statistics import fmean, median
 
 from torchstone.explain.deep import deep_lines, hardware_words
 from torchstone.explain.kinds import IMAGES, ONE_TYPE, OPTIMIZER_FILE
-from torchstone.explain.lines import BLOCK_LINES, Split, blocked_of, split_round
+from torchstone.explain.lines import Split, blocked_of, split_round
 from torchstone.explain.passes.report import (
     OpTime,
     Passes,
@@ -333,7 +333,7 @@ def _parts(
     blocks: dict[str, list[LedgerPart]] = defaultdict(list)
     for block in passes.blocks:
         part = LedgerPart(block.function, (block.off + block.on) / 1e9, block.calls, block.place)
-        blocks[BLOCK_LINES.get(block.kind, block.kind)].append(part)
+        blocks[block.kind].append(part)
     found = {name: tuple(parts[:MOST_PARTS]) for name, parts in blocks.items()}
     working = [op for op in ops if not allocates(op.name)]  # the others are the allocator's line
     for line, parts in (
@@ -371,7 +371,7 @@ def interpreter_words(passes: Passes, lines: Sequence[LedgerLine]) -> str:
     elif found is not None and blocked_of(passes.blocks, how).seen is None:
         sure = f"inferred: too few of {how.looks} looks from outside found it asleep"
     else:
-        sure = f"seen in {how.gil} of {how.looks} looks from outside"
+        sure = f"seen in {how.asleep.get('gil', 0)} of {how.looks} looks from outside"
     others = _others(how)
     if found is None:
         return f"This interpreter has a lock; the step did not wait for it ({sure}).{others}"

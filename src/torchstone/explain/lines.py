@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from torchstone.explain.passes import report
+from torchstone.explain.passes.blocked import FILE, NETWORK, OTHER, TORCH
 from torchstone.explain.passes.floors import at_speed, binding_of, floor_of
 from torchstone.explain.passes.report import Block, Costs, OpTime, Round, Traced, Watched
 from torchstone.records import OpCost
@@ -60,13 +61,6 @@ class Blocked:
 _SILENT = ("locks", "sleep", "network")
 LEAST_LOOKS = 20
 """At a sleeping thread: fewer say nothing about shares."""
-BLOCK_LINES = {
-    "sleep": "sleep",
-    "lock": "locks",
-    "file": "files",
-    "network": "network",
-    "loading": "loading",
-}
 
 
 def blocked_of(blocks: Sequence[Block], watched: Watched) -> Blocked:
@@ -74,22 +68,16 @@ def blocked_of(blocks: Sequence[Block], watched: Watched) -> Blocked:
     known: dict[str, float] = defaultdict(float)
     on: dict[str, float] = defaultdict(float)
     for block in blocks:
-        if block.kind in BLOCK_LINES:
-            known[BLOCK_LINES[block.kind]] += block.off
-            if block.kind in ("file", "network"):
-                on[BLOCK_LINES[block.kind]] += block.on
-    seen = {
-        "gil": watched.gil,
-        "pool": watched.pool,
-        "locks": watched.lock,
-        "sleep": watched.sleep,
-        "network": watched.reading,
-        "other": watched.other,
-    }
-    asleep = sum(seen.values())
-    shares = {name: times / asleep for name, times in seen.items()} if asleep else {}
-    torch_off = sum(block.off for block in blocks if block.kind == "torch")
-    return Blocked(known, on, torch_off, shares if asleep >= LEAST_LOOKS else None)
+        if block.kind in (FILE, NETWORK):
+            on[block.kind] += block.on
+        if block.kind not in (TORCH, OTHER):
+            known[block.kind] += block.off
+    torch_off = sum(block.off for block in blocks if block.kind == TORCH)
+    asleep = sum(watched.asleep.values())
+    if asleep < LEAST_LOOKS:
+        return Blocked(known, on, torch_off)
+    seen = {name: times / asleep for name, times in watched.asleep.items()}
+    return Blocked(known, on, torch_off, seen)
 
 
 def split_round(found: Round, costs: Costs, blocked: Blocked, threads: int) -> Split:
@@ -161,7 +149,7 @@ def _on_lines(
             price = min(left, traced.breaks * costs.breaking)
             on["breaks"] += price
             left -= price
-        on[_PLACE_LINES[place]] += left
+        on[report.PYTHON if place == report.BREAK else place] += left
         for entry, ns in entering.items():
             bound[entry.partition(">")[0]] += ns * fit
     ops = [_op(op, costs, half, bound[op.name]) for op in traced.ops]
@@ -178,17 +166,6 @@ def _on_lines(
     on["dispatch"] -= nodes
     on["autograd"] += nodes
     return on, tuple(ops)
-
-
-_PLACE_LINES = {
-    report.PYTHON: "interpreter",
-    report.LOADING: "loading",
-    report.AUTOGRAD: "autograd",
-    report.OPTIMIZER: "optimizer",
-    report.GUARDS: "guards",
-    report.BREAK: "interpreter",  # but for the price of the breaks
-    report.WRAPPER: "wrapper",
-}
 
 
 def _op(op: OpTime, costs: Costs, half: float, entering: float) -> OpCost:
@@ -243,7 +220,7 @@ def _off_lines(
     lines: dict[str, float] = defaultdict(float)
     known, seen = sum(blocked.known.values()), blocked.seen
     if seen is not None:
-        gil = off * seen["gil"] if python_threads else 0.0
+        gil = off * seen.get("gil", 0.0) if python_threads else 0.0
     else:
         # Nobody could look: what no call accounts for, as long as other threads ran Python.
         gil = min(max(0.0, off - known - blocked.torch_off), python_threads)
@@ -262,7 +239,7 @@ def _off_lines(
 
 def _in_pool(off: float, blocked: Blocked) -> float:
     """Of the time off the CPU, what was spent waiting for the other threads of a kernel."""
-    return blocked.torch_off if blocked.seen is None else off * blocked.seen["pool"]
+    return blocked.torch_off if blocked.seen is None else off * blocked.seen.get("pool", 0.0)
 
 
 def _add_silent(
@@ -271,7 +248,7 @@ def _add_silent(
     """What no call owns up to: `with lock:` is no call of a function to a profiler. Somebody who
     looks from outside sees what the thread slept in all the same."""
     loading = lines["loading"]
-    more = {name: max(0.0, off * seen[name] - lines[name] - loading) for name in _SILENT}
-    total = sum(more.values()) + off * seen["other"]
+    more = {name: max(0.0, off * seen.get(name, 0.0) - lines[name] - loading) for name in _SILENT}
+    total = sum(more.values()) + off * seen.get("other", 0.0)
     for name, ns in more.items():
         lines[name] += left * ns / total if total else 0.0

@@ -105,7 +105,7 @@ LEAST_OFF_NS = 20_000
 """Shorter absences are the scheduler's."""
 MOST_BLOCKS = 12
 ELSEWHERE = "elsewhere"
-SLEEP, LOCK, FILE, NETWORK = "sleep", "lock", "file", "network"
+SLEEP, LOCK, FILE, NETWORK = "sleep", "locks", "files", "network"
 LOADING, TORCH, OTHER = "loading", "torch", "other"
 _SLEEPS = ("sleep", "nanosleep", "pause")
 _LOCKS = ("acquire", "__enter__", "wait", "join", "get", "put", "acquire_lock", "_wait")

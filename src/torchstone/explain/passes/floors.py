@@ -44,14 +44,14 @@ def measure_costs(training: bool) -> tuple[Costs, tuple[ReferenceCall, ...]]:
 
     with torch.no_grad():
         looks = _looks(grad=False)
-    calls = [call for _, call in looks]
+    calls = [look.reference for look in looks]
     if training:
         with torch.enable_grad():
-            calls += [call for _, call in _looks(grad=True)]
+            calls += [look.reference for look in _looks(grad=True)]
     floors = _floors(calls, grad=False)
-    bindings = {one.entry: max(0.0, one.outside) for one, _ in looks if one.entry}
+    bindings = {look.entry: max(0.0, look.outside) for look in looks if look.entry}
     costs = Costs(
-        event=statistics.median(one.event for one, _ in looks),
+        event=statistics.median(look.event for look in looks),
         binding=statistics.median(bindings.values()),
         bindings=bindings,
         floors=floors,
@@ -61,15 +61,6 @@ def measure_costs(training: bool) -> tuple[Costs, tuple[ReferenceCall, ...]]:
         fault=_fault_cost(),
     )
     return costs, tuple(calls)
-
-
-def _looks(grad: bool) -> list[tuple[_Look, ReferenceCall]]:
-    looks = [(_look(call), call) for call in op_microbenchmarks(grad)]
-    return [
-        (look, ReferenceCall(call, look.entry.partition(">")[0], look.own, look.inside, grad))
-        for look, call in looks
-        if look is not None
-    ]
 
 
 def _floors(calls: Sequence[ReferenceCall], grad: bool) -> dict[str, float]:
@@ -113,30 +104,18 @@ def at_speed(costs: Costs, speeds: Mapping[str, float], grad: Mapping[str, float
 class _Look:
     """One call of an op with nothing to do, with and without the tracer; nanoseconds."""
 
-    plain: float
-    traced: float
-    events: float
-    """Of one call."""
+    reference: ReferenceCall
     entry: str
     """How the op is entered; empty where the call is more than one op."""
-    span: float
-    """Of its event."""
-    own: Mapping[str, float]
-    """What each of its events takes by itself."""
-    inside: Mapping[str, float]
-    """How many events each of these calls."""
+    event: float
+    """What tracing one event costs."""
+    outside: float
+    """What a call takes outside its event."""
 
-    @property
-    def event(self) -> float:
-        """What tracing one event costs."""
-        return max(0.0, self.traced - self.plain) / self.events
 
-    @property
-    def outside(self) -> float:
-        """What a call takes outside its event. Of the tracing, as it was at the same moment, all
-        that is nested falls into the event's span, and half of its own: it is recorded on entry
-        and on exit."""
-        return self.plain - (self.span - (self.events - 0.5) * self.event)
+def _looks(grad: bool) -> list[_Look]:
+    looks = (_look(call, grad) for call in op_microbenchmarks(grad))
+    return [look for look in looks if look is not None]
 
 
 def _quickest(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
@@ -148,7 +127,7 @@ def _quickest(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     return min(rounds, key=lambda one: -sum(row[2] for row in one))
 
 
-def _look(call: Callable[[], Any]) -> _Look | None:
+def _look(call: Callable[[], Any], grad: bool) -> _Look | None:
     """Many calls, plain and traced; None where nothing is to be seen of them."""
 
     def many() -> None:
@@ -156,23 +135,24 @@ def _look(call: Callable[[], Any]) -> _Look | None:
             call()
 
     many()
-    plain = min(_thread_time(many) for _ in range(ROUNDS))
-    rows, traced = trace(lambda: min(_thread_time(many) for _ in range(ROUNDS)))
+    plain = min(_thread_time(many) for _ in range(ROUNDS)) / CALLS - _empty_call()
+    rows, quickest_ns = trace(lambda: min(_thread_time(many) for _ in range(ROUNDS)))
     if not rows:
         return None
+    traced = quickest_ns / CALLS - _empty_call()
+    events = len(rows) / (CALLS * ROUNDS)
+    event = max(0.0, traced - plain) / events
     quickest = _quickest(rows)
-    tops = [event for event in nested(quickest) if event.outermost]
-    entries = {entry_of(event.name, event.first) for event in tops}
+    tops = [one for one in nested(quickest) if one.outermost]
+    entries = {entry_of(one.name, one.first) for one in tops}
     single = len(entries) == 1 and len(tops) == CALLS
-    return _Look(
-        plain=plain / CALLS - _empty_call(),
-        traced=traced / CALLS - _empty_call(),
-        events=len(rows) / (CALLS * ROUNDS),
-        entry=entries.pop() if single else "",
-        span=statistics.median(event.span for event in tops),
-        own=per_call(quickest),
-        inside=children(quickest),
-    )
+    entry = entries.pop() if single else ""
+    # Of the tracing all that is nested falls into the event's span, and half of its own: it is
+    # recorded on entry and on exit.
+    span = statistics.median(one.span for one in tops) - (events - 0.5) * event
+    op = entry.partition(">")[0]
+    reference = ReferenceCall(call, op, per_call(quickest), children(quickest), grad)
+    return _Look(reference, entry, event, plain - span)
 
 
 @cache

@@ -143,7 +143,7 @@ class Block:
     """Time in which the thread slept in one C function, and who called it."""
 
     kind: str
-    """`sleep`, `lock`, `file`, `network`, `loading`, `torch` or `other`."""
+    """`sleep`, `locks`, `files`, `network` or `loading`, as lines are named; `torch` or `other`."""
     function: str
     place: str
     off: float
@@ -156,13 +156,8 @@ class Watched:
     """Looks at the thread from outside, each at one moment (counts)."""
 
     looks: int = 0
-    running: int = 0
-    gil: int = 0
-    pool: int = 0
-    lock: int = 0
-    sleep: int = 0
-    reading: int = 0
-    other: int = 0
+    asleep: Mapping[str, int] = field(default_factory=dict)
+    """By what it slept in: `gil`, `pool`, `locks`, `sleep`, `network` or `other`."""
     reason: str = ""
     """Why nobody could look."""
     others: int = 0
@@ -232,7 +227,7 @@ class Passes:
 STEP = "torchstone::step"
 REFERENCE = "torchstone::reference "
 """Marks of ours: a step, and an op with nothing to do between two of them, before its number."""
-PYTHON, OPTIMIZER, LOADING, AUTOGRAD = "python", "optimizer", "loading", "autograd"
+PYTHON, OPTIMIZER, LOADING, AUTOGRAD = "interpreter", "optimizer", "loading", "autograd"
 GUARDS, BREAK, WRAPPER = "guards", "break", "wrapper"
 OP, KERNEL, MARK = "op", "kernel", "mark"
 PLACES = (PYTHON, OPTIMIZER, LOADING, AUTOGRAD, GUARDS, BREAK, WRAPPER)

@@ -89,7 +89,7 @@ def watched_pass(block: Callable[[], object], seconds: float, phase: Phase) -> W
         classify(looks, seen, sleeps),
         others=len(others),
         others_looks=sum(one.looks for one in found),
-        others_gil=sum(one.gil for one in found),
+        others_gil=sum(one.asleep.get("gil", 0) for one in found),
     )
 
 
@@ -109,34 +109,23 @@ class Sleeps:
         if number in self.numbers["sleep"]:
             return "sleep"
         if number in self.numbers["read"]:
-            return "reading"
+            return "network"
         if number != self.numbers["futex"]:
             return "other"
         if any(abs(first - address) <= NEAR for address in self.lock):
             return "gil"
-        return "pool" if any(start <= place < end for start, end in self.pools) else "lock"
+        return "pool" if any(start <= place < end for start, end in self.pools) else "locks"
 
 
 def classify(looks: int, seen: Mapping[str, int], sleeps: Sleeps) -> Watched:
-    """Looks counted by what the thread was doing."""
-    counts: Counter[str] = Counter()
+    """Looks counted by what the thread slept in; a thread that runs shows no call."""
+    asleep: Counter[str] = Counter()
     for key, times in seen.items():
         words = key.split()
-        if len(words) < 3:
-            counts["running"] += times
-        else:
+        if len(words) == 3:
             number, first, place = int(words[0]), int(words[1], 16), int(words[2], 16)
-            counts[sleeps.kind(number, first, place)] += times
-    return Watched(
-        looks=looks,
-        running=counts["running"],
-        gil=counts["gil"],
-        pool=counts["pool"],
-        lock=counts["lock"],
-        sleep=counts["sleep"],
-        reading=counts["reading"],
-        other=counts["other"],
-    )
+            asleep[sleeps.kind(number, first, place)] += times
+    return Watched(looks, dict(asleep))
 
 
 class _Watcher:
