@@ -165,6 +165,14 @@ def test_peaks_that_are_refused(peak: Peak, words: str) -> None:
     assert levels("utilisation", made) == [Level.OK] * 2
 
 
+def test_more_refusals_are_counted() -> None:
+    nameless = [Peak(PEAK, threads=threads) for threads in (1, 2, 3)]
+    assert "(and 2 more) does not say its dtype" in said("peak", with_peaks(*nameless)).message
+    peaks = [Peak(0.0, threads=2, level=level) for level in ("L1", "L2", "L3")]
+    made = pair(calibration=calibration(bandwidth=tuple(peaks)))
+    assert "(and 2 more) is no rate" in said("working-set", made).message
+
+
 @pytest.mark.parametrize(
     "peak",
     [

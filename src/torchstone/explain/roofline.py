@@ -55,9 +55,7 @@ def bound_of(
     of_kernels: bool = False,
 ) -> Bound:
     """Which peak the step stands under. What is missing is said, and nothing is guessed.
-
-    `of_kernels`: the time is that of the kernels alone, so no dispatch is in it.
-    """
+    `of_kernels`: the time is that of the kernels alone, so no dispatch is in it."""
     if used is None:
         return Bound("", f"{_UNKNOWN}: no peak for it was measured.")
     notes = _coverage_notes(flops, used)
@@ -329,11 +327,9 @@ def _step(arm: Measurement, flops: Flops, seconds: float) -> Point:
 
 
 def _ops(arm: Measurement, flops: Flops, seconds: float) -> tuple[Point, ...]:
-    """The heaviest ops of an eager step; a compiled one has others, which nobody has counted.
-
-    Where the counting pass ran slower than the step, its times are scaled down together: the ops
-    cannot take longer than the step that they make up.
-    """
+    """The heaviest ops of an eager step; a compiled one has others, which nobody has counted. Where
+    the counting pass ran slower than the step, its times are scaled down together: the ops cannot
+    take longer than the step that they make up."""
     if not is_eager(arm):
         return ()
     spent = sum(work.time_ns for work in flops.heaviest) / 1e9

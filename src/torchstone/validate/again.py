@@ -13,10 +13,8 @@ from torchstone.validate.rules.statistics import TOO_GOOD, remeasurement, suspic
 
 def needs_recalibration(result: Result) -> list[tuple[str, int]]:
     """Peaks of which an arm reaches more than the whole: a dtype or a memory level, and threads.
-
     Measure them again beside the result, put the higher ones into it and evaluate again; what is
-    still over then is wrong.
-    """
+    still over then is wrong."""
     beaten = []
     for found in over_full(result):
         if (found.compute or 0.0) > 1:
@@ -27,11 +25,9 @@ def needs_recalibration(result: Result) -> list[tuple[str, int]]:
 
 
 def needs_remeasuring(result: Result) -> list[Comparison]:
-    """Comparisons that are too good to be believed unless they are measured once more.
-
-    A ratio that was withheld only because it is too good is put back from its check. Arms that
-    failed another check are past saving.
-    """
+    """Comparisons that are too good to be believed unless they are measured once more. A ratio that
+    was withheld only because it is too good is put back from its check. Arms that failed another
+    check are past saving."""
     failed = {
         name
         for check in result.checks
@@ -61,11 +57,9 @@ def _with_ratio(comparison: Comparison, result: Result) -> Comparison:
 
 
 def withhold(comparisons: Sequence[Comparison], checks: Sequence[Check]) -> tuple[Comparison, ...]:
-    """The comparisons, each one with a failed arm turned into `cannot tell`.
-
-    Its figures go too, as for a wrong answer: a ratio that is not to be believed is not to be
-    quoted. The samples are still in the record. A failed check without arms speaks of all.
-    """
+    """The comparisons, each one with a failed arm turned into `cannot tell`. Its figures go too, as
+    for a wrong answer: a ratio that is not to be believed is not to be quoted. The samples are
+    still in the record. A failed check without arms speaks of all."""
     failed = [check for check in checks if check.level is Level.FAIL]
     return tuple(_withheld(comparison, failed) for comparison in comparisons)
 

@@ -23,9 +23,7 @@ CONSTANT_OUTPUT_NOTE = "the output does not depend on the input"
 
 class Rule(Protocol):
     """Reads a result and reports what it found, `ok` included; nothing where it cannot look.
-
-    `source` tells where the rule and its thresholds come from.
-    """
+    `source` tells where the rule and its thresholds come from."""
 
     @property
     def name(self) -> str:
@@ -141,10 +139,8 @@ def estimator(result: Result) -> str:
 
 
 seconds_per_call = central_time
-"""Time of one call by an estimator; None without samples.
-
-Without the interval, whose jackknife would cost more than all the rules together.
-"""
+"""Time of one call by an estimator; None without samples. Without the interval, whose jackknife
+would cost more than all the rules together."""
 
 
 def arm_named(name: str, result: Result) -> Measurement | None:

@@ -178,10 +178,8 @@ def import_libraries(arm: ArmSpec) -> None:
 
 
 def _import_library(suite: Suite, model: str) -> None:
-    """Without looking for rings of objects, which takes a tenth of the time and finds none.
-
-    What was made counts as old afterwards, as it would have.
-    """
+    """Without looking for rings of objects, which takes a tenth of the time and finds none. What
+    was made counts as old afterwards, as it would have."""
     looking = gc.isenabled()
     gc.disable()
     try:

@@ -25,10 +25,8 @@ _NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
 @dataclass(frozen=True)
 class Target:
-    """A parsed target. `kind` is `file`, `module` or `suite`; `direct`: `name()` is timed.
-
-    A suite's model without a scale is the model as it is: `full`.
-    """
+    """A parsed target. `kind` is `file`, `module` or `suite`; `direct`: `name()` is timed. A
+    suite's model without a scale is the model as it is: `full`."""
 
     kind: str
     place: str
@@ -142,10 +140,8 @@ def near_files(path: str, endings: tuple[str, ...] = (".py",)) -> str:
 
 @dataclass(frozen=True)
 class _Names:
-    """Names that a file binds, and whether the list is sure to be complete.
-
-    What a function binds may be global; only what stands outside of all is `top_level` for sure.
-    """
+    """Names that a file binds, and whether the list is sure to be complete. What a function binds
+    may be global; only what stands outside of all is `top_level` for sure."""
 
     top_level: set[str]
     bound: set[str]

@@ -60,11 +60,9 @@ def predict(
     why_not: str = "",
     places: tuple[SourceLine, ...] = (),
 ) -> Prediction:
-    """The time after as a share of the time before, if the seconds of `gain` (least, most) go.
-
-    What the ledger could not explain may go with it. It never reaches the time before: a
-    prediction that nothing can refute is none.
-    """
+    """The time after as a share of the time before, if the seconds of `gain` (least, most) go. What
+    the ledger could not explain may go with it. It never reaches the time before: a prediction that
+    nothing can refute is none."""
     least_s, most_s = gain
     wall, unexplained = ledger.wall_s, max(0.0, ledger.share("rest"))
     low = min(max(0.01, 1 - most_s / wall - unexplained), 1 - 2 * LEAST_GAIN)
@@ -102,10 +100,8 @@ def known_findings() -> list[FindingRule]:
 
 
 def with_findings(ledger: Ledger, rules: Sequence[FindingRule] | None = None) -> Ledger:
-    """The ledger with at most five findings, the most time at stake first.
-
-    Of findings with the same remedy only the larger one stays: it can be applied only once.
-    """
+    """The ledger with at most five findings, the most time at stake first. Of findings with the
+    same remedy only the larger one stays: it can be applied only once."""
     found = [rule.look(ledger) for rule in (known_findings() if rules is None else rules)]
     ordered = sorted(
         (one for one in found if one is not None), key=lambda one: (-one.at_stake_s, one.name)

@@ -45,11 +45,9 @@ def graph_breaks(ledger: Ledger) -> Prediction | None:
 
 @finding("recompiles", FRONT_END, "Compiled again and again")
 def recompiles(ledger: Ledger) -> Prediction | None:
-    """Compilations after the warm-up.
-
-    What goes is the time between steps in which the compiler runs. The ledger is of steady steps
-    and has none of it, so nothing is predicted of them, and there is nothing to test.
-    """
+    """Compilations after the warm-up. What goes is the time between steps in which the compiler
+    runs. The ledger is of steady steps and has none of it, so nothing is predicted of them, and
+    there is nothing to test."""
     if not ledger.late_compiles or "dynamic" in ledger.arm.variant.split("+"):
         return None
     found = predict(

@@ -291,10 +291,8 @@ def _is_late(turn: Turn, threads: int) -> bool:
 
 
 def _never_quiet(turn: Turn) -> bool:
-    """Never at rest, with more than a spin's worth of work.
-
-    On a crowded machine honest threads may be spinning still, because they hardly got the CPU.
-    """
+    """Never at rest, with more than a spin's worth of work. On a crowded machine honest threads may
+    be spinning still, because they hardly got the CPU."""
     return turn.noise.quiet_after_ns is None and (turn.noise.late_cpu_ns or 0) > SPIN_NS
 
 

@@ -64,10 +64,8 @@ class Refusal:
 
 
 def reached(arm: Measurement, result: Result) -> Utilisation | None:
-    """The shares of sound peaks that an arm reached; None where peak, count or time is unknown.
-
-    A count is of one shape, so that nothing is claimed of an arm that goes through several.
-    """
+    """The shares of sound peaks that an arm reached; None where peak, count or time is unknown. A
+    count is of one shape, so that nothing is claimed of an arm that goes through several."""
     if arm.flops is None or result.calibration is None or arm.arm.shapes > 1:
         return None
     seconds = seconds_per_call(arm, estimator(result))

@@ -76,17 +76,13 @@ class Suite(Protocol):
         """Every model, in a fixed order, without importing torch."""
 
     def import_library(self, model: str) -> None:
-        """Import what the model needs, in the worker, before the memory baseline is taken.
-
-        Raises `NotSupported` where it is not installed or does not work.
-        """
+        """Import what the model needs, in the worker, before the memory baseline is taken. Raises
+        `NotSupported` where it is not installed or does not work."""
 
     def build(self, model: str, setting: BuildSetting) -> Workload:
-        """The workload, in the worker. Raises `NotSupported` with the reason where it cannot.
-
-        Every dropout and drop-path is set to 0 before construction, and the workload's `notes`
-        say so: two processes, or eager and compiled code, never draw the same random masks.
-        """
+        """The workload, in the worker. Raises `NotSupported` with the reason where it cannot. Every
+        dropout and drop-path is set to 0 before construction, and the workload's `notes` say so:
+        two processes, or eager and compiled code, never draw the same random masks."""
 
 
 def list_model(
@@ -170,10 +166,8 @@ def load_suites() -> tuple[dict[str, Suite], dict[str, str]]:
 
 
 def find_suite(text: str) -> Suite:
-    """The suite of that prefix or name; a `UsageError` that names the nearest ones otherwise.
-
-    A broken plug-in costs the others nothing, and is named where what is asked for may be in it.
-    """
+    """The suite of that prefix or name; a `UsageError` that names the nearest ones otherwise. A
+    broken plug-in costs the others nothing, and is named where what is asked for may be in it."""
     if text in known_suites():
         return load_suite(text)
     suites, broken = load_suites()

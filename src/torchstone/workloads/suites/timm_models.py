@@ -183,10 +183,8 @@ def _find(timm: Any, name: str) -> TimmModel:
 
 
 def _create(timm: Any, model: TimmModel, small: Mapping[str, Any]) -> tuple[Any, tuple[str, ...]]:
-    """The model, and the names of the arguments that were set to 0.
-
-    A constructor refuses the names that it does not know, one at a time; they are left out.
-    """
+    """The model, and the names of the arguments that were set to 0. A constructor refuses the names
+    that it does not know, one at a time; they are left out."""
     drops = dict.fromkeys(DROPS, 0.0)
     while True:
         try:

@@ -140,11 +140,9 @@ def _parse(path: str) -> ast.Module | None:
 
 @cache
 def _packages(path: str) -> tuple[str, ...]:
-    """Top-level packages that the file's own top level imports for certain.
-
-    What is imported inside `try`, `if` or a function may never be needed; and where a file changes
-    `sys.path`, its imports cannot be followed without running it.
-    """
+    """Top-level packages that the file's own top level imports for certain. What is imported inside
+    `try`, `if` or a function may never be needed; and where a file changes `sys.path`, its imports
+    cannot be followed without running it."""
     tree = _parse(path)
     if tree is None or _changes_path(tree):
         return ()
@@ -323,10 +321,8 @@ def _module_and_inputs(benchmark: Any, model: str, setting: BuildSetting) -> tup
 
 
 def _refuse_unimplemented(made: Any, model: str, test: str) -> None:
-    """A method that does nothing but raise says that the test is not meant to be run.
-
-    We would not notice: it is the module that is timed, not the checkout's own loop.
-    """
+    """A method that does nothing but raise says that the test is not meant to be run. We would not
+    notice: it is the module that is timed, not the checkout's own loop."""
     if test == "train" and callable(getattr(made, "backward", None)):
         return  # trained in stages, without the method
     method = getattr(made, test, None)
@@ -352,10 +348,8 @@ def _not_implemented(raised: ast.expr | None) -> str:
 
 @contextmanager
 def _told(checkout: Checkout, model: str, doing: str) -> Iterator[None]:
-    """What stops a model for a reason that is not its fault, said in one sentence.
-
-    An error of any other kind is the model's own, and stays what it is.
-    """
+    """What stops a model for a reason that is not its fault, said in one sentence. An error of any
+    other kind is the model's own, and stays what it is."""
     try:
         yield
     except NotImplementedError as error:
@@ -467,10 +461,8 @@ def _as_float32(module: Any, inputs: Any, notes: list[str]) -> tuple[Any, Any]:
 
 
 def _own_optimizer(benchmark: Any, notes: list[str]) -> Callable[[Any], Any] | None:
-    """A new optimizer of the kind and settings of the model's own.
-
-    Not the very one: the reference trains a copy of the module, and needs one for the copy.
-    """
+    """A new optimizer of the kind and settings of the model's own. Not the very one: the reference
+    trains a copy of the module, and needs one for the copy."""
     ask = getattr(benchmark, "get_optimizer", None)
     try:
         own = ask() if callable(ask) else None

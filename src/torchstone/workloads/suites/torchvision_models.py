@@ -36,10 +36,8 @@ FULL_BATCH = 32
 @dataclass(frozen=True)
 class TorchvisionModel:
     """One model: the arguments of its builder, or of the class where the builder fixes too much.
-
     `zero`: arguments of the builder that drop something. `kind` and `parts`: how the class is made
-    instead. `blocks`: the most blocks that a stage keeps at the small scale; 0: all of them.
-    """
+    instead. `blocks`: the most blocks that a stage keeps at the small scale; 0: all of them."""
 
     name: str
     zero: tuple[str, ...] = ()

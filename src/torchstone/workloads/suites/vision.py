@@ -129,10 +129,8 @@ NAMED_P = ("Drop", "StochasticDepth")
 
 
 def zero_config(config: Any) -> tuple[str, ...]:
-    """Set every drop probability of a configuration to 0, nested ones too; the names of those.
-
-    None stays: it means that another field of the configuration counts.
-    """
+    """Set every drop probability of a configuration to 0, nested ones too; the names of those. None
+    stays: it means that another field of the configuration counts."""
     zeroed = []
     for path, owner, name in _probabilities(config, ""):
         setattr(owner, name, 0.0)
@@ -225,11 +223,9 @@ def wake_weights(model: Any) -> tuple[str, ...]:
 
 
 def settle_norms(model: Any, images: Any) -> int:
-    """Let each batch normalisation expect what it is given; how many there are.
-
-    One variance for a layer, rounded to a power of two: the measured one differs in its last digits
-    with the machine and the number of threads, and the weights must not.
-    """
+    """Let each batch normalisation expect what it is given; how many there are. One variance for a
+    layer, rounded to a power of two: the measured one differs in its last digits with the machine
+    and the number of threads, and the weights must not."""
     import torch
 
     kind = torch.nn.modules.batchnorm._BatchNorm
