@@ -74,7 +74,7 @@ def test_only_what_the_step_does_is_called() -> None:
     assert calls == []
 
 
-def test_the_dearest_ops_come_first_and_there_are_not_too_many() -> None:
+def test_the_slowest_ops_come_first_and_there_are_not_too_many() -> None:
     reference_calls = [reference_call(f"aten::op{i}") for i in range(40)]
     between = dispatch_reference(reference_calls, [op(f"aten::op{i}") for i in reversed(range(40))])
     assert between.calls == reference_calls[: -MOST_CALLS - 1 : -1]

@@ -220,7 +220,7 @@ def test_only_kernels_that_can_be_merged_are_counted_and_pages_once() -> None:
     assert found.evidence.endswith("and 70 % goes into memory for them")
 
 
-def test_at_most_five_the_dearest_first_and_each_remedy_once() -> None:
+def test_at_most_five_the_largest_first_and_each_remedy_once() -> None:
     shares = {
         "loading": 0.11,
         "files": 0.12,

@@ -139,7 +139,7 @@ def test_another_profiler_is_left_alone() -> None:
         sys.setprofile(None)
 
 
-def test_functions_are_named_the_dearest_first() -> None:
+def test_functions_are_named_the_slowest_first() -> None:
     def dear() -> int:
         return sum(number & 3 for number in range(20_000))
 

@@ -91,7 +91,7 @@ def test_openmp_run_times_that_spin_for_200_ms_are_not_called_cheats() -> None:
     assert levels("late-work", result(alone)) == [Level.FAIL]
 
 
-def test_late_work_is_not_judged_where_the_system_does_not_say() -> None:
+def test_late_work_is_not_evaluated_where_the_system_does_not_say() -> None:
     unknown = with_noise(arm(), lambda t: {"late_cpu_ns": None, "quiet_after_ns": None})
     nothing = with_noise(arm(), lambda t: {"late_cpu_ns": 0, "quiet_after_ns": None})
     assert checks("late-work", result(unknown)) == []
