@@ -79,7 +79,7 @@ def passes(*rounds: Round, **changes: Any) -> Passes:
         rounds=rounds or (step(),) * 3,
         costs=costs(),
         environment=synthetic_result.environment(),
-        watched=Watched(looks=1000, running=1000),
+        watched=Watched(looks=1000),
         facts={"gil": "on", "cores": "4", "threads": "1", "isa": "AVX2"},
     )
     return replace(made, **changes)

@@ -14,21 +14,26 @@ from torchstone.explain.findings.base import (
     FindingRule,
     with_findings,
 )
-from torchstone.explain.findings.compiler import GRAPH_BREAKS, LAYOUT, RECOMPILES, UNFUSED
+from torchstone.explain.findings.compiler import (
+    graph_breaks,
+    layout_conversions,
+    recompiles,
+    unfused,
+)
 from torchstone.explain.findings.hardware import (
-    ALLOCATIONS,
-    DEAR_POOL,
-    DEVICE_COPIES,
-    IDLE_CORES,
-    SYNCHRONISATION,
+    allocations,
+    device_copies,
+    idle_cores,
+    synchronisation,
+    thread_pool,
 )
 from torchstone.explain.findings.python import (
-    COLLECTOR,
-    GRAD_IN_INFERENCE,
-    OPTIMIZER,
-    PYTHON_BETWEEN_OPS,
+    garbage_collection,
+    grad_in_inference,
+    optimizer,
+    python_between_ops,
 )
-from torchstone.explain.findings.waiting import FILES, GIL, LOADING, LOCKS, NETWORK, SLEEP
+from torchstone.explain.findings.waiting import data_loading, files, gil, locks, network, sleep
 from torchstone.records import Ledger, Remedy, SourceLine
 from torchstone.show.ledger import predicted_words
 
@@ -39,50 +44,54 @@ CUDA = replace(ARM, device="cuda")
 PLACE = SourceLine("print", "model.py", 9)
 
 CASES: list[tuple[FindingRule, Ledger, Remedy]] = [
-    (PYTHON_BETWEEN_OPS, SMALL_OPS, Remedy(variant="inductor")),
+    (python_between_ops, SMALL_OPS, Remedy(variant="inductor")),
     (
-        UNFUSED,
+        unfused,
         ledger({"kernels": 1.0}, ops=(op("aten::add", 4e-3, calls=4), op("aten::mm", 6e-3))),
         Remedy(variant="inductor"),
     ),
     (
-        ALLOCATIONS,
+        allocations,
         ledger({"kernels": 0.7, "allocator": 0.3}, facts={"faults": "4000", "fault_ns": "500"}),
         Remedy(allocator="keep"),
     ),
-    (COLLECTOR, ledger({"interpreter": 0.8, "collector": 0.2}), Remedy(technique="gc_freeze")),
-    (GRAD_IN_INFERENCE, ledger({"kernels": 0.9, "autograd": 0.1}), Remedy(technique="no_grad")),
     (
-        IDLE_CORES,
+        garbage_collection,
+        ledger({"interpreter": 0.8, "collector": 0.2}),
+        Remedy(technique="gc_freeze"),
+    ),
+    (grad_in_inference, ledger({"kernels": 0.9, "autograd": 0.1}), Remedy(technique="no_grad")),
+    (
+        idle_cores,
         ledger({"kernels": 0.9, "interpreter": 0.1}, facts={"threads": "1", "cores": "4"}),
         Remedy(threads=4),
     ),
     (
-        DEAR_POOL,
+        thread_pool,
         ledger({"kernels": 0.2, "pool": 0.8}, facts={"threads": "2", "cores": "2"}),
         Remedy(threads=1),
     ),
     (
-        LAYOUT,
+        layout_conversions,
         ledger(ops=(op("aten::clone", 2e-3), op("aten::mkldnn_convolution", 5e-3))),
         Remedy(technique="channels_last"),
     ),
-    (LAYOUT, ledger(ops=(op("aten::clone", 2e-3), op("aten::mm", 5e-3))), Remedy()),
-    (OPTIMIZER, ledger({"kernels": 0.8, "optimizer": 0.2}), Remedy(technique="fused_optimizer")),
+    (layout_conversions, ledger(ops=(op("aten::clone", 2e-3), op("aten::mm", 5e-3))), Remedy()),
+    (optimizer, ledger({"kernels": 0.8, "optimizer": 0.2}), Remedy(technique="fused_optimizer")),
     (
-        GRAPH_BREAKS,
+        graph_breaks,
         ledger({"kernels": 0.8, "breaks": 0.1, "guards": 0.1}, arm=COMPILED, breaks=(PLACE,)),
         Remedy(),
     ),
-    (LOADING, ledger({"loading": 0.4, "kernels": 0.6}), Remedy()),
-    (FILES, ledger({"files": 0.4, "kernels": 0.6}), Remedy()),
-    (NETWORK, ledger({"network": 0.4, "kernels": 0.6}), Remedy()),
-    (LOCKS, ledger({"locks": 0.4, "kernels": 0.6}), Remedy()),
-    (SLEEP, ledger({"sleep": 0.4, "kernels": 0.6}), Remedy()),
-    (GIL, ledger({"gil": 0.4, "kernels": 0.6}), Remedy()),
-    (DEVICE_COPIES, ledger(arm=CUDA, ops=(op("Memcpy HtoD (Pinned)", 2e-3, calls=6),)), Remedy()),
+    (data_loading, ledger({"loading": 0.4, "kernels": 0.6}), Remedy()),
+    (files, ledger({"files": 0.4, "kernels": 0.6}), Remedy()),
+    (network, ledger({"network": 0.4, "kernels": 0.6}), Remedy()),
+    (locks, ledger({"locks": 0.4, "kernels": 0.6}), Remedy()),
+    (sleep, ledger({"sleep": 0.4, "kernels": 0.6}), Remedy()),
+    (gil, ledger({"gil": 0.4, "kernels": 0.6}), Remedy()),
+    (device_copies, ledger(arm=CUDA, ops=(op("Memcpy HtoD (Pinned)", 2e-3, calls=6),)), Remedy()),
     (
-        SYNCHRONISATION,
+        synchronisation,
         ledger(arm=CUDA, ops=(op("aten::_local_scalar_dense", 2e-3, calls=6),)),
         Remedy(),
     ),
@@ -119,47 +128,47 @@ def test_it_keeps_quiet_where_nothing_is_wrong(rule: FindingRule) -> None:
 
 
 def test_compiled_code_is_not_told_to_compile() -> None:
-    assert PYTHON_BETWEEN_OPS.look(replace(SMALL_OPS, arm=COMPILED)) is None
+    assert python_between_ops.look(replace(SMALL_OPS, arm=COMPILED)) is None
 
 
 def test_python_that_has_nothing_to_do_with_ops_is_not_promised_away() -> None:
     lone = ledger({"interpreter": 0.95, "dispatch": 0.05}, ops=MANY[:1])
-    found = PYTHON_BETWEEN_OPS.look(lone)
+    found = python_between_ops.look(lone)
     assert found is None or found.time_ratio[0] > 0.8
 
 
 def test_on_the_cpu_there_is_nothing_to_synchronise() -> None:
     seen = ledger(ops=(op("aten::_local_scalar_dense", 5e-3),))
-    assert SYNCHRONISATION.look(seen) is None
+    assert synchronisation.look(seen) is None
 
 
 def test_a_graph_break_keeps_its_line() -> None:
     seen = ledger({"kernels": 0.8, "breaks": 0.2}, arm=COMPILED, breaks=(PLACE,))
-    found = GRAPH_BREAKS.look(seen)
+    found = graph_breaks.look(seen)
     assert found is not None
     assert found.places == (PLACE,)
 
 
 def test_recompiles_predict_nothing_of_a_steady_step() -> None:
-    found = RECOMPILES.look(ledger({"kernels": 1.0}, arm=COMPILED, late_compiles=3))
+    found = recompiles.look(ledger({"kernels": 1.0}, arm=COMPILED, late_compiles=3))
     assert found is not None
     assert not found.remedy.applicable
     assert "--vs inductor+dynamic" in found.why_not
     assert predicted_words(found) == ""
     dynamic = replace(COMPILED, variant="inductor+dynamic")
-    assert RECOMPILES.look(ledger({"kernels": 1.0}, arm=dynamic, late_compiles=3)) is None
-    assert RECOMPILES.look(QUIET) is None
+    assert recompiles.look(ledger({"kernels": 1.0}, arm=dynamic, late_compiles=3)) is None
+    assert recompiles.look(QUIET) is None
 
 
 def test_threads_that_may_pay_are_left_alone() -> None:
     """One thread would take the kernels' time twice: 1.4 steps for them instead of one."""
     shares = {"kernels": 0.7, "pool": 0.3}
-    assert DEAR_POOL.look(ledger(shares, facts={"threads": "2", "cores": "2"})) is None
+    assert thread_pool.look(ledger(shares, facts={"threads": "2", "cores": "2"})) is None
 
 
 def test_more_threads_than_cores_are_made_as_many() -> None:
     shares = {"kernels": 0.4, "pool": 0.6}
-    found = DEAR_POOL.look(ledger(shares, facts={"threads": "8", "cores": "4"}))
+    found = thread_pool.look(ledger(shares, facts={"threads": "8", "cores": "4"}))
     assert found is not None
     assert found.remedy == Remedy(threads=4)
     assert found.time_ratio[1] < 1 - LEAST_GAIN
@@ -167,14 +176,14 @@ def test_more_threads_than_cores_are_made_as_many() -> None:
 
 def test_threads_that_keep_the_step_from_its_core_may_let_it_run() -> None:
     facts = {"threads": "8", "cores": "4"}
-    found = DEAR_POOL.look(ledger({"kernels": 0.3, "pool": 0.4, "contention": 0.3}, facts=facts))
+    found = thread_pool.look(ledger({"kernels": 0.3, "pool": 0.4, "contention": 0.3}, facts=facts))
     assert found is not None
     assert found.time_ratio[0] == 0.01
 
 
 def test_what_is_not_explained_may_go_as_well() -> None:
     whole, half = ({"autograd": 0.1, "kernels": share} for share in (0.9, 0.5))
-    sure, doubtful = (GRAD_IN_INFERENCE.look(ledger(shares)) for shares in (whole, half))
+    sure, doubtful = (grad_in_inference.look(ledger(shares)) for shares in (whole, half))
     assert sure is not None
     assert doubtful is not None
     assert doubtful.time_ratio[0] == pytest.approx(sure.time_ratio[0] - 0.4)
@@ -185,16 +194,16 @@ def test_a_compiler_calls_libraries_as_eager_code_does() -> None:
     """Python and dispatch in front of matrix products stay, so nothing is promised for them."""
     shares = {"interpreter": 0.3, "dispatch": 0.4, "kernels": 0.3}
     heavy = tuple(op(f"aten::{name}", 1e-5, front=2e-5, calls=20) for name in ("mm", "addmm"))
-    assert PYTHON_BETWEEN_OPS.look(ledger(shares, wall_s=1e-3, ops=heavy)) is None
-    assert PYTHON_BETWEEN_OPS.look(ledger(shares, wall_s=1e-3, ops=(*heavy, *MANY))) is not None
+    assert python_between_ops.look(ledger(shares, wall_s=1e-3, ops=heavy)) is None
+    assert python_between_ops.look(ledger(shares, wall_s=1e-3, ops=(*heavy, *MANY))) is not None
 
 
 def test_entering_compiled_code_takes_more_than_a_short_step_can_win() -> None:
     shares = {"interpreter": 0.3, "dispatch": 0.6, "kernels": 0.1}
     training = replace(ARM, mode="training")
     short = ledger(shares, wall_s=3e-4, ops=MANY)
-    assert PYTHON_BETWEEN_OPS.look(short) is not None
-    assert PYTHON_BETWEEN_OPS.look(replace(short, arm=training)) is None
+    assert python_between_ops.look(short) is not None
+    assert python_between_ops.look(replace(short, arm=training)) is None
 
 
 def test_only_kernels_that_can_be_merged_are_counted_and_pages_once() -> None:
@@ -203,15 +212,15 @@ def test_only_kernels_that_can_be_merged_are_counted_and_pages_once() -> None:
         op("aten::empty", 1e-3, calls=50),
         op("aten::relu", 4e-3),
     )
-    assert UNFUSED.look(ledger({"kernels": 1.0}, ops=ops)) is None  # one kernel is none to merge
+    assert unfused.look(ledger({"kernels": 1.0}, ops=ops)) is None  # one kernel is none to merge
     chain = (op("aten::add", 8e-3, calls=4),)
-    found = UNFUSED.look(ledger({"kernels": 0.3, "allocator": 0.7}, ops=chain))
+    found = unfused.look(ledger({"kernels": 0.3, "allocator": 0.7}, ops=chain))
     assert found is not None
     assert found.evidence.startswith("30 % of the step is in 4 kernels")
     assert found.evidence.endswith("and 70 % goes into memory for them")
 
 
-def test_at_most_five_the_dearest_first_and_each_remedy_once() -> None:
+def test_at_most_five_the_largest_first_and_each_remedy_once() -> None:
     shares = {
         "loading": 0.11,
         "files": 0.12,
@@ -220,12 +229,12 @@ def test_at_most_five_the_dearest_first_and_each_remedy_once() -> None:
         "gil": 0.15,
         "network": 0.16,
     }
-    rules = [LOADING, FILES, LOCKS, SLEEP, GIL, NETWORK]
+    rules = [data_loading, files, locks, sleep, gil, network]
     found = with_findings(ledger(shares), rules).findings
     assert [one.name for one in found] == ["network", "gil", "sleep", "locks", "files"]
     assert len(found) == MOST_FINDINGS
     both = ledger({"interpreter": 0.3, "dispatch": 0.3, "kernels": 0.4}, 1e-3, ops=MANY)
-    names = [one.name for one in with_findings(both, [PYTHON_BETWEEN_OPS, UNFUSED]).findings]
+    names = [one.name for one in with_findings(both, [python_between_ops, unfused]).findings]
     assert names == ["python-between-ops"]
 
 
@@ -233,4 +242,4 @@ def test_every_finding_is_registered_under_its_own_name() -> None:
     points = FINDINGS.by_name()
     for name, point in points.items():
         assert point.load().name == name
-    assert set(points) == {RECOMPILES.name, *(case[0].name for case in CASES)}
+    assert set(points) == {recompiles.name, *(case[0].name for case in CASES)}

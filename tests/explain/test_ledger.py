@@ -9,7 +9,7 @@ import pytest
 from tests.explain.ledger_synthetic import ARM, BINDING, EVENT, FLOOR, costs, passes, step
 from tests.explain.synthetic import calibration, flops
 from torchstone.explain.deep import _works
-from torchstone.explain.findings.hardware import DEVICE_COPIES
+from torchstone.explain.findings.hardware import device_copies
 from torchstone.explain.ledger import TITLES, interpreter_words, make_ledger, pooled, quartile
 from torchstone.explain.lines import blocked_of, split_round
 from torchstone.explain.passes import report
@@ -116,7 +116,7 @@ def test_breaks_take_no_more_than_there_is() -> None:
 @pytest.mark.parametrize(("python", "breaks"), [(2e6, 4.0), (1.1e6, 10.0)])
 def test_files_in_a_graph_break_are_counted_once(python: float, breaks: float) -> None:
     """Where Python alone does not hold the calls, the breaks give the rest."""
-    reading = Block("file", "io.read", "x.py:2", 0.0, 1e6, 1.0)
+    reading = Block("files", "io.read", "x.py:2", 0.0, 1e6, 1.0)
     one = broken(step(python=python), breaks)
     priced = costs(breaking=PRICE)
     found = make_ledger(ARM, passes(one, one, one, blocks=(reading,), costs=priced))
@@ -138,7 +138,7 @@ def test_waiting_for_the_pool_is_counted_once_where_it_was_only_seen_from_outsid
         places={report.PYTHON: replace(around, own=around.own - 6e6)},
     )
     share = 6e6 / one.plain.wall
-    seen = Watched(looks=1000, running=round(1000 * (1 - share)), pool=round(1000 * share))
+    seen = Watched(1000, {"pool": round(1000 * share)})
     shared = passes(*[replace(one, traced=traced)] * 3, watched=seen)
     found = make_ledger(ARM, replace(shared, facts={**shared.facts, "threads": "4"}))
     assert found.share("pool") == pytest.approx(share, abs=0.01)
@@ -232,7 +232,7 @@ def test_copies_to_a_device_stand_beside_the_lines() -> None:
     arm = replace(ARM, device="cuda")
     found = make_ledger(arm, passes(*[replace(one, traced=replace(one.traced, copies=copies))] * 3))
     assert found.lines == make_ledger(arm, passes(one, one, one)).lines
-    told = DEVICE_COPIES.look(found)
+    told = device_copies.look(found)
     assert told is not None
     assert "2 times" in told.evidence
 
@@ -246,7 +246,7 @@ def test_sleep_that_nobody_saw_stays_unexplained() -> None:
 def test_a_lock_without_a_call_is_seen_from_outside() -> None:
     one = step(sleep=4e6)
     share = 4e6 / one.plain.wall
-    seen = Watched(looks=1000, running=round(1000 * (1 - share)), lock=round(1000 * share))
+    seen = Watched(1000, {"locks": round(1000 * share)})
     found = make_ledger(ARM, passes(one, one, one, watched=seen))
     assert found.share("locks") == pytest.approx(share, abs=0.002)
     assert abs(found.share("rest")) < 0.002
@@ -256,7 +256,7 @@ def test_the_interpreters_lock() -> None:
     one = step(sleep=4e6)
     one = replace(one, plain=replace(one.plain, python_threads=4e6))
     share = 4e6 / one.plain.wall
-    seen = Watched(looks=1000, running=round(1000 * (1 - share)), gil=round(1000 * share))
+    seen = Watched(1000, {"gil": round(1000 * share)})
     found = make_ledger(ARM, passes(one, one, one, watched=seen))
     assert found.share("gil") == pytest.approx(share, abs=0.002)
     assert "has a lock, and the step waited for it" in found.interpreter
@@ -268,7 +268,7 @@ def test_the_interpreters_lock() -> None:
 def test_what_was_inferred_is_not_said_to_have_been_seen() -> None:
     one = step(sleep=4e6)
     one = replace(one, plain=replace(one.plain, python_threads=4e6))
-    few = Watched(looks=1000, running=990, gil=2, lock=8)
+    few = Watched(1000, {"gil": 2, "locks": 8})
     found = make_ledger(ARM, passes(one, one, one, watched=few))
     assert found.share("gil") > 0.3
     assert "inferred: too few of 1000 looks" in found.interpreter
@@ -276,7 +276,7 @@ def test_what_was_inferred_is_not_said_to_have_been_seen() -> None:
 
 
 def test_the_other_threads_wait_for_the_lock_too() -> None:
-    seen = Watched(looks=1000, running=1000, others=4, others_looks=4000, others_gil=3000)
+    seen = Watched(looks=1000, others=4, others_looks=4000, others_gil=3000)
     found = make_ledger(ARM, passes(watched=seen))
     assert "Its other Python threads (4) waited for the lock in 75%" in found.interpreter
 
@@ -284,7 +284,7 @@ def test_the_other_threads_wait_for_the_lock_too() -> None:
 def test_time_in_network_calls_is_not_called_files() -> None:
     blocks = (
         Block("network", "socket.send", "x.py:1", 0.0, 3e5, 1.0),
-        Block("file", "io.read", "x.py:2", 0.0, 1e5, 1.0),
+        Block("files", "io.read", "x.py:2", 0.0, 1e5, 1.0),
     )
     found = make_ledger(ARM, passes(blocks=blocks))
     assert found.share("network") * found.wall_s == pytest.approx(3e-4)
@@ -293,10 +293,10 @@ def test_time_in_network_calls_is_not_called_files() -> None:
 
 
 def test_many_small_waits_are_added_up_before_they_are_cut() -> None:
-    many = [Block("file", f"f{i}", "x.py:1", 1e3, 2e3, 1.0) for i in range(30)]
+    many = [Block("files", f"f{i}", "x.py:1", 1e3, 2e3, 1.0) for i in range(30)]
     kept = cut([*many, Block("sleep", "s", "x.py:1", 1.0, 0.0, 1.0)], most=5)
     assert len(kept) == 7
-    files = [one for one in kept if one.kind == "file"]
+    files = [one for one in kept if one.kind == "files"]
     assert sum(one.off for one in files) == pytest.approx(30e3)
     assert sum(one.on for one in files) == pytest.approx(60e3)
     assert sum(one.calls for one in files) == 30
@@ -389,7 +389,7 @@ def test_one_bad_round_does_not_matter() -> None:
 def test_every_line_of_a_round_has_a_title() -> None:
     blocks = tuple(
         Block(kind, "f", "x.py:1", 1e5, 1e4, 1.0)
-        for kind in ("sleep", "lock", "file", "network", "loading", "torch", "other")
+        for kind in ("sleep", "locks", "files", "network", "loading", "torch", "other")
     )
     split = split_round(step(sleep=1e6), costs(), blocked_of(blocks, Watched()), 2)
     assert set(split.lines) <= set(TITLES)

@@ -10,9 +10,9 @@ import pytest
 
 from tests.explain.ledger_synthetic import ARM, ledger, op, passes
 from tests.show import synthetic_result
-from torchstone.explain.findings.compiler import LAYOUT
-from torchstone.explain.findings.hardware import DEAR_POOL, IDLE_CORES
-from torchstone.explain.findings.python import OPTIMIZER, WITH_FUSED
+from torchstone.explain.findings.compiler import layout_conversions
+from torchstone.explain.findings.hardware import idle_cores, thread_pool
+from torchstone.explain.findings.python import WITH_FUSED, optimizer
 from torchstone.explain.ledger import make_ledger
 from torchstone.explain.passes.report import Function
 from torchstone.records import Contract, Leaf, Ledger, OpCost, Remedy
@@ -26,24 +26,24 @@ def slow_optimizer(*ops: OpCost, **facts: str) -> Ledger:
 
 @pytest.mark.parametrize("name", WITH_FUSED)
 def test_a_fused_optimizer_is_not_told_to_be_fused(name: str) -> None:
-    assert OPTIMIZER.look(slow_optimizer(op(f"aten::_fused_{name}_", 1e-3))) is None
+    assert optimizer.look(slow_optimizer(op(f"aten::_fused_{name}_", 1e-3))) is None
 
 
 def test_other_ops_that_are_called_fused_are_no_optimizers() -> None:
     attention = op("aten::_fused_sdp_choice", 1e-4), op("aten::_fused_rms_norm", 1e-4)
-    assert OPTIMIZER.look(slow_optimizer(*attention)) is not None
+    assert optimizer.look(slow_optimizer(*attention)) is not None
 
 
 def test_an_optimizer_without_a_fused_one_is_left_to_its_author() -> None:
-    found = OPTIMIZER.look(slow_optimizer(optimizer_file="rmsprop"))
+    found = optimizer.look(slow_optimizer(optimizer_file="rmsprop"))
     assert found is not None
     assert not found.remedy.applicable
     assert "torch.optim.rmsprop" in found.why_not
     assert "fused=True" not in found.advice
-    known = OPTIMIZER.look(slow_optimizer(optimizer_file="adam"))
+    known = optimizer.look(slow_optimizer(optimizer_file="adam"))
     assert known is not None
     assert known.remedy == Remedy(technique="fused_optimizer")
-    unknown = OPTIMIZER.look(slow_optimizer())
+    unknown = optimizer.look(slow_optimizer())
     assert unknown is not None
     assert unknown.advice.endswith("if it has one")
 
@@ -102,12 +102,12 @@ CASTS = (op("aten::copy_", 2e-3, calls=5), op("aten::_to_copy", 1e-4, calls=5))
     ],
 )
 def test_casts_are_no_layout_conversions(given: Contract) -> None:
-    assert LAYOUT.look(with_copies(given, *CASTS)) is None
+    assert layout_conversions.look(with_copies(given, *CASTS)) is None
 
 
 def test_what_is_no_cast_among_casts_is_told_without_them() -> None:
     more = (replace(CASTS[0], calls=10, kernel_s=4e-3), CASTS[1], op("aten::clone", 0.0, calls=5))
-    found = LAYOUT.look(with_copies(contract(autocast="bfloat16"), *more))
+    found = layout_conversions.look(with_copies(contract(autocast="bfloat16"), *more))
     assert found is not None
     assert found.at_stake_s == pytest.approx(2e-3)
     assert "aten::copy_ ×5" in found.evidence
@@ -116,7 +116,7 @@ def test_what_is_no_cast_among_casts_is_told_without_them() -> None:
 
 def test_where_there_is_one_type_only_nothing_can_be_cast() -> None:
     """`x.to(memory_format=torch.channels_last)` is called as a cast is."""
-    found = LAYOUT.look(with_copies(contract(), *CASTS))
+    found = layout_conversions.look(with_copies(contract(), *CASTS))
     assert found is not None
     assert found.remedy == Remedy(technique="channels_last")
 
@@ -124,7 +124,7 @@ def test_where_there_is_one_type_only_nothing_can_be_cast() -> None:
 def test_images_that_are_channels_last_are_not_told_to_be() -> None:
     """Copies that are there all the same (a model in the other layout) are left to their author."""
     copies = op("aten::copy_", 2e-3, calls=5), op("aten::clone", 0.0, calls=5)
-    found = LAYOUT.look(with_copies(contract("channels_last"), *copies))
+    found = layout_conversions.look(with_copies(contract("channels_last"), *copies))
     assert found is not None
     assert not found.remedy.applicable
     assert "channels_last" not in found.advice
@@ -143,28 +143,28 @@ def on(threads: int, logical: int, physical: str, **shares: float) -> Ledger:
 
 
 def test_as_many_threads_as_physical_cores_leave_none_idle() -> None:
-    assert IDLE_CORES.look(on(4, 8, "4")) is None
-    found = IDLE_CORES.look(on(2, 8, "4"))
+    assert idle_cores.look(on(4, 8, "4")) is None
+    found = idle_cores.look(on(2, 8, "4"))
     assert found is not None
     assert "on 2 of 4 cores" in found.evidence
     assert found.remedy == Remedy(threads=4)
 
 
 def test_a_quota_below_the_physical_cores_counts() -> None:
-    found = IDLE_CORES.look(on(1, 2, "4"))
+    found = idle_cores.look(on(1, 2, "4"))
     assert found is not None
     assert found.remedy == Remedy(threads=2)
 
 
 @pytest.mark.parametrize("said", ["", "0"])
 def test_where_the_machine_does_not_say_all_cores_count(said: str) -> None:
-    found = IDLE_CORES.look(on(4, 8, said))
+    found = idle_cores.look(on(4, 8, said))
     assert found is not None
     assert found.remedy == Remedy(threads=8)
 
 
 def test_too_many_threads_are_made_as_many_as_physical_cores() -> None:
-    found = DEAR_POOL.look(on(16, 8, "4", kernels=0.4, pool=0.6))
+    found = thread_pool.look(on(16, 8, "4", kernels=0.4, pool=0.6))
     assert found is not None
     assert found.remedy == Remedy(threads=4)
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.explain.ledger_synthetic import ARM, ledger
 from tests.show import synthetic_result
-from torchstone.explain.findings.python import COLLECTOR
+from torchstone.explain.findings.python import garbage_collection
 from torchstone.explain.verdicts import apply_remedy, untested, verdict
 from torchstone.records import (
     Comparison,
@@ -24,7 +24,7 @@ from torchstone.variants import check_variant
 
 
 def prediction(low: float = 0.5, high: float = 0.8) -> Prediction:
-    found = COLLECTOR.look(ledger({"interpreter": 0.6, "collector": 0.4}))
+    found = garbage_collection.look(ledger({"interpreter": 0.6, "collector": 0.4}))
     assert found is not None
     return replace(found, time_ratio=(low, high))
 

@@ -15,9 +15,9 @@ from tests.targets.support import HONEST, target
 from torchstone.conductor import Settings
 from torchstone.conductor.case import Silent
 from torchstone.explain.findings import base as findings
-from torchstone.explain.findings.hardware import IDLE_CORES
-from torchstone.explain.findings.python import COLLECTOR
-from torchstone.explain.findings.waiting import SLEEP
+from torchstone.explain.findings.hardware import idle_cores
+from torchstone.explain.findings.python import garbage_collection
+from torchstone.explain.findings.waiting import sleep
 from torchstone.explain.passes.report import Passes
 from torchstone.lab.explain import (
     INTERRUPTED,
@@ -90,7 +90,7 @@ def test_the_first_ledger_is_kept_where_the_second_cannot_be_made(tmp_path: Path
 def test_from_a_target_to_a_tested_prediction(
     request_: ExplainRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(findings, "known_findings", lambda: [SLEEP, COLLECTOR])
+    monkeypatch.setattr(findings, "known_findings", lambda: [sleep, garbage_collection])
     found = explain_target(ExplainRequest(request_.bench, "", 0.8, True, 1.0))
     assert found.arm.env == (("TOKEN", "(hidden)"),)
     assert found.share("collector") > 0.2
@@ -118,7 +118,7 @@ def test_a_prediction_is_tested_with_a_fixed_number_of_processes(
     monkeypatch.setattr("torchstone.lab.explain.measure", measure)
     shares = {"kernels": 0.9, "sleep": 0.1}
     ledger = ledger_synthetic.ledger(shares, facts={"threads": "1", "cores": "2"})
-    found = IDLE_CORES.look(ledger)
+    found = idle_cores.look(ledger)
     assert found is not None
     put_to_test(ArmSpec("x", "x.py:make"), found, Settings(replicates=asked))
     assert [one.replicates for one in seen] == [asked or TEST_REPLICATES]
@@ -168,7 +168,7 @@ def test_the_base_is_the_variant_that_was_asked_for(
 
     monkeypatch.setattr("torchstone.lab.explain.run_passes_of", looked)
     monkeypatch.setattr("torchstone.lab.explain.measure", measured)
-    monkeypatch.setattr(findings, "known_findings", lambda: [IDLE_CORES])
+    monkeypatch.setattr(findings, "known_findings", lambda: [idle_cores])
     request = replace(request_, variant=variant, vs=vs, verify=True)
     if vs:
         found = explain_difference(request)

@@ -11,8 +11,8 @@ import pytest
 from tests.explain.ledger_synthetic import ARM, ledger, op
 from torchstone.explain.differences import difference
 from torchstone.explain.findings.base import with_findings
-from torchstone.explain.findings.compiler import GRAPH_BREAKS
-from torchstone.explain.findings.waiting import SLEEP
+from torchstone.explain.findings.compiler import graph_breaks
+from torchstone.explain.findings.waiting import sleep
 from torchstone.records import Ledger, LedgerPart, SourceLine, Verification
 from torchstone.show import (
     difference_markdown,
@@ -42,7 +42,7 @@ def found() -> Ledger:
         replace(line, parts=(LedgerPart(HOSTILE, 1e-3, 3, "/a/b/c.py:1"),), spread=0.02)
         for line in made.lines
     )
-    return with_findings(replace(made, lines=lines), [SLEEP, GRAPH_BREAKS])
+    return with_findings(replace(made, lines=lines), [sleep, graph_breaks])
 
 
 @pytest.mark.parametrize("width", [20, 60, 80, 140])

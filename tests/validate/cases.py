@@ -180,7 +180,7 @@ def _scaled(noise: Noise, counters: dict[str, float]) -> Noise:
 
 
 def rule(name: str) -> Rule:
-    """A rule through its door."""
+    """A rule from the registry."""
     found: Rule = next(point for point in known_rules() if point.name == name).load()
     return found
 

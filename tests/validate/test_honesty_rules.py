@@ -91,7 +91,7 @@ def test_openmp_run_times_that_spin_for_200_ms_are_not_called_cheats() -> None:
     assert levels("late-work", result(alone)) == [Level.FAIL]
 
 
-def test_late_work_is_not_judged_where_the_system_does_not_say() -> None:
+def test_late_work_is_not_evaluated_where_the_system_does_not_say() -> None:
     unknown = with_noise(arm(), lambda t: {"late_cpu_ns": None, "quiet_after_ns": None})
     nothing = with_noise(arm(), lambda t: {"late_cpu_ns": 0, "quiet_after_ns": None})
     assert checks("late-work", result(unknown)) == []
@@ -195,7 +195,7 @@ def test_outputs_that_were_not_checked() -> None:
 @pytest.mark.parametrize(
     ("agreement", "why", "remedy"),
     [
-        (None, "(checking was off)", "with the check of outputs on"),
+        (None, "(checking was off)", "with output checking on"),
         (Agreement("none", NOTHING_COMPARABLE), f"({NOTHING_COMPARABLE})", "return tensors"),
         (Agreement("none", f"{NO_REFERENCE}: killed by SIGKILL"), "killed by SIGKILL", "baseline"),
         (Agreement("none", "output: 9 of 9 values are NaN or infinite"), "9 of 9", "within range"),

@@ -130,7 +130,7 @@ def test_an_arm_that_sleeps_is_not_blamed_on_the_machine() -> None:
     assert "sleeps" in check.message
 
 
-def test_occupancy_is_not_judged_with_more_threads_or_without_counters() -> None:
+def test_occupancy_is_not_evaluated_with_more_threads_or_without_counters() -> None:
     two = with_noise(arm(), lambda t: {"cpu_ns": t.noise.wall_ns // 2})
     assert levels("noise", result(two)) == [Level.OK]
     unknown = with_noise(

@@ -1,4 +1,4 @@
-"""The door, the evaluate, and what happens when a rule itself is broken."""
+"""The registry, how rules are run, and what happens when a rule itself is broken."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ RULES = {
 }
 
 
-def test_built_in_rules_come_through_the_door_under_their_own_names() -> None:
+def test_built_in_rules_are_registered_under_their_own_names() -> None:
     found = {point.name: point.load() for point in known_rules()}
     assert set(found) >= RULES
     for name in RULES:
@@ -70,7 +70,7 @@ def test_order_is_stable() -> None:
 
 
 @pytest.mark.parametrize("name", synthetic_result.ALL)
-def test_every_kind_of_result_is_judged_without_a_crash(name: str) -> None:
+def test_every_kind_of_result_is_evaluated_without_a_crash(name: str) -> None:
     made = synthetic_result.ALL[name]()
     for check in evaluate(made):
         assert "Error" not in check.message
@@ -166,7 +166,7 @@ def test_the_table_of_rules_names_each() -> None:
     assert sorted(rows) == sorted(point.name for point in built_in)
 
 
-def test_judging_loads_neither_pandas_nor_scipy() -> None:
+def test_evaluating_loads_neither_pandas_nor_scipy() -> None:
     code = (
         "import sys\n"
         "from torchstone.validate import evaluate\n"
@@ -185,7 +185,7 @@ def test_judging_loads_neither_pandas_nor_scipy() -> None:
     assert done.stdout.strip() == "[]"
 
 
-def test_the_room_loads_neither_torch_nor_the_conductor() -> None:
+def test_the_package_loads_neither_torch_nor_the_conductor() -> None:
     code = (
         "import sys, torchstone.validate as v\n"
         "[p.load() for p in v.known_rules()]\n"

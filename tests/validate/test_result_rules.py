@@ -94,7 +94,7 @@ def test_another_machine_is_refused() -> None:
     assert second == made.comparisons[1]
 
 
-def test_unknown_conditions_are_not_judged() -> None:
+def test_unknown_conditions_are_not_evaluated() -> None:
     assert checks("alike", pair(arm("inductor", environment=None))) == []
     bare = environment(torch={}, python={}, threads={})
     assert levels("alike", pair(arm("numpy", environment=bare))) == [Level.OK]

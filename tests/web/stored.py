@@ -15,7 +15,7 @@ from tests.show import synthetic_profile, synthetic_result
 from tests.show.synthetic_result import HOSTILE
 from tests.show.synthetic_run import bad, key, ok, target
 from torchstone.explain.findings.base import with_findings
-from torchstone.explain.findings.waiting import SLEEP
+from torchstone.explain.findings.waiting import sleep
 from torchstone.records import (
     Calibration,
     CaseKey,
@@ -189,7 +189,7 @@ def add_ledgers(store: Store, result: Result, name: str = "") -> None:
         )
         parts = (LedgerPart(name or "aten::mm", 3e-3, 3),)
         lines = tuple(replace(line, parts=parts) for line in made.lines)
-        made = with_findings(replace(made, lines=lines, id=f"led{number}{result.id}"), [SLEEP])
+        made = with_findings(replace(made, lines=lines, id=f"led{number}{result.id}"), [sleep])
         store.save_ledger(replace(made, created=START.isoformat()))
 
 

@@ -18,7 +18,7 @@ from tests.structure.places import ROOT, SRC
 from torchstone.records import MODES, NotSupported, UsageError
 from torchstone.workloads import Workload, check_target
 from torchstone.workloads.load import seed_everything
-from torchstone.workloads.suites import BuildSetting, find_suite, huggingface
+from torchstone.workloads.suites import BuildSetting, find_suite, huggingface, vision
 from torchstone.workloads.suites.base import TIERS
 from torchstone.workloads.suites.huggingface import HUGGINGFACE
 from torchstone.workloads.suites.huggingface_models import (
@@ -217,7 +217,7 @@ def test_a_library_that_is_not_installed_is_named_with_its_remedy(
     absent: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        huggingface, "find_spec", lambda name: None if name == absent else find_spec(name)
+        vision, "find_spec", lambda name: None if name == absent else find_spec(name)
     )
     reasons = {info.missing for info in HUGGINGFACE.models()}
     assert len(reasons) == 1

@@ -80,7 +80,7 @@ def test_listing_imports_no_library() -> None:
 
 
 @pytest.mark.parametrize("suite", SUITES, ids=named)
-def test_suites_come_through_the_door(suite: Suite) -> None:
+def test_suites_are_registered(suite: Suite) -> None:
     assert find_suite(suite.name) is suite
     assert load_suite(suite.prefix) is suite
 

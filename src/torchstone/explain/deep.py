@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from statistics import median
 
 from torchstone.explain.passes.report import Passes, allocates
@@ -45,7 +46,7 @@ LIBRARIES = {
     "layout": "copies and layout conversions",
     "native": "torch's own kernels",
 }
-ROOFS = {
+PEAKS = {
     "compute": "bound by compute",
     "memory": "bound by memory",
     "unknown": "of unknown work",
@@ -64,19 +65,19 @@ def deep_lines(
     ops = [op for op in ops if not allocates(op.name)]
     libraries = _by(ops, lambda op: library_of(op, passes))
     made = _divide(ABSTRACTION, LIBRARIES, libraries, kernels_s, wall_s)
-    works = _works(_heaviest(passes))
+    works = _works(passes.flops.heaviest if passes.flops else ())
     measurement = _measurement(arm, passes)
     if calibration is not None and works:
-        roofs = _by(ops, lambda op: _roof_of(op, works, measurement, calibration))
-        made += _divide(HARDWARE, ROOFS, roofs, kernels_s, wall_s)
+        peaks = _by(ops, lambda op: _peak_of(op, works, measurement, calibration))
+        made += _divide(HARDWARE, PEAKS, peaks, kernels_s, wall_s)
     return made
 
 
-def _by(ops: Sequence[OpCost], key: object) -> dict[str, list[OpCost]]:
+def _by(ops: Sequence[OpCost], key: Callable[[OpCost], str]) -> dict[str, list[OpCost]]:
     found: dict[str, list[OpCost]] = {}
     for op in ops:
         if op.kernel_s > 0:
-            found.setdefault(key(op), []).append(op)  # type: ignore[operator]
+            found.setdefault(key(op), []).append(op)
     return found
 
 
@@ -88,17 +89,14 @@ def _divide(
     wall_s: float,
 ) -> list[LedgerLine]:
     total = sum(op.kernel_s for ops in groups.values() for op in ops)
+    fit = kernels_s / total if total else 0.0  # so that the parts fill their line
     lines = []
     for name, title in titles.items():
-        ops = groups.get(name, [])
-        seconds = sum(op.kernel_s for op in ops) / total * kernels_s if total else 0.0
-        if seconds <= 0:
-            continue
-        fit = kernels_s / total  # so that the parts fill their line
-        parts = tuple(LedgerPart(op.name, op.kernel_s * fit, op.calls) for op in ops[:4])
-        lines.append(
-            LedgerLine(level, name, title, seconds, seconds / wall_s, parts=parts, estimated=True)
-        )
+        parts = [LedgerPart(op.name, op.kernel_s * fit, op.calls) for op in groups.get(name, [])]
+        seconds = sum(part.seconds for part in parts)
+        if seconds > 0:
+            line = LedgerLine(level, name, title, seconds, seconds / wall_s, estimated=True)
+            lines.append(replace(line, parts=tuple(parts[:4])))
     return lines
 
 
@@ -120,10 +118,6 @@ def library_of(op: OpCost, passes: Passes) -> str:
     return "native"
 
 
-def _heaviest(passes: Passes) -> tuple[OpWork, ...]:
-    return passes.flops.heaviest if passes.flops is not None else ()
-
-
 def _works(counted: Sequence[OpWork]) -> dict[str, OpWork]:
     """By the names that the tracer has for them, and by those of the kernels that do the work."""
     by_name = {work.op.replace(".", "::", 1): work for work in counted}
@@ -138,11 +132,11 @@ def _works(counted: Sequence[OpWork]) -> dict[str, OpWork]:
 
 
 def _together(one: OpWork, other: OpWork) -> OpWork:
-    flops = None if one.flops is None and other.flops is None else 0
+    known = [work.flops for work in (one, other) if work.flops is not None]
     return OpWork(
         one.op,
         one.calls + other.calls,
-        flops if flops is None else (one.flops or 0) + (other.flops or 0),
+        sum(known) if known else None,
         one.bytes + other.bytes,
         one.time_ns + other.time_ns,
     )
@@ -150,16 +144,11 @@ def _together(one: OpWork, other: OpWork) -> OpWork:
 
 def _measurement(arm: ArmSpec, passes: Passes) -> Measurement:
     """As much of one as the peaks need."""
-    return Measurement(
-        arm=arm,
-        outcome=Outcome.OK,
-        flops=passes.flops,
-        environment=passes.environment,
-        contract=passes.contract,
-    )
+    made = Measurement(arm, Outcome.OK, flops=passes.flops, contract=passes.contract)
+    return replace(made, environment=passes.environment)
 
 
-def _roof_of(
+def _peak_of(
     op: OpCost, works: dict[str, OpWork], measurement: Measurement, calibration: Calibration
 ) -> str:
     """The peak that allows it less: by its operations, or by the bytes it moves."""
@@ -168,9 +157,8 @@ def _roof_of(
     if work is None or not work.bytes or op.generated:
         return "unknown"
     peak = compute_peak(calibration, dtype_of(measurement), threads)
-    room = last_level(
-        calibration, measurement.environment.caches if measurement.environment else {}
-    )
+    environment = measurement.environment
+    room = last_level(calibration, environment.caches if environment else {})
     per_call = work.bytes / max(1, work.calls)
     level = "DRAM" if per_call > room else "L3" if per_call > room / 16 else "L2"
     band = calibration.bandwidth_of(level, threads) or calibration.bandwidth_of("DRAM", threads)
@@ -199,7 +187,7 @@ def hardware_words(
     if said:
         words.append(f"The libraries said: {', '.join(said)}.")
     if kernels is not None and passes.flops is not None:
-        words.append(_roof_words(arm, passes, kernels, calibration))
+        words.append(_peak_words(arm, passes, kernels, calibration))
     return tuple(word for word in words if word)
 
 
@@ -223,7 +211,7 @@ def _clock_words(facts: Mapping[str, str], calibration: Calibration | None) -> s
     return f"{said}, {calibration.clock.value / 1e9:.2f} GHz when its peaks were measured."
 
 
-def _roof_words(
+def _peak_words(
     arm: ArmSpec, passes: Passes, kernels: LedgerLine, calibration: Calibration | None
 ) -> str:
     if calibration is None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from torchstone.explain.findings.base import is_eager
-from torchstone.explain.findings.compiler import places
 from torchstone.explain.kinds import bare, figure
 from torchstone.records import Difference, Ledger, OpChange, OpCost
+from torchstone.records.format import count
 
 LEAST_SHARE = 0.005
 """Of the longer step: smaller changes are not told."""
@@ -143,9 +143,9 @@ def _compiled_sentences(base: Ledger, new: Ledger) -> list[str]:
             f"{now} generated kernel{'' if now == 1 else 's'} under {new.arm.name}, {before} under "
             f"{base.arm.name}."
         )
-    breaks = f"Compiled code is left at {places(len(new.breaks))} (graph breaks)"
+    breaks = f"Compiled code is left at {count(len(new.breaks), 'place')} (graph breaks)"
     if base.breaks:
-        told.append(f"{breaks}, under {base.arm.name} at {places(len(base.breaks))}.")
+        told.append(f"{breaks}, under {base.arm.name} at {count(len(base.breaks), 'place')}.")
     elif new.breaks:
         told.append(f"{breaks}.")
     return told

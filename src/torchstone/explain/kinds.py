@@ -37,11 +37,9 @@ def is_heavy(op: OpCost) -> bool:
 
 
 def moves_data(ledger: Ledger) -> list[OpCost]:
-    """Copies that only change where or how data lie.
-
-    Where there are types to cast between, `.to(...)` is taken for a cast. What casts take of
-    `copy_` is taken out by their number: names do not tell one copy from another.
-    """
+    """Copies that only change where or how data lie. Where there are types to cast between,
+    `.to(...)` is taken for a cast. What casts take of `copy_` is taken out by their number: names
+    do not tell one copy from another."""
     found = [op for op in ledger.ops if bare(op.name) in _LAYOUT]
     if ledger.facts.get(ONE_TYPE) == "true":
         return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean, median
 
@@ -12,7 +12,6 @@ from torchstone.explain.deep import deep_lines, hardware_words
 from torchstone.explain.kinds import IMAGES, ONE_TYPE, OPTIMIZER_FILE
 from torchstone.explain.lines import Split, blocked_of, split_round
 from torchstone.explain.passes.report import (
-    Break,
     OpTime,
     Passes,
     Place,
@@ -30,7 +29,6 @@ from torchstone.records import (
     LedgerLine,
     LedgerPart,
     OpCost,
-    SourceLine,
 )
 from torchstone.records.ledger import BACK_END, FRONT_END, OFF_CPU, PYTHON, REST
 
@@ -56,52 +54,43 @@ def quartile(values: Sequence[float]) -> float:
     return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
 
 
-def _plain(rounds: Sequence[Plain]) -> Plain:
-    first = rounds[0]
+def _clocks(rounds: Sequence[Plain] | Sequence[Traced]) -> dict[str, float]:
+    """What plain and traced steps have in common."""
     collecting = fmean(one.collecting for one in rounds)
     cpu = quartile([one.cpu - one.collecting for one in rounds]) + collecting
     off, wait = fmean(one.off for one in rounds), quartile([one.wait for one in rounds])
-    return replace(
-        first,
+    wall = cpu + off + wait
+    return {"wall": wall, "cpu": cpu, "off": off, "wait": wait, "collecting": collecting}
+
+
+def _plain(rounds: Sequence[Plain]) -> Plain:
+    return Plain(
         steps=sum(one.steps for one in rounds),
-        wall=cpu + off + wait,
-        cpu=cpu,
-        off=off,
-        wait=wait,
-        collecting=collecting,
+        **_clocks(rounds),
         process_cpu=quartile([one.process_cpu for one in rounds]),
         faults=fmean(one.faults for one in rounds),
         python_threads=fmean(one.python_threads for one in rounds),
         busy=fmean(one.busy for one in rounds),
-        dropped=sum(one.dropped for one in rounds),
     )
 
 
 def _traced(rounds: Sequence[Traced]) -> Traced:
-    collecting = fmean(one.collecting for one in rounds)
-    off = fmean(one.off for one in rounds)
-    cpu = quartile([one.cpu - one.collecting for one in rounds]) + collecting
-    wait = quartile([one.wait for one in rounds])
     names = {name for one in rounds for name in one.places}
     return Traced(
         steps=sum(one.steps for one in rounds),
-        wall=cpu + off + wait,
-        cpu=cpu,
-        off=off,
-        wait=wait,
-        collecting=collecting,
+        **_clocks(rounds),
         events=fmean(one.events for one in rounds),
         places={name: _place(name, rounds) for name in sorted(names)},
-        ops=_ops_rounds(rounds, lambda one: one.ops),
-        kernels=_ops_rounds(rounds, lambda one: one.kernels),
-        copies=_ops_rounds(rounds, lambda one: one.copies),
+        ops=_pooled_ops([one.ops for one in rounds]),
+        kernels=_pooled_ops([one.kernels for one in rounds]),
+        copies=_pooled_ops([one.copies for one in rounds]),
         breaks=fmean(one.breaks for one in rounds),
-        speeds=_figures_rounds([one.speeds for one in rounds]),
-        grad_speeds=_figures_rounds([one.grad_speeds for one in rounds]),
+        speeds=_pooled_speeds([one.speeds for one in rounds]),
+        grad_speeds=_pooled_speeds([one.grad_speeds for one in rounds]),
     )
 
 
-def _figures_rounds(tables: Sequence[Mapping[str, float]]) -> dict[str, float]:
+def _pooled_speeds(tables: Sequence[Mapping[str, float]]) -> dict[str, float]:
     names = {name for table in tables for name in table}
     return {name: quartile([table[name] for table in tables if name in table]) for name in names}
 
@@ -117,23 +106,14 @@ def _place(name: str, rounds: Sequence[Traced]) -> Place:
     )
 
 
-def _ops_rounds(
-    rounds: Sequence[Traced], table: Callable[[Traced], Sequence[OpTime]]
-) -> tuple[OpTime, ...]:
-    tables = [{op.name: op for op in table(one)} for one in rounds]
-    names = {name for one in tables for name in one}
+def _pooled_ops(rounds: Sequence[Sequence[OpTime]]) -> tuple[OpTime, ...]:
+    tables = [{op.name: op for op in ops} for ops in rounds]
     made = []
-    for name in names:
+    for name in {name for one in tables for name in one}:
         found = [one.get(name, OpTime(name, 0.0, 0.0, 0.0)) for one in tables]
-        made.append(
-            OpTime(
-                name,
-                fmean(op.calls for op in found),
-                quartile([op.own for op in found]),
-                fmean(op.inside for op in found),
-                fmean(op.with_grad for op in found),
-            )
-        )
+        calls, own = fmean(op.calls for op in found), quartile([op.own for op in found])
+        inside, with_grad = fmean(op.inside for op in found), fmean(op.with_grad for op in found)
+        made.append(OpTime(name, calls, own, inside, with_grad))
     return tuple(sorted(made, key=lambda op: -op.own))
 
 
@@ -150,7 +130,7 @@ MOST_DRIFT = 0.05
 """A core that changes its speed by more between plain and traced steps makes shares rough."""
 
 
-def doubts(passes: Passes, lines: Sequence[LedgerLine], drift: float = 1.0) -> tuple[str, ...]:
+def _caveats(passes: Passes, lines: Sequence[LedgerLine], drift: float) -> tuple[str, ...]:
     """What a reader must know before believing the shares."""
     found = []
     by_name = {line.name: line for line in lines}
@@ -227,7 +207,7 @@ def make_ledger(arm: ArmSpec, passes: Passes, calibration: Calibration | None = 
     split = split_round(usual, passes.costs, blocked, threads)
     splits = [split_round(one, passes.costs, blocked, threads) for one in passes.rounds]
     wall = split.wall
-    ops = _ops_ledger(split, passes)
+    ops = _with_names(split.ops)
     lines = _lines(split, splits, _parts(ops, passes, split))
     kernels = next((line for line in lines if line.name == "kernels"), None)
     if kernels is not None:
@@ -241,18 +221,18 @@ def make_ledger(arm: ArmSpec, passes: Passes, calibration: Calibration | None = 
         steps=sum(one.plain.steps for one in passes.rounds),
         rounds=len(passes.rounds),
         ops=(*ops, *_copies(usual)),
-        breaks=_sources(compiled.breaks) if compiled else (),
-        recompiles=_sources(compiled.recompiles) if compiled else (),
+        breaks=compiled.breaks if compiled else (),
+        recompiles=compiled.recompiles if compiled else (),
         graphs=compiled.graphs.graphs if compiled else 0,
         late_compiles=compiled.late if compiled else 0,
         interpreter=interpreter_words(passes, lines),
         hardware=hardware_words(arm, passes, kernels, calibration),
         tracing=split.tracing,
-        checks=doubts(passes, lines, split.drift),
+        checks=_caveats(passes, lines, split.drift),
         notes=passes.notes,
         facts={
             **passes.facts,
-            **_figures_ledger(passes),
+            **_figures(passes),
             **_settings(passes),
             "drift": f"{split.drift:.3f}",
             "wall_spread": f"{_spread([one.wall for one in splits]) / wall:.4f}",
@@ -261,7 +241,7 @@ def make_ledger(arm: ArmSpec, passes: Passes, calibration: Calibration | None = 
     )
 
 
-def _figures_ledger(passes: Passes) -> dict[str, str]:
+def _figures(passes: Passes) -> dict[str, str]:
     """What findings need to know of the passes, beside the lines."""
     plain = [one.plain for one in passes.rounds]
     return {
@@ -327,19 +307,15 @@ def _spread(values: Sequence[float]) -> float:
     return (ordered[len(ordered) - 1 - quarter] - ordered[quarter]) / 2
 
 
-def _ops_ledger(split: Split, passes: Passes) -> tuple[OpCost, ...]:
-    """The slowest first."""
-    known = {one.name: one.ops for one in passes.compiled.kernels} if passes.compiled else {}
+def _with_names(ops: Sequence[OpCost]) -> tuple[OpCost, ...]:
+    """The slowest first, generated kernels with the ops that they stand for."""
     made = [
-        OpCost(
-            name=op.name,
-            calls=op.calls,
-            kernel_s=op.kernel / 1e9,
-            front_s=max(0.0, op.front) / 1e9,
-            generated=op.generated,
-            ops=(known.get(op.name) or fused_ops(op.name)) if op.generated else (),
+        replace(
+            op,
+            front_s=max(0.0, op.front_s),
+            ops=fused_ops(op.name) if op.generated else (),
         )
-        for op in split.ops
+        for op in ops
     ]
     return tuple(sorted(made, key=lambda op: -(op.kernel_s + op.front_s)))
 
@@ -355,11 +331,9 @@ def _parts(
 ) -> dict[str, tuple[LedgerPart, ...]]:
     """What the larger lines are made of."""
     blocks: dict[str, list[LedgerPart]] = defaultdict(list)
-    lines = {"sleep": "sleep", "lock": "locks", "file": "files", "network": "network"}
     for block in passes.blocks:
-        line = lines.get(block.kind, block.kind)
         part = LedgerPart(block.function, (block.off + block.on) / 1e9, block.calls, block.place)
-        blocks[line].append(part)
+        blocks[block.kind].append(part)
     found = {name: tuple(parts[:MOST_PARTS]) for name, parts in blocks.items()}
     working = [op for op in ops if not allocates(op.name)]  # the others are the allocator's line
     for line, parts in (
@@ -386,10 +360,6 @@ def _largest(parts: list[LedgerPart]) -> tuple[LedgerPart, ...]:
     return tuple(sorted(worth, key=lambda part: -part.seconds)[:MOST_PARTS])
 
 
-def _sources(breaks: Sequence[Break]) -> tuple[SourceLine, ...]:
-    return tuple(SourceLine(one.reason, one.file, one.line) for one in breaks)
-
-
 def interpreter_words(passes: Passes, lines: Sequence[LedgerLine]) -> str:
     """Whether the interpreter has a lock, and how long this thread waited for it."""
     if passes.facts.get("gil") == "off":
@@ -401,7 +371,7 @@ def interpreter_words(passes: Passes, lines: Sequence[LedgerLine]) -> str:
     elif found is not None and blocked_of(passes.blocks, how).seen is None:
         sure = f"inferred: too few of {how.looks} looks from outside found it asleep"
     else:
-        sure = f"seen in {how.gil} of {how.looks} looks from outside"
+        sure = f"seen in {how.asleep.get('gil', 0)} of {how.looks} looks from outside"
     others = _others(how)
     if found is None:
         return f"This interpreter has a lock; the step did not wait for it ({sure}).{others}"

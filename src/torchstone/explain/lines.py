@@ -7,12 +7,15 @@ and on exit: half of its cost falls into its own span, half into that of its cal
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from torchstone.explain.passes import report
+from torchstone.explain.passes.blocked import FILE, NETWORK, OTHER, TORCH
 from torchstone.explain.passes.floors import at_speed, binding_of, floor_of
 from torchstone.explain.passes.report import Block, Costs, OpTime, Round, Traced, Watched
+from torchstone.records import OpCost
 
 TRUSTED = (0.5, 2.0)
 """How far the cost of an event, as seen on the step itself, may lie from the one that was measured
@@ -24,43 +27,22 @@ MOST_FAULTS = 0.9
 """Of the time in kernels: mapping pages cannot take all of it, whatever the count says."""
 MOST_NODES = 0.6
 """Of the front end: making a node takes about as long as dispatching the op, not much longer."""
-SHARED_NS = 10_000.0
+SHARED_S = 10e-6
 """A call whose kernel takes longer was worth sharing among threads."""
 MOST_POOL = 0.5
 
 
 @dataclass(frozen=True)
-class OpSplit:
-    """One op of a step: what its kernel took, and what its front end."""
-
-    name: str
-    calls: float
-    kernel: float
-    front: float
-    generated: bool = False
-
-
-@dataclass(frozen=True)
 class Split:
-    """One round, in nanoseconds of a step; `lines` by name."""
+    """One round, in nanoseconds of a step; `lines` by name. Its ops are in seconds."""
 
     wall: float
     cpu: float
     lines: Mapping[str, float]
-    ops: tuple[OpSplit, ...] = ()
+    ops: tuple[OpCost, ...] = ()
     tracing: float = 1.0
     event: float = 0.0
     drift: float = 1.0
-
-
-@dataclass
-class _On:
-    """Time on the CPU, by line, as it is added up."""
-
-    lines: dict[str, float] = field(default_factory=dict)
-
-    def add(self, name: str, ns: float) -> None:
-        self.lines[name] = self.lines.get(name, 0.0) + ns
 
 
 @dataclass(frozen=True)
@@ -79,77 +61,51 @@ class Blocked:
 _SILENT = ("locks", "sleep", "network")
 LEAST_LOOKS = 20
 """At a sleeping thread: fewer say nothing about shares."""
-_BLOCK_LINES = {
-    "sleep": "sleep",
-    "lock": "locks",
-    "file": "files",
-    "network": "network",
-    "loading": "loading",
-}
 
 
 def blocked_of(blocks: Sequence[Block], watched: Watched) -> Blocked:
     """What two passes said of where the thread blocks."""
-    known: dict[str, float] = {}
-    on: dict[str, float] = {}
+    known: dict[str, float] = defaultdict(float)
+    on: dict[str, float] = defaultdict(float)
     for block in blocks:
-        if block.kind in _BLOCK_LINES:
-            line = _BLOCK_LINES[block.kind]
-            known[line] = known.get(line, 0.0) + block.off
-            if block.kind in ("file", "network"):
-                on[line] = on.get(line, 0.0) + block.on
-    seen = {
-        "gil": watched.gil,
-        "pool": watched.pool,
-        "locks": watched.lock,
-        "sleep": watched.sleep,
-        "network": watched.reading,
-        "other": watched.other,
-    }
-    asleep = sum(seen.values())
-    enough = asleep >= LEAST_LOOKS
-    return Blocked(
-        known=known,
-        on=on,
-        torch_off=sum(b.off for b in blocks if b.kind == "torch"),
-        seen={name: times / asleep for name, times in seen.items()} if enough else None,
-    )
+        if block.kind in (FILE, NETWORK):
+            on[block.kind] += block.on
+        if block.kind not in (TORCH, OTHER):
+            known[block.kind] += block.off
+    torch_off = sum(block.off for block in blocks if block.kind == TORCH)
+    asleep = sum(watched.asleep.values())
+    if asleep < LEAST_LOOKS:
+        return Blocked(known, on, torch_off)
+    seen = {name: times / asleep for name, times in watched.asleep.items()}
+    return Blocked(known, on, torch_off, seen)
 
 
 def split_round(found: Round, costs: Costs, blocked: Blocked, threads: int) -> Split:
     """One round's lines. They add up to its wall time but for what cannot be explained."""
     plain, traced = found.plain, found.traced
-    off = plain.off
-    lines = _off_lines(off, plain.python_threads, blocked, threads)
+    lines = _off_lines(plain.off, plain.python_threads, blocked, threads)
     lines["contention"] = plain.wait
-    ops: tuple[OpSplit, ...] = ()
+    ops: tuple[OpCost, ...] = ()
     event, drift = 0.0, 1.0
     calling = sum(blocked.on.values())
     if traced is None:
         on = {"interpreter": plain.cpu - plain.collecting - calling}
-        on["collector"] = plain.collecting
     else:
         costs = at_speed(costs, traced.speeds, traced.grad_speeds)
         event = _event_cost(found, traced, costs)
         on, ops = _on_lines(traced, costs, event, blocked, threads)
         drift = _drift(sum(on.values()), plain.cpu - plain.collecting)
         on = {name: ns * drift for name, ns in on.items()}
-        ops = tuple(replace(op, kernel=op.kernel * drift, front=op.front * drift) for op in ops)
-        on["collector"] = plain.collecting
+        ops = tuple(
+            replace(op, kernel_s=op.kernel_s * drift, front_s=op.front_s * drift) for op in ops
+        )
         _take_from_python(on, calling)
         _take_from_kernels(on, ops, costs, plain.faults, threads)
-    on.update(blocked.on)
+    on |= {"collector": plain.collecting, **blocked.on}
     for name, ns in on.items():
-        lines[name] = lines.get(name, 0.0) + max(0.0, ns)
-    return Split(
-        wall=plain.wall,
-        cpu=plain.cpu,
-        lines=lines,
-        ops=ops,
-        tracing=traced.wall / plain.wall if traced and plain.wall else 1.0,
-        event=event,
-        drift=drift,
-    )
+        lines[name] += max(0.0, ns)
+    tracing = traced.wall / plain.wall if traced and plain.wall else 1.0
+    return Split(plain.wall, plain.cpu, lines, ops, tracing, event, drift)
 
 
 def _drift(seen: float, wanted: float) -> float:
@@ -169,7 +125,7 @@ def _event_cost(found: Round, traced: Traced, costs: Costs) -> float:
 
 def _on_lines(
     traced: Traced, costs: Costs, event: float, blocked: Blocked, threads: int
-) -> tuple[dict[str, float], tuple[OpSplit, ...]]:
+) -> tuple[dict[str, float], tuple[OpCost, ...]]:
     off = traced.off
     loading = min(off, blocked.known.get("loading", 0.0))
     waiting = min(off - loading, _in_pool(off, blocked)) if threads > 1 else 0.0
@@ -180,58 +136,46 @@ def _on_lines(
         away[place] = min(left, seen.own) if seen is not None else 0.0
         left -= away[place]
     half = event / 2
-    on = _On()
-    bound: dict[str, float] = {}
+    on: dict[str, float] = defaultdict(float)
+    bound: dict[str, float] = defaultdict(float)
     for place, seen in traced.places.items():
         own = max(0.0, seen.own - away.get(place, 0.0))
-        entering = {entry: n * binding_of(costs, entry) for entry, n in seen.entries.items()}
         own = max(0.0, own - (seen.events + seen.inside) * half)
+        entering = {entry: n * binding_of(costs, entry) for entry, n in seen.entries.items()}
         into = sum(entering.values())
         fit = min(1.0, own / into) if into else 0.0  # getting into ops takes no more than there is
         left = own - fit * into
         if place == report.BREAK:
             price = min(left, traced.breaks * costs.breaking)
-            on.add("breaks", price)
+            on["breaks"] += price
             left -= price
-        on.add(_PLACE_LINES[place], left)
+        on[report.PYTHON if place == report.BREAK else place] += left
         for entry, ns in entering.items():
-            name = entry.partition(">")[0]
-            bound[name] = bound.get(name, 0.0) + ns * fit
-    ops = [_op(op, costs, half, bound.get(op.name, 0.0)) for op in traced.ops]
+            bound[entry.partition(">")[0]] += ns * fit
+    ops = [_op(op, costs, half, bound[op.name]) for op in traced.ops]
     ops += [
-        OpSplit(k.name, k.calls, max(0.0, k.own - k.calls * half), 0.0, True)
+        OpCost(k.name, k.calls, max(0.0, k.own - k.calls * half) / 1e9, 0.0, generated=True)
         for k in traced.kernels
     ]
     for op in ops:
         allocates = report.allocates(op.name)
-        on.add("allocator" if allocates else "kernels", op.kernel)
-        on.add("allocator" if allocates else "dispatch", op.front)
-    on.add("kernels", -waiting)
-    nodes = min(_forward_nodes(traced.ops, costs), MOST_NODES * on.lines.get("dispatch", 0.0))
-    on.add("dispatch", -nodes)
-    on.add("autograd", nodes)
-    return on.lines, tuple(ops)
+        on["allocator" if allocates else "kernels"] += op.kernel_s * 1e9
+        on["allocator" if allocates else "dispatch"] += op.front_s * 1e9
+    on["kernels"] -= waiting
+    nodes = min(_forward_nodes(traced.ops, costs), MOST_NODES * on["dispatch"])
+    on["dispatch"] -= nodes
+    on["autograd"] += nodes
+    return on, tuple(ops)
 
 
-_PLACE_LINES = {
-    report.PYTHON: "interpreter",
-    report.LOADING: "loading",
-    report.AUTOGRAD: "autograd",
-    report.OPTIMIZER: "optimizer",
-    report.GUARDS: "guards",
-    report.BREAK: "interpreter",  # but for the price of the breaks
-    report.WRAPPER: "wrapper",
-}
-
-
-def _op(op: OpTime, costs: Costs, half: float, entering: float) -> OpSplit:
+def _op(op: OpTime, costs: Costs, half: float, entering: float) -> OpCost:
     """What an op takes beyond the same op with nothing to do is its kernel."""
     plain_calls = op.calls - op.with_grad
     floor = plain_calls * floor_of(costs, op.name, False) if plain_calls else 0.0
     floor += op.with_grad * floor_of(costs, op.name, True) if op.with_grad else 0.0
     kernel = max(0.0, op.own - floor)
     front = op.own - kernel - (op.calls + op.inside) * half + entering
-    return OpSplit(op.name, op.calls, kernel, front)
+    return OpCost(op.name, op.calls, kernel / 1e9, front / 1e9)
 
 
 def _forward_nodes(ops: Sequence[OpTime], costs: Costs) -> float:
@@ -255,7 +199,7 @@ def _take_from_python(lines: dict[str, float], calling: float) -> None:
 
 
 def _take_from_kernels(
-    lines: dict[str, float], ops: Sequence[OpSplit], costs: Costs, faults: float, threads: int
+    lines: dict[str, float], ops: Sequence[OpCost], costs: Costs, faults: float, threads: int
 ) -> None:
     """Pages are mapped when a kernel first writes to them; threads are started for it."""
     kernels = max(0.0, lines.get("kernels", 0.0))
@@ -263,7 +207,7 @@ def _take_from_kernels(
     lines["allocator"] = lines.get("allocator", 0.0) + mapping
     pool = 0.0
     if threads > 1 and costs.pool:
-        shared = sum(op.calls for op in ops if op.calls and op.kernel / op.calls > SHARED_NS)
+        shared = sum(op.calls for op in ops if op.calls and op.kernel_s / op.calls > SHARED_S)
         pool = min(shared * costs.pool, MOST_POOL * (kernels - mapping))
     lines["pool"] = pool
     lines["kernels"] = kernels - mapping - pool
@@ -273,45 +217,38 @@ def _off_lines(
     off: float, python_threads: float, blocked: Blocked, threads: int
 ) -> dict[str, float]:
     """Off-CPU time, not counting the wait for a core, divided among what was seen to block."""
-    lines: dict[str, float] = {}
-    known = sum(blocked.known.values())
-    seen = blocked.seen
+    lines: dict[str, float] = defaultdict(float)
+    known, seen = sum(blocked.known.values()), blocked.seen
     if seen is not None:
-        gil = off * seen["gil"] if python_threads else 0.0
+        gil = off * seen.get("gil", 0.0) if python_threads else 0.0
     else:
         # Nobody could look: what no call accounts for, as long as other threads ran Python.
         gil = min(max(0.0, off - known - blocked.torch_off), python_threads)
-    lines["gil"] = gil
     left = off - gil
-    pool = 0.0
-    if threads > 1:
-        pool = min(left, _in_pool(off, blocked))
-    lines["pool"] = pool
+    pool = min(left, _in_pool(off, blocked)) if threads > 1 else 0.0
+    lines |= {"gil": gil, "pool": pool}
     left -= pool
     fit = min(1.0, left / known) if known else 0.0
     for name, ns in blocked.known.items():
-        lines[name] = lines.get(name, 0.0) + ns * fit
+        lines[name] += ns * fit
     left -= known * fit
-    return _silent(lines, left, off, seen) if seen is not None and left > 0 else lines
+    if seen is not None and left > 0:
+        _add_silent(lines, left, off, seen)
+    return lines
 
 
 def _in_pool(off: float, blocked: Blocked) -> float:
     """Of the time off the CPU, what was spent waiting for the other threads of a kernel."""
-    return blocked.torch_off if blocked.seen is None else off * blocked.seen["pool"]
+    return blocked.torch_off if blocked.seen is None else off * blocked.seen.get("pool", 0.0)
 
 
-def _silent(
+def _add_silent(
     lines: dict[str, float], left: float, off: float, seen: Mapping[str, float]
-) -> dict[str, float]:
+) -> None:
     """What no call owns up to: `with lock:` is no call of a function to a profiler. Somebody who
     looks from outside sees what the thread slept in all the same."""
-    loading = lines.get("loading", 0.0)
-    more = {}
-    for name in (*_SILENT, "other"):
-        told = lines.get(name, 0.0)
-        more[name] = max(0.0, off * seen[name] - told - (loading if name in _SILENT else 0.0))
-    total = sum(more.values())
-    for name in _SILENT:
-        share = more[name] / total if total else 0.0
-        lines[name] = lines.get(name, 0.0) + left * share
-    return lines
+    loading = lines["loading"]
+    more = {name: max(0.0, off * seen.get(name, 0.0) - lines[name] - loading) for name in _SILENT}
+    total = sum(more.values()) + off * seen.get("other", 0.0)
+    for name, ns in more.items():
+        lines[name] += left * ns / total if total else 0.0

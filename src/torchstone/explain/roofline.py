@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from torchstone.records import Calibration, Flops, Measurement, Result, UsageError
-from torchstone.records.format import count, percent
+from torchstone.records.format import count, format_si, percent
 from torchstone.stats.roofline import (
     COMPUTE,
     COVERAGE_NEEDED,
@@ -25,7 +25,7 @@ from torchstone.stats.roofline import (
     threads_of,
     utilisation,
 )
-from torchstone.validate.base import estimator, name_of, rate, seconds_per_call
+from torchstone.validate.base import estimator, name_of, seconds_per_call
 from torchstone.validate.rules.peaks import WRITE_ALLOWANCE, caches_of, sound
 
 # What limits a step, said in words: compute, a level of memory, or neither.
@@ -55,59 +55,54 @@ def bound_of(
     of_kernels: bool = False,
 ) -> Bound:
     """Which peak the step stands under. What is missing is said, and nothing is guessed.
-
-    `of_kernels`: the time is that of the kernels alone, so no dispatch is in it.
-    """
+    `of_kernels`: the time is that of the kernels alone, so no dispatch is in it."""
     if used is None:
-        return Bound("", "Nothing is said of its limit: no peak for it was measured.")
+        return Bound("", f"{_UNKNOWN}: no peak for it was measured.")
     notes = _coverage_notes(flops, used)
     if (used.compute or 0.0) > 1 or (used.memory or 0.0) > WRITE_ALLOWANCE:
-        return Bound("", _above(used), notes)
-    unknown = _unknown(flops, used, arm, calibration, seconds)
+        what = f"{used.dtype} peak" if used.nearer == COMPUTE else f"{used.level} bandwidth"
+        sentence = (
+            f"It seems to reach {percent(used.share)} of the {what}, which cannot be: the time, "
+            "the count or the peak is wrong. Calibrate again with `torchstone doctor --calibrate`."
+        )
+        return Bound("", sentence, notes)
+    unknown = _unknown(flops, used)
     if unknown:
-        return Bound("", unknown, notes)
+        return Bound("", f"{_UNKNOWN}: {unknown}.", notes)
     if used.share < OVERHEAD_SHARE:
-        said = _reached(used)
-        said += _IN_KERNELS if of_kernels else _overhead(flops, calibration, seconds)
-        return Bound(NEITHER, said, notes)
+        rest = _IN_KERNELS if of_kernels else _overhead(flops, calibration, seconds)
+        return Bound(NEITHER, f"{_reached(used)} {rest}", notes)
     bound = COMPUTE if used.nearer == COMPUTE else f"{MEMORY} ({used.level})"
-    return Bound(bound, _bound_by(bound, arm, flops, used, seconds), notes)
+    return Bound(bound, f"Bound by {bound}: {_evidence(arm, flops, used, seconds)}.", notes)
 
 
-def _unknown(
-    flops: Flops, used: Utilisation, arm: Measurement, calibration: Calibration, seconds: float
-) -> str:
+_UNKNOWN = "What limits it is unknown"
+_IN_KERNELS = "The time goes into small operands, waiting, or code that is far from either peak."
+
+
+def _unknown(flops: Flops, used: Utilisation) -> str:
     """Why no verdict is possible; empty where it is."""
     if used.compute is None and flops.total:
-        return f"Nothing is said of its limit: the {used.dtype} peak is not known."
+        return f"the {used.dtype} peak is not known"
     if used.memory is None:
-        return "Nothing is said of its limit: no bandwidth for data of its size was measured."
+        return "no bandwidth for data of its size was measured"
     if not used.claimed:
         unknown = 1 - max(flops.time_covered, flops.time_understood)
         return (
-            f"Nothing is said of its limit: {percent(unknown)} of the time is in ops of unknown "
-            f"work, and at most {percent(1 - COVERAGE_NEEDED)} may be."
+            f"{percent(unknown)} of the time is in ops of unknown work, and at most "
+            f"{percent(1 - COVERAGE_NEEDED)} may be"
         )
-    most = _most_memory(flops, used)
-    if used.memory_at_least and used.memory < used.share < most:
-        return (
-            f"Nothing is said of its limit: it reaches {percent(used.share)} of the compute peak, "
-            f"and between {percent(used.memory)} and {percent(most)} of the {used.level} "
-            "bandwidth, which depends on what the compiler fused."
-        )
-    if used.memory_at_least and used.share < OVERHEAD_SHARE <= most:
-        return (
-            f"Nothing is said of its limit: it moves between {percent(used.memory)} and "
-            f"{percent(most)} of the {used.level} bandwidth, which depends on what the compiler "
-            "fused."
-        )
-    return ""
-
-
-def _most_memory(flops: Flops, used: Utilisation) -> float:
-    """The share of the memory peak if nothing had been fused."""
-    scale = flops.bytes / flops.least_bytes if flops.least_bytes else 1.0
-    return (used.memory or 0.0) * (scale if used.memory_at_least else 1.0)
+    if not used.memory_at_least:
+        return ""
+    # The share of the memory peak if nothing had been fused.
+    most = used.memory * (flops.bytes / flops.least_bytes if flops.least_bytes else 1.0)
+    between = (
+        f"between {percent(used.memory)} and {percent(most)} of the {used.level} bandwidth, which "
+        "depends on what the compiler fused"
+    )
+    if used.memory < used.share < most:
+        return f"it reaches {percent(used.share)} of the compute peak, and {between}"
+    return f"it moves {between}" if used.share < OVERHEAD_SHARE <= most else ""
 
 
 def _coverage_notes(flops: Flops, used: Utilisation) -> tuple[str, ...]:
@@ -120,39 +115,24 @@ def _coverage_notes(flops: Flops, used: Utilisation) -> tuple[str, ...]:
     )
 
 
-def _above(used: Utilisation) -> str:
-    what = f"{used.dtype} peak" if used.nearer == COMPUTE else f"{used.level} bandwidth"
-    return (
-        f"It seems to reach {percent(used.share)} of the {what}, which cannot be: the time, the "
-        "count or the peak is wrong. Calibrate again with `torchstone doctor --calibrate`."
-    )
-
-
-def _at(threads: int) -> str:
-    return f" at {count(threads, 'thread')}" if threads else ""
-
-
-def _bound_by(bound: str, arm: Measurement, flops: Flops, used: Utilisation, seconds: float) -> str:
+def _evidence(arm: Measurement, flops: Flops, used: Utilisation, seconds: float) -> str:
     moved = flops.least_bytes if used.memory_at_least else flops.bytes
-    at = _at(threads_of(arm) or 0)
+    threads = threads_of(arm) or 0
+    at = f" at {count(threads, 'thread')}" if threads else ""
     least = "at least " if used.memory_at_least else ""
     other = ""
     if used.nearer == COMPUTE:
-        reached = rate(achieved(flops.total, seconds) or 0.0, "FLOP/s")
+        reached = format_si(achieved(flops.total, seconds) or 0.0, "FLOP/s")
         if used.memory is not None:
             other = f" (and {least}{percent(used.memory)} of the {used.level} bandwidth)"
-        share = f"{percent(used.share)} of the {used.dtype} peak{at}"
-        return f"Bound by {bound}: {reached}, {share}{other}."
-    reached = rate(achieved(moved, seconds) or 0.0, "B/s")
+        return f"{reached}, {percent(used.share)} of the {used.dtype} peak{at}{other}"
+    reached = format_si(achieved(moved, seconds) or 0.0, "B/s")
     if used.compute is not None and used.claimed:
         other = f" (and {percent(used.compute)} of the {used.dtype} peak)"
     return (
-        f"Bound by {bound}: its ops move {least}{reached}, {percent(used.share)} of the bandwidth "
-        f"measured there{at}{other}."
+        f"its ops move {least}{reached}, {percent(used.share)} of the bandwidth measured there"
+        f"{at}{other}"
     )
-
-
-_IN_KERNELS = " The time goes into small operands, waiting, or code that is far from either peak."
 
 
 def _reached(used: Utilisation) -> str:
@@ -166,7 +146,7 @@ def _reached(used: Utilisation) -> str:
 
 def _overhead(flops: Flops, calibration: Calibration, seconds: float) -> str:
     said = (
-        f" The time goes into overhead (Python, the dispatch of {count(flops.ops, 'op')} a step, "
+        f"The time goes into overhead (Python, the dispatch of {count(flops.ops, 'op')} a step, "
         "small operands, waiting)."
     )
     cost = calibration.costs.get("dispatch")
@@ -273,7 +253,7 @@ def roofline(result: Result, calibration: Calibration | None, arm_name: str = ""
             f"The calibration knows no peak for {dtype_of(arm)} at {threads} threads.", CALIBRATE
         )
     points = (_step(arm, flops, seconds), *_ops(arm, flops, seconds))
-    found: Bound = bound_of(arm, flops, used, peaks_of, seconds)
+    found = bound_of(arm, flops, used, peaks_of, seconds)
     return Roofline(
         target=arm.arm.target,
         arm=arm.arm.name,
@@ -317,16 +297,17 @@ def _ceilings(
     calibration: Calibration, dtype: str, threads: int, used: Utilisation | None
 ) -> tuple[Ceiling, ...]:
     """Compute first, then memory from the fastest level to the slowest."""
-    peak = compute_peak(calibration, dtype, threads)
+    held = used.nearer if used is not None else ""
     found = []
+    peak = compute_peak(calibration, dtype, threads)
     if peak is not None:
-        nearer = used is not None and used.nearer == "compute"
-        found.append(Ceiling("compute", peak.dtype, peak.value, threads, peak.spread, nearer))
+        nearer = held == COMPUTE
+        found.append(Ceiling(COMPUTE, peak.dtype, peak.value, threads, peak.spread, nearer))
     for level in LEVELS:
         band = calibration.bandwidth_of(level, threads)
         if band is not None:
-            nearer = used is not None and used.nearer == "memory" and used.level == level
-            found.append(Ceiling("memory", level, band.value, threads, band.spread, nearer))
+            nearer = held == MEMORY and used is not None and used.level == level
+            found.append(Ceiling(MEMORY, level, band.value, threads, band.spread, nearer))
     return tuple(found)
 
 
@@ -346,11 +327,9 @@ def _step(arm: Measurement, flops: Flops, seconds: float) -> Point:
 
 
 def _ops(arm: Measurement, flops: Flops, seconds: float) -> tuple[Point, ...]:
-    """The heaviest ops of an eager step; a compiled one has others, which nobody has counted.
-
-    Where the counting pass ran slower than the step, its times are scaled down together: the ops
-    cannot take longer than the step that they make up.
-    """
+    """The heaviest ops of an eager step; a compiled one has others, which nobody has counted. Where
+    the counting pass ran slower than the step, its times are scaled down together: the ops cannot
+    take longer than the step that they make up."""
     if not is_eager(arm):
         return ()
     spent = sum(work.time_ns for work in flops.heaviest) / 1e9

@@ -20,15 +20,11 @@ def verdict(prediction: Prediction, result: Result) -> Verification:
     failed = [arm for arm in result.arms if arm.outcome is not Outcome.OK]
     if failed:
         arm = failed[-1]
-        said = f"{arm.arm.name}: {arm.outcome.value}, {arm.detail.message}"
-        return Verification(
-            prediction.name, (low, high), sentence=f"Not tested: {said}.", result_id=result.id
-        )
+        why = f"{arm.arm.name}: {arm.outcome.value}, {arm.detail.message}"
+        return replace(_not_tested(prediction, why), result_id=result.id)
     comparison = result.comparisons[0] if result.comparisons else None
     if comparison is None or comparison.time_ratio is None:
-        return Verification(
-            prediction.name, (low, high), sentence="Not tested: no comparison came out."
-        )
+        return _not_tested(prediction, "no comparison came out")
     typical = comparison.typical
     measured = typical.time_ratio if typical else comparison.time_ratio
     interval = _finite(typical.interval) if typical else comparison.interval
@@ -39,18 +35,11 @@ def verdict(prediction: Prediction, result: Result) -> Verification:
         False: "The prediction did not hold",
     }
     spread = f" ({interval[0]:.2f}–{interval[1]:.2f})" if interval else ""
-    return Verification(
-        finding=prediction.name,
-        predicted=(low, high),
-        measured=measured,
-        interval=interval,
-        held=held,
-        sentence=(
-            f"{words[held]}: predicted {low:.2f}–{high:.2f} of the time, measured "
-            f"{measured:.2f}{spread}{' by typical steps' if typical else ''}."
-        ),
-        result_id=result.id,
+    sentence = (
+        f"{words[held]}: predicted {low:.2f}–{high:.2f} of the time, measured "
+        f"{measured:.2f}{spread}{' by typical steps' if typical else ''}."
     )
+    return Verification(prediction.name, (low, high), measured, interval, held, sentence, result.id)
 
 
 def _finite(interval: tuple[float, float]) -> tuple[float, float] | None:
@@ -68,7 +57,10 @@ def _held(interval: tuple[float, float] | None, low: float, high: float) -> bool
 
 def untested(prediction: Prediction) -> Verification:
     """One that cannot be applied by itself."""
-    why = prediction.why_not or "no remedy can be applied by itself"
+    return _not_tested(prediction, prediction.why_not or "no remedy can be applied by itself")
+
+
+def _not_tested(prediction: Prediction, why: str) -> Verification:
     return Verification(prediction.name, prediction.time_ratio, sentence=f"Not tested: {why}.")
 
 

@@ -9,6 +9,7 @@ MISSING = "-"
 
 _TIME_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 _BYTE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+_PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 _LEAST_TIME = 1e-12
 _MOST_TIME = 1e6
 _LEAST_RATIO = 1e-3
@@ -142,6 +143,26 @@ def format_bytes(count: float | None) -> str:
     if size >= _MOST_RATIO:
         return f"{sign}{size:.1e} {_BYTE_UNITS[unit]}"
     return f"{sign}{_digits(max(size, 1e-3), 3)} {_BYTE_UNITS[unit]}"
+
+
+def format_si(value: float, unit: str) -> str:
+    """`93.3 GFLOP/s`: three significant digits or so, under the decimal prefix that fits."""
+    for scale, prefix in _PREFIXES:
+        if abs(value) >= scale * 0.9995:
+            return f"{_fixed(value / scale)} {prefix}{unit}"
+    return f"{_fixed(value)} {unit}"
+
+
+def _fixed(value: float) -> str:
+    size = abs(value)
+    if 0 < size < 0.01:
+        return f"{value:.1e}"
+    return f"{value:.{0 if size >= 99.95 else 1 if size >= 9.995 else 2}f}"
+
+
+def format_count(value: float) -> str:
+    """`16,236`, `12.5`: a count, or a mean of counts."""
+    return f"{value:,.0f}" if abs(value) >= 100 or value == round(value) else f"{value:.1f}"
 
 
 def as_much(ratio: float, *, ascii_only: bool = False) -> str:

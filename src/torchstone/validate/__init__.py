@@ -1,6 +1,6 @@
 """Rules: records in, checks out. Whether a number may be believed, and why not.
 
-Holds: the shape of a rule, the registry that finds and runs them, one small file per rule in
+Holds: the shape of a rule, the registry that finds and runs them, the rules by subject in
 `rules/`, which peaks are sound, and what asks to be measured again. Touches: nothing; a rule reads
 records and never alters one. Imports only `records` and `stats`.
 """

@@ -6,37 +6,28 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from torchstone.records import Check, Comparison, Level, Result, Verdict
-from torchstone.stats import Utilisation
 from torchstone.validate.base import name_of
 from torchstone.validate.rules.peaks import WRITE_ALLOWANCE, over_full
-from torchstone.validate.rules.statistics import TOO_GOOD_NAME as TOO_GOOD
-from torchstone.validate.rules.statistics import remeasurement, suspicious
+from torchstone.validate.rules.statistics import TOO_GOOD, remeasurement, suspicious
 
 
 def needs_recalibration(result: Result) -> list[tuple[str, int]]:
     """Peaks of which an arm reaches more than the whole: a dtype or a memory level, and threads.
-
     Measure them again beside the result, put the higher ones into it and evaluate again; what is
-    still over then is wrong.
-    """
-    return list(dict.fromkeys(roof for _, found in over_full(result) for roof in _beaten(found)))
-
-
-def _beaten(found: Utilisation) -> list[tuple[str, int]]:
-    roofs = []
-    if (found.compute or 0.0) > 1:
-        roofs.append((found.dtype, found.threads))
-    if (found.least_memory or 0.0) > WRITE_ALLOWANCE:
-        roofs.append((found.least_level, found.threads))
-    return roofs
+    still over then is wrong."""
+    beaten = []
+    for found in over_full(result):
+        if (found.compute or 0.0) > 1:
+            beaten.append((found.dtype, found.threads))
+        if (found.least_memory or 0.0) > WRITE_ALLOWANCE:
+            beaten.append((found.least_level, found.threads))
+    return list(dict.fromkeys(beaten))
 
 
 def needs_remeasuring(result: Result) -> list[Comparison]:
-    """Comparisons that are too good to be believed unless they are measured once more.
-
-    A ratio that was withheld only because it is too good is put back from its check. Arms that
-    failed another check are past saving.
-    """
+    """Comparisons that are too good to be believed unless they are measured once more. A ratio that
+    was withheld only because it is too good is put back from its check. Arms that failed another
+    check are past saving."""
     failed = {
         name
         for check in result.checks
@@ -66,16 +57,14 @@ def _with_ratio(comparison: Comparison, result: Result) -> Comparison:
 
 
 def withhold(comparisons: Sequence[Comparison], checks: Sequence[Check]) -> tuple[Comparison, ...]:
-    """The comparisons, each one with a failed arm turned into `cannot tell`.
-
-    Its figures go too, as for a wrong answer: a ratio that is not to be believed is not to be
-    quoted. The samples are still in the record. A failed check without arms speaks of all.
-    """
+    """The comparisons, each one with a failed arm turned into `cannot tell`. Its figures go too, as
+    for a wrong answer: a ratio that is not to be believed is not to be quoted. The samples are
+    still in the record. A failed check without arms speaks of all."""
     failed = [check for check in checks if check.level is Level.FAIL]
-    return tuple(_judged(comparison, failed) for comparison in comparisons)
+    return tuple(_withheld(comparison, failed) for comparison in comparisons)
 
 
-def _judged(comparison: Comparison, failed: Sequence[Check]) -> Comparison:
+def _withheld(comparison: Comparison, failed: Sequence[Check]) -> Comparison:
     reasons = [text for text in (_reason(comparison, check) for check in failed) if text]
     if not reasons:
         return comparison

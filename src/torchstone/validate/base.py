@@ -1,13 +1,14 @@
-"""The shape of a rule."""
+"""The shape of a rule, and what several rules read from a measurement."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Protocol
 
-from torchstone.records import Check, Comparison, Measurement, Result
+from torchstone.records import Check, Level, Measurement, Result
 from torchstone.stats import (
     ESTIMATORS,
     absolute,
@@ -21,10 +22,8 @@ CONSTANT_OUTPUT_NOTE = "the output does not depend on the input"
 
 
 class Rule(Protocol):
-    """Reads a result and says what it found, `ok` included; says nothing where it cannot look.
-
-    `source` tells where the rule and its thresholds come from.
-    """
+    """Reads a result and reports what it found, `ok` included; nothing where it cannot look.
+    `source` tells where the rule and its thresholds come from."""
 
     @property
     def name(self) -> str:
@@ -47,69 +46,52 @@ class FunctionRule:
     evaluate: Callable[[Result], Iterable[Check]]
 
 
-def each_arm(
-    look: Callable[[Measurement], Iterable[Check]],
-) -> Callable[[Result], Iterator[Check]]:
-    """A evaluate that looks at every arm by itself."""
+def rule(name: str, source: str) -> Callable[[Callable[[Result], Iterable[Check]]], FunctionRule]:
+    """Makes a rule of a function that looks at a whole result; its checks get the rule's name."""
 
-    def evaluate(result: Result) -> Iterator[Check]:
-        for arm in result.arms:
-            yield from look(arm)
+    def make(look: Callable[[Result], Iterable[Check]]) -> FunctionRule:
+        def evaluate(result: Result) -> Iterator[Check]:
+            for found in look(result):
+                yield replace(found, rule=name)
 
-    return evaluate
+        return FunctionRule(name, source, evaluate)
+
+    return make
 
 
-# Words and numbers for a check's sentence.
+def arm_rule(
+    name: str, source: str
+) -> Callable[[Callable[[Measurement, Result], Iterable[Check]]], FunctionRule]:
+    """The same of a function that looks at one arm of a result; its checks are about that arm."""
 
+    def make(look: Callable[[Measurement, Result], Iterable[Check]]) -> FunctionRule:
+        def evaluate(result: Result) -> Iterator[Check]:
+            for arm in result.arms:
+                for found in look(arm, result):
+                    yield replace(found, rule=name, arms=(arm.arm.name,))
+
+        return FunctionRule(name, source, evaluate)
+
+    return make
+
+
+def check(level: Level, message: str, arms: Sequence[str] = (), /, **figures: float) -> Check:
+    """A check that still lacks the name of its rule."""
+    return Check("", level, message, {k: float(v) for k, v in figures.items()}, tuple(arms))
+
+
+ok = partial(check, Level.OK)
+note = partial(check, Level.NOTE)
+warn = partial(check, Level.WARN)
+fail = partial(check, Level.FAIL)
 
 LONGEST_NAME = 60
-_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
-_PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
 def name_of(arm: Measurement | str) -> str:
     """The arm's name on one line; a long statement is cut."""
     name = " ".join((arm if isinstance(arm, str) else arm.arm.name).split())
     return name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 1] + "…"
-
-
-def duration(seconds: float) -> str:
-    """`1.23 ms`: three digits in the unit that fits."""
-    if not math.isfinite(seconds):
-        return "an unknown time"
-    for scale, unit in _UNITS:
-        if abs(seconds) >= scale:
-            return f"{_three_digits(seconds / scale)} {unit}"
-    return f"{_three_digits(seconds / 1e-9)} ns"
-
-
-def rate(value: float, unit: str) -> str:
-    """`93.3 GFLOP/s`: three digits under the prefix that fits."""
-    for scale, prefix in _PREFIXES:
-        if abs(value) >= scale:
-            return f"{_three_digits(value / scale)} {prefix}{unit}"
-    return f"{_three_digits(value)} {unit}"
-
-
-def size(amount: int) -> str:
-    """`4.00 MiB`."""
-    for scale, unit in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
-        if amount >= scale:
-            return f"{_three_digits(amount / scale)} {unit}"
-    return f"{amount} B"
-
-
-def number(value: float) -> str:
-    """A count or a mean of counts, with thousands separated: `16,236`, `12.5`."""
-    return f"{value:,.0f}" if abs(value) >= 100 or value == round(value) else f"{value:.1f}"
-
-
-def _three_digits(value: float) -> str:
-    size = abs(value)
-    return f"{value:.{0 if size >= 100 else 1 if size >= 10 else 2}f}"
-
-
-# What several rules read from a measurement.
 
 
 UNKNOWN_CORES = 64
@@ -156,12 +138,9 @@ def estimator(result: Result) -> str:
     return said if said in ESTIMATORS else estimator_of(result.arms[0])
 
 
-def seconds_per_call(arm: Measurement, estimator_name: str) -> float | None:
-    """Time of one call by that estimator, as `stats.absolute` has it; None without samples.
-
-    Without the interval, whose jackknife would cost more than all the rules together.
-    """
-    return central_time(arm, estimator_name)
+seconds_per_call = central_time
+"""Time of one call by an estimator; None without samples. Without the interval, whose jackknife
+would cost more than all the rules together."""
 
 
 def arm_named(name: str, result: Result) -> Measurement | None:
@@ -181,17 +160,13 @@ def wait_share(arm: Measurement) -> float:
     return sum(turn.noise.wait_ns or 0 for turn in arm.turns) / wall if wall > 0 else 0.0
 
 
-def comparisons_of(arm: Measurement, result: Result) -> list[Comparison]:
-    """The comparisons in which the arm takes part."""
-    return [c for c in result.comparisons if arm.arm.name in (c.base, c.new)]
-
-
 def half_width(arm: Measurement, result: Result) -> float | None:
     """The widest relative half-width of what is said of the arm: ratios, or else its own time."""
-    ends = [c.interval for c in comparisons_of(arm, result) if c.interval]
+    own = (c for c in result.comparisons if arm.arm.name in (c.base, c.new))
+    ends = [c.interval for c in own if c.interval]
     if not ends and replicates_with_samples(arm):
-        own = absolute(arm, estimator(result), 1.0 - result.method.alpha)
-        ends = [(own.lo, own.hi)]
+        time = absolute(arm, estimator(result), 1.0 - result.method.alpha)
+        ends = [(time.lo, time.hi)]
     widths = [math.sqrt(high / low) - 1 if low > 0 else math.inf for low, high in ends]
     width = max(widths, default=math.inf)
     return width if math.isfinite(width) else None

@@ -10,35 +10,23 @@ from torchstone.records import Check, Level, Result
 from torchstone.records.plugins import Registry
 from torchstone.validate.base import Rule
 
+_BUILT_IN = {
+    "answer": (
+        *("constant-output", "fresh-inputs", "late-work", "output-check", "plain-output"),
+        "recompiles",
+    ),
+    "machine": ("alike", "allocator", "clock", "noise", "probe", "profiler", "steady", "timer"),
+    "peaks": ("peak", "roofline", "time-floor", "utilisation"),
+    "statistics": ("definition", "identical", "replicates", "same-time", "too-good"),
+    "work": ("coverage", "flops", "working-set"),
+}
+"""By module of `rules/`; the function of a rule has its name, with underscores."""
 RULES = Registry(
     "torchstone.rules",
     {
-        "alike": "torchstone.validate.rules.machine:ALIKE",
-        "allocator": "torchstone.validate.rules.machine:ALLOCATOR",
-        "clock": "torchstone.validate.rules.machine:CLOCK",
-        "constant-output": "torchstone.validate.rules.answer:CONSTANT_OUTPUT",
-        "coverage": "torchstone.validate.rules.work:COVERAGE",
-        "definition": "torchstone.validate.rules.statistics:DEFINITION_RULE",
-        "flops": "torchstone.validate.rules.work:FLOPS",
-        "fresh-inputs": "torchstone.validate.rules.answer:FRESH_INPUTS",
-        "identical": "torchstone.validate.rules.statistics:IDENTICAL",
-        "late-work": "torchstone.validate.rules.answer:LATE_WORK",
-        "noise": "torchstone.validate.rules.machine:NOISE",
-        "output-check": "torchstone.validate.rules.answer:OUTPUT_CHECK",
-        "peak": "torchstone.validate.rules.peaks:PEAK",
-        "plain-output": "torchstone.validate.rules.answer:PLAIN_OUTPUT",
-        "probe": "torchstone.validate.rules.machine:PROBE",
-        "profiler": "torchstone.validate.rules.machine:PROFILER",
-        "recompiles": "torchstone.validate.rules.answer:RECOMPILES",
-        "replicates": "torchstone.validate.rules.statistics:REPLICATES",
-        "roofline": "torchstone.validate.rules.peaks:ROOFLINE",
-        "same-time": "torchstone.validate.rules.statistics:SAME_TIME",
-        "steady": "torchstone.validate.rules.machine:STEADY",
-        "time-floor": "torchstone.validate.rules.peaks:TIME_FLOOR",
-        "timer": "torchstone.validate.rules.machine:TIMER",
-        "too-good": "torchstone.validate.rules.statistics:TOO_GOOD",
-        "utilisation": "torchstone.validate.rules.peaks:UTILISATION",
-        "working-set": "torchstone.validate.rules.work:WORKING_SET",
+        name: f"torchstone.validate.rules.{module}:{name.replace('-', '_')}"
+        for module, names in _BUILT_IN.items()
+        for name in names
     },
 )
 

@@ -6,7 +6,6 @@ target has imported it, so a target without torch needs no torch. These files tr
 """
 
 from torchstone.workloads.load import (
-    TargetError,
     draw,
     import_libraries,
     is_number_list,
@@ -16,13 +15,11 @@ from torchstone.workloads.load import (
     walk,
 )
 from torchstone.workloads.shapes import describe_shapes, draw_at
-from torchstone.workloads.target import Target, check_target, libraries_ahead, parse_target
+from torchstone.workloads.target import check_target, libraries_ahead, parse_target
 from torchstone.workloads.workload import Inputs, Workload, normalise_inputs
 
 __all__ = [
     "Inputs",
-    "Target",
-    "TargetError",
     "Workload",
     "check_target",
     "describe_shapes",

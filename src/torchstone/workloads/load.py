@@ -156,13 +156,13 @@ def load_workload(arm: ArmSpec, phase: Callable[[str], None]) -> Workload:
     seed_everything(seed)
     if target.direct:
         if not callable(made):
-            raise TargetError(f"{target.text} is not a function but {_kind(made)}.")
+            raise TargetError(f"{target.text} is not a function but {kind_of(made)}.")
         return Workload(made)
     if isinstance(made, Workload):
         return made
     if not callable(made) or _is_module(made):
         raise TargetError(
-            f"{target.text} is {_kind(made)}, not a factory.",
+            f"{target.text} is {kind_of(made)}, not a factory.",
             f"Write a function without required arguments that returns {FORMS}.",
         )
     return _as_workload(_call_factory(made, target, seed), target)
@@ -178,10 +178,8 @@ def import_libraries(arm: ArmSpec) -> None:
 
 
 def _import_library(suite: Suite, model: str) -> None:
-    """Without looking for rings of objects, which takes a tenth of the time and finds none.
-
-    What was made counts as old afterwards, as it would have.
-    """
+    """Without looking for rings of objects, which takes a tenth of the time and finds none. What
+    was made counts as old afterwards, as it would have."""
     looking = gc.isenabled()
     gc.disable()
     try:
@@ -233,10 +231,10 @@ def _as_workload(made: Any, target: Target) -> Workload:
         workload = Workload(*made)
     else:
         raise TargetError(
-            f"{target.text} returned {_kind(made)}; expected {FORMS}.", _how_to_name(made, target)
+            f"{target.text} returned {kind_of(made)}; expected {FORMS}.", _how_to_name(made, target)
         )
     if not callable(workload.call):
-        raise TargetError(f"{target.text}: the workload's call is {_kind(workload.call)}.")
+        raise TargetError(f"{target.text}: the workload's call is {kind_of(workload.call)}.")
     return workload
 
 
@@ -296,7 +294,8 @@ def _is_module(value: Any) -> bool:
     return torch is not None and isinstance(value, torch.nn.Module)
 
 
-def _kind(value: Any) -> str:
+def kind_of(value: Any) -> str:
+    """`a dict`, `an int`, `None`."""
     name = type(value).__name__
     article = "an" if name[:1].lower() in "aeiou" else "a"
     return "None" if value is None else f"{article} {name}"

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from torchstone.records import ArmSpec, UsageError
+from torchstone.records.plugins import did_you_mean
 from torchstone.workloads.suites.base import known_suites, load_suite
 
 DEFAULT_FACTORY = "make"
@@ -24,10 +25,8 @@ _NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
 @dataclass(frozen=True)
 class Target:
-    """A parsed target. `kind` is `file`, `module` or `suite`; `direct`: `name()` is timed.
-
-    A suite's model without a scale is the model as it is: `full`.
-    """
+    """A parsed target. `kind` is `file`, `module` or `suite`; `direct`: `name()` is timed. A
+    suite's model without a scale is the model as it is: `full`."""
 
     kind: str
     place: str
@@ -85,7 +84,7 @@ def check_target(text: str) -> Target:
     if os.path.isdir(target.place):
         raise UsageError(f"{target.place} is a folder, not a Python file.", "Name a file in it.")
     if not os.path.isfile(target.place):
-        raise UsageError(f"There is no file {target.place}.", _near_files(target.place))
+        raise UsageError(f"There is no file {target.place}.", near_files(target.place))
     try:
         with open(target.place, encoding="utf-8") as file:
             names = _bound_names(file.read(), target.place)
@@ -93,7 +92,7 @@ def check_target(text: str) -> Target:
         raise UsageError(f"{target.place} cannot be read: {error.strerror}.") from None
     except UnicodeDecodeError:
         raise UsageError(f"{target.place} is not a Python source file (not UTF-8).") from None
-    if names.complete and target.name.split(".")[0] not in names.defined | names.imported:
+    if names.complete and target.name.split(".")[0] not in names.bound:
         raise UsageError(
             f"{target.place} has no {target.name!r}.",
             suggest(target.name, names.top_level, target.place, "()" if target.direct else ""),
@@ -130,25 +129,22 @@ def suggest(wanted: str, names: set[str], place: str, ending: str = "") -> str:
     return "Did you mean " + " or ".join(f"{place}:{name}{ending}" for name in near) + "?"
 
 
-def _near_files(place: str) -> str:
-    folder = os.path.dirname(place) or "."
+def near_files(path: str, endings: tuple[str, ...] = (".py",)) -> str:
+    """A remedy for a file that is not there: the nearest names in its folder."""
+    folder = os.path.dirname(path) or "."
     if not os.path.isdir(folder):
         return f"There is no folder {folder} either."
-    files = [name for name in os.listdir(folder) if name.endswith(".py")]
-    near = difflib.get_close_matches(os.path.basename(place), files, n=3, cutoff=0.4)
-    return f"Did you mean {' or '.join(near)}?" if near else "Check the path."
+    files = [name for name in os.listdir(folder) if name.endswith(endings)]
+    return did_you_mean(os.path.basename(path), files, 3, 0.4).rstrip() or "Check the path."
 
 
 @dataclass(frozen=True)
 class _Names:
-    """Names that a file binds, and whether the list is sure to be complete.
-
-    What a function binds may be global; only what stands outside of all is `top_level` for sure.
-    """
+    """Names that a file binds, and whether the list is sure to be complete. What a function binds
+    may be global; only what stands outside of all is `top_level` for sure."""
 
     top_level: set[str]
-    defined: set[str]
-    imported: set[str]
+    bound: set[str]
     complete: bool
 
 
@@ -156,23 +152,21 @@ def _bound_names(source: str, place: str) -> _Names:
     try:
         tree = ast.parse(source, place)
     except (SyntaxError, ValueError):
-        return _Names(
-            set(), set(), set(), False
-        )  # importing it will say what is wrong, with the line
-    defined: set[str] = set()
-    imported: set[str] = set()
+        # Importing it will say what is wrong, with the line.
+        return _Names(set(), set(), complete=False)
+    bound: set[str] = set()
     complete = True
     for node in ast.walk(tree):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            defined.add(node.name)
+            bound.add(node.name)
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            defined.add(node.id)
+            bound.add(node.id)
         elif isinstance(node, (ast.Import, ast.ImportFrom)):
-            imported |= {(alias.asname or alias.name).split(".")[0] for alias in node.names}
+            bound |= {(alias.asname or alias.name).split(".")[0] for alias in node.names}
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             complete &= node.func.id not in ("globals", "exec", "setattr", "vars")
-    complete &= not {"*", "__getattr__"} & (defined | imported)
-    return _Names(set(_top_level(tree)), defined, imported, complete)
+    complete &= not {"*", "__getattr__"} & bound
+    return _Names(set(_top_level(tree)), bound, complete)
 
 
 def _top_level(node: ast.AST) -> Iterator[str]:

@@ -42,12 +42,8 @@ def normalise_inputs(inputs: Any) -> Inputs:
     """Arguments in any of the accepted forms as `Inputs`."""
     if isinstance(inputs, Inputs):
         return inputs
-    if isinstance(inputs, tuple):
-        return Inputs(inputs)
-    if isinstance(inputs, list):
+    if isinstance(inputs, (tuple, list)):
         return Inputs(tuple(inputs))
     if isinstance(inputs, Mapping):
         return Inputs((), dict(inputs))
-    if inputs is None:
-        return Inputs()
-    return Inputs((inputs,))
+    return Inputs() if inputs is None else Inputs((inputs,))

@@ -1,12 +1,12 @@
-"""What a finding is."""
+"""What a finding is, where findings are listed, and the five of a ledger that matter most."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Protocol, cast
 
-from torchstone.records import Ledger, Prediction
+from torchstone.records import Ledger, Prediction, Remedy, SourceLine
 from torchstone.records.plugins import Registry
 
 
@@ -21,27 +21,54 @@ class FindingRule(Protocol):
         """A prediction that can be tested, or None."""
 
 
+@dataclass(frozen=True)
+class Finding:
+    """A finding that is one function; `least` is the share of a step that must be at stake."""
+
+    name: str
+    level: int
+    title: str
+    least: float
+    function: Callable[[Ledger], Prediction | None]
+
+    def look(self, ledger: Ledger) -> Prediction | None:
+        """What the function predicts, where enough is at stake."""
+        found = self.function(ledger)
+        if found is None or found.at_stake_s < self.least * ledger.wall_s:
+            return None
+        return replace(found, name=self.name, level=self.level, title=self.title)
+
+
+def finding(
+    name: str, level: int, title: str, least: float = 0.0
+) -> Callable[[Callable[[Ledger], Prediction | None]], Finding]:
+    """Makes a finding of a function that predicts; what it predicts gets name, level and title."""
+    return lambda function: Finding(name, level, title, least, function)
+
+
 LEAST_GAIN = 0.01
 """Of the step: a remedy that may bring nothing at all would be right whatever is measured."""
 
 
-def ratio(ledger: Ledger, most_s: float, least_s: float) -> tuple[float, float]:
-    """The time after as a share of the time before, if between `least_s` and `most_s` go. What the
-    ledger could not explain may go with it. It never reaches the time before: a prediction that
+def predict(
+    ledger: Ledger,
+    evidence: str,
+    advice: str,
+    stake: float,
+    gain: tuple[float, float],
+    remedy: Remedy | None = None,
+    why_not: str = "",
+    places: tuple[SourceLine, ...] = (),
+) -> Prediction:
+    """The time after as a share of the time before, if the seconds of `gain` (least, most) go. What
+    the ledger could not explain may go with it. It never reaches the time before: a prediction that
     nothing can refute is none."""
-    wall = ledger.wall_s
-    unexplained = max(0.0, ledger.share("rest"))
+    least_s, most_s = gain
+    wall, unexplained = ledger.wall_s, max(0.0, ledger.share("rest"))
     low = min(max(0.01, 1 - most_s / wall - unexplained), 1 - 2 * LEAST_GAIN)
-    return low, min(1 - LEAST_GAIN, max(low, 1 - least_s / wall))
-
-
-NOT_PREDICTED = (1.0, 1.0)
-"""Of a finding whose remedy changes nothing in a steady step: the gain is elsewhere."""
-
-
-def percent(share: float) -> str:
-    """`42 %`."""
-    return f"{share:.0%}".replace("%", " %")
+    high = min(1 - LEAST_GAIN, max(low, 1 - least_s / wall))
+    remedy = remedy or Remedy()
+    return Prediction("", 0, "", evidence, advice, stake, (low, high), remedy, places, why_not)
 
 
 def is_eager(ledger: Ledger) -> bool:
@@ -49,31 +76,19 @@ def is_eager(ledger: Ledger) -> bool:
     return ledger.arm.variant.split("+")[0] == "eager"
 
 
-# Findings by name, through entry points, and the five that matter most.
-
-
+_BUILT_IN = {
+    "compiler": ("graph-breaks", "layout-conversions", "recompiles", "unfused"),
+    "hardware": ("allocations", "device-copies", "idle-cores", "synchronisation", "thread-pool"),
+    "python": ("garbage-collection", "grad-in-inference", "optimizer", "python-between-ops"),
+    "waiting": ("data-loading", "files", "gil", "locks", "network", "sleep"),
+}
+"""By module of this package; a finding's object has its name, with underscores."""
 FINDINGS = Registry(
     "torchstone.findings",
     {
-        "allocations": "torchstone.explain.findings.hardware:ALLOCATIONS",
-        "data-loading": "torchstone.explain.findings.waiting:LOADING",
-        "device-copies": "torchstone.explain.findings.hardware:DEVICE_COPIES",
-        "files": "torchstone.explain.findings.waiting:FILES",
-        "garbage-collection": "torchstone.explain.findings.python:COLLECTOR",
-        "gil": "torchstone.explain.findings.waiting:GIL",
-        "grad-in-inference": "torchstone.explain.findings.python:GRAD_IN_INFERENCE",
-        "graph-breaks": "torchstone.explain.findings.compiler:GRAPH_BREAKS",
-        "idle-cores": "torchstone.explain.findings.hardware:IDLE_CORES",
-        "layout-conversions": "torchstone.explain.findings.compiler:LAYOUT",
-        "locks": "torchstone.explain.findings.waiting:LOCKS",
-        "network": "torchstone.explain.findings.waiting:NETWORK",
-        "optimizer": "torchstone.explain.findings.python:OPTIMIZER",
-        "python-between-ops": "torchstone.explain.findings.python:PYTHON_BETWEEN_OPS",
-        "recompiles": "torchstone.explain.findings.compiler:RECOMPILES",
-        "sleep": "torchstone.explain.findings.waiting:SLEEP",
-        "synchronisation": "torchstone.explain.findings.hardware:SYNCHRONISATION",
-        "thread-pool": "torchstone.explain.findings.hardware:DEAR_POOL",
-        "unfused": "torchstone.explain.findings.compiler:UNFUSED",
+        name: f"torchstone.explain.findings.{module}:{name.replace('-', '_')}"
+        for module, names in _BUILT_IN.items()
+        for name in names
     },
 )
 MOST_FINDINGS = 5
@@ -85,10 +100,8 @@ def known_findings() -> list[FindingRule]:
 
 
 def with_findings(ledger: Ledger, rules: Sequence[FindingRule] | None = None) -> Ledger:
-    """The ledger with at most five findings, the most time at stake first.
-
-    Of findings with the same remedy only the larger one stays: it can be applied only once.
-    """
+    """The ledger with at most five findings, the most time at stake first. Of findings with the
+    same remedy only the larger one stays: it can be applied only once."""
     found = [rule.look(ledger) for rule in (known_findings() if rules is None else rules)]
     ordered = sorted(
         (one for one in found if one is not None), key=lambda one: (-one.at_stake_s, one.name)

@@ -1,94 +1,73 @@
-"""Time in which the step does nothing: it loads, reads, sleeps, or waits for somebody."""
+"""Time in which the step does nothing: it loads, reads, sleeps, or waits for another thread."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from torchstone.explain.findings.base import percent, ratio
-from torchstone.records import Ledger, LedgerLine, Prediction
+from torchstone.explain.findings.base import Finding, predict
+from torchstone.records import Ledger, Prediction
+from torchstone.records.format import percent
 from torchstone.records.ledger import OFF_CPU, PYTHON
 
 LEAST_SHARE = 0.10
 SURE, MOST = 0.3, 1.1
 
 
-@dataclass(frozen=True)
-class Waiting:
+def _waiting(
+    name: str,
+    level: int,
+    title: str,
+    evidence: str,
+    advice: str,
+    why_not: str = "only a change of the code can do it",
+    line: str = "",
+) -> Finding:
     """One line of the ledger that no setting of ours makes shorter."""
 
-    name: str
-    line: str
-    level: int
-    title: str
-    evidence: str
-    advice: str
-    why_not: str
-
-    def look(self, ledger: Ledger) -> Prediction | None:
-        """The line, where it is long enough to matter."""
-        found = ledger.line(self.line)
-        if found is None or found.share < LEAST_SHARE:
+    def look(ledger: Ledger) -> Prediction | None:
+        found = ledger.line(line or name)
+        if found is None:
             return None
-        return Prediction(
-            name=self.name,
-            level=self.level,
-            title=self.title,
-            evidence=f"{percent(found.share)} of the step {self.evidence}{_where(found)}",
-            advice=self.advice,
-            at_stake_s=found.seconds,
-            time_ratio=ratio(ledger, MOST * found.seconds, SURE * found.seconds),
-            why_not=self.why_not,
-        )
+        where = ""
+        if found.parts and found.parts[0].note:
+            where = f", most of it in {found.parts[0].name} called from {found.parts[0].note}"
+        said = f"{percent(found.share)} of the step {evidence}{where}"
+        gain = (SURE * found.seconds, MOST * found.seconds)
+        return predict(ledger, said, advice, found.seconds, gain, why_not=why_not)
+
+    return Finding(name, level, title, LEAST_SHARE, look)
 
 
-def _where(line: LedgerLine) -> str:
-    if not line.parts or not line.parts[0].note:
-        return ""
-    return f", most of it in {line.parts[0].name} called from {line.parts[0].note}"
-
-
-_AUTHOR = "only a change of the code can do it"
-LOADING = Waiting(
+data_loading = _waiting(
     "data-loading",
-    "loading",
     PYTHON,
     "Waiting for data",
     "waits for the data loader",
     "load ahead: more workers (num_workers), a larger prefetch_factor, or cheaper samples",
-    "how data are loaded is the target's own affair",
+    "how data are loaded is up to the target",
+    line="loading",
 )
-FILES = Waiting(
-    "files",
+files = _waiting(
     "files",
     PYTHON,
     "Files in every step",
     "reads or writes files",
     "read ahead, or keep what is read in memory",
-    _AUTHOR,
 )
-NETWORK = Waiting(
-    "network",
+network = _waiting(
     "network",
     PYTHON,
     "Network or pipes in every step",
     "waits for a socket or a pipe",
     "ask ahead, in another thread or process",
-    _AUTHOR,
 )
-LOCKS = Waiting(
-    "locks",
+locks = _waiting(
     "locks",
     OFF_CPU,
     "Waiting for another thread",
     "waits for a lock, a queue or an event",
     "hold the lock for less, or hand the work over in larger pieces",
-    _AUTHOR,
 )
-SLEEP = Waiting(
-    "sleep", "sleep", OFF_CPU, "Sleeping", "sleeps", "wait for an event instead", _AUTHOR
-)
-GIL = Waiting(
-    "gil",
+sleep = _waiting("sleep", OFF_CPU, "Sleeping", "sleeps", "wait for an event instead")
+gil = _waiting(
     "gil",
     PYTHON,
     "Waiting for the interpreter's lock",

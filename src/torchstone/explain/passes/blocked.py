@@ -39,23 +39,15 @@ class WaitClock:
         except OSError:
             self._file = -1
 
-    @property
-    def known(self) -> bool:
-        """Whether the system says."""
-        return self._file >= 0 and len(self._words()) == 3
-
     def __call__(self) -> int:
         """Nanoseconds so far."""
-        words = self._words()
-        return int(words[1]) if len(words) == 3 else 0
-
-    def _words(self) -> list[bytes]:
         if self._file < 0:
-            return []
+            return 0
         try:
-            return os.pread(self._file, _SCHEDSTAT, 0).split()
+            words = os.pread(self._file, _SCHEDSTAT, 0).split()
         except OSError:
-            return []
+            return 0
+        return int(words[1]) if len(words) == 3 else 0
 
     def close(self) -> None:
         """Let go of the file."""
@@ -113,15 +105,8 @@ LEAST_OFF_NS = 20_000
 """Shorter absences are the scheduler's."""
 MOST_BLOCKS = 12
 ELSEWHERE = "elsewhere"
-SLEEP, LOCK, FILE, NETWORK, LOADING, TORCH, OTHER = (
-    "sleep",
-    "lock",
-    "file",
-    "network",
-    "loading",
-    "torch",
-    "other",
-)
+SLEEP, LOCK, FILE, NETWORK = "sleep", "locks", "files", "network"
+LOADING, TORCH, OTHER = "loading", "torch", "other"
 _SLEEPS = ("sleep", "nanosleep", "pause")
 _LOCKS = ("acquire", "__enter__", "wait", "join", "get", "put", "acquire_lock", "_wait")
 _FILES = (
@@ -129,8 +114,10 @@ _FILES = (
     *("pread", "pwrite", "preadv", "fsync", "fdatasync", "stat", "lstat", "fstat", "listdir"),
     *("scandir", "unlink", "rename", "mkdir", "truncate", "seek", "readall", "fromfile", "tofile"),
 )
-_NETWORK = ("recv", "recv_into", "recvfrom", "send", "sendall", "sendto", "accept", "connect")
-_POLLS = ("poll", "select", "epoll_wait")
+_NETWORK = (
+    *("recv", "recv_into", "recvfrom", "send", "sendall", "sendto", "accept", "connect"),
+    *("poll", "select", "epoll_wait"),
+)
 _SOCKETS = ("_socket", "socket", "_ssl")
 
 
@@ -198,8 +185,6 @@ def kind_of(function: Any) -> str:
         return SLEEP
     if name in _NETWORK or owner.__module__ in _SOCKETS:
         return NETWORK
-    if name in _POLLS:
-        return NETWORK
     if home.startswith(("_thread.", "_multiprocessing.", "_queue.", "queue.")) or name in _LOCKS:
         return LOCK
     if name in _FILES and (module in ("posix", "io", "_io", "os", "nt", "numpy") or "io" in home):
@@ -209,8 +194,7 @@ def kind_of(function: Any) -> str:
 
 def _loads(frame: FrameType | None) -> bool:
     while frame is not None:
-        path = frame.f_code.co_filename.replace("\\", "/")
-        if "torch/utils/data/" in path:
+        if "torch/utils/data/" in frame.f_code.co_filename.replace("\\", "/"):
             return True
         frame = frame.f_back
     return False
@@ -267,10 +251,6 @@ def cut(blocks: Sequence[Block], most: int = MOST_BLOCKS) -> tuple[Block, ...]:
     others: dict[str, Block] = {}
     for one in ordered[most:]:
         so_far = others.get(one.kind, Block(one.kind, ELSEWHERE, "", 0.0, 0.0, 0.0))
-        others[one.kind] = replace(
-            so_far,
-            off=so_far.off + one.off,
-            on=so_far.on + one.on,
-            calls=so_far.calls + one.calls,
-        )
+        off, on = so_far.off + one.off, so_far.on + one.on
+        others[one.kind] = replace(so_far, off=off, on=on, calls=so_far.calls + one.calls)
     return (*ordered[:most], *others.values())

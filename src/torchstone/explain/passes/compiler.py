@@ -7,9 +7,9 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from torchstone.explain.passes.report import Break, Compiled, Fused, fused_ops, region_of
+from torchstone.explain.passes.report import Compiled, region_of
 from torchstone.measure.graphs import describe_graphs
-from torchstone.records import ArmSpec
+from torchstone.records import ArmSpec, SourceLine
 
 _RESUME = re.compile(r"torch_dynamo_resume_in_(.+)_at_(\d+)$")
 _REASON_LENGTH = 240
@@ -33,13 +33,7 @@ def describe_compiled(late: int) -> Compiled | None:
     if graphs is None or not (graphs.graphs or graphs.breaks):
         return None
     entries = _entries()
-    return Compiled(
-        graphs=graphs,
-        breaks=_breaks(entries),
-        recompiles=_recompiles(entries),
-        kernels=_kernels(),
-        late=late,
-    )
+    return Compiled(graphs, _breaks(entries), _recompiles(entries), late)
 
 
 def breaking_regions() -> frozenset[str]:
@@ -54,12 +48,12 @@ def _entries() -> list[Any]:
     return list(getattr(utils, "get_compilation_metrics", list)())
 
 
-def _breaks(entries: Sequence[Any]) -> tuple[Break, ...]:
+def _breaks(entries: Sequence[Any]) -> tuple[SourceLine, ...]:
     """One for each line at which compiled code goes on after a break. Its reason is with the code
     of the same function that was compiled before: the function up to the break, or from the break
     before it. Where nothing is left to go on with, as in `return f(x)`, the break has the line
     at which its code begins."""
-    found: dict[tuple[str, int], Break] = {}
+    found: dict[tuple[str, int], SourceLine] = {}
     spoken: set[int] = set()
     for number, entry in enumerate(entries):
         name, line = _function(entry)
@@ -69,7 +63,7 @@ def _breaks(entries: Sequence[Any]) -> tuple[Break, ...]:
         before = _before(entries, number, file, name, line)
         spoken.update(before[-1:])
         said = _restarts(entries[before[-1]]) if before else ()
-        found[file, line] = Break("; ".join(said) or UNSAID, file, line)
+        found[file, line] = SourceLine("; ".join(said) or UNSAID, file, line)
     told = {one.reason for one in found.values()}
     ends = []
     for number, entry in enumerate(entries):
@@ -78,8 +72,7 @@ def _breaks(entries: Sequence[Any]) -> tuple[Break, ...]:
         # One that breaks because a function inside it does says the same as that function.
         if reason and not again and number not in spoken and reason not in told:
             told.add(reason)
-            place = str(entry.co_filename or ""), int(entry.co_firstlineno or 0)
-            ends.append(Break(reason, *place))
+            ends.append(SourceLine(reason, *_place(entry)))
     return (*found.values(), *ends)
 
 
@@ -115,16 +108,13 @@ def _restarts(entry: Any) -> list[str]:
     return sorted(map(_first_line, getattr(entry, "restart_reasons", None) or ()))
 
 
-def _recompiles(entries: list[Any]) -> tuple[Break, ...]:
-    return tuple(
-        Break(
-            _first_line(entry.recompile_reason),
-            str(entry.co_filename or ""),
-            int(entry.co_firstlineno or 0),
-        )
-        for entry in entries
-        if getattr(entry, "recompile_reason", None)
-    )
+def _recompiles(entries: list[Any]) -> tuple[SourceLine, ...]:
+    again = (entry for entry in entries if getattr(entry, "recompile_reason", None))
+    return tuple(SourceLine(_first_line(one.recompile_reason), *_place(one)) for one in again)
+
+
+def _place(entry: Any) -> tuple[str, int]:
+    return str(entry.co_filename or ""), int(entry.co_firstlineno or 0)
 
 
 def _first_line(text: Any) -> str:
@@ -134,13 +124,3 @@ def _first_line(text: Any) -> str:
     explained = next((line for line in lines if line.startswith("Explanation:")), "")
     joined = f"{lines[0]}. {explained.removeprefix('Explanation: ')}" if explained else lines[0]
     return joined[:_REASON_LENGTH]
-
-
-def _kernels() -> tuple[Fused, ...]:
-    """Kernels by name, with the ops that inductor says they came from, else those of the name."""
-    debug: Any = sys.modules.get("torch._inductor.debug")
-    known: dict[str, Any] = dict(
-        getattr(debug, "_inductor_triton_kernel_to_post_grad_node_info", {})
-    )
-    known.update(getattr(debug, "_inductor_kernel_stack_trace", {}) or {})
-    return tuple(Fused(str(name), fused_ops(str(name))) for name in known)

@@ -9,18 +9,17 @@ from __future__ import annotations
 
 import operator
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from statistics import median
-from typing import Any
+from statistics import fmean, median
+from typing import Any, NamedTuple
 
 from torchstone.explain.passes import report
 from torchstone.explain.passes.report import OpTime
-from torchstone.explain.passes.tally import entry_of
 
 CALLS = 6
 """Of each, one after the other: the first find the caches as the step has left them."""
-MOST_TOYS = 16
+MOST_CALLS = 16
 Row = tuple[Any, ...]
 Speeds = dict[str, float]
 """By event name: what it takes, as a multiple of what it took when its floor was measured."""
@@ -40,62 +39,51 @@ class ReferenceCall:
 
 
 Groups = dict[tuple[str, bool], Sequence[ReferenceCall]]
-"""The toys that a floor is of, by op and by whether it makes an autograd node."""
+"""The calls that a floor is of, by op and by whether it makes an autograd node."""
 
 
-def reference_calls_of(
-    name: str, reference_calls: Iterable[ReferenceCall], grad: bool, inside: float | None = None
+def calls_of(
+    name: str, calls: Iterable[ReferenceCall], grad: bool, inside: float | None = None
 ) -> list[ReferenceCall]:
     """The calls of an op; where there is none, those that call it on their way. Of these the ones
     that call as many ops `inside`: a product with a number is another than one of two tensors."""
-    alike = [
-        reference_call
-        for reference_call in reference_calls
-        if reference_call.grad == grad and name in reference_call.events
-    ]
-    found = [reference_call for reference_call in alike if reference_call.op == name] or alike
+    alike = [one for one in calls if one.grad == grad and name in one.events]
+    found = [one for one in alike if one.op == name] or alike
     if inside is None or not found:
         return found
-    nearest = min(abs(reference_call.inside.get(name, 0.0) - inside) for reference_call in found)
-    return [
-        reference_call
-        for reference_call in found
-        if abs(reference_call.inside.get(name, 0.0) - inside) == nearest
-    ]
+    distances = [abs(one.inside.get(name, 0.0) - inside) for one in found]
+    nearest = min(distances)
+    return [one for one, far in zip(found, distances, strict=True) if far == nearest]
 
 
-def groups_of(reference_calls: Sequence[ReferenceCall], ops: Sequence[OpTime]) -> Groups:
+def groups_of(calls: Sequence[ReferenceCall], ops: Sequence[OpTime]) -> Groups:
     """For the ops of a step that have a floor, the slowest first."""
     found: Groups = {}
     for op in ops:
         if op.calls and not (report.is_view(op.name) or report.allocates(op.name)):
             for grad in (False, True) if op.with_grad > 0 else (False,):
-                group = reference_calls_of(op.name, reference_calls, grad, op.inside / op.calls)
+                group = calls_of(op.name, calls, grad, op.inside / op.calls)
                 if group:
                     found[op.name, grad] = group
     return found
 
 
 def floor_by(name: str, group: Sequence[ReferenceCall]) -> float:
-    """What an event took in these toys when floors were measured, the middle one of them."""
-    return median(reference_call.events[name] for reference_call in group)
+    """What an event took in these calls when floors were measured, the middle one of them."""
+    return median(one.events[name] for one in group)
 
 
 class DispatchReference:
-    """Calls its toys, under marks that tell them from the step and from each other."""
+    """Makes its calls, under marks that tell them from the step and from each other."""
 
     def __init__(self, groups: Groups) -> None:
-        """For each op all toys that its floor is of, or none; the first ops come first."""
-        self.reference_calls: list[ReferenceCall] = []
+        """For each op all calls that its floor is of, or none; the first ops come first."""
+        self.calls: list[ReferenceCall] = []
         self._groups: Groups = {}
         for key, group in groups.items():
-            more = [
-                reference_call
-                for reference_call in group
-                if reference_call not in self.reference_calls
-            ]
-            if len(self.reference_calls) + len(more) <= MOST_TOYS:
-                self.reference_calls += more
+            more = [one for one in group if one not in self.calls]
+            if len(self.calls) + len(more) <= MOST_CALLS:
+                self.calls += more
                 self._groups[key] = group
         self._mark = marker()
 
@@ -103,18 +91,18 @@ class DispatchReference:
         """Once, between two samples."""
         import torch
 
-        for number, reference_call in enumerate(self.reference_calls):
-            with torch.set_grad_enabled(reference_call.grad), self._mark(f"{report.TOY}{number}"):
+        for number, one in enumerate(self.calls):
+            with torch.set_grad_enabled(one.grad), self._mark(f"{report.REFERENCE}{number}"):
                 for _ in range(CALLS):
-                    reference_call.call()
+                    one.call()
 
     def speeds(self, rows: Iterable[Row]) -> tuple[Speeds, Speeds]:
         """From the tracer's rows, in order: of events without and with gradients. Each is of all
-        the toys that its floor is of, so that the two are alike."""
-        seen = {number: per_call(inside) for number, inside in _by_toy(rows).items()}
+        the calls that its floor is of, so that the two are alike."""
+        seen = {number: per_call(inside) for number, inside in _by_call(rows).items()}
         found: dict[bool, Speeds] = {False: {}, True: {}}
         for (name, grad), group in self._groups.items():
-            numbers = [self.reference_calls.index(reference_call) for reference_call in group]
+            numbers = [self.calls.index(one) for one in group]
             if all(name in seen.get(number, {}) for number in numbers):
                 now, then = median(seen[number][name] for number in numbers), floor_by(name, group)
                 if then:
@@ -122,76 +110,72 @@ class DispatchReference:
         return found[False], found[True]
 
 
-def _by_toy(rows: Iterable[Row]) -> dict[int, list[Row]]:
-    """What happened under each toy's mark."""
+def _by_call(rows: Iterable[Row]) -> dict[int, list[Row]]:
+    """What happened under each call's mark."""
     inside: dict[int, list[Row]] = defaultdict(list)
     end, owner, number = 0, None, 0
     for row in rows:
         thread, start, minus, name, *_ = row
-        if name.startswith(report.TOY):
-            end, owner, number = start - minus, thread, int(name[len(report.TOY) :])
+        if name.startswith(report.REFERENCE):
+            end, owner, number = start - minus, thread, int(name[len(report.REFERENCE) :])
         elif thread == owner and start < end:
             inside[number].append(row)
     return inside
 
 
+class Nested(NamedTuple):
+    """One traced event, with what it called: its own time is without theirs."""
+
+    name: str
+    own: int
+    span: int
+    children: int
+    first: str
+    """The name of its first child."""
+    outermost: bool
+
+
+def nested(rows: Iterable[Row]) -> Iterator[Nested]:
+    """Every event as it ends, so those inside a call come right before the call itself."""
+    stack: list[list[Any]] = []  # name, end, own time so far, span, children, first child
+
+    def close() -> Nested:
+        name, _, own, span, children, first = stack.pop()
+        return Nested(name, max(0, own), span, children, first, not stack)
+
+    for _, start, minus, name, *_ in rows:
+        while stack and stack[-1][1] <= start:
+            yield close()
+        if stack:
+            parent = stack[-1]
+            parent[2] += minus
+            parent[4] += 1
+            parent[5] = parent[5] or name
+        stack.append([name, start - minus, -minus, -minus, 0, ""])
+    while stack:
+        yield close()
+
+
 def per_call(rows: Iterable[Row]) -> dict[str, float]:
     """By event name: its own time in a call, shared among its events there, the middle one of the
     calls. An event may occur twice in a call, once within the other, and the two are not alike."""
-    calls: list[dict[str, list[int]]] = []
-    end = 0
-    inside: list[Row] = []
-    for row in rows:
-        if row[1] >= end and inside:
-            calls.append(own_times(inside)[0])
-            inside = []
-        end = max(end, row[1] - row[2]) if inside else row[1] - row[2]
-        inside.append(row)
-    if inside:
-        calls.append(own_times(inside)[0])
-    names_seen = {name for call in calls for name in call if "::" in name}
-    return {
-        name: median(sum(call[name]) / len(call[name]) for call in calls if name in call)
-        for name in names_seen
-    }
+    found: dict[str, list[float]] = defaultdict(list)
+    call: dict[str, list[int]] = defaultdict(list)
+    for event in nested(rows):
+        call[event.name].append(event.own)
+        if event.outermost:
+            for name, own in call.items():
+                found[name].append(fmean(own))
+            call.clear()
+    return {name: median(times) for name, times in found.items() if "::" in name}
 
 
 def children(rows: Iterable[Row]) -> dict[str, float]:
     """By event name: how many others it calls, on average."""
-    counts: dict[str, list[int]] = defaultdict(lambda: [0, 0])
-    stack: list[tuple[str, int]] = []
-    for _, start, minus, name, *_ in rows:
-        while stack and stack[-1][1] <= start:
-            stack.pop()
-        if stack:
-            counts[stack[-1][0]][1] += 1
-        counts[name][0] += 1
-        stack.append((name, start - minus))
-    return {name: inside / calls for name, (calls, inside) in counts.items()}
-
-
-def own_times(rows: Iterable[Row]) -> tuple[dict[str, list[int]], list[tuple[str, int]]]:
-    """Own times by event name; and the outermost events, each with how it was entered."""
-    own: dict[str, list[int]] = defaultdict(list)
-    tops: list[tuple[str, int]] = []
-    stack: list[list[Any]] = []  # name, end, own time so far, span, first child
-
-    def close() -> None:
-        name, _, left, span, first = stack.pop()
-        own[name].append(max(0, left))
-        if not stack:
-            tops.append((entry_of(name, first), span))
-
-    for _, start, minus, name, *_ in rows:
-        while stack and stack[-1][1] <= start:
-            close()
-        if stack:
-            stack[-1][2] += minus
-            stack[-1][4] = stack[-1][4] or name
-        stack.append([name, start - minus, -minus, -minus, ""])
-    while stack:
-        close()
-    return own, tops
+    counts: dict[str, list[int]] = defaultdict(list)
+    for event in nested(rows):
+        counts[event.name].append(event.children)
+    return {name: fmean(found) for name, found in counts.items()}
 
 
 def marker() -> Any:
@@ -211,24 +195,7 @@ def marker() -> Any:
 Call = Callable[[], Any]
 
 
-def op_microbenchmarks(grad: bool) -> list[Call]:
-    """The calls that this torch can make; with `grad`, on tensors that ask for gradients."""
-    import torch
-
-    with torch.device("cpu"):  # whatever the target has made the default
-        reference_calls = _Toys(torch, grad)
-    calls = [
-        *_pointwise(reference_calls),
-        *_products(reference_calls),
-        *_reductions(reference_calls),
-        *_movers(reference_calls),
-    ]
-    return [call for call in calls if _works(call)]
-
-
-class _Toys:
-    """The operands."""
-
+class _Operands:
     def __init__(self, torch: Any, grad: bool) -> None:
         self.torch: Any = torch
         self.f: Any = torch.nn.functional
@@ -246,12 +213,20 @@ class _Toys:
         self.mean, self.spread = torch.zeros(1), torch.ones(1)
 
 
-def _each(*calls: Sequence[Any]) -> list[Call]:
+def op_microbenchmarks(grad: bool) -> list[Call]:
+    """The calls that this torch can make; with `grad`, on tensors that ask for gradients."""
+    import torch
+
+    with torch.device("cpu"):  # whatever the target has made the default
+        operands = _Operands(torch, grad)
+    bound = (*_pointwise(operands), *_products(operands), *_reductions(operands))
+    calls = [*_operators(operands), *map(_bind, (*bound, *_movers(operands)))]
+    return [call for call in calls if _works(call)]
+
+
+def _bind(call: Sequence[Any]) -> Call:
     """A function and its arguments, to be called with them."""
-    return [_bind(function, arguments) for function, *arguments in calls]
-
-
-def _bind(function: Any, arguments: Sequence[Any]) -> Call:
+    function, *arguments = call
     # By hand for the usual counts: `functools.partial` would add to what is measured.
     if not arguments:
         return function  # type: ignore[no-any-return]
@@ -264,13 +239,8 @@ def _bind(function: Any, arguments: Sequence[Any]) -> Call:
     return lambda: function(*arguments)
 
 
-def _pointwise(reference_calls: _Toys) -> list[Call]:
-    torch, f, one, plain = (
-        reference_calls.torch,
-        reference_calls.f,
-        reference_calls.one,
-        reference_calls.plain,
-    )
+def _operators(o: _Operands) -> list[Call]:
+    one, plain, row = o.one, o.plain, o.row
     return [
         lambda: one + one,
         lambda: one * one,
@@ -282,63 +252,47 @@ def _pointwise(reference_calls: _Toys) -> list[Call]:
         lambda: one / one,
         lambda: plain > 0,
         lambda: -one,
-        *_each(
-            *((getattr(torch, n), one) for n in ("relu", "tanh", "sigmoid", "exp", "sqrt", "sin")),
-            *((getattr(torch, n), one) for n in ("neg", "rsqrt", "log", "abs", "cos")),
-            (torch.pow, one, 2),
-            (f.gelu, one),
-            (f.silu, one),
-            (torch.where, plain > 0, one, one),
-            (torch.dropout, one, 0.5, True),
-            (plain.add_, 1.0),
-            (plain.mul_, 1.0),
-            (plain.add_, reference_calls.mean),
-            (plain.mul_, reference_calls.spread),
-            (plain.zero_,),
-        ),
-    ]
-
-
-def _products(reference_calls: _Toys) -> list[Call]:
-    torch, f = reference_calls.torch, reference_calls.f
-    one, row, cube, image, heads = (
-        reference_calls.one,
-        reference_calls.row,
-        reference_calls.cube,
-        reference_calls.image,
-        reference_calls.heads,
-    )
-    return [
         lambda: row @ row,
-        *_each(
-            (f.linear, row, row, one),
-            (f.linear, row, row),
-            (f.linear, cube, row, one),
-            (torch.mm, row, row),
-            (torch.addmm, one, row, row),
-            (torch.bmm, cube, cube),
-            (torch.matmul, row, one),
-            (f.conv2d, image, image),
-            (f.conv1d, cube, cube),
-            (f.scaled_dot_product_attention, heads, heads, heads),
-        ),
     ]
 
 
-def _reductions(reference_calls: _Toys) -> list[Call]:
-    torch, f, one, row = (
-        reference_calls.torch,
-        reference_calls.f,
-        reference_calls.one,
-        reference_calls.row,
-    )
-    image, image2, mean, spread = (
-        reference_calls.image,
-        reference_calls.image2,
-        reference_calls.mean,
-        reference_calls.spread,
-    )
-    return _each(
+def _pointwise(o: _Operands) -> list[Sequence[Any]]:
+    torch, f, one, plain = o.torch, o.f, o.one, o.plain
+    return [
+        *((getattr(torch, n), one) for n in ("relu", "tanh", "sigmoid", "exp", "sqrt", "sin")),
+        *((getattr(torch, n), one) for n in ("neg", "rsqrt", "log", "abs", "cos")),
+        (torch.pow, one, 2),
+        (f.gelu, one),
+        (f.silu, one),
+        (torch.where, plain > 0, one, one),
+        (torch.dropout, one, 0.5, True),
+        (plain.add_, 1.0),
+        (plain.mul_, 1.0),
+        (plain.add_, o.mean),
+        (plain.mul_, o.spread),
+        (plain.zero_,),
+    ]
+
+
+def _products(o: _Operands) -> list[Sequence[Any]]:
+    torch, f, one, row, cube = o.torch, o.f, o.one, o.row, o.cube
+    return [
+        (f.linear, row, row, one),
+        (f.linear, row, row),
+        (f.linear, cube, row, one),
+        (torch.mm, row, row),
+        (torch.addmm, one, row, row),
+        (torch.bmm, cube, cube),
+        (torch.matmul, row, one),
+        (f.conv2d, o.image, o.image),
+        (f.conv1d, cube, cube),
+        (f.scaled_dot_product_attention, o.heads, o.heads, o.heads),
+    ]
+
+
+def _reductions(o: _Operands) -> list[Sequence[Any]]:
+    torch, f, one, row, image = o.torch, o.f, o.one, o.row, o.image
+    return [
         (one.sum,),
         (one.mean,),
         (row.max, 1),
@@ -348,49 +302,44 @@ def _reductions(reference_calls: _Toys) -> list[Call]:
         (torch.log_softmax, row, 1),
         (torch.cumsum, row, 1),
         (torch.layer_norm, row, (1,)),
-        (torch.batch_norm, image, None, None, mean, spread, False, 0.1, 1e-5, True),
-        (torch.batch_norm, image2, None, None, mean, spread, True, 0.1, 1e-5, True),
+        (torch.batch_norm, image, None, None, o.mean, o.spread, False, 0.1, 1e-5, True),
+        (torch.batch_norm, o.image2, None, None, o.mean, o.spread, True, 0.1, 1e-5, True),
         (torch.max_pool2d, image, 1),
         (f.avg_pool2d, image, 1),
         (f.adaptive_avg_pool2d, image, 1),
-        (f.mse_loss, one, reference_calls.plain),
-        (f.cross_entropy, row, reference_calls.index),
+        (f.mse_loss, one, o.plain),
+        (f.cross_entropy, row, o.index),
         (torch.sort, row),
         (torch.topk, row, 1),
-        (reference_calls.plain.item,),
-    )
+        (o.plain.item,),
+    ]
 
 
-def _movers(reference_calls: _Toys) -> list[Call]:
-    torch, one, row, turned = (
-        reference_calls.torch,
-        reference_calls.one,
-        reference_calls.row,
-        reference_calls.turned,
-    )
-    return _each(
-        (torch.embedding, reference_calls.table, reference_calls.index),
-        (torch.index_select, row, 0, reference_calls.index),
-        (operator.getitem, row, reference_calls.index),
+def _movers(o: _Operands) -> list[Sequence[Any]]:
+    torch, one, row = o.torch, o.one, o.row
+    return [
+        (torch.embedding, o.table, o.index),
+        (torch.index_select, row, 0, o.index),
+        (operator.getitem, row, o.index),
         (operator.getitem, row, 0),
         (torch.cat, (one, one)),
         (torch.stack, (one, one)),
         (one.clone,),
         (one.detach,),
-        (turned.contiguous,),
-        (turned.reshape, -1),
+        (o.turned.contiguous,),
+        (o.turned.reshape, -1),
         (row.view, -1),
         (row.t,),
         (row.transpose, 0, 1),
         (row.unsqueeze, 0),
-        (reference_calls.double.to, torch.float32),
-        (reference_calls.plain.copy_, reference_calls.mean),
+        (o.double.to, torch.float32),
+        (o.plain.copy_, o.mean),
         (torch.tril, row),
         (torch.zeros, 1),
         (torch.ones, 1),
         (torch.arange, 1),
         (torch.rand, 1),
-    )
+    ]
 
 
 def _works(call: Call) -> bool:

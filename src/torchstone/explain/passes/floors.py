@@ -15,18 +15,20 @@ from itertools import repeat
 from typing import Any
 
 from torchstone.explain.passes import report
+from torchstone.explain.passes.blocked import WaitClock
 from torchstone.explain.passes.dispatch_reference import (
     Groups,
     ReferenceCall,
+    calls_of,
     children,
     floor_by,
+    nested,
     op_microbenchmarks,
-    own_times,
     per_call,
-    reference_calls_of,
 )
 from torchstone.explain.passes.report import Costs
-from torchstone.explain.passes.traced import trace
+from torchstone.explain.passes.tally import entry_of
+from torchstone.explain.passes.traced import trace, traced_round
 from torchstone.measure.loops import thread_clock, wall_clock
 
 CALLS = 40
@@ -42,48 +44,33 @@ def measure_costs(training: bool) -> tuple[Costs, tuple[ReferenceCall, ...]]:
 
     with torch.no_grad():
         looks = _looks(grad=False)
-    event = statistics.median(one.event for one, _ in looks)
-    reference_calls = [reference_call for _, reference_call in looks]
+    calls = [look.reference for look in looks]
     if training:
         with torch.enable_grad():
-            reference_calls += [reference_call for _, reference_call in _looks(grad=True)]
-    floors = _floors(reference_calls, grad=False)
-    bindings = {one.entry: max(0.0, one.outside) for one, _ in looks if one.entry}
+            calls += [look.reference for look in _looks(grad=True)]
+    floors = _floors(calls, grad=False)
+    bindings = {look.entry: max(0.0, look.outside) for look in looks if look.entry}
     costs = Costs(
-        event=event,
+        event=statistics.median(look.event for look in looks),
         binding=statistics.median(bindings.values()),
         bindings=bindings,
         floors=floors,
-        grad_floors=_floors(reference_calls, grad=True),
+        grad_floors=_floors(calls, grad=True),
         default_floor=statistics.median(floors.values()),
         pool=_pool_cost(),
         fault=_fault_cost(),
     )
-    return costs, tuple(reference_calls)
+    return costs, tuple(calls)
 
 
-def _looks(grad: bool) -> list[tuple[_Look, ReferenceCall]]:
-    looks = [(_look(call), call) for call in op_microbenchmarks(grad)]
-    return [
-        (look, ReferenceCall(call, look.entry.partition(">")[0], look.own, look.inside, grad))
-        for look, call in looks
-        if look is not None
-    ]
-
-
-def _floors(reference_calls: Sequence[ReferenceCall], grad: bool) -> dict[str, float]:
+def _floors(calls: Sequence[ReferenceCall], grad: bool) -> dict[str, float]:
     """By event name: what it takes in the calls of this op."""
-    seen = {
-        name
-        for reference_call in reference_calls
-        if reference_call.grad == grad
-        for name in reference_call.events
-    }
-    return {name: floor_by(name, reference_calls_of(name, reference_calls, grad)) for name in seen}
+    seen = {name for one in calls if one.grad == grad for name in one.events}
+    return {name: floor_by(name, calls_of(name, calls, grad)) for name in seen}
 
 
 def for_step(costs: Costs, groups: Groups) -> Costs:
-    """With the floors of the toys that are most like the step's own ops."""
+    """With the floors of the calls that are most like the step's own ops."""
     floors, grad_floors = dict(costs.floors), dict(costs.grad_floors)
     for (name, grad), group in groups.items():
         (grad_floors if grad else floors)[name] = floor_by(name, group)
@@ -117,30 +104,18 @@ def at_speed(costs: Costs, speeds: Mapping[str, float], grad: Mapping[str, float
 class _Look:
     """One call of an op with nothing to do, with and without the tracer; nanoseconds."""
 
-    plain: float
-    traced: float
-    events: float
-    """Of one call."""
+    reference: ReferenceCall
     entry: str
     """How the op is entered; empty where the call is more than one op."""
-    span: float
-    """Of its event."""
-    own: Mapping[str, float]
-    """What each of its events takes by itself."""
-    inside: Mapping[str, float]
-    """How many events each of these calls."""
+    event: float
+    """What tracing one event costs."""
+    outside: float
+    """What a call takes outside its event."""
 
-    @property
-    def event(self) -> float:
-        """What tracing one event costs."""
-        return max(0.0, self.traced - self.plain) / self.events
 
-    @property
-    def outside(self) -> float:
-        """What a call takes outside its event. Of the tracing, as it was at the same moment, all
-        that is nested falls into the event's span, and half of its own: it is recorded on entry
-        and on exit."""
-        return self.plain - (self.span - (self.events - 0.5) * self.event)
+def _looks(grad: bool) -> list[_Look]:
+    looks = (_look(call, grad) for call in op_microbenchmarks(grad))
+    return [look for look in looks if look is not None]
 
 
 def _quickest(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
@@ -152,7 +127,7 @@ def _quickest(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     return min(rounds, key=lambda one: -sum(row[2] for row in one))
 
 
-def _look(call: Callable[[], Any]) -> _Look | None:
+def _look(call: Callable[[], Any], grad: bool) -> _Look | None:
     """Many calls, plain and traced; None where nothing is to be seen of them."""
 
     def many() -> None:
@@ -160,23 +135,24 @@ def _look(call: Callable[[], Any]) -> _Look | None:
             call()
 
     many()
-    plain = min(_thread_time(many) for _ in range(ROUNDS))
-    rows, traced = trace(lambda: min(_thread_time(many) for _ in range(ROUNDS)))
+    plain = min(_thread_time(many) for _ in range(ROUNDS)) / CALLS - _empty_call()
+    rows, quickest_ns = trace(lambda: min(_thread_time(many) for _ in range(ROUNDS)))
     if not rows:
         return None
+    traced = quickest_ns / CALLS - _empty_call()
+    events = len(rows) / (CALLS * ROUNDS)
+    event = max(0.0, traced - plain) / events
     quickest = _quickest(rows)
-    _, tops = own_times(quickest)
-    entries = {entry for entry, _ in tops}
+    tops = [one for one in nested(quickest) if one.outermost]
+    entries = {entry_of(one.name, one.first) for one in tops}
     single = len(entries) == 1 and len(tops) == CALLS
-    return _Look(
-        plain=plain / CALLS - _empty_call(),
-        traced=traced / CALLS - _empty_call(),
-        events=len(rows) / (CALLS * ROUNDS),
-        entry=entries.pop() if single else "",
-        span=statistics.median(span for _, span in tops),
-        own=per_call(quickest),
-        inside=children(quickest),
-    )
+    entry = entries.pop() if single else ""
+    # Of the tracing all that is nested falls into the event's span, and half of its own: it is
+    # recorded on entry and on exit.
+    span = statistics.median(one.span for one in tops) - (events - 0.5) * event
+    op = entry.partition(">")[0]
+    reference = ReferenceCall(call, op, per_call(quickest), children(quickest), grad)
+    return _Look(reference, entry, event, plain - span)
 
 
 @cache
@@ -255,3 +231,43 @@ def binding_of(costs: Costs, entry: str) -> float:
     """What it takes to get from Python into an op; a usual one where this one is not known."""
     known = costs.bindings.get(entry)
     return costs.bindings.get(entry.partition(">")[0], costs.binding) if known is None else known
+
+
+# What a graph break costs: compiled code that calls a function which may not be compiled and has
+# nothing to do. What a break in the workload takes more is the Python that runs there.
+
+
+BREAK_LOOPS, BREAK_SAMPLES = 10, 20
+"""Calls in a sample, and samples: some milliseconds, and enough for medians."""
+
+
+def breaking_cost(costs: Costs, backend: str) -> float:
+    """Nanoseconds of one break, less what tracing it and getting into its ops takes. The graphs
+    around it call a library, so that there is nothing to generate."""
+    import torch
+
+    disable: Any = torch.compiler.disable
+    nothing = disable(lambda: None)
+
+    def broken(x: Any) -> Any:
+        y = torch.mm(x, x)
+        nothing()
+        return torch.mm(y, x)
+
+    step: Any = torch.compile(broken, backend=backend)
+    one = torch.ones(1, 1)
+
+    def block() -> None:
+        for _ in range(BREAK_LOOPS):
+            step(one)
+
+    block()
+    wait = WaitClock()
+    seen = traced_round(block, BREAK_LOOPS, BREAK_SAMPLES, wait)
+    wait.close()
+    place = seen.places.get(report.BREAK)
+    if place is None or not seen.breaks:
+        return 0.0
+    tracing = (place.events + place.inside) * costs.event / 2
+    entering = sum(n * binding_of(costs, entry) for entry, n in place.entries.items())
+    return max(0.0, place.own - tracing - entering) / seen.breaks

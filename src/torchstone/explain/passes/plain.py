@@ -120,7 +120,6 @@ def plain_round(block: Callable[[], object], loops: int, count: int, wait: WaitC
         faults=faults / everything,
         python_threads=others / everything,
         busy=process / max(1, stretch),
-        dropped=everything - loops * len(kept),
     )
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from torchstone.measure.arm import Phase
-from torchstone.records import Contract, Environment, Flops, Graphs
+from torchstone.records import Contract, Environment, Flops, Graphs, SourceLine
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,6 @@ class Plain:
     """CPU time of the process's other Python threads."""
     busy: float = 0.0
     """Cores that the process kept busy, on average."""
-    dropped: int = 0
-    """Steps left out because they waited longest for a core."""
 
 
 @dataclass(frozen=True)
@@ -145,7 +143,7 @@ class Block:
     """Time in which the thread slept in one C function, and who called it."""
 
     kind: str
-    """`sleep`, `lock`, `file`, `network`, `loading`, `torch` or `other`."""
+    """`sleep`, `locks`, `files`, `network` or `loading`, as lines are named; `torch` or `other`."""
     function: str
     place: str
     off: float
@@ -158,13 +156,8 @@ class Watched:
     """Looks at the thread from outside, each at one moment (counts)."""
 
     looks: int = 0
-    running: int = 0
-    gil: int = 0
-    pool: int = 0
-    lock: int = 0
-    sleep: int = 0
-    reading: int = 0
-    other: int = 0
+    asleep: Mapping[str, int] = field(default_factory=dict)
+    """By what it slept in: `gil`, `pool`, `locks`, `sleep`, `network` or `other`."""
     reason: str = ""
     """Why nobody could look."""
     others: int = 0
@@ -197,30 +190,13 @@ class Library:
 
 
 @dataclass(frozen=True)
-class Break:
-    """A place where the compiler had to stop, and why."""
-
-    reason: str
-    file: str = ""
-    line: int = 0
-
-
-@dataclass(frozen=True)
-class Fused:
-    """One kernel of the compiler's making and the ops of the original that it stands for."""
-
-    name: str
-    ops: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
 class Compiled:
     """What the compiler made of the arm."""
 
     graphs: Graphs
-    breaks: tuple[Break, ...] = ()
-    recompiles: tuple[Break, ...] = ()
-    kernels: tuple[Fused, ...] = ()
+    breaks: tuple[SourceLine, ...] = ()
+    """Where the compiler had to stop, and why."""
+    recompiles: tuple[SourceLine, ...] = ()
     late: int = 0
     """Compilations while the passes ran."""
 
@@ -249,9 +225,9 @@ class Passes:
 
 
 STEP = "torchstone::step"
-TOY = "torchstone::toy "
+REFERENCE = "torchstone::reference "
 """Marks of ours: a step, and an op with nothing to do between two of them, before its number."""
-PYTHON, OPTIMIZER, LOADING, AUTOGRAD = "python", "optimizer", "loading", "autograd"
+PYTHON, OPTIMIZER, LOADING, AUTOGRAD = "interpreter", "optimizer", "loading", "autograd"
 GUARDS, BREAK, WRAPPER = "guards", "break", "wrapper"
 OP, KERNEL, MARK = "op", "kernel", "mark"
 PLACES = (PYTHON, OPTIMIZER, LOADING, AUTOGRAD, GUARDS, BREAK, WRAPPER)
@@ -272,14 +248,8 @@ _BEGINNINGS = (
 _REGION, _LOOKUP = "Torch-Compiled Region", "TorchDynamo Cache Lookup"
 _GENERATED = ("cpp_fused", "triton_", "cpp_CppMicroGemm")
 _ALLOCATING = (
-    "aten::empty",
-    "aten::empty_like",
-    "aten::empty_strided",
-    "aten::new_empty",
-    "aten::new_empty_strided",
-    "aten::resize_",
-    "aten::_resize_output_",
-    "aten::set_",
+    *("aten::empty", "aten::empty_like", "aten::empty_strided", "aten::new_empty"),
+    *("aten::new_empty_strided", "aten::resize_", "aten::_resize_output_", "aten::set_"),
 )
 _VIEWS = frozenset(
     f"aten::{name}"
@@ -356,11 +326,8 @@ def copies_to_device(op: str) -> bool:
 
 def fused_ops(kernel: str) -> tuple[str, ...]:
     """The ops that the name of a generated kernel tells of: `cpp_fused_add_relu_0`."""
-    for word in ("_fused_",):
-        if word in kernel:
-            words = kernel.partition(word)[2].split("_")
-            return tuple(part for part in words if part and not part.isdigit())
-    return ()
+    words = kernel.partition("_fused_")[2].split("_")
+    return tuple(part for part in words if part and not part.isdigit())
 
 
 # Which Python functions a step spends its time in, by `cProfile`. For names, not for amounts:

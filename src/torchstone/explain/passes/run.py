@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from torchstone.explain.passes import report
 from torchstone.explain.passes.blocked import WaitClock, blocked_pass
-from torchstone.explain.passes.breaking import breaking_cost
 from torchstone.explain.passes.compiler import describe_compiled, prepare_compiler
 from torchstone.explain.passes.dispatch_reference import (
     DispatchReference,
@@ -18,9 +17,9 @@ from torchstone.explain.passes.dispatch_reference import (
     ReferenceCall,
     groups_of,
 )
-from torchstone.explain.passes.floors import for_step, measure_costs
+from torchstone.explain.passes.floors import breaking_cost, for_step, measure_costs
 from torchstone.explain.passes.plain import library_lines, plain_round
-from torchstone.explain.passes.report import Costs, Library, Passes, Plan, Round, functions_pass
+from torchstone.explain.passes.report import Costs, Passes, Plan, Round, functions_pass
 from torchstone.explain.passes.traced import traced_round
 from torchstone.explain.passes.watch import watched_pass
 from torchstone.machine.clock import measure_clock
@@ -32,7 +31,7 @@ from torchstone.measure.flops import count_flops
 from torchstone.measure.graphs import compile_count
 from torchstone.measure.loops import wall_clock
 from torchstone.measure.warmup import warm_up
-from torchstone.records import ArmSpec, Contract, Environment, Flops, UsageError
+from torchstone.records import ArmSpec, Flops, UsageError
 from torchstone.workloads import Inputs
 
 SAMPLE_NS = 1_000_000
@@ -67,26 +66,32 @@ def run_passes(arm: ArmSpec, plan: Plan, phase: Phase) -> Passes:
     costs = for_step(costs, groups)
     late = compile_count() - compiled  # now: Dynamo counts the profile functions of later passes
     seconds = max(1.0, plan.budget_s / 4)
-    limited = _limit(step_ns, seconds)
-    blocks = blocked_pass(steps.block, steps.loops, limited(steps.loops), phase)
+    count = max(LEAST_SAMPLES, int(seconds * 1e9 / (step_ns * steps.loops)))
+    blocks = blocked_pass(steps.block, steps.loops, count, phase)
     watched = watched_pass(steps.block, seconds, phase)
-    functions = functions_pass(steps.block, steps.loops, limited(steps.loops), phase)
+    functions = functions_pass(steps.block, steps.loops, count, phase)
     phase("passes")
     compiled_code = describe_compiled(late)  # now: what a break costs is compiled code of our own
     costs, unpriced = _with_breaks(costs, rounds)
     return Passes(
         rounds=rounds,
         costs=costs,
-        environment=environment(arm, thread_counts()),
-        contract=contract(built, steps.ring[0]),
+        environment=describe_environment(
+            arm_env={},  # hidden variables stay hidden
+            target_dir=None,
+            threads=thread_counts(),
+            allocator=arm.allocator,
+            salt=os.urandom(16),
+        ),
+        contract=describe_contract(arm, steps.prepared, steps.ring[0], None),
         blocks=blocks,
         watched=watched,
         functions=functions,
-        libraries=libraries(steps.block, steps.loops) if torch_here else (),
+        libraries=library_lines(steps.block, steps.loops) if torch_here else (),
         compiled=compiled_code,
-        flops=count(arm, phase) if plan.count_flops and torch_here else None,
+        flops=_count(arm, phase) if plan.count_flops and torch_here else None,
         steady=warm.steady,
-        facts=facts(built),
+        facts=_facts(built),
         notes=(*(() if warm.steady else (f"not steady: {warm.reason}",)), *unpriced),
     )
 
@@ -109,6 +114,7 @@ class Steps:
 
     def __init__(self, built: Built, seed: int) -> None:
         assert built.prepared is not None
+        self.prepared = built.prepared
         self.ring: list[Inputs] = built.ring(seed, RING_SLOTS)
         self.loops = 1
         self._step: Callable[..., Any] = built.prepared.step
@@ -140,8 +146,8 @@ class Steps:
 def _rounds(
     steps: Steps, plan: Plan, step_ns: int, phase: Phase, reference_calls: Sequence[ReferenceCall]
 ) -> tuple[tuple[Round, ...], Groups]:
-    """Plain and traced stretches in turns, so that a slow minute falls on both; and the toys that
-    are like the step's ops. Without toys, and so without torch, there is nothing to trace."""
+    """Plain and traced stretches in turns, so that a slow minute falls on both; and the calls
+    that are like the step's ops. Without them, and so without torch, nothing can be traced."""
     wait = WaitClock()
     between: DispatchReference | None = None
     groups: Groups = {}
@@ -169,29 +175,7 @@ def _rounds(
     return tuple(found), groups
 
 
-def _limit(step_ns: int, seconds: float) -> Callable[[int], int]:
-    """So many samples that a pass ends in about `seconds`, were it not for what it costs."""
-    return lambda loops: max(LEAST_SAMPLES, int(seconds * 1e9 / (step_ns * loops)))
-
-
-# What stands behind the kernels: the environment, libraries, threads, and work counted.
-
-
-def environment(arm: ArmSpec, threads: Mapping[str, int]) -> Environment:
-    """Where the passes ran; hidden variables stay hidden."""
-    return describe_environment(
-        arm_env={}, target_dir=None, threads=threads, allocator=arm.allocator, salt=os.urandom(16)
-    )
-
-
-def contract(built: Built, inputs: Inputs) -> Contract | None:
-    """Modes and types, for the peaks; without the outputs."""
-    if built.prepared is None:
-        return None
-    return describe_contract(built.arm, built.prepared, inputs, None)
-
-
-def count(arm: ArmSpec, phase: Phase) -> Flops | None:
+def _count(arm: ArmSpec, phase: Phase) -> Flops | None:
     """Operations and bytes of one plain step; None where they cannot be counted."""
     phase("counting")
     try:
@@ -200,12 +184,7 @@ def count(arm: ArmSpec, phase: Phase) -> Flops | None:
         return None
 
 
-def libraries(block: Callable[[], object], loops: int) -> tuple[Library, ...]:
-    """What oneDNN and MKL say of one block of steps."""
-    return library_lines(block, loops)
-
-
-def facts(built: Built) -> dict[str, str]:
+def _facts(built: Built) -> dict[str, str]:
     """The interpreter's lock, threads, cores and vector instructions."""
     found = {"gil": gil_state(), "cores": str(usable_cores())}
     clock = measure_clock().peak
@@ -223,14 +202,8 @@ def facts(built: Built) -> dict[str, str]:
 
 
 def gil_state(module: Any = sys) -> str:
-    """`on`, `off`, or `none` for a build of the interpreter that has no lock at all.
-
-    A free-threaded build may have switched the lock on for an extension that asks for it.
-    """
-    asked = getattr(module, "_is_gil_enabled", None)
-    if asked is None:
-        return "on"
-    return "on" if asked() else "off"
+    """`on` or `off`: a free-threaded build may have switched the lock on for an extension."""
+    return "on" if getattr(module, "_is_gil_enabled", lambda: True)() else "off"
 
 
 def _isa(torch: Any) -> str:

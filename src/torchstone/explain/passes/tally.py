@@ -226,11 +226,9 @@ def _open(step: _Step, stack: list[_Open], event: Event, broken: bool) -> None:
 
 
 def _before_child(step: _Step, parent: _Open, child: _Open) -> None:
-    """The stretch up to the child, and who pays for the child's being recorded.
-
-    Between two nodes of a backward pass it is the engine that is at work, not the caller. Up to its
-    graph, a region that breaks is as any other.
-    """
+    """The stretch up to the child, and who pays for the child's being recorded. Between two nodes
+    of a backward pass it is the engine that is at work, not the caller. Up to its graph, a region
+    that breaks is as any other."""
     between = child.start - parent.since
     node = child.kind == report.AUTOGRAD and parent.kind != report.AUTOGRAD
     if parent.kind in (report.OP, report.KERNEL):

@@ -8,8 +8,8 @@ from typing import Any
 from torchstone.explain.passes import report
 from torchstone.explain.passes.blocked import CollectionClock, WaitClock
 from torchstone.explain.passes.compiler import breaking_regions
-from torchstone.explain.passes.dispatch_reference import DispatchReference, Speeds, marker
-from torchstone.explain.passes.plain import Sample, quiet, summary, take_samples
+from torchstone.explain.passes.dispatch_reference import DispatchReference, marker
+from torchstone.explain.passes.plain import quiet, summary, take_samples
 from torchstone.explain.passes.report import OpTime, Traced
 from torchstone.explain.passes.tally import Event, Tally
 
@@ -45,8 +45,21 @@ def traced_round(
     for i in kept:
         tally.add(*steps[i], breaking)
     copies = copies_of(events, [steps[i][:2] for i in kept], loops)
-    speeds = between.speeds(events) if between is not None else ({}, {})
-    return _round([samples[i] for i in kept], samples, loops, tally, copies, speeds)
+    speeds, grad_speeds = between.speeds(events) if between is not None else ({}, {})
+    usual = summary([samples[i] for i in kept], loops, samples)
+    sums = tally.sums(loops, usual["cpu"] + usual["off"])
+    return Traced(
+        steps=loops * len(kept),
+        **usual,
+        events=(tally.events + len(kept)) / (loops * len(kept)),
+        places=sums.places(),
+        ops=sums.ops(report.OP),
+        kernels=sums.ops(report.KERNEL),
+        copies=copies,
+        breaks=sums.breaks,
+        speeds=speeds,
+        grad_speeds=grad_speeds,
+    )
 
 
 def trace(run: Callable[[], Any], device: str = "cpu") -> tuple[list[tuple[Any, ...]], Any]:
@@ -139,28 +152,3 @@ def _on_host(event: Any) -> bool:
 def _is_annotation(event: Any) -> bool:
     asked = getattr(event, "is_user_annotation", None)
     return bool(asked()) if asked is not None else False
-
-
-def _round(
-    samples: list[Sample],
-    everything: list[Sample],
-    loops: int,
-    tally: Tally,
-    copies: tuple[OpTime, ...],
-    speeds: tuple[Speeds, Speeds],
-) -> Traced:
-    steps = loops * len(samples)
-    usual = summary(samples, loops, everything)
-    sums = tally.sums(loops, usual["cpu"] + usual["off"])
-    return Traced(
-        steps=steps,
-        **usual,
-        events=(tally.events + len(samples)) / steps,
-        places=sums.places(),
-        ops=sums.ops(report.OP),
-        kernels=sums.ops(report.KERNEL),
-        copies=copies,
-        breaks=sums.breaks,
-        speeds=speeds[0],
-        grad_speeds=speeds[1],
-    )

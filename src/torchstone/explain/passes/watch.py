@@ -15,8 +15,8 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 from typing import Any
 
 from torchstone.explain.passes.blocked import other_python_threads
@@ -83,63 +83,49 @@ def watched_pass(block: Callable[[], object], seconds: float, phase: Phase) -> W
     while wall_clock() < end:
         block()
     (looks, seen), *rest = watcher.result()
-    pools = _pool_ranges()
-    found = [classify(times, keys, numbers, lock, pools) for times, keys in rest]
+    sleeps = Sleeps(numbers, lock, _pool_ranges())
+    found = [classify(times, keys, sleeps) for times, keys in rest]
     return replace(
-        classify(looks, seen, numbers, lock, pools),
+        classify(looks, seen, sleeps),
         others=len(others),
         others_looks=sum(one.looks for one in found),
-        others_gil=sum(one.gil for one in found),
+        others_gil=sum(one.asleep.get("gil", 0) for one in found),
     )
 
 
-def classify(
-    looks: int,
-    seen: dict[str, int],
-    numbers: Any,
-    lock: set[int],
-    pools: list[tuple[int, int]],
-) -> Watched:
-    """Looks counted by what the thread was doing."""
-    counts: Counter[str] = Counter()
+@dataclass(frozen=True)
+class Sleeps:
+    """How to tell what a thread sleeps in."""
+
+    numbers: Any
+    """Of system calls."""
+    lock: Set[int]
+    """Addresses of the interpreter's lock."""
+    pools: Sequence[tuple[int, int]]
+    """Address ranges of OpenMP's code."""
+
+    def kind(self, number: int, first: int, place: int) -> str:
+        """By the system call, its first argument and where it was called."""
+        if number in self.numbers["sleep"]:
+            return "sleep"
+        if number in self.numbers["read"]:
+            return "network"
+        if number != self.numbers["futex"]:
+            return "other"
+        if any(abs(first - address) <= NEAR for address in self.lock):
+            return "gil"
+        return "pool" if any(start <= place < end for start, end in self.pools) else "locks"
+
+
+def classify(looks: int, seen: Mapping[str, int], sleeps: Sleeps) -> Watched:
+    """Looks counted by what the thread slept in; a thread that runs shows no call."""
+    asleep: Counter[str] = Counter()
     for key, times in seen.items():
         words = key.split()
-        if len(words) < 3:
-            counts["running"] += times
-            continue
-        number, first, place = int(words[0]), int(words[1], 16), int(words[2], 16)
-        counts[_what(number, first, place, numbers, lock, pools)] += times
-    return Watched(
-        looks=looks,
-        running=counts["running"],
-        gil=counts["gil"],
-        pool=counts["pool"],
-        lock=counts["lock"],
-        sleep=counts["sleep"],
-        reading=counts["reading"],
-        other=counts["other"],
-    )
-
-
-def _what(
-    number: int,
-    first: int,
-    place: int,
-    numbers: Any,
-    lock: set[int],
-    pools: list[tuple[int, int]],
-) -> str:
-    if number in numbers["sleep"]:
-        return "sleep"
-    if number in numbers["read"]:
-        return "reading"
-    if number == numbers["futex"]:
-        if any(abs(first - address) <= NEAR for address in lock):
-            return "gil"
-        if any(start <= place < end for start, end in pools):
-            return "pool"
-        return "lock"
-    return "other"
+        if len(words) == 3:
+            number, first, place = int(words[0]), int(words[1], 16), int(words[2], 16)
+            asleep[sleeps.kind(number, first, place)] += times
+    return Watched(looks, dict(asleep))
 
 
 class _Watcher:

@@ -1,4 +1,4 @@
-"""Are all figures of one definition?"""
+"""Do the figures rest on enough, alike and honest measurements?"""
 
 from __future__ import annotations
 
@@ -6,40 +6,36 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 
-from torchstone.records import Check, Comparison, Level, Measurement, Remeasurement, Result
+from torchstone.records import Check, Comparison, Measurement, Remeasurement, Result
 from torchstone.records.format import count, percent
 from torchstone.stats import DEFINITION, replicates_with_samples
-from torchstone.validate.base import FunctionRule, arm_named, name_of, threads
-
-DEFINITION_NAME = "definition"
+from torchstone.validate.base import arm_named, fail, name_of, note, ok, rule, threads, warn
 
 
-def _judge_definition(result: Result) -> Iterator[Check]:
+@rule("definition", "the method: figures of two definitions never mix")
+def definition(result: Result) -> Iterator[Check]:
+    """Figures of another definition than this version computes, or arms timed differently."""
     if not result.arms:
         return
-    clean = True
-    if result.method.definition != DEFINITION:
-        clean = False
-        text = (
-            f"The figures are of definition {result.method.definition}, and this version of "
-            f"Torchstone computes definition {DEFINITION}; the two are never mixed. Check it again "
-            "with torchstone validate, which computes them again from the samples."
+    made_by = result.method.definition
+    if made_by != DEFINITION:
+        yield fail(
+            f"The figures are of definition {made_by}, and this version of Torchstone computes "
+            f"definition {DEFINITION}; the two are never mixed. Check it again with torchstone "
+            "validate, which computes them again from the samples.",
+            definition=made_by,
+            current=DEFINITION,
         )
-        said = {"definition": float(result.method.definition), "current": float(DEFINITION)}
-        yield Check(DEFINITION_NAME, Level.FAIL, text, said)
-    base = result.arms[0]
-    for arm in result.arms[1:]:
-        difference = _difference(base, arm)
-        if difference:
-            clean = False
-            text = (
-                f"{name_of(arm)} {difference}, so the two times are not of one kind. Measure both "
-                "in the same way."
-            )
-            yield Check(DEFINITION_NAME, Level.FAIL, text, arms=(arm.arm.name,))
-    if clean:
-        text = f"All figures are of definition {DEFINITION}."
-        yield Check(DEFINITION_NAME, Level.OK, text, {"definition": float(DEFINITION)})
+    base, *others = result.arms
+    different = [(arm, how) for arm in others if (how := _difference(base, arm))]
+    for arm, how in different:
+        yield fail(
+            f"{name_of(arm)} {how}, so the two times cannot be compared. Measure both in the same "
+            "way.",
+            (arm.arm.name,),
+        )
+    if made_by == DEFINITION and not different:
+        yield ok(f"All figures are of definition {DEFINITION}.", definition=DEFINITION)
 
 
 def _difference(base: Measurement, arm: Measurement) -> str:
@@ -51,57 +47,47 @@ def _difference(base: Measurement, arm: Measurement) -> str:
     return ""
 
 
-DEFINITION_RULE = FunctionRule(
-    DEFINITION_NAME, "the method: figures of two definitions never mix", _judge_definition
-)
-
-
 # Is a difference larger than what identical arms differ by?
 
 
-IDENTICAL_NAME = "identical"
 TIMES_FLOOR = 2.0
-"""an effect is believed from twice what nine of ten identical pairs differ by."""
+"""An effect is believed from twice what nine of ten identical pairs differ by."""
 
 
-def _judge_identical(result: Result) -> Iterator[Check]:
-    claimed = [c for c in result.comparisons if _claims(c)]
+@rule("identical", "twice the A/A floor, and identical arms are the same")
+def identical(result: Result) -> Iterator[Check]:
+    """Effects that are no larger than those of identical arms."""
+    claimed = [c for c in result.comparisons if c.verdict.different and c.time_ratio]
     same = [c for c in claimed if _are_identical(c, result)]
     for comparison in same:
-        yield _phantom(comparison)
+        effect = _effect(comparison)
+        yield fail(
+            f"{name_of(comparison.new)} and {name_of(comparison.base)} are identical and yet "
+            f"called {comparison.verdict.value} by {percent(effect)}: the machine alone causes "
+            "that much. Run torchstone doctor, and measure again when it is quieter.",
+            (comparison.new,),
+            effect=effect,
+            aa_floor=comparison.aa_floor,
+        )
     seen = max((_effect(c) for c in same), default=0.0)
     for comparison in claimed:
         if comparison not in same:
-            yield _look_identical(comparison, max(comparison.aa_floor, seen))
+            yield _against_floor(comparison, max(comparison.aa_floor, seen))
 
 
-def _look_identical(comparison: Comparison, floor: float) -> Check:
-    effect = _effect(comparison)
-    figures, who = {"effect": effect, "aa_floor": floor}, (comparison.new,)
+def _against_floor(comparison: Comparison, floor: float) -> Check:
+    effect, new = _effect(comparison), name_of(comparison.new)
     if effect >= TIMES_FLOOR * floor:
-        text = f"{name_of(comparison.new)} differs by more than identical arms do."
-        return Check(IDENTICAL_NAME, Level.OK, text, figures, who)
-    text = (
-        f"{name_of(comparison.new)} is called {comparison.verdict.value} by {percent(effect)}, "
-        f"less than twice what identical arms differ by here ({percent(floor)}). Confirm it in "
-        "another session, or with a longer --budget on a quieter machine."
+        text = f"{new} differs by more than identical arms do."
+        return ok(text, (comparison.new,), effect=effect, aa_floor=floor)
+    return warn(
+        f"{new} is called {comparison.verdict.value} by {percent(effect)}, less than twice what "
+        f"identical arms differ by here ({percent(floor)}). Confirm it in another session, or "
+        "with a longer --budget on a quieter machine.",
+        (comparison.new,),
+        effect=effect,
+        aa_floor=floor,
     )
-    return Check(IDENTICAL_NAME, Level.WARN, text, figures, who)
-
-
-def _phantom(comparison: Comparison) -> Check:
-    effect = _effect(comparison)
-    text = (
-        f"{name_of(comparison.new)} and {name_of(comparison.base)} are identical and yet called "
-        f"{comparison.verdict.value} by {percent(effect)}: so much is this machine's doing. Run "
-        "torchstone doctor, and measure again when it is quieter."
-    )
-    figures = {"effect": effect, "aa_floor": comparison.aa_floor}
-    return Check(IDENTICAL_NAME, Level.FAIL, text, figures, (comparison.new,))
-
-
-def _claims(comparison: Comparison) -> bool:
-    return comparison.verdict.different and bool(comparison.time_ratio)
 
 
 def _effect(comparison: Comparison) -> float:
@@ -117,103 +103,79 @@ def _are_identical(comparison: Comparison, result: Result) -> bool:
     return base.environment == new.environment
 
 
-IDENTICAL = FunctionRule(
-    IDENTICAL_NAME, "twice the A/A floor, and identical arms are the same", _judge_identical
-)
-
-
 # Does the interval rest on enough processes?
 
 
-REPLICATES_NAME = "replicates"
 FEWEST = 3
 """Ours: with two processes Student's t is 12.7 wide and one odd process decides; from three on
 (4.3) an interval begins to mean something."""
+_PROCESSES = ("process", "processes")
 
 
-def _judge_replicates(result: Result) -> Iterator[Check]:
+@rule("replicates", "the method: replicates are fresh processes")
+def replicates(result: Result) -> Iterator[Check]:
+    """Too few processes, or a measurement that was interrupted."""
     counts = {arm.arm.name: len(replicates_with_samples(arm)) for arm in result.arms if arm.turns}
     if result.method.stopped_by == "interrupt":
-        yield Check(
-            REPLICATES_NAME,
-            Level.NOTE,
-            f"The measurement was interrupted after {count(max(counts.values(), default=0), *_P)}. "
-            "What is shown rests on what was measured till then; run it again for the rest.",
-            {"processes": float(max(counts.values(), default=0))},
+        most = max(counts.values(), default=0)
+        yield note(
+            f"The measurement was interrupted after {count(most, *_PROCESSES)}. The figures rest "
+            "on what was measured until then; run it again for the rest.",
+            processes=most,
         )
     if not counts:
         return
     least = min(counts.values())
-    figures = {"processes": float(least), "needed": float(FEWEST)}
     if least >= FEWEST:
-        yield Check(
-            REPLICATES_NAME, Level.OK, f"Each arm ran in {least} or more processes.", figures
-        )
+        text = f"Each arm ran in {least} or more processes."
+        yield ok(text, processes=least, needed=FEWEST)
         return
     short = tuple(name for name, found in counts.items() if found < FEWEST)
     # Some of the arms: each by itself, because what is said of the baseline is every case's.
     for who in [short] if len(short) == len(counts) else [(name,) for name in short]:
         fewest = min(counts[name] for name in who)
-        yield Check(
-            REPLICATES_NAME,
-            Level.WARN,
-            f"The interval rests on {count(fewest, *_P)} only, too few to know how much processes "
-            "differ. Give a longer --budget, or more --replicates.",
-            {**figures, "processes": float(fewest)},
+        yield warn(
+            f"The interval rests on {count(fewest, *_PROCESSES)} only, too few to know how much "
+            "processes differ. Give a longer --budget, or more --replicates.",
             who,
+            processes=fewest,
+            needed=FEWEST,
         )
 
 
-_P = ("process", "processes")
-
-REPLICATES = FunctionRule(
-    REPLICATES_NAME, "the method: replicates are fresh processes", _judge_replicates
-)
-
-
-# Did the arms run side by side, turn by turn?
-
-
-SAME_TIME_NAME = "same-time"
-
-
-def _judge_same_time(result: Result) -> Iterator[Check]:
+@rule("same-time", "interleave the arms")
+def same_time(result: Result) -> Iterator[Check]:
+    """Arms that ran one after the other instead of turn by turn."""
     measured = [arm for arm in result.arms if arm.replicates]
     if len(measured) < 2:
         return
     processes = [process for arm in measured for process in arm.replicates]
     alone = sum(process.alone for process in processes)
-    figures = {"alone": float(alone), "processes": float(len(processes))}
+    figures = {"alone": alone, "processes": len(processes)}
     if not alone:
-        yield Check(SAME_TIME_NAME, Level.OK, "The arms took turns side by side.", figures)
+        yield ok("The arms took turns side by side.", **figures)
         return
-    who = tuple(arm.arm.name for arm in measured if any(p.alone for p in arm.replicates))
-    yield Check(
-        SAME_TIME_NAME,
-        Level.NOTE,
+    yield note(
         f"{alone} of {len(processes)} processes ran alone, because the arms do not fit in memory "
         "together; what changed on the machine between them does not cancel. Free memory or make "
         "the batch smaller to have them take turns.",
-        figures,
-        who,
+        [arm.arm.name for arm in measured if any(p.alone for p in arm.replicates)],
+        **figures,
     )
-
-
-SAME_TIME = FunctionRule(SAME_TIME_NAME, "interleave the arms", _judge_same_time)
 
 
 # Is the speed-up too good to be taken on trust?
 
 
-TOO_GOOD_NAME = "too-good"
 OPTIMISED = 2.0
-"""over a baseline that is optimised already, from twice on."""
+"""Over a baseline that is optimised already, from twice on."""
 ANYTHING = 10.0
-"""over anything, from ten times on; held until it is confirmed."""
+"""Over anything, from ten times on; held until it is confirmed."""
 AGREE_WITHIN = 0.10
 """MLPerf's compliance tests allow 5-10 % for other inputs; both intervals are widened by it."""
 PLAIN = ("eager", "aot_eager", "export")
 """Variants that run ops one by one. Any other baseline is a compiler's work."""
+TOO_GOOD = "too-good"
 
 
 def suspicious(comparison: Comparison, result: Result) -> bool:
@@ -233,85 +195,79 @@ def _optimised(comparison: Comparison, result: Result) -> bool:
 
 
 def remeasurement(comparison: Comparison, result: Result) -> Remeasurement | None:
-    """The newest second look at a comparison."""
-    found = [
-        s for s in result.remeasurements if (s.base, s.new) == (comparison.base, comparison.new)
-    ]
+    """The newest remeasurement of a comparison."""
+    pair = (comparison.base, comparison.new)
+    found = [one for one in result.remeasurements if (one.base, one.new) == pair]
     return found[-1] if found else None
 
 
-def _judge_too_good(result: Result) -> Iterator[Check]:
+@rule(TOO_GOOD, "verify large speed-ups again, hold the largest")
+def too_good(result: Result) -> Iterator[Check]:
+    """Speed-ups that are believed only once they are measured again."""
     for comparison in result.comparisons:
-        if comparison.speedup is not None:
-            yield _look_too_good(comparison, comparison.speedup, result)
-
-
-def _look_too_good(comparison: Comparison, speedup: float, result: Result) -> Check:
-    who = (comparison.new,)
-    figures = {"speedup": speedup}
-    if not suspicious(comparison, result):
-        if speedup >= ANYTHING:
-            text = (
+        speedup, who = comparison.speedup, (comparison.new,)
+        if speedup is None:
+            continue
+        if suspicious(comparison, result):
+            yield _confirmed(comparison, speedup, remeasurement(comparison, result))
+        elif speedup >= ANYTHING:
+            yield note(
                 f"{name_of(comparison.new)} reads {speedup:,.0f} times as fast as "
                 f"{name_of(comparison.base)}. A statement's result is not checked; look whether "
-                "both do what you mean."
+                "both do what you mean.",
+                who,
+                speedup=speedup,
             )
-            return Check(TOO_GOOD_NAME, Level.NOTE, text, figures, who)
-        text = f"{name_of(comparison.new)} is not suspiciously fast."
-        return Check(TOO_GOOD_NAME, Level.OK, text, figures, who)
-    look = remeasurement(comparison, result)
-    if look is not None:
-        figures["second_seed"] = float(look.seed)
-    if look is not None and look.speedup is not None:
-        figures["second_speedup"] = look.speedup
-    level, text = _words(comparison, speedup, look)
-    return Check(TOO_GOOD_NAME, level, text, figures, who)
+        else:
+            text = f"{name_of(comparison.new)} is not suspiciously fast."
+            yield ok(text, who, speedup=speedup)
 
 
-def _words(comparison: Comparison, speedup: float, look: Remeasurement | None) -> tuple[Level, str]:
-    new, base = name_of(comparison.new), name_of(comparison.base)
-    said = f"{new} reads {speedup:,.1f} times as fast as {base}"
-    held = Level.FAIL if speedup >= ANYTHING else Level.WARN
-    why = "too good to be taken on trust" if held is Level.WARN else "held until it is confirmed"
-    if look is None:
-        return held, (
+def _confirmed(comparison: Comparison, speedup: float, again: Remeasurement | None) -> Check:
+    said = (
+        f"{name_of(comparison.new)} reads {speedup:,.1f} times as fast as "
+        f"{name_of(comparison.base)}"
+    )
+    held = fail if speedup >= ANYTHING else warn
+    why = "held until it is confirmed" if held is fail else "too good to be taken on trust"
+    who, figures = (comparison.new,), {"speedup": speedup}
+    if again is None:
+        return held(
             f"{said}: {why}. Measure it again with another --seed, and look for work that the arm "
-            "leaves out."
+            "leaves out.",
+            who,
+            **figures,
         )
-    reason = f" ({look.reason.rstrip('.')})" if look.reason else ""
-    if look.outcome != "ok":
-        return Level.FAIL, (
-            f"{said}, but measured once more with other inputs it ended as {look.outcome}{reason}. "
-            "Look for work that the arm leaves out, or for inputs that it was made for."
+    figures["second_seed"] = again.seed
+    if again.speedup is not None:
+        figures["second_speedup"] = again.speedup
+    reason = f" ({again.reason.rstrip('.')})" if again.reason else ""
+    if again.outcome != "ok":
+        return fail(
+            f"{said}, but measured once more with other inputs it ended as {again.outcome}"
+            f"{reason}. Look for work that the arm leaves out, or for inputs that it was made for.",
+            who,
+            **figures,
         )
-    if look.speedup is None or look.interval is None:
-        return held, (
-            f"{said}: {why}, and measuring again could not tell{reason}. Give a longer --budget."
-        )
-    if not agree(comparison, look):
-        return Level.FAIL, (
-            f"{said}, but {look.speedup:,.1f} times when measured once more in other processes "
-            "with other inputs. Look for inputs or moments on which the speed depends."
-        )
-    return Level.OK, (
-        f"{said}, and {look.speedup:,.1f} times when measured once more in other processes with "
-        "other inputs."
+    if again.speedup is None or again.interval is None:
+        text = f"{said}: {why}, and measuring again could not tell{reason}. Give a longer --budget."
+        return held(text, who, **figures)
+    once_more = "times when measured once more in other processes with other inputs"
+    if agree(comparison, again):
+        return ok(f"{said}, and {again.speedup:,.1f} {once_more}.", who, **figures)
+    return fail(
+        f"{said}, but {again.speedup:,.1f} {once_more}. Look for inputs or moments on which the "
+        "speed depends.",
+        who,
+        **figures,
     )
 
 
-def agree(comparison: Comparison, look: Remeasurement) -> bool:
+def agree(comparison: Comparison, again: Remeasurement) -> bool:
     """Whether the two intervals of the time ratio overlap once widened."""
-    first, second = comparison.interval or _point(comparison.time_ratio), look.interval
-    if second is None:
+    if again.interval is None:
         return False
+    ratio = math.nan if comparison.time_ratio is None else comparison.time_ratio
+    first, second = comparison.interval or (ratio, ratio), again.interval
     slack = (1 + AGREE_WITHIN) ** 2
     return first[0] <= second[1] * slack and second[0] <= first[1] * slack
-
-
-def _point(ratio: float | None) -> tuple[float, float]:
-    return (ratio, ratio) if ratio is not None else (math.nan, math.nan)
-
-
-TOO_GOOD = FunctionRule(
-    TOO_GOOD_NAME, "verify large speed-ups again, hold the largest", _judge_too_good
-)

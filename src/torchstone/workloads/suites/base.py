@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, TypeVar, cast
 
 from torchstone.records import MODES, UsageError
 from torchstone.records.plugins import Registry, did_you_mean
@@ -46,6 +46,17 @@ class ModelInfo:
     """What is measured, where it is not `PREFIX:NAME@SCALE` (user suites)."""
 
 
+class HasName(Protocol):
+    """An entry of a suite's own table."""
+
+    @property
+    def name(self) -> str:
+        """The model's."""
+
+
+Named = TypeVar("Named", bound=HasName)
+
+
 class Suite(Protocol):
     """Models by name. Found by entry point; the entry point's name is the targets' prefix."""
 
@@ -65,24 +76,35 @@ class Suite(Protocol):
         """Every model, in a fixed order, without importing torch."""
 
     def import_library(self, model: str) -> None:
-        """Import what the model needs, in the worker, before the memory baseline is taken.
-
-        Raises `NotSupported` where it is not installed or does not work.
-        """
+        """Import what the model needs, in the worker, before the memory baseline is taken. Raises
+        `NotSupported` where it is not installed or does not work."""
 
     def build(self, model: str, setting: BuildSetting) -> Workload:
-        """The workload, in the worker. Raises `NotSupported` with the reason where it cannot.
-
-        Every dropout and drop-path is set to 0 before construction, and the workload's `notes`
-        say so: two processes, or eager and compiled code, never draw the same random masks.
-        """
+        """The workload, in the worker. Raises `NotSupported` with the reason where it cannot. Every
+        dropout and drop-path is set to 0 before construction, and the workload's `notes` say so:
+        two processes, or eager and compiled code, never draw the same random masks."""
 
 
-def tier_of(name: str, quick: Container[str], standard: Container[str]) -> str:
-    """The smallest tier that holds a model, by a suite's two short lists."""
-    if name in quick:
-        return "quick"
-    return "standard" if name in standard else "full"
+def list_model(
+    name: str,
+    family: str,
+    quick: Mapping[str, tuple[str, ...]],
+    standard: Container[str],
+    missing: str,
+) -> ModelInfo:
+    """A model as it is listed, its tier by a suite's two short lists; `quick` has its modes."""
+    tier = "quick" if name in quick else "standard" if name in standard else "full"
+    return ModelInfo(name, family, tier, quick.get(name, ()), missing=missing)
+
+
+def find_model(suite: str, models: Sequence[Named], name: str) -> Named:
+    """The entry of that name in a suite's table; a `UsageError` otherwise."""
+    for model in models:
+        if model.name == name:
+            return model
+    raise UsageError(
+        f"{suite} has no model {name!r}.", f"`torchstone list models {suite}` lists them."
+    )
 
 
 def check_scale(suite: Suite, scale: str) -> None:
@@ -144,10 +166,8 @@ def load_suites() -> tuple[dict[str, Suite], dict[str, str]]:
 
 
 def find_suite(text: str) -> Suite:
-    """The suite of that prefix or name; a `UsageError` that names the nearest ones otherwise.
-
-    A broken plug-in costs the others nothing, and is named where what is asked for may be in it.
-    """
+    """The suite of that prefix or name; a `UsageError` that names the nearest ones otherwise. A
+    broken plug-in costs the others nothing, and is named where what is asked for may be in it."""
     if text in known_suites():
         return load_suite(text)
     suites, broken = load_suites()

@@ -7,7 +7,6 @@ no business. So its `NAME` and `MODELS` are literals.
 from __future__ import annotations
 
 import ast
-import difflib
 import importlib
 import os
 from collections.abc import Mapping, Sequence
@@ -15,6 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from torchstone.records import MODES, UsageError
+from torchstone.records.plugins import did_you_mean
+from torchstone.workloads.load import kind_of
 from torchstone.workloads.suites.base import (
     TIERS,
     BuildSetting,
@@ -22,6 +23,7 @@ from torchstone.workloads.suites.base import (
     known_suites,
     load_suites,
 )
+from torchstone.workloads.target import check_target, from_home, near_files, parse_target
 from torchstone.workloads.workload import Workload
 
 MOST_BYTES = 1024 * 1024
@@ -68,8 +70,6 @@ def is_suite_file(text: str) -> bool:
 
 def read_suite_file(path: str) -> FileSuite:
     """The suite that the file lists; a `UsageError` that says what is wrong with it otherwise."""
-    from torchstone.workloads.target import from_home
-
     path = from_home(path)
     if not is_suite_file(path):
         raise UsageError(f"{path} is neither .toml nor .py.", "A suite file is one of the two.")
@@ -93,7 +93,7 @@ def _read(path: str) -> str:
     if os.path.isdir(path):
         raise UsageError(f"{path} is a folder, not a suite file.", "Name a file in it.")
     if not os.path.exists(path):
-        raise UsageError(f"There is no file {path}.", _near_files(path))
+        raise UsageError(f"There is no file {path}.", near_files(path, ENDINGS))
     if not os.path.isfile(path):  # a pipe would keep us waiting
         raise UsageError(f"{path} is not an ordinary file.")
     try:
@@ -109,15 +109,6 @@ def _read(path: str) -> str:
         raise UsageError(f"{path} is not a text file (not UTF-8).") from None
 
 
-def _near_files(path: str) -> str:
-    folder = os.path.dirname(path) or "."
-    if not os.path.isdir(folder):
-        return f"There is no folder {folder} either."
-    files = [name for name in os.listdir(folder) if is_suite_file(name)]
-    near = difflib.get_close_matches(os.path.basename(path), files, n=3, cutoff=0.4)
-    return f"Did you mean {' or '.join(near)}?" if near else "Check the path."
-
-
 def _read_toml(text: str, path: str) -> tuple[list[Any], Any]:
     toml = _toml_library(path)
     try:
@@ -128,7 +119,7 @@ def _read_toml(text: str, path: str) -> tuple[list[Any], Any]:
     _refuse_unknown(content, FILE_KEYS, path)
     models = content.get("model", [])
     if not isinstance(models, list):
-        raise UsageError(f"{path}: model is {_kind(models)}, not a list of tables.", _TOML_FORM)
+        raise UsageError(f"{path}: model is {kind_of(models)}, not a list of tables.", _TOML_FORM)
     return models, content.get("name")
 
 
@@ -163,7 +154,9 @@ def _read_python(text: str, path: str) -> tuple[list[Any], Any]:
     if isinstance(models, dict):
         models = [_named(key, value, path) for key, value in models.items()]
     if not isinstance(models, (list, tuple)):
-        raise UsageError(f"{path}: MODELS is {_kind(models)}, not a dict or a list.", _PYTHON_FORM)
+        raise UsageError(
+            f"{path}: MODELS is {kind_of(models)}, not a dict or a list.", _PYTHON_FORM
+        )
     return list(models), name
 
 
@@ -201,7 +194,7 @@ def _named(key: Any, value: Any, path: str) -> Any:
 def _model(entry: Any, number: int, path: str, folder: str) -> ModelInfo:
     where = f"{path}, model {number}"
     if not isinstance(entry, Mapping):
-        raise UsageError(f"{where} is {_kind(entry)}.", "Give it a name and a target.")
+        raise UsageError(f"{where} is {kind_of(entry)}.", "Give it a name and a target.")
     if isinstance(entry.get("name"), str):
         where = f"{path}, model {entry['name']!r}"
     _refuse_unknown(entry, MODEL_KEYS, where)
@@ -223,8 +216,6 @@ def _model(entry: Any, number: int, path: str, folder: str) -> ModelInfo:
 
 def _target(text: str, where: str, folder: str) -> str:
     """The target as it is typed from here: files are relative to the suite file's folder."""
-    from torchstone.workloads.target import check_target, parse_target
-
     try:
         target = parse_target(text)
         if target.kind == "file" and folder:
@@ -253,7 +244,7 @@ def _chosen(value: Any, known: Sequence[str], what: str, where: str) -> str:
 
 def _text(value: Any, what: str, where: str) -> str:
     if not isinstance(value, str):
-        raise UsageError(f"{where}: {what} is {_kind(value)}, not text.")
+        raise UsageError(f"{where}: {what} is {kind_of(value)}, not text.")
     return value
 
 
@@ -286,16 +277,10 @@ def _refuse_twice(names: Sequence[str], path: str) -> None:
 def _refuse_unknown(entry: Mapping[Any, Any], known: Sequence[str], where: str) -> None:
     for key in entry:
         if key not in known:
-            near = difflib.get_close_matches(str(key), known, n=1, cutoff=0.5)
-            hint = f"Did you mean {near[0]}? " if near else ""
+            hint = did_you_mean(str(key), known)
             raise UsageError(
                 f"{where}: there is no key {str(key)!r}.", f"{hint}Keys: {', '.join(known)}."
             )
-
-
-def _kind(value: Any) -> str:
-    name = type(value).__name__
-    return f"{'an' if name[:1].lower() in 'aeiou' else 'a'} {name}"
 
 
 def _said(error: BaseException) -> str:

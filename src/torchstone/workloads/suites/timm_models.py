@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import os
 import re
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from torchstone.records import SCALES, NotSupported, UsageError
+from torchstone.records import SCALES, NotSupported
 from torchstone.workloads.load import seed_everything
-from torchstone.workloads.suites.base import BuildSetting, ModelInfo, check_scale, tier_of
+from torchstone.workloads.suites.base import (
+    BuildSetting,
+    ModelInfo,
+    check_scale,
+    find_model,
+    list_model,
+)
 from torchstone.workloads.suites.vision import (
     SMALL_BATCH,
     import_vision,
     missing_library,
+    no_warnings,
     package_folder,
-    small_note,
     vision_workload,
 )
 from torchstone.workloads.workload import Workload
@@ -109,23 +114,13 @@ QUICK: dict[str, tuple[str, ...]] = {
 do not care, and none takes long to compile. This one gained 5 % here, after 14 to 20 s."""
 
 STANDARD = frozenset(
-    {
-        "beit_base_patch16_224",
-        "convnextv2_nano.fcmae_ft_in22k_in1k",
-        "deit_base_distilled_patch16_224",
-        "ghostnet_100",
-        "inception_v3",
-        "mobilenetv3_large_100",
-        "mobilevit_s",
-        "nfnet_l0",
-        "repvgg_a2",
-        "resnet18",
-        "resnet50",
-        "swin_base_patch4_window7_224",
-        "tf_efficientnet_b0",
-        "vit_base_patch16_224",
+    (
+        *("beit_base_patch16_224", "convnextv2_nano.fcmae_ft_in22k_in1k"),
+        *("deit_base_distilled_patch16_224", "ghostnet_100", "inception_v3"),
+        *("mobilenetv3_large_100", "mobilevit_s", "nfnet_l0", "repvgg_a2", "resnet18", "resnet50"),
+        *("swin_base_patch4_window7_224", "tf_efficientnet_b0", "vit_base_patch16_224"),
         "vit_small_patch16_224",
-    }
+    )
 )
 """One of each kind of network."""
 
@@ -146,18 +141,10 @@ class TimmSuite:
     scales: tuple[str, ...] = SCALES
 
     def models(self) -> Sequence[ModelInfo]:
-        """The dashboard's models and some well-known ones; nothing is imported."""
+        """The dashboard's models and some well-known ones."""
         missing = missing_library("torch", "torchvision", "timm")
-        return tuple(
-            ModelInfo(
-                name=model.name,
-                family="vision",
-                tier=tier_of(model.name, QUICK, STANDARD),
-                quick_modes=QUICK.get(model.name, ()),
-                missing=missing,
-            )
-            for model in TIMM_MODELS
-        )
+        names = (model.name for model in TIMM_MODELS)
+        return tuple(list_model(name, "vision", QUICK, STANDARD, missing) for name in names)
 
     def accepts(self, model: str) -> bool:
         """Whether `build` knows the model, listed or not, as far as timm's source tells."""
@@ -173,17 +160,14 @@ class TimmSuite:
         check_scale(self, setting.scale)
         timm = import_vision("timm", "torchvision")
         entry = _find(timm, model)
-        small = setting.scale == "small"
         seed_everything(setting.seed)
-        made, zeroed = _create(timm, entry, entry.small if small else {})
-        if small:
-            batch, image = SMALL_BATCH, entry.image
+        if setting.scale == "small":
+            made, zeroed = _create(timm, entry, entry.small)
             changes = {n.replace("_", " "): v for n, v in entry.small.items() if n != "img_size"}
-            note = small_note(image, changes)
-        else:
-            batch, image = entry.batch, _own_image(made, setting.mode)
-            note = f"full scale: {batch} images of {image} x {image}"
-        return vision_workload(made, setting, batch, image, zeroed, (note,))
+            return vision_workload(made, setting, SMALL_BATCH, entry.image, zeroed, changes)
+        made, zeroed = _create(timm, entry, {})
+        image = _own_image(made, setting.mode)
+        return vision_workload(made, setting, entry.batch, image, zeroed, {})
 
 
 TIMM = TimmSuite()
@@ -191,30 +175,20 @@ TIMM = TimmSuite()
 
 def _find(timm: Any, name: str) -> TimmModel:
     """The listed model, or one made up for a name that timm knows."""
-    for model in TIMM_MODELS:
-        if model.name == name:
-            return model
-    architecture = name.partition(".")[0]
-    if not timm.is_model(architecture):
-        raise UsageError(
-            f"timm has no model {name!r}.", "`torchstone list models timm` lists some."
-        )
+    if not timm.is_model(name.partition(".")[0]) or name in {one.name for one in TIMM_MODELS}:
+        return find_model("timm", TIMM_MODELS, name)
     config = timm.get_pretrained_cfg(name, allow_unregistered=True)
-    if config is not None and config.fixed_input_size:
-        return TimmModel(name, image=PATCH_IMAGE, small={"img_size": PATCH_IMAGE})
-    return TimmModel(name)
+    fixed = config is not None and config.fixed_input_size
+    return _patches(name) if fixed else TimmModel(name)
 
 
 def _create(timm: Any, model: TimmModel, small: Mapping[str, Any]) -> tuple[Any, tuple[str, ...]]:
-    """The model, and the names of the arguments that were set to 0.
-
-    A constructor refuses the names that it does not know, one at a time; they are left out.
-    """
+    """The model, and the names of the arguments that were set to 0. A constructor refuses the names
+    that it does not know, one at a time; they are left out."""
     drops = dict.fromkeys(DROPS, 0.0)
     while True:
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
+            with no_warnings():
                 made = timm.create_model(model.timm_name, pretrained=False, **drops, **small)
             return made, tuple(drops)
         except TypeError as error:

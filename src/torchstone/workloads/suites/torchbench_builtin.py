@@ -7,12 +7,25 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-from torchstone.records import MODES, SCALES, NotSupported, UsageError
-from torchstone.workloads.suites.base import BuildSetting, ModelInfo, Suite, check_scale
+from torchstone.records import SCALES, NotSupported, UsageError
+from torchstone.workloads.suites.base import (
+    BuildSetting,
+    ModelInfo,
+    Suite,
+    check_scale,
+    find_model,
+    list_model,
+)
 from torchstone.workloads.suites.huggingface import HUGGINGFACE, build_entry
-from torchstone.workloads.suites.huggingface_models import BOTH_SIDES, HfModel, make_inputs
+from torchstone.workloads.suites.huggingface_models import (
+    HF_MODELS,
+    SMALL_BERT,
+    HfModel,
+    make_inputs,
+)
 from torchstone.workloads.suites.timm_models import TIMM
 from torchstone.workloads.suites.torchbench_checkout import (
     VARIABLE,
@@ -44,7 +57,6 @@ class Sizes:
     training: int
 
     def of(self, mode: str) -> int:
-        """The one for a mode."""
         return self.inference if mode == "inference" else self.training
 
 
@@ -57,17 +69,14 @@ class Own:
     tier: str = "standard"
 
     def missing(self) -> str:
-        """Why it cannot run here."""
         return missing_library("torch")
 
     def import_library(self) -> None:
-        """Torch, and nothing else."""
         if reason := self.missing():
             raise NotSupported(reason)
         importlib.import_module("torchstone.workloads.suites.torchbench_own")
 
     def build(self, setting: BuildSetting) -> Workload:
-        """Its workload."""
         from torchstone.workloads.suites.torchbench_own import build_own
 
         return build_own(self.name, setting)
@@ -87,11 +96,9 @@ class Vision:
     family: str = "vision"
 
     def missing(self) -> str:
-        """Why it cannot run here."""
         return _missing_there(self.suite, self.known_as or self.name)
 
     def import_library(self) -> None:
-        """What the other suite needs."""
         self.suite.import_library(self.name)
 
     def build(self, setting: BuildSetting) -> Workload:
@@ -109,29 +116,29 @@ class Vision:
 
 @dataclass(frozen=True)
 class Text:
-    """A language model of transformers, from its configuration."""
+    """A language model of transformers: a model of the HuggingFace suite with changes."""
 
-    entry: HfModel
-    listed_as: str
-    """A model of the HuggingFace suite that needs the same of transformers."""
+    name: str
+    like: str
     batch: Sizes
     length: Sizes
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of the entry `like` that are different here."""
     cpu_part: int = 1
     """TorchBench divides the length by this for inference on a CPU."""
     tier: str = "standard"
     family: str = "text"
 
     @property
-    def name(self) -> str:
-        """TorchBench's name."""
-        return self.entry.name
+    def entry(self) -> HfModel:
+        """In the form of the HuggingFace suite."""
+        like = find_model("huggingface", HF_MODELS, self.like)
+        return replace(like, name=self.name, class_name=like.model_class, **self.changes)
 
     def missing(self) -> str:
-        """Why it cannot run here."""
-        return _missing_there(HUGGINGFACE, self.listed_as)
+        return _missing_there(HUGGINGFACE, self.like)
 
     def import_library(self) -> None:
-        """Transformers."""
         HUGGINGFACE.import_library()
 
     def sizes(self, setting: BuildSetting) -> tuple[int, int]:
@@ -146,99 +153,40 @@ class Text:
     def build(self, setting: BuildSetting) -> Workload:
         """The model with random weights, and tokens with labels."""
         self.import_library()
-        config, model, dropouts = build_entry(self.entry, setting.scale)
+        entry = self.entry
+        config, model, dropouts = build_entry(entry, setting.scale)
         batch, length = self.sizes(setting)
         notes = (
-            f"made by transformers: {self.entry.model_class}",
+            f"made by transformers: {entry.model_class}",
             f"{setting.scale} scale: {batch} sequences of {length} tokens",
             *dropouts,
         )
-        return Workload(model, make_inputs(self.entry, config, batch, length), notes=notes)
+        return Workload(model, make_inputs(entry, config, batch, length), notes=notes)
 
 
 def _missing_there(suite: Suite, name: str) -> str:
-    found = [model.missing for model in suite.models() if model.name == name]
-    return found[0] if found else ""
+    return next((model.missing for model in suite.models() if model.name == name), "")
 
 
-_BERT = {
-    "vocab_size": 8192,
-    "hidden_size": 256,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "intermediate_size": 1024,
-}
-_ALBERT_BASE = {
-    "hidden_size": 768,
-    "num_attention_heads": 12,
-    "intermediate_size": 3072,
-}
+_ALBERT_BASE = {"hidden_size": 768, "num_attention_heads": 12, "intermediate_size": 3072}
 """The published albert-base-v2; the class's own defaults are those of the largest."""
+_ALBERT = {"full": _ALBERT_BASE, "small": SMALL_BERT}
 
 MODELS: tuple[Own | Vision | Text, ...] = (
     Vision("alexnet", TORCHVISION, Sizes(128, 128)),
     Own("dcgan", "vision"),
     Vision("densenet121", TORCHVISION, Sizes(64, 256), tier="full"),
     Own("dlrm", "recommendation"),
+    Text("hf_Albert", "AlbertForMaskedLM", Sizes(1, 8), Sizes(512, 512), _ALBERT),
+    Text("hf_Bert", "BertForMaskedLM", Sizes(1, 4), Sizes(512, 512)),
+    Text("hf_DistilBert", "DistilBertForMaskedLM", Sizes(1, 8), Sizes(512, 512)),
+    Text("hf_GPT2", "DistillGPT2", Sizes(1, 4), Sizes(1024, 512), {"full": {}}, cpu_part=4),
     Text(
-        HfModel("hf_Albert", "albert", 0, 0, _BERT, _ALBERT_BASE, class_name="AlbertForMaskedLM"),
-        "AlbertForMaskedLM",
-        batch=Sizes(1, 8),
-        length=Sizes(512, 512),
-    ),
-    Text(
-        HfModel("hf_Bert", "bert", 0, 0, _BERT, class_name="BertForMaskedLM"),
-        "BertForMaskedLM",
-        batch=Sizes(1, 4),
-        length=Sizes(512, 512),
-    ),
-    Text(
-        HfModel(
-            "hf_DistilBert",
-            "distilbert",
-            0,
-            0,
-            {"vocab_size": 8192, "dim": 256, "n_layers": 2, "n_heads": 4, "hidden_dim": 1024},
-            class_name="DistilBertForMaskedLM",
-        ),
-        "DistilBertForMaskedLM",
-        batch=Sizes(1, 8),
-        length=Sizes(512, 512),
-    ),
-    Text(
-        HfModel(
-            "hf_GPT2",
-            "gpt2",
-            0,
-            0,
-            {
-                "vocab_size": 8192,
-                "bos_token_id": 1,
-                "eos_token_id": 2,
-                "n_embd": 256,
-                "n_layer": 2,
-                "n_head": 4,
-            },
-            class_name="GPT2LMHeadModel",
-        ),
-        "DistillGPT2",
-        batch=Sizes(1, 4),
-        length=Sizes(1024, 512),
-        cpu_part=4,
-    ),
-    Text(
-        HfModel(
-            "hf_T5",
-            "t5",
-            0,
-            0,
-            {"vocab_size": 8192, "d_model": 256, "d_ff": 1024, "num_layers": 2, "num_heads": 4},
-            task=BOTH_SIDES,
-            class_name="T5ForConditionalGeneration",
-        ),
-        "T5Small",
-        batch=Sizes(1, 8),
-        length=Sizes(2048, 1024),
+        "hf_T5",
+        "T5ForConditionalGeneration",
+        Sizes(1, 8),
+        Sizes(2048, 1024),
+        {"small_length": 64},
         cpu_part=4,
     ),
     Own("lennard_jones", "physics"),
@@ -259,26 +207,7 @@ MODELS: tuple[Own | Vision | Text, ...] = (
     Vision("timm_vovnet", TIMM, Sizes(32, 32), "vovnet39a", tier="full"),
     Vision("vgg16", TORCHVISION, Sizes(4, 64), tier="full"),
 )
-
-
-def list_builtin() -> tuple[ModelInfo, ...]:
-    """Every model that needs no checkout, in the order of their names."""
-    return tuple(
-        ModelInfo(
-            name=model.name,
-            family=model.family,
-            tier="quick" if model.name in QUICK else model.tier,
-            quick_modes=QUICK.get(model.name, ()),
-            modes=MODES,
-            missing=model.missing(),
-        )
-        for model in MODELS
-    )
-
-
-def find_builtin(name: str) -> Own | Vision | Text | None:
-    """The model of that name."""
-    return next((model for model in MODELS if model.name == name), None)
+_STANDARD = frozenset(model.name for model in MODELS if model.tier == "standard")
 
 
 # TorchBench, twice: the user's own checkout of pytorch/benchmark, and models in its manner.
@@ -298,7 +227,10 @@ class TorchBenchSuite:
 
     def models(self) -> Sequence[ModelInfo]:
         """Those that the installed libraries and this project can make; nothing is imported."""
-        return list_builtin()
+        return tuple(
+            list_model(model.name, model.family, QUICK, _STANDARD, model.missing())
+            for model in MODELS
+        )
 
     def import_library(self, model: str) -> None:
         """Import torch, which is all that these models have in common, and what this one needs."""
@@ -306,7 +238,6 @@ class TorchBenchSuite:
         _find(model).import_library()
 
     def build(self, model: str, setting: BuildSetting) -> Workload:
-        """The model with random weights."""
         check_scale(self, setting.scale)
         return _find(model).build(setting)
 
@@ -346,13 +277,13 @@ def _import_torch() -> None:
 
 
 def _find(name: str) -> Own | Vision | Text:
-    found = find_builtin(name)
-    if found is None:
-        raise UsageError(
-            f"torchbench has no model {name!r}.",
-            f"A checkout's model is {TORCHBENCH_CHECKOUT.prefix}:{name}.",
-        )
-    return found
+    for model in MODELS:
+        if model.name == name:
+            return model
+    raise UsageError(
+        f"torchbench has no model {name!r}.",
+        f"A checkout's model is {TORCHBENCH_CHECKOUT.prefix}:{name}.",
+    )
 
 
 __all__ = ["TORCHBENCH", "TORCHBENCH_CHECKOUT", "VARIABLE", "CheckoutSuite", "TorchBenchSuite"]

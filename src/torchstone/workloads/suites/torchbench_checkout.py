@@ -45,23 +45,12 @@ _FAMILIES = {
 """Names of the task groups in the checkout, and ours."""
 
 STANDARD = frozenset(
-    {
-        "BERT_pytorch",
-        "dcgan",
-        "demucs",
-        "functorch_dp_cifar10",
-        "hf_Bert",
-        "lennard_jones",
-        "maml",
-        "nanogpt",
-        "nvidia_deeprecommender",
-        "phlippe_densenet",
-        "phlippe_resnet",
-        "pyhpc_equation_of_state",
-        "pyhpc_isoneutral_mixing",
-        "pyhpc_turbulent_kinetic_energy",
+    (
+        *("BERT_pytorch", "dcgan", "demucs", "functorch_dp_cifar10", "hf_Bert", "lennard_jones"),
+        *("maml", "nanogpt", "nvidia_deeprecommender", "phlippe_densenet", "phlippe_resnet"),
+        *("pyhpc_equation_of_state", "pyhpc_isoneutral_mixing", "pyhpc_turbulent_kinetic_energy"),
         "tts_angular",
-    }
+    )
 )
 """The standard tier: models that were seen to build without an install step or a download."""
 
@@ -106,28 +95,22 @@ def need_checkout() -> Checkout:
     return Checkout(path)
 
 
+@cache
 def list_models(checkout: Checkout) -> tuple[ModelInfo, ...]:
     """Every package under `torchbenchmark/models`, with what it lacks, by name."""
-    return _list_models(checkout.path)
-
-
-@cache
-def _list_models(path: str) -> tuple[ModelInfo, ...]:
-    checkout = Checkout(path)
     try:
-        names = sorted(os.listdir(os.path.join(path, MODELS)))
+        names = sorted(os.listdir(os.path.join(checkout.path, MODELS)))
     except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}.") from None
+        raise UsageError(f"{checkout.path} cannot be read: {error.strerror}.") from None
+    fronts = {name: os.path.join(checkout.model_folder(name), "__init__.py") for name in names}
     return tuple(
-        _describe(checkout, name)
-        for name in names
-        if name.isidentifier()
-        and os.path.isfile(os.path.join(checkout.model_folder(name), "__init__.py"))
+        _describe(checkout, name, front)
+        for name, front in fronts.items()
+        if name.isidentifier() and os.path.isfile(front)
     )
 
 
-def _describe(checkout: Checkout, name: str) -> ModelInfo:
-    front = os.path.join(checkout.model_folder(name), "__init__.py")
+def _describe(checkout: Checkout, name: str, front: str) -> ModelInfo:
     tier = "standard" if name in STANDARD else "full"
     tree = _parse(front)
     if tree is None:
@@ -139,8 +122,8 @@ def _describe(checkout: Checkout, name: str) -> ModelInfo:
 
 def _missing_package(checkout: Checkout, model: str, front: str, tree: ast.Module) -> str:
     """The first package that the model's file, or one it imports of the checkout, is without."""
-    door = os.path.join(checkout.path, PACKAGE, "__init__.py")
-    for path in dict.fromkeys((front, door, *_files_imported(checkout, front, tree))):
+    package_file = os.path.join(checkout.path, PACKAGE, "__init__.py")
+    for path in dict.fromkeys((front, package_file, *_files_imported(checkout, front, tree))):
         for package in _packages(path):
             if not _is_there(package, checkout, os.path.dirname(path), model):
                 return package
@@ -157,11 +140,9 @@ def _parse(path: str) -> ast.Module | None:
 
 @cache
 def _packages(path: str) -> tuple[str, ...]:
-    """Top-level packages that the file's own top level imports for certain.
-
-    What is imported inside `try`, `if` or a function may never be needed; and where a file changes
-    `sys.path`, its imports cannot be followed without running it.
-    """
+    """Top-level packages that the file's own top level imports for certain. What is imported inside
+    `try`, `if` or a function may never be needed; and where a file changes `sys.path`, its imports
+    cannot be followed without running it."""
     tree = _parse(path)
     if tree is None or _changes_path(tree):
         return ()
@@ -340,10 +321,8 @@ def _module_and_inputs(benchmark: Any, model: str, setting: BuildSetting) -> tup
 
 
 def _refuse_unimplemented(made: Any, model: str, test: str) -> None:
-    """A method that does nothing but raise says that the test is not meant to be run.
-
-    We would not notice: it is the module that is timed, not the checkout's own loop.
-    """
+    """A method that does nothing but raise says that the test is not meant to be run. We would not
+    notice: it is the module that is timed, not the checkout's own loop."""
     if test == "train" and callable(getattr(made, "backward", None)):
         return  # trained in stages, without the method
     method = getattr(made, test, None)
@@ -369,10 +348,8 @@ def _not_implemented(raised: ast.expr | None) -> str:
 
 @contextmanager
 def _told(checkout: Checkout, model: str, doing: str) -> Iterator[None]:
-    """What stops a model for a reason that is not its fault, said in one sentence.
-
-    An error of any other kind is the model's own, and stays what it is.
-    """
+    """What stops a model for a reason that is not its fault, said in one sentence. An error of any
+    other kind is the model's own, and stays what it is."""
     try:
         yield
     except NotImplementedError as error:
@@ -484,10 +461,8 @@ def _as_float32(module: Any, inputs: Any, notes: list[str]) -> tuple[Any, Any]:
 
 
 def _own_optimizer(benchmark: Any, notes: list[str]) -> Callable[[Any], Any] | None:
-    """A new optimizer of the kind and settings of the model's own.
-
-    Not the very one: the reference trains a copy of the module, and needs one for the copy.
-    """
+    """A new optimizer of the kind and settings of the model's own. Not the very one: the reference
+    trains a copy of the module, and needs one for the copy."""
     ask = getattr(benchmark, "get_optimizer", None)
     try:
         own = ask() if callable(ask) else None

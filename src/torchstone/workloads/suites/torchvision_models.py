@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from torchstone.records import SCALES, NotSupported, UsageError
+from torchstone.records import SCALES, NotSupported
 from torchstone.workloads.load import seed_everything
-from torchstone.workloads.suites.base import BuildSetting, ModelInfo, check_scale, tier_of
+from torchstone.workloads.suites.base import (
+    BuildSetting,
+    ModelInfo,
+    check_scale,
+    find_model,
+    list_model,
+)
 from torchstone.workloads.suites.vision import (
     SMALL_BATCH,
     import_vision,
     missing_library,
-    small_note,
+    no_warnings,
     vision_workload,
 )
 from torchstone.workloads.workload import Workload
@@ -31,10 +36,8 @@ FULL_BATCH = 32
 @dataclass(frozen=True)
 class TorchvisionModel:
     """One model: the arguments of its builder, or of the class where the builder fixes too much.
-
     `zero`: arguments of the builder that drop something. `kind` and `parts`: how the class is made
-    instead. `blocks`: the most blocks that a stage keeps at the small scale; 0: all of them.
-    """
+    instead. `blocks`: the most blocks that a stage keeps at the small scale; 0: all of them."""
 
     name: str
     zero: tuple[str, ...] = ()
@@ -58,63 +61,52 @@ def _efficient(**images: tuple[int, int]) -> tuple[TorchvisionModel, ...]:
     return tuple(TorchvisionModel(name, zero, *sizes) for name, sizes in images.items())
 
 
-def _resnet_torchvision_table(name: str, image: int, blocks: int, **parts: int) -> TorchvisionModel:
-    stages = {"layers": (3, 4, 23, 3), **parts}
-    return TorchvisionModel(name, image=image, kind="resnet", parts=stages, blocks=blocks)
-
-
-def _regnet_torchvision_table(
-    name: str, image: int, blocks: int, small_depth: int = 0, **parts: float
+def _made(
+    kind: str, name: str, image: int, blocks: int, *zero: str, **parts: Any
 ) -> TorchvisionModel:
-    """RegNets by the numbers that make them; a lower depth also makes fewer stages, less wide."""
-    small = {"depth": small_depth} if small_depth else {}
-    return TorchvisionModel(
-        name, image=image, kind="regnet", parts=parts, blocks=blocks, small=small
-    )
+    """A model whose class is made here by the numbers in `parts`, which its builder fixes."""
+    return TorchvisionModel(name, zero, image=image, kind=kind, parts=parts, blocks=blocks)
 
 
-def _convnext_torchvision_table(
-    name: str, image: int, blocks: int, **parts: Any
+def _convnext(name: str, width: int) -> TorchvisionModel:
+    dims, depths = tuple(width * 2**stage for stage in range(4)), (3, 3, 27, 3)
+    return _made("convnext", name, 96, 2, "stochastic_depth_prob", dims=dims, depths=depths)
+
+
+def _regnet(
+    name: str, image: int, blocks: int, depth: int, w_0: int, w_a: float, w_m: float, group: int
 ) -> TorchvisionModel:
-    zero = ("stochastic_depth_prob",)
-    return TorchvisionModel(name, zero, image=image, kind="convnext", parts=parts, blocks=blocks)
+    squeeze = {"se_ratio": 0.25} if name.startswith("regnet_y") else {}
+    parts = {"depth": depth, "w_0": w_0, "w_a": w_a, "w_m": w_m, "group_width": group}
+    return _made("regnet", name, image, blocks, **parts, **squeeze)
 
 
-def _vit_torchvision_table(name: str, image: int, blocks: int, **parts: int) -> TorchvisionModel:
-    zero = ("dropout", "attention_dropout")
-    return TorchvisionModel(name, zero, image=image, kind="vit", parts=parts, blocks=blocks)
+def _resnet(name: str, blocks: int, **widths: int) -> TorchvisionModel:
+    return _made("resnet", name, 96, blocks, layers=(3, 4, 23, 3), **widths)
 
 
-def _swin_torchvision_table(
-    name: str, blocks: int, dim: int, third: int, second: bool = False
+def _swin(name: str, blocks: int, dim: int, third: int) -> TorchvisionModel:
+    """Swin Transformers; `third`: blocks of the third stage."""
+    second = name.startswith("swin_v2")
+    window, image = (8, 128) if second else (7, 112)
+    parts = {"dim": dim, "depths": (2, 2, third, 2), "window": window, "second": second}
+    zero = ("dropout", "attention_dropout", "stochastic_depth_prob")
+    made = _made("swin", name, image, blocks, *zero, **parts)
+    return replace(made, own_image=256) if second else made
+
+
+def _vit(
+    name: str, image: int, blocks: int, patch: int, layers: int, heads: int, hidden: int
 ) -> TorchvisionModel:
-    """Swin Transformers; `third`: blocks of the third stage; `second`: of version 2."""
-    parts = {
-        "dim": dim,
-        "depths": (2, 2, third, 2),
-        "window": 8 if second else 7,
-        "second": second,
-    }
-    return TorchvisionModel(
-        name,
-        ("dropout", "attention_dropout", "stochastic_depth_prob"),
-        own_image=256 if second else 224,
-        image=128 if second else 112,
-        kind="swin",
-        parts=parts,
-        blocks=blocks,
-    )
+    parts = {"patch": patch, "layers": layers, "heads": heads, "hidden": hidden}
+    return _made("vit", name, image, blocks, "dropout", "attention_dropout", **parts)
 
 
 TORCHVISION_MODELS: tuple[TorchvisionModel, ...] = (
     *_plain("dropout", alexnet=224),
     *_plain("stochastic_depth_prob", convnext_tiny=96, convnext_small=96),
-    _convnext_torchvision_table(
-        "convnext_base", 96, 2, dims=(128, 256, 512, 1024), depths=(3, 3, 27, 3)
-    ),
-    _convnext_torchvision_table(
-        "convnext_large", 96, 2, dims=(192, 384, 768, 1536), depths=(3, 3, 27, 3)
-    ),
+    _convnext("convnext_base", 128),
+    _convnext("convnext_large", 192),
     *_plain("drop_rate", densenet121=128, densenet161=96, densenet169=96, densenet201=96),
     *_efficient(
         efficientnet_b0=(224, 128),
@@ -150,96 +142,47 @@ TORCHVISION_MODELS: tuple[TorchvisionModel, ...] = (
     *_plain("dropout", mobilenet_v2=128, mobilenet_v3_large=128, mobilenet_v3_small=128),
     *_plain(regnet_x_400mf=128, regnet_x_800mf=128, regnet_x_1_6gf=128, regnet_x_3_2gf=96),
     *_plain(regnet_x_8gf=96),
-    _regnet_torchvision_table(
-        "regnet_x_16gf", 96, 4, depth=22, w_0=216, w_a=55.59, w_m=2.1, group_width=128
-    ),
-    _regnet_torchvision_table(
-        "regnet_x_32gf", 96, 2, depth=23, w_0=320, w_a=69.86, w_m=2.0, group_width=168
-    ),
+    _regnet("regnet_x_16gf", 96, 4, 22, 216, 55.59, 2.1, 128),
+    _regnet("regnet_x_32gf", 96, 2, 23, 320, 69.86, 2.0, 168),
     *_plain(regnet_y_400mf=128, regnet_y_800mf=128, regnet_y_1_6gf=128, regnet_y_3_2gf=96),
     *_plain(regnet_y_8gf=96),
-    _regnet_torchvision_table(
-        "regnet_y_16gf",
-        96,
-        4,
-        depth=18,
-        w_0=200,
-        w_a=106.23,
-        w_m=2.48,
-        group_width=112,
-        se_ratio=0.25,
-    ),
-    _regnet_torchvision_table(
-        "regnet_y_32gf",
-        96,
-        2,
-        depth=20,
-        w_0=232,
-        w_a=115.89,
-        w_m=2.53,
-        group_width=232,
-        se_ratio=0.25,
-    ),
-    _regnet_torchvision_table(
-        "regnet_y_128gf",
-        64,
-        2,
-        small_depth=10,
-        depth=27,
-        w_0=456,
-        w_a=160.83,
-        w_m=2.52,
-        group_width=264,
-        se_ratio=0.25,
-    ),
+    _regnet("regnet_y_16gf", 96, 4, 18, 200, 106.23, 2.48, 112),
+    _regnet("regnet_y_32gf", 96, 2, 20, 232, 115.89, 2.53, 232),
+    # A lower depth also makes fewer stages, less wide.
+    replace(_regnet("regnet_y_128gf", 64, 2, 27, 456, 160.83, 2.52, 264), small={"depth": 10}),
     *_plain(resnet18=128, resnet34=128, resnet50=128, resnet101=96, resnet152=96),
     *_plain(resnext50_32x4d=96),
-    _resnet_torchvision_table("resnext101_32x8d", 96, 4, groups=32, width_per_group=8),
-    _resnet_torchvision_table("resnext101_64x4d", 96, 4, groups=64, width_per_group=4),
+    _resnet("resnext101_32x8d", 4, groups=32, width_per_group=8),
+    _resnet("resnext101_64x4d", 4, groups=64, width_per_group=4),
     *_plain(wide_resnet50_2=96),
-    _resnet_torchvision_table("wide_resnet101_2", 96, 2, width_per_group=128),
-    *_plain(
-        shufflenet_v2_x0_5=128,
-        shufflenet_v2_x1_0=128,
-        shufflenet_v2_x1_5=128,
-        shufflenet_v2_x2_0=128,
-    ),
+    _resnet("wide_resnet101_2", 2, width_per_group=128),
+    *_plain(shufflenet_v2_x0_5=128, shufflenet_v2_x1_0=128),
+    *_plain(shufflenet_v2_x1_5=128, shufflenet_v2_x2_0=128),
     *_plain("dropout", squeezenet1_0=128, squeezenet1_1=128),
-    _swin_torchvision_table("swin_t", 0, 96, 6),
-    _swin_torchvision_table("swin_s", 2, 96, 18),
-    _swin_torchvision_table("swin_b", 2, 128, 18),
-    _swin_torchvision_table("swin_v2_t", 0, 96, 6, second=True),
-    _swin_torchvision_table("swin_v2_s", 2, 96, 18, second=True),
-    _swin_torchvision_table("swin_v2_b", 2, 128, 18, second=True),
+    _swin("swin_t", 0, 96, 6),
+    _swin("swin_s", 2, 96, 18),
+    _swin("swin_b", 2, 128, 18),
+    _swin("swin_v2_t", 0, 96, 6),
+    _swin("swin_v2_s", 2, 96, 18),
+    _swin("swin_v2_b", 2, 128, 18),
     *_plain("dropout", vgg11=64, vgg11_bn=64, vgg13=64, vgg13_bn=64),
     *_plain("dropout", vgg16=64, vgg16_bn=64, vgg19=64, vgg19_bn=64),
-    _vit_torchvision_table("vit_b_16", 112, 4, patch=16, layers=12, heads=12, hidden=768),
-    _vit_torchvision_table("vit_b_32", 224, 4, patch=32, layers=12, heads=12, hidden=768),
-    _vit_torchvision_table("vit_l_16", 112, 3, patch=16, layers=24, heads=16, hidden=1024),
-    _vit_torchvision_table("vit_l_32", 224, 3, patch=32, layers=24, heads=16, hidden=1024),
-    _vit_torchvision_table("vit_h_14", 112, 2, patch=14, layers=32, heads=16, hidden=1280),
+    _vit("vit_b_16", 112, 4, patch=16, layers=12, heads=12, hidden=768),
+    _vit("vit_b_32", 224, 4, patch=32, layers=12, heads=12, hidden=768),
+    _vit("vit_l_16", 112, 3, patch=16, layers=24, heads=16, hidden=1024),
+    _vit("vit_l_32", 224, 3, patch=32, layers=24, heads=16, hidden=1024),
+    _vit("vit_h_14", 112, 2, patch=14, layers=32, heads=16, hidden=1280),
 )
 
 QUICK: dict[str, tuple[str, ...]] = {}
 """Models of the quick tier and the modes they run in there."""
 
 STANDARD = frozenset(
-    {
-        "alexnet",
-        "convnext_tiny",
-        "efficientnet_b0",
-        "googlenet",
-        "mobilenet_v2",
-        "mobilenet_v3_large",
-        "regnet_y_400mf",
-        "resnet18",
-        "resnet50",
-        "shufflenet_v2_x1_0",
-        "squeezenet1_1",
-        "swin_t",
-        "vgg16",
-        "vit_b_16",
-    }
+    (
+        *("alexnet", "convnext_tiny", "efficientnet_b0", "googlenet", "mobilenet_v2"),
+        *("mobilenet_v3_large", "regnet_y_400mf", "resnet18", "resnet50", "shufflenet_v2_x1_0"),
+        *("squeezenet1_1", "swin_t", "vgg16", "vit_b_16"),
+    )
 )
 """One of each family."""
 
@@ -258,18 +201,10 @@ class TorchvisionSuite:
     scales: tuple[str, ...] = SCALES
 
     def models(self) -> Sequence[ModelInfo]:
-        """Every classification model of torchvision; nothing is imported."""
+        """Every classification model of torchvision."""
         missing = missing_library("torch", "torchvision")
-        return tuple(
-            ModelInfo(
-                name=model.name,
-                family="vision",
-                tier=tier_of(model.name, QUICK, STANDARD),
-                quick_modes=QUICK.get(model.name, ()),
-                missing=missing,
-            )
-            for model in TORCHVISION_MODELS
-        )
+        names = (model.name for model in TORCHVISION_MODELS)
+        return tuple(list_model(name, "vision", QUICK, STANDARD, missing) for name in names)
 
     def import_library(self, model: str = "") -> None:
         """Import torchvision, repaired where it needs it."""
@@ -278,34 +213,21 @@ class TorchvisionSuite:
     def build(self, model: str, setting: BuildSetting) -> Workload:
         """The model in 32-bit floats on the CPU, with random weights, and its images."""
         check_scale(self, setting.scale)
-        entry = _find(model)
+        entry = find_model(self.name, TORCHVISION_MODELS, model)
         models = import_vision("torchvision").models
         if not hasattr(models, entry.name):
             raise NotSupported(f"the installed torchvision has no {entry.name}")
         small = setting.scale == "small"
         seed_everything(setting.seed)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with no_warnings():
             made = _make(models, entry, small)
         if small:
-            batch, image = SMALL_BATCH, entry.image
-            note = small_note(image, changes_of(entry))
-        else:
-            batch, image = FULL_BATCH, entry.own_image
-            note = f"full scale: {batch} images of {image} x {image}"
-        return vision_workload(made, setting, batch, image, entry.zero, (note,))
+            changes = changes_of(entry)
+            return vision_workload(made, setting, SMALL_BATCH, entry.image, entry.zero, changes)
+        return vision_workload(made, setting, FULL_BATCH, entry.own_image, entry.zero, {})
 
 
 TORCHVISION = TorchvisionSuite()
-
-
-def _find(name: str) -> TorchvisionModel:
-    for model in TORCHVISION_MODELS:
-        if model.name == name:
-            return model
-    raise UsageError(
-        f"torchvision has no model {name!r}.", "`torchstone list models torchvision` lists them."
-    )
 
 
 def changes_of(entry: TorchvisionModel) -> dict[str, Any]:
@@ -340,7 +262,7 @@ class _Shape:
 Drops = dict[str, float]
 
 
-def _vit_torchvision_models(
+def _make_vit(
     models: Any, shape: _Shape, drops: Drops, patch: int, layers: int, heads: int, hidden: int
 ) -> Any:
     return models.vision_transformer.VisionTransformer(
@@ -354,7 +276,7 @@ def _vit_torchvision_models(
     )
 
 
-def _swin_torchvision_models(
+def _make_swin(
     models: Any,
     shape: _Shape,
     drops: Drops,
@@ -376,7 +298,7 @@ def _swin_torchvision_models(
     )
 
 
-def _maxvit(models: Any, shape: _Shape, drops: Drops, partition: int) -> Any:
+def _make_maxvit(models: Any, shape: _Shape, drops: Drops, partition: int) -> Any:
     return models.maxvit.MaxVit(
         input_size=(shape.image, shape.image),
         stem_channels=64,
@@ -388,7 +310,7 @@ def _maxvit(models: Any, shape: _Shape, drops: Drops, partition: int) -> Any:
     )
 
 
-def _convnext_torchvision_models(
+def _make_convnext(
     models: Any, shape: _Shape, drops: Drops, dims: tuple[int, ...], depths: tuple[int, ...]
 ) -> Any:
     convnext = models.convnext
@@ -399,25 +321,25 @@ def _convnext_torchvision_models(
     return convnext.ConvNeXt(stages, **drops)
 
 
-def _resnet_torchvision_models(
+def _make_resnet(
     models: Any, shape: _Shape, drops: Drops, layers: tuple[int, ...], **widths: int
 ) -> Any:
     resnet = models.resnet
     return resnet.ResNet(resnet.Bottleneck, shape.cut(*layers), **widths, **drops)
 
 
-def _regnet_torchvision_models(models: Any, shape: _Shape, drops: Drops, **parts: float) -> Any:
+def _make_regnet(models: Any, shape: _Shape, drops: Drops, **parts: float) -> Any:
     stages = models.regnet.BlockParams.from_init_params(**parts)
     stages.depths = shape.cut(*stages.depths)
     return models.regnet.RegNet(stages, **drops)
 
 
 MAKERS: dict[str, Callable[..., Any]] = {
-    "convnext": _convnext_torchvision_models,
-    "maxvit": _maxvit,
-    "regnet": _regnet_torchvision_models,
-    "resnet": _resnet_torchvision_models,
-    "swin": _swin_torchvision_models,
-    "vit": _vit_torchvision_models,
+    "convnext": _make_convnext,
+    "maxvit": _make_maxvit,
+    "regnet": _make_regnet,
+    "resnet": _make_resnet,
+    "swin": _make_swin,
+    "vit": _make_vit,
 }
 """Ways around builders that fix the depth or what is dropped."""

@@ -8,6 +8,7 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from importlib import machinery, metadata
 from importlib.util import find_spec
@@ -71,9 +72,9 @@ def _repair(folder: str) -> str:
         library.define(SCHEMA.format(name=name))
     names = " and ".join(f"torchvision::{name}" for name in missing)
     return (
-        f"torchvision {_version()} has compiled operators that do not load with torch "
-        f"{torch.__version__} ({failure}); {names} were declared without kernels so that it can be "
-        "imported"
+        f"torchvision {version_of('torchvision')} has compiled operators that do not load with "
+        f"torch {torch.__version__} ({failure}); {names} were declared without kernels so that it "
+        "can be imported"
     )
 
 
@@ -106,9 +107,10 @@ def _library(torch: Any) -> Any:
     return torch.library.Library("torchvision", "DEF")
 
 
-def _version() -> str:
+def version_of(package: str) -> str:
+    """Of an installed package."""
     try:
-        return metadata.version("torchvision")
+        return metadata.version(package)
     except metadata.PackageNotFoundError:
         return "(version unknown)"
 
@@ -127,10 +129,8 @@ NAMED_P = ("Drop", "StochasticDepth")
 
 
 def zero_config(config: Any) -> tuple[str, ...]:
-    """Set every drop probability of a configuration to 0, nested ones too; the names of those.
-
-    None stays: it means that another field of the configuration counts.
-    """
+    """Set every drop probability of a configuration to 0, nested ones too; the names of those. None
+    stays: it means that another field of the configuration counts."""
     zeroed = []
     for path, owner, name in _probabilities(config, ""):
         setattr(owner, name, 0.0)
@@ -223,11 +223,9 @@ def wake_weights(model: Any) -> tuple[str, ...]:
 
 
 def settle_norms(model: Any, images: Any) -> int:
-    """Let each batch normalisation expect what it is given; how many there are.
-
-    One variance for a layer, rounded to a power of two: the measured one differs in its last digits
-    with the machine and the number of threads, and the weights must not.
-    """
+    """Let each batch normalisation expect what it is given; how many there are. One variance for a
+    layer, rounded to a power of two: the measured one differs in its last digits with the machine
+    and the number of threads, and the weights must not."""
     import torch
 
     kind = torch.nn.modules.batchnorm._BatchNorm
@@ -298,14 +296,25 @@ def import_vision(name: str, *needs: str) -> Any:
     if reason := missing_library("torch", *needs, name):
         raise NotSupported(reason)
     repair_torchvision()
+    return import_working(name, name)
+
+
+def import_working(module: str, library: str) -> Any:
+    """Import a module of a library, or raise `NotSupported` where the installation is broken."""
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return importlib.import_module(name)
+        with no_warnings():
+            return importlib.import_module(module)
     except Exception as error:  # whatever a broken installation may raise
-        said = str(error).strip().splitlines() or [""]
-        reason = f"{name} cannot be imported: {type(error).__name__}: {said[0]}"
-        raise NotSupported(reason) from error
+        said = [type(error).__name__, *str(error).strip().splitlines()[:1]]
+        raise NotSupported(f"{library} cannot be imported: {': '.join(said)}") from error
+
+
+@contextmanager
+def no_warnings() -> Iterator[None]:
+    """Libraries warn of what nobody here can change."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
 
 
 def vision_workload(
@@ -314,20 +323,22 @@ def vision_workload(
     batch: int,
     image: int,
     zeroed: tuple[str, ...],
-    notes: tuple[str, ...],
+    changes: Mapping[str, Any],
 ) -> Workload:
     """A classifier with its images and its loss; the notes say all that was changed in it."""
+    changed = "".join(f", {name} {_plain(value)}" for name, value in changes.items())
+    size = f"{setting.scale} scale: {batch} images of {image} x {image}{changed}"
     dropped = dropout_notes(zeroed, zero_modules(model))
     woken = wake_weights(model)
     settled = settle_norms(model, make_images(SMALL_BATCH, image)(setting.seed))
     repaired = repair_torchvision()
-    changed = (*dropped, *alive_notes(woken, settled), *((repaired,) if repaired else ()))
-    return Workload(
-        model,
-        make_images(batch, image),
-        loss=class_loss(setting.seed),
-        notes=(*notes, *changed),
-    )
+    notes = (size, *dropped, *alive_notes(woken, settled), *((repaired,) if repaired else ()))
+    loss = class_loss(setting.seed)
+    return Workload(model, make_images(batch, image), loss=loss, notes=notes)
+
+
+def _plain(value: Any) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, (tuple, list)) else str(value)
 
 
 def make_images(batch: int, image: int) -> Callable[[int], Any]:
@@ -368,13 +379,3 @@ def class_loss(seed: int) -> Callable[[Any], Any]:
         return sum((AUXILIARY_WEIGHT * one(part) for part in others), one(first))
 
     return loss
-
-
-def small_note(image: int, changes: Mapping[str, Any]) -> str:
-    """What the small scale changed, in a sentence."""
-    changed = "".join(f", {name} {_plain(value)}" for name, value in changes.items())
-    return f"small scale: {SMALL_BATCH} images of {image} x {image}{changed}"
-
-
-def _plain(value: Any) -> str:
-    return ", ".join(map(str, value)) if isinstance(value, (tuple, list)) else str(value)

@@ -95,7 +95,7 @@ def test_what_fits_in_a_cache_is_held_against_the_cache() -> None:
     assert levels("utilisation", made) == [Level.OK]
 
 
-def test_roofs_that_are_beaten_are_named_for_calibration() -> None:
+def test_peaks_that_are_beaten_are_named_for_calibration() -> None:
     made = pair(reaching(1.02, "inductor"), reaching(0.5))
     assert needs_recalibration(made) == [("fp32", 2)]
     assert needs_recalibration(pair()) == []
@@ -105,7 +105,7 @@ def test_roofs_that_are_beaten_are_named_for_calibration() -> None:
     assert levels("utilisation", replace(made, calibration=higher)) == [Level.OK] * 2
 
 
-def test_arms_of_many_shapes_and_without_counts_are_not_held_against_roofs() -> None:
+def test_arms_of_many_shapes_and_without_counts_are_not_held_against_peaks() -> None:
     shaped = reaching(5)
     shaped = replace(shaped, arm=replace(shaped.arm, shapes=4))
     for made in (result(shaped), result(arm(flops=None))):
@@ -129,7 +129,7 @@ def test_an_unknown_dtype_or_thread_count_has_no_peak_to_fall_back_on() -> None:
     assert [c for c in checks("utilisation", result(three)) if "compute_share" in c.figures] == []
 
 
-def test_roofs_of_another_machine_are_not_used() -> None:
+def test_peaks_of_another_machine_are_not_used() -> None:
     made = pair(reaching(5, "inductor"), calibration=calibration(machine_id="m-9"))
     check = said("peak", made)
     assert check.level is Level.WARN
@@ -163,6 +163,14 @@ def test_peaks_that_are_refused(peak: Peak, words: str) -> None:
     assert made.calibration is not None
     assert sound(made.calibration, {}).compute == calibration().compute
     assert levels("utilisation", made) == [Level.OK] * 2
+
+
+def test_more_refusals_are_counted() -> None:
+    nameless = [Peak(PEAK, threads=threads) for threads in (1, 2, 3)]
+    assert "(and 2 more) does not say its dtype" in said("peak", with_peaks(*nameless)).message
+    peaks = [Peak(0.0, threads=2, level=level) for level in ("L1", "L2", "L3")]
+    made = pair(calibration=calibration(bandwidth=tuple(peaks)))
+    assert "(and 2 more) is no rate" in said("working-set", made).message
 
 
 @pytest.mark.parametrize(
@@ -200,7 +208,7 @@ def heavy(matrix_ns: int, other_ns: int) -> tuple[OpWork, ...]:
     )
 
 
-def test_near_the_compute_roof() -> None:
+def test_near_the_compute_peak() -> None:
     model = result(reaching(0.95, heaviest=heavy(80, 20)))
     check = said("roofline", model)
     assert check.level is Level.WARN
@@ -215,7 +223,7 @@ def streaming(total: int, seconds: float) -> Result:
     return result(arm("eager", seconds, flops=moved))
 
 
-def test_near_the_memory_roof() -> None:
+def test_near_the_memory_peak() -> None:
     seconds = 256 * MIB / (19 * GIGA)
     assert levels("roofline", streaming(10_000_000, seconds)) == [Level.OK]
     # Three operations a byte, where the ridge is at five.
@@ -254,7 +262,7 @@ def low(**changes: Any) -> Measurement:
     ],
     ids=["dispatch", "Python", "an op", "unknown", "sleep", "contended", "waiting"],
 )
-def test_far_below_both_roofs_names_the_likely_cause(made: Measurement, words: str) -> None:
+def test_far_below_both_peaks_names_the_likely_cause(made: Measurement, words: str) -> None:
     check = said("roofline", result(made))
     assert check.level is Level.NOTE
     assert words in check.message
@@ -412,7 +420,7 @@ def test_a_clock_in_the_wrong_unit_is_refused(hertz: float) -> None:
     assert levels("clock", pair(clocks_hz=(hertz, hertz))) == [Level.WARN] * 2
 
 
-def test_a_bad_roof_costs_no_verdict() -> None:
+def test_a_bad_peak_costs_no_verdict() -> None:
     false = calibration(
         compute=(Peak(1.0, threads=2),),
         bandwidth=(Peak(1.0, level=DRAM, threads=2, array_bytes=1),),

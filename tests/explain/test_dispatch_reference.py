@@ -13,13 +13,13 @@ from torchstone.explain.passes import report
 from torchstone.explain.passes.blocked import CollectionClock, WaitClock
 from torchstone.explain.passes.dispatch_reference import (
     CALLS,
-    MOST_TOYS,
+    MOST_CALLS,
     DispatchReference,
     ReferenceCall,
+    calls_of,
     children,
     groups_of,
     per_call,
-    reference_calls_of,
 )
 from torchstone.explain.passes.floors import for_step
 from torchstone.explain.passes.plain import MOST_TIMES, take_samples
@@ -74,10 +74,10 @@ def test_only_what_the_step_does_is_called() -> None:
     assert calls == []
 
 
-def test_the_dearest_ops_come_first_and_there_are_not_too_many() -> None:
+def test_the_slowest_ops_come_first_and_there_are_not_too_many() -> None:
     reference_calls = [reference_call(f"aten::op{i}") for i in range(40)]
     between = dispatch_reference(reference_calls, [op(f"aten::op{i}") for i in reversed(range(40))])
-    assert between.reference_calls == reference_calls[: -MOST_TOYS - 1 : -1]
+    assert between.calls == reference_calls[: -MOST_CALLS - 1 : -1]
 
 
 def test_views_and_allocations_take_no_places() -> None:
@@ -89,14 +89,14 @@ def test_views_and_allocations_take_no_places() -> None:
     between = dispatch_reference(
         reference_calls, [op("aten::empty"), op("aten::view"), op("aten::mm")]
     )
-    assert [one.op for one in between.reference_calls] == ["aten::mm"]
+    assert [one.op for one in between.calls] == ["aten::mm"]
 
 
 def test_a_call_of_the_op_itself_comes_before_those_that_use_it() -> None:
     direct, other = reference_call("aten::mul"), reference_call("aten::dropout", mul=500.0)
-    assert reference_calls_of("aten::mul", [other, direct], grad=False) == [direct]
-    assert reference_calls_of("aten::mul", [other], grad=False) == [other]
-    assert dispatch_reference([other, direct], [op("aten::mul")]).reference_calls == [direct]
+    assert calls_of("aten::mul", [other, direct], grad=False) == [direct]
+    assert calls_of("aten::mul", [other], grad=False) == [other]
+    assert dispatch_reference([other, direct], [op("aten::mul")]).calls == [direct]
 
 
 def test_a_product_with_a_number_is_another_than_one_of_two_tensors() -> None:
@@ -106,40 +106,38 @@ def test_a_product_with_a_number_is_another_than_one_of_two_tensors() -> None:
         reference_call("aten::mul", floor=1500.0, to=300.0),
     )
     reference_calls = [two, number]
-    assert dispatch_reference(reference_calls, [op("aten::mul")]).reference_calls == [two]
-    assert dispatch_reference(reference_calls, [op("aten::mul", inside=1.0)]).reference_calls == [
-        number
-    ]
+    assert dispatch_reference(reference_calls, [op("aten::mul")]).calls == [two]
+    assert dispatch_reference(reference_calls, [op("aten::mul", inside=1.0)]).calls == [number]
     known = for_step(
         Costs(floors={"aten::mul": 1200.0}), groups_of(reference_calls, [op("aten::mul")])
     )
     assert known.floors == {"aten::mul": 900.0}
 
 
-def test_rows_of_the_step_and_of_other_threads_say_nothing_about_the_toys() -> None:
+def test_rows_of_the_step_and_of_other_threads_say_nothing_about_the_calls() -> None:
     between = dispatch_reference(
         [reference_call("aten::mm"), reference_call("aten::mm", grad=True)],
         [op("aten::mm", with_grad=1)],
     )
     rows = [
-        row(f"{report.TOY}0", 0, 100),
+        row(f"{report.REFERENCE}0", 0, 100),
         row("aten::mm", 10, 30),
         row("aten::empty", 20, 10),
         row("aten::mm", 20, 999, thread=2),
         row(report.STEP, 200, 1000),
         row("aten::mm", 210, 900),
-        row(f"{report.TOY}1", 2000, 100),
+        row(f"{report.REFERENCE}1", 2000, 100),
         row("aten::mm", 2010, 50),
     ]
     assert between.speeds(rows) == ({"aten::mm": 2.0}, {"aten::mm": 5.0})
     assert between.speeds([]) == ({}, {})
 
 
-def test_a_speed_is_of_all_the_toys_that_the_floor_is_of() -> None:
+def test_a_speed_is_of_all_the_calls_that_the_floor_is_of() -> None:
     """One of them was measured at a slow moment; now both take the same."""
     quick, slow = reference_call("aten::mul", floor=10.0), reference_call("aten::mul", floor=20.0)
     between = dispatch_reference([quick, slow], [op("aten::mul")])
-    rows = [row(f"{report.TOY}{i}", 100 * i, 50) for i in (0, 1)]
+    rows = [row(f"{report.REFERENCE}{i}", 100 * i, 50) for i in (0, 1)]
     rows += [row("aten::mul", 100 * i + 10, 30) for i in (0, 1)]
     assert between.speeds(sorted(rows, key=lambda one: one[1])) == ({"aten::mul": 2.0}, {})
     assert between.speeds(sorted(rows[:1] + rows[2:3])) == ({}, {})
@@ -157,7 +155,7 @@ def test_an_event_within_its_like_counts_by_the_call() -> None:
     assert children(calls) == {"aten::sum": 0.5}
 
 
-def test_speeds_come_out_of_a_traced_round_and_its_ops_do_not_hold_the_toys() -> None:
+def test_speeds_come_out_of_a_traced_round_and_its_ops_do_not_hold_the_calls() -> None:
     weight = torch.ones(1, requires_grad=True)
 
     def block() -> None:
