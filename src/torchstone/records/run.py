@@ -180,6 +180,16 @@ class CaseMetrics:
     definition: int = METRICS_DEFINITION
 
     @property
+    def low(self) -> float | None:
+        """The low end of the speed-up's interval."""
+        return self.interval[0] if self.interval else None
+
+    @property
+    def high(self) -> float | None:
+        """The high end of the speed-up's interval."""
+        return self.interval[1] if self.interval else None
+
+    @property
     def memory_ratio(self) -> float | None:
         """Tensors at the step's peak, baseline over arm: above 1, the arm needs less."""
         return _ratio(self.base_tensor_bytes, self.new_tensor_bytes)
