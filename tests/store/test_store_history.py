@@ -342,10 +342,11 @@ def test_a_case_that_is_judged_or_derived_anew_changes_what_is_summed_up(db: Pat
     with open_store(str(db)) as store:
         fill(store, run, [0, 1, 2])
         before = store.run_groups(run.id)
-        store.rebuild_figures(
+        store.rebuild(
             lambda result, planned, arm: replace(
                 store.cases(run.id)[0], key=planned.key, speedup=4.0
-            )
+            ),
+            every=True,
         )
         after = store.run_groups(run.id)
         assert after != before

@@ -31,8 +31,15 @@ from torchstone.records import (
 )
 from torchstone.store import case_facts, heartbeat, schema
 from torchstone.store.case_facts import Place, groups_of, machine_branch_of
-from torchstone.store.results import storable
-from torchstone.store.schema import MEANS, case_fact, case_group, group_fact, run_fact
+from torchstone.store.limits import storable
+from torchstone.store.schema import (
+    GROUP_KEY,
+    MEANS,
+    case_fact,
+    case_group,
+    group_fact,
+    run_fact,
+)
 
 
 def begin(connection: Connection, seq: int, run: Run) -> None:
@@ -164,13 +171,12 @@ def _names(text: str) -> tuple[str, ...]:
 # Rows of `group_fact`: the figures of a suite in one run, by the one definition in `stats`.
 
 
-_KEY = ("suite", "scale", "mode", "precision", "variant", "device", "threads", "allocator")
 _OWN = tuple(
     name
     for name in group_fact.columns.keys()  # noqa: SIM118
     if name not in ("run", "case_group", "position", "at")
 )
-SELECTED = (*(case_group.c[name] for name in _KEY), *(group_fact.c[name] for name in _OWN))
+SELECTED = (*(case_group.c[name] for name in GROUP_KEY), *(group_fact.c[name] for name in _OWN))
 """What `summary_of` wants of a row."""
 
 
@@ -209,7 +215,7 @@ def _remove(connection: Connection, place: Place, which: ColumnElement[bool]) ->
 
 
 def _key_of(summary: SuiteSummary) -> CaseKey:
-    return CaseKey(model="", **{name: getattr(summary, name) for name in _KEY})
+    return CaseKey(model="", **{name: getattr(summary, name) for name in GROUP_KEY})
 
 
 def _row(summary: SuiteSummary) -> dict[str, Any]:
@@ -271,8 +277,8 @@ def of_run(connection: Connection, run: int, where: Iterable[Any]) -> list[Suite
 @lru_cache(maxsize=8192)  # a chart of years is asked for again and again, and only its end is new
 def summary_of(row: tuple[Any, ...]) -> SuiteSummary:
     """The suite of a row of `SELECTED`."""
-    found = dict(zip(_KEY, row, strict=False))
-    fact = dict(zip(_OWN, row[len(_KEY) :], strict=True))
+    found = dict(zip(GROUP_KEY, row, strict=False))
+    fact = dict(zip(_OWN, row[len(GROUP_KEY) :], strict=True))
     of = fact["passed"]
     low, high = fact["low"], fact["high"]
     interval = None if low is None or high is None else (low, high)

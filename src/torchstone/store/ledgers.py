@@ -12,12 +12,12 @@ from torchstone.records import (
     Ledger,
     RecordError,
     TorchstoneError,
-    UsageError,
     from_data,
     to_data,
 )
 from torchstone.store import lookup, schema
-from torchstone.store.codec import compress, decompress
+from torchstone.store.codec import compress, decompress, to_json
+from torchstone.store.engine import Base
 
 LOOKED_AT = 10
 """Ledgers of one target among which one with the same threads and settings is looked for."""
@@ -42,52 +42,52 @@ class LedgerSummary:
     bytes: int
 
 
-def insert(connection: Connection, ledger: Ledger) -> int:
-    """Add a ledger; the bytes that it takes."""
-    table = schema.ledger
-    if connection.scalar(select(table.c.seq).where(table.c.id == ledger.id)) is not None:
-        raise UsageError(f"A ledger {ledger.id} is already stored; ledgers never change.")
-    text = json.dumps(to_data(ledger), separators=(",", ":"), allow_nan=False)
-    packed = compress(text.encode())
-    arm, environment = ledger.arm, ledger.environment
-    connection.execute(
-        table.insert().values(
-            id=ledger.id,
-            created=ledger.created,
-            **lookup.key_of(arm),
-            machine_id=environment.machine_id if environment else "",
-            wall_s=ledger.wall_s,
-            findings=len(ledger.findings),
-            bytes=len(packed),
-            document=packed,
-        )
-    )
-    return len(packed)
+class LedgersPart(Base):
+    """Ledgers: a row each."""
 
+    def save_ledger(self, ledger: Ledger) -> int:
+        """Keep a ledger; the bytes that it takes."""
+        table, environment = schema.ledger, ledger.environment
+        with self._writing() as connection:
+            lookup.refuse_known(connection, lookup.LEDGER, ledger.id)
+            packed = compress(to_json(to_data(ledger)).encode())
+            connection.execute(
+                table.insert().values(
+                    id=ledger.id,
+                    created=ledger.created,
+                    **lookup.key_of(ledger.arm),
+                    machine_id=environment.machine_id if environment else "",
+                    wall_s=ledger.wall_s,
+                    findings=len(ledger.findings),
+                    bytes=len(packed),
+                    document=packed,
+                )
+            )
+        return len(packed)
 
-def summaries(connection: Connection, limit: int) -> list[LedgerSummary]:
-    """The newest first."""
-    table = schema.ledger
-    columns = [table.c[name] for name in LedgerSummary.__dataclass_fields__]
-    query = select(*columns).order_by(table.c.seq.desc()).limit(limit)
-    return [LedgerSummary(*row) for row in connection.execute(query)]
+    def load_ledger(self, wanted: str) -> Ledger:
+        """The ledger of that id, of the only id that begins so, or the newest one (`last`)."""
+        with self._reading() as connection:
+            row = lookup.resolve(connection, wanted, lookup.LEDGER)
+            return _read(connection, row.seq, row.id)
 
+    def ledger_of(self, arm: ArmSpec, machine_id: str) -> Ledger | None:
+        """The newest ledger of the same work on the same machine; see `lookup.same_work`."""
+        table = schema.ledger
+        same = (*lookup.matching(table, arm), table.c.machine_id == machine_id)
+        query = select(table.c.seq, table.c.id).where(*same).order_by(table.c.seq.desc())
+        with self._reading() as connection:
+            rows = connection.execute(query.limit(LOOKED_AT)).all()
+            found = (_read(connection, row.seq, row.id) for row in rows)
+            return next((one for one in found if lookup.same_work(one.arm, arm)), None)
 
-def load(connection: Connection, wanted: str) -> Ledger:
-    """The ledger of that id, or of the only one that begins so; `last` is the newest."""
-    return _read(connection, *lookup.resolve_ledger(connection, wanted))
-
-
-def newest_of(connection: Connection, arm: ArmSpec, machine_id: str) -> Ledger | None:
-    """The newest ledger of the same work on the same machine; see `lookup.same_work`."""
-    table = schema.ledger
-    same = (*lookup.matching(table, arm), table.c.machine_id == machine_id)
-    query = select(table.c.seq, table.c.id).where(*same)
-    for row in connection.execute(query.order_by(table.c.seq.desc()).limit(LOOKED_AT)).all():
-        ledger = _read(connection, row.seq, row.id)
-        if lookup.same_work(ledger.arm, arm):
-            return ledger
-    return None
+    def list_ledgers(self, limit: int = 20) -> list[LedgerSummary]:
+        """The newest first."""
+        table = schema.ledger
+        columns = [table.c[name] for name in LedgerSummary.__dataclass_fields__]
+        query = select(*columns).order_by(table.c.seq.desc()).limit(limit)
+        with self._reading() as connection:
+            return [LedgerSummary(*row) for row in connection.execute(query)]
 
 
 def _read(connection: Connection, seq: int, name: str) -> Ledger:
