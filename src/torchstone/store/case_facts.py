@@ -318,21 +318,12 @@ def put(connection: Connection, place: Place, cases: Sequence[tuple[int, CaseMet
         }
         for position, one, row, text in made
     ]
-    _remove(connection, place.run, [(position, one.definition) for position, one in cases])
+    for definition in {one.definition for _, one in cases}:
+        old = case_fact.delete().filter_by(run=place.run, definition=definition)
+        for part in in_parts([at for at, one in cases if one.definition == definition]):
+            connection.execute(old.where(case_fact.c.position.in_(part)))
     connection.execute(case_fact.insert(), rows)
     return len(rows) * _ROW_BYTES + sum(map(len, details))
-
-
-def _remove(connection: Connection, run: int, which: Sequence[tuple[int, int]]) -> None:
-    found = connection.execute(
-        select(case_fact.c.seq, case_fact.c.position, case_fact.c.definition).where(
-            case_fact.c.run == run, case_fact.c.position.between(min(which)[0], max(which)[0])
-        )
-    ).all()
-    wanted = set(which)
-    for seq, position, definition in found:
-        if (position, definition) in wanted:
-            connection.execute(case_fact.delete().where(case_fact.c.seq == seq))
 
 
 def query_of(*more: Any) -> Select[Any]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TypeVar
 
 from sqlalchemy import ColumnElement, Connection, and_, select, true
 
@@ -17,11 +19,13 @@ from torchstone.records import (
     Result,
     Run,
     RunView,
+    UsageError,
+    to_data,
 )
-from torchstone.store import case_facts, facts, results, runs, schema
+from torchstone.store import case_facts, facts, lookup, results, runs, schema
 from torchstone.store.codec import EncodedResult
 from torchstone.store.engine import AlreadyStored, CorruptResultError, CorruptRunError
-from torchstone.store.limits import storable
+from torchstone.store.limits import HERE, MAX_NAME, storable
 from torchstone.store.lookup import Row
 from torchstone.store.schema import case_fact
 
@@ -205,6 +209,61 @@ def by_result(connection: Connection, seq: int, run: Run) -> list[tuple[Row | No
         _, of_result = found.setdefault(source or position, (source, []))
         of_result.append(CaseRow(position, arm, outcome, created, tuple(known[position])))
     return list(found.values())
+
+
+# Runs joined from several databases: shards that were measured apart become one run.
+
+
+_Record = TypeVar("_Record", Result, Run)
+
+
+def origin_of(path: Path) -> str:
+    """What the records say of where they came from."""
+    name = path.name[:MAX_NAME]
+    return name if name.isprintable() and name != HERE else "another database"
+
+
+def marked(record: _Record, origin: str) -> _Record:
+    """The record with its origin, where it does not have one from before."""
+    return replace(record, origin=origin) if record.origin == HERE else record
+
+
+def put_missing(
+    connection: Connection,
+    seq: int,
+    run: Run,
+    rows: Sequence[CaseRow],
+    given: tuple[Result, EncodedResult] | None,
+) -> int:
+    """Add those of the cases that are not here, and their result if it is not; how many cases."""
+    there = runs.positions(connection, seq)
+    missing = [row for row in rows if row.position not in there]
+    check(run, missing)
+    if not missing:
+        return 0
+    stored = None
+    if given is not None:
+        known = lookup.exact(connection, lookup.RESULT, given[0].id)
+        if known is None:
+            stored, _ = results.insert(connection, *given)
+        else:
+            stored = known.seq
+            _check_same(connection, stored, given[0])
+    result_of = {row.position: stored for row in missing}
+    insert_cases(connection, seq, run, missing, result_of)
+    return len(missing)
+
+
+def _check_same(connection: Connection, seq: int, result: Result) -> None:
+    here = results.read(connection, seq, result.id)
+    if here.pruned or result.pruned:
+        here, result = results.bare(here), results.bare(result)
+    # As data, because NaN is not equal to itself.
+    if to_data(replace(here, origin="")) != to_data(replace(result, origin="")):
+        raise UsageError(
+            f"Another result with the id {result.id} is already stored here.",
+            "Join the databases into a new one.",
+        )
 
 
 # Figures derived again from the results of their cases.

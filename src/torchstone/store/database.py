@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import builtins
+import json
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from types import TracebackType
 
-from sqlalchemy import func, select
+from sqlalchemy import Connection, func, select
 
 from torchstone.records import CaseMetrics, Evaluation, Result, Run, RunView, UsageError
-from torchstone.store import case_rows, facts, limits, lookup, merge, results, runs, schema
+from torchstone.store import case_rows, facts, limits, lookup, results, runs, schema
 from torchstone.store.case_rows import BulkRun, Derive
 from torchstone.store.engine import open_engine
 from torchstone.store.history import HistoryPart
-from torchstone.store.ledgers import LedgersPart
-from torchstone.store.limits import now
+from torchstone.store.limits import checked_limit, in_parts, now, seconds_of
 from torchstone.store.location import locate
 from torchstone.store.lookup import RESULT, RUN
 from torchstone.store.machines import MachinesPart
 from torchstone.store.maintenance import MaintenancePart
-from torchstone.store.profiles import ProfilesPart
-from torchstone.store.summary import RunSummary, Summary
+from torchstone.store.profiles import LedgersPart, ProfilesPart
+from torchstone.store.schema import run_fact
+from torchstone.store.summary import RunSummary, Summary, sentence
 
 
 class Store(HistoryPart, MachinesPart, ProfilesPart, LedgersPart, MaintenancePart):
@@ -98,8 +100,28 @@ class Store(HistoryPart, MachinesPart, ProfilesPart, LedgersPart, MaintenancePar
         `arm` keeps those with an arm of that name, `since` those created at or after that time
         (ISO 8601; without a zone, UTC).
         """
+        table, arms = schema.result, schema.measurement
+        names = ("id", "created", "kind", "label", "origin", "bytes")
+        query = select(table.c.seq, *(table.c[name] for name in names))
+        query = (
+            query.where(schema.of_no_run()).order_by(table.c.seq.desc()).limit(checked_limit(limit))
+        )
+        if arm is not None:
+            query = query.where(table.c.seq.in_(select(arms.c.result).where(arms.c.arm == arm)))
+        if since is not None:
+            query = query.where(table.c.created_s >= _since(since))
         with self._reading() as connection:
-            return lookup.list_results(connection, limit, arm, since)
+            rows = connection.execute(query).mappings().all()
+            arms_of, line_of = _details(connection, [row["seq"] for row in rows])
+        return [
+            Summary(
+                **{name: row[name] for name in names},
+                arms=tuple(name for name, _ in arms_of[row["seq"]]),
+                outcomes=tuple(outcome for _, outcome in arms_of[row["seq"]]),
+                headline=line_of.get(row["seq"], ""),
+            )
+            for row in rows
+        ]
 
     def count(self) -> int:
         """How many results there are."""
@@ -170,8 +192,16 @@ class Store(HistoryPart, MachinesPart, ProfilesPart, LedgersPart, MaintenancePar
 
     def list_runs(self, limit: int = 20) -> builtins.list[RunSummary]:
         """The newest runs first (in order of storing), without decoding anything."""
+        names = ("id", "created", "label", "origin", "planned", "suites", "outcomes")
+        query = select(*(run_fact.c[name] for name in names)).order_by(run_fact.c.run.desc())
         with self._reading() as connection:
-            return lookup.list_runs(connection, limit)
+            rows = connection.execute(query.limit(checked_limit(limit))).all()
+        found = []
+        for row in rows:
+            outcomes, suites = json.loads(row.outcomes), tuple(json.loads(row.suites))
+            plain = (row.id, row.created, row.label, row.origin, row.planned)
+            found.append(RunSummary(*plain, sum(outcomes.values()), outcomes, suites))
+        return found
 
     def result_ids(self, run: str) -> builtins.list[str]:
         """The results that a run's cases came from, in order of saving."""
@@ -219,8 +249,8 @@ class Store(HistoryPart, MachinesPart, ProfilesPart, LedgersPart, MaintenancePar
             found = lookup.resolve(source, wanted, RUN)
             run = runs.read(source, found.seq, found.id)
             groups = case_rows.by_result(source, found.seq, run)
-        origin = merge.origin_of(other.path)
-        run = merge.marked(run, origin)
+        origin = case_rows.origin_of(other.path)
+        run = case_rows.marked(run, origin)
         self.begin_run(run)
         added = 0
         with self._reading() as connection:
@@ -233,14 +263,40 @@ class Store(HistoryPart, MachinesPart, ProfilesPart, LedgersPart, MaintenancePar
                 given = None
                 if row is not None:
                     with other._reading() as source:
-                        result = merge.marked(results.read(source, row.seq, row.id), origin)
+                        result = case_rows.marked(results.read(source, row.seq, row.id), origin)
                     given = result, results.encode_result(result)
                 with self._writing() as connection:
-                    added += merge.put(connection, seq, run, cases, given)
+                    added += case_rows.put_missing(connection, seq, run, cases, given)
         finally:  # once, because summing up a run takes longer than adding a case to it
             with self._writing() as connection:
                 facts.refresh(connection, seq, run)
         return added
+
+
+def _details(
+    connection: Connection, shown: list[int]
+) -> tuple[dict[int, list[tuple[str, str]]], dict[int, str]]:
+    """Arms with their outcomes, and the headline, of each result shown."""
+    arms, sums = schema.measurement, schema.summary
+    arms_of: dict[int, list[tuple[str, str]]] = defaultdict(list)
+    line_of: dict[int, str] = {}
+    named = select(arms.c.result, arms.c.arm, arms.c.outcome).order_by(arms.c.position)
+    told = select(sums.c.result, sums.c.document).order_by(sums.c.definition)
+    for part in in_parts(shown):
+        for seq, name, outcome in connection.execute(named.where(arms.c.result.in_(part))):
+            arms_of[seq].append((name, outcome))
+        for seq, document in connection.execute(told.where(sums.c.result.in_(part))):
+            line_of[seq] = sentence(document)  # the newest definition is read last and stays
+    return arms_of, line_of
+
+
+def _since(since: datetime | str) -> float:
+    seconds = seconds_of(since)
+    if seconds is None:
+        raise UsageError(
+            f"{str(since)[:40]!r} is not a date.", "Write it as 2026-01-31 or 2026-01-31T12:00."
+        )
+    return seconds
 
 
 def open_sqlite(url: str | None, *, create: bool, read_only: bool) -> Store:

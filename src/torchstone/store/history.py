@@ -41,7 +41,7 @@ from torchstone.records import (
 from torchstone.store import case_facts, facts, lookup, runs, schema
 from torchstone.store.engine import Base
 from torchstone.store.facts import HEAD, heads_of
-from torchstone.store.limits import in_parts
+from torchstone.store.limits import checked_limit, in_parts
 from torchstone.store.lookup import RUN
 from torchstone.store.schema import (
     GROUP_KEY,
@@ -376,7 +376,5 @@ def _spans() -> tuple[ScalarSelect[Any], ScalarSelect[Any], ScalarSelect[Any]]:
 
 
 def bounded(limit: int) -> int:
-    """A limit that can be answered; a negative one cannot."""
-    if limit < 0:
-        raise UsageError(f"A list of {limit} cannot be made.", "Give 1 or more.")
-    return min(limit, MOST)
+    """A limit that can be answered."""
+    return min(checked_limit(limit), MOST)

@@ -22,6 +22,13 @@ MAX_PARAMETERS = 500
 """Of one query; SQLite allows twice as many."""
 
 
+def checked_limit(limit: int) -> int:
+    """How many of a list are wanted; a negative number cannot be."""
+    if limit < 0:
+        raise UsageError(f"A list of {limit} cannot be made.", "Give 1 or more.")
+    return limit
+
+
 def in_parts(rows: Sequence[Any]) -> Iterator[Sequence[Any]]:
     """What is asked for, in parts that one query can name."""
     for start in range(0, len(rows), MAX_PARAMETERS):

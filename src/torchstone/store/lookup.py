@@ -1,12 +1,10 @@
-"""Finding what is stored: by id, by the beginning of an id, or a run by its label."""
+"""Finding what is stored: by id, by the beginning of an id, a run by its label, an arm by what it
+does."""
 
 from __future__ import annotations
 
-import json
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from typing import NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, Table, func, select
@@ -14,9 +12,7 @@ from sqlalchemy import ColumnElement, Connection, Table, func, select
 from torchstone.records import ArmSpec, UsageError
 from torchstone.store import schema
 from torchstone.store.engine import MAX_NAMED
-from torchstone.store.limits import LAST, in_parts, seconds_of
-from torchstone.store.schema import run_fact
-from torchstone.store.summary import RunSummary, Summary, sentence
+from torchstone.store.limits import LAST, seconds_of
 
 NEAR_AMONG = 1_000
 """Newest ids among which a near miss is looked for; comparing texts is slow."""
@@ -196,77 +192,6 @@ def _unknown(connection: Connection, kinds: Sequence[Kind], wanted: str) -> Usag
     hint = f" Nearest: {', '.join(dict.fromkeys(near))}." if near else ""
     noun = " or ".join(kind.noun for kind in kinds)
     return UsageError(f"There is no {noun} {wanted[:60]!r}.{hint}", kinds[0].see)
-
-
-# Lists of what is stored; no document and no samples are read for them.
-
-
-def list_results(
-    connection: Connection, limit: int, arm: str | None, since: datetime | str | None
-) -> list[Summary]:
-    """The newest results first; those that are a run's cases are in their run."""
-    table, arms = schema.result, schema.measurement
-    columns = [table.c[name] for name in ("id", "created", "kind", "label", "origin", "bytes")]
-    query = select(table.c.seq, *columns).order_by(table.c.seq.desc()).where(schema.of_no_run())
-    if arm is not None:
-        query = query.where(table.c.seq.in_(select(arms.c.result).where(arms.c.arm == arm)))
-    if since is not None:
-        query = query.where(table.c.created_s >= _since(since))
-    rows = connection.execute(query.limit(_checked(limit, "results"))).mappings().all()
-    arms_of, line_of = _details(connection, [row["seq"] for row in rows])
-    return [
-        Summary(
-            **{name: row[name] for name in row if name != "seq"},
-            arms=tuple(name for name, _ in arms_of[row["seq"]]),
-            outcomes=tuple(outcome for _, outcome in arms_of[row["seq"]]),
-            headline=line_of.get(row["seq"], ""),
-        )
-        for row in rows
-    ]
-
-
-def list_runs(connection: Connection, limit: int) -> list[RunSummary]:
-    """The newest runs first."""
-    names = ("id", "created", "label", "origin", "planned", "suites", "outcomes")
-    query = select(*(run_fact.c[name] for name in names)).order_by(run_fact.c.run.desc())
-    found = []
-    for row in connection.execute(query.limit(_checked(limit, "runs"))):
-        outcomes, suites = json.loads(row.outcomes), tuple(json.loads(row.suites))
-        plain = (row.id, row.created, row.label, row.origin, row.planned)
-        found.append(RunSummary(*plain, sum(outcomes.values()), outcomes, suites))
-    return found
-
-
-def _checked(limit: int, what: str) -> int:
-    if limit < 0:
-        raise UsageError(f"A list of {limit} {what} cannot be made.", "Give 1 or more.")
-    return limit
-
-
-def _details(
-    connection: Connection, shown: list[int]
-) -> tuple[dict[int, list[tuple[str, str]]], dict[int, str]]:
-    """Arms with their outcomes, and the headline, of each result shown."""
-    arms, sums = schema.measurement, schema.summary
-    arms_of: dict[int, list[tuple[str, str]]] = defaultdict(list)
-    line_of: dict[int, str] = {}
-    named = select(arms.c.result, arms.c.arm, arms.c.outcome).order_by(arms.c.position)
-    told = select(sums.c.result, sums.c.document).order_by(sums.c.definition)
-    for part in in_parts(shown):
-        for seq, name, outcome in connection.execute(named.where(arms.c.result.in_(part))):
-            arms_of[seq].append((name, outcome))
-        for seq, document in connection.execute(told.where(sums.c.result.in_(part))):
-            line_of[seq] = sentence(document)  # the newest definition is read last and stays
-    return arms_of, line_of
-
-
-def _since(since: datetime | str) -> float:
-    seconds = seconds_of(since)
-    if seconds is None:
-        raise UsageError(
-            f"{str(since)[:40]!r} is not a date.", "Write it as 2026-01-31 or 2026-01-31T12:00."
-        )
-    return seconds
 
 
 # Which arms are the same work, however they were named and whatever they were measured for.
