@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from aa_blobs import pack, unpack
 from aa_journal import Row, number
 from aa_load import Size
 
@@ -24,7 +25,6 @@ from torchstone.records import (
     WarmUp,
 )
 from torchstone.stats import compare
-from torchstone.store.codec import pack, unpack
 
 _COLUMNS = 8
 """Arrays before the samples: one number a turn each, see `encode`."""

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.profile.probing import python_path
-from torchstone.lab.profile import INTERRUPTED, ProfileRequest, ProfilingFailed, profile_script
+from torchstone.lab.profile import ProfileRequest, ProfilingFailed, profile_script
+from torchstone.profile.child_script import INTERRUPTED
 from torchstone.records import Profile, UsageError
 
 pytestmark = pytest.mark.usefixtures("place")

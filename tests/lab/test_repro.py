@@ -141,12 +141,6 @@ def test_settings_come_back_as_they_were_asked_for(asked: Settings) -> None:
     assert again == replace(asked, loops=30)
 
 
-def test_a_record_from_before_still_tells_that_processes_were_asked_for() -> None:
-    old = replace(method_of(Settings()), replicates=6, stopped_by="replicates")
-    assert settings_from(old).replicates == 6
-    assert settings_from(replace(old, stopped_by="budget")).replicates is None
-
-
 def test_a_result_that_nobody_signed_is_not_run_without_trust(tmp_path: Path) -> None:
     """Somebody's database may call its rows our own and leave everything else out."""
     mark = tmp_path / "was-run"

@@ -18,7 +18,7 @@ from torchstone.conductor import Settings
 from torchstone.lab import recording
 from torchstone.lab import run as lab_run
 from torchstone.lab.metrics import unmeasured
-from torchstone.lab.recording import keep
+from torchstone.lab.recording import Recorder
 from torchstone.lab.run import describe_run, resume_run, start_run
 from torchstone.lab.run_plan import RunRequest, make_plan
 from torchstone.records import Conditions, Estimate, Outcome, Run, UsageError
@@ -110,8 +110,9 @@ def test_a_case_that_another_program_stored_is_told(asked: RunRequest, db: str) 
     rows = [
         (at, unmeasured(case, Outcome.ERROR, "it broke", ())) for at, case in enumerate(run.plan)
     ]
-    assert len(keep(db, run.id, None, rows[:1], told)) == 1
-    assert keep(db, run.id, None, rows, told) == []
+    recorder = Recorder(db, events=told)
+    assert len(recorder.add_cases(run.id, None, rows[:1])) == 1
+    assert recorder.add_cases(run.id, None, rows) == []
     assert told.notes == [
         f"Another process has stored {run.plan[0].key.name} meanwhile; what was measured here is "
         "not kept."
@@ -175,7 +176,7 @@ def test_a_measured_case_waits_for_a_database_that_is_held(
 def test_what_is_known_of_the_machine_is_waited_for_as_well(asked: RunRequest, db: str) -> None:
     begun(asked, db)
     told = Told()
-    recorder = recording.PatientRecorder(db, told)
+    recorder = Recorder(db, events=told)
     with held(db, HELD_S):
         recorder.remember_aa_floor("machine", Conditions(1, "keep", "ms"), 0.01, ESTIMATE)
     assert recorder.aa_floor("machine", Conditions(1, "keep", "ms")) is not None
@@ -184,7 +185,7 @@ def test_what_is_known_of_the_machine_is_waited_for_as_well(asked: RunRequest, d
 
 def test_what_could_not_be_remembered_of_the_machine_is_told(tmp_path: Path) -> None:
     told = Told()
-    recorder = recording.PatientRecorder(str(tmp_path / "none.db"), told)
+    recorder = Recorder(str(tmp_path / "none.db"), events=told)
     with recorder.collect_errors("The floor was not kept"):
         raise OSError("No space left on device")
     with recorder.collect_errors("The peaks were not kept"):
@@ -198,6 +199,6 @@ def test_waiting_has_an_end(asked: RunRequest, db: str, monkeypatch: pytest.Monk
     monkeypatch.setattr(recording, "PATIENCE_S", 0.5)
     row = unmeasured(run.plan[0], Outcome.ERROR, "it broke", ())
     with held(db, None), pytest.raises(StoreBusyError):
-        keep(db, run.id, None, [(0, row)], told)
+        Recorder(db, events=told).add_cases(run.id, None, [(0, row)])
     assert len(told.notes) == 1
     assert done(db, run) == set()

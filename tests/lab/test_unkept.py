@@ -13,7 +13,12 @@ from torchstone import validate
 from torchstone.conductor import CaseResult
 from torchstone.lab import bench
 from torchstone.lab.aa_test import DUPLICATE, aa_floor, conditions, observe
-from torchstone.lab.peaks import evaluate_again, recalibrated, with_peaks
+from torchstone.lab.peaks import (
+    evaluate_again,
+    recalibrated,
+    with_peaks,
+    with_remeasurements,
+)
 from torchstone.lab.recording import Recorder
 from torchstone.records import ArmSpec, Estimate, Peak, TorchstoneError
 from torchstone.store import open_store
@@ -86,7 +91,7 @@ def test_a_second_look_that_fails(error: Exception, monkeypatch: pytest.MonkeyPa
     result = evaluate_again(pair(arm("inductor", 0.25e-3, seed=2, flops=None), arm(flops=None)))
     assert validate.needs_remeasuring(result)
     arms = [ArmSpec("eager", HONEST), ArmSpec("inductor", HONEST)]
-    found = bench._looked_at_again(result, arms, settings(), None, None)
+    found = with_remeasurements(result, arms, settings(), None)
     assert found.arms == result.arms
     assert found.remeasurements[0].speedup is None
     (check,) = [one for one in found.checks if one.rule == "too-good"]

@@ -137,10 +137,10 @@ def test_a_list_longer_than_a_query_may_have_parameters(db: Path) -> None:
     with open_store(str(db)) as store:
         for i in range(3):
             store.save(replace(tiny, id=f"r{i}"))
-        from torchstone.store import lookup
+        from torchstone.store import limits
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(lookup, "_PART", 2)
+            patch.setattr(limits, "MAX_PARAMETERS", 2)
             assert [s.arms for s in store.list(limit=10**9)] == [("eager",)] * 3
 
 
@@ -248,7 +248,7 @@ def test_a_damaged_result_is_named_and_the_others_are_readable(
         assert store.load("good") == good
         assert store.load("last").id == "later"
         assert [s.id for s in store.list()] == ["later", "bad", "good"]
-        assert store.rebuild_summaries() == 2
+        assert store.rebuild(every=True).summaries == 2
         assert all(s.headline for s in store.list())
 
 
@@ -259,12 +259,12 @@ def test_summaries_are_derived_and_can_be_rebuilt(db: Path) -> None:
         before = store.list()
     raw = sqlite3.connect(db)
     raw.execute("DELETE FROM summary WHERE result = 1")
-    raw.execute("UPDATE summary SET headline = 'wrong', definition = 99")
+    raw.execute("UPDATE summary SET document = '{\"parts\": 7}', definition = 99")
     raw.commit()
     raw.close()
     with open_store(str(db)) as store:
-        assert [s.headline for s in store.list()] == ["wrong", ""]
-        assert store.rebuild_summaries() == 2
+        assert [s.headline for s in store.list()] == ["", ""]  # damaged, and missing
+        assert store.rebuild(every=True).summaries == 2
         assert store.list() == before
 
 

@@ -22,7 +22,7 @@ from torchstone.records import (
     run,
 )
 from torchstone.stats import suite, summarise
-from torchstone.store import Store, case_facts, facts, metrics, open_store
+from torchstone.store import Store, case_facts, case_rows, facts, open_store
 
 NEXT = run.METRICS_DEFINITION + 1
 LATER = 2e9
@@ -38,7 +38,7 @@ def upgrade(monkeypatch: pytest.MonkeyPatch) -> object:
     """From when it is called on, the program's definition is the next one."""
 
     def bump() -> None:
-        for room in (run, suite, case_facts, facts, metrics):
+        for room in (run, suite, case_facts, case_rows, facts):
             monkeypatch.setattr(room, "METRICS_DEFINITION", NEXT)
 
     return bump

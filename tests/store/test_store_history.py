@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,7 +23,7 @@ from torchstone.records import (
     UsageError,
 )
 from torchstone.stats import summarise
-from torchstone.store import Store, heartbeat, open_store
+from torchstone.store import CorruptRunError, Store, heartbeat, open_store
 
 CRASH, WRONG = Outcome.CRASH, Outcome.WRONG_ANSWER
 
@@ -342,12 +344,21 @@ def test_a_case_that_is_judged_or_derived_anew_changes_what_is_summed_up(db: Pat
     with open_store(str(db)) as store:
         fill(store, run, [0, 1, 2])
         before = store.run_groups(run.id)
-        store.rebuild_figures(
+        store.rebuild(
             lambda result, planned, arm: replace(
                 store.cases(run.id)[0], key=planned.key, speedup=4.0
-            )
+            ),
+            every=True,
         )
         after = store.run_groups(run.id)
         assert after != before
         assert after == summarise(store.run_view(run.id).complete)
         assert after[0].speedup.value == pytest.approx(4.0)
+
+
+def test_a_damaged_failure_names_its_run(nights: Path) -> None:
+    run = night_run(2)
+    with closing(sqlite3.connect(nights)) as raw, raw:
+        raw.execute("UPDATE case_fact SET speedup = '<b>' WHERE passes = 0")
+    with reading(nights) as store, pytest.raises(CorruptRunError, match=f"run {run.id} is damaged"):
+        store.failures(run.id)

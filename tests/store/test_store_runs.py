@@ -68,7 +68,7 @@ def test_several_cases_share_a_result(db: Path) -> None:
             arms[planned.key.variant] = arm
             return derive(found, planned, arm)
 
-        assert store.rebuild_figures(look) == 3
+        assert store.rebuild(look, every=True).figures == 3
         assert arms == {"inductor": "inductor", "aot_eager": "aot_eager", "export": "export"}
 
 
@@ -83,7 +83,7 @@ def test_the_arm_of_a_case_is_found_by_its_variant(db: Path) -> None:
             store.add_cases(run.id, two, [(0, replace(make_figures(run, 0), result_id="two"))])
         odd = replace(make_figures(run, 0), result_id="odd")
         store.add_cases(run.id, replace(whole, arms=arms), [(0, odd)])
-        assert store.rebuild_figures(derive) == 1
+        assert store.rebuild(derive, every=True).figures == 1
         assert store.run_view(run.id).cases[0].reason == "odd again"
         assert store.count() == 1
 

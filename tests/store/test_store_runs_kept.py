@@ -24,17 +24,14 @@ def test_figures_are_derived_and_can_be_rebuilt(db: Path) -> None:
     with open_store(str(db)) as store:
         fill(store, run, [0, 1, 3, 5])
         fill(store, other, [0])
-        before = store.run_view("two")
-        assert store.rebuild_figures(derive, "one") == 3
+        assert store.rebuild(derive, every=True).figures == 4
         cases = store.run_view("one").cases
         told = [case.reason for case in cases[:3]]
         assert told == [f"one.{i} inductor" for i in (0, 1, 3)]
         assert cases[3] == make_figures(run, 5)  # without a result: as it was
-        assert store.run_view("two") == before
-        assert store.rebuild_figures(lambda r, p, a: make_figures(run, int(r.id[-1]), r.id), "one")
-        assert store.run_view("one").cases == wanted(run, [0, 1, 3, 5])
+        assert store.run_view("two").cases[0].reason == "two.0 inductor"
         with pytest.raises(ValueError, match="speak of"):
-            store.rebuild_figures(lambda *_: make_figures(run, 5))
+            store.rebuild(lambda *_: make_figures(run, 5), every=True)
 
 
 def test_a_lost_figure_is_named_and_rebuilt(db: Path) -> None:
@@ -45,19 +42,19 @@ def test_a_lost_figure_is_named_and_rebuilt(db: Path) -> None:
             raw.execute("DELETE FROM case_fact WHERE position = 1")
         with pytest.raises(CorruptRunError, match="case 1 has no figures"):
             store.run_view(run.id)
-        assert store.rebuild_figures(derive) == 2
+        assert store.rebuild(derive, every=True).figures == 2
         assert len(store.run_view(run.id).cases) == 2
 
 
 def test_the_newest_definition_known_here_is_shown(
     db: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from torchstone.store import metrics as module
+    from torchstone.store import case_rows as module
 
     run = make_run()
     with open_store(str(db)) as store:
         fill(store, run, [0, 5])
-        store.rebuild_figures(lambda r, p, a: replace(derive(r, p, a), definition=NEXT))
+        store.rebuild(lambda r, p, a: replace(derive(r, p, a), definition=NEXT), every=True)
         assert store.run_view(run.id).cases[0] == make_case(run, 0)[1]  # it knows one less
         monkeypatch.setattr(module, "METRICS_DEFINITION", NEXT)
         assert store.run_view(run.id).cases[0].definition == NEXT
@@ -167,7 +164,7 @@ def test_reading_only_refuses_to_write_runs(db: Path) -> None:
     calls: list[Callable[[Store], object]] = [
         lambda s: s.begin_run(run),
         lambda s: s.add_cases(run.id, None, [(1, make_figures(run, 1))]),
-        lambda s: s.rebuild_figures(derive),
+        lambda s: s.rebuild(derive),
         lambda s: s.import_run(make_run("x"), [], "x.csv"),
         lambda s: s.merge_run(spare, run.id),
     ]

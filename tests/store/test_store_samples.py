@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tracemalloc
 import zlib
+from array import array
 
 import pytest
 from hypothesis import given, settings
@@ -12,7 +13,6 @@ from hypothesis import strategies as st
 from torchstone.store import codec
 from torchstone.store.codec import (
     FORMAT,
-    MAX_SAMPLES,
     BlobError,
     compress,
     decompress,
@@ -21,10 +21,10 @@ from torchstone.store.codec import (
 )
 
 ANY_INT = st.one_of(
-    st.integers(-(2**200), 2**200),
+    st.integers(-(2**61), 2**61),
     st.integers(0, 10**7),
-    st.integers(2**40, 2**63),
-    st.sampled_from([0, -1, 1, 255, 256, 2**63 - 1, -(2**63), 2**64]),
+    st.integers(2**40, 2**61),
+    st.sampled_from([0, -1, 1, 255, 256, 2**61, -(2**61)]),
 )
 
 
@@ -68,8 +68,10 @@ def test_cut_off_bytes_are_refused(cut: int) -> None:
 def test_bytes_after_the_end_are_refused() -> None:
     with pytest.raises(BlobError, match="after the end"):
         unpack(pack([[1, 2]]) + b"x")
-    with pytest.raises(BlobError, match="belong"):
+    with pytest.raises(BlobError, match="too early"):
         unpack(compress(decompress(pack([[1, 2]])) + b"x"))
+    with pytest.raises(BlobError, match="belong"):
+        unpack(compress(bytes(8) * 5))
 
 
 def test_a_later_format_is_refused() -> None:
@@ -87,19 +89,18 @@ def test_a_bomb_is_not_unpacked() -> None:
     assert peak < 10_000_000
 
 
-def test_a_few_bytes_cannot_ask_for_endless_equal_samples() -> None:
-    head = bytearray()
-    for number in (1, MAX_SAMPLES + 1, 0):  # one array, that long, of zeros
-        codec._put_varint(head, number)
-    with pytest.raises(BlobError, match="larger than allowed"):
-        unpack(compress(bytes(head) + b"\0"))
+@pytest.mark.parametrize("numbers", [[1], [2, 1], [2**63], [1, 2**63, 0, 7]])
+def test_a_few_bytes_cannot_ask_for_endless_samples(numbers: list[int]) -> None:
+    flat = array("Q", numbers).tobytes()
+    planes = b"".join(flat[plane::8] for plane in range(8))
+    with pytest.raises(BlobError):
+        unpack(compress(planes))
 
 
 def test_what_could_not_be_read_back_is_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(BlobError):
-        pack([[0, 2**300]])
-    with pytest.raises(BlobError):
-        pack([[2**300]])
+    for wide in ([0, 2**64], [2**63], [-(2**63) - 1]):
+        with pytest.raises(BlobError, match="more than 8 bytes"):
+            pack([wide])
     monkeypatch.setattr(codec, "MAX_SAMPLES", 10)
     with pytest.raises(BlobError, match="more than 10 samples"):
         pack([range(6), range(6)])

@@ -100,7 +100,7 @@ def test_whole_runs_at_once_are_as_if_measured_case_by_case(db: Path, tmp_path: 
         assert answers(store) == answers(slow)
         assert store.run_view("one") == RunView(run, wanted(run, range(5)))
         assert store.load("two.3") == make_case(other, 3)[0]
-        assert store.rebuild_figures(derive) == 10
+        assert store.rebuild(derive, every=True).figures == 10
         with pytest.raises(UsageError, match="already stored"):
             store.add_runs_in_bulk(made[:1])
         wrong = replace(made[0], run=make_run("three"), cases=((4, make_figures(run, 0)),))

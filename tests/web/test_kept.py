@@ -131,7 +131,7 @@ def test_a_kept_run_is_not_older_than_figures_whose_deriving_broke_off(
         wanted.update(one.result_id for run in (base, new) for one in store.cases(run.id))
         wanted.discard("")
         with open_store(str(path)) as writer, pytest.raises(KeyboardInterrupt):
-            writer.rebuild_figures(derive)
+            writer.rebuild(derive, every=True)
         read = [DataAccess(store).cases(run) for run in (base, new)]
         assert any(one.speedup == 77.0 for cases in read for one in cases)
         assert [DataAccess(store, memory).cases(run) for run in (base, new)] == read
@@ -161,7 +161,8 @@ def test_the_file_of_a_comparison_is_kept_until_one_of_its_runs_changes(
         assert client.get(f"{address}&sort=-change").text != first
         assert len(made) == 3
         with open_store(str(path)) as writer:
-            writer.rebuild_figures(lambda _, p, a: CaseMetrics(p.key, Outcome.OK, speedup=77.0))
+            new = lambda _, p, a: CaseMetrics(p.key, Outcome.OK, speedup=77.0)  # noqa: E731
+            writer.rebuild(new, every=True)
         changed = client.get(f"{address}&_=3").text
         assert changed != first
         with client_of(path) as fresh:

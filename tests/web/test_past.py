@@ -94,7 +94,9 @@ def imported(writer: Store) -> None:
 
 def evaluated(writer: Store) -> None:
     """Figures are worked out again."""
-    writer.rebuild_figures(lambda _, planned, __: CaseMetrics(planned.key, Outcome.OK, speedup=7.0))
+    writer.rebuild(
+        lambda _, planned, __: CaseMetrics(planned.key, Outcome.OK, speedup=7.0), every=True
+    )
 
 
 @pytest.mark.parametrize("change", [resumed, imported, evaluated])

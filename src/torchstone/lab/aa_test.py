@@ -30,7 +30,8 @@ def is_due(recorder: Recorder | None, arms: Sequence[ArmSpec]) -> bool:
     """Whether this case should carry a duplicate of its baseline."""
     if recorder is None or not recorder.saves or len(arms) < 2:
         return False
-    return recorder.count() % EVERY == EVERY - 1
+    stored = recorder.read(lambda store: store.count()) or 0
+    return stored % EVERY == EVERY - 1
 
 
 def with_duplicate(arms: Sequence[ArmSpec]) -> tuple[ArmSpec, ...]:

@@ -7,7 +7,6 @@ import secrets
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime, timezone
 from pathlib import Path
 
 import torchstone
@@ -15,9 +14,7 @@ from torchstone import stats, validate
 from torchstone.conductor import CaseResult, CaseSpec, Events, Settings, Templates, run_case
 from torchstone.lab import aa_test
 from torchstone.lab.peaks import (
-    SEED_APART,
     evaluate,
-    evaluate_again,
     interrupted,
     read_clock,
     recalibrated,
@@ -39,10 +36,9 @@ from torchstone.records import (
     Measurement,
     Method,
     Outcome,
-    Remeasurement,
     Result,
-    TorchstoneError,
 )
+from torchstone.store.limits import now
 from torchstone.workloads.target import parse_target
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
@@ -115,10 +111,10 @@ def measure_unsaved(
     measured = tuple(
         _public(arm, arm.arm.name in case.constant, sources[arm.arm.name]) for arm in case.arms
     )
-    name = new_id()
+    name, saves = new_id(), recorder is not None and recorder.saves
     made = Result(
         id=name,
-        created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        created=now(),
         command=command,
         arms=measured,
         comparisons=(),
@@ -128,36 +124,11 @@ def measure_unsaved(
         label=label,
         version=torchstone.__version__,
         clocks_hz=clocks,
-        signature=signature(name, (arm.arm for arm in measured)) if _saves(recorder) else "",
+        signature=signature(name, (arm.arm for arm in measured)) if saves else "",
     )
     result = evaluate(with_peaks(made, recorder), aa_test.aa_floor(recorder, made.arms[0]))
     result = recalibrated(result, recorder, events)
-    return _looked_at_again(result, arms, settings, events, templates)
-
-
-def _saves(recorder: Recorder | None) -> bool:
-    return recorder is not None and recorder.saves
-
-
-def _looked_at_again(
-    result: Result,
-    arms: Sequence[ArmSpec],
-    settings: Settings,
-    events: Events | None,
-    templates: Templates | None,
-) -> Result:
-    """With remeasurements. One that cannot be had (a file is gone, the disk is full) says why, and
-    costs nothing of the first."""
-    try:
-        return with_remeasurements(result, arms, settings, events, templates)
-    except (TorchstoneError, OSError) as error:
-        why = f"it failed: {error}"
-        seed = settings.seed + SEED_APART
-        looks = tuple(
-            Remeasurement(one.base, one.new, seed, one.speedup or 0.0, None, reason=why)
-            for one in validate.needs_remeasuring(result)
-        )
-        return evaluate_again(replace(result, remeasurements=looks))
+    return with_remeasurements(result, arms, settings, events, templates)
 
 
 def _public(arm: Measurement, constant: bool, source: str) -> Measurement:

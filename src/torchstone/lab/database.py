@@ -6,7 +6,6 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timezone
 from functools import cache
 from pathlib import Path
 
@@ -26,6 +25,7 @@ from torchstone.records import (
     UsageError,
 )
 from torchstone.store import PruneReport, Rebuilt, SizeReport, open_store
+from torchstone.store.limits import now
 
 Tell = Callable[[str, int, int], None]
 LEAST_AGE_S = 86_400.0
@@ -60,7 +60,7 @@ def prune(
             keep_every=keep_every,
             trial=trial,
             tell=tell,
-            derive=_derive_database,
+            derive=_derive,
         )
         return report, store.compact() if compact and not trial else 0
 
@@ -74,10 +74,10 @@ def size(db: str | None) -> SizeReport:
 def rebuild(db: str | None, tell: Tell, *, every: bool = False) -> Rebuilt:
     """Make the derived tables again; with `every`, figures from the samples of all cases, too."""
     with open_store(db, create=False) as store:
-        return store.rebuild(_derive_database, every=every, tell=tell)
+        return store.rebuild(_derive, every=every, tell=tell)
 
 
-def _derive_database(result: Result, planned: PlannedCase, arm: str) -> CaseMetrics:
+def _derive(result: Result, planned: PlannedCase, arm: str) -> CaseMetrics:
     """The store puts back the command that was printed."""
     return metrics_of(result, planned, arm, ())
 
@@ -177,17 +177,17 @@ def validate_stored(wanted: str, db: str | None, *, save: bool) -> list[Reevalua
         else:
             stored = [found]
     if stored and all(result.pruned for result in stored):
-        raise _thinned(wanted, stored[0])
+        raise _pruned(wanted, stored[0])
     evaluated = [Reevaluated(one, one if one.pruned else evaluate_again(one)) for one in stored]
     changed = [one for one in evaluated if one.after != one.before]
     if save and changed:
         with open_store(db) as store:
             for one in changed:
-                store.add_evaluation(one.after, _judgement(one.after), _derive_validate)
+                store.add_evaluation(one.after, _evaluation(one.after), _derive)
     return evaluated
 
 
-def _thinned(wanted: str, result: Result) -> UsageError:
+def _pruned(wanted: str, result: Result) -> UsageError:
     when = result.pruned.created[:10] if result.pruned else ""
     return UsageError(
         f"The samples of {wanted} were removed on {when} (`torchstone db prune`), and without them "
@@ -197,18 +197,13 @@ def _thinned(wanted: str, result: Result) -> UsageError:
     )
 
 
-def _judgement(result: Result) -> Evaluation:
+def _evaluation(result: Result) -> Evaluation:
     return Evaluation(
-        created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        created=now(),
         version=torchstone.__version__,
         checks=result.checks,
         comparisons=result.comparisons,
     )
-
-
-def _derive_validate(result: Result, planned: PlannedCase, arm: str) -> CaseMetrics:
-    """The store puts back the command that was printed."""
-    return metrics_of(result, planned, arm, ())
 
 
 def _levels(checks: Sequence[Check]) -> dict[tuple[str, tuple[str, ...]], str]:

@@ -8,9 +8,10 @@ import platform
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from functools import partial
 from importlib import metadata, util
 from pathlib import Path
 
@@ -19,8 +20,10 @@ from torchstone.conductor import Events, Settings
 from torchstone.conductor.case import Silent
 from torchstone.lab import aa_test
 from torchstone.lab.bench import measure_unsaved, new_id
+from torchstone.lab.peaks import known_peaks
 from torchstone.lab.recording import Recorder
 from torchstone.machine import hardware, loaded_allocator, machine_id
+from torchstone.conductor.calibration import run_calibration
 from torchstone.machine.doctor import View, allowed_cores, examine, watch
 from torchstone.machine.hardware import ILLEGAL_REMEDY
 from torchstone.machine.memory import usual_allocator
@@ -39,29 +42,29 @@ from torchstone.records import (
     TorchstoneError,
     UsageError,
 )
-from torchstone.records.format import percent
+from torchstone.records.format import count, percent
+from torchstone.store.limits import now, seconds_of
 
 # The doctor and the calibration: make one, or say which is in force and whether it still holds.
 
 
-DOCTOR_CALIBRATION_NAME = "calibration"
 COMMAND = "torchstone doctor --calibrate"
 _HOUR, _DAY = 3600.0, 86400.0
+_calibration = partial(Finding, "calibration")
 
 
 def calibrate(
     device: str,
     recorder: Recorder,
     events: Events,
-    run_calibration: Callable[..., Calibration] | None = None,
+    run_calibration: Callable[..., Calibration] = run_calibration,
 ) -> tuple[Calibration | None, Finding]:
     """Measure the peaks again and keep them."""
     events.phase("calibrating")
     try:
-        made = (run_calibration or _runner())(device=device, say=events.phase)
+        made = run_calibration(device=device, say=events.phase)
     except (TorchstoneError, ImportError) as error:
-        return None, Finding(
-            DOCTOR_CALIBRATION_NAME,
+        return None, _calibration(
             Level.WARN,
             f"could not be measured: {getattr(error, 'message', error)}",
             remedy=getattr(error, "remedy", "") or "Install torch, then try again.",
@@ -76,106 +79,77 @@ def _said(known: Calibration, said: str) -> Finding:
     for note in known.notes:
         if ILLEGAL_REMEDY in note:
             said += f"; {note.partition(';')[0]}: an illegal instruction"
-            return Finding(
-                DOCTOR_CALIBRATION_NAME, Level.WARN, said, _figures(known), ILLEGAL_REMEDY
-            )
-    return Finding(DOCTOR_CALIBRATION_NAME, Level.OK, said, _figures(known))
-
-
-def _runner() -> Callable[..., Calibration]:
-    from torchstone.conductor.calibration import run_calibration
-
-    return run_calibration
+            return _calibration(Level.WARN, said, _figures(known), ILLEGAL_REMEDY)
+    return _calibration(Level.OK, said, _figures(known))
 
 
 def in_force(
     machine_id: str, device: str, recorder: Recorder
 ) -> tuple[Calibration | None, Finding]:
     """The newest of this machine and device."""
-    known = recorder.calibration(machine_id, device.split(":")[0])
+    known, stale = known_peaks(recorder, machine_id, device)
+    command = COMMAND if device == "cpu" else f"{COMMAND} --device {device}"
     if known is None:
-        return None, Finding(
-            DOCTOR_CALIBRATION_NAME,
+        return None, _calibration(
             Level.NOTE,
             "none yet, so no figure can be held against what this machine can do",
-            remedy=f"Run `{_command(device)}`; it takes about half a minute.",
+            remedy=f"Run `{command}`; it takes about half a minute.",
         )
     said = f"made {_age(known.created)}: {_ceilings(known)}"
-    if _is_stale(known, device):
-        return known, Finding(
-            DOCTOR_CALIBRATION_NAME,
-            Level.NOTE,
-            f"stale, {said}",
-            _figures(known),
-            f"Run `{_command(device)}`: it is too old, or the machine or torch has changed.",
-        )
-    return known, _said(known, said)
-
-
-def _command(device: str) -> str:
-    return COMMAND if device == "cpu" else f"{COMMAND} --device {device}"
-
-
-def _is_stale(known: Calibration, device: str) -> bool:
-    try:
-        from torchstone.machine.calibrate import fingerprint, is_stale
-    except ImportError:  # a part of it is missing: then nothing can be said against it
-        return False
-    return is_stale(known, datetime.now(timezone.utc), fingerprint(device, known.device_name))
+    if not stale:
+        return known, _said(known, said)
+    remedy = f"Run `{command}`: it is too old, or the machine or torch has changed."
+    return known, _calibration(Level.NOTE, f"stale, {said}", _figures(known), remedy)
 
 
 def _age(created: str) -> str:
     """`12 minutes ago`, `3 hours ago`, `2 days ago`; the date as it is where it cannot be read."""
-    try:
-        then = datetime.fromisoformat(created.replace("Z", "+00:00"))
-    except ValueError:
+    then = seconds_of(created)
+    if then is None:
         return created
-    if then.tzinfo is None:
-        then = then.replace(tzinfo=timezone.utc)
-    seconds = max(0.0, (datetime.now(timezone.utc) - then).total_seconds())
+    seconds = max(0.0, time.time() - then)
     for length, word in ((_DAY, "day"), (_HOUR, "hour"), (60.0, "minute")):
         if seconds >= length:
-            amount = int(seconds // length)
-            return f"{amount} {word}{'' if amount == 1 else 's'} ago"
+            return f"{count(int(seconds // length), word)} ago"
     return "just now"
 
 
 def _ceilings(calibration: Calibration) -> str:
     """The best of each kind, in a few words."""
+    best = _best(calibration)
+    compute, memory, clock = (best.get(name) for name in ("compute", "memory", "clock"))
     parts = []
-    compute = _best(calibration.compute)
     if compute is not None:
         parts.append(f"{compute.dtype} {compute.value / 1e9:.3g} GFLOP/s{_threads(compute)}")
-    memory = _best(tuple(peak for peak in calibration.bandwidth if peak.level == DRAM))
     if memory is not None:
         parts.append(f"memory {memory.value / 1e9:.3g} GB/s{_threads(memory)}")
-    if calibration.clock is not None:
-        parts.append(f"clock {calibration.clock.value / 1e9:.3g} GHz")
+    if clock is not None:
+        parts.append(f"clock {clock.value / 1e9:.3g} GHz")
     return ", ".join(parts) or "its peaks are unknown"
 
 
 def _threads(peak: Peak) -> str:
-    return f" on {peak.threads} thread{'' if peak.threads == 1 else 's'}" if peak.threads else ""
+    return f" on {count(peak.threads, 'thread')}" if peak.threads else ""
 
 
-def _best(peaks: tuple[Peak, ...]) -> Peak | None:
-    dense = [peak for peak in peaks if not peak.sparse]
-    return max(dense, key=lambda peak: peak.value, default=None)
+def _best(calibration: Calibration) -> dict[str, Peak]:
+    """The highest peak of each kind that there is."""
+    kinds = {
+        "compute": [peak for peak in calibration.compute if not peak.sparse],
+        "memory": [p for p in calibration.bandwidth if p.level == DRAM and not p.sparse],
+        "clock": [calibration.clock] if calibration.clock is not None else [],
+    }
+    return {name: max(of, key=lambda peak: peak.value) for name, of in kinds.items() if of}
 
 
 def _figures(calibration: Calibration) -> dict[str, float]:
-    known = {
-        "compute": _best(calibration.compute),
-        "memory": _best(tuple(peak for peak in calibration.bandwidth if peak.level == DRAM)),
-        "clock": calibration.clock,
-    }
-    return {name: peak.value for name, peak in known.items() if peak is not None}
+    return {name: peak.value for name, peak in _best(calibration).items()}
 
 
 # The A/A of the doctor: two identical arms for a few seconds, and what that says of today.
 
 
-DOCTOR_IDENTICAL_NAME = "identical"
+_identical = partial(Finding, "identical")
 TARGET = "torchstone.workloads.load:run()"
 ARMS = ("identical arm", "its twin")
 BUDGET_S = 4.0
@@ -244,8 +218,7 @@ def _judge(estimate: Estimate, differ: bool, smallest: float | None, budget_s: f
     if smallest is not None:
         figures["smallest_detectable"] = smallest
     if differ:
-        return Finding(
-            DOCTOR_IDENTICAL_NAME,
+        return _identical(
             Level.FAIL,
             f"two identical programs differ by {percent(apart)} here",
             figures,
@@ -259,37 +232,22 @@ def _judge(estimate: Estimate, differ: bool, smallest: float | None, budget_s: f
         f"differences under {percent(smallest)} cannot be seen here today"
     )
     if smallest <= GOOD:
-        return Finding(DOCTOR_IDENTICAL_NAME, Level.OK, said, figures)
+        return _identical(Level.OK, said, figures)
     if smallest <= aa_test.USELESS:
-        return Finding(
-            DOCTOR_IDENTICAL_NAME,
-            Level.WARN,
-            said,
-            figures,
-            "A longer --budget shows smaller ones; a quieter machine helps more.",
-        )
-    return Finding(
-        DOCTOR_IDENTICAL_NAME,
-        Level.FAIL,
-        said,
-        figures,
-        "Make the machine quieter, or measure on another.",
-    )
+        remedy = "A longer --budget shows smaller ones; a quieter machine helps more."
+        return _identical(Level.WARN, said, figures, remedy)
+    remedy = "Make the machine quieter, or measure on another."
+    return _identical(Level.FAIL, said, figures, remedy)
 
 
 def _unknown(why: str) -> Finding:
-    return Finding(
-        DOCTOR_IDENTICAL_NAME,
-        Level.NOTE,
-        f"what can be told apart here is not known: {why}",
-        remedy="Run `torchstone doctor` again.",
-    )
+    said = f"what can be told apart here is not known: {why}"
+    return _identical(Level.NOTE, said, remedy="Run `torchstone doctor` again.")
 
 
 def _broken(arm: Measurement) -> Finding:
     said = arm.detail.message or "no message"
-    return Finding(
-        DOCTOR_IDENTICAL_NAME,
+    return _identical(
         Level.FAIL,
         f"a plain function could not be measured: it ended as {arm.outcome.value} ({said})",
         remedy="Nothing can be measured here before that is mended.",
@@ -320,21 +278,11 @@ class Visit:
     interrupted: bool = False
 
 
-class _Chart:
-    """The findings as they come in: Ctrl-C keeps those that there are."""
-
-    def __init__(self) -> None:
-        self.findings: list[Finding] = []
-        self.identical: Estimate | None = None
-        self.smallest: float | None = None
-        self.calibration: Calibration | None = None
-
-
 def doctor(
     request: DoctorRequest,
     recorder: Recorder,
     events: Events | None = None,
-    run_calibration: Callable[..., Calibration] | None = None,
+    run_calibration: Callable[..., Calibration] = run_calibration,
     torch: Mapping[str, str] | None = None,
 ) -> Visit:
     """Look at the machine, measure two identical arms, see to the calibration, keep the report.
@@ -345,45 +293,41 @@ def doctor(
         raise UsageError(f"There is no device {request.device!r}.", "Write cpu, cuda or cuda:1.")
     recorder.check()
     events = events or Silent()
-    chart = _Chart()
+    seen: Seen | None = None
+    calibration: Calibration | None = None
     cpu, memory = hardware.describe_cpu(), hardware.memory_bytes()
     machine = machine_id(cpu, hardware.cache_sizes(), memory)
     torch = _ask_torch(events) if torch is None else torch
     events.phase("watching the machine for a second")
-    chart.findings += examine(_view(request, torch))
+    findings = [*examine(_view(request, torch))]
     interrupted = False
     try:
         if request.identical:
-            _identical(chart, recorder, events)
-        chart.calibration, found = (
+            seen = measure_identical(recorder, events)
+            findings.append(seen.finding)
+            if seen.interrupted:
+                raise KeyboardInterrupt
+        calibration, found = (
             calibrate(request.device, recorder, events, run_calibration)
             if request.calibrate
             else in_force(machine, request.device, recorder)
         )
-        chart.findings.append(found)
-    except KeyboardInterrupt:
+        findings.append(found)
+    except KeyboardInterrupt:  # what was found until then is kept
         interrupted = True
     report = DoctorReport(
         id=new_id(),
         machine_id=machine,
-        created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        findings=tuple(chart.findings),
-        identical=chart.identical,
-        smallest_detectable=chart.smallest,
-        calibration=chart.calibration.id if chart.calibration else "",
+        created=now(),
+        findings=tuple(findings),
+        identical=seen.estimate if seen else None,
+        smallest_detectable=seen.smallest if seen else None,
+        calibration=calibration.id if calibration else "",
         machine=_describe(cpu, memory, torch),
     )
     with recorder.collect_errors("The report was not kept"):
-        recorder.save_doctor(report)
+        recorder.write(lambda store: store.save_doctor(report))
     return Visit(report, interrupted)
-
-
-def _identical(chart: _Chart, recorder: Recorder, events: Events) -> None:
-    seen = measure_identical(recorder, events)
-    chart.findings.append(seen.finding)
-    chart.identical, chart.smallest = seen.estimate, seen.smallest
-    if seen.interrupted:
-        raise KeyboardInterrupt
 
 
 def _ask_torch(events: Events) -> dict[str, str]:
@@ -399,17 +343,17 @@ def _ask_torch(events: Events) -> dict[str, str]:
             timeout=TORCH_TIMEOUT_S,
             check=False,
         )
+        words = done.stdout.split()
     except (OSError, subprocess.SubprocessError):
-        return _torch_version()
-    words = done.stdout.split()
-    return dict(zip(("version", "threads"), words, strict=False)) or _torch_version()
+        words = []
+    return dict(zip(("version", "threads"), words or [_torch_version()], strict=False))
 
 
-def _torch_version() -> dict[str, str]:
+def _torch_version() -> str:
     try:
-        return {"version": metadata.version("torch")}
+        return metadata.version("torch")
     except metadata.PackageNotFoundError:
-        return {"version": "unknown"}
+        return "unknown"
 
 
 def _view(request: DoctorRequest, torch: Mapping[str, str]) -> View:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import datetime, timezone
 
 import torchstone
 from torchstone.conductor import Events, Settings
@@ -17,18 +16,17 @@ from torchstone.explain.starter import run_passes_of
 from torchstone.explain.verdicts import apply_remedy, untested, verdict
 from torchstone.lab.bench import bench, measure, new_id
 from torchstone.lab.peaks import known_peaks
-from torchstone.lab.recording import Recorder
+from torchstone.lab.recording import Recorder, this_machine
 from torchstone.lab.request import (
     BenchRequest,
-    allocator_words,
     check_arm,
     check_settings,
     distinct,
+    env_words,
     make_arms,
+    option_words,
 )
-from torchstone.lab.secrets import public_env, public_ledger, public_words
-from torchstone.machine.hardware import cache_sizes, describe_cpu, memory_bytes
-from torchstone.machine.software import machine_id
+from torchstone.lab.secrets import public_ledger, public_words
 from torchstone.records import (
     ArmSpec,
     Calibration,
@@ -41,6 +39,7 @@ from torchstone.records import (
     Verification,
 )
 from torchstone.store import open_store
+from torchstone.store.limits import now
 
 EAGER = "eager"
 VERIFY_BUDGET_S = 10.0
@@ -73,13 +72,8 @@ def explain_target(
 ) -> Ledger:
     """The ledger of one arm, with findings; each tested if asked for."""
     _check(request, recorder)
-    arm = _arms(request, request.variant)[0]
-    ledger = _ledger(arm, request, recorder, events)
-    if request.verify:
-        ledger = _verified(ledger, arm, request, recorder, events)
-    ledger = public_ledger(ledger, arm)
-    _keep(ledger, recorder)
-    return ledger
+    (arm,) = _arms(request, request.variant)
+    return _explained(arm, request, recorder, events, verify=request.verify)
 
 
 def explain_difference(
@@ -90,22 +84,29 @@ def explain_difference(
     _check(request, recorder)
     if not request.vs:
         raise UsageError("There is nothing to compare with.", "Name a variant: --vs inductor.")
-    arms = _arms(request, request.variant, request.vs)
-    base = public_ledger(_ledger(arms[0], request, recorder, events), arms[0])
-    _keep(base, recorder)  # now: the other may fail, or be interrupted
-    new = _ledger(arms[1], request, recorder, events)
-    if request.verify:
-        new = _verified(new, arms[1], request, recorder, events)
-    new = public_ledger(new, arms[1])
-    _keep(new, recorder)
-    return difference(base, new)
+    first, second = _arms(request, request.variant, request.vs)
+    base = _explained(first, request, recorder, events, verify=False)
+    return difference(base, _explained(second, request, recorder, events, verify=request.verify))
 
 
-def _keep(ledger: Ledger, recorder: Recorder | None) -> None:
+def _explained(
+    arm: ArmSpec,
+    request: ExplainRequest,
+    recorder: Recorder | None,
+    events: Events | None,
+    *,
+    verify: bool,
+) -> Ledger:
+    """The ledger of an arm as it may be shown; kept at once, because the next may fail."""
+    ledger = _ledger(arm, request, recorder, events)
+    if verify:
+        ledger = _verified(ledger, arm, request, recorder, events)
+    ledger = public_ledger(ledger, arm)
     if recorder is not None and recorder.saves:
         with recorder.collect_errors("The ledger was not kept"):
-            recorder.save_ledger(ledger)
+            recorder.write(lambda store: store.save_ledger(ledger))
             recorder.ids_kept.append(ledger.id)
+    return ledger
 
 
 def _arms(request: ExplainRequest, *variants: str) -> list[ArmSpec]:
@@ -137,20 +138,17 @@ def _ledger(
         ledger,
         notes=(*ledger.notes, *filter(None, (stale, kept))),
         id=new_id(),
-        created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        created=now(),
         version=torchstone.__version__,
     )
 
 
 def _calibration_explain(arm: ArmSpec, recorder: Recorder | None) -> tuple[Calibration | None, str]:
     """The peaks, and a sentence where they are there and cannot be used."""
-    if recorder is None:
-        return None, ""
     found, stale = None, ""
-    with recorder.collect_errors("The machine's peaks could not be looked up"):
-        found, stale = known_peaks(
-            recorder, machine_id(describe_cpu(), cache_sizes(), memory_bytes()), arm.device
-        )
+    if recorder is not None:
+        with recorder.collect_errors("The machine's peaks could not be looked up"):
+            found, stale = known_peaks(recorder, this_machine(), arm.device)
     return (None, f"{stale} They are not used. {CALIBRATE}") if stale else (found, "")
 
 
@@ -215,17 +213,14 @@ def put_to_test(
 
 def verify_command(arm: ArmSpec, settings: Settings) -> tuple[str, ...]:
     """The command line that looks at the same arm and tests its predictions again."""
-    words = ["torchstone", "explain", arm.target]
-    words += ["--variant", arm.variant] if arm.variant != EAGER else []
-    plain = ArmSpec("", "")
-    for name in ("mode", "precision", "device", "threads", "python"):
-        value = getattr(arm, name)
-        if value != getattr(plain, name):
-            words += [f"--{name}", str(value)]
-    words += allocator_words(arm.allocator)
-    for key, value in public_env(arm.env):
-        words += ["--env", f"{key}={value}"]
-    return (*words, "--budget", f"{settings.budget_s:g}s", "--verify")
+    names = ("variant", "mode", "precision", "device", "threads", "python")
+    return (
+        *("torchstone", "explain", arm.target),
+        *option_words(arm, ArmSpec("", ""), *names),
+        *("--allocator", arm.allocator),
+        *env_words(arm.env),
+        *("--budget", f"{settings.budget_s:g}s", "--verify"),
+    )
 
 
 # `torchstone explain --roofline`: a stored result, or a target measured now, under its peaks.
@@ -253,7 +248,7 @@ def roofline_of_target(
     request: BenchRequest, recorder: Recorder, events: Events | None = None
 ) -> tuple[Result, Roofline]:
     """Measure the target as `bench` does, then look at it."""
-    here = machine_id(describe_cpu(), cache_sizes(), memory_bytes())
+    here = this_machine()
     known, stale = known_peaks(recorder, here, request.device)
     if known is None or stale:
         missing = "This machine has not been calibrated, so its peaks are not known."
@@ -276,7 +271,7 @@ def _calibration_roofline(result: Result, recorder: Recorder) -> tuple[Calibrati
     if base.environment is None:
         return None, ""
     found, stale = known_peaks(recorder, base.environment.machine_id, base.arm.device)
-    here = machine_id(describe_cpu(), cache_sizes(), memory_bytes())
+    here = this_machine()
     return found, stale if base.environment.machine_id == here else ""
 
 

@@ -1,10 +1,11 @@
-"""From a stored result to the figures of one case: one definition each (`records.CaseFigures`)."""
+"""From a stored result to the figures of one case: one definition each (`records.CaseMetrics`)."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from torchstone import stats
 from torchstone.records import (
@@ -90,29 +91,23 @@ def _with_speed(
 
 
 def _with_costs(figures: CaseMetrics, base: Measurement, new: Measurement) -> CaseMetrics:
-    compiled, graphs = new.compile, new.graphs
-    base_memory, memory = base.memory, new.memory
-    flops = base.flops or new.flops
-    return replace(
-        figures,
-        compile_cold_ns=compiled.cold_ns if compiled else None,
-        compile_warm_ns=compiled.warm_ns if compiled else None,
-        base_tensor_bytes=base_memory.tensor_peak_bytes if base_memory else None,
-        new_tensor_bytes=memory.tensor_peak_bytes if memory else None,
-        base_peak_bytes=base_memory.peak_bytes if base_memory else None,
-        new_peak_bytes=memory.peak_bytes if memory else None,
-        base_overhead_bytes=base_memory.overhead_bytes if base_memory else None,
-        new_overhead_bytes=memory.overhead_bytes if memory else None,
-        base_faults=faults_per_call(base),
-        new_faults=faults_per_call(new),
-        graphs=graphs.graphs if graphs else None,
-        graph_breaks=graphs.breaks if graphs else None,
-        break_reasons=graphs.break_reasons if graphs else (),
-        recompiles=graphs.recompiles if graphs else None,
-        late_recompiles=graphs.late_recompiles if graphs else None,
-        flops=flops.total if flops else None,
-        flops_covered=flops.time_covered if flops else None,
-    )
+    compiled, graphs, flops = new.compile, new.graphs, base.flops or new.flops
+    costs: dict[str, Any] = {}
+    for side, arm in (("base", base), ("new", new)):
+        costs[f"{side}_faults"] = faults_per_call(arm)
+        if arm.memory is not None:
+            costs[f"{side}_tensor_bytes"] = arm.memory.tensor_peak_bytes
+            costs[f"{side}_peak_bytes"] = arm.memory.peak_bytes
+            costs[f"{side}_overhead_bytes"] = arm.memory.overhead_bytes
+    if compiled is not None:
+        costs |= {"compile_cold_ns": compiled.cold_ns, "compile_warm_ns": compiled.warm_ns}
+    if graphs is not None:
+        costs |= {"graphs": graphs.graphs, "graph_breaks": graphs.breaks}
+        costs |= {"break_reasons": graphs.break_reasons, "recompiles": graphs.recompiles}
+        costs["late_recompiles"] = graphs.late_recompiles
+    if flops is not None:
+        costs |= {"flops": flops.total, "flops_covered": flops.time_covered}
+    return replace(figures, **costs)
 
 
 def _with_answer(figures: CaseMetrics, new: Measurement) -> CaseMetrics:

@@ -95,15 +95,11 @@ def known_peaks(recorder: Recorder, machine_id: str, device: str) -> tuple[Calib
 
 def _needed(calibration: Calibration, result: Result) -> Calibration:
     """Without the peaks of thread counts that no arm used: every result carries a copy."""
-    used = {0}
-    for arm in result.arms:
-        used.add(arm.arm.threads or 0)
-        used.add(arm.environment.threads.get("torch", 0) if arm.environment else 0)
-    return replace(
-        calibration,
-        compute=tuple(peak for peak in calibration.compute if peak.threads in used),
-        bandwidth=tuple(peak for peak in calibration.bandwidth if peak.threads in used),
-    )
+    used = {0, *(arm.arm.threads for arm in result.arms)}
+    used |= {arm.environment.threads.get("torch", 0) for arm in result.arms if arm.environment}
+    compute = tuple(peak for peak in calibration.compute if peak.threads in used)
+    bandwidth = tuple(peak for peak in calibration.bandwidth if peak.threads in used)
+    return replace(calibration, compute=compute, bandwidth=bandwidth)
 
 
 def recalibrated(result: Result, recorder: Recorder | None, events: Events | None) -> Result:
@@ -121,10 +117,8 @@ def recalibrated(result: Result, recorder: Recorder | None, events: Events | Non
         events.phase("a peak was beaten: measuring it again")
     try:
         fresh = run_calibration(device=calibration.device, only=wanted)
-    except TorchstoneError as error:
-        return _as_it_was(result, calibration, error.message)
-    except OSError as error:
-        return _as_it_was(result, calibration, str(error))
+    except (TorchstoneError, OSError) as error:
+        return _as_it_was(result, calibration, getattr(error, "message", str(error)))
     except KeyboardInterrupt:  # the measurement itself is whole and is kept
         return evaluate_again(interrupted(_as_it_was(result, calibration, "interrupted")))
     raised = merge_peaks(calibration, fresh)
@@ -179,7 +173,11 @@ def with_remeasurements(
     events: Events | None,
     templates: Templates | None = None,
 ) -> Result:
-    """Measure each suspicious comparison again and evaluate the result by both looks."""
+    """Measure each suspicious comparison again and evaluate the result by both looks.
+
+    One that cannot be had (a file is gone, the disk is full) says why, and costs nothing of the
+    first.
+    """
     if result.method.stopped_by == "interrupt":
         return result
     wanted = validate.needs_remeasuring(result)
@@ -193,6 +191,11 @@ def with_remeasurements(
         )
     except KeyboardInterrupt:  # the first look is whole and is kept
         return evaluate_again(interrupted(result))
+    except (TorchstoneError, OSError) as error:
+        seed, why = settings.seed + SEED_APART, f"it failed: {error}"
+        looks = tuple(
+            Remeasurement(c.base, c.new, seed, c.speedup or 0.0, None, reason=why) for c in wanted
+        )
     return evaluate_again(replace(result, remeasurements=looks))
 
 

@@ -20,11 +20,10 @@ from torchstone.conductor.case import BUILD_TIMEOUT_S, STEP_TIMEOUT_S, Silent
 from torchstone.conductor.launch import arm_environment
 from torchstone.conductor.worker import Spawn, WorkerProcess
 from torchstone.lab.bench import new_id
-from torchstone.lab.request import allocator_words, check_arm, distinct
+from torchstone.lab.recording import this_machine
+from torchstone.lab.request import check_arm, check_threads, distinct, option_words, repeated
 from torchstone.lab.secrets import public_arm, public_words
-from torchstone.machine.hardware import cache_sizes, describe_cpu, memory_bytes
 from torchstone.machine.memory import usual_allocator
-from torchstone.machine.software import machine_id
 from torchstone.profile import read_profile
 from torchstone.profile.child_script import FAILED, INTERRUPTED, ScriptRequest
 from torchstone.profile.context import check_sampling, cost_of, take_turns
@@ -44,15 +43,10 @@ ALL = "all"
 COMPARED = ("count", "sample", "trace")
 """What `all` puts side by side."""
 _BUILDING = (
-    "start",
-    "import",
-    "build",
-    "first call",
-    "warm-up",
-    "profiling",
-    "counting",
-    "writing",
+    *("start", "import", "build", "first call", "warm-up"),
+    *("profiling", "counting", "writing"),
 )
+"""A pass takes seconds where a step takes milliseconds, so it gets the time of building."""
 _MOST_LINES = 3
 
 
@@ -175,7 +169,10 @@ def _arms(request: ProfileRequest) -> list[ArmSpec]:
 def _profiles(
     request: ProfileRequest, worker: WorkerProcess, folder: Path, name: str, events: Events
 ) -> Iterator[Profile]:
-    patience = _patience(request)
+
+    def patience(phase: str) -> float:
+        return request.build_timeout_s if phase in _BUILDING else 10 * request.timeout_s
+
     events.phase(f"{name}: building and warming up")
     worker.ask({"do": "build", "arm": worker.arm}, patience)
     for way in request.ways:
@@ -197,32 +194,24 @@ def _profiles(
         yield replace(profile, label=f"{name} ({way})", cost=cost)
 
 
-def _patience(request: ProfileRequest) -> Callable[[str], float]:
-    """A pass takes seconds where a step takes milliseconds, so it gets what building gets."""
-
-    def of_phase(phase: str) -> float:
-        return request.build_timeout_s if phase in _BUILDING else 10 * request.timeout_s
-
-    return of_phase
-
-
 @contextmanager
 def _child(arm: ArmSpec) -> Iterator[tuple[WorkerProcess, Path]]:
     """A process that profiles, gone with all its children at the end."""
     with tempfile.TemporaryDirectory(prefix="torchstone-") as folder:
-        env = {**os.environ, **arm_environment(arm), "PYTHONPATH": house_on_path()}
-        env.setdefault("KINETO_LOG_LEVEL", "99")
-        worker = WorkerProcess(arm, Spawn([sys.executable, "-m", PROFILE_CHILD]), env, Path(folder))
+        spawn = Spawn([sys.executable, "-m", PROFILE_CHILD])
+        worker = WorkerProcess(arm, spawn, _environment(arm), Path(folder))
         try:
             yield worker, Path(folder)
         finally:
             worker.kill()
 
 
-def house_on_path() -> str:
-    """PYTHONPATH for a process that has to find this package."""
+def _environment(arm: ArmSpec) -> dict[str, str]:
+    """The variables of a process that profiles: it has to find this package."""
     home = str(Path(__file__).resolve().parents[2])
-    return os.pathsep.join(filter(None, (home, os.environ.get("PYTHONPATH", ""))))
+    path = os.pathsep.join(filter(None, (home, os.environ.get("PYTHONPATH", ""))))
+    quiet = {"KINETO_LOG_LEVEL": os.environ.get("KINETO_LOG_LEVEL", "99")}
+    return {**os.environ, **quiet, **arm_environment(arm), "PYTHONPATH": path}
 
 
 def _failed(name: str, request: ProfileRequest, ended: ArmEnded) -> ProfilingFailed:
@@ -246,37 +235,27 @@ def stamp(profile: Profile, request: ProfileRequest) -> Profile:
         profile,
         id=new_id(),
         command=public_words(command_of(request)),
-        machine_id=machine_id(describe_cpu(), cache_sizes(), memory_bytes()),
+        machine_id=this_machine(),
     )
 
 
 def command_of(request: ProfileRequest) -> tuple[str, ...]:
     """The command line that asks for the same again."""
-    words = ["torchstone", "profile", "--how", request.how]
-    plain = ProfileRequest("")
-    for name in ("steps", "variant", "mode", "precision", "device", "threads"):
-        value = getattr(request, name)
-        if value != getattr(plain, name):
-            words += [f"--{name}", str(value)]
-    words += allocator_words(allocator_of(request)) if request.is_target else []
-    for variant in request.vs:
-        words += ["--vs", variant]
-    for option in _sampling_words(request.options):
-        words += option
-    words += ["-m"] if request.module else []
-    return (*words, request.what, *request.arguments)
-
-
-def _sampling_words(options: ProbeOptions) -> Iterator[tuple[str, ...]]:
-    plain = ProbeOptions()
-    if options.rate_hz != plain.rate_hz:
-        yield "--rate", f"{options.rate_hz:g}"
-    if options.clock != plain.clock:
-        yield "--clock", options.clock
-    if options.native:
-        yield ("--native",)
-    for name in options.functions:
-        yield "--functions", name
+    names = ("steps", "variant", "mode", "precision", "device", "threads")
+    options, plain = request.options, ProbeOptions()
+    return (
+        *("torchstone", "profile", "--how", request.how),
+        *option_words(request, ProfileRequest(""), *names),
+        *(("--allocator", allocator_of(request)) if request.is_target else ()),
+        *repeated("--vs", request.vs),
+        *(("--rate", f"{options.rate_hz:g}") if options.rate_hz != plain.rate_hz else ()),
+        *option_words(options, plain, "clock"),
+        *(("--native",) if options.native else ()),
+        *repeated("--functions", options.functions),
+        *(("-m",) if request.module else ()),
+        request.what,
+        *request.arguments,
+    )
 
 
 # A script or a module, profiled as a whole: run as Python would run it, in the same terminal.
@@ -290,24 +269,15 @@ RUNS = 4 * PAIRS
 """A pair, and a pair of the control."""
 GRACE_S = 10.0
 """After Ctrl-C, for the program to end and its profile to be written."""
+_NO_COST = "What profiling costs was not measured:"
 _NOT_ASKED = (
-    "What profiling costs was not measured: the program would have to run again and again, and it "
-    "may do things. --cost allows it."
+    f"{_NO_COST} the program would have to run again and again, and it may do things. --cost "
+    "allows it."
 )
-_ENDED_BADLY = "What profiling costs was not measured: the program did not end well."
-_NOT_WANTED = "What profiling costs was not measured: --no-cost."
-_STOPPED = "What profiling costs was not measured: it was interrupted."
-_TOO_LONG = f"What profiling costs was not measured: a run takes longer than {SHORT_RUN_S:g} s."
 
 
 class NotTheSameAgain(Exception):
     """The program ended otherwise when it was run again: its time is that of something else."""
-
-    def __init__(self, code: int) -> None:
-        super().__init__(
-            f"What profiling costs was not measured: run again, the program ended {_end(code)}. "
-            "It does not do the same again."
-        )
 
 
 _OF_TARGETS = ("steps", "variant", "vs", "mode", "precision", "device", "allocator", "timeout_s")
@@ -342,12 +312,12 @@ def profile_script(
     for way in request.ways:
         profile, code, took = _run_once(request, way)
         profile = replace(profile, label=f"{short_name(request.what)} ({way})")
-        cost, note = None, _ENDED_BADLY
+        cost, note = None, f"{_NO_COST} the program did not end well."
         if not code:
             try:
                 cost, note = _cost(request, way, took, progress)
             except KeyboardInterrupt:  # the profile is there: only its cost is given up
-                cost, note, code = None, _STOPPED, INTERRUPTED
+                note, code = f"{_NO_COST} it was interrupted.", INTERRUPTED
         notes = (*profile.notes, *((note,) if note else ()))
         found.append(stamp(replace(profile, cost=cost, notes=notes), request))
         if keep is not None:
@@ -371,8 +341,7 @@ def _check_program(request: ProfileRequest) -> None:
             f"{words} {'is' if len(given) == 1 else 'are'} for a target.",
             "Remove this option for a program, which decides that itself.",
         )
-    if request.threads is not None and request.threads < 1:
-        raise UsageError(f"--threads must be at least 1, not {request.threads}.", "Give 1 or more.")
+    check_threads(request.threads)
 
 
 def _run_once(request: ProfileRequest, way: str) -> tuple[Profile, int, float]:
@@ -415,15 +384,13 @@ def _started(
     note = Path(folder) / "request.json"
     note.write_text(json.dumps(to_data(asked)), encoding="utf-8")
     nowhere = subprocess.DEVNULL if silent else None
-    threads = arm_environment(ArmSpec(name="", target=request.what, threads=request.threads))
-    env = {**os.environ, **threads, "PYTHONPATH": house_on_path()}
-    env.setdefault("KINETO_LOG_LEVEL", "99")
+    arm = ArmSpec(name="", target=request.what, threads=request.threads)
     with subprocess.Popen(
         [sys.executable, "-m", PROFILE_SCRIPT_CHILD, str(note)],
         stdin=nowhere,
         stdout=nowhere,
         stderr=nowhere,
-        env=env,
+        env=_environment(arm),
     ) as process:
         try:
             yield process
@@ -469,9 +436,9 @@ def _cost(
 ) -> tuple[Cost | None, str]:
     """Whole processes in turns, silent ones; only where it was asked for and a run is short."""
     if not request.cost:
-        return None, _NOT_ASKED if request.cost is None else _NOT_WANTED
+        return None, _NOT_ASKED if request.cost is None else f"{_NO_COST} --no-cost."
     if took > SHORT_RUN_S:
-        return None, _TOO_LONG
+        return None, f"{_NO_COST} a run takes longer than {SHORT_RUN_S:g} s."
     with progress() as events:
         try:
             return _timed_again(request, way, events), ""
@@ -495,12 +462,12 @@ def _timed_again(request: ProfileRequest, way: str, events: Events) -> Cost:
                 code = process.wait()
             took = time.perf_counter() - started
             if code:  # the profiled run ended with 0, or there would be no cost to measure
-                raise NotTheSameAgain(code)
+                raise NotTheSameAgain(
+                    f"{_NO_COST} run again, the program ended {_end(code)}. It does not do the "
+                    "same again."
+                )
             size = path.stat().st_size if path.exists() else size
             return took
 
     turns = take_turns(lambda: run(""), lambda: run(way), least=PAIRS, most=PAIRS)
     return cost_of(turns, footprint_bytes=size)
-
-
-__all__ = ["INTERRUPTED", "ScriptRun", "profile_script"]

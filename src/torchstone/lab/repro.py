@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 import shlex
@@ -410,17 +411,9 @@ def containerfile(result: Result, environment: Environment) -> str:
             quoted = value.replace("\\", "\\\\").replace('"', '\\"').replace("$", "\\$")
             lines.append(f'ENV {name}="{quoted}"')
     lines += ["COPY . /work", "WORKDIR /work"]
-    words = ", ".join(f'"{_json(word)}"' for word in result.command)
-    lines.append(f"CMD [{words}]")
+    words = ["".join(c if c.isprintable() else " " for c in word) for word in result.command]
+    lines.append(f"CMD {json.dumps(words, ensure_ascii=False)}")
     return "\n".join(lines) + "\n"
-
-
-def _json(word: str) -> str:
-    return (
-        "".join(c if c.isprintable() else " " for c in word)
-        .replace("\\", "\\\\")
-        .replace('"', '\\"')
-    )
 
 
 def _readme(result: Result, environment: Environment) -> str:

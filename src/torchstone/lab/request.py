@@ -6,8 +6,9 @@ import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from torchstone import stats
 from torchstone.conductor import Settings
@@ -152,21 +153,30 @@ def distinct(arms: list[ArmSpec]) -> list[ArmSpec]:
 
 def check_arm(arm: ArmSpec) -> None:
     """Refuse what cannot work, before anything is started."""
-    for what, value, known in (
-        ("mode", arm.mode, MODES),
-        ("precision", arm.precision, PRECISIONS),
-        ("allocator", arm.allocator, ALLOCATORS),
-    ):
-        if value not in known:
-            raise UsageError(f"There is no {what} {value!r}.", f"Choose from {', '.join(known)}.")
-    if arm.threads is not None and arm.threads < 1:
-        raise UsageError(f"--threads must be at least 1, not {arm.threads}.", "Give 1 or more.")
+    check_choices("mode", MODES, arm.mode)
+    check_choices("precision", PRECISIONS, arm.precision)
+    check_choices("allocator", ALLOCATORS, arm.allocator)
+    check_threads(arm.threads)
     if arm.statement is None:
         check_target(arm.target)
     check_variant(arm.variant, lambda: torch_backends(arm.python))
     allocator_environment(arm.allocator)
     if arm.python is not None:
         resolve_interpreter(arm.python)
+
+
+def check_choices(what: str, known: Sequence[str], *values: str) -> None:
+    """Refuse a word that is not in the list."""
+    for value in values:
+        if value not in known:
+            names = ", ".join(filter(None, known))
+            raise UsageError(f"There is no {what} {value!r}.", f"Choose from {names}.")
+
+
+def check_threads(threads: int | None) -> None:
+    """Refuse a number of threads that cannot do anything."""
+    if threads is not None and threads < 1:
+        raise UsageError(f"--threads must be at least 1, not {threads}.", "Give 1 or more.")
 
 
 def torch_backends(python: str | None) -> list[str]:
@@ -203,14 +213,7 @@ def check_settings(settings: Settings) -> None:
 def method_of(settings: Settings) -> Method:
     """The settings as they are kept with a result or a run."""
     return Method(
-        budget_s=settings.budget_s,
-        within=settings.within,
-        margin=settings.margin,
-        seed=settings.seed,
-        step_timeout_s=settings.step_timeout_s,
-        build_timeout_s=settings.build_timeout_s,
-        independent=settings.independent,
-        together=settings.together,
+        **_shared(settings),
         replicates=settings.replicates or 0,
         definition=stats.DEFINITION,
         asked_replicates=settings.replicates,
@@ -219,45 +222,48 @@ def method_of(settings: Settings) -> Method:
 
 
 def settings_from(method: Method) -> Settings:
-    """The settings that were kept. How many processes there were is not what was asked for, but
-    before that was kept, why it stopped tells."""
-    replicates = method.asked_replicates
-    if replicates is None and method.stopped_by == "replicates":
-        replicates = method.replicates
+    """The settings that were kept: what was asked for, not what came of it."""
     return Settings(
-        budget_s=method.budget_s,
-        within=method.within,
-        margin=method.margin,
-        seed=method.seed,
-        step_timeout_s=method.step_timeout_s,
-        build_timeout_s=method.build_timeout_s,
-        independent=method.independent,
-        together=method.together,
-        replicates=replicates,
-        samples=method.asked_samples,
+        **_shared(method), replicates=method.asked_replicates, samples=method.asked_samples
     )
+
+
+def _shared(settings: Settings | Method) -> dict[str, Any]:
+    """What is asked for and kept under one name."""
+    names = ("budget_s", "within", "margin", "seed", "step_timeout_s", "build_timeout_s")
+    return {name: getattr(settings, name) for name in (*names, "independent", "together")}
 
 
 def command_of(request: BenchRequest) -> tuple[str, ...]:
     """The command line that asks for the same again; hidden variables by name only."""
-    words = ["torchstone", "bench", *request.targets]
-    for flag, values in (("--vs", request.vs), ("--arm", request.arms)):
-        for value in values:
-            words += [flag, value]
-    plain = BenchRequest(targets=())
-    for name in ("mode", "precision", "device", "threads", "python", "label"):
-        value = getattr(request, name)
-        if value != getattr(plain, name):
-            words += [f"--{name}", str(value)]
-    words += allocator_words(request.allocator or usual_allocator())
-    for key, value in public_env(request.env):
-        words += ["--env", f"{key}={value}"]
-    return (*words, *settings_words(request.settings))
+    names = ("mode", "precision", "device", "threads", "python", "label")
+    return (
+        *("torchstone", "bench", *request.targets),
+        *repeated("--vs", request.vs),
+        *repeated("--arm", request.arms),
+        *option_words(request, BenchRequest(()), *names),
+        # Always said: which one is the usual one depends on the machine.
+        *("--allocator", request.allocator or usual_allocator()),
+        *env_words(request.env),
+        *settings_words(request.settings),
+    )
 
 
-def allocator_words(allocator: str) -> list[str]:
-    """Always said: which one is the usual one depends on the machine."""
-    return ["--allocator", allocator]
+def option_words(asked: object, plain: object, *names: str) -> list[str]:
+    """The options of these names that are not at their default."""
+    values = {name: getattr(asked, name) for name in names}
+    changed = [(name, value) for name, value in values.items() if value != getattr(plain, name)]
+    return [word for name, value in changed for word in (f"--{name}", str(value))]
+
+
+def repeated(flag: str, values: Iterable[str]) -> list[str]:
+    """The option before each of these."""
+    return [word for value in values for word in (flag, value)]
+
+
+def env_words(env: Iterable[tuple[str, str]]) -> list[str]:
+    """The variables of an arm; hidden ones by name only."""
+    return repeated("--env", (f"{key}={value}" for key, value in public_env(env)))
 
 
 _SETTING_FLAGS = {
@@ -268,6 +274,8 @@ _SETTING_FLAGS = {
     "step_timeout_s": ("--timeout", "{:g}s"),
     "build_timeout_s": ("--build-timeout", "{:g}s"),
     "replicates": ("--replicates", "{}"),
+    "independent": ("--independent",),
+    "together": ("--together",),
 }
 
 
@@ -275,13 +283,8 @@ def settings_words(settings: Settings) -> list[str]:
     """The flags of everything that is not at its default."""
     words: list[str] = []
     plain = Settings()
-    for one in fields(Settings):
-        value = getattr(settings, one.name)
-        if value == getattr(plain, one.name):
-            continue
-        if one.name in _SETTING_FLAGS:
-            flag, form = _SETTING_FLAGS[one.name]
-            words += [flag, form.format(value)]
-        elif one.name in ("independent", "together"):
-            words.append(f"--{one.name}")
+    for name, words_of in _SETTING_FLAGS.items():
+        value = getattr(settings, name)
+        if value != getattr(plain, name):
+            words += [part.format(value) for part in words_of]
     return words

@@ -6,10 +6,9 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import datetime, timezone
 from importlib import metadata
 from typing import Protocol
 
@@ -17,7 +16,7 @@ import torchstone
 from torchstone.conductor import Events, Settings, Templates, open_templates
 from torchstone.lab.bench import measure_unsaved, new_id
 from torchstone.lab.metrics import metrics_of, unmeasured
-from torchstone.lab.recording import PatientRecorder, Recorder, keep, patiently
+from torchstone.lab.recording import Recorder, this_machine
 from torchstone.lab.request import distinct, method_of, settings_from
 from torchstone.lab.run_plan import (
     TORCHBENCH_CHECKOUT,
@@ -32,9 +31,9 @@ from torchstone.lab.run_plan import (
     shard_of,
 )
 from torchstone.lab.secrets import public_words
-from torchstone.machine.hardware import cache_sizes, describe_cpu, memory_bytes
+from torchstone.machine.hardware import describe_cpu
 from torchstone.machine.processes import usable_cores
-from torchstone.machine.software import git_state, machine_id
+from torchstone.machine.software import git_state
 from torchstone.records import (
     CASE_KIND,
     CaseKey,
@@ -49,6 +48,7 @@ from torchstone.records import (
 )
 from torchstone.store import check_store, open_store
 from torchstone.store.heartbeat import Heartbeat, Part, start_heartbeat
+from torchstone.store.limits import HERE, now
 from torchstone.store.location import locate
 from torchstone.workloads.suites import known_suites, load_suite
 from torchstone.workloads.target import check_target, parse_target
@@ -73,21 +73,19 @@ def describe_run(
     request: RunRequest, plan: Plan, command: tuple[str, ...], shard: Shard | None
 ) -> Run:
     """The run's record, before anything is measured."""
-    cpu = describe_cpu()
-    settings = request.settings
     run = Run(
         id=new_id(),
-        created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        created=now(),
         command=command,
         plan=plan.cases,
         label=request.label,
-        machine_id=machine_id(cpu, cache_sizes(), memory_bytes()),
-        machine=cpu.get("model", ""),
+        machine_id=this_machine(),
+        machine=describe_cpu().get("model", ""),
         torch=version_of("torch"),
         git=git_state(os.getcwd()),
         packages=packages_of(plan.cases),
         tier=plan.tier,
-        method=method_of(settings),
+        method=method_of(request.settings),
         notes=plan.notes,
         version=torchstone.__version__,
     )
@@ -157,15 +155,13 @@ _SHORT = 12
 
 def check_same(run: Run, left: Sequence[PlannedCase]) -> None:
     """Refuse to go on where what is `left` would not be measured as the rest of the run was."""
-    if run.origin != "here" or run.method is None:
+    if run.origin != HERE or run.method is None:
         raise UsageError(f"{run.id} was imported from {run.origin} and cannot be resumed.")
-    here = machine_id(describe_cpu(), cache_sizes(), memory_bytes())
-    if run.machine_id != here:
+    if run.machine_id != this_machine():
         raise UsageError(
             f"{run.id} was begun on another machine, and figures of two machines do not mix.",
             "Begin a run of its own here, with the same --label.",
         )
-    _check_torch(run)
     _check_commit(run)
     _check_sources(run, left)
     _check_packages(run, left)
@@ -189,27 +185,17 @@ def _apart(one: str, other: str) -> bool:
     return bool(n) and n == m and i != j
 
 
-def _check_torch(run: Run) -> None:
-    """A run bears the name of one torch."""
-    installed = version_of("torch")
-    if run.torch != installed:
-        was = f"torch {run.torch}" if run.torch else "no torch"
-        now = f"torch {installed}" if installed else "no torch"
-        raise UsageError(
-            f"{run.id} was begun with {was}, and here is {now}: one run cannot combine both.",
-            f"Begin a run of its own, or go back to {was}.",
-        )
-
-
 def _check_packages(run: Run, left: Sequence[PlannedCase]) -> None:
-    """Two versions of a library build two models of one name. Runs stored before the versions were
-    kept have none to compare."""
-    for name, now in packages_of(left).items():
-        was = run.packages.get(name)
-        if was is not None and was != now:
-            before, here = (f"{name} {text}" if text else f"no {name}" for text in (was, now))
+    """A run bears the name of one torch, and two versions of a library build two models of one
+    name."""
+    begun = {**run.packages, "torch": run.torch}
+    for name, found in {"torch": version_of("torch"), **packages_of(left)}.items():
+        was = begun.get(name, found)
+        if was != found:
+            before, here = (f"{name} {text}" if text else f"no {name}" for text in (was, found))
             raise UsageError(
-                f"{run.id} was begun with {before}, and here is {here}: a run cannot combine both.",
+                f"{run.id} was begun with {before}, and here is {here}: one run cannot combine "
+                "both.",
                 f"Begin a run of its own, or go back to {before}.",
             )
 
@@ -218,23 +204,23 @@ def _check_commit(run: Run) -> None:
     """A run bears the name of one commit; one begun outside a repository bears none."""
     if run.git is None:
         return
-    now = git_state(os.getcwd())
+    state = git_state(os.getcwd())
     was = f"commit {run.git.commit[:_SHORT]}"
-    if now is None or now.commit != run.git.commit:
-        here = "no repository" if now is None else f"commit {now.commit[:_SHORT]}"
+    if state is None or state.commit != run.git.commit:
+        here = "no repository" if state is None else f"commit {state.commit[:_SHORT]}"
         raise UsageError(
             f"{run.id} was begun at {was}, and here is {here}: one run cannot combine both.",
             f"Begin a run of its own, or resume in the same folder at {was}.",
         )
-    if now.dirty and not run.git.dirty:
-        raise UsageError(
-            f"{run.id} was begun at {was} as it is, and here files differ from it.",
-            "Put the changes aside (`git stash -u`), or begin a run of its own.",
+    if state.dirty != run.git.dirty:
+        how, here, what = (
+            ("as it is", "files differ", "Put the changes aside (`git stash -u`)")
+            if state.dirty
+            else ("with changed files", "none differs", "Bring the changes back (`git stash pop`)")
         )
-    if run.git.dirty and not now.dirty:
         raise UsageError(
-            f"{run.id} was begun at {was} with changed files, and here none differs from it.",
-            "Bring the changes back (`git stash pop`), or begin a run of its own.",
+            f"{run.id} was begun at {was} {how}, and here {here} from it.",
+            f"{what}, or begin a run of its own.",
         )
 
 
@@ -343,62 +329,47 @@ def carry_out(
 
     Libraries are imported once for all cases, in templates.
     """
-    with open_templates() as templates:
-        return _carry_out(run, db, events, shard, total_budget_s, sign, templates)
-
-
-def _carry_out(
-    run: Run,
-    db: str | None,
-    events: RunEvents,
-    shard: Shard | None,
-    total_budget_s: float | None,
-    sign: Heartbeat,
-    templates: Templates,
-) -> RunEnd:
-    settings, recorder = settings_of(run), PatientRecorder(db, events)
-    done = patiently(events, lambda: _done(db, run.id))
-    left = _left(shard_of(groups(run.plan), shard), done)
-    unable, todo = _unable(left), _able(left)
+    settings, recorder = settings_of(run), Recorder(db, events=events)
+    done = recorder.read(lambda store: store.done_positions(run.id)) or set()
+    left = _only(shard_of(groups(run.plan), shard), lambda at, case: at not in done)
+    unable = [pair for group in left for pair in group.cases if pair[1].not_supported]
+    todo = _only(left, lambda at, case: not case.not_supported)
     total = sum(len(group.cases) for group in left)
     events.run_started(run, total, len(done))
+
+    def keep(result: Result | None, figures: Sequence[Placed]) -> None:
+        for one in recorder.add_cases(run.id, result, figures):
+            events.case_finished(one)
+
     clock, index, stopped_by = Clock(len(todo), total_budget_s), len(unable), "done"
     try:
         # All of them first: they take no time, and until they are stored they count as not run.
-        _keep(db, run, None, [(at, _unsupported(case, settings)) for at, case in unable], events)
-        for group in todo:
-            if clock.is_over:
-                stopped_by = "total budget"
-                break
-            shown = group.cases[0][1].key
-            events.case_started(index, total, shown, clock.seconds_left)
-            sign.now(shown.name, index, total)
-            figures, result = measure_group(group, settings, recorder, events, templates)
-            _keep(db, run, result, figures, events)
-            if result is not None:
-                events.case_times(result.method.phases)
-            index += len(group.cases)
-            clock.tick()
+        keep(None, [(at, _unsupported(case, settings)) for at, case in unable])
+        with open_templates() as templates:
+            for group in todo:
+                if clock.is_over:
+                    stopped_by = "total budget"
+                    break
+                shown = group.cases[0][1].key
+                events.case_started(index, total, shown, clock.seconds_left)
+                sign.now(shown.name, index, total)
+                figures, result = measure_group(group, settings, recorder, events, templates)
+                keep(result, figures)
+                if result is not None:
+                    events.case_times(result.method.phases)
+                index += len(group.cases)
+                clock.tick()
     except KeyboardInterrupt:
         stopped_by = "interrupt"
-    return RunEnd(patiently(events, lambda: _view(db, run.id)), stopped_by)
+    view = recorder.read(lambda store: store.run_view(run.id))
+    assert view is not None  # its plan was stored before
+    return RunEnd(view, stopped_by)
 
 
-def _done(db: str | None, run_id: str) -> set[int]:
-    with open_store(db) as store:
-        return store.done_positions(run_id)
-
-
-def _view(db: str | None, run_id: str) -> RunView:
-    with open_store(db) as store:
-        return store.run_view(run_id)
-
-
-def _keep(
-    db: str | None, run: Run, result: Result | None, figures: Sequence[Placed], events: RunEvents
-) -> None:
-    for one in keep(db, run.id, result, figures, events):
-        events.case_finished(one)
+def _only(all_groups: Sequence[Group], wanted: Callable[[int, PlannedCase], bool]) -> list[Group]:
+    """The groups with the wanted cases alone; empty groups fall away."""
+    left = (Group(tuple(one for one in group.cases if wanted(*one))) for group in all_groups)
+    return [group for group in left if group.cases]
 
 
 class Clock:
@@ -483,28 +454,7 @@ def _sign(db: str | None, run: Run, shard: Shard | None) -> Iterator[Heartbeat]:
         yield sign
 
 
-def _left(all_groups: Sequence[Group], done: set[int]) -> list[Group]:
-    """The groups without the cases that are stored already; empty groups fall away."""
-    left = [
-        Group(tuple(pair for pair in group.cases if pair[0] not in done)) for group in all_groups
-    ]
-    return [group for group in left if group.cases]
-
-
-def _unable(left: Sequence[Group]) -> list[tuple[int, PlannedCase]]:
-    """The cases that are known to be unable to run here, with their places."""
-    return [pair for group in left for pair in group.cases if pair[1].not_supported]
-
-
-def _able(left: Sequence[Group]) -> list[Group]:
-    """The groups without those."""
-    able = [Group(tuple(p for p in group.cases if not p[1].not_supported)) for group in left]
-    return [group for group in able if group.cases]
-
-
 def settings_of(run: Run) -> Settings:
     """The settings of every case of a run."""
-    if run.method is None:
-        return Settings(count_flops=True)
-    replicates = run.method.replicates or None
-    return replace(settings_from(run.method), replicates=replicates, count_flops=True)
+    asked = Settings() if run.method is None else settings_from(run.method)
+    return replace(asked, count_flops=True)

@@ -8,9 +8,17 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from typing import Any
 
 from torchstone.conductor import Settings
-from torchstone.lab.request import BenchRequest, check_settings, command_of, torch_backends
+from torchstone.lab.request import (
+    BenchRequest,
+    check_choices,
+    check_settings,
+    check_threads,
+    command_of,
+    torch_backends,
+)
 from torchstone.lab.secrets import public_words
 from torchstone.machine.memory import allocator_environment, usual_allocator, why_not_kept
 from torchstone.records import (
@@ -113,19 +121,12 @@ def make_plan(request: RunRequest, cores: int) -> Plan:
 
 def _check(request: RunRequest) -> None:
     check_settings(request.settings)
-    for what, values, known in (
-        ("mode", request.modes, MODES),
-        ("precision", request.precisions, PRECISIONS),
-        ("scale", (request.scale,), SCALES),
-        ("tier", (request.tier,) if request.tier else (), TIERS),
-        ("allocator", (request.allocator,) if request.allocator else (), ALLOCATORS),
-    ):
-        for value in values:
-            if value not in known:
-                names = ", ".join(known)
-                raise UsageError(f"There is no {what} {value!r}.", f"Choose from {names}.")
-    if request.threads is not None and request.threads < 1:
-        raise UsageError(f"--threads must be at least 1, not {request.threads}.", "Give 1 or more.")
+    check_choices("mode", MODES, *request.modes)
+    check_choices("precision", PRECISIONS, *request.precisions)
+    check_choices("scale", SCALES, request.scale)
+    check_choices("tier", ("", *TIERS), request.tier)
+    check_choices("allocator", ("", *ALLOCATORS), request.allocator)
+    check_threads(request.threads)
     allocator_environment(request.allocator or usual_allocator())  # one that is not installed
     try:
         re.compile(request.pattern)
@@ -289,14 +290,16 @@ def arm_of(case: PlannedCase, variant: str | None = None, seed: int = 0) -> ArmS
         name=name,
         target=case.target,
         variant=name,
-        mode=key.mode,
-        precision=key.precision,
-        device=key.device,
-        threads=key.threads or None,
-        allocator=key.allocator,
         seed=seed,
         shapes=shapes_of(key),
+        **_how(key),
     )
+
+
+def _how(key: CaseKey) -> dict[str, Any]:
+    """What a case asks of an arm beside target and variant."""
+    names = ("mode", "precision", "device", "allocator")
+    return {name: getattr(key, name) for name in names} | {"threads": key.threads or None}
 
 
 def shapes_of(key: CaseKey) -> int:
@@ -343,18 +346,8 @@ def parse_shard(text: str) -> tuple[int, int]:
 
 def command_of_case(case: PlannedCase, settings: Settings) -> tuple[str, ...]:
     """The command that measures this case again."""
-    key = case.key
-    request = BenchRequest(
-        targets=(case.target,),
-        vs=(key.variant,),
-        mode=key.mode,
-        precision=key.precision,
-        device=key.device,
-        threads=key.threads or None,
-        allocator=key.allocator,
-        settings=settings,
-    )
-    words = public_words(command_of(request))
+    vs, how = (case.key.variant,), _how(case.key)
+    words = public_words(command_of(BenchRequest((case.target,), vs, settings=settings, **how)))
     checkout = os.environ.get(TORCHBENCH_VARIABLE)
     if checkout and case.target.startswith(f"{TORCHBENCH_CHECKOUT}:"):
         return ("env", f"{TORCHBENCH_VARIABLE}={checkout}", *words)

@@ -12,6 +12,7 @@ import secrets
 import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass, replace
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,6 @@ from torchstone.conductor.worker import clean
 from torchstone.machine.redact import redact_text, visible_variables, without_secrets
 from torchstone.records import (
     ArmSpec,
-    Contract,
-    Leaf,
     Ledger,
     Measurement,
     Result,
@@ -31,6 +30,8 @@ from torchstone.store.location import data_directory
 
 HIDDEN = "(hidden)"
 STATEMENT_NOTE = "a secret in the statement is not kept"
+_QUOTING = ("detail", "contract", "agreement", "graphs", "notes")
+"""Fields of a measurement that may quote user code: messages, keys of nests, graph breaks."""
 _OF_OURS = ("arm", "environment", "id", "created", "version", "schema")
 """Fields of a ledger that quote nobody."""
 _ARM = "--arm"
@@ -57,44 +58,12 @@ def public_arm(arm: ArmSpec) -> ArmSpec:
 
 
 def public_measurement(measurement: Measurement) -> Measurement:
-    """The record as it may be stored: every sentence that quotes user code is cleaned as well."""
-    own = measurement.arm
-
-    def cleaned(text: str) -> str:
-        return clean(text, own)
-
-    arm = public_arm(own)
-    notes = tuple(map(cleaned, measurement.notes))
+    """The record as it may be stored: whatever may quote user code is cleaned as well."""
+    own, arm = measurement.arm, public_arm(measurement.arm)
+    cleaned = _cleaned(measurement, _QUOTING, own)
     if arm.statement != own.statement:
-        notes = (*notes, STATEMENT_NOTE)
-    detail, agreement, graphs = measurement.detail, measurement.agreement, measurement.graphs
-    contract = measurement.contract
-    return replace(
-        measurement,
-        arm=arm,
-        detail=replace(
-            detail, message=cleaned(detail.message), stderr=tuple(map(cleaned, detail.stderr))
-        ),
-        contract=contract and _public_contract(contract, own),
-        agreement=agreement
-        and replace(
-            agreement, reason=cleaned(agreement.reason), mismatch=cleaned(agreement.mismatch)
-        ),
-        graphs=graphs and replace(graphs, break_reasons=tuple(map(cleaned, graphs.break_reasons))),
-        notes=notes,
-    )
-
-
-def _public_contract(contract: Contract, arm: ArmSpec) -> Contract:
-    """Keys of the target's own nests name the leaves, and notes may quote it; the rest is ours."""
-
-    def named(leaves: tuple[Leaf, ...]) -> tuple[Leaf, ...]:
-        return tuple(replace(leaf, path=clean(leaf.path, arm)) for leaf in leaves)
-
-    notes = tuple(clean(note, arm) for note in contract.notes)
-    return replace(
-        contract, inputs=named(contract.inputs), outputs=named(contract.outputs), notes=notes
-    )
+        cleaned["notes"] = (*cleaned["notes"], STATEMENT_NOTE)
+    return replace(measurement, arm=arm, **cleaned)
 
 
 def public_ledger(ledger: Ledger, arm: ArmSpec) -> Ledger:
@@ -102,26 +71,28 @@ def public_ledger(ledger: Ledger, arm: ArmSpec) -> Ledger:
 
     Every text is cleaned except in the environment, which has been, and where nothing is quoted.
     """
-    cleaned = {
-        one.name: _clean(getattr(ledger, one.name), arm)
-        for one in fields(ledger)
-        if one.name not in _OF_OURS
-    }
-    return replace(ledger, **cleaned, arm=public_arm(arm))
+    names = [one.name for one in fields(ledger) if one.name not in _OF_OURS]
+    return replace(ledger, **_cleaned(ledger, names, arm), arm=public_arm(arm))
 
 
-def _clean(value: Any, arm: ArmSpec) -> Any:
-    """The value with every text in it cleaned, however deep."""
-    if isinstance(value, str):
-        return clean(value, arm)
-    if isinstance(value, tuple):
-        return tuple(_clean(one, arm) for one in value)
-    if isinstance(value, Mapping):
-        return {key: _clean(one, arm) for key, one in value.items()}
-    if is_dataclass(value) and not isinstance(value, type):
-        changed = {one.name: _clean(getattr(value, one.name), arm) for one in fields(value)}
-        return replace(value, **changed)
-    return value
+def _cleaned(record: Measurement | Ledger, names: Iterable[str], arm: ArmSpec) -> dict[str, Any]:
+    """These fields with every text in them cleaned, however deep."""
+    cleaned = cache(partial(clean, arm=arm))  # types and devices stand in every leaf
+
+    def of(value: Any) -> Any:
+        if isinstance(value, str):
+            return cleaned(value)
+        if isinstance(value, tuple):
+            return tuple(map(of, value))
+        if isinstance(value, Mapping):
+            return {key: of(one) for key, one in value.items()}
+        if is_dataclass(value) and not isinstance(value, type):
+            return replace(
+                value, **{one.name: of(getattr(value, one.name)) for one in fields(value)}
+            )
+        return value
+
+    return {name: of(getattr(record, name)) for name in names}
 
 
 def public_words(words: Iterable[str]) -> tuple[str, ...]:

@@ -10,10 +10,10 @@ from torchstone.conductor import Events, Settings
 from torchstone.lab.bench import measure
 from torchstone.lab.recording import Recorder
 from torchstone.lab.request import (
-    allocator_words,
     check_arm,
     check_settings,
     distinct,
+    repeated,
     settings_words,
 )
 from torchstone.lab.secrets import public_words
@@ -56,24 +56,21 @@ def command_of(
     statements: Sequence[str], setup: str, settings: Settings, common: ArmSpec, clock: str
 ) -> tuple[str, ...]:
     """The command line that asks for the same again."""
-    words = ["torchstone", "timeit"]
-    for flag, value in (
-        ("-n", settings.loops),
-        ("-r", settings.samples),
-        ("--python", common.python),
-    ):
-        words += [] if value is None else [flag, str(value)]
-    words += allocator_words(common.allocator)
     plain = Settings()
     said = replace(settings, budget_s=plain.budget_s, build_timeout_s=plain.build_timeout_s)
-    words += settings_words(said)
-    words += ["-s", setup] if setup != "pass" else []
-    words += ["-p"] if clock == "cpu" else []
-    words += ["--budget", f"{settings.budget_s:g}s"] if settings.budget_s != BUDGET_S else []
-    for other in statements[1:]:
-        words += ["--vs", other]
-    dash = ("--",) if statements[0].startswith("-") else ()
-    return (*words, *dash, statements[0])
+    counts = {"-n": settings.loops, "-r": settings.samples, "--python": common.python}
+    return (
+        *("torchstone", "timeit"),
+        *(word for flag, n in counts.items() if n is not None for word in (flag, str(n))),
+        *("--allocator", common.allocator),
+        *settings_words(said),
+        *(("-s", setup) if setup != "pass" else ()),
+        *(("-p",) if clock == "cpu" else ()),
+        *(("--budget", f"{settings.budget_s:g}s") if settings.budget_s != BUDGET_S else ()),
+        *repeated("--vs", statements[1:]),
+        *(("--",) if statements[0].startswith("-") else ()),
+        statements[0],
+    )
 
 
 def _arm(statement: Statement, common: ArmSpec) -> ArmSpec:

@@ -32,7 +32,7 @@ class Metric:
     scale: float = 1.0
     """What the value is divided by to be written in `unit`."""
     column: bool = True
-    """Whether it has a column in the database; else it is text, which cases share, or computed."""
+    """Whether it has a column in the database; else it is what many cases share, or computed."""
     needs: str = ""
     """An attribute without which the value means nothing, and is not written."""
 
@@ -80,7 +80,14 @@ METRICS = (
     Metric("log_error", float, "Log error", "standard error of log(speed-up)"),
     Metric("log_freedom", float, "Degrees of freedom", "of the standard error"),
     Metric("verdict", Verdict, "Verdict", "of the case by itself"),
-    Metric("margin", float, "Margin", "what the verdict calls the same", needs="verdict"),
+    Metric(
+        "margin",
+        float,
+        "Margin",
+        "what the verdict calls the same",
+        column=False,
+        needs="verdict",
+    ),
     Metric(
         "deciding_budget_s",
         float,

@@ -22,10 +22,7 @@ if TYPE_CHECKING:
         CorruptRunError,
         StoreBusyError,
     )
-    from torchstone.store.ledgers import LedgerSummary
-    from torchstone.store.machines import FloorSummary, MachineSummary, NoisePoint
     from torchstone.store.maintenance import Rebuilt, ResultSize, SizeReport
-    from torchstone.store.profiles import ProfileSummary
     from torchstone.store.results import PruneReport
 
 __all__ = [
@@ -33,11 +30,6 @@ __all__ = [
     "BulkRun",
     "CorruptResultError",
     "CorruptRunError",
-    "FloorSummary",
-    "LedgerSummary",
-    "MachineSummary",
-    "NoisePoint",
-    "ProfileSummary",
     "PruneReport",
     "Rebuilt",
     "ResultSize",
@@ -49,24 +41,8 @@ __all__ = [
     "check_store",
     "open_store",
 ]
-
-_HOME = {
-    "AlreadyStored": "engine",
-    "BulkRun": "case_rows",
-    "CorruptResultError": "engine",
-    "CorruptRunError": "engine",
-    "FloorSummary": "machines",
-    "LedgerSummary": "ledgers",
-    "MachineSummary": "machines",
-    "NoisePoint": "machines",
-    "ProfileSummary": "profiles",
-    "Rebuilt": "maintenance",
-    "ResultSize": "maintenance",
-    "SizeReport": "maintenance",
-    "Store": "database",
-    "StoreBusyError": "engine",
-    "PruneReport": "results",
-}
+_HOMES = ("engine", "case_rows", "results", "maintenance", "database")
+"""Where the names are that are imported when they are asked for, the quickest to import first."""
 
 
 def open_store(url: str | None = None, *, create: bool = True, read_only: bool = False) -> Store:
@@ -90,8 +66,9 @@ def check_store(url: str | None = None) -> bool:
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME:
+    if name not in __all__:
         raise AttributeError(f"module 'torchstone.store' has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(f"torchstone.store.{_HOME[name]}"), name)
+    homes = (import_module(f"torchstone.store.{home}") for home in _HOMES)
+    return next(getattr(home, name) for home in homes if hasattr(home, name))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields
+from enum import Enum
 from functools import cache, lru_cache
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -14,10 +15,8 @@ from sqlalchemy import (
     Column,
     ColumnElement,
     Connection,
-    Float,
     Select,
     Table,
-    Text,
     case,
     func,
     literal,
@@ -29,18 +28,19 @@ from torchstone.records import (
     METRICS_DEFINITION,
     CaseKey,
     CaseMetrics,
-    Level,
     Outcome,
     RecordError,
     Selection,
-    Verdict,
     from_data,
     to_data,
 )
+from torchstone.store.codec import to_json
 from torchstone.store.engine import CorruptRunError
-from torchstone.store.results import storable
+from torchstone.store.limits import in_parts, storable
 from torchstone.store.runs import key_digest
 from torchstone.store.schema import (
+    GROUP_KEY,
+    IN_COLUMNS,
     case_detail,
     case_fact,
     case_group,
@@ -52,27 +52,21 @@ from torchstone.store.schema import (
 
 # The figures of a case as columns, and back, exactly.
 #
-# Numbers and short words have a column each. What has none (reasons, commands, other tools' rows),
-# and the rare value that a column cannot hold as it is (NaN, an integer of more than 64 bits, text
-# that is not Unicode), goes into one JSON object, which most cases share with those of other
-# nights.
+# Numbers and short words have a column each (`records.metrics`). What has none (reasons, commands,
+# other tools' rows), and the rare value that a column cannot hold as it is (NaN, an integer of more
+# than 64 bits, text that is not ASCII), goes into one JSON object, which most cases share with
+# those of other nights.
 
 
 KEY = tuple(field.name for field in fields(CaseKey))
-SPLIT = {"low": "interval", "high": "interval"}
-"""Columns that hold a part of a field."""
-
-_FIRST = list(case_fact.columns.keys()).index("outcome")
-_LAST = list(case_fact.columns.keys()).index("elapsed_s")
-COLUMNS = tuple(case_fact.columns.keys())[_FIRST : _LAST + 1]
-"""Of `case_fact`: those that hold figures, in the table's order."""
-
+COLUMNS = tuple(metric.key for metric in IN_COLUMNS)
 SELECTED = (
     *(series.c[name] for name in KEY),
     case_fact.c.definition,
     *(case_fact.c[name] for name in COLUMNS),
 )
 """What `metrics_of` wants of a row; its detail comes after them."""
+_AFTER_KEY = len(KEY) + 1
 
 DETAIL = func.coalesce(
     case_detail.c.document, case((case_fact.c.detail.is_not(None), literal("")), else_=None)
@@ -80,28 +74,31 @@ DETAIL = func.coalesce(
 """The detail; empty, which is no JSON, where it ought to be there and is not."""
 
 _DEFAULTS = {field.name: field.default for field in fields(CaseMetrics)}
+_ENDS = ("low", "high")
+"""Columns of the two ends of `interval`."""
+_WORDS: dict[str, dict[str | None, Any]] = {
+    metric.key: {one.value: one for one in metric.kind}
+    for metric in IN_COLUMNS
+    if issubclass(metric.kind, Enum)
+}
+_WORDS["verdict"][None] = None
+_PLAIN = tuple(name for name in COLUMNS if name not in (*_ENDS, *_WORDS))
+_REAL = tuple(metric.key for metric in IN_COLUMNS if metric.kind is float)
+_NEEDED = tuple(name for name in _PLAIN if _DEFAULTS[name] is not None)
+"""Columns that are NULL only where the detail has the value."""
 _IN_DETAIL = tuple(
     name for name in _DEFAULTS if name not in (*COLUMNS, "key", "interval", "definition")
 )
 """Fields without a column: reasons, commands, names of rules."""
-_OUTCOMES = {one.value: one for one in Outcome}
-_VERDICTS: dict[str | None, Verdict | None] = {None: None, **{one.value: one for one in Verdict}}
-_LEVELS = {one.value: one for one in Level}
-_REAL = tuple(name for name in COLUMNS if isinstance(case_fact.c[name].type, Float))
-_TEXT = tuple(name for name in COLUMNS if isinstance(case_fact.c[name].type, Text))
-_WHOLE = tuple(name for name in COLUMNS if name not in (*_REAL, *_TEXT))
-_OURS = ("outcome", "worst_check")
-_PLAIN = tuple(name for name in COLUMNS if name not in (*SPLIT, *_OURS, "verdict"))
-_NEEDED = tuple(name for name in _PLAIN if _DEFAULTS[name] is not None)
-"""Columns that are NULL only where the detail has the value."""
-_MAY_BE_IN_DETAIL = frozenset((*_IN_DETAIL, *_PLAIN, "interval"))
+_REST = {name: _DEFAULTS[name] for name in (*_IN_DETAIL, "interval")}
+_MAY_BE_IN_DETAIL = frozenset((*_PLAIN, *_REST))
 _EMPTY: dict[str, Any] = {
     "key": {field.name: "" for field in fields(CaseKey) if field.default is MISSING},
     "outcome": Outcome.OK.value,
 }
 _LISTS = ("command", "checks", "break_reasons")
 _LARGEST = 2**63
-_WORDS = 8192  # details kept decoded: more than a few runs have
+_DETAILS = 8192  # details kept decoded: more than a few runs have
 _KEYS = 16_384  # keys kept: those of a few large plans
 
 
@@ -112,90 +109,56 @@ def row_of(figures: CaseMetrics) -> tuple[dict[str, Any], str | None]:
     """
     known = vars(figures)
     row: dict[str, Any] = {name: known[name] for name in _PLAIN}
-    row["outcome"], row["worst_check"] = figures.outcome.value, figures.worst_check.value
-    row["verdict"] = None if figures.verdict is None else figures.verdict.value
+    row.update({name: known[name] and known[name].value for name in _WORDS})
     row["low"], row["high"] = figures.interval or (None, None)
-    unfit = _unfit(row)
-    words = tuple([known[name] for name in _IN_DETAIL])
-    detail = _detail(words)
+    for name in _REAL:
+        row[name] = float(row[name]) if type(row[name]) is int else row[name]
+    detail = _detail(tuple([known[name] for name in _IN_DETAIL]))
+    unfit = {name for name, value in row.items() if not _fits(value)}
     if unfit:
-        told = {name: to_data(known[name]) for name in sorted(unfit)}
-        detail = _dumped({**told, **json.loads(detail or "{}")})
+        if not unfit.isdisjoint(_ENDS):
+            unfit.update(_ENDS)
+        row.update(dict.fromkeys(unfit))
+        told = sorted({"interval" if name in _ENDS else name for name in unfit})
+        detail = to_json({n: to_data(known[n]) for n in told} | json.loads(detail or "{}"))
     key = vars(figures.key)
-    types = [type(key[name]) for name in KEY]
-    types += [type(figures.definition), *[type(row[name]) for name in COLUMNS], type(detail)]
-    _check_types(tuple(types))
-    missing = [name for name in _NEEDED if row[name] is None and name not in unfit]
-    if missing:
-        raise RecordError(f"{missing[0]} is missing")
-    if detail is not None:
-        _words(detail)
+    columns = [row[name] for name in COLUMNS]
+    metrics_of((*[key[name] for name in KEY], figures.definition, *columns, detail))
     return row, detail
 
 
-def _unfit(row: dict[str, Any]) -> set[str]:
-    """Fields that their column would not give back; their columns are emptied."""
-    found = set()
-    for name in _REAL:
-        value = row[name]
-        if value is None or value > 0.0 or value < 0.0:
-            if type(value) is int:
-                row[name] = float(value)
-        elif str(value) != "0.0":  # NaN would become NULL, and the sign of -0.0 be lost
-            row[name] = 0.0 if value == 0 and type(value) is int else None
-            if row[name] is None:
-                found.add(SPLIT.get(name, name))
-    for name in _TEXT:
-        value = row[name]
-        if value is not None and not (value.isascii() and "\0" not in value):
-            found.add(name)
-            row[name] = None
-    for name in _WHOLE:
-        value = row[name]
-        if value is not None and not -_LARGEST <= value < _LARGEST:
-            found.add(name)
-            row[name] = None
-    if "interval" in found:
-        row["low"] = row["high"] = None
-    return found
+def _fits(value: Any) -> bool:
+    """Whether a column gives it back: NaN would become NULL, and the sign of -0.0 be lost."""
+    if type(value) is float:
+        return value > 0.0 or value < 0.0 or str(value) == "0.0"
+    if type(value) is int:
+        return -_LARGEST <= value < _LARGEST
+    return type(value) is not str or (value.isascii() and "\0" not in value)
 
 
-@lru_cache(maxsize=_WORDS)
-def _detail(words: tuple[Any, ...]) -> str | None:
+@lru_cache(maxsize=_DETAILS)
+def _detail(values: tuple[Any, ...]) -> str | None:
     """The fields without a column as JSON; the same night after night."""
-    told = {n: to_data(v) for n, v in zip(_IN_DETAIL, words, strict=True) if v != _DEFAULTS[n]}
-    return _dumped(told) if told else None
-
-
-def _dumped(told: dict[str, Any]) -> str:
-    return json.dumps(told, separators=(",", ":"), allow_nan=False)
-
-
-def digest_of(detail: str) -> bytes:
-    """What a detail is found by."""
-    return hashlib.sha256(detail.encode("ascii")).digest()[:16]
+    told = {n: to_data(v) for n, v in zip(_IN_DETAIL, values, strict=True) if v != _DEFAULTS[n]}
+    return to_json(told) if told else None
 
 
 def metrics_of(row: Sequence[Any]) -> CaseMetrics:
     """The case of a row of `SELECTED` and its detail. `RecordError` if it is none of ours."""
     _check_types(tuple(map(type, row)))
-    detail = row[-1]
-    words = _NO_WORDS if detail is None else _words(detail)
     known = dict(zip(COLUMNS, row[_AFTER_KEY:-1], strict=True))
     low, high = known.pop("low"), known.pop("high")
     try:
-        outcome, verdict = _OUTCOMES[known["outcome"]], _VERDICTS[known["verdict"]]
-        level = _LEVELS[known["worst_check"]]
+        for name, words in _WORDS.items():
+            known[name] = words[known[name]]
     except KeyError as error:
         raise RecordError(f"{str(error)[:60]} is not a word of ours") from None
     known.update(_REST)
-    known["key"] = _key(*row[: len(KEY)])
-    known["outcome"], known["verdict"], known["worst_check"] = outcome, verdict, level
+    known["key"], known["definition"] = _key(*row[: len(KEY)]), row[len(KEY)]
     if low is not None and high is not None:
         known["interval"] = (low, high)
-    known["definition"] = row[len(KEY)]
-    if words:
-        known.update(words)
+    if row[-1] is not None:
+        known.update(_fields(row[-1]))
         missing = [name for name in _NEEDED if known[name] is None]
         if missing:
             raise RecordError(f"{missing[0]} is missing")
@@ -211,13 +174,8 @@ def _key(*parts: Any) -> CaseKey:
     return CaseKey(*parts)
 
 
-_AFTER_KEY = len(KEY) + 1
-_NO_WORDS: dict[str, Any] = {}
-_REST = {name: _DEFAULTS[name] for name in (*_IN_DETAIL, "interval")}
-
-
-@lru_cache(maxsize=_WORDS)
-def _words(detail: str) -> dict[str, Any]:
+@lru_cache(maxsize=_DETAILS)
+def _fields(detail: str) -> dict[str, Any]:
     """The fields of a detail, decoded. Shared: nobody may change it."""
     try:
         data = json.loads(detail)
@@ -240,40 +198,40 @@ def _texts(data: Any) -> tuple[str, ...]:
 @lru_cache(maxsize=1024)
 def _check_types(types: tuple[type, ...]) -> None:
     """A file from elsewhere may hold anything anywhere; rows of one shape are looked at once."""
-    names = (*KEY, "definition", *COLUMNS, "detail")
-    texts = ({*KEY, *_TEXT, "detail"}) - {"threads"}
-    told = types[-1] is str
-    always = {*KEY, "definition", *_OURS, *(() if told else _NEEDED)}
-    for name, kind in zip(names, types, strict=True):
-        wanted = str if name in texts else float if name in _REAL else int
-        if kind is not wanted and (kind is not type(None) or name in always):
-            raise RecordError(f"{name} is {kind.__name__}, not {wanted.__name__}")
+    wanted: dict[str, type] = dict.fromkeys(KEY, str) | {"threads": int, "definition": int}
+    wanted |= {m.key: m.kind if m.kind in (float, int) else str for m in IN_COLUMNS}
+    wanted["detail"] = str
+    always = {*KEY, "definition", "outcome", "worst_check"}
+    always.update(() if types[-1] is str else _NEEDED)
+    for (name, kind), found in zip(wanted.items(), types, strict=True):
+        if found is not kind and (found is not type(None) or name in always):
+            raise RecordError(f"{name} is {found.__name__}, not {kind.__name__}")
 
 
 # What rows have in common, stored once and named by a number: series, groups, lanes, details.
 
 
-_PART = 500  # a query may have only so many parameters
-
-
 def series_of(connection: Connection, keys: Sequence[CaseKey]) -> dict[CaseKey, int]:
     """The row of each key, added where it is not there."""
-    digests = {key_digest(key): key for key in keys}
-    found = _ensure(
-        connection, series.c.key, list(digests), lambda name: _columns_dimensions(digests[name])
-    )
-    return {key: found[name] for name, key in digests.items()}
+    return _of_keys(connection, series, keys, KEY)
 
 
 def groups_of(connection: Connection, keys: Sequence[CaseKey]) -> dict[CaseKey, int]:
     """The row of each key without a model, added where it is not there."""
+    return _of_keys(connection, case_group, keys, GROUP_KEY)
+
+
+def _of_keys(
+    connection: Connection, table: Table, keys: Sequence[CaseKey], names: Sequence[str]
+) -> dict[CaseKey, int]:
     digests = {key_digest(key): key for key in keys}
 
-    def columns(name: str) -> dict[str, Any]:
-        return {n: value for n, value in _columns_dimensions(digests[name]).items() if n != "model"}
+    def columns(digest: str) -> dict[str, Any]:
+        values = ((name, getattr(digests[digest], name)) for name in names)
+        return {name: storable(v) if isinstance(v, str) else v for name, v in values}
 
-    found = _ensure(connection, case_group.c.key, list(digests), columns)
-    return {key: found[name] for name, key in digests.items()}
+    found = _ensure(connection, table.c.key, list(digests), columns)
+    return {key: found[digest] for digest, key in digests.items()}
 
 
 def machine_branch_of(connection: Connection, machine_id: str, branch: str) -> int:
@@ -289,19 +247,11 @@ def machine_branch_of(connection: Connection, machine_id: str, branch: str) -> i
 
 def details_of(connection: Connection, details: Sequence[str]) -> dict[str, int]:
     """The row of each detail, added where it is not there."""
-    digests = {digest_of(detail): detail for detail in dict.fromkeys(details)}
+    by = {hashlib.sha256(text.encode("ascii")).digest()[:16]: text for text in details}
     found = _ensure(
-        connection,
-        case_detail.c.digest,
-        list(digests),
-        lambda digest: {"document": digests[digest]},
+        connection, case_detail.c.digest, list(by), lambda digest: {"document": by[digest]}
     )
-    return {detail: found[digest] for digest, detail in digests.items()}
-
-
-def _columns_dimensions(key: CaseKey) -> dict[str, Any]:
-    columns: dict[str, Any] = {name: getattr(key, name) for name in KEY}
-    return {name: storable(v) if isinstance(v, str) else v for name, v in columns.items()}
+    return {text: found[digest] for digest, text in by.items()}
 
 
 def _ensure(
@@ -321,12 +271,9 @@ def _ensure(
 
 
 def _known(connection: Connection, by: Column[Any], names: Sequence[Any]) -> dict[Any, int]:
-    found: dict[Any, int] = {}
-    for start in range(0, len(names), _PART):
-        part = names[start : start + _PART]
-        rows = connection.execute(select(by, by.table.c.seq).where(by.in_(part)))
-        found |= {row[0]: row[1] for row in rows}
-    return found
+    query = select(by, by.table.c.seq)
+    rows = (connection.execute(query.where(by.in_(part))) for part in in_parts(names))
+    return {row[0]: row[1] for part in rows for row in part}
 
 
 _ROW_BYTES = 170
@@ -371,30 +318,21 @@ def put(connection: Connection, place: Place, cases: Sequence[tuple[int, CaseMet
         }
         for position, one, row, text in made
     ]
-    _remove(connection, place.run, [(position, one.definition) for position, one in cases])
+    for definition in {one.definition for _, one in cases}:
+        old = case_fact.delete().filter_by(run=place.run, definition=definition)
+        for part in in_parts([at for at, one in cases if one.definition == definition]):
+            connection.execute(old.where(case_fact.c.position.in_(part)))
     connection.execute(case_fact.insert(), rows)
     return len(rows) * _ROW_BYTES + sum(map(len, details))
 
 
-def _remove(connection: Connection, run: int, which: Sequence[tuple[int, int]]) -> None:
-    found = connection.execute(
-        select(case_fact.c.seq, case_fact.c.position, case_fact.c.definition).where(
-            case_fact.c.run == run, case_fact.c.position.between(min(which)[0], max(which)[0])
-        )
-    ).all()
-    wanted = set(which)
-    for seq, position, definition in found:
-        if (position, definition) in wanted:
-            connection.execute(case_fact.delete().where(case_fact.c.seq == seq))
-
-
 def query_of(*more: Any) -> Select[Any]:
     """Whatever is asked for, and after it what `decoded` wants of a case."""
-    return _columns_case_facts(*more).where(case_fact.c.definition <= METRICS_DEFINITION)
+    return _columns(*more).where(case_fact.c.definition <= METRICS_DEFINITION)
 
 
 @cache  # there are forty of them, and the same few things are asked for before them
-def _columns_case_facts(*more: Any) -> Select[Any]:
+def _columns(*more: Any) -> Select[Any]:
     return (
         select(*more, *SELECTED, DETAIL)
         .select_from(case_fact)
@@ -419,8 +357,27 @@ def of_run(
     connection: Connection, run: int, run_id: str, selection: Selection
 ) -> dict[int, CaseMetrics]:
     """The stored cases by position, in the plan's order, by the newest definition known here."""
-    rows = connection.execute(_in_order(run, selection)).all()  # one by one takes longer
+    query = (
+        query_of(case_fact.c.position)
+        .where(case_fact.c.run == run, *of_key(selection, series))
+        .order_by(case_fact.c.position, case_fact.c.definition)
+    )
+    rows = connection.execute(query).all()  # one by one takes longer
     return {row[0]: decoded(run_id, row) for row in rows}
+
+
+def versions(
+    connection: Connection, run: int
+) -> Iterator[tuple[int, int, CaseMetrics | RecordError]]:
+    """Position, definition and figures of each stored case by every definition, the oldest first;
+    the error in the place of those that are damaged."""
+    query = _columns(case_fact.c.position, case_fact.c.definition)
+    query = query.where(case_fact.c.run == run)
+    for row in connection.execute(query.order_by(case_fact.c.position, case_fact.c.definition)):
+        try:
+            yield row[0], row[1], metrics_of(row[2:])
+        except RecordError as error:
+            yield row[0], row[1], error
 
 
 def readable(connection: Connection, run: int) -> dict[int, CaseMetrics]:
@@ -430,13 +387,13 @@ def readable(connection: Connection, run: int) -> dict[int, CaseMetrics]:
     figures of the newest, those of the newest that all of them have are taken.
     """
     found: dict[int, dict[int, CaseMetrics]] = {}
-    for row in connection.execute(_in_order(run, Selection())):
-        try:
-            one = metrics_of(row[-WIDTH:])
-        except RecordError:
-            found.pop(row[0], None)
+    for position, definition, one in versions(connection, run):
+        if definition > METRICS_DEFINITION:
+            continue
+        if isinstance(one, RecordError):
+            found.pop(position, None)
         else:
-            found.setdefault(row[0], {})[one.definition] = one
+            found.setdefault(position, {})[definition] = one
     newest = {position: known[max(known)] for position, known in found.items()}
     passing = [{*found[position]} for position, one in newest.items() if one.outcome is Outcome.OK]
     shared = set.intersection(*passing) if passing else set()
@@ -446,18 +403,10 @@ def readable(connection: Connection, run: int) -> dict[int, CaseMetrics]:
     return {position: known.get(chosen, newest[position]) for position, known in found.items()}
 
 
-def _in_order(run: int, selection: Selection) -> Select[Any]:
-    return (
-        query_of(case_fact.c.position)
-        .where(case_fact.c.run == run, *of_key(selection, series))
-        .order_by(case_fact.c.position, case_fact.c.definition)
-    )
-
-
 # A `Selection` as conditions on tables.
 
 
-_KEY_FIELDS = ("suite", "scale", "mode", "precision", "variant", "device", "allocator")
+_KEY_FIELDS = tuple(name for name in GROUP_KEY if name != "threads")
 
 
 def of_key(selection: Selection, table: Table) -> list[ColumnElement[bool]]:

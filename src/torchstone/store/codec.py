@@ -8,7 +8,9 @@ them.
 from __future__ import annotations
 
 import json
+import sys
 import zlib
+from array import array as array_of
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -30,6 +32,11 @@ _LEVEL = 9  # on the small payloads of a case it costs a few milliseconds, once
 
 class BlobError(ValueError):
     """Bytes that are not what this program wrote, or data that it cannot write."""
+
+
+def to_json(data: Any) -> str:
+    """Compact and strict, in ASCII."""
+    return json.dumps(data, separators=(",", ":"), allow_nan=False)
 
 
 def compress(payload: bytes) -> bytes:
@@ -62,137 +69,76 @@ def decompress(blob: bytes, limit: int = MAX_UNSEALED) -> bytes:
 
 # Integer samples in few bytes, without loss.
 #
-# Each array is kept as its smallest value and the differences from it (frame of reference). The
-# differences of all arrays are laid out by byte significance: first all lowest bytes, then all
-# second bytes, and so on, and the whole is deflated. Times jitter in their low bytes and agree in
-# their high ones, so the high planes shrink to almost nothing.
+# Each array is kept as its smallest value and the differences from it (frame of reference). All
+# numbers are laid out by byte significance: first all lowest bytes, then all second bytes, and so
+# on, and the whole is deflated. Times jitter in their low bytes and agree in their high ones, so
+# the high planes shrink to almost nothing.
 #
 # Bytes per sample, for 2 arms of 60 turns of 12 samples of a noisy 5 ms step (wall time, CPU time
 # and probe; `tests/store/test_store_size.py` prints it): 2.3 here, 8 as int64, 9.1 as
 # JSON text. The whole case takes 14 KB where plain JSON takes 85.
 
 
-MAX_ARRAYS = 4_000_000
-"""Arrays in one blob: a million turns. Empty ones take hardly a byte; bytes do not bound them."""
-
 MAX_SAMPLES = 10_000_000
-"""Samples in one blob: an arm sampled every 0.4 ms for an hour. Equal samples take no bytes at
-all, so bytes do not bound them either."""
-
-MAX_INT_BYTES = 32
-"""Width of the widest difference. Nanoseconds of a century need 8; the rest is room."""
-
-_MAX_VARINT_BYTES = (MAX_INT_BYTES * 8 + 2) // 7 + 1
+"""Samples in one blob: an arm sampled every 0.4 ms for an hour."""
+_WIDTH = 8  # bytes of a number; nanoseconds of a century need as many
 
 
 def pack(arrays: Sequence[Sequence[int]]) -> bytes:
     """All arrays in one envelope; `unpack` gives them back exactly."""
-    if len(arrays) > MAX_ARRAYS:
-        raise BlobError(f"{len(arrays)} arrays are more than the limit of {MAX_ARRAYS}")
-    head = bytearray()
-    _put_varint(head, len(arrays))
-    for array in arrays:
-        _put_varint(head, len(array))
-    bases = [min(array) if array else 0 for array in arrays]
-    previous = 0
-    for base in bases:
-        _put_varint(head, _zigzag(base - previous))  # neighbours are alike
-        previous = base
     if sum(map(len, arrays)) > MAX_SAMPLES:
         raise BlobError(f"more than {MAX_SAMPLES} samples in one arm")
-    rest = [value - base for array, base in zip(arrays, bases, strict=True) for value in array]
-    width = (max(rest, default=0).bit_length() + 7) // 8
-    if width > MAX_INT_BYTES:
-        raise BlobError(f"an integer needs more than {MAX_INT_BYTES} bytes")
-    head.append(width)
-    flat = b"".join([value.to_bytes(width, "little") for value in rest]) if width else b""
-    return compress(bytes(head) + b"".join(flat[plane::width] for plane in range(width)))
+    bases = [min(array) if array else 0 for array in arrays]
+    steps = [base - before for base, before in zip(bases, [0, *bases], strict=False)]
+    try:
+        numbers = array_of("Q", [len(arrays), *map(len, arrays)])
+        numbers.extend(2 * step if step >= 0 else -2 * step - 1 for step in steps)
+        for array, base in zip(arrays, bases, strict=True):
+            numbers.extend(value - base for value in array)
+    except OverflowError:
+        raise BlobError(f"an integer needs more than {_WIDTH} bytes") from None
+    flat = _little_endian(numbers).tobytes()
+    return compress(b"".join(flat[plane::_WIDTH] for plane in range(_WIDTH)))
 
 
 def unpack(blob: bytes, limit: int = MAX_UNSEALED) -> list[tuple[int, ...]]:
     """The arrays that `pack` put in. Every byte must be accounted for."""
-    payload = decompress(blob, limit)
-    count, at = _get_varint(payload, 0)
-    if count > MAX_ARRAYS:
-        raise BlobError(f"{count} arrays are more than the limit of {MAX_ARRAYS}")
-    lengths, at = _get_varints(payload, at, count)
-    steps, at = _get_varints(payload, at, count)
-    if at >= len(payload):
-        raise BlobError("the samples end too early")
-    width, total = payload[at], sum(lengths)
-    at += 1
-    if width > MAX_INT_BYTES or total > MAX_SAMPLES:
-        raise BlobError("the samples are larger than allowed")
-    if len(payload) - at != width * total:
-        raise BlobError(f"{len(payload) - at} bytes of samples where {width * total} belong")
-    return _rebuild(lengths, steps, _gather(payload[at:], width, total))
-
-
-def count(blob: bytes) -> int:
-    """How many samples are in a blob."""
-    payload = decompress(blob)
-    arrays, at = _get_varint(payload, 0)
-    if arrays > MAX_ARRAYS:
-        raise BlobError(f"{arrays} arrays are more than the limit of {MAX_ARRAYS}")
-    return sum(_get_varints(payload, at, arrays)[0])
-
-
-def _gather(planes: bytes, width: int, total: int) -> list[int]:
-    """Byte planes back into numbers."""
-    if not width:
-        return [0] * total
-    flat = bytearray(len(planes))
-    for plane in range(width):
-        flat[plane::width] = planes[plane * total : (plane + 1) * total]
-    read = int.from_bytes
-    return [read(flat[i : i + width], "little") for i in range(0, len(flat), width)]
-
-
-def _rebuild(lengths: list[int], steps: list[int], rest: list[int]) -> list[tuple[int, ...]]:
-    """Differences back into the arrays they were taken from."""
+    lengths, rest = _lengths(decompress(blob, limit))
+    count, at, base = len(lengths), len(lengths), 0
+    if len(rest) != count + sum(lengths):
+        raise BlobError(f"{len(rest)} numbers where {count + sum(lengths)} belong")
     arrays: list[tuple[int, ...]] = []
-    at = base = 0
-    for length, step in zip(lengths, steps, strict=True):
-        base += _unzigzag(step)
+    for length, step in zip(lengths, rest[:count], strict=True):
+        base += step >> 1 if step % 2 == 0 else -(step >> 1) - 1
         arrays.append(tuple([base + value for value in rest[at : at + length]]))
         at += length
     return arrays
 
 
-def _zigzag(value: int) -> int:
-    """Signed to unsigned, small staying small: 0, -1, 1, -2 become 0, 1, 2, 3."""
-    return value << 1 if value >= 0 else (-value << 1) - 1
+def count(blob: bytes) -> int:
+    """How many samples are in a blob."""
+    return sum(_lengths(decompress(blob))[0])
 
 
-def _unzigzag(value: int) -> int:
-    return -((value + 1) >> 1) if value & 1 else value >> 1
+def _lengths(payload: bytes) -> tuple[array_of[int], array_of[int]]:
+    """How long each array is, and the numbers after that."""
+    total, left = divmod(len(payload), _WIDTH)
+    if left or not total:
+        raise BlobError("the samples end too early")
+    flat = bytearray(len(payload))
+    for plane in range(_WIDTH):
+        flat[plane::_WIDTH] = payload[plane * total : (plane + 1) * total]
+    numbers = _little_endian(array_of("Q", bytes(flat)))
+    after = numbers[0] + 1
+    if after > total:
+        raise BlobError("the samples end too early")
+    return numbers[1:after], numbers[after:]
 
 
-def _put_varint(out: bytearray, value: int) -> None:
-    start = len(out)
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    if len(out) - start > _MAX_VARINT_BYTES:
-        raise BlobError(f"an integer needs more than {MAX_INT_BYTES} bytes")
-
-
-def _get_varint(data: bytes, at: int) -> tuple[int, int]:
-    value = 0
-    for i, byte in enumerate(data[at : at + _MAX_VARINT_BYTES]):
-        value |= (byte & 0x7F) << (7 * i)
-        if byte < 0x80:
-            return value, at + i + 1
-    raise BlobError("a number has no end")
-
-
-def _get_varints(data: bytes, at: int, count: int) -> tuple[list[int], int]:
-    values = []
-    for _ in range(count):
-        value, at = _get_varint(data, at)
-        values.append(value)
-    return values, at
+def _little_endian(numbers: array_of[int]) -> array_of[int]:
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    return numbers
 
 
 TURN_ARRAYS = ("wall_ns", "cpu_ns", "probe_ns")
@@ -219,7 +165,7 @@ def split(result: Result) -> EncodedResult:
         for arm in data["arms"]:
             samples.append(pack(_take_arrays(arm)))
             turns.append({"count": len(arm["turns"]), "columns": _columns(arm.pop("turns"))})
-        text = json.dumps({"result": data, "turns": turns}, separators=(",", ":"), allow_nan=False)
+        text = to_json({"result": data, "turns": turns})
     except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
         raise BlobError(str(error)) from None
     encoded = EncodedResult(compress(text.encode("ascii")), tuple(samples))
@@ -253,7 +199,7 @@ def without_samples(document: bytes, samples: Sequence[bytes]) -> tuple[EncodedR
         arms = stored["result"]["arms"]
         stored["turns"] = [{"count": 0, "columns": {}} for _ in arms]
         empty = tuple(pack([()] * len(arm["replicates"])) for arm in arms)
-        text = json.dumps(stored, separators=(",", ":"), allow_nan=False)
+        text = to_json(stored)
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise error if isinstance(error, BlobError) else BlobError(str(error)) from None
     encoded = EncodedResult(compress(text.encode("ascii")), empty)

@@ -1,62 +1,47 @@
-"""The store: all its parts on one database."""
+"""The store: results and runs in one database, with what the other modules add to it."""
 
 from __future__ import annotations
 
 import builtins
+import json
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from types import TracebackType
-from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import Connection, func, select
 
-from torchstone.records import (
-    ArmSpec,
-    Calibration,
-    CaseMetrics,
-    Conditions,
-    DoctorReport,
-    Evaluation,
-    Ledger,
-    Profile,
-    Result,
-    Run,
-    RunView,
-    UsageError,
-)
-from torchstone.store import (
-    case_facts,
-    case_rows,
-    facts,
-    ledgers,
-    limits,
-    lookup,
-    machines,
-    merge,
-    metrics,
-    profiles,
-    results,
-    runs,
-    schema,
-)
-from torchstone.store.case_rows import BulkRun
-from torchstone.store.engine import Base, open_engine
+from torchstone.records import CaseMetrics, Evaluation, Result, Run, RunView, UsageError
+from torchstone.store import case_rows, facts, limits, lookup, results, runs, schema
+from torchstone.store.case_rows import BulkRun, Derive
+from torchstone.store.engine import open_engine
 from torchstone.store.history import HistoryPart
-from torchstone.store.ledgers import LedgerSummary
-from torchstone.store.limits import now
+from torchstone.store.limits import checked_limit, in_parts, now, seconds_of
 from torchstone.store.location import locate
-from torchstone.store.machines import FloorSummary, MachineSummary, NoisePoint
+from torchstone.store.lookup import RESULT, RUN
+from torchstone.store.machines import MachinesPart
 from torchstone.store.maintenance import MaintenancePart
-from torchstone.store.metrics import Derive
-from torchstone.store.profiles import ProfileSummary
-from torchstone.store.summary import RunSummary, Summary
-
-# The store's part on results: they go in whole, and come out as they went in.
+from torchstone.store.profiles import LedgersPart, ProfilesPart
+from torchstone.store.schema import run_fact
+from torchstone.store.summary import RunSummary, Summary, sentence
 
 
-class ResultsPart(Base):
-    """Results, with every sample, and what rules said of them later."""
+class Store(HistoryPart, MachinesPart, ProfilesPart, LedgersPart, MaintenancePart):
+    """Results and runs on disk, append-only. Made by `open_store`; a context manager."""
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # Results: they go in whole, and come out as they went in.
 
     def save(self, result: Result) -> int:
         """Store the result in one transaction; the bytes that its data take.
@@ -65,7 +50,7 @@ class ResultsPart(Base):
         """
         encoded = results.encode_result(result)
         with self._writing() as connection:
-            results.refuse_known(connection, result.id)
+            lookup.refuse_known(connection, RESULT, result.id)
             return results.insert(connection, result, encoded)[1]
 
     def load(self, id_or_prefix: str) -> Result:
@@ -74,7 +59,8 @@ class ResultsPart(Base):
         Where its samples were removed meanwhile, its `pruned` says so.
         """
         with self._reading() as connection:
-            return results.read(connection, *lookup.resolve(connection, id_or_prefix))
+            found = lookup.resolve(connection, id_or_prefix)
+            return results.read(connection, found.seq, found.id)
 
     def find(self, wanted: str) -> Result | RunView:
         """The result or the run of that id, beginning of an id, or (a run) label.
@@ -83,33 +69,28 @@ class ResultsPart(Base):
         """
         with self._reading() as connection:
             found = lookup.resolve_any(connection, wanted)
-            if isinstance(found, lookup.RunRow):
-                return metrics.view(connection, found)
-            return results.read(connection, *found)
+            if found.kind is RUN:
+                return case_rows.view(connection, found)
+            return results.read(connection, found.seq, found.id)
 
     def add_evaluation(self, result: Result, evaluation: Evaluation, derive: Derive) -> None:
         """Add what rules say of a stored result now; what is derived from it follows."""
         with self._writing() as connection:
-            seq = results.find(connection, result.id)
-            if seq is None:
+            row = lookup.exact(connection, RESULT, result.id)
+            if row is None:
                 raise UsageError(f"There is no result {result.id}.", "See `torchstone list`.")
-            if results.read(connection, seq, result.id).pruned:
+            if results.read(connection, row.seq, row.id).pruned:
                 raise UsageError(
                     f"The samples of {result.id} were removed, so it cannot be evaluated again.",
                     "What was said of it while it had them stands.",
                 )
             schema.revise(connection)
-            results.insert_evaluation(connection, seq, evaluation)
-            evaluated = results.read(connection, seq, result.id)
-            results.insert_summary(connection, seq, evaluated)
-            for item in metrics.due_of_result(connection, seq):
-                for case, new in metrics.derived(connection, item, derive):
-                    kept = replace(new, command=metrics.command_of(connection, case))
-                    place = case_facts.place_of(connection, case.run)
-                    case_facts.put(connection, place, [(case.position, kept)])
-                for run in {case.run for case in item.cases}:
-                    run_id = runs.id_of(connection, run)
-                    facts.refresh(connection, run, runs.read(connection, run, run_id))
+            results.insert_evaluation(connection, row.seq, evaluation)
+            results.insert_summary(connection, row.seq, results.read(connection, row.seq, row.id))
+            for item in case_rows.due(connection, result=row.seq):
+                made = case_rows.derived(connection, item, derive)
+                for run in case_rows.put_derived(connection, made):
+                    facts.refresh(connection, run, runs.read(connection, run))
 
     def list(
         self, limit: int = 20, arm: str | None = None, since: datetime | str | None = None
@@ -119,21 +100,35 @@ class ResultsPart(Base):
         `arm` keeps those with an arm of that name, `since` those created at or after that time
         (ISO 8601; without a zone, UTC).
         """
+        table, arms = schema.result, schema.measurement
+        names = ("id", "created", "kind", "label", "origin", "bytes")
+        query = select(table.c.seq, *(table.c[name] for name in names))
+        query = (
+            query.where(schema.of_no_run()).order_by(table.c.seq.desc()).limit(checked_limit(limit))
+        )
+        if arm is not None:
+            query = query.where(table.c.seq.in_(select(arms.c.result).where(arms.c.arm == arm)))
+        if since is not None:
+            query = query.where(table.c.created_s >= _since(since))
         with self._reading() as connection:
-            return lookup.list_results(connection, limit, arm, since)
+            rows = connection.execute(query).mappings().all()
+            arms_of, line_of = _details(connection, [row["seq"] for row in rows])
+        return [
+            Summary(
+                **{name: row[name] for name in names},
+                arms=tuple(name for name, _ in arms_of[row["seq"]]),
+                outcomes=tuple(outcome for _, outcome in arms_of[row["seq"]]),
+                headline=line_of.get(row["seq"], ""),
+            )
+            for row in rows
+        ]
 
     def count(self) -> int:
         """How many results there are."""
         with self._reading() as connection:
-            found = connection.execute(select(func.count()).select_from(schema.result))
-            return int(found.scalar_one())
+            return connection.scalar(select(func.count()).select_from(schema.result)) or 0
 
-
-# The store's part on runs: the plan goes in first, then case by case.
-
-
-class RunsPart(Base):
-    """Runs and their cases."""
+    # Runs: the plan goes in first, then case by case.
 
     def begin_run(self, run: Run) -> None:
         """Store what is planned. The same id and plan again is fine: shards and resumed runs join.
@@ -150,7 +145,7 @@ class RunsPart(Base):
         Of several runs with one label it is the newest. Without its `plan` it is there at once.
         """
         with self._reading() as connection:
-            found = lookup.resolve_run(connection, wanted)
+            found = lookup.resolve(connection, wanted, RUN)
             return runs.read(connection, found.seq, found.id, plan=plan)
 
     def add_cases(
@@ -166,23 +161,26 @@ class RunsPart(Base):
         rows = [case_rows.row_of(result, position, one, now()) for position, one in cases]
         encoded = None if result is None else results.encode_result(result)
         with self._reading() as connection:
-            seq = runs.find(connection, run_id)
-            run = runs.read(connection, seq, run_id)
+            found = lookup.exact(connection, RUN, run_id)
+            if found is None:
+                raise UsageError(f"There is no run {run_id[:60]!r}.", "Begin it before its cases.")
+            run = runs.read(connection, found.seq, run_id)
         case_rows.check(run, rows)
         with self._writing() as connection:
-            case_rows.refuse_present(connection, run_id, seq, rows)
-            result_seq, size = None, 0
+            case_rows.refuse_present(connection, run_id, found.seq, rows)
+            stored, size = None, 0
             if result is not None and encoded is not None:
-                results.refuse_known(connection, result.id)
-                result_seq, size = results.insert(connection, result, encoded)
-            size += case_rows.insert_cases(connection, seq, run, result_seq, rows)
-            facts.refresh(connection, seq, run)
+                lookup.refuse_known(connection, RESULT, result.id)
+                stored, size = results.insert(connection, result, encoded)
+            result_of = {row.position: stored for row in rows}
+            size += case_rows.insert_cases(connection, found.seq, run, rows, result_of)
+            facts.refresh(connection, found.seq, run)
         return size
 
     def done_positions(self, wanted: str) -> set[int]:
         """The places in the run's plan whose cases are stored."""
         with self._reading() as connection:
-            return runs.positions(connection, lookup.resolve_run(connection, wanted).seq)
+            return runs.positions(connection, lookup.resolve(connection, wanted, RUN).seq)
 
     def run_view(self, wanted: str) -> RunView:
         """The run with the figures of its stored cases; no samples are read.
@@ -190,18 +188,28 @@ class RunsPart(Base):
         Where `wanted` is the label of several runs, a note of the run says so.
         """
         with self._reading() as connection:
-            return metrics.view(connection, lookup.resolve_run(connection, wanted))
+            return case_rows.view(connection, lookup.resolve(connection, wanted, RUN))
 
-    def list_runs(self, limit: int = 20) -> list[RunSummary]:
+    def list_runs(self, limit: int = 20) -> builtins.list[RunSummary]:
         """The newest runs first (in order of storing), without decoding anything."""
+        names = ("id", "created", "label", "origin", "planned", "suites", "outcomes")
+        query = select(*(run_fact.c[name] for name in names)).order_by(run_fact.c.run.desc())
         with self._reading() as connection:
-            return lookup.list_runs(connection, limit)
+            rows = connection.execute(query.limit(checked_limit(limit))).all()
+        found = []
+        for row in rows:
+            outcomes, suites = json.loads(row.outcomes), tuple(json.loads(row.suites))
+            plain = (row.id, row.created, row.label, row.origin, row.planned)
+            found.append(RunSummary(*plain, sum(outcomes.values()), outcomes, suites))
+        return found
 
-    def result_ids(self, run: str) -> list[str]:
+    def result_ids(self, run: str) -> builtins.list[str]:
         """The results that a run's cases came from, in order of saving."""
+        cases, table = schema.run_case, schema.result
         with self._reading() as connection:
-            row = lookup.resolve_run(connection, run)
-            return [item.result.id for item in metrics.due(connection, row.seq)]
+            row = lookup.resolve(connection, run, RUN)
+            query = select(table.c.id).join(cases).where(cases.c.run == row.seq)
+            return builtins.list(dict.fromkeys(connection.scalars(query.order_by(cases.c.seq))))
 
     def import_run(self, run: Run, cases: Sequence[CaseMetrics], origin: str) -> Run:
         """Store a run from elsewhere with its figures, marked with its origin; one transaction."""
@@ -209,14 +217,10 @@ class RunsPart(Base):
         run = replace(run, origin=origin)
         limits.check_run(run)
         place = {planned.key: position for position, planned in enumerate(run.plan)}
-        rows = [case_rows.row_of(None, place.get(case.key, -1), case, now()) for case in cases]
-        case_rows.check(run, rows)
+        made = BulkRun(run, tuple((place.get(case.key, -1), case) for case in cases))
         with self._writing() as connection:
-            runs.refuse_known(connection, run.id)
-            seq = runs.begin(connection, run)
-            facts.begin(connection, seq, run)
-            case_rows.insert_cases(connection, seq, run, None, rows)
-            facts.refresh(connection, seq, run)
+            lookup.refuse_known(connection, RUN, run.id)
+            case_rows.insert_bulk(connection, made, created=now())
         return run
 
     def add_runs_in_bulk(self, made: Iterable[BulkRun]) -> int:
@@ -230,186 +234,69 @@ class RunsPart(Base):
         for one in made:
             limits.check_run(one.run)
             with self._writing() as connection:
-                runs.refuse_known(connection, one.run.id)
+                lookup.refuse_known(connection, RUN, one.run.id)
                 case_rows.insert_bulk(connection, one)
             added += 1
         return added
 
-    def merge_run(self, other: RunsPart, wanted: str) -> int:
+    def merge_run(self, other: Store, wanted: str) -> int:
         """Copy the cases of a run, with their results, that are missing here; how many.
 
         This joins shards that were measured into several databases. Doing it again adds nothing.
         A run of the same id with another plan is a `UsageError`.
         """
         with other._reading() as source:
-            found = lookup.resolve_run(source, wanted)
+            found = lookup.resolve(source, wanted, RUN)
             run = runs.read(source, found.seq, found.id)
-            shelves = merge.shelves(source, found.seq, run)
-        origin = merge.origin_of(other.path)
-        run = merge.marked(run, origin)
-        limits.check_run(run)
-        with self._writing() as connection:
-            seq = runs.begin(connection, run)
-            facts.begin(connection, seq, run)
-        with self._reading() as connection:
-            done = runs.positions(connection, seq)
+            groups = case_rows.by_result(source, found.seq, run)
+        origin = case_rows.origin_of(other.path)
+        run = case_rows.marked(run, origin)
+        self.begin_run(run)
         added = 0
+        with self._reading() as connection:
+            seq = lookup.resolve(connection, run.id, RUN).seq
+            done = runs.positions(connection, seq)
         try:
-            for result_cases in shelves:
-                if all(row.position in done for row in result_cases.rows):
+            for row, cases in groups:
+                if all(case.position in done for case in cases):
                     continue
-                with other._reading() as source:
-                    part = merge.part(source, result_cases, origin)
+                given = None
+                if row is not None:
+                    with other._reading() as source:
+                        result = case_rows.marked(results.read(source, row.seq, row.id), origin)
+                    given = result, results.encode_result(result)
                 with self._writing() as connection:
-                    added += merge.put(connection, seq, run, part)
+                    added += case_rows.put_missing(connection, seq, run, cases, given)
         finally:  # once, because summing up a run takes longer than adding a case to it
             with self._writing() as connection:
                 facts.refresh(connection, seq, run)
         return added
 
 
-# The store's part on profiles.
+def _details(
+    connection: Connection, shown: list[int]
+) -> tuple[dict[int, list[tuple[str, str]]], dict[int, str]]:
+    """Arms with their outcomes, and the headline, of each result shown."""
+    arms, sums = schema.measurement, schema.summary
+    arms_of: dict[int, list[tuple[str, str]]] = defaultdict(list)
+    line_of: dict[int, str] = {}
+    named = select(arms.c.result, arms.c.arm, arms.c.outcome).order_by(arms.c.position)
+    told = select(sums.c.result, sums.c.document).order_by(sums.c.definition)
+    for part in in_parts(shown):
+        for seq, name, outcome in connection.execute(named.where(arms.c.result.in_(part))):
+            arms_of[seq].append((name, outcome))
+        for seq, document in connection.execute(told.where(sums.c.result.in_(part))):
+            line_of[seq] = sentence(document)  # the newest definition is read last and stays
+    return arms_of, line_of
 
 
-class ProfilesPart(Base):
-    """Profiles: a row each, and a file beside the database."""
-
-    def save_profile(self, profile: Profile, result: str = "") -> int:
-        """Keep a profile, by itself or beside a result; the bytes that its file takes."""
-        self._refuse_reading_only()
-        packed = profiles.pack(profile)
-        digest = profiles.put(profiles.folder_of(self.path), packed)
-        with self._writing() as connection:
-            profiles.insert(connection, profile, digest, len(packed), result)
-        return len(packed)
-
-    def profile_id(self, wanted: str) -> str:
-        """The whole id of the profile that `load_profile` would give."""
-        with self._reading() as connection:
-            return lookup.resolve_profile(connection, wanted).id
-
-    def load_profile(self, wanted: str) -> Profile:
-        """The profile of that id, of the only id that begins so, or the newest one (`last`)."""
-        with self._reading() as connection:
-            return profiles.load(connection, profiles.folder_of(self.path), wanted)
-
-    def list_profiles(self, limit: int = 20, result: str | None = None) -> list[ProfileSummary]:
-        """The newest first; those of one result where it is given."""
-        with self._reading() as connection:
-            return profiles.summaries(connection, limit, result)
-
-    def profiles_of(
-        self, result: str, arms: Sequence[tuple[ArmSpec, str]], limit: int = 20
-    ) -> list[ProfileSummary]:
-        """Profiles of a result, and of the same work as one of these arms, each with its machine;
-        the newest first."""
-        with self._reading() as connection:
-            return profiles.of_arms(connection, limit, result, arms)
-
-
-# The store's part on ledgers.
-
-
-class LedgersPart(Base):
-    """Ledgers: a row each."""
-
-    def save_ledger(self, ledger: Ledger) -> int:
-        """Keep a ledger; the bytes that it takes."""
-        self._refuse_reading_only()
-        with self._writing() as connection:
-            return ledgers.insert(connection, ledger)
-
-    def load_ledger(self, wanted: str) -> Ledger:
-        """The ledger of that id, of the only id that begins so, or the newest one (`last`)."""
-        with self._reading() as connection:
-            return ledgers.load(connection, wanted)
-
-    def ledger_of(self, arm: ArmSpec, machine_id: str) -> Ledger | None:
-        """The newest ledger of the same work on the same machine."""
-        with self._reading() as connection:
-            return ledgers.newest_of(connection, arm, machine_id)
-
-    def list_ledgers(self, limit: int = 20) -> list[LedgerSummary]:
-        """The newest first."""
-        with self._reading() as connection:
-            return ledgers.summaries(connection, limit)
-
-
-# The store's part on machines: what they can do, and how noisy they were.
-
-
-class MachinesPart(Base):
-    """Calibrations, the doctor's reports, A/A floors."""
-
-    def remember_aa_floor(
-        self, machine_id: str, conditions: Conditions, value: float, evidence: Any
-    ) -> None:
-        """Add what two identical arms differed by (relative); `evidence` is JSON-ready data."""
-        with self._writing() as connection:
-            machines.remember(connection, machine_id, conditions, value, evidence)
-            schema.revise(connection)
-
-    def aa_floor(self, machine_id: str, conditions: Conditions) -> float | None:
-        """The difference that identical arms seldom exceed here; None if never observed."""
-        with self._reading() as connection:
-            return machines.floor(connection, machine_id, conditions)
-
-    def aa_floors(self, machine_id: str) -> list[FloorSummary]:
-        """Every A/A floor of a machine, by threads, allocator and step length."""
-        with self._reading() as connection:
-            return machines.of_machine(connection, machine_id)
-
-    def save_calibration(self, calibration: Calibration) -> None:
-        """Add a calibration."""
-        with self._writing() as connection:
-            machines.save_calibration(connection, calibration)
-
-    def calibration(self, machine_id: str, device: str = "cpu") -> Calibration | None:
-        """The newest one of that device of that machine; None if there is none."""
-        with self._reading() as connection:
-            return machines.newest_calibration(connection, machine_id, device)
-
-    def calibrations(self, machine_id: str | None = None, limit: int = 20) -> list[Calibration]:
-        """The newest first."""
-        with self._reading() as connection:
-            return machines.calibrations(connection, machine_id, limit)
-
-    def save_doctor(self, report: DoctorReport) -> None:
-        """Add a report of the doctor's."""
-        with self._writing() as connection:
-            machines.save_doctor(connection, report)
-
-    def doctor_reports(self, machine_id: str | None = None, limit: int = 20) -> list[DoctorReport]:
-        """The newest first."""
-        with self._reading() as connection:
-            return machines.doctor_reports(connection, machine_id, limit)
-
-    def machines(self, limit: int = 200) -> list[MachineSummary]:
-        """Every machine that a run, a calibration or the doctor speaks of; last seen first."""
-        with self._reading() as connection:
-            return machines.summaries(connection, limit)
-
-    def noise_history(self, machine_id: str, limit: int = 200) -> list[NoisePoint]:
-        """What the doctor found the machine to be able to show, the oldest first."""
-        with self._reading() as connection:
-            return machines.noise_history(connection, machine_id, limit)
-
-
-class Store(
-    ResultsPart, RunsPart, HistoryPart, MachinesPart, ProfilesPart, LedgersPart, MaintenancePart
-):
-    """Results and runs on disk, append-only. Made by `open_store`; a context manager."""
-
-    def __enter__(self) -> Store:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
+def _since(since: datetime | str) -> float:
+    seconds = seconds_of(since)
+    if seconds is None:
+        raise UsageError(
+            f"{str(since)[:40]!r} is not a date.", "Write it as 2026-01-31 or 2026-01-31T12:00."
+        )
+    return seconds
 
 
 def open_sqlite(url: str | None, *, create: bool, read_only: bool) -> Store:

@@ -31,8 +31,15 @@ from torchstone.records import (
 )
 from torchstone.store import case_facts, heartbeat, schema
 from torchstone.store.case_facts import Place, groups_of, machine_branch_of
-from torchstone.store.results import storable
-from torchstone.store.schema import MEANS, case_fact, case_group, group_fact, run_fact
+from torchstone.store.limits import storable
+from torchstone.store.schema import (
+    GROUP_KEY,
+    MEANS,
+    case_fact,
+    case_group,
+    group_fact,
+    run_fact,
+)
 
 
 def begin(connection: Connection, seq: int, run: Run) -> None:
@@ -107,15 +114,9 @@ def put_run(connection: Connection, seq: int, run: Run | None) -> None:
         select(*columns, table.c.suites, table.c.planned).where(table.c.seq == seq)
     ).one()
     git = (run.git if run else None) or GitState("")
-    texts = {
-        "revision": git.commit,
-        "branch": git.branch,
-        "machine_id": run.machine_id if run else "",
-        "machine": run.machine if run else "",
-        "torch": run.torch if run else "",
-        "tier": run.tier if run else "",
-    }
-    texts = {name: storable(text) for name, text in texts.items()}
+    texts = {"revision": storable(git.commit), "branch": storable(git.branch)}
+    for name in ("machine_id", "machine", "torch", "tier"):
+        texts[name] = storable(getattr(run, name)) if run else ""
     connection.execute(run_fact.delete().where(run_fact.c.run == seq))
     connection.execute(
         run_fact.insert().values(
@@ -164,14 +165,14 @@ def _names(text: str) -> tuple[str, ...]:
 # Rows of `group_fact`: the figures of a suite in one run, by the one definition in `stats`.
 
 
-_KEY = ("suite", "scale", "mode", "precision", "variant", "device", "threads", "allocator")
 _OWN = tuple(
     name
     for name in group_fact.columns.keys()  # noqa: SIM118
     if name not in ("run", "case_group", "position", "at")
 )
-SELECTED = (*(case_group.c[name] for name in _KEY), *(group_fact.c[name] for name in _OWN))
+SELECTED = (*(case_group.c[name] for name in GROUP_KEY), *(group_fact.c[name] for name in _OWN))
 """What `summary_of` wants of a row."""
+_PLAIN = ("definition", "figures_definition", "no_verdict", "false_discovery_rate")
 
 
 def put_groups(connection: Connection, place: Place, planned: Sequence[CaseMetrics]) -> None:
@@ -209,29 +210,17 @@ def _remove(connection: Connection, place: Place, which: ColumnElement[bool]) ->
 
 
 def _key_of(summary: SuiteSummary) -> CaseKey:
-    return CaseKey(model="", **{name: getattr(summary, name) for name in _KEY})
+    return CaseKey(model="", **{name: getattr(summary, name) for name in GROUP_KEY})
 
 
 def _row(summary: SuiteSummary) -> dict[str, Any]:
     passes, speedup = summary.passes, summary.speedup
     low, high = speedup.interval or (None, None)
-    row: dict[str, Any] = {
-        "definition": summary.definition,
-        "figures_definition": summary.figures_definition,
-        "passed": passes.passed,
-        "counted": passes.counted,
-        "planned": passes.planned,
-        "outcomes": _told(passes.outcomes),
-        "speedup": speedup.value,
-        "speedup_n": speedup.n,
-        "low": low,
-        "high": high,
-        "level": speedup.level,
-        "verdicts": _told(summary.verdicts),
-        "no_verdict": summary.no_verdict,
-        "false_discovery_rate": summary.false_discovery_rate,
-    }
-    for name in MEANS:
+    row: dict[str, Any] = {name: getattr(summary, name) for name in _PLAIN}
+    row |= {"passed": passes.passed, "counted": passes.counted, "planned": passes.planned}
+    row |= {"outcomes": _told(passes.outcomes), "verdicts": _told(summary.verdicts)}
+    row |= {"low": low, "high": high, "level": speedup.level}
+    for name in ("speedup", *MEANS):
         mean: Mean = getattr(summary, name)
         row |= {name: mean.value, f"{name}_n": mean.n}
     return row
@@ -271,22 +260,19 @@ def of_run(connection: Connection, run: int, where: Iterable[Any]) -> list[Suite
 @lru_cache(maxsize=8192)  # a chart of years is asked for again and again, and only its end is new
 def summary_of(row: tuple[Any, ...]) -> SuiteSummary:
     """The suite of a row of `SELECTED`."""
-    found = dict(zip(_KEY, row, strict=False))
-    fact = dict(zip(_OWN, row[len(_KEY) :], strict=True))
+    fact = dict(zip(_OWN, row[len(GROUP_KEY) :], strict=True))
     of = fact["passed"]
     low, high = fact["low"], fact["high"]
     interval = None if low is None or high is None else (low, high)
     means: dict[str, Any] = {name: Mean(fact[name], fact[f"{name}_n"], of) for name in MEANS}
+    plain: dict[str, Any] = {name: fact[name] for name in _PLAIN}
     return SuiteSummary(
-        **found,
+        **dict(zip(GROUP_KEY, row, strict=False)),
+        **plain,
         **means,
         passes=PassRate(of, fact["counted"], fact["planned"], _counts(Outcome, fact["outcomes"])),
         speedup=Mean(fact["speedup"], fact["speedup_n"], of, interval, fact["level"]),
         verdicts=_counts(Verdict, fact["verdicts"]),
-        no_verdict=fact["no_verdict"],
-        false_discovery_rate=fact["false_discovery_rate"],
-        figures_definition=fact["figures_definition"],
-        definition=fact["definition"],
     )
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import fcntl
 import json
-import math
 import os
 import secrets
 import stat
@@ -18,7 +17,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -104,9 +103,7 @@ class Heartbeat:
     def others(self) -> tuple[Part, ...]:
         """The other living programs of the run. Asked once our own sign is there: of two programs
         that begin at the same time at least one sees the other."""
-        signs = (path for named, path in _signs(self._folder) if named == self._run_id)
-        found = (_look(path) for path in signs if path != self._path)
-        return tuple(part for part in found if part is not None)
+        return tuple(_living(self._folder, self._run_id, besides=self._path))
 
     def end(self) -> None:
         """Take the sign away, and the folder with the last one."""
@@ -127,7 +124,7 @@ class Heartbeat:
             os.fchmod(handle, 0o644)  # whoever may read the database may know
             os.replace(part, self._path)
         except OSError:
-            _remove(Path(part))
+            _remove(part)
             os.close(handle)
             raise
         return handle
@@ -168,11 +165,14 @@ def running_ids(location: Location | Path) -> frozenset[str]:
 
 def progress(location: Location | Path, run_id: str) -> Progress | None:
     """How far the living programs of a run are; None where there is none."""
-    signs = (path for named, path in _signs(folder_of(location)) if named == run_id)
-    parts = [part for path in signs if (part := _look(path)) is not None]
-    if not parts:
-        return None
-    return Progress(run_id, tuple(sorted(parts, key=lambda part: (part.started_s, part.pid))))
+    parts = sorted(_living(folder_of(location), run_id), key=lambda one: (one.started_s, one.pid))
+    return Progress(run_id, tuple(parts)) if parts else None
+
+
+def _living(folder: Path, run_id: str, besides: Path | None = None) -> Iterator[Part]:
+    for named, path in _signs(folder):
+        if named == run_id and path != besides and (part := _look(path)) is not None:
+            yield part
 
 
 def _signs(folder: Path) -> Iterator[tuple[str, Path]]:
@@ -212,7 +212,9 @@ def _sweep(folder: Path) -> None:
         if not whole and not path.name.startswith(_PART):
             continue
         with _opened(path) as handle:
-            if handle is None or not (whole or _is_old(handle)):
+            if handle is None:
+                continue
+            if not whole and time.time() - os.fstat(handle).st_mtime <= _STALE_S:
                 continue
             # An owner holds the file under its name at all times. Asked in this order, a file that
             # is not held and still has its name can have no living owner.
@@ -239,10 +241,8 @@ def _is_held(handle: int) -> bool:
     other."""
     try:
         fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
+    except OSError as error:
+        return isinstance(error, BlockingIOError)
     return False
 
 
@@ -253,13 +253,9 @@ def _is_at(handle: int, path: Path) -> bool:
         return False
 
 
-def _is_old(handle: int) -> bool:
-    return time.time() - os.fstat(handle).st_mtime > _STALE_S
-
-
-def _remove(path: Path) -> None:
+def _remove(path: Path | str) -> None:
     with suppress(OSError):
-        path.unlink(missing_ok=True)
+        os.unlink(path)
 
 
 def _read(handle: int) -> Part:
@@ -267,28 +263,16 @@ def _read(handle: int) -> Part:
     try:
         data = json.loads(os.pread(handle, MOST_BYTES, 0))
     except (OSError, ValueError, RecursionError):
-        return Part()
+        data = None
     if not isinstance(data, dict):
         return Part()
-    return Part(
-        pid=_whole(data.get("pid")),
-        started_s=_second(data.get("started_s")),
-        case=_text(data.get("case")),
-        since_s=_second(data.get("since_s")),
-        done=_whole(data.get("done")),
-        planned=_whole(data.get("planned")),
-        shard=_text(data.get("shard")),
-    )
+    return Part(**{one.name: _sane(data.get(one.name), one.default) for one in fields(Part)})
 
 
-def _whole(value: Any) -> int:
-    return value if type(value) is int and 0 <= value <= _MOST_CASES else 0
-
-
-def _second(value: Any) -> float:
-    usable = type(value) in (int, float) and math.isfinite(value) and 0 <= value <= _LAST_SECOND
-    return float(value) if usable else 0.0
-
-
-def _text(value: Any) -> str:
-    return value[:LONGEST] if isinstance(value, str) else ""
+def _sane(value: Any, default: Any) -> Any:
+    """The value, if it is of the kind of the default and within reason."""
+    if isinstance(default, str):
+        return value[:LONGEST] if isinstance(value, str) else default
+    largest = _MOST_CASES if isinstance(default, int) else _LAST_SECOND
+    kinds = (int,) if isinstance(default, int) else (int, float)
+    return type(default)(value) if type(value) in kinds and 0 <= value <= largest else default

@@ -41,8 +41,10 @@ from torchstone.records import (
 from torchstone.store import case_facts, facts, lookup, runs, schema
 from torchstone.store.engine import Base
 from torchstone.store.facts import HEAD, heads_of
-from torchstone.store.lookup import RunRow
+from torchstone.store.limits import checked_limit, in_parts
+from torchstone.store.lookup import RUN
 from torchstone.store.schema import (
+    GROUP_KEY,
     case_fact,
     case_group,
     group_fact,
@@ -61,18 +63,251 @@ _BEGINNING_LEAST = 4
 """Characters of a commit that are enough to look for it."""
 
 
-def heads(
-    connection: Connection, path: Path, selection: Selection, limit: int, before: str
-) -> list[RunHead]:
-    """The newest runs first; `before` is the id of a run, and only older ones are wanted."""
-    query = select(*HEAD).where(*case_facts.selecting_of_run(selection))
-    query = case_facts.having_cases(connection, query, selection)
-    if before:
-        at, run = _place_of(connection, before)
-        later = (run_fact.c.at == at) & (run_fact.c.run < run)
-        query = query.where((run_fact.c.at <= at) & ((run_fact.c.at < at) | later))
-    query = query.order_by(run_fact.c.at.desc(), run_fact.c.run.desc())
-    return heads_of(connection.execute(query.limit(bounded(limit))), path)
+EVERYTHING = Selection()
+
+
+class HistoryPart(Base):
+    """Questions over many runs. Each answer is bounded by its `limit`."""
+
+    def run_heads(
+        self, selection: Selection = EVERYTHING, limit: int = 200, before: str = ""
+    ) -> list[RunHead]:
+        """The newest runs first, by when they were made; with `before`, those older than that run.
+
+        A selection of a suite, mode or the like leaves the runs that planned such cases; one of a
+        model, those in which such a case has ended.
+        """
+        with self._reading() as connection:
+            query = select(*HEAD).where(*case_facts.selecting_of_run(selection))
+            query = case_facts.having_cases(connection, query, selection)
+            if before:
+                at, run = _place_of(connection, before)
+                later = (run_fact.c.at == at) & (run_fact.c.run < run)
+                query = query.where((run_fact.c.at <= at) & ((run_fact.c.at < at) | later))
+            return self._newest_heads(connection, query, limit)
+
+    def run_head(self, wanted: str) -> RunHead:
+        """The run of that id or label, of the only id that begins so, or the newest (`last`)."""
+        with self._reading() as connection:
+            return self._head(connection, lookup.resolve(connection, wanted, RUN).seq)
+
+    def _head(self, connection: Connection, seq: int) -> RunHead:
+        query = select(*HEAD).where(run_fact.c.run == seq)
+        return heads_of(connection.execute(query), self.path)[0]
+
+    def find_heads(self, word: str, limit: int = 20) -> list[RunHead]:
+        """Runs of that label or branch, or of a commit that begins so; the newest first."""
+        which = (run_fact.c.label == word) | (run_fact.c.branch == word)
+        if len(word) >= _BEGINNING_LEAST:
+            which |= func.substr(run_fact.c.revision, 1, len(word)) == word
+        with self._reading() as connection:
+            return self._newest_heads(connection, select(*HEAD).where(which), limit)
+
+    def _newest_heads(
+        self, connection: Connection, query: Select[Any], limit: int
+    ) -> list[RunHead]:
+        query = query.order_by(run_fact.c.at.desc(), run_fact.c.run.desc())
+        return heads_of(connection.execute(query.limit(bounded(limit))), self.path)
+
+    def revision(self) -> int:
+        """Another number whenever stored figures, samples or thresholds are no longer the same."""
+        with self._reading() as connection:
+            return schema.revision(connection)
+
+    def newest(self) -> tuple[int, int]:
+        """Another pair whenever a run, or a kind of case, is added: two seeks."""
+        last_run, last_kind = func.max(run_fact.c.run), func.max(case_group.c.seq)
+        with self._reading() as connection:
+            return (
+                connection.scalar(select(last_run)) or 0,
+                connection.scalar(select(last_kind)) or 0,
+            )
+
+    def state_until(self, until_s: float) -> tuple[int, int]:
+        """Another pair whenever a run made until then is added, a case of one ends, or stored
+        figures are no longer the same."""
+        query = select(run_fact.c.run, run_fact.c.outcomes).where(run_fact.c.at <= until_s)
+        with self._reading() as connection:
+            rows = connection.execute(query.order_by(run_fact.c.run))
+            return schema.revision(connection), hash(tuple(map(tuple, rows)))
+
+    def choices(self) -> Choices:
+        """Every value that occurs in stored runs; sorted, and those of runs the newest first."""
+        columns = (run_fact.c.branch, run_fact.c.torch, run_fact.c.machine_id, run_fact.c.machine)
+        known = select(*columns).group_by(*columns).order_by(func.max(run_fact.c.at).desc())
+        with self._reading() as connection:
+            groups = connection.execute(select(*(case_group.c[n] for n in GROUP_KEY))).all()
+            of_runs = connection.execute(known).all()
+        machines: dict[str, str] = {}  # of each what its newest run says
+        for row in of_runs:
+            if row.machine_id:
+                machines.setdefault(row.machine_id, row.machine)
+        names = ("suites", "scales", "modes", "precisions", "variants", "devices", "threads")
+        values = {
+            name: tuple(sorted({row[i] for row in groups}))
+            for i, name in enumerate((*names, "allocators"))
+        }
+        return Choices(
+            **values,
+            branches=tuple(dict.fromkeys(row.branch for row in of_runs if row.branch)),
+            torches=tuple(dict.fromkeys(row.torch for row in of_runs if row.torch)),
+            machines=machines,
+        )
+
+    def group_points(
+        self,
+        selection: Selection,
+        limit: int = 5000,
+        every_s: float = 0.0,
+        without: Collection[str] = (),
+    ) -> list[GroupPoint]:
+        """Suites over time, the oldest first; of more than `limit` the newest.
+
+        With `every_s`, only the newest run with such a suite of each machine and branch in every
+        so many seconds; weeks begin on Mondays. `without`: not of the runs of these ids.
+
+        Each is summed up by the newest definitions that it was summed up by and that this program
+        knows; a model in the selection does not matter, because a suite has many.
+        """
+        selection = replace(selection, model="")
+        groups = select(case_group.c.seq).where(*case_facts.of_key(selection, case_group))
+        order = (group_fact.c.at, group_fact.c.run)
+        of_runs = case_facts.selecting_of_run(selection)
+        if without:
+            of_runs = [*of_runs, run_fact.c.id.not_in(without)]
+        query = (
+            facts.query_of(group_fact.c.run, group_fact.c.position, *HEAD)
+            .join(run_fact, run_fact.c.run == group_fact.c.run)
+            .where(group_fact.c.case_group.in_(groups))
+            .where(*of_runs, *case_facts.in_time(selection, group_fact))
+            .order_by(*(column.desc() for column in order))
+            .order_by(group_fact.c.definition.desc(), group_fact.c.figures_definition.desc())
+            .limit(bounded(limit))
+        )
+        with self._reading() as connection:
+            if every_s > 0:
+                ranked = case_facts.having_cases(connection, _ranked(every_s, of_runs), selection)
+                query = query.where(group_fact.c.run.in_(_first(ranked)))
+            rows = connection.execute(query).all()
+        by_run = _heads_by_run(rows, 2, self.path)
+        newest: dict[tuple[Any, ...], GroupPoint] = {}
+        for row in rows:
+            place = (by_run[row[0]].created_s or 0.0, row[0], row[1])
+            if place not in newest:
+                newest[place] = GroupPoint(by_run[row[0]], facts.summary_of(row[2 + len(HEAD) :]))
+        return [newest[place] for place in sorted(newest)]
+
+    def run_groups(self, wanted: str, selection: Selection = EVERYTHING) -> list[SuiteSummary]:
+        """The suites of one run, in the plan's order."""
+        with self._reading() as connection:
+            row = lookup.resolve(connection, wanted, RUN)
+            return facts.of_run(connection, row.seq, case_facts.of_key(selection, case_group))
+
+    def case_points(
+        self,
+        key: CaseKey,
+        selection: Selection = EVERYTHING,
+        limit: int = 5000,
+        every_s: float = 0.0,
+    ) -> list[CasePoint]:
+        """A case over time, the oldest first; of more than `limit` the newest.
+
+        With `every_s`, only the newest run with it of each machine and branch in every so many
+        seconds.
+        """
+        wanted = select(series.c.seq).where(series.c.key == runs.key_digest(key)).scalar_subquery()
+        of_runs = case_facts.selecting_of_run(selection)
+        query = (
+            case_facts.query_of(case_fact.c.run, *HEAD)
+            .join(run_fact, run_fact.c.run == case_fact.c.run)
+            .where(case_fact.c.series == wanted)
+            .where(*of_runs, *case_facts.in_time(selection, case_fact))
+            .order_by(case_fact.c.at.desc(), case_fact.c.run.desc(), case_fact.c.definition.desc())
+            .limit(bounded(limit))
+        )
+        asked = {"machine_id": selection.machine_id, "branch": selection.branch}
+        asked = {name: value for name, value in asked.items() if value}
+        if asked:
+            same = select(machine_branch.c.seq).filter_by(**asked)
+            query = query.where(case_fact.c.machine_branch.in_(same))
+        with self._reading() as connection:
+            if every_s > 0:
+                mine = connection.scalars(select(wanted)).all()
+                ranked = _ranked(every_s, of_runs).where(case_facts.ended_in(mine))
+                query = query.where(case_fact.c.run.in_(_first(ranked)))
+            rows = connection.execute(query).all()
+        by_run = _heads_by_run(rows, 1, self.path)
+        newest: dict[int, CasePoint] = {}
+        for row in rows:
+            if row[0] not in newest:
+                made = by_run[row[0]]
+                newest[row[0]] = CasePoint(made, case_facts.decoded(made.id, tuple(row)))
+        return list(reversed(newest.values()))
+
+    def cases(self, run_id: str, selection: Selection = EVERYTHING) -> tuple[CaseMetrics, ...]:
+        """The stored cases of a run, in the plan's order, by the newest definition known here."""
+        with self._reading() as connection:
+            row = lookup.resolve(connection, run_id, RUN)
+            found = case_facts.of_run(connection, row.seq, row.id, selection)
+            return tuple(found.values())
+
+    def planned_keys(self, run_id: str) -> tuple[CaseKey, ...]:
+        """The cases of a run's plan in its order; a plan never changes."""
+        with self._reading() as connection:
+            row = lookup.resolve(connection, run_id, RUN)
+            return tuple(runs.read_keys(connection, row.seq, row.id))
+
+    def planned_cases(
+        self,
+        run_id: str,
+        selection: Selection = EVERYTHING,
+        keys: Callable[[], Sequence[CaseKey]] | None = None,
+    ) -> tuple[CaseMetrics, ...]:
+        """The same with one entry for every planned case; those that never ran as `not_run`.
+
+        `keys` gives the run's `planned_keys` to whoever has kept them.
+        """
+        with self._reading() as connection:
+            row = lookup.resolve(connection, run_id, RUN)
+            found = case_facts.of_run(connection, row.seq, row.id, selection)
+            this = self._head(connection, row.seq)
+            if this.done >= this.planned:
+                return tuple(found.values())
+            plan = keys() if keys else runs.read_keys(connection, row.seq, row.id)
+        return facts.completed(plan, found, case_facts.matcher(selection))
+
+    def failures(
+        self, run_id: str, selection: Selection = EVERYTHING, limit: int = 5000
+    ) -> list[FailureSpan]:
+        """What fails in a run, in the plan's order, and since when.
+
+        Only runs of the same machine and branch are lined up, by when they were made.
+        """
+        last_good, first_bad, number = _spans()
+        query = (
+            case_facts.query_of(case_fact.c.position, last_good, first_bad, number)
+            .where(case_fact.c.passes == 0, *case_facts.of_key(selection, series))
+            .order_by(case_fact.c.position, case_fact.c.definition)
+            .limit(bounded(limit))
+        )
+        told: dict[int, RunHead] = {}
+        with self._reading() as connection:
+            this = lookup.resolve(connection, run_id, RUN)
+            query = query.where(case_fact.c.run == this.seq)
+            rows = {row[0]: tuple(row) for row in connection.execute(query)}.values()
+            wanted = {run for row in rows for run in row[1:3] if run is not None}
+            for part in in_parts(sorted(wanted)):
+                of_part = select(run_fact.c.run, *HEAD).where(run_fact.c.run.in_(part))
+                told |= _heads_by_run(connection.execute(of_part).all(), 1, self.path)
+        return [
+            FailureSpan(
+                figures=case_facts.decoded(this.id, row),
+                first_bad=told.get(row[2]),
+                last_good=told.get(row[1]),
+                runs_failing=row[3],
+            )
+            for row in rows
+        ]
 
 
 def _place_of(connection: Connection, run_id: str) -> tuple[float, int]:
@@ -83,129 +318,26 @@ def _place_of(connection: Connection, run_id: str) -> tuple[float, int]:
     return found[0], found[1]
 
 
-def head(connection: Connection, path: Path, seq: int) -> RunHead:
-    """The run in that row."""
-    return heads_of(connection.execute(select(*HEAD).where(run_fact.c.run == seq)), path)[0]
-
-
-def named(connection: Connection, path: Path, word: str, limit: int) -> list[RunHead]:
-    """Runs of that label or branch, or of a commit that begins so; the newest first."""
-    which = (run_fact.c.label == word) | (run_fact.c.branch == word)
-    if len(word) >= _BEGINNING_LEAST:
-        which |= func.substr(run_fact.c.revision, 1, len(word)) == word
-    query = select(*HEAD).where(which).order_by(run_fact.c.at.desc(), run_fact.c.run.desc())
-    return heads_of(connection.execute(query.limit(bounded(limit))), path)
-
-
-def newest(connection: Connection) -> tuple[int, int]:
-    """The last run and the last kind of case that were added: two seeks."""
-    found = (connection.scalar(select(func.max(c))) for c in (run_fact.c.run, case_group.c.seq))
-    runs_, kinds = (int(one or 0) for one in found)
-    return runs_, kinds
-
-
-def choices(connection: Connection) -> Choices:
-    """Every value that occurs; sorted, and those of runs the newest first."""
-    names = ("suite", "scale", "mode", "precision", "variant", "device", "threads", "allocator")
-    groups = connection.execute(select(*(case_group.c[name] for name in names))).all()
-    suites, scales, modes, precisions, variants, devices, threads, allocators = (
-        tuple(sorted({row[i] for row in groups})) for i in range(len(names))
-    )
-    columns = (run_fact.c.branch, run_fact.c.torch, run_fact.c.machine_id, run_fact.c.machine)
-    newest = func.max(run_fact.c.at)
-    known = select(*columns).group_by(*columns).order_by(newest.desc())
-    of_runs = connection.execute(known).all()
-    return Choices(
-        suites=suites,
-        scales=scales,
-        modes=modes,
-        precisions=precisions,
-        variants=variants,
-        devices=devices,
-        threads=threads,
-        allocators=allocators,
-        branches=tuple(dict.fromkeys(row.branch for row in of_runs if row.branch)),
-        torches=tuple(dict.fromkeys(row.torch for row in of_runs if row.torch)),
-        machines=_newest_descriptions(of_runs),
-    )
-
-
-def _newest_descriptions(of_runs: Sequence[Any]) -> dict[str, str]:
-    """Of each machine what its newest run says; the newest machine first."""
-    found: dict[str, str] = {}
-    for row in of_runs:
-        if row.machine_id:
-            found.setdefault(row.machine_id, row.machine)
-    return found
-
-
-def state_until(connection: Connection, until_s: float) -> int:
-    """Another number whenever a run made until then is added, or a case of one ends."""
-    query = select(run_fact.c.run, run_fact.c.outcomes).where(run_fact.c.at <= until_s)
-    return hash(tuple(map(tuple, connection.execute(query.order_by(run_fact.c.run)))))
-
-
 def stretch_start(moment_s: float, every_s: float) -> float:
     """When the stretch of so many seconds begins that a moment lies in; weeks begin on Mondays."""
     return math.floor((moment_s + _MONDAY_S) / every_s) * every_s - _MONDAY_S
 
 
-def one_in(
-    every_s: float, selection: Selection, having: Callable[[Select[Any]], Select[Any]]
-) -> Select[Any]:
-    """The newest run of each machine and branch in every stretch of so many seconds, of those
-    that have what is asked for."""
+def _ranked(every_s: float, of_runs: Sequence[ColumnElement[bool]]) -> Select[Any]:
+    """Runs with their `place`, from the newest, among those of their machine and branch in each
+    stretch of so many seconds."""
     stretch = cast((run_fact.c.at + _MONDAY_S) / every_s, BigInteger)
-    order = (run_fact.c.at.desc(), run_fact.c.run.desc())
     place = func.row_number().over(
-        partition_by=(run_fact.c.machine_branch, stretch), order_by=order
+        partition_by=(run_fact.c.machine_branch, stretch),
+        order_by=(run_fact.c.at.desc(), run_fact.c.run.desc()),
     )
-    ranked = select(run_fact.c.run, place.label("place")).where(
-        *case_facts.selecting_of_run(selection)
-    )
-    found = having(ranked).subquery()
+    return select(run_fact.c.run, place.label("place")).where(*of_runs)
+
+
+def _first(ranked: Select[Any]) -> Select[Any]:
+    """The first of each stretch, of those that are left."""
+    found = ranked.subquery()
     return select(found.c.run).where(found.c.place == 1)
-
-
-def group_points(
-    connection: Connection,
-    path: Path,
-    selection: Selection,
-    limit: int,
-    every_s: float,
-    without: Collection[str],
-) -> list[GroupPoint]:
-    """Suites over time, the oldest first; of more than `limit` the newest."""
-    selection = replace(selection, model="")  # a suite has many
-    groups = select(case_group.c.seq).where(*case_facts.of_key(selection, case_group))
-    order = (group_fact.c.at, group_fact.c.run)
-    query = (
-        facts.query_of(group_fact.c.run, group_fact.c.position, *HEAD)
-        .join(run_fact, run_fact.c.run == group_fact.c.run)
-        .where(group_fact.c.case_group.in_(groups))
-        .where(*case_facts.selecting_of_run(selection), *case_facts.in_time(selection, group_fact))
-        .order_by(*(column.desc() for column in order))
-        .order_by(group_fact.c.definition.desc(), group_fact.c.figures_definition.desc())
-        .limit(bounded(limit))
-    )
-    if without:
-        query = query.where(run_fact.c.id.not_in(without))
-    if every_s > 0:
-
-        def having(runs_: Select[Any]) -> Select[Any]:
-            found = case_facts.having_cases(connection, runs_, selection)
-            return found.where(run_fact.c.id.not_in(without)) if without else found
-
-        query = query.where(group_fact.c.run.in_(one_in(every_s, selection, having)))
-    rows = connection.execute(query).all()
-    by_run = _heads_by_run(rows, 2, path)
-    newest: dict[tuple[Any, ...], GroupPoint] = {}
-    for row in rows:
-        place = (by_run[row[0]].created_s or 0.0, row[0], row[1])
-        if place not in newest:
-            point = GroupPoint(by_run[row[0]], facts.summary_of(row[2 + len(HEAD) :]))
-            newest[place] = point
-    return [newest[place] for place in sorted(newest)]
 
 
 def _heads_by_run(rows: Sequence[Any], at: int, path: Path) -> dict[int, RunHead]:
@@ -213,73 +345,6 @@ def _heads_by_run(rows: Sequence[Any], at: int, path: Path) -> dict[int, RunHead
     first = {row[0]: row for row in rows}
     found = heads_of((row[at:] for row in first.values()), path)
     return dict(zip(first, found, strict=True))
-
-
-def case_points(
-    connection: Connection,
-    path: Path,
-    key: CaseKey,
-    selection: Selection,
-    limit: int,
-    every_s: float,
-) -> list[CasePoint]:
-    """A case over time, the oldest first; of more than `limit` the newest."""
-    wanted = select(series.c.seq).where(series.c.key == runs.key_digest(key)).scalar_subquery()
-    query = (
-        case_facts.query_of(case_fact.c.run, *HEAD)
-        .join(run_fact, run_fact.c.run == case_fact.c.run)
-        .where(case_fact.c.series == wanted)
-        .where(*case_facts.selecting_of_run(selection), *case_facts.in_time(selection, case_fact))
-        .order_by(case_fact.c.at.desc(), case_fact.c.run.desc(), case_fact.c.definition.desc())
-        .limit(bounded(limit))
-    )
-    if selection.machine_id or selection.branch:
-        machine_branches = select(machine_branch.c.seq)
-        for name in ("machine_id", "branch"):
-            if getattr(selection, name):
-                machine_branches = machine_branches.where(
-                    machine_branch.c[name] == getattr(selection, name)
-                )
-        query = query.where(case_fact.c.machine_branch.in_(machine_branches))
-    if every_s > 0:
-        mine = connection.scalars(select(wanted)).all()
-        runs_with = one_in(every_s, selection, lambda r: r.where(case_facts.ended_in(mine)))
-        query = query.where(case_fact.c.run.in_(runs_with))
-    rows = connection.execute(query).all()
-    by_run = _heads_by_run(rows, 1, path)
-    newest: dict[int, CasePoint] = {}
-    for row in rows:
-        if row[0] not in newest:
-            made = by_run[row[0]]
-            newest[row[0]] = CasePoint(made, case_facts.decoded(made.id, tuple(row)))
-    return list(reversed(newest.values()))
-
-
-def failures(
-    connection: Connection, path: Path, seq: int, selection: Selection, limit: int
-) -> list[FailureSpan]:
-    """What fails in a run, in the plan's order, and since when on its machine and branch."""
-    last_good, first_bad, number = _spans()
-    query = (
-        case_facts.query_of(case_fact.c.position, last_good, first_bad, number)
-        .where(case_fact.c.run == seq, case_fact.c.passes == 0)
-        .where(*case_facts.of_key(selection, series))
-        .order_by(case_fact.c.position, case_fact.c.definition)
-        .limit(bounded(limit))
-    )
-    rows = {row[0]: tuple(row) for row in connection.execute(query)}.values()
-    wanted = {run for row in rows for run in row[1:3] if run is not None}
-    told = _heads(connection, path, sorted(wanted))
-    name = str(seq)
-    return [
-        FailureSpan(
-            figures=case_facts.decoded(name, row),
-            first_bad=told.get(row[2]),
-            last_good=told.get(row[1]),
-            runs_failing=row[3],
-        )
-        for row in rows
-    ]
 
 
 @cache  # an alias of a table with forty columns takes as long to make as to ask
@@ -310,152 +375,6 @@ def _spans() -> tuple[ScalarSelect[Any], ScalarSelect[Any], ScalarSelect[Any]]:
     return passing(good.c.run), first.scalar_subquery(), number.scalar_subquery()
 
 
-def _heads(connection: Connection, path: Path, wanted: Sequence[int]) -> dict[int, RunHead]:
-    found: dict[int, RunHead] = {}
-    for start in range(0, len(wanted), 500):  # a query may have only so many parameters
-        part = wanted[start : start + 500]
-        query = select(run_fact.c.run, *HEAD).where(run_fact.c.run.in_(part))
-        found |= _heads_by_run(connection.execute(query).all(), 1, path)
-    return found
-
-
 def bounded(limit: int) -> int:
-    """A limit that can be answered; a negative one cannot."""
-    if limit < 0:
-        raise UsageError(f"A list of {limit} cannot be made.", "Give 1 or more.")
-    return min(limit, MOST)
-
-
-# The store's part on history: runs as lists, axes and tables show them, without their plans.
-
-
-EVERYTHING = Selection()
-
-
-class HistoryPart(Base):
-    """Questions over many runs. Each answer is bounded by its `limit`."""
-
-    def run_heads(
-        self, selection: Selection = EVERYTHING, limit: int = 200, before: str = ""
-    ) -> list[RunHead]:
-        """The newest runs first, by when they were made; with `before`, those older than that run.
-
-        A selection of a suite, mode or the like leaves the runs that planned such cases; one of a
-        model, those in which such a case has ended.
-        """
-        with self._reading() as connection:
-            return heads(connection, self.path, selection, limit, before)
-
-    def run_head(self, wanted: str) -> RunHead:
-        """The run of that id or label, of the only id that begins so, or the newest (`last`)."""
-        with self._reading() as connection:
-            row = lookup.resolve_run(connection, wanted)
-            return head(connection, self.path, row.seq)
-
-    def find_heads(self, word: str, limit: int = 20) -> list[RunHead]:
-        """Runs of that label or branch, or of a commit that begins so; the newest first."""
-        with self._reading() as connection:
-            return named(connection, self.path, word, limit)
-
-    def revision(self) -> int:
-        """Another number whenever stored figures, samples or thresholds are no longer the same."""
-        with self._reading() as connection:
-            return schema.revision(connection)
-
-    def newest(self) -> tuple[int, int]:
-        """Another pair whenever a run, or a kind of case, is added."""
-        with self._reading() as connection:
-            return newest(connection)
-
-    def state_until(self, until_s: float) -> tuple[int, int]:
-        """Another pair whenever a run made until then is added, a case of one ends, or stored
-        figures are no longer the same."""
-        with self._reading() as connection:
-            return schema.revision(connection), state_until(connection, until_s)
-
-    def choices(self) -> Choices:
-        """Every value that occurs in stored runs."""
-        with self._reading() as connection:
-            return choices(connection)
-
-    def group_points(
-        self,
-        selection: Selection,
-        limit: int = 5000,
-        every_s: float = 0.0,
-        without: Collection[str] = (),
-    ) -> list[GroupPoint]:
-        """Suites over time, the oldest first; of more than `limit` the newest.
-
-        With `every_s`, only the newest run with such a suite of each machine and branch in every
-        so many seconds; weeks begin on Mondays. `without`: not of the runs of these ids.
-
-        Each is summed up by the newest definitions that it was summed up by and that this program
-        knows; a model in the selection does not matter, because a suite has many.
-        """
-        with self._reading() as connection:
-            return group_points(connection, self.path, selection, limit, every_s, without)
-
-    def run_groups(self, wanted: str, selection: Selection = EVERYTHING) -> list[SuiteSummary]:
-        """The suites of one run, in the plan's order."""
-        with self._reading() as connection:
-            row = lookup.resolve_run(connection, wanted)
-            return facts.of_run(connection, row.seq, case_facts.of_key(selection, case_group))
-
-    def case_points(
-        self,
-        key: CaseKey,
-        selection: Selection = EVERYTHING,
-        limit: int = 5000,
-        every_s: float = 0.0,
-    ) -> list[CasePoint]:
-        """A case over time, the oldest first; of more than `limit` the newest.
-
-        With `every_s`, only the newest run with it of each machine and branch in every so many
-        seconds.
-        """
-        with self._reading() as connection:
-            return case_points(connection, self.path, key, selection, limit, every_s)
-
-    def cases(self, run_id: str, selection: Selection = EVERYTHING) -> tuple[CaseMetrics, ...]:
-        """The stored cases of a run, in the plan's order, by the newest definition known here."""
-        with self._reading() as connection:
-            row = lookup.resolve_run(connection, run_id)
-            found = case_facts.of_run(connection, row.seq, row.id, selection)
-            return tuple(found.values())
-
-    def planned_keys(self, run_id: str) -> tuple[CaseKey, ...]:
-        """The cases of a run's plan in its order; a plan never changes."""
-        with self._reading() as connection:
-            row = lookup.resolve_run(connection, run_id)
-            return tuple(runs.read_keys(connection, row.seq, row.id))
-
-    def planned_cases(
-        self,
-        run_id: str,
-        selection: Selection = EVERYTHING,
-        keys: Callable[[], Sequence[CaseKey]] | None = None,
-    ) -> tuple[CaseMetrics, ...]:
-        """The same with one entry for every planned case; those that never ran as `not_run`.
-
-        `keys` gives the run's `planned_keys` to whoever has kept them.
-        """
-        with self._reading() as connection:
-            row = lookup.resolve_run(connection, run_id)
-            found = case_facts.of_run(connection, row.seq, row.id, selection)
-            this = head(connection, self.path, row.seq)
-            if this.done >= this.planned:
-                return tuple(found.values())
-            plan = keys() if keys else runs.read_keys(connection, row.seq, row.id)
-        return facts.completed(plan, found, case_facts.matcher(selection))
-
-    def failures(
-        self, run_id: str, selection: Selection = EVERYTHING, limit: int = 5000
-    ) -> list[FailureSpan]:
-        """What fails in a run, in the plan's order, and since when.
-
-        Only runs of the same machine and branch are lined up, by when they were made.
-        """
-        with self._reading() as connection:
-            row: RunRow = lookup.resolve_run(connection, run_id)
-            return failures(connection, self.path, row.seq, selection, limit)
+    """A limit that can be answered."""
+    return min(checked_limit(limit), MOST)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timezone
+from typing import Any
 
 from torchstone.records import Run, UsageError
 
@@ -16,6 +18,26 @@ LAST = "last"
 """The word that means the newest; nothing may be called so."""
 HERE = "here"
 """The origin of what this database's own programs measured."""
+MAX_PARAMETERS = 500
+"""Of one query; SQLite allows twice as many."""
+
+
+def checked_limit(limit: int) -> int:
+    """How many of a list are wanted; a negative number cannot be."""
+    if limit < 0:
+        raise UsageError(f"A list of {limit} cannot be made.", "Give 1 or more.")
+    return limit
+
+
+def in_parts(rows: Sequence[Any]) -> Iterator[Sequence[Any]]:
+    """What is asked for, in parts that one query can name."""
+    for start in range(0, len(rows), MAX_PARAMETERS):
+        yield rows[start : start + MAX_PARAMETERS]
+
+
+def storable(text: str) -> str:
+    """File names may hold bytes that are no text; a column must be text."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def check_origin(origin: str) -> None:

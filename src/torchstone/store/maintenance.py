@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from sqlalchemy import ColumnElement, Connection, func, inspect, select
 
 from torchstone.records import Pruning, Run, UsageError
-from torchstone.store import (
-    case_facts,
-    engine,
-    facts,
-    lookup,
-    metrics,
-    profiles,
-    results,
-    runs,
-    schema,
-)
+from torchstone.store import case_rows, engine, facts, profiles, results, runs, schema
+from torchstone.store.case_rows import Derive
 from torchstone.store.codec import BlobError
 from torchstone.store.engine import Base, CorruptResultError, translated
 from torchstone.store.limits import now
-from torchstone.store.metrics import Derive
 from torchstone.store.results import PruneReport
 from torchstone.store.schema import case_detail, case_fact, metadata
 
@@ -87,40 +77,32 @@ def report(connection: Connection, path: Path) -> SizeReport:
     """Count everything. Looks at every page, so it takes a while."""
     file, free = engine.file_bytes(connection)
     known = engine.table_bytes(connection)
-    rows = {name: _rows(connection, name) for name in _tables(connection)}
+    there = set(inspect(connection).get_table_names())
+    rows = {
+        name: int(connection.scalar(select(func.count()).select_from(table)) or 0)
+        for name, table in metadata.tables.items()
+        if name in there
+    }
     cases = rows.get("run_case", 0)
-    tables = tuple(
-        TableSize(name, number, size, _each(size, cases))
-        for name, number in rows.items()
-        for size in (None if known is None else known.get(name, 0),)
-    )
-    facts = None if known is None else sum(known.get(name, 0) for name in FACTS)
+    sizes = {name: None if known is None else known.get(name, 0) for name in rows}
+    facts_bytes = None if known is None else sum(known.get(name, 0) for name in FACTS)
+    folder = profiles.folder_of(path)
     return SizeReport(
         path=str(path),
         file_bytes=file,
         free_bytes=free,
-        artefact_bytes=_folder_bytes(profiles.folder_of(path)),
+        artefact_bytes=sum(one.stat().st_size for one in folder.rglob("*") if one.is_file()),
         runs=rows.get("run", 0),
         cases=cases,
-        facts_per_case=_each(facts, cases),
+        facts_per_case=_each(facts_bytes, cases),
         whole=_results(connection, pruned=False),
         pruned=_results(connection, pruned=True),
-        tables=tables,
+        tables=tuple(TableSize(n, rows[n], size, _each(size, cases)) for n, size in sizes.items()),
     )
 
 
 def _each(size: int | None, cases: int) -> float | None:
     return size / cases if size is not None and cases else None
-
-
-def _tables(connection: Connection) -> list[str]:
-    there = set(inspect(connection).get_table_names())
-    return [name for name in metadata.tables if name in there]
-
-
-def _rows(connection: Connection, name: str) -> int:
-    query = select(func.count()).select_from(metadata.tables[name])
-    return int(connection.execute(query).scalar_one())
 
 
 def _results(connection: Connection, *, pruned: bool) -> ResultSize:
@@ -135,12 +117,6 @@ def _results(connection: Connection, *, pruned: bool) -> ResultSize:
     number = select(func.count()).select_from(cases).join(table).where(which)
     total = (size or 0) + (connection.scalar(blobs) or 0)
     return ResultSize(results, int(connection.scalar(number) or 0), total)
-
-
-def _folder_bytes(folder: Path) -> int:
-    if not folder.is_dir():
-        return 0
-    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
 
 
 Tell = Callable[[str, int, int], None]
@@ -176,15 +152,15 @@ class MaintenancePart(Base):
 
         With `derive`, figures that no definition of today was used for are derived from their
         samples, and with `every` those of all cases, and the lines that `list` shows. Cases
-        without samples keep their figures. A kill on the way does no harm; do it again.
+        without a result, or with a damaged or pruned one, keep their figures. A kill on the way
+        does no harm; do it again.
         """
         self._refuse_reading_only()
         derived = older = 0
         if derive is not None:
             derived = self._derive(derive, None, stale=not every, tell=tell)
             with self._reading() as connection:
-                left = metrics.due(connection, None, stale=True)
-            older = sum(len(item.cases) for item in left)
+                older = sum(len(item.cases) for item in case_rows.due(connection, stale=True))
         summaries = self._rebuild_summaries(tell) if every else 0
         with self._reading() as connection:
             rows = connection.execute(select(schema.run.c.seq, schema.run.c.id)).all()
@@ -198,52 +174,27 @@ class MaintenancePart(Base):
             connection.execute(case_detail.delete().where(case_detail.c.seq.not_in(used)))
         return Rebuilt(len(rows), derived, summaries, older)
 
-    def rebuild_figures(self, derive: Derive, wanted: str | None = None) -> int:
-        """Derive the figures of all cases (or of one run's) again from their results; how many.
-
-        For a new definition. Cases without a result, or with a damaged or pruned one, keep
-        theirs. A kill on the way leaves some cases with the old figures; doing it again mends that.
-        """
-        found = None
-        if wanted is not None:
-            with self._reading() as connection:
-                found = lookup.resolve_run(connection, wanted).seq
-        return self._derive(derive, found, stale=False, tell=_silent)
-
-    def rebuild_summaries(self) -> int:
-        """Derive all summaries again from the results; how many. Damaged results keep theirs."""
-        return self._rebuild_summaries(_silent)
-
     def _derive(self, derive: Derive, run: int | None, *, stale: bool, tell: Tell) -> int:
-        self._refuse_reading_only()
         with self._reading() as connection:
-            due = metrics.due(connection, run, stale=stale)
+            due = case_rows.due(connection, run=run, stale=stale)
         rebuilt = 0
-        touched: dict[int, None] = {}
+        touched: set[int] = set()
         for done, item in enumerate(due, 1):
             with self._reading() as connection:
-                derived = metrics.derived(connection, item, derive)
-            with self._writing() as connection:  # not held while the figures are worked out
-                if derived:
+                derived = case_rows.derived(connection, item, derive)
+            if derived:
+                with self._writing() as connection:  # not held while the figures are worked out
                     schema.revise(connection)
-                for case, new in derived:
-                    if not new.command:
-                        new = replace(new, command=metrics.command_of(connection, case))
-                    place = case_facts.place_of(connection, case.run)
-                    case_facts.put(connection, place, [(case.position, new)])
-                    touched[case.run] = None
+                    touched |= case_rows.put_derived(connection, derived)
             rebuilt += len(derived)
             tell("results", done, len(due))
-        for seq in touched:
+        for seq in sorted(touched):
             with self._writing() as connection:
                 schema.revise(connection)
-                facts.refresh(
-                    connection, seq, runs.read(connection, seq, runs.id_of(connection, seq))
-                )
+                facts.refresh(connection, seq, runs.read(connection, seq))
         return rebuilt
 
     def _rebuild_summaries(self, tell: Tell) -> int:
-        self._refuse_reading_only()
         with self._reading() as connection:
             rows = connection.execute(select(schema.result.c.seq, schema.result.c.id)).all()
         rebuilt = 0
@@ -276,22 +227,35 @@ class MaintenancePart(Base):
         """
         self._refuse_reading_only()
         with self._reading() as connection:
-            aged = results.aged(connection, before_s, keep_every)
-            due = {run: results.due(connection, run) for run in aged.runs}
+            aged, kept = results.aged(connection, before_s, keep_every)
+            due = {run: results.due(connection, run) for run in aged}
         due = {run: rows for run, rows in due.items() if rows}
         rows = [row for of_run in due.values() for row in of_run]
         if trial:
             with self._reading() as connection:
                 size_of = results.sample_bytes(connection, [seq for seq, _ in rows])
-            return PruneReport(len(due), len(rows), 0, size_of, aged.kept, True)
+            return PruneReport(len(due), len(rows), 0, size_of, kept, True)
         left = self._not_current(due, derive, tell)
-        told = Pruning(now(), tuple(command), version, 0, "")
-        done = list(self._thinned([row for row in rows if row[0] not in left], told, tell))
-        damaged = tuple(name for seq, name in rows if seq in left)
-        damaged += tuple(name for name, _, _ in done if name)
-        changed = [(samples, saved) for name, samples, saved in done if not name and saved]
-        samples, saved = (sum(part) for part in zip(*changed, strict=True)) if changed else (0, 0)
-        return PruneReport(len(due), len(changed), samples, saved, aged.kept, False, damaged)
+        damaged = [name for seq, name in rows if seq in left]
+        rows = [row for row in rows if row[0] not in left]
+        note = Pruning(now(), tuple(command), version, 0, "")
+        changed = samples = saved = 0
+        for start in range(0, len(rows), AT_ONCE):
+            with self._writing() as connection:
+                schema.revise(connection)
+                for seq, name in rows[start : start + AT_ONCE]:
+                    try:
+                        removed, fewer = results.prune(connection, seq, note)
+                    except (BlobError, TypeError):
+                        damaged.append(name)
+                        continue
+                    changed, samples, saved = (
+                        changed + bool(fewer),
+                        samples + removed,
+                        saved + fewer,
+                    )
+            tell("results", min(start + AT_ONCE, len(rows)), len(rows))
+        return PruneReport(len(due), changed, samples, saved, kept, False, tuple(damaged))
 
     def _not_current(
         self, due: Mapping[int, Sequence[tuple[int, str]]], derive: Derive | None, tell: Tell
@@ -302,8 +266,8 @@ class MaintenancePart(Base):
             if derive is not None:
                 self._derive(derive, run, stale=True, tell=tell)
             with self._reading() as connection:
-                stale = {item.result.seq for item in metrics.due(connection, run, stale=True)}
-            left |= stale & {seq for seq, _ in rows}
+                stale = case_rows.due(connection, run=run, stale=True)
+            left |= {item.result.seq for item in stale} & {seq for seq, _ in rows}
         if left and derive is None:
             raise UsageError(
                 "Some of these results have figures of an older definition, which could not be "
@@ -311,20 +275,6 @@ class MaintenancePart(Base):
                 "Make the figures again first: torchstone db rebuild.",
             )
         return left
-
-    def _thinned(
-        self, rows: Sequence[tuple[int, str]], told: Pruning, tell: Tell
-    ) -> Iterator[tuple[str, int, int]]:
-        """Of each result: its id if it is damaged, the samples removed and the bytes saved."""
-        for start in range(0, len(rows), AT_ONCE):
-            with self._writing() as connection:
-                schema.revise(connection)
-                for seq, result_id in rows[start : start + AT_ONCE]:
-                    try:
-                        yield "", *_thin(connection, seq, told)
-                    except (BlobError, TypeError):
-                        yield result_id, 0, 0
-            tell("results", min(start + AT_ONCE, len(rows)), len(rows))
 
     def size(self) -> SizeReport:
         """What is on disk by table, and what a case costs with and without its samples."""
@@ -355,18 +305,3 @@ def _summarised(connection: Connection, seq: int, result_id: str) -> int:
     connection.execute(schema.summary.delete().where(schema.summary.c.result == seq))
     results.insert_summary(connection, seq, result)
     return 1
-
-
-def _thin(connection: Connection, seq: int, told: Pruning) -> tuple[int, int]:
-    """The samples removed and the bytes saved; nothing where another program was quicker."""
-    whole, digest = results.read_encoded(connection, seq)
-    if results.of_result(connection, seq, digest) is not None:
-        return 0, 0
-    if results.digest_of(whole) != digest:
-        raise BlobError("its bytes are not those that were saved")
-    found = results.left_of(whole)
-    if found is None:
-        return 0, 0
-    left, removed = found
-    note = Pruning(told.created, told.command, told.version, removed, digest)
-    return removed, results.prune(connection, seq, whole, left, note, results.digest_of(left))

@@ -1,4 +1,4 @@
-"""Profiles: a row that says what there is, and a compressed file that holds it."""
+"""Profiles and ledgers: what was seen of an arm beside its time."""
 
 from __future__ import annotations
 
@@ -18,14 +18,16 @@ from sqlalchemy import Connection, Select, func, select
 
 from torchstone.records import (
     ArmSpec,
+    Ledger,
     Profile,
     RecordError,
     TorchstoneError,
-    UsageError,
     from_data,
     to_data,
 )
 from torchstone.store import lookup, schema
+from torchstone.store.codec import compress, decompress, to_json
+from torchstone.store.engine import Base
 
 LOOKED_AT = 200
 """Profiles of one target among which those with the same threads and settings are looked for."""
@@ -53,8 +55,7 @@ class ProfileSummary:
 
 def pack(profile: Profile) -> bytes:
     """The same bytes for the same profile, so that it is kept once."""
-    text = json.dumps(to_data(profile), separators=(",", ":"), allow_nan=False)
-    return gzip.compress(text.encode(), compresslevel=6, mtime=0)
+    return gzip.compress(to_json(to_data(profile)).encode(), compresslevel=6, mtime=0)
 
 
 def _unpacked(packed: bytes) -> bytes:
@@ -69,68 +70,82 @@ def _unpacked(packed: bytes) -> bytes:
     return text
 
 
-def insert(connection: Connection, profile: Profile, digest: str, size: int, result: str) -> None:
-    """Add the row of a profile whose file is there."""
-    known = select(schema.profile.c.seq).where(schema.profile.c.id == profile.id)
-    if connection.scalar(known) is not None:
-        raise UsageError(f"A profile {profile.id} is already stored; profiles never change.")
-    row = {
-        "id": profile.id,
-        "created": profile.created,
-        "how": profile.how,
-        "tool": profile.tool,
-        "label": profile.label,
-        "machine_id": profile.machine_id,
-        "result": result,
-        "bytes": size,
-        "digest": digest,
-    }
-    stored = connection.execute(schema.profile.insert().values(**row))
-    if profile.arm is None or not stored.inserted_primary_key:
-        return
-    connection.execute(
-        schema.profile_arm.insert().values(
-            profile=stored.inserted_primary_key[0],
-            **lookup.key_of(profile.arm),
-            document=json.dumps(to_data(profile.arm), separators=(",", ":")),
-        )
-    )
+class ProfilesPart(Base):
+    """Profiles: a row each, and a file beside the database."""
 
+    def save_profile(self, profile: Profile, result: str = "") -> int:
+        """Keep a profile, by itself or beside a result; the bytes that its file takes."""
+        self._refuse_reading_only()
+        packed = pack(profile)
+        digest = put(folder_of(self.path), packed)
+        names = ("id", "created", "how", "tool", "label", "machine_id")
+        row = {name: getattr(profile, name) for name in names}
+        with self._writing() as connection:
+            lookup.refuse_known(connection, lookup.PROFILE, profile.id)
+            stored = connection.execute(
+                schema.profile.insert().values(
+                    **row, result=result, bytes=len(packed), digest=digest
+                )
+            )
+            if profile.arm is not None and stored.inserted_primary_key:
+                connection.execute(
+                    schema.profile_arm.insert().values(
+                        profile=stored.inserted_primary_key[0],
+                        **lookup.key_of(profile.arm),
+                        document=to_json(to_data(profile.arm)),
+                    )
+                )
+        return len(packed)
 
-def summaries(
-    connection: Connection, limit: int, result: str | None = None
-) -> list[ProfileSummary]:
-    """The newest first; those of one result where it is given."""
-    query = _query().limit(limit)
-    if result is not None:
-        query = query.where(schema.profile.c.result == result)
-    return [ProfileSummary(*row[2:]) for row in connection.execute(query)]
+    def profile_id(self, wanted: str) -> str:
+        """The whole id of the profile that `load_profile` would give."""
+        with self._reading() as connection:
+            return lookup.resolve(connection, wanted, lookup.PROFILE).id
 
+    def load_profile(self, wanted: str) -> Profile:
+        """The profile of that id, of the only id that begins so, or the newest one (`last`)."""
+        table = schema.profile
+        with self._reading() as connection:
+            row = lookup.resolve(connection, wanted, lookup.PROFILE)
+            digest = connection.scalar(select(table.c.digest).where(table.c.seq == row.seq))
+        packed = get(folder_of(self.path), str(digest))
+        try:
+            return from_data(Profile, json.loads(_unpacked(packed)))
+        except (RecordError, ValueError, TypeError, RecursionError) as error:
+            raise TorchstoneError(f"The profile {wanted} cannot be read: {error}.") from None
 
-def of_arms(
-    connection: Connection, limit: int, result: str, looked_at: Sequence[tuple[ArmSpec, str]]
-) -> list[ProfileSummary]:
-    """Those of one result, and those of the same work as one of these arms on its machine."""
-    table, arm_of = schema.profile, schema.profile_arm
-    query = _query()
-    found = list(connection.execute(query.where(table.c.result == result).limit(limit)))
-    for arm, machine_id in looked_at:
-        same = query.where(*lookup.matching(arm_of, arm), table.c.machine_id == machine_id)
-        rows = connection.execute(same.limit(LOOKED_AT)).all()
-        found += [row for row in rows if _is_of(row[1], arm)]
-    by_seq = {row[0]: ProfileSummary(*row[2:]) for row in found}
-    return [by_seq[seq] for seq in sorted(by_seq, reverse=True)[:limit]]
+    def list_profiles(self, limit: int = 20, result: str | None = None) -> list[ProfileSummary]:
+        """The newest first; those of one result where it is given."""
+        query = _query().limit(limit)
+        if result is not None:
+            query = query.where(schema.profile.c.result == result)
+        with self._reading() as connection:
+            return [ProfileSummary(*row[2:]) for row in connection.execute(query)]
+
+    def profiles_of(
+        self, result: str, arms: Sequence[tuple[ArmSpec, str]], limit: int = 20
+    ) -> list[ProfileSummary]:
+        """Profiles of a result, and of the same work as one of these arms, each with its machine;
+        the newest first."""
+        table, query = schema.profile, _query()
+        with self._reading() as connection:
+            found = list(connection.execute(query.where(table.c.result == result).limit(limit)))
+            for arm, machine_id in arms:
+                same = lookup.matching(schema.profile_arm, arm)
+                rows = query.where(*same, table.c.machine_id == machine_id).limit(LOOKED_AT)
+                found += [row for row in connection.execute(rows).all() if _is_of(row[1], arm)]
+        by_seq = {row[0]: ProfileSummary(*row[2:]) for row in found}
+        return [by_seq[seq] for seq in sorted(by_seq, reverse=True)[:limit]]
 
 
 def _query() -> Select[Any]:
     """The row, the document of the arm, and what a summary has; the newest first."""
     table, arm_of = schema.profile, schema.profile_arm
     own = [table.c[name] for name in ProfileSummary.__dataclass_fields__ if name in table.c]
-    newest = table.c.seq.desc()
     of_arm = [func.coalesce(arm_of.c[name], "") for name in ("target", "variant")]
     joined = table.outerjoin(arm_of, arm_of.c.profile == table.c.seq)
     columns = (table.c.seq, arm_of.c.document, *own, *of_arm)
-    return select(*columns).select_from(joined).order_by(newest)
+    return select(*columns).select_from(joined).order_by(table.c.seq.desc())
 
 
 def _is_of(document: str, arm: ArmSpec) -> bool:
@@ -138,18 +153,6 @@ def _is_of(document: str, arm: ArmSpec) -> bool:
         return lookup.same_work(from_data(ArmSpec, json.loads(document)), arm)
     except (RecordError, ValueError, TypeError):
         return False  # of a newer program, or not one of ours
-
-
-def load(connection: Connection, folder: Path, wanted: str) -> Profile:
-    """The profile of that id, or of the only one that begins so; `last` is the newest."""
-    row = lookup.resolve_profile(connection, wanted)
-    table = schema.profile
-    digest = connection.scalar(select(table.c.digest).where(table.c.seq == row.seq))
-    packed = get(folder, str(digest))
-    try:
-        return from_data(Profile, json.loads(_unpacked(packed)))
-    except (RecordError, ValueError, TypeError, RecursionError) as error:
-        raise TorchstoneError(f"The profile {wanted} cannot be read: {error}.") from None
 
 
 # Files beside the database, named by what they hold: profiles, which are too large for a row.
@@ -221,3 +224,86 @@ def _sync_folder(folder: Path) -> None:
         pass
     finally:
         os.close(handle)
+
+
+# Ledgers: where the time of a step went, one compressed document each.
+
+
+LEDGERS_LOOKED_AT = 10
+"""Ledgers of one target among which one with the same threads and settings is looked for."""
+LARGEST_LEDGER = 1 << 26
+"""Bytes of a ledger when unpacked: a row that says more was not written by us."""
+
+
+@dataclass(frozen=True)
+class LedgerSummary:
+    """One line of a list of ledgers."""
+
+    id: str
+    created: str
+    target: str
+    variant: str
+    mode: str
+    precision: str
+    device: str
+    machine_id: str
+    wall_s: float
+    findings: int
+    bytes: int
+
+
+class LedgersPart(Base):
+    """Ledgers: a row each."""
+
+    def save_ledger(self, ledger: Ledger) -> int:
+        """Keep a ledger; the bytes that it takes."""
+        table, environment = schema.ledger, ledger.environment
+        with self._writing() as connection:
+            lookup.refuse_known(connection, lookup.LEDGER, ledger.id)
+            packed = compress(to_json(to_data(ledger)).encode())
+            connection.execute(
+                table.insert().values(
+                    id=ledger.id,
+                    created=ledger.created,
+                    **lookup.key_of(ledger.arm),
+                    machine_id=environment.machine_id if environment else "",
+                    wall_s=ledger.wall_s,
+                    findings=len(ledger.findings),
+                    bytes=len(packed),
+                    document=packed,
+                )
+            )
+        return len(packed)
+
+    def load_ledger(self, wanted: str) -> Ledger:
+        """The ledger of that id, of the only id that begins so, or the newest one (`last`)."""
+        with self._reading() as connection:
+            row = lookup.resolve(connection, wanted, lookup.LEDGER)
+            return _read_ledger(connection, row.seq, row.id)
+
+    def ledger_of(self, arm: ArmSpec, machine_id: str) -> Ledger | None:
+        """The newest ledger of the same work on the same machine; see `lookup.same_work`."""
+        table = schema.ledger
+        same = (*lookup.matching(table, arm), table.c.machine_id == machine_id)
+        query = select(table.c.seq, table.c.id).where(*same).order_by(table.c.seq.desc())
+        with self._reading() as connection:
+            rows = connection.execute(query.limit(LEDGERS_LOOKED_AT)).all()
+            found = (_read_ledger(connection, row.seq, row.id) for row in rows)
+            return next((one for one in found if lookup.same_work(one.arm, arm)), None)
+
+    def list_ledgers(self, limit: int = 20) -> list[LedgerSummary]:
+        """The newest first."""
+        table = schema.ledger
+        columns = [table.c[name] for name in LedgerSummary.__dataclass_fields__]
+        query = select(*columns).order_by(table.c.seq.desc()).limit(limit)
+        with self._reading() as connection:
+            return [LedgerSummary(*row) for row in connection.execute(query)]
+
+
+def _read_ledger(connection: Connection, seq: int, name: str) -> Ledger:
+    table = schema.ledger
+    packed = connection.scalar(select(table.c.document).where(table.c.seq == seq))
+    try:
+        return from_data(Ledger, json.loads(decompress(packed or b"", LARGEST_LEDGER)))
+    except (RecordError, ValueError, TypeError, RecursionError) as error:
+        raise TorchstoneError(f"The ledger {name} cannot be read: {error}.") from None

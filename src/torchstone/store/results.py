@@ -4,26 +4,34 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 
-from sqlalchemy import ColumnElement, Connection, and_, func, select
+from sqlalchemy import Connection, func, select
 from sqlalchemy.exc import DBAPIError
 
 from torchstone.records import (
     Evaluation,
     Pruning,
     RecordError,
+    Replicate,
     Result,
     TorchstoneError,
-    UsageError,
     from_data,
     to_data,
 )
 from torchstone.store import limits, schema
-from torchstone.store.codec import BlobError, EncodedResult, join, split, without_samples
+from torchstone.store.codec import (
+    BlobError,
+    EncodedResult,
+    join,
+    split,
+    to_json,
+    without_samples,
+)
 from torchstone.store.engine import CorruptResultError
-from torchstone.store.limits import seconds_of
+from torchstone.store.limits import in_parts, seconds_of, storable
 from torchstone.store.schema import run_fact
 from torchstone.store.summary import headline
 
@@ -40,21 +48,6 @@ def encode_result(result: Result) -> EncodedResult:
         ) from None
 
 
-def find(connection: Connection, result_id: str) -> int | None:
-    """The row of the result with exactly that id."""
-    table = schema.result
-    return connection.scalar(select(table.c.seq).where(table.c.id == result_id))
-
-
-def refuse_known(connection: Connection, result_id: str) -> None:
-    """Results never change, so an id is taken once."""
-    if find(connection, result_id) is not None:
-        raise UsageError(
-            f"A result {result_id} is already stored; results never change.",
-            f"See it with `torchstone show {result_id}`.",
-        )
-
-
 def insert(connection: Connection, result: Result, encoded: EncodedResult) -> tuple[int, int]:
     """Add the rows of a result; its row number, and the bytes that its data take."""
     columns = {
@@ -66,7 +59,7 @@ def insert(connection: Connection, result: Result, encoded: EncodedResult) -> tu
         "digest": digest_of(encoded),
     }
     arms = [(storable(arm.arm.name), arm.outcome.value) for arm in result.arms]
-    size = len(encoded.document) + sum(map(len, encoded.samples))
+    size = _bytes(encoded)
     size += sum(len(text.encode()) for text in columns.values())
     size += sum(len(text.encode()) for row in arms for text in row)
     done = connection.execute(
@@ -91,33 +84,23 @@ def insert(connection: Connection, result: Result, encoded: EncodedResult) -> tu
 def insert_summary(connection: Connection, seq: int, result: Result) -> None:
     """Add what `list` shows of a result, in the place of an older one of the same definition."""
     table = schema.summary
-    connection.execute(
-        table.delete().where(
-            and_(table.c.result == seq, table.c.definition == result.method.definition)
-        )
-    )
-    connection.execute(
-        schema.summary.insert().values(
-            result=seq,
-            definition=result.method.definition,
-            headline=storable(headline(result)),
-            verdicts=json.dumps([c.verdict.value for c in result.comparisons]),
-        )
-    )
+    row = {"result": seq, "definition": result.method.definition}
+    connection.execute(table.delete().filter_by(**row))
+    connection.execute(table.insert().values(**row, document=headline(result)))
 
 
 def read(connection: Connection, seq: int, result_id: str) -> Result:
     """The result of that row; `CorruptResultError` if it is not what was saved."""
     try:
         encoded, digest = read_encoded(connection, seq)
-        pruned = of_result(connection, seq, digest)
-        if digest_of(encoded) != (pruned.left if pruned else digest):
+        pruned = pruning_of(connection, seq, digest)
+        if digest_of(encoded) != (pruned[1] if pruned else digest):
             raise BlobError("its bytes are not those that were saved")
         result = join(encoded.document, encoded.samples)
         if result.id != result_id:
             raise BlobError(f"it says that its id is {result.id[:40]!r}")
         if pruned:
-            result = replace(result, pruned=pruned.told)
+            result = replace(result, pruned=pruned[0])
         return evaluated(connection, seq, result)
     except (BlobError, TypeError) as error:  # TypeError: a number or text where bytes belong
         raise CorruptResultError(result_id, str(error)) from None
@@ -147,25 +130,21 @@ def digest_of(encoded: EncodedResult) -> str:
     return total.hexdigest()
 
 
-def storable(text: str) -> str:
-    """File names may hold bytes that are no text; a column must be text."""
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")
-
-
 # What later rules said of a result; the newest word is the one that is shown.
 
 
 def insert_evaluation(connection: Connection, seq: int, evaluation: Evaluation) -> None:
     """Add one for the result in that row."""
-    document = json.dumps(to_data(evaluation), separators=(",", ":"), allow_nan=False)
+    document = to_json(to_data(evaluation))
     from_data(Evaluation, json.loads(document))  # what could not be read back is not written
-    row = {
-        "result": seq,
-        "created": evaluation.created,
-        "version": evaluation.version,
-        "document": document,
-    }
-    connection.execute(schema.evaluation.insert().values(**row))
+    connection.execute(
+        schema.evaluation.insert().values(
+            result=seq,
+            created=evaluation.created,
+            version=evaluation.version,
+            document=document,
+        )
+    )
 
 
 def evaluated(connection: Connection, seq: int, result: Result) -> Result:
@@ -189,14 +168,6 @@ def evaluated(connection: Connection, seq: int, result: Result) -> Result:
 
 
 @dataclass(frozen=True)
-class Pruned:
-    """What became of a result: what it tells, and the digest of what is left of it."""
-
-    told: Pruning
-    left: str
-
-
-@dataclass(frozen=True)
 class PruneReport:
     """What was removed, or would be. `bytes` of a trial is that of the samples alone."""
 
@@ -211,16 +182,11 @@ class PruneReport:
     """Results that cannot be read and were left as they are."""
 
 
-@dataclass(frozen=True)
-class Aged:
-    """Runs whose samples are to go, and how many of the same age stay."""
+def pruning_of(connection: Connection, seq: int, digest: str) -> tuple[Pruning, str] | None:
+    """What became of the samples, and the digest of what is left; None: every sample is there.
 
-    runs: tuple[int, ...]
-    kept: int
-
-
-def of_result(connection: Connection, seq: int, digest: str) -> Pruned | None:
-    """None: every sample is there. `digest` is that of the whole result."""
+    `digest` is that of the whole result.
+    """
     table = schema.pruned
     row = connection.execute(select(table).where(table.c.result == seq)).first()
     if row is None:
@@ -229,62 +195,55 @@ def of_result(connection: Connection, seq: int, digest: str) -> Pruned | None:
         command = tuple(str(word) for word in json.loads(row.command))
     except (TypeError, ValueError) as error:
         raise BlobError(f"what is told of its pruning: {error}") from None
-    told = Pruning(row.created, command, row.version, row.samples, digest)
-    return Pruned(told, row.digest)
+    return Pruning(row.created, command, row.version, row.samples, digest), row.digest
 
 
-def aged(connection: Connection, before_s: float, keep_every: int) -> Aged:
-    """Runs made before that time. Of each machine and branch every so manieth stays, from the
-    first: which ones does not depend on when one asks, because later runs come after them."""
+def aged(connection: Connection, before_s: float, keep_every: int) -> tuple[list[int], int]:
+    """Runs made before that time whose samples are to go, and how many of the same age stay.
+
+    Of each machine and branch every so manieth stays, from the first: which ones does not depend on
+    when one asks, because later runs come after them.
+    """
     query = select(run_fact.c.run, run_fact.c.machine_branch, run_fact.c.at, run_fact.c.created_s)
     rows = connection.execute(
         query.order_by(run_fact.c.machine_branch, run_fact.c.at, run_fact.c.run)
     )
     gone: list[int] = []
-    kept = place = 0
-    last_lane = None
-    for run, machine_branch, at, created_s in rows:
-        place = place + 1 if machine_branch == last_lane else 0
-        last_lane = machine_branch
-        if created_s is None or at >= before_s:
-            continue
-        if keep_every and place % keep_every == 0:
-            kept += 1
-        else:
-            gone.append(run)
-    return Aged(tuple(gone), kept)
+    kept = 0
+    for _, of_branch in groupby(rows, key=lambda row: row.machine_branch):
+        for place, (run, _, at, created_s) in enumerate(of_branch):
+            if created_s is None or at >= before_s:
+                continue
+            if keep_every and place % keep_every == 0:
+                kept += 1
+            else:
+                gone.append(run)
+    return gone, kept
 
 
 def due(connection: Connection, run: int) -> list[tuple[int, str]]:
-    """The results of a run that have their samples: row and id."""
+    """The results of a run that have their samples: row and id. One that another run names too
+    is left alone."""
     cases, table = schema.run_case, schema.result
+    other = cases.alias()
     done = select(schema.pruned.c.result).where(schema.pruned.c.result == table.c.seq)
-    shared = _needed_elsewhere(run)
+    shared = select(other.c.seq).where(other.c.result == table.c.seq, other.c.run != run)
     query = (
         select(table.c.seq, table.c.id)
         .distinct()
         .join(cases, cases.c.result == table.c.seq)
-        .where(cases.c.run == run, ~done.exists(), ~shared)
+        .where(cases.c.run == run, ~done.exists(), ~shared.exists())
         .order_by(table.c.seq)
     )
     return [(seq, result_id) for seq, result_id in connection.execute(query)]
 
 
-def _needed_elsewhere(run: int) -> ColumnElement[bool]:
-    """A result belongs to the cases of one run; one that another run names too is left alone."""
-    other = schema.run_case.alias()
-    named = select(other.c.seq).where(other.c.result == schema.result.c.seq, other.c.run != run)
-    return named.exists()
-
-
 def sample_bytes(connection: Connection, results: Sequence[int]) -> int:
     """What the samples of these results take."""
-    table = schema.measurement
-    total = 0
-    for part in _parts(results):
-        size = func.sum(func.length(table.c.samples))
-        total += connection.scalar(select(size).where(table.c.result.in_(part))) or 0
-    return total
+    arms = schema.measurement
+    size = select(func.sum(func.length(arms.c.samples)))
+    parts = (size.where(arms.c.result.in_(part)) for part in in_parts(results))
+    return sum(connection.scalar(query) or 0 for query in parts)
 
 
 def left_of(whole: EncodedResult) -> tuple[EncodedResult, int] | None:
@@ -299,47 +258,48 @@ def left_of(whole: EncodedResult) -> tuple[EncodedResult, int] | None:
     return left, removed
 
 
-def prune(
-    connection: Connection,
-    seq: int,
-    whole: EncodedResult,
-    left: EncodedResult,
-    told: Pruning,
-    digest: str,
-) -> int:
-    """Write what is left of a result, with its digest; the bytes that this saves."""
-    results, arms = schema.result, schema.measurement
+def prune(connection: Connection, seq: int, note: Pruning) -> tuple[int, int]:
+    """Remove the samples of a result; how many, and the bytes saved. Nothing where another program
+    was quicker, or there is nothing to gain."""
+    whole, digest = read_encoded(connection, seq)
+    if pruning_of(connection, seq, digest) is not None:
+        return 0, 0
+    if digest_of(whole) != digest:
+        raise BlobError("its bytes are not those that were saved")
+    found = left_of(whole)
+    if found is None:
+        return 0, 0
+    left, removed = found
     saved = _bytes(whole) - _bytes(left)
     connection.execute(
         schema.pruned.insert().values(
             result=seq,
-            created=told.created,
-            command=json.dumps(list(told.command)),
-            version=told.version,
-            samples=told.samples,
+            created=note.created,
+            command=json.dumps(list(note.command)),
+            version=note.version,
+            samples=removed,
             bytes=saved,
             document_bytes=len(left.document),
-            digest=digest,
+            digest=digest_of(left),
         )
     )
-    connection.execute(results.update().where(results.c.seq == seq).values(document=left.document))
+    table, arms = schema.result, schema.measurement
+    connection.execute(table.update().where(table.c.seq == seq).values(document=left.document))
     for position, (new, old) in enumerate(zip(left.samples, whole.samples, strict=True)):
         if new != old:  # an arm that died before its first sample has none to lose
             of_arm = (arms.c.result == seq) & (arms.c.position == position)
             connection.execute(arms.update().where(of_arm).values(samples=new))
-    return saved
+    return removed, saved
 
 
 def bare(result: Result) -> Result:
     """A result as it is once pruned, without a word about that: to compare two by."""
+
+    def without(one: Replicate) -> Replicate:
+        return replace(one, warm_up=replace(one.warm_up, wall_ns=()))
+
     arms = tuple(
-        replace(
-            arm,
-            turns=(),
-            replicates=tuple(
-                replace(one, warm_up=replace(one.warm_up, wall_ns=())) for one in arm.replicates
-            ),
-        )
+        replace(arm, turns=(), replicates=tuple(map(without, arm.replicates)))
         for arm in result.arms
     )
     return replace(result, arms=arms, pruned=None)
@@ -347,8 +307,3 @@ def bare(result: Result) -> Result:
 
 def _bytes(encoded: EncodedResult) -> int:
     return len(encoded.document) + sum(map(len, encoded.samples))
-
-
-def _parts(rows: Sequence[int]) -> Iterator[Sequence[int]]:
-    for start in range(0, len(rows), 500):
-        yield rows[start : start + 500]

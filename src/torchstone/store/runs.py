@@ -21,10 +21,9 @@ from torchstone.records import (
     to_data,
 )
 from torchstone.store import schema
-from torchstone.store.codec import MAX_DOCUMENT, BlobError, compress, decompress
+from torchstone.store.codec import MAX_DOCUMENT, BlobError, compress, decompress, to_json
 from torchstone.store.engine import CorruptRunError
-from torchstone.store.limits import seconds_of
-from torchstone.store.results import storable
+from torchstone.store.limits import seconds_of, storable
 
 _KEY_DIGITS = 32  # 128 bits tell apart all cases that will ever be
 _KEYS = 16_384  # digests remembered: those of a few large plans
@@ -108,11 +107,12 @@ def key_digest(key: CaseKey) -> str:
     return hashlib.sha256(to_json(to_data(key)).encode()).hexdigest()[:_KEY_DIGITS]
 
 
-def read(connection: Connection, seq: int, run_id: str, *, plan: bool = True) -> Run:
+def read(connection: Connection, seq: int, run_id: str = "", *, plan: bool = True) -> Run:
     """The run of that row; `CorruptRunError` if it is not what was stored.
 
     Without its `plan` it is read in a tenth of the time.
     """
+    run_id = run_id or id_of(connection, seq)
     try:
         data = _data(connection, seq, run_id)
         run = from_data(Run, data if plan else {**data, "plan": []})
@@ -151,25 +151,6 @@ def id_of(connection: Connection, seq: int) -> str:
     return str(connection.execute(select(table.c.id).where(table.c.seq == seq)).scalar_one())
 
 
-def find(connection: Connection, run_id: str) -> int:
-    """The row of the run with exactly that id."""
-    table = schema.run
-    seq = connection.scalar(select(table.c.seq).where(table.c.id == run_id))
-    if seq is None:
-        raise UsageError(f"There is no run {run_id[:60]!r}.", "Begin it before its cases.")
-    return int(seq)
-
-
-def refuse_known(connection: Connection, run_id: str) -> None:
-    """An imported run is never joined with another."""
-    table = schema.run
-    if connection.scalar(select(table.c.seq).where(table.c.id == run_id)) is not None:
-        raise UsageError(
-            f"A run {run_id} is already stored; what is stored never changes.",
-            f"See it with `torchstone show {run_id}`.",
-        )
-
-
 def positions(connection: Connection, seq: int) -> set[int]:
     """The places in the plan whose cases are stored."""
     table = schema.run_case
@@ -182,8 +163,3 @@ def newer(run_id: str, what: str, known: int) -> UsageError:
         f"The run {run_id} was stored by a newer Torchstone ({what}; this program knows {known}).",
         "Upgrade: pip install --upgrade torchstone.",
     )
-
-
-def to_json(data: Any) -> str:
-    """Compact and strict, in ASCII."""
-    return json.dumps(data, separators=(",", ":"), allow_nan=False)
