@@ -6,10 +6,10 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from torchstone.records.format import MISSING, format_bytes, format_seconds
+from torchstone.records.format import MISSING, count, format_bytes, format_seconds
 from torchstone.show.markdown import plain, to_text
 from torchstone.show.rows import flow
-from torchstone.show.svg import LogAxis, Svg, axis_around, format_si, format_tick, spread_labels
+from torchstone.show.svg import LogAxis, Plot, Svg, axis_around, circle, format_si, format_tick
 from torchstone.show.table import Style, cells, clip, pad, shorten, wrap
 
 if TYPE_CHECKING:
@@ -132,9 +132,12 @@ def roofline_report(
 
 
 def _heading(found: Roofline) -> list[str]:
-    threads = f"{found.threads} thread{'' if found.threads == 1 else 's'}" if found.threads else ""
-    parts = [f"roofline of {found.target or found.arm}", found.arm, found.dtype, found.device]
-    return [part for part in (*parts, threads) if part]
+    return [f"roofline of {found.target or found.arm}", *_settings(found)]
+
+
+def _settings(found: Roofline) -> list[str]:
+    threads = count(found.threads, "thread") if found.threads else ""
+    return [part for part in (found.arm, found.dtype, found.device, threads) if part]
 
 
 class _Canvas:
@@ -232,9 +235,8 @@ def _with_axes(canvas: _Canvas, across: LogAxis, up: LogAxis, style: Style) -> l
         column = min(max(0, column), canvas.columns - len(text))
         if feet.free(column, 0, len(text)):
             feet.write(column, 0, text, "")
-    unit = "FLOP per byte"
     lines.append(" " * GUTTER + feet.lines(Style())[0])
-    lines.append(pad(unit, GUTTER + canvas.columns, right=True))
+    lines.append(pad("FLOP per byte", GUTTER + canvas.columns, right=True))
     return lines
 
 
@@ -299,80 +301,47 @@ _ALONG, _BESIDE = 14.0, 6.0
 _LEVEL_COLOURS = {"L1": "purple", "L2": "teal", "L3": "green", "DRAM": "blue"}
 
 
-class _Place:
-    """From values to pixels."""
-
-    def __init__(self, across: LogAxis, up: LogAxis) -> None:
-        self.across, self.up = across, up
-        self.left, self.right = float(LEFT), float(WIDTH - RIGHT)
-        self.top, self.bottom = float(TOP), float(TOP + PLOT_HEIGHT)
-
-    def x(self, intensity: float) -> float:
-        return self.left + self.across.share(intensity) * (self.right - self.left)
-
-    def y(self, rate: float) -> float:
-        return self.bottom - self.up.share(rate) * (self.bottom - self.top)
-
-    def at(self, intensity: float, rate: float) -> tuple[float, float]:
-        return self.x(intensity), self.y(rate)
-
-
-def roofline_svg(found: Roofline) -> str:
-    """The file's text."""
-    words = _words_roofline_svg(found)
+def roofline_svg(found: Roofline, *, embedded: bool = False) -> str:
+    """The file's text, or a part of a page."""
+    sentence = wrap(found.sentence, _WORDS_WIDTH)
+    notes = [f"peaks measured {when(found)}", *found.notes]
+    words = sentence + [line for note in notes for line in wrap(note, _WORDS_WIDTH)]
     height = TOP + PLOT_HEIGHT + 62 + LINE * len(words)
     title = f"Roofline of {found.target or found.arm}"
-    svg = Svg(WIDTH, height, title, found.sentence)
-    place = _Place(*frame(found))
+    svg = Svg(WIDTH, height, title, found.sentence, embedded)
+    axes = frame(found)
+    plot = Plot(LEFT, WIDTH - RIGHT, TOP, TOP + PLOT_HEIGHT, *axes)
     svg.text((LEFT, 28), shorten(title, 90), size=17, bold=True)
-    svg.text((LEFT, 48), _subtitle(found), "soft", 12)
-    _grid(svg, place)
+    said = " · ".join([*_settings(found), f"bound: {found.bound or 'not known'}"])
+    svg.text((LEFT, 48), shorten(said, 110), "soft", 12)
+    _grid(svg, plot, *axes)
     for ceiling in found.ceilings:
-        _roof(svg, found, ceiling, place)
-    _points(svg, found, place)
+        start, end = ((plot.x(x), plot.y(y)) for x, y in ends(found, ceiling, *axes))
+        _ceiling(svg, ceiling, start, end)
+    _points(svg, found, plot)
     for number, line in enumerate(words):
-        colour = "ink" if number < len(_sentence(found)) else "soft"
+        colour = "ink" if number < len(sentence) else "soft"
         svg.text((LEFT, TOP + PLOT_HEIGHT + 62 + LINE * number), line, colour, 12)
     return svg.render()
 
 
-def _subtitle(found: Roofline) -> str:
-    threads = f"{found.threads} thread{'' if found.threads == 1 else 's'}" if found.threads else ""
-    said = [found.arm, found.dtype, found.device, threads, f"bound: {found.bound or 'not known'}"]
-    return shorten(" · ".join(part for part in said if part), 110)
-
-
-def _sentence(found: Roofline) -> list[str]:
-    return wrap(found.sentence, _WORDS_WIDTH)
-
-
-def _words_roofline_svg(found: Roofline) -> list[str]:
-    lines = _sentence(found)
-    for note in (f"peaks measured {when(found)}", *found.notes):
-        lines += wrap(note, _WORDS_WIDTH)
-    return lines
-
-
-def _grid(svg: Svg, place: _Place) -> None:
-    for tick in place.across.ticks():
-        x = place.x(tick)
-        svg.line((x, place.top), (x, place.bottom), "grid")
-        svg.text((x, place.bottom + 17), format_tick(tick), "soft", 11, "middle")
-    for tick in place.up.ticks():
-        y = place.y(tick)
-        svg.line((place.left, y), (place.right, y), "grid")
-        svg.text((place.left - 8, y + 4), format_tick(tick), "soft", 11, "end")
-    svg.line((place.left, place.bottom), (place.right, place.bottom), "soft")
-    svg.line((place.left, place.top), (place.left, place.bottom), "soft")
-    middle = (place.left + place.right) / 2
-    svg.text((middle, place.bottom + 36), "FLOP per byte", "soft", 12, "middle")
-    centre = (place.top + place.bottom) / 2
+def _grid(svg: Svg, plot: Plot, across: LogAxis, up: LogAxis) -> None:
+    for tick in across.ticks():
+        x = plot.x(tick)
+        svg.line((x, plot.top), (x, plot.bottom), "grid")
+        svg.text((x, plot.bottom + 17), format_tick(tick), "soft", 11, "middle")
+    plot.draw_grid(svg, [(tick, format_tick(tick)) for tick in up.ticks()])
+    svg.line((plot.left, plot.bottom), (plot.right, plot.bottom), "soft")
+    svg.line((plot.left, plot.top), (plot.left, plot.bottom), "soft")
+    middle = (plot.left + plot.right) / 2
+    svg.text((middle, plot.bottom + 36), "FLOP per byte", "soft", 12, "middle")
+    centre = (plot.top + plot.bottom) / 2
     svg.text((20, centre), "FLOP per second", "soft", 12, "middle", turn=-90)
 
 
-def _roof(svg: Svg, found: Roofline, ceiling: Ceiling, place: _Place) -> None:
-    first, last = ends(found, ceiling, place.across, place.up)
-    start, end = place.at(*first), place.at(*last)
+def _ceiling(
+    svg: Svg, ceiling: Ceiling, start: tuple[float, float], end: tuple[float, float]
+) -> None:
     colour = "ink" if ceiling.kind == "compute" else _LEVEL_COLOURS.get(ceiling.name, "blue")
     svg.line(start, end, colour, 2.6 if ceiling.nearer else 1.4)
     label = ceiling_label(ceiling)
@@ -388,27 +357,28 @@ def _roof(svg: Svg, found: Roofline, ceiling: Ceiling, place: _Place) -> None:
     svg.text((x, y), label, colour, 11, turn=turn, bold=ceiling.nearer)
 
 
-def _points(svg: Svg, found: Roofline, place: _Place) -> None:
+def _points(svg: Svg, found: Roofline, plot: Plot) -> None:
     """The points, and their legend on the right: numbers tie the two together."""
     numbered = list(enumerate(found.points, start=1))
     for number, point in reversed(numbered):
         if point.rate is None or point.intensity is None:
             continue
         step = point.kind == "step"
-        x, y = place.at(point.intensity, point.rate)
-        svg.circle((x, y), 9 if step else 7.5, "main" if step else "soft", hollow=not step)
+        x, y = plot.x(point.intensity), plot.y(point.rate)
+        if step:
+            svg.path(circle(x, y, 9), fill="main")
+        else:
+            svg.path(circle(x, y, 7.5), fill="paper", stroke="soft", thick=1.5)
         colour = "paper" if step else "ink"
         svg.text((x, y + 3.8), str(number), colour, 11, "middle", bold=True)
-    gap = 2.0 * LINE + 6
-    wanted = [place.top + 12 + gap * index for index in range(len(numbered))]
-    rows = spread_labels(wanted, gap, place.top + 12, place.bottom)
-    for (number, point), y in zip(numbered, rows, strict=True):
+    left, y = plot.right + 24, plot.top + 12
+    for number, point in numbered:
         step = point.kind == "step"
         mark = str(number) if point.rate is not None else "–"
-        left = place.right + 24
         svg.text((left, y), mark, "main" if step else "ink", 12, bold=True)
         svg.text((left + 20, y), shorten(point.name, LONGEST_NAME), "ink", 12, bold=step)
         svg.text((left + 20, y + LINE - 1), _figures(point), "soft", 11)
+        y += 2 * LINE + 6
 
 
 def _figures(point: Point) -> str:

@@ -77,7 +77,7 @@ def _picture(picture: Picture, alone: bool) -> str:
     data = picture.data
     title = picture.title if alone else ""
     if isinstance(data, Roofline):
-        return roofline_svg(data) if alone else embedded(roofline_svg(data))
+        return roofline_svg(data, embedded=not alone)
     if not isinstance(data, tuple) or not data:
         return ""
     if all(isinstance(one, charts.Strip) for one in data):
@@ -90,13 +90,6 @@ def _picture(picture: Picture, alone: bool) -> str:
 @lru_cache(maxsize=STRIPS)
 def _strips(strips: tuple[charts.Strip, ...], title: str, alone: bool) -> str:
     return charts.strip_chart(strips, title=title, embedded=not alone)
-
-
-def embedded(svg: str) -> str:
-    """A stand-alone picture of ours without its styles, which the page's stylesheet has."""
-    before, start, rest = svg.partition("<style>")
-    plain = before + rest.partition("</style>")[2] if start else svg
-    return plain.replace("<svg ", '<svg class="chart" ', 1)
 
 
 NAVIGATION = (
