@@ -29,7 +29,7 @@ LEAST_PART = 0.01
 """Of the step: parts below are not named."""
 LEAST_DRIFT = 0.0005
 MOST_PARTS = 4
-LEDGER_MOST_PLACES = 4
+MOST_PLACES, MOST_BREAKS = 4, 8
 
 
 def ledger_report(
@@ -39,8 +39,8 @@ def ledger_report(
     width, style = max(width, LEAST_WIDTH), Style(color, unicode)
     sections = [
         [style.paint(line, "title") for line in flow(heading(ledger), width, style)],
-        _table_ledger(ledger, width, style),
-        _words_ledger(ledger, width, style),
+        _table(ledger, width, style),
+        words_lines(told(ledger), ledger.checks, ledger.notes, width, style),
         findings_lines(ledger, width, style),
     ]
     return "\n\n".join("\n".join(lines) for lines in sections if lines) + "\n"
@@ -64,7 +64,7 @@ def heading(ledger: Ledger) -> list[str]:
     return [part for part in parts if part]
 
 
-def _table_ledger(ledger: Ledger, width: int, style: Style) -> list[str]:
+def _table(ledger: Ledger, width: int, style: Style) -> list[str]:
     lines: list[str] = []
     for level, name in LEVEL_NAMES.items():
         found = ledger.level(level)
@@ -75,35 +75,30 @@ def _table_ledger(ledger: Ledger, width: int, style: Style) -> list[str]:
         if level >= 4:
             head += " (the kernels once more)"
         if level == -1:
-            lines.append(_row_ledger(found[0], width, style, head=True))
+            lines.append(_row(found[0], width, style, head=True))
             continue
         lines.append(style.paint(f"{pad(head, TITLE + 2)} {_share(total)}", "title"))
         for line in found:
-            lines.append(_row_ledger(line, width, style))
+            lines.append(_row(line, width, style))
             lines += _parts(line, ledger, width, style)
     return lines
 
 
-def _row_ledger(line: LedgerLine, width: int, style: Style, head: bool = False) -> str:
+def _row(line: LedgerLine, width: int, style: Style, head: bool = False) -> str:
     about = "~" if line.estimated else ""
     title = pad(shorten(line.title, TITLE - 2, style.glyphs.ellipsis), TITLE - 2)
     spread = f"{style.glyphs.plus_minus}{100 * line.spread:.1f}" if line.spread >= 0.0005 else ""
-    time = about + format_seconds(line.seconds, 3, ascii_only=style.ascii_only)
+    time = about + _seconds(line.seconds, style)
     text = f"{'  ' if head else '    '}{title}{'  ' if head else ''} {_share(line.share)}"
     text += f" {pad(spread, 5)} {pad(time, 9, right=True)}"
     room = width - cells(text) - 2
-    bar = _bar(line.share, min(BAR, room), style) if room > 4 else ""
+    bar = style.glyphs.bars[-1] * round(min(max(line.share, 0.0), 1.0) * min(BAR, room))
     role = "doubt" if head and abs(line.share) > 0.05 else ""
-    return style.paint(f"{text}  {bar}".rstrip(), role)
+    return style.paint(f"{text}  {bar if room > 4 else ''}".rstrip(), role)
 
 
 def _share(share: float) -> str:
     return pad(f"{100 * share:.1f} %", 8, right=True)
-
-
-def _bar(share: float, room: int, style: Style) -> str:
-    full = style.glyphs.bars[-1]
-    return full * max(0, min(room, round(share * room)))
 
 
 def parts_worth_naming(line: LedgerLine, ledger: Ledger) -> list[LedgerPart]:
@@ -138,10 +133,6 @@ def _part(part: LedgerPart, wall_s: float, width: int, style: Style) -> str:
 def _short(place: str) -> str:
     """A path of which only the end tells something."""
     return "/".join(place.replace("\\", "/").split("/")[-2:])
-
-
-def _words_ledger(ledger: Ledger, width: int, style: Style) -> list[str]:
-    return words_lines(told(ledger), ledger.checks, ledger.notes, width, style)
 
 
 def told(ledger: Ledger) -> tuple[str, ...]:
@@ -184,7 +175,7 @@ def findings_lines(ledger: Ledger, width: int, style: Style) -> list[str]:
         head = f"{number}. {finding.title} (level {finding.level}): {finding.evidence}."
         lines += _wrapped(head, width, style, "title", "", "   ")
         lines += _wrapped(remedy_words(finding), width, style, "", "   ", "   ")
-        lines += [_place(place, width, style) for place in finding.places[:LEDGER_MOST_PLACES]]
+        lines += [_place(place, width, style) for place in finding.places[:MOST_PLACES]]
         test = tests.get(finding.name)
         if test is not None:
             lines += _wrapped(test.sentence, width, style, _role(test), "   ", "   ")
@@ -222,7 +213,6 @@ def _wrapped(text: str, width: int, style: Style, role: str, first: str, then: s
 
 
 TIME = 10
-LEDGER_DIFFERENCE_MOST_PLACES = 8
 
 
 def difference_report(
@@ -235,10 +225,10 @@ def difference_report(
     sections = [
         [style.paint(line, "title") for line in flow(parts, width, style)],
         [row for text in found.sentences for row in wrap(style.safe(text), width)],
-        _table_ledger_difference(base, new, min(TITLE, width - 3 * (TIME + 2)), style),
+        _both(base, new, min(TITLE, width - 3 * (TIME + 2)), style),
         _changes(found, width, style),
         _breaks(new, width, style),
-        _words_ledger_difference(found, width, style),
+        _said_of_both(found, width, style),
         _findings(new, width, style),
     ]
     return "\n\n".join("\n".join(lines) for lines in sections if lines) + "\n"
@@ -251,7 +241,7 @@ def _findings(new: Ledger, width: int, style: Style) -> list[str]:
     return [title, *findings_lines(new, width, style)]
 
 
-def _table_ledger_difference(base: Ledger, new: Ledger, room: int, style: Style) -> list[str]:
+def _both(base: Ledger, new: Ledger, room: int, style: Style) -> list[str]:
     names = (base.arm.variant, new.arm.variant, "change")
     cells = "".join(pad(shorten(name, TIME), TIME + 2, right=True) for name in names)
     lines = [style.paint(pad("", room) + cells, "dim")]
@@ -262,29 +252,24 @@ def _table_ledger_difference(base: Ledger, new: Ledger, room: int, style: Style)
         if level != -1:
             head = f"{level} {title}" if level > 0 else title
             lines.append(style.paint(head, "title"))
-        lines += [_line(name, text, base, new, room, style) for name, text in rows.items()]
-    lines.append(_row_ledger_difference("a step", base.wall_s, new.wall_s, room, style))
+        for name, text in rows.items():
+            old, now = (found.seconds if (found := one.line(name)) else 0.0 for one in (base, new))
+            lines.append(_difference(f"  {text}", old, now, room, style))
+    lines.append(_difference("a step", base.wall_s, new.wall_s, room, style))
     return lines
 
 
-def _line(name: str, title: str, base: Ledger, new: Ledger, room: int, style: Style) -> str:
-    old, now = base.line(name), new.line(name)
-    return _row_ledger_difference(
-        f"  {title}", old.seconds if old else 0.0, now.seconds if now else 0.0, room, style
-    )
-
-
-def _row_ledger_difference(title: str, before: float, after: float, room: int, style: Style) -> str:
-    sign = "+" if after > before else ""
-    shown = [
-        format_seconds(value, 3, ascii_only=style.ascii_only) if value else "-"
-        for value in (before, after)
-    ]
-    shown.append(sign + format_seconds(after - before, 3, ascii_only=style.ascii_only))
+def _difference(title: str, before: float, after: float, room: int, style: Style) -> str:
+    shown = [_seconds(value, style) if value else "-" for value in (before, after)]
+    shown.append(("+" if after > before else "") + _seconds(after - before, style))
     cells = "".join(pad(text, TIME + 2, right=True) for text in shown)
     role = "good" if after < 0.9 * before else "bad" if after > 1.1 * before else ""
     name = pad(shorten(title, room, style.glyphs.ellipsis), room)
     return name + style.paint(cells, role)
+
+
+def _seconds(value: float, style: Style) -> str:
+    return format_seconds(value, 3, ascii_only=style.ascii_only)
 
 
 def _changes(found: Difference, width: int, style: Style) -> list[str]:
@@ -300,12 +285,10 @@ def _changes(found: Difference, width: int, style: Style) -> list[str]:
 
 
 def _amount(change: OpChange, style: Style) -> str:
-    before = format_seconds(change.before_s, 3, ascii_only=style.ascii_only)
-    after = format_seconds(change.after_s, 3, ascii_only=style.ascii_only)
-    pair = f"{pad(before, 9, right=True)} {style.glyphs.arrow} {pad(after, 9, right=True)}"
-    return (
-        f"{pair}  {change.calls_before:4.0f} {style.glyphs.arrow} {change.calls_after:4.0f} calls"
-    )
+    times = (_seconds(value, style) for value in (change.before_s, change.after_s))
+    pair = f" {style.glyphs.arrow} ".join(pad(text, 9, right=True) for text in times)
+    calls = f"{change.calls_before:4.0f} {style.glyphs.arrow} {change.calls_after:4.0f} calls"
+    return f"{pair}  {calls}"
 
 
 def _breaks(new: Ledger, width: int, style: Style) -> list[str]:
@@ -313,13 +296,13 @@ def _breaks(new: Ledger, width: int, style: Style) -> list[str]:
     for title, places in (("Graph breaks:", new.breaks), ("Compiled again:", new.recompiles)):
         if places:
             lines.append(style.paint(title, "title"))
-        for place in places[:LEDGER_DIFFERENCE_MOST_PLACES]:
+        for place in places[:MOST_BREAKS]:
             text = f"  {style.safe(place.file)}:{place.line}  {style.safe(place.reason)}"
             lines.append(clip(text, width, style.glyphs.ellipsis))
     return lines
 
 
-def _words_ledger_difference(found: Difference, width: int, style: Style) -> list[str]:
+def _said_of_both(found: Difference, width: int, style: Style) -> list[str]:
     """What each ledger has to say for itself; once where both say the same."""
     base, new = found.base, found.new
 
