@@ -76,10 +76,10 @@ class _Server(uvicorn.Server):
 
     def __init__(self, config: uvicorn.Config, app_state: AppState) -> None:
         super().__init__(config)
-        self._desk = app_state
+        self._app_state = app_state
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        self._desk.warmup_gate.end()
+        self._app_state.warmup_gate.end()
         super().handle_exit(sig, frame)
 
 
@@ -143,7 +143,7 @@ def _check_host(request: ServeRequest) -> None:
         raise UsageError(
             f"On {request.host} others could read everything in the database: results, commands, "
             "names, commits, profiles.",
-            "Add --public if that is wanted, or leave --host away.",
+            "Add --public if that is wanted, or remove --host.",
         )
 
 

@@ -6,7 +6,7 @@ import math
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 from threading import Lock
@@ -21,6 +21,7 @@ from torchstone.records import (
     GroupPoint,
     Profile,
     Result,
+    Run,
     RunComparison,
     RunHead,
     Selection,
@@ -57,7 +58,6 @@ KEPT = {
     "choices": 1,
     "comparison": 16,
     "side": 4,
-    "plan": 8,
     "about": 200,
     "profile": 4,
     "of profile": 8,
@@ -118,15 +118,6 @@ class Identity:
 
     def __hash__(self) -> int:
         return id(self._of)
-
-
-@dataclass(frozen=True)
-class About:
-    """What a run's record says beside its plan."""
-
-    command: tuple[str, ...]
-    notes: tuple[str, ...]
-    version: str
 
 
 class DataAccess:
@@ -255,11 +246,8 @@ class DataAccess:
         if side is not None:
             fits = matcher(selection)
             return tuple(one for one in side.cases if fits(one.key))
-
-        def keys() -> tuple[CaseKey, ...]:
-            return self._kept("plan", head.id, lambda: self.store.planned_keys(head.id))
-
-        return self.store.planned_cases(head.id, selection, keys)
+        planned = partial(self.store.planned_keys, head.id)
+        return self.store.planned_cases(head.id, selection, planned)
 
     def failures(self, head: RunHead, selection: Selection) -> list[FailureSpan]:
         """What fails in a run, and since when, which the runs before it say; kept while they do."""
@@ -337,14 +325,9 @@ class DataAccess:
         found: Side | None = self._cache.find("side", (self._revision, (head.id, head.done)))
         return found
 
-    def about(self, head: RunHead) -> About:
-        """What a run's record says; it never changes."""
-
-        def read() -> About:
-            run = self.store.load_run(head.id, plan=False)
-            return About(run.command, run.notes, run.version)
-
-        return self._kept("about", head.id, read)
+    def about(self, head: RunHead) -> Run:
+        """A run's record without its plan; it never changes."""
+        return self._kept("about", head.id, lambda: self.store.load_run(head.id, plan=False))
 
     def version(self) -> str:
         """Changes whenever what is stored, or what is running, does."""
