@@ -255,10 +255,11 @@ def _view(app_state: AppState) -> Callable[..., Response]:
 
 
 def _asset(name: str) -> Response:
-    found = site.find(name)
+    found = site.all_assets().get(name)
     if found is None:
         raise NotFound("There is no such file.")
-    return Response(found.content, media_type=found.kind, headers={"cache-control": KEEP})
+    kind = site.KINDS[name.rpartition(".")[2]]
+    return Response(found, media_type=kind, headers={"cache-control": KEEP})
 
 
 def _icon() -> Response:
@@ -344,14 +345,14 @@ def _add_data(app: FastAPI, app_state: AppState, one: PageDef) -> None:
         (chart, "/charts/{name}.svg", "A chart of: ", None, "image/svg+xml"),
     )
     for route, ending, words, model, other in routes:
-        content = {200: {"description": "Done", "content": {other: {}}}} if other else {}
+        done: dict[str, Any] = {"description": "Done", "content": {other: {}}}
         app.add_api_route(
             API + (LANDING_API if one.name == "landing" else one.path) + ending,
             route,
             summary=words + one.summary,
             response_model=model,
             response_class=Response if model is None else JSONResponse,
-            responses={**ERRORS, **content},
+            responses={**ERRORS, 200: done} if other else ERRORS,
             operation_id=f"{one.name}{ending.split('{')[0].replace('/', '_').rstrip('_')}",
             dependencies=[Depends(_parameters), *([Depends(_about_one)] if one.about_one else [])],
             tags=[one.name],

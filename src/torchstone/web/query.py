@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timezone
 from functools import cached_property, lru_cache
-from typing import ClassVar
+from typing import Any, ClassVar
 from urllib.parse import quote, urlencode
 
 from torchstone.records import Selection, TorchstoneError
@@ -200,10 +200,10 @@ def selection(query: Query, newest_s: float | None = None) -> Selection:
     if since is None and until is None and newest_s is not None and query.range != ALL:
         since = newest_s - float(query.range or "7") * DAY_S
 
-    asked = {name: getattr(query, name) for name in _SELECTED}
-    texts = {_SELECTED[name]: "" if value == ALL else value for name, value in asked.items()}
+    texts: dict[str, Any] = {field: getattr(query, name) for name, field in _SELECTED.items()}
+    texts = {field: "" if value == ALL else value for field, value in texts.items()}
     threads = int(query.threads) if query.threads not in ("", ALL) else None
-    return replace(Selection(since_s=since, until_s=until, threads=threads), **texts)
+    return Selection(since_s=since, until_s=until, threads=threads, **texts)
 
 
 def with_defaults(query: Query, **defaults: str) -> Query:

@@ -311,8 +311,8 @@ class DataAccess:
 
         def make() -> RunComparison:
             terms = Terms(variants=variants, across=across)
-            sides = [replace(self._side(head), head=head) for head in (base, new)]
-            return compare(*sides, terms, stored_floors(self.store))
+            before, now = (replace(self._side(head), head=head) for head in (base, new))
+            return compare(before, now, terms, stored_floors(self.store))
 
         heads = tuple((head.id, head.done, head.state) for head in (base, new))
         return self._kept("comparison", (heads, across, variants), make)
