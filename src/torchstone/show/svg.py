@@ -177,27 +177,6 @@ def text_width(text: str, size: float) -> float:
     return 0.56 * size * len(text)
 
 
-def spread_labels(wanted: list[float], gap: float, low: float, high: float) -> list[float]:
-    """Positions as near to the wanted ones as may be, at least `gap` apart, within the ends.
-
-    Where there is no room for all, they are `gap` apart and run over the high end.
-    """
-    order = sorted(range(len(wanted)), key=lambda index: wanted[index])
-    placed: dict[int, float] = {}
-    last = low - gap
-    for index in order:
-        last = max(wanted[index], last + gap)
-        placed[index] = last
-    limit = high
-    for index in reversed(order):
-        placed[index] = max(min(placed[index], limit), low)
-        limit = placed[index] - gap
-    last = low - gap
-    for index in order:
-        last = placed[index] = max(placed[index], last + gap)
-    return [placed[index] for index in range(len(wanted))]
-
-
 def _styles() -> str:
     light, dark = (
         "".join(

@@ -59,35 +59,24 @@ class WarmupGate:
     """
 
     def __init__(self) -> None:
-        self._made = Event()
-        self._made.set()  # as long as nobody begins, nobody waits
-        self._ended = Event()
+        self.first_page = Event()
+        """The first page is there, or there will be none, or nobody makes one."""
+        self.first_page.set()
+        self.ended = Event()
+        """The server is told to end, so that no further page is wanted."""
         self._lock = Lock()
         self._readers = 0
 
-    @property
-    def ended(self) -> bool:
-        """Whether the server is told to end, so that no further page is wanted."""
-        return self._ended.is_set()
-
     def end(self) -> None:
         """The server ends: nobody waits for anybody any more."""
-        self._ended.set()
-        self._made.set()
-
-    def begin(self) -> None:
-        """A first page is going to be made."""
-        self._made.clear()
-
-    def made(self) -> None:
-        """The first page is there, or there will be none."""
-        self._made.set()
+        self.ended.set()
+        self.first_page.set()
 
     @contextmanager
     def reading(self) -> Iterator[None]:
         """Somebody asks for a page."""
-        if not self._made.wait(PATIENCE_S):
-            self._made.set()  # nor need others wait as long again
+        if not self.first_page.wait(PATIENCE_S):
+            self.first_page.set()  # nor need others wait as long again
         with self._lock:
             self._readers += 1
         try:
@@ -99,7 +88,7 @@ class WarmupGate:
     def give_way(self) -> None:
         """Wait until nobody reads; not forever, because a busy server is never left alone."""
         end = time.monotonic() + PATIENCE_S
-        while self._readers and time.monotonic() < end and not self._ended.wait(LOOK_S):
+        while self._readers and time.monotonic() < end and not self.ended.wait(LOOK_S):
             pass
 
 
@@ -141,18 +130,18 @@ class AppState:
             try:
                 place = self._made(place) if place is not None else None
             finally:
-                self.warmup_gate.made()
+                self.warmup_gate.first_page.set()
         newest = (Link("result", LAST), Link("run", LAST))
         for place in (*(Link(name) for name in LISTS), *newest, ALL_TIME):
             self._made(place)
         self.warmup_gate.give_way()
-        if not self.warmup_gate.ended:
+        if not self.warmup_gate.ended.is_set():
             self.describe()
 
     def _made(self, place: Link) -> Link | None:
         """Make that page, when nobody reads; where its first row leads."""
         self.warmup_gate.give_way()
-        if self.warmup_gate.ended:
+        if self.warmup_gate.ended.is_set():
             return None
         with suppress(TorchstoneError), self.store.snapshot():  # whoever asks for it is told
             asked = parse(list(place.params))

@@ -86,7 +86,7 @@ def _warming(app_state: AppState) -> Iterator[None]:
     aborts. Whoever interrupts the waiting has the program end at once."""
     done = threading.Event()
     maker = threading.Thread(target=_warm, args=(app_state, done))
-    app_state.warmup_gate.begin()
+    app_state.warmup_gate.first_page.clear()
     try:
         maker.start()
         yield

@@ -20,7 +20,7 @@ from torchstone.show.charts.frame import (
     note_lines,
 )
 from torchstone.show.rows import Figures
-from torchstone.show.svg import LogAxis, Plot, Svg, cross, number, spread_labels, text_width, up
+from torchstone.show.svg import LogAxis, Plot, Svg, cross, number, text_width, up
 from torchstone.show.table import sanitise, shorten
 
 PANEL = 118
@@ -162,9 +162,11 @@ class _Panel:
             for name, value in self._levels.items()
             if value is not None and plot.up.low <= value <= plot.up.high
         ]
-        heights = [plot.y(value) for _, value in found]
-        beside = spread_labels(heights, 13.0, plot.top, plot.bottom)
-        for (name, value), y, label in zip(found, heights, beside, strict=True):
+        lowest = math.inf
+        for name, value in found:
+            y = plot.y(value)
+            label = min(y, lowest - 13.0)  # typical is above the floor; so are its words
+            lowest = label
             svg.line((plot.left, y), (plot.right, y), self._colour, 1.2, dashed=name == "typical")
             words = f"{name} {format_seconds(value, 3)}"
             svg.text((plot.right + 6, label + 4), words, self._colour, SMALL)
