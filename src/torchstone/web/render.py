@@ -27,7 +27,7 @@ from torchstone.web.sources import DataAccess
 
 
 UNITS = {"seconds": "s", "count": ""}
-"""Units whose name differs in the room of the charts."""
+"""Units that charts have another name for."""
 LINES = 96
 """Charts over time that are kept by what is in them: to compare two takes a tenth of drawing one,
 and of a model's two years only the newest night is new."""

@@ -68,13 +68,10 @@ class _Spot(NamedTuple):
     ends: tuple[float, float] | None
 
 
-@dataclass(frozen=True)
-class _Drawn:
-    """A series in its frame, and how there is room to draw it."""
+class _Room(NamedTuple):
+    """What all series of a chart share: how values are told, the pixels from one moment to the
+    next, and whether points are few enough to be links."""
 
-    name: str
-    look: Look
-    spots: Sequence[_Spot]
     words: Words
     spacing: float
     linked: bool
@@ -247,23 +244,22 @@ def _draw_keys(svg: Svg, keys: Sequence[_Key], top: float) -> None:
 
 
 def _draw_series(svg: Svg, frame: Frame, lines: Sequence[_Line], words: Words) -> None:
-    single = [one for one in lines if not one.by_columns]
-    moments = {point.x for one in single for point in one.points}
-    spacing = (frame.right - frame.left) / max(1, len(moments))
-    linked = sum(len(one.points) for one in single) <= MOST_LINKED
-    drawn = []
+    moments = [point.x for one in lines if not one.by_columns for point in one.points]
+    spacing = (frame.right - frame.left) / max(1, len(set(moments)))
+    room = _Room(words, spacing, len(moments) <= MOST_LINKED)
+    placed = []
     for place, one in enumerate(lines):
         # All that failed stand on the floor: series must not cover each other there.
-        aside = 3.0 * (place - len(lines) // 2) if linked else 0.0
-        spots = [] if one.by_columns else [_spot(frame, point, aside) for point in one.points]
-        drawn.append(_Drawn(one.name, one.look, spots, words, spacing, linked))
-    for each in drawn:
-        _draw_spread(svg, each)
-    for each, source in zip(drawn, lines, strict=True):
-        if source.by_columns:
-            _draw_columns(svg, frame, source, words)
+        aside = 3.0 * (place - len(lines) // 2) if room.linked else 0.0
+        single = () if one.by_columns else one.points
+        placed.append((one, [_spot(frame, point, aside) for point in single]))
+    for one, spots in placed:
+        _draw_spread(svg, one, spots, spacing)
+    for one, spots in placed:
+        if one.by_columns:
+            _draw_columns(svg, frame, one, words)
         else:
-            _draw_points(svg, each)
+            _draw_points(svg, one, spots, room)
 
 
 def _spot(frame: Frame, point: Point, aside: float) -> _Spot:
@@ -288,14 +284,14 @@ def _runs(spots: Sequence[_Spot]) -> list[list[_Spot]]:
     return _stretches(whole, lambda spot: spot.y is not None and not spot.point.mark)
 
 
-def _draw_spread(svg: Svg, one: _Drawn) -> None:
+def _draw_spread(svg: Svg, one: _Line, spots: Sequence[_Spot], spacing: float) -> None:
     """The intervals: a whisker for each point where they are few, else a band."""
     whiskers: list[str] = []
     bands: list[str] = []
-    for run in _runs(one.spots):
+    for run in _runs(spots):
         for part in _stretches(run, lambda spot: spot.ends):
             ends = [(spot.x, *spot.ends) for spot in part if spot.ends]
-            if one.spacing >= ROOMY or len(run) == 1:
+            if spacing >= ROOMY or len(run) == 1:
                 whiskers += [f"M{x:.1f} {low:.1f}V{high:.1f}" for x, low, high in ends]
             else:
                 above = [f"{x:.1f} {high:.1f}" for x, _, high in ends]
@@ -310,42 +306,44 @@ def _draw_spread(svg: Svg, one: _Drawn) -> None:
             svg.path("".join(whiskers), stroke=one.look.colour, thick=1.2, opacity=0.5)
 
 
-def _draw_points(svg: Svg, one: _Drawn) -> None:
+def _draw_points(svg: Svg, one: _Line, spots: Sequence[_Spot], room: _Room) -> None:
     """The line, broken wherever a value is missing, and its points."""
-    runs = _runs(one.spots)
-    with svg.group("chart-series", _series_data(one)):
+    runs = _runs(spots)
+    with svg.group("chart-series", _series_data(one, spots, room.words)):
         lines = ["M" + "L".join(f"{s.x:.1f} {s.y:.1f}" for s in run) for run in runs if run[1:]]
-        if lines and one.spacing >= TIGHT:
+        if lines and room.spacing >= TIGHT:
             svg.path("".join(lines), stroke=one.look.colour, thick=1.7, dash=one.look.dash)
         elif lines:
             svg.path("".join(lines), stroke=one.look.colour, thick=1.2)
-            _draw_signs(svg, one, runs)
-        if one.linked:
-            for spot in one.spots:
-                _draw_linked(svg, one, spot)
+            _draw_signs(svg, one.look, runs)
+        if room.linked:
+            for spot in spots:
+                _draw_linked(svg, one, spot, room)
         else:
-            _draw_together(svg, one, {id(run[0]) for run in runs if len(run) == 1})
+            seen = spots if room.spacing >= TIGHT else [run[0] for run in runs if len(run) == 1]
+            _draw_together(svg, one.look.colour, spots, {id(spot) for spot in seen})
 
 
-def _draw_signs(svg: Svg, one: _Drawn, runs: Sequence[Sequence[_Spot]]) -> None:
+def _draw_signs(svg: Svg, look: Look, runs: Sequence[Sequence[_Spot]]) -> None:
     """The series' shape now and then along a line that is too restless for dashes."""
     found, after = [], 0.0
     for run in runs:
         for spot in run:
             if spot.y is not None and spot.x >= after:
-                found.append(one.look.shape(spot.x, spot.y, LARGE_POINT + 0.4))
+                found.append(look.shape(spot.x, spot.y, LARGE_POINT + 0.4))
                 after = spot.x + SIGN_EVERY
-    svg.path("".join(found), fill=one.look.colour, stroke="paper")
+    svg.path("".join(found), fill=look.colour, stroke="paper")
 
 
-def _draw_linked(svg: Svg, one: _Drawn, spot: _Spot) -> None:
+def _draw_linked(svg: Svg, one: _Line, spot: _Spot, room: _Room) -> None:
     """A point by itself: it tells its figures, and leads somewhere."""
     point, x, y, colour = spot.point, spot.x, spot.y, one.look.colour
     if y is None:
         return
-    parts = (f"{one.name}: {_value(one, point)}", point.label, format_date(point.x), point.note)
+    value = f"{one.name}: {_value(point, room.words)}"
+    parts = (value, point.label, format_date(point.x), point.note)
     told = " · ".join(part for part in parts if part)
-    shape = one.look.shape(x, y, LARGE_POINT if one.spacing >= ROOMY else SMALL_POINT)
+    shape = one.look.shape(x, y, LARGE_POINT if room.spacing >= ROOMY else SMALL_POINT)
     with svg.link(point.href):
         if point.mark == "failed":
             svg.path(circle(x, y, 6.0), fill="paper", opacity=0.0, title=told)
@@ -356,22 +354,23 @@ def _draw_linked(svg: Svg, one: _Drawn, spot: _Spot) -> None:
             svg.path(shape, fill=colour, title=told)
 
 
-def _draw_together(svg: Svg, one: _Drawn, lonely: set[int]) -> None:
-    """Many points in a few paths: scripts tell their figures, zooming shows them one by one."""
+def _draw_together(svg: Svg, colour: str, spots: Sequence[_Spot], seen: set[int]) -> None:
+    """Many points in a few paths: scripts tell their figures, zooming shows them one by one. Those
+    of a line that are not `seen` would only thicken it."""
     dots, hollow, failed = [], [], []
-    for spot in one.spots:
+    for spot in spots:
         if spot.y is None:
             continue
         if spot.point.mark == "failed":
             failed.append(cross(spot.x, spot.y, 2.6))
         elif spot.point.mark == "partial":
             hollow.append(circle(spot.x, spot.y, SMALL_POINT))
-        elif one.spacing >= TIGHT or id(spot) in lonely:
+        elif id(spot) in seen:
             dots.append(f"M{spot.x:.1f} {spot.y:.1f}h0")
     if dots:  # strokes without length, whose ends are round
-        svg.path("".join(dots), stroke=one.look.colour, thick=2 * SMALL_POINT)
+        svg.path("".join(dots), stroke=colour, thick=2 * SMALL_POINT)
     if hollow:
-        svg.path("".join(hollow), fill="paper", stroke=one.look.colour, thick=1.3)
+        svg.path("".join(hollow), fill="paper", stroke=colour, thick=1.3)
     if failed:
         svg.path("".join(failed), stroke="bad", thick=1.3)
 
@@ -407,21 +406,21 @@ def _draw_columns(svg: Svg, frame: Frame, one: _Line, words: Words) -> None:
             svg.path("".join(crosses), stroke="bad", thick=1.3)
 
 
-def _value(one: _Drawn, point: Point) -> str:
-    return "failed" if point.mark == "failed" else one.words(point.y, point.interval)
+def _value(point: Point, words: Words) -> str:
+    return "failed" if point.mark == "failed" else words(point.y, point.interval)
 
 
-def _series_data(one: _Drawn) -> dict[str, str]:
+def _series_data(one: _Line, spots: Sequence[_Spot], words: Words) -> dict[str, str]:
     """Each point as pixels, moment, words, label, address and note. The addresses' common
     beginning is said once."""
-    hrefs = [safe_href(spot.point.href) for spot in one.spots]
+    hrefs = [safe_href(spot.point.href) for spot in spots]
     common = os.path.commonprefix([href for href in hrefs if href])  # noqa: RUF071 (of letters)
     rows: list[Row] = []
-    for spot, href in zip(one.spots, hrefs, strict=True):
+    for spot, href in zip(spots, hrefs, strict=True):
         point = spot.point
         if spot.y is not None:
             rest = href[len(common) :] if href else None
-            texts = (_value(one, point), sanitise(point.label), rest, sanitise(point.note))
+            texts = (_value(point, words), sanitise(point.label), rest, sanitise(point.note))
             rows.append([round(spot.x, 1), round(spot.y, 1), point.x, *texts])
     return {"name": sanitise(one.name), "href": common, "points": _dumps(rows)}
 

@@ -162,11 +162,10 @@ class _Panel:
             for name, value in self._levels.items()
             if value is not None and plot.up.low <= value <= plot.up.high
         ]
-        lowest = math.inf
+        label = math.inf
         for name, value in found:
             y = plot.y(value)
-            label = min(y, lowest - 13.0)  # typical is above the floor; so are its words
-            lowest = label
+            label = min(y, label - 13.0)  # the typical time is above the floor; so are its words
             svg.line((plot.left, y), (plot.right, y), self._colour, 1.2, dashed=name == "typical")
             words = f"{name} {format_seconds(value, 3)}"
             svg.text((plot.right + 6, label + 4), words, self._colour, SMALL)
