@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from torchstone.records.format import MISSING, count, format_bytes, format_seconds
@@ -68,9 +68,10 @@ def compute_peak(found: Roofline) -> float | None:
     return next((ceiling.value for ceiling in found.ceilings if ceiling.kind == "compute"), None)
 
 
-def ends(
-    found: Roofline, ceiling: Ceiling, across: LogAxis, up: LogAxis
-) -> tuple[tuple[float, float], tuple[float, float]]:
+Line = tuple[tuple[float, float], tuple[float, float]]
+
+
+def ends(found: Roofline, ceiling: Ceiling, across: LogAxis, up: LogAxis) -> Line:
     """A peak's line from end to end as (intensity, rate), as far as the frame shows it.
 
     Memory rises until compute is lower; compute begins where the fastest memory reaches it.
@@ -83,19 +84,6 @@ def ends(
     low = max(across.low, up.low / ceiling.value)
     high = min(across.high, (peak or up.high) / ceiling.value)
     return (low, low * ceiling.value), (high, high * ceiling.value)
-
-
-def ceiling_points(
-    found: Roofline, ceiling: Ceiling, across: LogAxis, up: LogAxis, columns: int, rows: int
-) -> Iterator[tuple[int, int]]:
-    """The cells of a peak's line on a grid, left to right."""
-    (first, _), (last, _) = ends(found, ceiling, across, up)
-    start = round(across.share(first) * (columns - 1))
-    stop = round(across.share(last) * (columns - 1))
-    for column in range(max(0, start), min(columns - 1, stop) + 1):
-        intensity = min(max(across.at(column / (columns - 1)), first), last)
-        rate = ceiling.value if ceiling.kind == "compute" else ceiling.value * intensity
-        yield column, round((1 - up.share(rate)) * (rows - 1))
 
 
 def ceiling_label(ceiling: Ceiling) -> str:
@@ -126,7 +114,7 @@ def roofline_report(
         [style.paint(line, "title") for line in flow(_heading(found), width, style)],
         _plot(found, min(width, MOST_WIDTH), style),
         _legend(found, width, style),
-        _words_roofline(found, width, style),
+        _words(found, width, style),
     ]
     return "\n\n".join("\n".join(lines) for lines in sections if lines) + "\n"
 
@@ -145,85 +133,89 @@ class _Canvas:
 
     def __init__(self, columns: int, rows: int) -> None:
         self.columns, self.rows = columns, rows
-        self.chars = [[" "] * columns for _ in range(rows)]
-        self.roles = [[""] * columns for _ in range(rows)]
+        self.chars = [[(" ", "")] * columns for _ in range(rows)]
 
-    def put(self, column: int, row: int, char: str, role: str) -> None:
-        if 0 <= column < self.columns and 0 <= row < self.rows:
-            self.chars[row][column], self.roles[row][column] = char, role
-
-    def write(self, column: int, row: int, text: str, role: str) -> None:
-        for offset, char in enumerate(text):
-            self.put(column + offset, row, char, role)
+    def put(self, column: int, row: int, text: str, role: str) -> None:
+        for place, char in enumerate(text, column):
+            if 0 <= place < self.columns and 0 <= row < self.rows:
+                self.chars[row][place] = (char, role)
 
     def free(self, column: int, row: int, length: int) -> bool:
         """Whether a label has room there, with a blank at both ends."""
         if column < 0 or column + length > self.columns or not 0 <= row < self.rows:
             return False
         left, right = max(0, column - 1), min(self.columns, column + length + 1)
-        return all(char == " " for char in self.chars[row][left:right])
+        return all(char == " " for char, _ in self.chars[row][left:right])
 
     def lines(self, style: Style) -> list[str]:
-        made = []
-        for chars, roles in zip(self.chars, self.roles, strict=True):
-            line, start = "", 0
-            while start < self.columns:
-                end = start
-                while end < self.columns and roles[end] == roles[start]:
-                    end += 1
-                line += style.paint("".join(chars[start:end]), roles[start])
-                start = end
-            made.append(line.rstrip())
-        return made
+        parts = ([(role, list(group)) for role, group in groupby(row, _role)] for row in self.chars)
+        return [
+            "".join(style.paint("".join(c for c, _ in group), role) for role, group in row).rstrip()
+            for row in parts
+        ]
+
+
+def _role(cell: tuple[str, str]) -> str:
+    return cell[1]
 
 
 def _plot(found: Roofline, width: int, style: Style) -> list[str]:
     across, up = frame(found)
     canvas = _Canvas(width - GUTTER, ROWS)
+    plot = Plot(0, canvas.columns - 1, 0, ROWS - 1, across, up)  # a cell is a pixel
     rising, level = ("╱", "─") if style.unicode else ("/", "-")
-    for ceiling in found.ceilings:
-        role = "even" if ceiling.nearer else "dim"
-        for column, row in ceiling_points(found, ceiling, across, up, canvas.columns, ROWS):
-            canvas.put(column, row, level if ceiling.kind == "compute" else rising, role)
-    _labels(found, canvas, across, up)
-    _marks(found, canvas, across, up)
-    return _with_axes(canvas, across, up, style)
+    paths = [(ceiling, _path(ends(found, ceiling, across, up), plot)) for ceiling in found.ceilings]
+    for ceiling, path in paths:
+        for column, row in path:
+            char = level if ceiling.kind == "compute" else rising
+            canvas.put(column, row, char, "even" if ceiling.nearer else "dim")
+    for ceiling, path in paths:
+        _label(ceiling, path, canvas)
+    _marks(found, canvas, plot)
+    return _with_axes(canvas, plot, (across, up), style)
 
 
-def _labels(found: Roofline, canvas: _Canvas, across: LogAxis, up: LogAxis) -> None:
-    """Each peak's name beside its line, where there is room; all are told below the plot."""
-    for ceiling in found.ceilings:
-        path = list(ceiling_points(found, ceiling, across, up, canvas.columns, ROWS))
-        for text in (ceiling_label(ceiling), ceiling.name):
-            if ceiling.kind == "compute":
-                places = [(column - len(text), row - 1) for column, row in reversed(path)]
-            else:
-                places = [(column + 2, row) for column, row in path]
-            free = [place for place in places if canvas.free(*place, len(text))]
-            if free:
-                canvas.write(*free[0], text, "even" if ceiling.nearer else "dim")
-                break
+def _path(line: Line, plot: Plot) -> list[tuple[int, int]]:
+    """The cells of a peak's line, left to right: straight, because both axes are logarithmic."""
+    (left, top), (right, bottom) = ((plot.x(x), plot.y(y)) for x, y in line)
+    slope = (bottom - top) / (right - left) if right > left else 0.0
+    columns = range(round(left), round(right) + 1)
+    return [(one, round(top + slope * (min(max(one, left), right) - left))) for one in columns]
 
 
-def _marks(found: Roofline, canvas: _Canvas, across: LogAxis, up: LogAxis) -> None:
+def _label(ceiling: Ceiling, path: list[tuple[int, int]], canvas: _Canvas) -> None:
+    """A peak's name beside its line, where there is room; all are told below the plot."""
+    for text in (ceiling_label(ceiling), ceiling.name):
+        if ceiling.kind == "compute":
+            places = [(column - len(text), row - 1) for column, row in reversed(path)]
+        else:
+            places = [(column + 2, row) for column, row in path]
+        free = [place for place in places if canvas.free(*place, len(text))]
+        if free:
+            canvas.put(*free[0], text, "even" if ceiling.nearer else "dim")
+            return
+
+
+def _marks(found: Roofline, canvas: _Canvas, plot: Plot) -> None:
     """The points by number, the step last, so that no op covers it; neighbours move aside."""
     taken: set[tuple[int, int]] = set()
-    for index, point in reversed(list(enumerate(found.points))):
-        if point.rate is None or point.intensity is None or index >= len(MARKS):
+    for mark, point in reversed(list(zip(MARKS, found.points, strict=False))):
+        if point.rate is None or point.intensity is None:
             continue
-        column = round(across.share(point.intensity) * (canvas.columns - 1))
-        row = round((1 - up.share(point.rate)) * (ROWS - 1))
-        for shift in (0, 1, -1, 2, -2, 3, -3):
-            if (column + shift, row) not in taken:
-                taken.add((column + shift, row))
-                role = "title" if point.kind == "step" else "doubt"
-                canvas.put(column + shift, row, MARKS[index], role)
-                break
+        column, row = round(plot.x(point.intensity)), round(plot.y(point.rate))
+        shifts = (0, 1, -1, 2, -2, 3, -3)
+        free = [column + shift for shift in shifts if (column + shift, row) not in taken]
+        if free:
+            taken.add((free[0], row))
+            canvas.put(free[0], row, mark, "title" if point.kind == "step" else "doubt")
 
 
-def _with_axes(canvas: _Canvas, across: LogAxis, up: LogAxis, style: Style) -> list[str]:
+def _with_axes(
+    canvas: _Canvas, plot: Plot, axes: tuple[LogAxis, LogAxis], style: Style
+) -> list[str]:
+    across, up = axes
     bar, corner, rule = ("│", "└", "─") if style.unicode else ("|", "+", "-")
-    marks = {round((1 - up.share(tick)) * (ROWS - 1)): format_tick(tick) for tick in up.ticks()}
+    marks = {round(plot.y(tick)): format_tick(tick) for tick in up.ticks()}
     lines = [pad("FLOP/s", GUTTER - 2, right=True)]
     for row, line in enumerate(canvas.lines(style)):
         lines.append(f"{pad(marks.get(row, ''), GUTTER - 2, right=True)} {bar}{line}")
@@ -231,10 +223,9 @@ def _with_axes(canvas: _Canvas, across: LogAxis, up: LogAxis, style: Style) -> l
     feet = _Canvas(canvas.columns, 1)
     for tick in across.ticks():
         text = format_tick(tick)
-        column = round(across.share(tick) * (canvas.columns - 1)) - len(text) // 2
-        column = min(max(0, column), canvas.columns - len(text))
+        column = min(max(0, round(plot.x(tick)) - len(text) // 2), canvas.columns - len(text))
         if feet.free(column, 0, len(text)):
-            feet.write(column, 0, text, "")
+            feet.put(column, 0, text, "")
     lines.append(" " * GUTTER + feet.lines(Style())[0])
     lines.append(pad("FLOP per byte", GUTTER + canvas.columns, right=True))
     return lines
@@ -247,14 +238,13 @@ def _legend(found: Roofline, width: int, style: Style) -> list[str]:
     rest = sum(sizes) - sizes[1] + 2 * (len(sizes) - 1)
     sizes[1] = max(8, min(sizes[1], width - rest))
     lines = []
-    for number, row in enumerate(rows):
-        name = shorten(row[1], sizes[1], style.glyphs.ellipsis)
-        shown = [pad(row[0], sizes[0]), pad(name, sizes[1])]
-        shown += [pad(text, sizes[i], right=True) for i, text in enumerate(row) if i > 1]
-        role = "dim" if number == 0 else "title" if number == 1 else ""
-        lines.append(
-            style.paint(clip("  ".join(shown).rstrip(), width, style.glyphs.ellipsis), role)
-        )
+    for number, (mark, name, *figures) in enumerate(rows):
+        shown = [pad(mark, sizes[0]), pad(shorten(name, sizes[1], style.glyphs.ellipsis), sizes[1])]
+        shown += [
+            pad(text, size, right=True) for text, size in zip(figures, sizes[2:], strict=True)
+        ]
+        line = clip("  ".join(shown).rstrip(), width, style.glyphs.ellipsis)
+        lines.append(style.paint(line, {0: "dim", 1: "title"}.get(number, "")))
     if any(point.rate is None for point in found.points):
         lines.append(style.paint("-: no formula, so it has no place in the plot", "dim"))
     return lines
@@ -276,7 +266,7 @@ def _row(index: int, point: Point, style: Style) -> tuple[str, ...]:
     )
 
 
-def _words_roofline(found: Roofline, width: int, style: Style) -> list[str]:
+def _words(found: Roofline, width: int, style: Style) -> list[str]:
     lines = wrap(style.safe(found.sentence), width, ellipsis=style.glyphs.ellipsis)
     ceilings = [ceiling_label(ceiling) for ceiling in found.ceilings]
     ridges = [f"{name} {format_si(value)}" for name, value in found.ridges.items()]
@@ -294,7 +284,7 @@ def _words_roofline(found: Roofline, width: int, style: Style) -> list[str]:
 
 WIDTH = 960
 LEFT, RIGHT, TOP, PLOT_HEIGHT = 76, 300, 78, 400
-LINE = 16
+ROW = 16
 LONGEST_NAME = 34
 _WORDS_WIDTH = 130
 _ALONG, _BESIDE = 14.0, 6.0
@@ -306,7 +296,7 @@ def roofline_svg(found: Roofline, *, embedded: bool = False) -> str:
     sentence = wrap(found.sentence, _WORDS_WIDTH)
     notes = [f"peaks measured {when(found)}", *found.notes]
     words = sentence + [line for note in notes for line in wrap(note, _WORDS_WIDTH)]
-    height = TOP + PLOT_HEIGHT + 62 + LINE * len(words)
+    height = TOP + PLOT_HEIGHT + 62 + ROW * len(words)
     title = f"Roofline of {found.target or found.arm}"
     svg = Svg(WIDTH, height, title, found.sentence, embedded)
     axes = frame(found)
@@ -321,7 +311,7 @@ def roofline_svg(found: Roofline, *, embedded: bool = False) -> str:
     _points(svg, found, plot)
     for number, line in enumerate(words):
         colour = "ink" if number < len(sentence) else "soft"
-        svg.text((LEFT, TOP + PLOT_HEIGHT + 62 + LINE * number), line, colour, 12)
+        svg.text((LEFT, TOP + PLOT_HEIGHT + 62 + ROW * number), line, colour, 12)
     return svg.render()
 
 
@@ -377,8 +367,8 @@ def _points(svg: Svg, found: Roofline, plot: Plot) -> None:
         mark = str(number) if point.rate is not None else "–"
         svg.text((left, y), mark, "main" if step else "ink", 12, bold=True)
         svg.text((left + 20, y), shorten(point.name, LONGEST_NAME), "ink", 12, bold=step)
-        svg.text((left + 20, y + LINE - 1), _figures(point), "soft", 11)
-        y += 2 * LINE + 6
+        svg.text((left + 20, y + ROW - 1), _figures(point), "soft", 11)
+        y += 2 * ROW + 6
 
 
 def _figures(point: Point) -> str:
