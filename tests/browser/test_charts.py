@@ -18,7 +18,7 @@ from tests.browser.conftest import PATIENCE_MS
 from tests.browser.support import settle
 from tests.show.chart_cases import DAY, FIRST, HOSTILE, history
 from torchstone.show.bundle import bundle
-from torchstone.show.charts import ChangeMark, Point, Series, line_chart
+from torchstone.show.charts import Point, Series, line_chart
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'"
@@ -298,7 +298,7 @@ def test_names_are_text_wherever_they_stand(open_charts: OpenCharts) -> None:
         Point(FIRST + DAY, 1.2, label=HOSTILE, href="/runs/", note=HOSTILE),
     )
     named = [Series(HOSTILE, points), Series("'\"><script>alert(2)</script>", points)]
-    marks = (ChangeMark(FIRST + DAY, HOSTILE),)
+    marks = ((FIRST + DAY, HOSTILE),)
     page = open_charts(line_chart(named, title=HOSTILE, marks=marks, note=HOSTILE), bundled=True)
     shown = HOSTILE.replace("\u202e", "\\u202e")
     page.mouse.move(*spot(page, 0, 0))

@@ -26,8 +26,8 @@ def own_collector() -> Iterator[None]:
     gc.unfreeze()
 
 
-def read(app_state: WarmupGate, read_it: threading.Event) -> None:
-    with app_state.reading():
+def read(gate: WarmupGate, read_it: threading.Event) -> None:
+    with gate.reading():
         read_it.set()
 
 
@@ -38,23 +38,23 @@ def test_nobody_waits_for_a_page_that_nobody_makes() -> None:
 
 
 def test_readers_wait_for_the_first_page() -> None:
-    app_state, done = WarmupGate(), threading.Event()
-    app_state.begin()
+    gate, done = WarmupGate(), threading.Event()
+    gate.first_page.clear()
     with ThreadPoolExecutor(1) as pool:
-        reader = pool.submit(read, app_state, done)
+        reader = pool.submit(read, gate, done)
         with pytest.raises(TimeoutError):
             reader.result(SHORT_S)
         assert not done.is_set()
-        app_state.made()
+        gate.first_page.set()
         reader.result(app.PATIENCE_S)
     assert done.is_set()
 
 
 def test_what_is_made_after_it_waits_for_readers() -> None:
-    app_state = WarmupGate()
+    gate = WarmupGate()
     with ThreadPoolExecutor(1) as pool:
-        with app_state.reading():
-            maker = pool.submit(app_state.give_way)
+        with gate.reading():
+            maker = pool.submit(gate.give_way)
             with pytest.raises(TimeoutError):
                 maker.result(SHORT_S)
         maker.result(app.PATIENCE_S)
@@ -62,30 +62,30 @@ def test_what_is_made_after_it_waits_for_readers() -> None:
 
 def test_neither_waits_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(app, "PATIENCE_S", 0.05)
-    app_state, done = WarmupGate(), threading.Event()
-    app_state.begin()
-    read(app_state, done)
+    gate, done = WarmupGate(), threading.Event()
+    gate.first_page.clear()
+    read(gate, done)
     assert done.is_set()
-    with app_state.reading():
-        app_state.give_way()
+    with gate.reading():
+        gate.give_way()
 
 
 def test_only_one_reader_has_to_lose_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(app, "PATIENCE_S", 0.05)
-    app_state, done = WarmupGate(), threading.Event()
-    app_state.begin()
-    read(app_state, done)
+    gate, done = WarmupGate(), threading.Event()
+    gate.first_page.clear()
+    read(gate, done)
     monkeypatch.setattr(app, "PATIENCE_S", LONG_S)
     with ThreadPoolExecutor(1) as pool:
-        pool.submit(read, app_state, threading.Event()).result(LONG_S / 2)
+        pool.submit(read, gate, threading.Event()).result(LONG_S / 2)
 
 
 def test_a_server_that_ends_lets_waiting_readers_go() -> None:
-    app_state, done = WarmupGate(), threading.Event()
-    app_state.begin()
+    gate, done = WarmupGate(), threading.Event()
+    gate.first_page.clear()
     with ThreadPoolExecutor(1) as pool:
-        reader = pool.submit(read, app_state, done)
-        app_state.end()
+        reader = pool.submit(read, gate, done)
+        gate.end()
         reader.result(app.PATIENCE_S / 2)
     assert done.is_set()
 
@@ -96,7 +96,7 @@ def test_readers_go_on_when_the_first_page_cannot_be_made(
     monkeypatch.setattr(app, "PAGES", {})
     with reading(database) as store:
         app_state = AppState(store)
-        app_state.warmup_gate.begin()
+        app_state.warmup_gate.first_page.clear()
         with pytest.raises(KeyError):
             app_state.warm()
         done = threading.Event()

@@ -14,7 +14,7 @@ from tests.web.conftest import client_of, reading
 from torchstone.records import CaseMetrics, Outcome, PlannedCase, Result, RunHead, Selection
 from torchstone.show.page import Chart, Link, Point, Series, Table
 from torchstone.store import open_store
-from torchstone.web import api, app
+from torchstone.web import app
 from torchstone.web.app import DRILL_DOWN, LISTS, AppState
 from torchstone.web.query import ServerLinks
 from torchstone.web.registry import PAGES, PageDef
@@ -143,13 +143,13 @@ def test_the_file_of_a_comparison_is_kept_until_one_of_its_runs_changes(
     path = tmp_path / "compared.db"
     shutil.copy(database, path)
     made: list[str] = []
-    write = api.csv_text
+    write = app.csv_text
 
     def counted(table: Table) -> str:
         made.append(write(table))
         return made[-1]
 
-    monkeypatch.setattr(api, "csv_text", counted)
+    monkeypatch.setattr(app, "csv_text", counted)
     address = "/api/v1/compare/tables/cases?format=csv"
     with client_of(path) as client:
         first = client.get(f"{address}&_=1").text

@@ -103,7 +103,7 @@ SLOW_PAGE = """
 import time
 from torchstone.web.app import AppState
 def warm(app_state):
-    app_state.warmup_gate.made()
+    app_state.warmup_gate.first_page.set()
     print("making", flush=True)
     time.sleep(3600)
 AppState.warm = warm

@@ -17,13 +17,13 @@ from pathlib import Path
 
 from torchstone import stats
 from torchstone.conductor import Events, Settings
+from torchstone.conductor.calibration import run_calibration
 from torchstone.conductor.case import Silent
 from torchstone.lab import aa_test
 from torchstone.lab.bench import measure_unsaved, new_id
 from torchstone.lab.peaks import known_peaks
 from torchstone.lab.recording import Recorder
 from torchstone.machine import hardware, loaded_allocator, machine_id
-from torchstone.conductor.calibration import run_calibration
 from torchstone.machine.doctor import View, allowed_cores, examine, watch
 from torchstone.machine.hardware import ILLEGAL_REMEDY
 from torchstone.machine.memory import usual_allocator

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from torchstone.records import (
@@ -13,8 +13,6 @@ from torchstone.records import (
     LedgerPart,
     OpChange,
     Prediction,
-    SourceLine,
-    Verification,
 )
 from torchstone.records.format import format_percent, format_seconds
 from torchstone.show.markdown import plain, to_text
@@ -24,26 +22,52 @@ from torchstone.show.table import Style, cells, clip, pad, sanitise, shorten, wr
 LEAST_WIDTH = 60
 BAR = 20
 """Columns of a whole step."""
-TITLE = 33
+TITLE, TIME = 33, 10
 LEAST_PART = 0.01
 """Of the step: parts below are not named."""
 LEAST_DRIFT = 0.0005
 MOST_PARTS = 4
-LEDGER_MOST_PLACES = 4
+MOST_PLACES, MOST_BREAKS = 4, 8
+
+
+class _Page:
+    """How wide the lines of a report may be, and how they are painted."""
+
+    def __init__(self, color: bool, width: int, unicode: bool) -> None:
+        self.width, self.style = max(width, LEAST_WIDTH), Style(color, unicode)
+
+    def cut(self, text: str, role: str = "") -> str:
+        """One line of whatever text."""
+        ellipsis = self.style.glyphs.ellipsis
+        return self.style.paint(clip(self.style.safe(text), self.width, ellipsis), role)
+
+    def wrapped(self, text: str, role: str = "", first: str = "", then: str = "") -> list[str]:
+        """As many lines as it takes, with these before them."""
+        ellipsis = self.style.glyphs.ellipsis
+        rows = wrap(self.style.safe(text), self.width - len(then), ellipsis=ellipsis)
+        return [self.style.paint((then if i else first) + row, role) for i, row in enumerate(rows)]
+
+    def named(self, title: str, room: int) -> str:
+        """A title in its column."""
+        return pad(shorten(title, room, self.style.glyphs.ellipsis), room)
+
+    def seconds(self, value: float) -> str:
+        """A time."""
+        return format_seconds(value, 3, ascii_only=self.style.ascii_only)
+
+    def joined(self, heading: Sequence[str], *sections: Sequence[str]) -> str:
+        """The whole report."""
+        title = [self.style.paint(row, "title") for row in flow(heading, self.width, self.style)]
+        return "\n\n".join("\n".join(lines) for lines in (title, *sections) if lines) + "\n"
 
 
 def ledger_report(
     ledger: Ledger, *, color: bool = False, width: int = 100, unicode: bool = True
 ) -> str:
     """The whole report; no line is wider than `width` (60 at least)."""
-    width, style = max(width, LEAST_WIDTH), Style(color, unicode)
-    sections = [
-        [style.paint(line, "title") for line in flow(heading(ledger), width, style)],
-        _table_ledger(ledger, width, style),
-        _words_ledger(ledger, width, style),
-        findings_lines(ledger, width, style),
-    ]
-    return "\n\n".join("\n".join(lines) for lines in sections if lines) + "\n"
+    page = _Page(color, width, unicode)
+    words = _words(told(ledger), ledger.checks, ledger.notes, page)
+    return page.joined(heading(ledger), _table(ledger, page), words, _findings(ledger, page))
 
 
 def heading(ledger: Ledger) -> list[str]:
@@ -64,46 +88,36 @@ def heading(ledger: Ledger) -> list[str]:
     return [part for part in parts if part]
 
 
-def _table_ledger(ledger: Ledger, width: int, style: Style) -> list[str]:
+def _table(ledger: Ledger, page: _Page) -> list[str]:
     lines: list[str] = []
     for level, name in LEVEL_NAMES.items():
         found = ledger.level(level)
-        if not found:
-            continue
-        total = sum(line.share for line in found)
-        head = f"{level} {name}" if level > 0 else f"  {name}"
-        if level >= 4:
-            head += " (the kernels once more)"
-        if level == -1:
-            lines.append(_row_ledger(found[0], width, style, head=True))
-            continue
-        lines.append(style.paint(f"{pad(head, TITLE + 2)} {_share(total)}", "title"))
-        for line in found:
-            lines.append(_row_ledger(line, width, style))
-            lines += _parts(line, ledger, width, style)
+        if found and level == -1:
+            lines.append(_row(found[0], page, head=True))
+        elif found:
+            head = f"{level} {name}" if level > 0 else f"  {name}"
+            head += " (the kernels once more)" if level >= 4 else ""
+            total = _share(sum(line.share for line in found))
+            lines.append(page.style.paint(f"{pad(head, TITLE + 2)} {total}", "title"))
+            for line in found:
+                lines += [_row(line, page), *_parts(line, ledger, page)]
     return lines
 
 
-def _row_ledger(line: LedgerLine, width: int, style: Style, head: bool = False) -> str:
-    about = "~" if line.estimated else ""
-    title = pad(shorten(line.title, TITLE - 2, style.glyphs.ellipsis), TITLE - 2)
-    spread = f"{style.glyphs.plus_minus}{100 * line.spread:.1f}" if line.spread >= 0.0005 else ""
-    time = about + format_seconds(line.seconds, 3, ascii_only=style.ascii_only)
-    text = f"{'  ' if head else '    '}{title}{'  ' if head else ''} {_share(line.share)}"
-    text += f" {pad(spread, 5)} {pad(time, 9, right=True)}"
-    room = width - cells(text) - 2
-    bar = _bar(line.share, min(BAR, room), style) if room > 4 else ""
+def _row(line: LedgerLine, page: _Page, head: bool = False) -> str:
+    glyphs = page.style.glyphs
+    title = ("  " if head else "    ") + page.named(line.title, TITLE if head else TITLE - 2)
+    spread = f"{glyphs.plus_minus}{100 * line.spread:.1f}" if line.spread >= 0.0005 else ""
+    time = ("~" if line.estimated else "") + page.seconds(line.seconds)
+    text = f"{title} {_share(line.share)} {pad(spread, 5)} {pad(time, 9, right=True)}"
+    room = page.width - cells(text) - 2
+    bar = glyphs.bars[-1] * round(min(max(line.share, 0.0), 1.0) * min(BAR, room))
     role = "doubt" if head and abs(line.share) > 0.05 else ""
-    return style.paint(f"{text}  {bar}".rstrip(), role)
+    return page.style.paint(f"{text}  {bar if room > 4 else ''}".rstrip(), role)
 
 
 def _share(share: float) -> str:
     return pad(f"{100 * share:.1f} %", 8, right=True)
-
-
-def _bar(share: float, room: int, style: Style) -> str:
-    full = style.glyphs.bars[-1]
-    return full * max(0, min(room, round(share * room)))
 
 
 def parts_worth_naming(line: LedgerLine, ledger: Ledger) -> list[LedgerPart]:
@@ -116,23 +130,19 @@ def has_amounts(line: LedgerLine) -> bool:
     return line.name != "interpreter"
 
 
-def _parts(line: LedgerLine, ledger: Ledger, width: int, style: Style) -> list[str]:
+def _parts(line: LedgerLine, ledger: Ledger, page: _Page) -> list[str]:
     shown = parts_worth_naming(line, ledger)
     if not has_amounts(line):
         said = ", ".join(f"{part.name} ({_short(part.note)})" for part in shown)
-        rows = wrap(style.safe(f"most in {said}"), width - 8, rows=2) if shown else []
-        return [style.paint(f"        {row}", "dim") for row in rows]
-    return [_part(part, ledger.wall_s, width, style) for part in shown]
-
-
-def _part(part: LedgerPart, wall_s: float, width: int, style: Style) -> str:
-    calls = f" ×{part.calls:.0f}" if part.calls >= 1.5 else ""
-    note = f"  {_short(part.note)}" if part.note else ""
-    text = (
-        f"        {format_percent(part.seconds / wall_s):>7} "
-        f"{style.safe(part.name)}{style.safe(calls)}{style.safe(note)}"
-    )
-    return style.paint(clip(text, width, style.glyphs.ellipsis), "dim")
+        rows = wrap(page.style.safe(f"most in {said}"), page.width - 8, rows=2) if shown else []
+        return [page.style.paint(f"        {row}", "dim") for row in rows]
+    lines = []
+    for part in shown:
+        calls = f" ×{part.calls:.0f}" if part.calls >= 1.5 else ""
+        note = f"  {_short(part.note)}" if part.note else ""
+        share = format_percent(part.seconds / ledger.wall_s)
+        lines.append(page.cut(f"        {share:>7} {part.name}{calls}{note}", "dim"))
+    return lines
 
 
 def _short(place: str) -> str:
@@ -140,30 +150,23 @@ def _short(place: str) -> str:
     return "/".join(place.replace("\\", "/").split("/")[-2:])
 
 
-def _words_ledger(ledger: Ledger, width: int, style: Style) -> list[str]:
-    return words_lines(told(ledger), ledger.checks, ledger.notes, width, style)
-
-
 def told(ledger: Ledger) -> tuple[str, ...]:
     """Sentences on the interpreter's lock, the hardware and the drift."""
-    said = (ledger.interpreter, *ledger.hardware, drift_words(ledger))
+    said = (ledger.interpreter, *ledger.hardware, _drift_words(ledger))
     return tuple(text for text in said if text)
 
 
-def words_lines(
-    said: Iterable[str], doubts: Iterable[str], notes: Iterable[str], width: int, style: Style
+def _words(
+    said: Sequence[str], doubts: Sequence[str], notes: Sequence[str], page: _Page
 ) -> list[str]:
     """What stands below the table: sentences, then doubts, then notes."""
-    lines: list[str] = []
-    for text in said:
-        lines += wrap(style.safe(text), width, ellipsis=style.glyphs.ellipsis)
+    lines = [row for text in said for row in page.wrapped(text)]
     for mark, role, texts in (("! ", "warn", doubts), ("- ", "dim", notes)):
-        for text in texts:
-            lines += _wrapped(text, width, style, role, mark, "  ")
+        lines += [row for text in texts for row in page.wrapped(text, role, mark, "  ")]
     return lines
 
 
-def drift_words(ledger: Ledger) -> str:
+def _drift_words(ledger: Ledger) -> str:
     """By how much traced times were scaled to those of plain steps; empty where by nothing."""
     try:
         drift = float(ledger.facts.get("drift", "1"))
@@ -174,20 +177,23 @@ def drift_words(ledger: Ledger) -> str:
     return f"Traced times were scaled by {drift:.3f} to those of the plain steps."
 
 
-def findings_lines(ledger: Ledger, width: int, style: Style) -> list[str]:
+def _findings(ledger: Ledger, page: _Page) -> list[str]:
     """Numbered, each with evidence, advice and what it would bring; tests beside them."""
     if not ledger.findings:
-        return [style.paint("Nothing stands out: no finding.", "dim")]
+        return [page.cut("Nothing stands out: no finding.", "dim")]
     tests = {one.finding: one for one in ledger.verifications}
     lines: list[str] = []
     for number, finding in enumerate(ledger.findings, 1):
         head = f"{number}. {finding.title} (level {finding.level}): {finding.evidence}."
-        lines += _wrapped(head, width, style, "title", "", "   ")
-        lines += _wrapped(remedy_words(finding), width, style, "", "   ", "   ")
-        lines += [_place(place, width, style) for place in finding.places[:LEDGER_MOST_PLACES]]
+        lines += page.wrapped(head, "title", "", "   ")
+        lines += page.wrapped(remedy_words(finding), "", "   ", "   ")
+        for place in finding.places[:MOST_PLACES]:
+            where = f"{place.file}:{place.line}" if place.line else place.file
+            lines.append(page.cut(f"     {_short(where)}  {place.reason}", "dim"))
         test = tests.get(finding.name)
         if test is not None:
-            lines += _wrapped(test.sentence, width, style, _role(test), "   ", "   ")
+            role = "good" if test.held else "bad" if test.held is False else "dim"
+            lines += page.wrapped(test.sentence, role, "   ", "   ")
     return lines
 
 
@@ -203,123 +209,74 @@ def predicted_words(finding: Prediction) -> str:
     return f"Predicted: {low:.2f} to {high:.2f} of the time." if low < high else ""
 
 
-def _role(test: Verification) -> str:
-    return "good" if test.held else "bad" if test.held is False else "dim"
-
-
-def _place(place: SourceLine, width: int, style: Style) -> str:
-    where = f"{place.file}:{place.line}" if place.line else place.file
-    text = f"     {style.safe(_short(where))}  {style.safe(place.reason)}"
-    return style.paint(clip(text, width, style.glyphs.ellipsis), "dim")
-
-
-def _wrapped(text: str, width: int, style: Style, role: str, first: str, then: str) -> list[str]:
-    rows = wrap(style.safe(text), width - len(then), ellipsis=style.glyphs.ellipsis)
-    return [style.paint((first if i == 0 else then) + row, role) for i, row in enumerate(rows)]
-
-
 # Two ledgers side by side in the terminal: lines, ops that changed, breaks with their lines.
-
-
-TIME = 10
-LEDGER_DIFFERENCE_MOST_PLACES = 8
 
 
 def difference_report(
     found: Difference, *, color: bool = False, width: int = 100, unicode: bool = True
 ) -> str:
     """The whole report."""
-    width, style = max(width, LEAST_WIDTH), Style(color, unicode)
+    page = _Page(color, width, unicode)
     base, new = found.base, found.new
-    parts = [f"{base.arm.target}", f"{base.arm.variant} against {new.arm.variant}", base.arm.mode]
-    sections = [
-        [style.paint(line, "title") for line in flow(parts, width, style)],
-        [row for text in found.sentences for row in wrap(style.safe(text), width)],
-        _table_ledger_difference(base, new, min(TITLE, width - 3 * (TIME + 2)), style),
-        _changes(found, width, style),
-        _breaks(new, width, style),
-        _words_ledger_difference(found, width, style),
-        _findings(new, width, style),
-    ]
-    return "\n\n".join("\n".join(lines) for lines in sections if lines) + "\n"
+    # Findings of the new one, which are also those that `--verify` tests.
+    title = page.cut(f"What would help under {new.arm.variant}:", "title")
+    return page.joined(
+        [base.arm.target, f"{base.arm.variant} against {new.arm.variant}", base.arm.mode],
+        [row for text in found.sentences for row in page.wrapped(text)],
+        _both(base, new, page),
+        _changes(found, page),
+        _breaks(new, page),
+        _said_of_both(found, page),
+        [title, *_findings(new, page)],
+    )
 
 
-def _findings(new: Ledger, width: int, style: Style) -> list[str]:
-    """Of the new one, which are also those that `--verify` tests."""
-    head = style.safe(f"What would help under {new.arm.variant}:")
-    title = style.paint(clip(head, width, style.glyphs.ellipsis), "title")
-    return [title, *findings_lines(new, width, style)]
-
-
-def _table_ledger_difference(base: Ledger, new: Ledger, room: int, style: Style) -> list[str]:
+def _both(base: Ledger, new: Ledger, page: _Page) -> list[str]:
+    room = min(TITLE, page.width - 3 * (TIME + 2))
     names = (base.arm.variant, new.arm.variant, "change")
-    cells = "".join(pad(shorten(name, TIME), TIME + 2, right=True) for name in names)
-    lines = [style.paint(pad("", room) + cells, "dim")]
+    heads = "".join(pad(shorten(name, TIME), TIME + 2, right=True) for name in names)
+    lines = [page.style.paint(pad("", room) + heads, "dim")]
+
+    def add(title: str, before: float, after: float) -> None:
+        shown = [page.seconds(value) if value else "-" for value in (before, after)]
+        shown.append(("+" if after > before else "") + page.seconds(after - before))
+        figures = "".join(pad(text, TIME + 2, right=True) for text in shown)
+        role = "good" if after < 0.9 * before else "bad" if after > 1.1 * before else ""
+        lines.append(page.named(title, room) + page.style.paint(figures, role))
+
     for level, title in LEVEL_NAMES.items():
         rows = {line.name: line.title for line in (*base.level(level), *new.level(level))}
-        if not rows:
-            continue
-        if level != -1:
-            head = f"{level} {title}" if level > 0 else title
-            lines.append(style.paint(head, "title"))
-        lines += [_line(name, text, base, new, room, style) for name, text in rows.items()]
-    lines.append(_row_ledger_difference("a step", base.wall_s, new.wall_s, room, style))
+        if rows and level != -1:
+            lines.append(page.style.paint(f"{level} {title}" if level > 0 else title, "title"))
+        for name, text in rows.items():
+            old, now = (found.seconds if (found := one.line(name)) else 0.0 for one in (base, new))
+            add(f"  {text}", old, now)
+    add("a step", base.wall_s, new.wall_s)
     return lines
 
 
-def _line(name: str, title: str, base: Ledger, new: Ledger, room: int, style: Style) -> str:
-    old, now = base.line(name), new.line(name)
-    return _row_ledger_difference(
-        f"  {title}", old.seconds if old else 0.0, now.seconds if now else 0.0, room, style
-    )
-
-
-def _row_ledger_difference(title: str, before: float, after: float, room: int, style: Style) -> str:
-    sign = "+" if after > before else ""
-    shown = [
-        format_seconds(value, 3, ascii_only=style.ascii_only) if value else "-"
-        for value in (before, after)
-    ]
-    shown.append(sign + format_seconds(after - before, 3, ascii_only=style.ascii_only))
-    cells = "".join(pad(text, TIME + 2, right=True) for text in shown)
-    role = "good" if after < 0.9 * before else "bad" if after > 1.1 * before else ""
-    name = pad(shorten(title, room, style.glyphs.ellipsis), room)
-    return name + style.paint(cells, role)
-
-
-def _changes(found: Difference, width: int, style: Style) -> list[str]:
-    if not found.changes:
-        return []
-    lines = [style.paint("Ops that changed:", "title")]
+def _changes(found: Difference, page: _Page) -> list[str]:
+    arrow = f" {page.style.glyphs.arrow} "
+    lines = [page.cut("Ops that changed:", "title")] if found.changes else []
     for change in found.changes:
-        text = f"  {pad(change.kind, 9)} {_amount(change, style)}  {style.safe(change.name)}"
-        if change.into:
-            text += f" {style.glyphs.arrow} {style.safe(', '.join(change.into))}"
-        lines.append(clip(text, width, style.glyphs.ellipsis))
+        times = (page.seconds(value) for value in (change.before_s, change.after_s))
+        amounts = arrow.join(pad(text, 9, right=True) for text in times)
+        calls = f"{change.calls_before:4.0f}{arrow}{change.calls_after:4.0f} calls"
+        into = arrow + ", ".join(change.into) if change.into else ""
+        lines.append(page.cut(f"  {pad(change.kind, 9)} {amounts}  {calls}  {change.name}{into}"))
     return lines
 
 
-def _amount(change: OpChange, style: Style) -> str:
-    before = format_seconds(change.before_s, 3, ascii_only=style.ascii_only)
-    after = format_seconds(change.after_s, 3, ascii_only=style.ascii_only)
-    pair = f"{pad(before, 9, right=True)} {style.glyphs.arrow} {pad(after, 9, right=True)}"
-    return (
-        f"{pair}  {change.calls_before:4.0f} {style.glyphs.arrow} {change.calls_after:4.0f} calls"
-    )
-
-
-def _breaks(new: Ledger, width: int, style: Style) -> list[str]:
+def _breaks(new: Ledger, page: _Page) -> list[str]:
     lines: list[str] = []
     for title, places in (("Graph breaks:", new.breaks), ("Compiled again:", new.recompiles)):
-        if places:
-            lines.append(style.paint(title, "title"))
-        for place in places[:LEDGER_DIFFERENCE_MOST_PLACES]:
-            text = f"  {style.safe(place.file)}:{place.line}  {style.safe(place.reason)}"
-            lines.append(clip(text, width, style.glyphs.ellipsis))
+        lines += [page.cut(title, "title")] if places else []
+        for place in places[:MOST_BREAKS]:
+            lines.append(page.cut(f"  {place.file}:{place.line}  {place.reason}"))
     return lines
 
 
-def _words_ledger_difference(found: Difference, width: int, style: Style) -> list[str]:
+def _said_of_both(found: Difference, page: _Page) -> list[str]:
     """What each ledger has to say for itself; once where both say the same."""
     base, new = found.base, found.new
 
@@ -331,13 +288,8 @@ def _words_ledger_difference(found: Difference, width: int, style: Style) -> lis
             *(f"{new.arm.variant}: {text}" for text in after if text not in same),
         ]
 
-    return words_lines(
-        of_both(told(base), told(new)),
-        of_both(base.checks, new.checks),
-        of_both(base.notes, new.notes),
-        width,
-        style,
-    )
+    checks, notes = of_both(base.checks, new.checks), of_both(base.notes, new.notes)
+    return _words(of_both(told(base), told(new)), checks, notes, page)
 
 
 # The ledger and the difference of two as JSON and as Markdown.
@@ -372,24 +324,17 @@ def ledger_dumps(found: Ledger | Difference) -> str:
 def difference_markdown(found: Difference) -> str:
     """Why, in sentences; both ledgers, what became of the ops, where compiled code is left."""
     base, new = found.base, found.new
-    lines = [
-        f"### `{_safe(base.arm.target)}`: {_safe(base.arm.variant)} against "
-        f"{_safe(new.arm.variant)}",
-        "",
-        *(f"- {_safe(text)}" for text in found.sentences),
-        "",
-    ]
+    variants = f"{_safe(base.arm.variant)} against {_safe(new.arm.variant)}"
+    sentences = [f"- {_safe(text)}" for text in found.sentences]
+    lines = [f"### `{_safe(base.arm.target)}`: {variants}", "", *sentences, ""]
     if found.changes:
         lines += ["| op | | before | after | calls | now in |", "|---|---|---:|---:|---:|---|"]
         lines += [_change_row(change) for change in found.changes]
         lines.append("")
     for title, places in (("Graph breaks", new.breaks), ("Compiled again", new.recompiles)):
         if places:
-            lines += [f"{title}:", ""]
-            lines += [
-                f"- {_safe(place.file)}:{place.line} {_safe(place.reason)}" for place in places
-            ]
-            lines.append("")
+            said = [f"- {_safe(one.file)}:{one.line} {_safe(one.reason)}" for one in places]
+            lines += [f"{title}:", "", *said, ""]
     return "\n".join([*lines, ledger_markdown(base), ledger_markdown(new)])
 
 
@@ -413,11 +358,8 @@ def ledger_markdown(ledger: Ledger) -> str:
     ]
     for level, name in LEVEL_NAMES.items():
         for line in ledger.level(level):
-            about = "~" if line.estimated else ""
-            lines.append(
-                f"| {name} | {line.title} | {100 * line.share:.1f} % | "
-                f"{about}{format_seconds(line.seconds, 3)} |"
-            )
+            time = ("~" if line.estimated else "") + format_seconds(line.seconds, 3)
+            lines.append(f"| {name} | {line.title} | {100 * line.share:.1f} % | {time} |")
     lines.append("")
     tests = {one.finding: one.sentence for one in ledger.verifications}
     for number, finding in enumerate(ledger.findings, 1):

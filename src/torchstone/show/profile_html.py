@@ -6,36 +6,16 @@ import base64
 import gzip
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from html import escape
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-from torchstone.records import (
-    Bytecode,
-    CallTree,
-    FunctionCalls,
-    LineTable,
-    MemoryUse,
-    Profile,
-    Spans,
-    UsageError,
-)
+from torchstone.records import CallTree, FunctionCalls, MemoryUse, Profile, Spans, UsageError
 from torchstone.records.format import format_percent
+from torchstone.show import profile_text as words
 from torchstone.show.bundle import asset, bundle
 from torchstone.show.markdown import plain
-from torchstone.show.profile_text import (
-    call_tree,
-    check_spans,
-    check_tree,
-    cost_words,
-    facts_of,
-    format_amount,
-    shares,
-    top_functions,
-    unit_of,
-    whole_of,
-    work_of,
-)
 from torchstone.show.table import sanitise
 
 if TYPE_CHECKING:
@@ -57,46 +37,82 @@ COMPRESS_FROM = 64 * 1024
 """Bytes from which the page's data are compressed; smaller ones stay readable."""
 _GZIP_LEVEL = 6
 FORMAT = 1
+LONGEST_TEXT = 2000
+"""Characters of a name or a line of source that are kept: nobody reads on, and pages must open."""
+TAB = 4
+Packed = dict[str, Any]
+
+
+def shown(text: str) -> str:
+    """Text from outside as it may be shown: characters without a picture as escapes."""
+    if len(text) > LONGEST_TEXT:
+        text = text[: LONGEST_TEXT - 1] + "…"
+    return sanitise(text)
+
+
+def harmless(value: Any) -> Any:
+    """A record as plain data whose texts may all be shown."""
+    value = plain(value)
+    if isinstance(value, str):
+        return shown(value)
+    if isinstance(value, dict):
+        return {shown(key): harmless(item) for key, item in value.items()}
+    return [harmless(item) for item in value] if isinstance(value, list) else value
 
 
 class Columns:
-    """Columns gathered into one body of bytes; each `add` answers with its description."""
+    """Columns gathered into one body of bytes, and each of their texts once. A column is added by
+    its kind, and answered with its description."""
 
     def __init__(self) -> None:
         self.body = bytearray()
+        self.strings: list[str] = []
+        self._known: dict[str, int] = {}
 
-    def integers(
-        self, values: Sequence[int] | NDArray[np.int64], *, growing: bool = False
-    ) -> dict[str, Any]:
+    def integers(self, values: Iterable[int], *, growing: bool = False) -> Packed:
         """A column of integers; `growing` ones mostly rise, and are kept as steps."""
         import numpy as np
 
-        array = _exact(values)
+        array = _exact(values if isinstance(values, (Sequence, np.ndarray)) else list(values))
         small = not array.size or bool(max(abs(int(array.min())), abs(int(array.max()))) <= _SMALL)
         stored = np.diff(array, prepend=np.int64(0)) if growing else array
         low = int(stored.min()) if stored.size else 0
         shifted = (stored - low).astype("<u8")
         width = (int(shifted.max()).bit_length() + 7) // 8 if shifted.size else 0
-        place = self._append(shifted.view(np.uint8).reshape(-1, 8)[:, :width])
-        kind = "steps" if growing else "integers"
-        form = "i4" if small else "f8"
-        return _column(place, array.size, kind, form=form, width=width, low=low)
+        form = {"form": "i4" if small else "f8", "width": width, "low": low}
+        planes = shifted.view(np.uint8).reshape(-1, 8)[:, :width]
+        return self._column(planes, array.size, "steps" if growing else "integers", **form)
 
-    def numbers(self, values: Sequence[float]) -> dict[str, Any]:
+    def counted(self, values: Sequence[int]) -> Packed | None:
+        """A column of integers that not every profile has."""
+        return self.integers(values) if values else None
+
+    def numbers(self, values: Iterable[float]) -> Packed:
         """A column of floats; what is not finite becomes 0, whole numbers are kept as such."""
         import numpy as np
 
-        array = np.nan_to_num(np.asarray(values, dtype=np.float64), posinf=0.0, neginf=0.0)
+        array = np.nan_to_num(np.array(list(values), dtype=np.float64), posinf=0.0, neginf=0.0)
         whole = (array == np.trunc(array)) & (np.abs(array) < MOST_EXACT)
         if array.size and bool(np.all(whole)):
             return self.integers(array.astype(np.int64))
-        place = self._append(array.astype("<f8").view(np.uint8).reshape(-1, 8))
-        return _column(place, array.size, "floats")
+        planes = array.astype("<f8").view(np.uint8).reshape(-1, 8)
+        return self._column(planes, array.size, "floats")
 
-    def _append(self, planes: NDArray[np.uint8]) -> int:
+    def texts(self, values: Iterable[str]) -> Packed:
+        """A column of texts, as the numbers that they have in `strings`."""
+        return self.integers([self._number(text) for text in values])
+
+    def _number(self, text: str) -> int:
+        number = self._known.get(text)
+        if number is None:
+            number = self._known[text] = len(self.strings)
+            self.strings.append(shown(text))
+        return number
+
+    def _column(self, planes: NDArray[np.uint8], count: int, kind: str, **more: Any) -> Packed:
         place = len(self.body)
         self.body += planes.T.tobytes()
-        return place
+        return {"column": {"at": place, "count": int(count), "kind": kind, **more}}
 
 
 def _exact(values: Sequence[int] | NDArray[np.int64]) -> NDArray[np.int64]:
@@ -109,148 +125,100 @@ def _exact(values: Sequence[int] | NDArray[np.int64]) -> NDArray[np.int64]:
     return np.clip(array, -MOST_EXACT, MOST_EXACT)
 
 
-def _column(place: int, count: int, kind: str, **more: Any) -> dict[str, Any]:
-    return {"column": {"at": place, "count": int(count), "kind": kind, **more}}
-
-
-def container(head: Any, body: bytes) -> bytes:
-    """Head and body in one: the head's length in four bytes, the head as JSON, the body."""
-    text = json.dumps(head, allow_nan=False, separators=(",", ":")).encode("ascii")
-    return len(text).to_bytes(4, "little") + text + body
-
-
-def embedded(head: Any, body: bytes) -> str:
-    """Head and body as JSON text that can stand inside a script element of type JSON."""
-    whole = container(head, body)
-    if len(whole) < COMPRESS_FROM:
-        data = {"format": FORMAT, "head": head, "body": base64.b64encode(body).decode("ascii")}
+def profile_json(profiles: Sequence[Profile], title: str) -> str:
+    """The data for a stand-alone page, safe inside a script element of type JSON."""
+    columns = Columns()
+    packed = [_profile(profile, columns) for profile in profiles]
+    head = {"title": shown(title), "profiles": packed, "strings": columns.strings}
+    text = _dumps(head).encode("ascii")
+    if len(text) + len(columns.body) < COMPRESS_FROM:
+        data: Packed = {"format": FORMAT, "head": head, "body": _base64(columns.body)}
     else:
-        # No time stamp, so that the same profile gives the same page.
-        packed = gzip.compress(whole, _GZIP_LEVEL, mtime=0)
-        data = {"format": FORMAT, "gzip": base64.b64encode(packed).decode("ascii")}
-    return script_safe(json.dumps(data, allow_nan=False, separators=(",", ":")))
+        # Head and body in one: the head's length in four bytes, the head as JSON, the body. No time
+        # stamp, so that the same profile gives the same page.
+        whole = len(text).to_bytes(4, "little") + text + columns.body
+        data = {"format": FORMAT, "gzip": _base64(gzip.compress(whole, _GZIP_LEVEL, mtime=0))}
+    # Without a sign that could end the script element or open a comment in it.
+    return _dumps(data).replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def script_safe(text: str) -> str:
-    """JSON text without a sign that could end the script element or open a comment in it."""
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+def _dumps(data: Packed) -> str:
+    return json.dumps(data, allow_nan=False, separators=(",", ":"))
+
+
+def _base64(data: bytes | bytearray) -> str:
+    return base64.b64encode(data).decode("ascii")
 
 
 # Profiles as the data of a page: short things as JSON, long ones as packed columns.
-#
-# All text is made harmless here: characters without a picture are shown as escapes.
 
 
-LONGEST_TEXT = 2000
-"""Characters of a name or a line of source that are kept: nobody reads on, and pages must open."""
-TAB = 4
+SHORT = (
+    *("id", "label", "created", "how", "tool", "origin", "version", "command", "steps", "wall_s"),
+    *("estimated", "problems", "notes", "counters", "sampling", "cost", "threads"),
+)
+"""Fields of a profile that are short enough to be JSON."""
 
 
-class _Strings:
-    """Each text once, and its number."""
-
-    def __init__(self) -> None:
-        self.texts: list[str] = []
-        self._known: dict[str, int] = {}
-
-    def add(self, text: str) -> int:
-        number = self._known.get(text)
-        if number is None:
-            number = self._known[text] = len(self.texts)
-            self.texts.append(shown(text))
-        return number
-
-
-def shown(text: str) -> str:
-    """Text from outside as it may be shown."""
-    if len(text) > LONGEST_TEXT:
-        text = text[: LONGEST_TEXT - 1] + "…"
-    return sanitise(text)
-
-
-def profile_json(profiles: Sequence[Profile], title: str) -> str:
-    """The data for a stand-alone page, safe inside a script element of type JSON."""
-    return embedded(*_gathered(profiles, title))
-
-
-def _gathered(profiles: Sequence[Profile], title: str) -> tuple[dict[str, Any], bytes]:
-    strings, columns = _Strings(), Columns()
-    packed = [_profile(profile, strings, columns) for profile in profiles]
-    head = {"title": shown(title), "profiles": packed, "strings": strings.texts}
-    return head, bytes(columns.body)
-
-
-def _profile(profile: Profile, strings: _Strings, columns: Columns) -> dict[str, Any]:
+def _profile(profile: Profile, columns: Columns) -> Packed:
     frames = profile.frames
-    tree = call_tree(profile)
+    tree = words.call_tree(profile)
     if profile.tree is not None and profile.spans is not None:
-        check_spans(profile.spans, len(frames))
+        words.check_spans(profile.spans, len(frames))
     return {
-        **_words(profile),
+        **{name: harmless(getattr(profile, name)) for name in SHORT},
+        "machine": shown(profile.machine_id),
+        "facts": [[shown(str(key)), shown(str(value))] for key, value in profile.facts.items()],
         "frames": {
-            "name": columns.integers([strings.add(frame.name) for frame in frames]),
-            "file": columns.integers([strings.add(frame.file) for frame in frames]),
-            "line": columns.integers([frame.line for frame in frames]),
-            "kind": columns.integers([strings.add(frame.kind) for frame in frames]),
+            "name": columns.texts(frame.name for frame in frames),
+            "file": columns.texts(frame.file for frame in frames),
+            "line": columns.integers(frame.line for frame in frames),
+            "kind": columns.texts(frame.kind for frame in frames),
         },
-        "threads": [
-            {"name": shown(t.name), "id": t.id, "process": t.process, "critical": t.critical}
-            for t in profile.threads
-        ],
         "tree": None if tree is None else _tree(tree, columns),
         "gathered": profile.tree is None and tree is not None,
         "spans": _spans(profile.spans, columns),
         "functions": _functions(profile.functions, columns),
-        "lines": [_lines(table, strings, columns) for table in profile.lines],
-        "bytecode": [_bytecode(code, strings, columns) for code in profile.bytecode],
+        "lines": [
+            {
+                "file": shown(table.file),
+                "line": columns.integers(table.lines, growing=True),
+                "hits": columns.counted(table.hits),
+                "seconds": columns.numbers(table.seconds) if table.seconds else None,
+                "bytes": columns.counted(table.bytes),
+                "increment": columns.counted(table.increment),
+                "text": columns.texts(line.expandtabs(TAB) for line in table.text),
+            }
+            for table in profile.lines
+        ],
+        "bytecode": [
+            {
+                "frame": code.frame,
+                "offset": columns.integers((s.offset for s in code.instructions), growing=True),
+                "line": columns.integers(step.line for step in code.instructions),
+                "name": columns.texts(step.name for step in code.instructions),
+                "argument": columns.texts(step.argument for step in code.instructions),
+                "specialised": columns.texts(step.specialised for step in code.instructions),
+                "target": columns.integers(int(step.jump_target) for step in code.instructions),
+            }
+            for code in profile.bytecode
+        ],
         "memory": None if profile.memory is None else _memory(profile, profile.memory, columns),
     }
 
 
-def _words(profile: Profile) -> dict[str, Any]:
-    """What is short enough to be JSON."""
-    return {
-        "id": shown(profile.id),
-        "label": shown(profile.label),
-        "created": shown(profile.created),
-        "how": shown(profile.how),
-        "tool": shown(profile.tool),
-        "origin": shown(profile.origin),
-        "machine": shown(profile.machine_id),
-        "version": shown(profile.version),
-        "command": [shown(part) for part in profile.command],
-        "steps": profile.steps,
-        "wall_s": plain(profile.wall_s),
-        "estimated": profile.estimated,
-        "problems": [shown(text) for text in profile.problems],
-        "notes": [shown(text) for text in profile.notes],
-        "facts": [[shown(str(key)), shown(str(value))] for key, value in profile.facts.items()],
-        "counters": [
-            {
-                "name": shown(counter.name),
-                "value": plain(counter.value),
-                "unit": shown(counter.unit),
-                "note": shown(counter.note),
-            }
-            for counter in profile.counters
-        ],
-        "sampling": plain(profile.sampling),
-        "cost": plain(profile.cost),
-    }
-
-
-def _tree(tree: CallTree, columns: Columns) -> dict[str, Any]:
+def _tree(tree: CallTree, columns: Columns) -> Packed:
     return {
         "unit": shown(tree.unit),
         "parents": columns.integers(tree.parents),
         "frames": columns.integers(tree.frames),
         "own": columns.numbers(tree.own),
         "threads": columns.integers(tree.threads),
-        "calls": columns.integers(tree.calls) if tree.calls else None,
+        "calls": columns.counted(tree.calls),
     }
 
 
-def _spans(spans: Spans | None, columns: Columns) -> dict[str, Any] | None:
+def _spans(spans: Spans | None, columns: Columns) -> Packed | None:
     if spans is None or not spans.frames:
         return None
     return {
@@ -261,72 +229,40 @@ def _spans(spans: Spans | None, columns: Columns) -> dict[str, Any] | None:
     }
 
 
-def _functions(functions: Sequence[FunctionCalls], columns: Columns) -> dict[str, Any] | None:
+def _functions(functions: Sequence[FunctionCalls], columns: Columns) -> Packed | None:
     """Functions, and their callers in a second set of columns: those of function i stand from
     `first[i]` to `first[i + 1]`."""
     if not functions:
         return None
-    of = [entry.of for entry in functions]
+    first = accumulate((len(entry.callers) for entry in functions), initial=0)
+    packed: Packed = {"first": columns.integers(first, growing=True)}
     callers = [caller for entry in functions for caller in entry.callers]
-    first = [0]
-    for entry in functions:
-        first.append(first[-1] + len(entry.callers))
-    packed: dict[str, Any] = {"first": columns.integers(first, growing=True)}
-    for name, calls in (("of", of), ("callers", callers)):
+    for name, calls in (("of", [entry.of for entry in functions]), ("callers", callers)):
         packed[name] = {
-            "frame": columns.integers([call.frame for call in calls]),
-            "calls": columns.integers([call.calls for call in calls]),
-            "primitive": columns.integers([call.primitive for call in calls]),
-            "own": columns.numbers([call.own_s for call in calls]),
-            "total": columns.numbers([call.total_s for call in calls]),
+            "frame": columns.integers(call.frame for call in calls),
+            "calls": columns.integers(call.calls for call in calls),
+            "primitive": columns.integers(call.primitive for call in calls),
+            "own": columns.numbers(call.own_s for call in calls),
+            "total": columns.numbers(call.total_s for call in calls),
         }
     return packed
 
 
-def _lines(table: LineTable, strings: _Strings, columns: Columns) -> dict[str, Any]:
-    return {
-        "file": shown(table.file),
-        "line": columns.integers(table.lines, growing=True),
-        "hits": columns.integers(table.hits) if table.hits else None,
-        "seconds": columns.numbers(table.seconds) if table.seconds else None,
-        "bytes": columns.integers(table.bytes) if table.bytes else None,
-        "increment": columns.integers(table.increment) if table.increment else None,
-        "text": columns.integers([strings.add(line.expandtabs(TAB)) for line in table.text]),
-    }
-
-
-def _bytecode(code: Bytecode, strings: _Strings, columns: Columns) -> dict[str, Any]:
-    steps = code.instructions
-    return {
-        "frame": code.frame,
-        "offset": columns.integers([step.offset for step in steps], growing=True),
-        "line": columns.integers([step.line for step in steps]),
-        "name": columns.integers([strings.add(step.name) for step in steps]),
-        "argument": columns.integers([strings.add(step.argument) for step in steps]),
-        "specialised": columns.integers([strings.add(step.specialised) for step in steps]),
-        "target": columns.integers([int(step.jump_target) for step in steps]),
-    }
-
-
-def _memory(profile: Profile, memory: MemoryUse, columns: Columns) -> dict[str, Any]:
+def _memory(profile: Profile, memory: MemoryUse, columns: Columns) -> Packed:
+    frames = len(profile.frames)
     if memory.at_peak is not None:
-        check_tree(memory.at_peak, len(profile.frames))
+        words.check_tree(memory.at_peak, frames)
     alive = sorted(memory.alive, key=lambda tensor: -tensor.bytes)
     return {
         "time": columns.integers(memory.time_ns, growing=True),
-        "resident": columns.integers(memory.resident) if memory.resident else None,
-        "heap": columns.integers(memory.heap) if memory.heap else None,
+        "resident": columns.counted(memory.resident),
+        "heap": columns.counted(memory.heap),
         "peak_bytes": memory.peak_bytes,
         "peak_ns": memory.peak_ns,
         "at_peak": None if memory.at_peak is None else _tree(memory.at_peak, columns),
         "source": shown(memory.source),
         "alive": [
-            {
-                "what": shown(tensor.what),
-                "count": tensor.count,
-                "bytes": tensor.bytes,
-                "stack": [frame for frame in tensor.stack if 0 <= frame < len(profile.frames)],
-            }
+            {**harmless(tensor), "stack": [one for one in tensor.stack if 0 <= one < frames]}
             for tensor in alive
         ],
     }
@@ -361,7 +297,7 @@ def _title(profiles: Sequence[Profile]) -> str:
     """What they are of: without the way, where there are several ways of the same."""
     if len(profiles) == 1:
         return profiles[0].label
-    return " · ".join(dict.fromkeys(work_of(one) for one in profiles))
+    return " · ".join(dict.fromkeys(words.work_of(one) for one in profiles))
 
 
 def _policy(script: str, style: str) -> str:
@@ -379,8 +315,7 @@ def _policy(script: str, style: str) -> str:
 
 
 def _hash(text: str) -> str:
-    digest = hashlib.sha256(text.encode("utf-8")).digest()
-    return f"'sha256-{base64.b64encode(digest).decode('ascii')}'"
+    return f"'sha256-{_base64(hashlib.sha256(text.encode('utf-8')).digest())}'"
 
 
 def _text(text: str) -> str:
@@ -390,7 +325,7 @@ def _text(text: str) -> str:
 def _plain(profile: Profile) -> str:
     """What is said where no script runs."""
     lines = [f"<h2>{_text(profile.label or profile.id)}</h2>", "<dl>"]
-    for name, value in facts_of(profile):
+    for name, value in words.facts_of(profile):
         lines.append(f"<dt>{_text(name)}</dt><dd>{_text(value)}</dd>")
     lines.append("</dl>")
     for heading, texts in (("Problems", profile.problems), ("Notes", profile.notes)):
@@ -398,26 +333,26 @@ def _plain(profile: Profile) -> str:
             items = "".join(f"<li>{_text(text)}</li>" for text in texts)
             lines.append(f"<h3>{heading}</h3><ul>{items}</ul>")
     if profile.cost is not None:
-        lines.append(f"<p>{_text(cost_words(profile.cost))}</p>")
+        lines.append(f"<p>{_text(words.cost_words(profile.cost))}</p>")
     return "\n".join([*lines, *_top_table(profile)])
 
 
 def _top_table(profile: Profile) -> list[str]:
-    tree = call_tree(profile)
-    rows, unit = top_functions(profile, tree, TOP), unit_of(profile, tree)
+    tree = words.call_tree(profile)
+    rows, unit = words.top_functions(profile, tree, TOP), words.unit_of(profile, tree)
     if not rows:
         return []
-    whole = whole_of(profile, tree)
+    whole = words.whole_of(profile, tree)
     heads = ("function", "own", "share", "total", "share", "calls", "where")
     lines = ["<table><thead><tr>", *(f"<th>{head}</th>" for head in heads), "</tr></thead><tbody>"]
     for row in rows:
-        own, total = shares(profile, row, whole)
+        own, total = words.shares(profile, row, whole)
         place = f"{row.frame.file}:{row.frame.line}" if row.frame.line else row.frame.file
         cells = (
             row.frame.name,
-            format_amount(row.own, unit),
+            words.format_amount(row.own, unit),
             format_percent(own),
-            format_amount(row.total, unit),
+            words.format_amount(row.total, unit),
             format_percent(total),
             "" if row.calls is None else f"{row.calls:,}",
             place,

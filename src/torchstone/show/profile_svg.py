@@ -23,7 +23,6 @@ _LETTER = 6.7
 """Pixels a letter of the text takes, about."""
 _LONGEST_TIP = 400
 _HUES = 12
-_OTHER_KINDS = {"thread": ("#e9ecf0", "#2a313b"), "root": ("#e9ecf0", "#2a313b")}
 
 
 @dataclass
@@ -140,7 +139,7 @@ def _drawn(box: _Box, x: float, row: int, wide: float, rows: int, root: _Box, un
 
 
 def _colour(frame: Frame) -> str:
-    if frame.kind in _OTHER_KINDS:
+    if frame.kind in ("thread", "root"):
         return "head"
     home = frame.file.rpartition("/")[0] or frame.kind
     return f"c{zlib.crc32(home.encode('utf-8', 'replace')) % _HUES}"
@@ -154,7 +153,6 @@ def _styles() -> str:
         roles = {"paper": paper, "ink": ink, "soft": soft, "head": head}
         return "".join(f".{name}{{fill:{value}}}" for name, value in roles.items()) + fills
 
-    day, night = _OTHER_KINDS["root"]
-    light = rules("82%", "72%", "#ffffff", "#1b1f24", "#5f6873", day)
-    dark = rules("34%", "46%", "#14171c", "#f2f4f7", "#9aa4b1", night)
+    light = rules("82%", "72%", "#ffffff", "#1b1f24", "#5f6873", "#e9ecf0")
+    dark = rules("34%", "46%", "#14171c", "#f2f4f7", "#9aa4b1", "#2a313b")
     return f"<style>{light}@media (prefers-color-scheme: dark){{{dark}}}</style>"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from torchstone.profile.trees import Row, SideBySide, from_spans, side_by_side
+from torchstone.profile.trees import Row, from_spans, side_by_side
 from torchstone.records import (
     CallTree,
     Cost,
@@ -30,7 +30,7 @@ from torchstone.show.table import Cell, Column, Style, cells, clip, pack, pad, w
 # Memory line by line in the terminal, beside the source.
 
 
-PROFILE_LINES_LEAST_WIDTH = 60
+LEAST_WIDTH = 60
 MOST_LINES = 40
 """Of a file: those that added most, in their order."""
 _FIGURES = 12
@@ -40,17 +40,15 @@ def lines_text(
     profile: Profile, *, color: bool = False, width: int = 100, unicode: bool = True
 ) -> str:
     """A table for each file; empty where no lines were looked at."""
-    width, style = max(width, PROFILE_LINES_LEAST_WIDTH), Style(color, unicode)
+    width, style = max(width, LEAST_WIDTH), Style(color, unicode)
     parts = [_table(table, width, style) for table in profile.lines if table.increment]
     return "\n".join("\n".join(lines) + "\n" for lines in parts)
 
 
 def _table(table: LineTable, width: int, style: Style) -> list[str]:
-    heads = ("line", "runs", "in use", "added")
+    heads = ("line".rjust(8), "runs".rjust(8), "in use".rjust(_FIGURES), "added".rjust(_FIGURES))
     lines = [style.paint(style.safe(f"memory by line: {table.file}"), "title")]
-    lines.append(
-        "  " + "  ".join(head.rjust(_FIGURES if i > 1 else 8) for i, head in enumerate(heads))
-    )
+    lines.append("  " + "  ".join(heads))
     order = sorted(range(len(table.lines)), key=lambda i: -abs(table.increment[i]))[:MOST_LINES]
     for i in sorted(order):
         number = table.lines[i]
@@ -62,14 +60,8 @@ def _table(table: LineTable, width: int, style: Style) -> list[str]:
         )
         head = "  " + "  ".join(figures) + "  "
         text = table.text[number - 1] if 0 < number <= len(table.text) else ""
-        lines.append(
-            head
-            + clip(
-                style.safe(text.replace("\t", "    ")),
-                max(10, width - cells(head)),
-                style.glyphs.ellipsis,
-            )
-        )
+        text = style.safe(text.replace("\t", "    "))
+        lines.append(head + clip(text, max(10, width - cells(head)), style.glyphs.ellipsis))
     left = len(table.lines) - len(order)
     return [*lines, f"  {left:,} more lines added less"] if left > 0 else lines
 
@@ -111,28 +103,26 @@ def call_tree(profile: Profile) -> CallTree | None:
 
 def check_tree(tree: CallTree, frames: int) -> None:
     """Refuse what no viewer could draw."""
-    count = len(tree.parents)
-    lengths = {len(tree.frames), len(tree.own), len(tree.threads)}
-    lengths |= {len(tree.calls)} if tree.calls else set()
-    if lengths - {count}:
+    columns = [tree.frames, tree.own, tree.threads, *([tree.calls] if tree.calls else [])]
+    if any(len(column) != len(tree.parents) for column in columns):
         raise _broken("its columns are of unequal length")
     if any(not -1 <= parent < node for node, parent in enumerate(tree.parents)):
         raise _broken("a parent does not come before its child")
-    if count and not (min(tree.frames) >= 0 and max(tree.frames) < frames):
-        raise _broken("it names a frame that is not there")
-    if count and min(tree.threads) < 0:
-        raise _broken("it names a thread that is not there")
+    _check_names(tree.frames, tree.threads, frames, "it")
 
 
 def check_spans(spans: Spans, frames: int) -> None:
     """Refuse spans that no viewer could draw."""
-    count = len(spans.frames)
-    if {len(spans.threads), len(spans.start_ns), len(spans.duration_ns)} - {count}:
+    if {len(spans.threads), len(spans.start_ns), len(spans.duration_ns)} - {len(spans.frames)}:
         raise _broken("the columns of its spans are of unequal length")
-    if count and not (min(spans.frames) >= 0 and max(spans.frames) < frames):
-        raise _broken("a span names a frame that is not there")
-    if count and min(spans.threads) < 0:
-        raise _broken("a span names a thread that is not there")
+    _check_names(spans.frames, spans.threads, frames, "a span")
+
+
+def _check_names(named: Sequence[int], threads: Sequence[int], frames: int, what: str) -> None:
+    if named and not (min(named) >= 0 and max(named) < frames):
+        raise _broken(f"{what} names a frame that is not there")
+    if threads and min(threads) < 0:
+        raise _broken(f"{what} names a thread that is not there")
 
 
 def _broken(why: str) -> UsageError:
@@ -237,17 +227,10 @@ def sampled_interval(
     """The interval of a share of samples; None where nothing was sampled."""
     from torchstone.stats.drift import share_interval
 
-    samples = samples_of(profile, whole, unit)
-    if samples is None or not whole > 0:
+    if profile.sampling is None or not whole > 0:
         return None
+    samples = whole if unit == "samples" else float(profile.sampling.samples)
     return share_interval(part / whole * samples, samples)
-
-
-def samples_of(profile: Profile, whole: float, unit: str) -> float | None:
-    """How many samples the whole stands for; None where nothing was sampled."""
-    if profile.sampling is None:
-        return None
-    return whole if unit == "samples" else float(profile.sampling.samples)
 
 
 def work_of(profile: Profile) -> str:
@@ -255,16 +238,18 @@ def work_of(profile: Profile) -> str:
     return profile.label.removesuffix(f" ({profile.how})")
 
 
+def estimate_words(estimate: Estimate, *, ascii_only: bool = False) -> str:
+    """`1.02× (1.01–1.03)`."""
+    ratio = format_ratio(estimate.time_ratio, 2, ascii_only=ascii_only)
+    return f"{ratio} ({format_interval(estimate.interval, 2, ascii_only=ascii_only)})"
+
+
 def cost_words(cost: Cost, *, ascii_only: bool = False) -> str:
     """What profiling cost, beside what the machine makes of nothing."""
-
-    def said(ratio: float, interval: tuple[float, float]) -> str:
-        shown = format_ratio(ratio, 2, ascii_only=ascii_only)
-        return f"{shown} ({format_interval(interval, 2, ascii_only=ascii_only)})"
-
     words = (
-        f"profiling took {said(cost.ratio.time_ratio, cost.ratio.interval)} of the unprofiled time;"
-        f" unprofiled against unprofiled: {said(cost.control.time_ratio, cost.control.interval)}"
+        f"profiling took {estimate_words(cost.ratio, ascii_only=ascii_only)} of the unprofiled "
+        "time; unprofiled against unprofiled: "
+        f"{estimate_words(cost.control, ascii_only=ascii_only)}"
     )
     low, high = cost.ratio.interval
     calm_low, calm_high = cost.control.interval
@@ -300,7 +285,6 @@ def facts_of(profile: Profile) -> list[tuple[str, str]]:
     return [(name, value) for name, value in facts if value]
 
 
-PROFILE_TEXT_LEAST_WIDTH = 60
 TOP = 20
 MOST_ALIVE = 5
 _UNIT_WORDS = {"seconds": "time", "samples": "samples", "bytes": "memory", "calls": "calls"}
@@ -310,7 +294,7 @@ def profile_text(
     profile: Profile, *, color: bool = False, width: int = 100, unicode: bool = True, top: int = TOP
 ) -> str:
     """The whole summary; no line is wider than `width` (60 at least)."""
-    width, style = max(width, PROFILE_TEXT_LEAST_WIDTH), Style(color, unicode)
+    width, style = max(width, LEAST_WIDTH), Style(color, unicode)
     sections = [
         [style.paint(line, "title") for line in flow(_heading(profile), width, style)],
         *_functions(profile, width, style, top),
@@ -347,33 +331,30 @@ def _functions(profile: Profile, width: int, style: Style, top: int) -> list[lis
 def _figures(
     profile: Profile, rows: tuple[FunctionRow, ...], unit: str, whole: float, style: Style
 ) -> list[Column]:
-    def column(title: str, texts: list[str]) -> Column:
-        return Column(title, tuple(Cell(text) for text in texts), right=True)
+    def amount(value: float) -> str:
+        return format_amount(value, unit, ascii_only=style.ascii_only)
 
     both = [shares(profile, row, whole) for row in rows]
     intervals = [sampled_interval(profile, row.own, whole, unit) for row in rows]
-    columns = [
-        column("own", [format_amount(row.own, unit, ascii_only=style.ascii_only) for row in rows]),
-        column("share", [format_percent(own) for own, _ in both]),
+    ends = [f"{_ends(one, style)} %" if one else "" for one in intervals]
+    return [
+        _column("own", (amount(row.own) for row in rows)),
+        _column("share", (format_percent(own) for own, _ in both)),
+        *([_column("95 %", ends)] if any(ends) else []),
+        _column("total", (amount(row.total) for row in rows)),
+        _column("share", (format_percent(total) for _, total in both)),
+        _column("calls", ("" if row.calls is None else f"{row.calls:,}" for row in rows)),
     ]
-    if any(interval is not None for interval in intervals):
-        columns.append(column("95 %", [_interval(interval, style) for interval in intervals]))
-    columns += [
-        column(
-            "total", [format_amount(row.total, unit, ascii_only=style.ascii_only) for row in rows]
-        ),
-        column("share", [format_percent(total) for _, total in both]),
-        column("calls", ["" if row.calls is None else f"{row.calls:,}" for row in rows]),
-    ]
-    return columns
 
 
-def _interval(interval: tuple[float, float] | None, style: Style) -> str:
-    if interval is None:
-        return ""
-    dash = "-" if style.ascii_only else "–"
+def _column(title: str, texts: Iterable[str]) -> Column:
+    return Column(title, tuple(Cell(text) for text in texts), right=True)
+
+
+def _ends(interval: tuple[float, float], style: Style) -> str:
+    """The ends of a share's interval, without the sign."""
     low, high = (format_percent(end).removesuffix(" %") for end in interval)
-    return f"{low}{dash}{high} %"
+    return f"{low}{'-' if style.ascii_only else '–'}{high}"
 
 
 def _places(rows: tuple[FunctionRow, ...], style: Style) -> Column:
@@ -417,12 +398,9 @@ def _counters(counters: tuple[Counter, ...], width: int, style: Style) -> list[s
 def _counted(counter: Counter) -> str:
     if counter.value is None:
         return counter.note or "not measurable here"
-    if counter.unit == "bytes":
-        said = format_bytes(counter.value)
-    elif counter.unit == "seconds":
-        said = format_seconds(counter.value, 3)
-    else:
-        said = f"{format_amount(counter.value, 'calls')} {counter.unit}".strip()
+    said = format_amount(counter.value, counter.unit)
+    if counter.unit not in ("bytes", "seconds"):
+        said = f"{said} {counter.unit}".strip()
     return f"{said} ({counter.note})" if counter.note else said
 
 
@@ -452,15 +430,12 @@ def _hung(head: str, text: str, width: int, style: Style, role: str = "dim") -> 
 # Several ways of profiling the same work, side by side in the terminal.
 
 
-PROFILE_WAYS_LEAST_WIDTH = 60
-
-
 def ways_text(
     profiles: Sequence[Profile], *, color: bool = False, width: int = 100, unicode: bool = True
 ) -> str:
     """Of each work that was looked at in several ways (a variant is one): shares by way with
     intervals, what each cost, and where they disagree. Empty where there is none."""
-    width, style = max(width, PROFILE_WAYS_LEAST_WIDTH), Style(color, unicode)
+    width, style = max(width, LEAST_WIDTH), Style(color, unicode)
     works: dict[str, list[Profile]] = {}
     for profile in profiles:
         works.setdefault(work_of(profile), []).append(profile)
@@ -481,7 +456,9 @@ def _of_one_work(profiles: Sequence[Profile], name: str, width: int, style: Styl
     lines = [style.paint(row, "title") for row in wrap(head, width)]
     if found.rows:
         names = Column("function", tuple(Cell(style.safe(row.name)) for row in found.rows))
-        columns = [_column(found, way, style) for way in found.ways]
+        columns = [
+            _column(way, (_share(row, way, style) for row in found.rows)) for way in found.ways
+        ]
         places = tuple(Cell(style.safe(f"{row.file}:{row.line}"), "dim") for row in found.rows)
         marks = tuple(Cell("differ" if row.apart else "", "warn") for row in found.rows)
         tables = pack(
@@ -498,20 +475,12 @@ def _of_one_work(profiles: Sequence[Profile], name: str, width: int, style: Styl
     return "\n".join(lines) + "\n"
 
 
-def _column(found: SideBySide, way: str, style: Style) -> Column:
-    return Column(way, tuple(Cell(_share(row, way, style)) for row in found.rows), right=True)
-
-
 def _share(row: Row, way: str, style: Style) -> str:
     share = row.shares.get(way)
     if share is None:
         return ""
     said = format_percent(share.value)
-    if share.interval is not None:
-        dash = "-" if style.ascii_only else "–"
-        low, high = (format_percent(end).removesuffix(" %") for end in share.interval)
-        said += f" ({low}{dash}{high})"
-    return said
+    return said if share.interval is None else f"{said} ({_ends(share.interval, style)})"
 
 
 def _costs(profiles: Sequence[Profile], width: int, style: Style) -> list[str]:
@@ -520,20 +489,15 @@ def _costs(profiles: Sequence[Profile], width: int, style: Style) -> list[str]:
     if not paid:
         return []
 
-    def said(estimate: Estimate) -> Cell:
-        ratio = format_ratio(estimate.time_ratio, 2, ascii_only=style.ascii_only)
-        interval = format_interval(estimate.interval, 2, ascii_only=style.ascii_only)
-        return Cell(f"{ratio} ({interval})")
-
-    def column(head: str, cells: Iterable[Cell]) -> Column:
-        return Column(head, tuple(cells), right=True)
+    def said(estimate: Estimate) -> str:
+        return estimate_words(estimate, ascii_only=style.ascii_only)
 
     names = Column("way", tuple(Cell(style.safe(f"{one.how} ({one.tool})")) for one, _ in paid))
     columns = [
-        column("time", (said(cost.ratio) for _, cost in paid)),
-        column("control", (said(cost.control) for _, cost in paid)),
-        column("written", (Cell(format_bytes(cost.footprint_bytes)) for _, cost in paid)),
-        column("memory", (Cell(format_bytes(cost.memory_bytes)) for _, cost in paid)),
+        _column("time", (said(cost.ratio) for _, cost in paid)),
+        _column("control", (said(cost.control) for _, cost in paid)),
+        _column("written", (format_bytes(cost.footprint_bytes) for _, cost in paid)),
+        _column("memory", (format_bytes(cost.memory_bytes) for _, cost in paid)),
     ]
     tables = pack(names, [columns], width, style)
     title = style.paint("what profiling cost: profiled against unprofiled", "title")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from torchstone.records.format import MISSING, format_bytes, format_seconds
+from torchstone.records.format import MISSING, count, format_bytes, format_seconds
 from torchstone.show.markdown import plain, to_text
 from torchstone.show.rows import flow
-from torchstone.show.svg import LogAxis, Svg, axis_around, format_si, format_tick, spread_labels
+from torchstone.show.svg import LogAxis, Plot, Svg, axis_around, circle, format_si, format_tick
 from torchstone.show.table import Style, cells, clip, pad, shorten, wrap
 
 if TYPE_CHECKING:
@@ -68,9 +68,10 @@ def compute_peak(found: Roofline) -> float | None:
     return next((ceiling.value for ceiling in found.ceilings if ceiling.kind == "compute"), None)
 
 
-def ends(
-    found: Roofline, ceiling: Ceiling, across: LogAxis, up: LogAxis
-) -> tuple[tuple[float, float], tuple[float, float]]:
+Line = tuple[tuple[float, float], tuple[float, float]]
+
+
+def ends(found: Roofline, ceiling: Ceiling, across: LogAxis, up: LogAxis) -> Line:
     """A peak's line from end to end as (intensity, rate), as far as the frame shows it.
 
     Memory rises until compute is lower; compute begins where the fastest memory reaches it.
@@ -83,19 +84,6 @@ def ends(
     low = max(across.low, up.low / ceiling.value)
     high = min(across.high, (peak or up.high) / ceiling.value)
     return (low, low * ceiling.value), (high, high * ceiling.value)
-
-
-def ceiling_points(
-    found: Roofline, ceiling: Ceiling, across: LogAxis, up: LogAxis, columns: int, rows: int
-) -> Iterator[tuple[int, int]]:
-    """The cells of a peak's line on a grid, left to right."""
-    (first, _), (last, _) = ends(found, ceiling, across, up)
-    start = round(across.share(first) * (columns - 1))
-    stop = round(across.share(last) * (columns - 1))
-    for column in range(max(0, start), min(columns - 1, stop) + 1):
-        intensity = min(max(across.at(column / (columns - 1)), first), last)
-        rate = ceiling.value if ceiling.kind == "compute" else ceiling.value * intensity
-        yield column, round((1 - up.share(rate)) * (rows - 1))
 
 
 def ceiling_label(ceiling: Ceiling) -> str:
@@ -126,15 +114,18 @@ def roofline_report(
         [style.paint(line, "title") for line in flow(_heading(found), width, style)],
         _plot(found, min(width, MOST_WIDTH), style),
         _legend(found, width, style),
-        _words_roofline(found, width, style),
+        _words(found, width, style),
     ]
     return "\n\n".join("\n".join(lines) for lines in sections if lines) + "\n"
 
 
 def _heading(found: Roofline) -> list[str]:
-    threads = f"{found.threads} thread{'' if found.threads == 1 else 's'}" if found.threads else ""
-    parts = [f"roofline of {found.target or found.arm}", found.arm, found.dtype, found.device]
-    return [part for part in (*parts, threads) if part]
+    return [f"roofline of {found.target or found.arm}", *_settings(found)]
+
+
+def _settings(found: Roofline) -> list[str]:
+    threads = count(found.threads, "thread") if found.threads else ""
+    return [part for part in (found.arm, found.dtype, found.device, threads) if part]
 
 
 class _Canvas:
@@ -142,85 +133,89 @@ class _Canvas:
 
     def __init__(self, columns: int, rows: int) -> None:
         self.columns, self.rows = columns, rows
-        self.chars = [[" "] * columns for _ in range(rows)]
-        self.roles = [[""] * columns for _ in range(rows)]
+        self.chars = [[(" ", "")] * columns for _ in range(rows)]
 
-    def put(self, column: int, row: int, char: str, role: str) -> None:
-        if 0 <= column < self.columns and 0 <= row < self.rows:
-            self.chars[row][column], self.roles[row][column] = char, role
-
-    def write(self, column: int, row: int, text: str, role: str) -> None:
-        for offset, char in enumerate(text):
-            self.put(column + offset, row, char, role)
+    def put(self, column: int, row: int, text: str, role: str) -> None:
+        for place, char in enumerate(text, column):
+            if 0 <= place < self.columns and 0 <= row < self.rows:
+                self.chars[row][place] = (char, role)
 
     def free(self, column: int, row: int, length: int) -> bool:
         """Whether a label has room there, with a blank at both ends."""
         if column < 0 or column + length > self.columns or not 0 <= row < self.rows:
             return False
         left, right = max(0, column - 1), min(self.columns, column + length + 1)
-        return all(char == " " for char in self.chars[row][left:right])
+        return all(char == " " for char, _ in self.chars[row][left:right])
 
     def lines(self, style: Style) -> list[str]:
-        made = []
-        for chars, roles in zip(self.chars, self.roles, strict=True):
-            line, start = "", 0
-            while start < self.columns:
-                end = start
-                while end < self.columns and roles[end] == roles[start]:
-                    end += 1
-                line += style.paint("".join(chars[start:end]), roles[start])
-                start = end
-            made.append(line.rstrip())
-        return made
+        parts = ([(role, list(group)) for role, group in groupby(row, _role)] for row in self.chars)
+        return [
+            "".join(style.paint("".join(c for c, _ in group), role) for role, group in row).rstrip()
+            for row in parts
+        ]
+
+
+def _role(cell: tuple[str, str]) -> str:
+    return cell[1]
 
 
 def _plot(found: Roofline, width: int, style: Style) -> list[str]:
     across, up = frame(found)
     canvas = _Canvas(width - GUTTER, ROWS)
+    plot = Plot(0, canvas.columns - 1, 0, ROWS - 1, across, up)  # a cell is a pixel
     rising, level = ("╱", "─") if style.unicode else ("/", "-")
-    for ceiling in found.ceilings:
-        role = "even" if ceiling.nearer else "dim"
-        for column, row in ceiling_points(found, ceiling, across, up, canvas.columns, ROWS):
-            canvas.put(column, row, level if ceiling.kind == "compute" else rising, role)
-    _labels(found, canvas, across, up)
-    _marks(found, canvas, across, up)
-    return _with_axes(canvas, across, up, style)
+    paths = [(ceiling, _path(ends(found, ceiling, across, up), plot)) for ceiling in found.ceilings]
+    for ceiling, path in paths:
+        for column, row in path:
+            char = level if ceiling.kind == "compute" else rising
+            canvas.put(column, row, char, "even" if ceiling.nearer else "dim")
+    for ceiling, path in paths:
+        _label(ceiling, path, canvas)
+    _marks(found, canvas, plot)
+    return _with_axes(canvas, plot, (across, up), style)
 
 
-def _labels(found: Roofline, canvas: _Canvas, across: LogAxis, up: LogAxis) -> None:
-    """Each peak's name beside its line, where there is room; all are told below the plot."""
-    for ceiling in found.ceilings:
-        path = list(ceiling_points(found, ceiling, across, up, canvas.columns, ROWS))
-        for text in (ceiling_label(ceiling), ceiling.name):
-            if ceiling.kind == "compute":
-                places = [(column - len(text), row - 1) for column, row in reversed(path)]
-            else:
-                places = [(column + 2, row) for column, row in path]
-            free = [place for place in places if canvas.free(*place, len(text))]
-            if free:
-                canvas.write(*free[0], text, "even" if ceiling.nearer else "dim")
-                break
+def _path(line: Line, plot: Plot) -> list[tuple[int, int]]:
+    """The cells of a peak's line, left to right: straight, because both axes are logarithmic."""
+    (left, top), (right, bottom) = ((plot.x(x), plot.y(y)) for x, y in line)
+    slope = (bottom - top) / (right - left) if right > left else 0.0
+    columns = range(round(left), round(right) + 1)
+    return [(one, round(top + slope * (min(max(one, left), right) - left))) for one in columns]
 
 
-def _marks(found: Roofline, canvas: _Canvas, across: LogAxis, up: LogAxis) -> None:
+def _label(ceiling: Ceiling, path: list[tuple[int, int]], canvas: _Canvas) -> None:
+    """A peak's name beside its line, where there is room; all are told below the plot."""
+    for text in (ceiling_label(ceiling), ceiling.name):
+        if ceiling.kind == "compute":
+            places = [(column - len(text), row - 1) for column, row in reversed(path)]
+        else:
+            places = [(column + 2, row) for column, row in path]
+        free = [place for place in places if canvas.free(*place, len(text))]
+        if free:
+            canvas.put(*free[0], text, "even" if ceiling.nearer else "dim")
+            return
+
+
+def _marks(found: Roofline, canvas: _Canvas, plot: Plot) -> None:
     """The points by number, the step last, so that no op covers it; neighbours move aside."""
     taken: set[tuple[int, int]] = set()
-    for index, point in reversed(list(enumerate(found.points))):
-        if point.rate is None or point.intensity is None or index >= len(MARKS):
+    for mark, point in reversed(list(zip(MARKS, found.points, strict=False))):
+        if point.rate is None or point.intensity is None:
             continue
-        column = round(across.share(point.intensity) * (canvas.columns - 1))
-        row = round((1 - up.share(point.rate)) * (ROWS - 1))
-        for shift in (0, 1, -1, 2, -2, 3, -3):
-            if (column + shift, row) not in taken:
-                taken.add((column + shift, row))
-                role = "title" if point.kind == "step" else "doubt"
-                canvas.put(column + shift, row, MARKS[index], role)
-                break
+        column, row = round(plot.x(point.intensity)), round(plot.y(point.rate))
+        shifts = (0, 1, -1, 2, -2, 3, -3)
+        free = [column + shift for shift in shifts if (column + shift, row) not in taken]
+        if free:
+            taken.add((free[0], row))
+            canvas.put(free[0], row, mark, "title" if point.kind == "step" else "doubt")
 
 
-def _with_axes(canvas: _Canvas, across: LogAxis, up: LogAxis, style: Style) -> list[str]:
+def _with_axes(
+    canvas: _Canvas, plot: Plot, axes: tuple[LogAxis, LogAxis], style: Style
+) -> list[str]:
+    across, up = axes
     bar, corner, rule = ("│", "└", "─") if style.unicode else ("|", "+", "-")
-    marks = {round((1 - up.share(tick)) * (ROWS - 1)): format_tick(tick) for tick in up.ticks()}
+    marks = {round(plot.y(tick)): format_tick(tick) for tick in up.ticks()}
     lines = [pad("FLOP/s", GUTTER - 2, right=True)]
     for row, line in enumerate(canvas.lines(style)):
         lines.append(f"{pad(marks.get(row, ''), GUTTER - 2, right=True)} {bar}{line}")
@@ -228,13 +223,11 @@ def _with_axes(canvas: _Canvas, across: LogAxis, up: LogAxis, style: Style) -> l
     feet = _Canvas(canvas.columns, 1)
     for tick in across.ticks():
         text = format_tick(tick)
-        column = round(across.share(tick) * (canvas.columns - 1)) - len(text) // 2
-        column = min(max(0, column), canvas.columns - len(text))
+        column = min(max(0, round(plot.x(tick)) - len(text) // 2), canvas.columns - len(text))
         if feet.free(column, 0, len(text)):
-            feet.write(column, 0, text, "")
-    unit = "FLOP per byte"
+            feet.put(column, 0, text, "")
     lines.append(" " * GUTTER + feet.lines(Style())[0])
-    lines.append(pad(unit, GUTTER + canvas.columns, right=True))
+    lines.append(pad("FLOP per byte", GUTTER + canvas.columns, right=True))
     return lines
 
 
@@ -245,14 +238,13 @@ def _legend(found: Roofline, width: int, style: Style) -> list[str]:
     rest = sum(sizes) - sizes[1] + 2 * (len(sizes) - 1)
     sizes[1] = max(8, min(sizes[1], width - rest))
     lines = []
-    for number, row in enumerate(rows):
-        name = shorten(row[1], sizes[1], style.glyphs.ellipsis)
-        shown = [pad(row[0], sizes[0]), pad(name, sizes[1])]
-        shown += [pad(text, sizes[i], right=True) for i, text in enumerate(row) if i > 1]
-        role = "dim" if number == 0 else "title" if number == 1 else ""
-        lines.append(
-            style.paint(clip("  ".join(shown).rstrip(), width, style.glyphs.ellipsis), role)
-        )
+    for number, (mark, name, *figures) in enumerate(rows):
+        shown = [pad(mark, sizes[0]), pad(shorten(name, sizes[1], style.glyphs.ellipsis), sizes[1])]
+        shown += [
+            pad(text, size, right=True) for text, size in zip(figures, sizes[2:], strict=True)
+        ]
+        line = clip("  ".join(shown).rstrip(), width, style.glyphs.ellipsis)
+        lines.append(style.paint(line, {0: "dim", 1: "title"}.get(number, "")))
     if any(point.rate is None for point in found.points):
         lines.append(style.paint("-: no formula, so it has no place in the plot", "dim"))
     return lines
@@ -274,7 +266,7 @@ def _row(index: int, point: Point, style: Style) -> tuple[str, ...]:
     )
 
 
-def _words_roofline(found: Roofline, width: int, style: Style) -> list[str]:
+def _words(found: Roofline, width: int, style: Style) -> list[str]:
     lines = wrap(style.safe(found.sentence), width, ellipsis=style.glyphs.ellipsis)
     ceilings = [ceiling_label(ceiling) for ceiling in found.ceilings]
     ridges = [f"{name} {format_si(value)}" for name, value in found.ridges.items()]
@@ -292,87 +284,54 @@ def _words_roofline(found: Roofline, width: int, style: Style) -> list[str]:
 
 WIDTH = 960
 LEFT, RIGHT, TOP, PLOT_HEIGHT = 76, 300, 78, 400
-LINE = 16
+ROW = 16
 LONGEST_NAME = 34
 _WORDS_WIDTH = 130
 _ALONG, _BESIDE = 14.0, 6.0
 _LEVEL_COLOURS = {"L1": "purple", "L2": "teal", "L3": "green", "DRAM": "blue"}
 
 
-class _Place:
-    """From values to pixels."""
-
-    def __init__(self, across: LogAxis, up: LogAxis) -> None:
-        self.across, self.up = across, up
-        self.left, self.right = float(LEFT), float(WIDTH - RIGHT)
-        self.top, self.bottom = float(TOP), float(TOP + PLOT_HEIGHT)
-
-    def x(self, intensity: float) -> float:
-        return self.left + self.across.share(intensity) * (self.right - self.left)
-
-    def y(self, rate: float) -> float:
-        return self.bottom - self.up.share(rate) * (self.bottom - self.top)
-
-    def at(self, intensity: float, rate: float) -> tuple[float, float]:
-        return self.x(intensity), self.y(rate)
-
-
-def roofline_svg(found: Roofline) -> str:
-    """The file's text."""
-    words = _words_roofline_svg(found)
-    height = TOP + PLOT_HEIGHT + 62 + LINE * len(words)
+def roofline_svg(found: Roofline, *, embedded: bool = False) -> str:
+    """The file's text, or a part of a page."""
+    sentence = wrap(found.sentence, _WORDS_WIDTH)
+    notes = [f"peaks measured {when(found)}", *found.notes]
+    words = sentence + [line for note in notes for line in wrap(note, _WORDS_WIDTH)]
+    height = TOP + PLOT_HEIGHT + 62 + ROW * len(words)
     title = f"Roofline of {found.target or found.arm}"
-    svg = Svg(WIDTH, height, title, found.sentence)
-    place = _Place(*frame(found))
+    svg = Svg(WIDTH, height, title, found.sentence, embedded)
+    axes = frame(found)
+    plot = Plot(LEFT, WIDTH - RIGHT, TOP, TOP + PLOT_HEIGHT, *axes)
     svg.text((LEFT, 28), shorten(title, 90), size=17, bold=True)
-    svg.text((LEFT, 48), _subtitle(found), "soft", 12)
-    _grid(svg, place)
+    said = " · ".join([*_settings(found), f"bound: {found.bound or 'not known'}"])
+    svg.text((LEFT, 48), shorten(said, 110), "soft", 12)
+    _grid(svg, plot, *axes)
     for ceiling in found.ceilings:
-        _roof(svg, found, ceiling, place)
-    _points(svg, found, place)
+        start, end = ((plot.x(x), plot.y(y)) for x, y in ends(found, ceiling, *axes))
+        _ceiling(svg, ceiling, start, end)
+    _points(svg, found, plot)
     for number, line in enumerate(words):
-        colour = "ink" if number < len(_sentence(found)) else "soft"
-        svg.text((LEFT, TOP + PLOT_HEIGHT + 62 + LINE * number), line, colour, 12)
+        colour = "ink" if number < len(sentence) else "soft"
+        svg.text((LEFT, TOP + PLOT_HEIGHT + 62 + ROW * number), line, colour, 12)
     return svg.render()
 
 
-def _subtitle(found: Roofline) -> str:
-    threads = f"{found.threads} thread{'' if found.threads == 1 else 's'}" if found.threads else ""
-    said = [found.arm, found.dtype, found.device, threads, f"bound: {found.bound or 'not known'}"]
-    return shorten(" · ".join(part for part in said if part), 110)
-
-
-def _sentence(found: Roofline) -> list[str]:
-    return wrap(found.sentence, _WORDS_WIDTH)
-
-
-def _words_roofline_svg(found: Roofline) -> list[str]:
-    lines = _sentence(found)
-    for note in (f"peaks measured {when(found)}", *found.notes):
-        lines += wrap(note, _WORDS_WIDTH)
-    return lines
-
-
-def _grid(svg: Svg, place: _Place) -> None:
-    for tick in place.across.ticks():
-        x = place.x(tick)
-        svg.line((x, place.top), (x, place.bottom), "grid")
-        svg.text((x, place.bottom + 17), format_tick(tick), "soft", 11, "middle")
-    for tick in place.up.ticks():
-        y = place.y(tick)
-        svg.line((place.left, y), (place.right, y), "grid")
-        svg.text((place.left - 8, y + 4), format_tick(tick), "soft", 11, "end")
-    svg.line((place.left, place.bottom), (place.right, place.bottom), "soft")
-    svg.line((place.left, place.top), (place.left, place.bottom), "soft")
-    middle = (place.left + place.right) / 2
-    svg.text((middle, place.bottom + 36), "FLOP per byte", "soft", 12, "middle")
-    centre = (place.top + place.bottom) / 2
+def _grid(svg: Svg, plot: Plot, across: LogAxis, up: LogAxis) -> None:
+    for tick in across.ticks():
+        x = plot.x(tick)
+        svg.line((x, plot.top), (x, plot.bottom), "grid")
+        svg.text((x, plot.bottom + 17), format_tick(tick), "soft", 11, "middle")
+    plot.draw_grid(svg, [(tick, format_tick(tick)) for tick in up.ticks()])
+    svg.line((plot.left, plot.bottom), (plot.right, plot.bottom), "soft")
+    svg.line((plot.left, plot.top), (plot.left, plot.bottom), "soft")
+    middle = (plot.left + plot.right) / 2
+    svg.text((middle, plot.bottom + 36), "FLOP per byte", "soft", 12, "middle")
+    centre = (plot.top + plot.bottom) / 2
     svg.text((20, centre), "FLOP per second", "soft", 12, "middle", turn=-90)
 
 
-def _roof(svg: Svg, found: Roofline, ceiling: Ceiling, place: _Place) -> None:
-    first, last = ends(found, ceiling, place.across, place.up)
-    start, end = place.at(*first), place.at(*last)
+def _ceiling(
+    svg: Svg, ceiling: Ceiling, start: tuple[float, float], end: tuple[float, float]
+) -> None:
     colour = "ink" if ceiling.kind == "compute" else _LEVEL_COLOURS.get(ceiling.name, "blue")
     svg.line(start, end, colour, 2.6 if ceiling.nearer else 1.4)
     label = ceiling_label(ceiling)
@@ -388,27 +347,28 @@ def _roof(svg: Svg, found: Roofline, ceiling: Ceiling, place: _Place) -> None:
     svg.text((x, y), label, colour, 11, turn=turn, bold=ceiling.nearer)
 
 
-def _points(svg: Svg, found: Roofline, place: _Place) -> None:
+def _points(svg: Svg, found: Roofline, plot: Plot) -> None:
     """The points, and their legend on the right: numbers tie the two together."""
     numbered = list(enumerate(found.points, start=1))
     for number, point in reversed(numbered):
         if point.rate is None or point.intensity is None:
             continue
         step = point.kind == "step"
-        x, y = place.at(point.intensity, point.rate)
-        svg.circle((x, y), 9 if step else 7.5, "main" if step else "soft", hollow=not step)
+        x, y = plot.x(point.intensity), plot.y(point.rate)
+        if step:
+            svg.path(circle(x, y, 9), fill="main")
+        else:
+            svg.path(circle(x, y, 7.5), fill="paper", stroke="soft", thick=1.5)
         colour = "paper" if step else "ink"
         svg.text((x, y + 3.8), str(number), colour, 11, "middle", bold=True)
-    gap = 2.0 * LINE + 6
-    wanted = [place.top + 12 + gap * index for index in range(len(numbered))]
-    rows = spread_labels(wanted, gap, place.top + 12, place.bottom)
-    for (number, point), y in zip(numbered, rows, strict=True):
+    left, y = plot.right + 24, plot.top + 12
+    for number, point in numbered:
         step = point.kind == "step"
         mark = str(number) if point.rate is not None else "–"
-        left = place.right + 24
         svg.text((left, y), mark, "main" if step else "ink", 12, bold=True)
         svg.text((left + 20, y), shorten(point.name, LONGEST_NAME), "ink", 12, bold=step)
-        svg.text((left + 20, y + LINE - 1), _figures(point), "soft", 11)
+        svg.text((left + 20, y + ROW - 1), _figures(point), "soft", 11)
+        y += 2 * ROW + 6
 
 
 def _figures(point: Point) -> str:

@@ -9,53 +9,38 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache, cached_property
 from html import escape
+from typing import Literal
 
 from torchstone.show.table import sanitise
 
 FONT = "ui-sans-serif, system-ui, 'Segoe UI', Helvetica, Arial, sans-serif"
-_LIGHT = {
-    "paper": "#ffffff",
-    "ink": "#1b1f24",
-    "soft": "#5f6873",
-    "grid": "#e4e7eb",
-    "main": "#c2410c",
-    "blue": "#1d4ed8",
-    "green": "#15803d",
-    "purple": "#7e22ce",
-    "teal": "#0f766e",
-    "pink": "#d6409f",
-    "gold": "#a87600",
-    "slate": "#5b6675",
-    "good": "#0a7d5a",
-    "bad": "#c2301c",
+COLOURS = {
+    "paper": ("#ffffff", "#14171c"),
+    "ink": ("#1b1f24", "#e6e9ee"),
+    "soft": ("#5f6873", "#9aa4b1"),
+    "grid": ("#e4e7eb", "#2b313a"),
+    "main": ("#c2410c", "#fb923c"),
+    "blue": ("#1d4ed8", "#7aa7ff"),
+    "green": ("#15803d", "#4ade80"),
+    "purple": ("#7e22ce", "#d8a4ff"),
+    "teal": ("#0f766e", "#5eead4"),
+    "pink": ("#d6409f", "#f472b6"),
+    "gold": ("#a87600", "#e3c04b"),
+    "slate": ("#5b6675", "#a3adba"),
+    "good": ("#0a7d5a", "#4fd1a5"),
+    "bad": ("#c2301c", "#ff8a75"),
 }
-_DARK = {
-    "paper": "#14171c",
-    "ink": "#e6e9ee",
-    "soft": "#9aa4b1",
-    "grid": "#2b313a",
-    "main": "#fb923c",
-    "blue": "#7aa7ff",
-    "green": "#4ade80",
-    "purple": "#d8a4ff",
-    "teal": "#5eead4",
-    "pink": "#f472b6",
-    "gold": "#e3c04b",
-    "slate": "#a3adba",
-    "good": "#4fd1a5",
-    "bad": "#ff8a75",
-}
-COLOURS = tuple(_LIGHT)
+"""Each role in light and in dark."""
 # No scheme but http(s), no other host without one, nothing that browsers drop before they read it.
 _ABSOLUTE = re.compile(r"https?://", re.IGNORECASE)
 _HREF = re.compile(
     r"(?:https?://|(?!//)[^:/?#\s\\\x00-\x20]*(?:[/?#]|$))[^\s\\\x00-\x20]*", re.IGNORECASE
 )
-SCHEMES: Mapping[str, Mapping[str, str]] = {"light": _LIGHT, "dark": _DARK}
 
 
 @dataclass
@@ -90,24 +75,13 @@ class Svg:
             f'class="s-{_role(colour)}" stroke-width="{number(thick)}"{dash}/>'
         )
 
-    def circle(
-        self, centre: tuple[float, float], radius: float, colour: str = "ink", hollow: bool = False
-    ) -> None:
-        """A filled disc, or a ring."""
-        kind = f"s-{_role(colour)} f-paper" if hollow else f"f-{_role(colour)}"
-        self._parts.append(
-            f'<circle cx="{number(centre[0])}" cy="{number(centre[1])}" r="{number(radius)}" '
-            f'class="{kind}" '
-            'stroke-width="1.5"/>'
-        )
-
     def text(
         self,
         place: tuple[float, float],
         text: str,
         colour: str = "ink",
         size: float = 12,
-        anchor: str = "start",
+        anchor: Literal["start", "middle", "end"] = "start",
         bold: bool = False,
         turn: float = 0.0,
     ) -> None:
@@ -117,7 +91,7 @@ class Svg:
         weight = ' font-weight="600"' if bold else ""
         self._parts.append(
             f'<text x="{x}" y="{y}" class="f-{_role(colour)}" font-size="{number(size)}" '
-            f'text-anchor="{_anchor(anchor)}"{weight}{turned}>{clean(text)}</text>'
+            f'text-anchor="{anchor}"{weight}{turned}>{clean(text)}</text>'
         )
 
     def path(
@@ -144,14 +118,6 @@ class Svg:
         end = f"><title>{clean(title)}</title></path>" if title else "/>"
         self._parts.append(f'<path class="{" ".join(kinds)}" d="{path}"{more}{end}')
 
-    def sign(self, path: str, *, fill: str, title: str, href: str) -> None:
-        """A filled path that tells something and leads somewhere: as `path` within `link`, and made
-        in half the time, because charts have hundreds."""
-        safe = safe_href(href, absolute=not self.embedded)
-        shape = f'<path class="f-{_role(fill)}" d="{path}"><title>{clean(title)}</title></path>'
-        begin = f'<a href="{escape(safe, quote=True)}">' if safe else "<g>"
-        self._parts.append(f"{begin}{shape}{'</a>' if safe else '</g>'}")
-
     def area(self, place: tuple[float, float], size: tuple[float, float], title: str) -> None:
         """An unseen rectangle that tells something when it is pointed at."""
         self._parts.append(
@@ -177,16 +143,15 @@ class Svg:
 
     def render(self) -> str:
         """The whole file, or the whole element."""
-        named = " ".join(["chart", f"chart-{self.kind}"] if self.kind else ["chart"])
         head = (
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{self.width}" height="{self.height}" '
             f'viewBox="0 0 {self.width} {self.height}"'
         )
         said = f"<desc>{clean(self.description)}</desc>" if self.description else ""
         if self.embedded:
+            named = f"chart chart-{self.kind}" if self.kind else "chart"
             told = clean(self.title or self.description)
-            label = f'class="{named}" role="group" aria-label="{told}"'
-            head += f" {label}{_data(self.data)}>"
+            head += f' class="{named}" role="group" aria-label="{told}"{_data(self.data)}>'
             return "\n".join(part for part in (head, said, *self._parts, "</svg>") if part) + "\n"
         head += f' role="img" font-family="{FONT}">'
         said = f"<title>{clean(self.title)}</title>{said}"
@@ -212,46 +177,21 @@ def text_width(text: str, size: float) -> float:
     return 0.56 * size * len(text)
 
 
-def spread_labels(wanted: list[float], gap: float, low: float, high: float) -> list[float]:
-    """Positions as near to the wanted ones as may be, at least `gap` apart, within the ends.
-
-    Where there is no room for all, they are `gap` apart and run over the high end.
-    """
-    order = sorted(range(len(wanted)), key=lambda index: wanted[index])
-    placed: dict[int, float] = {}
-    last = low - gap
-    for index in order:
-        last = max(wanted[index], last + gap)
-        placed[index] = last
-    limit = high
-    for index in reversed(order):
-        placed[index] = max(min(placed[index], limit), low)
-        limit = placed[index] - gap
-    last = low - gap
-    for index in order:
-        last = placed[index] = max(placed[index], last + gap)
-    return [placed[index] for index in range(len(wanted))]
-
-
 def _styles() -> str:
-    def rules(colours: dict[str, str]) -> str:
-        return "".join(
-            f".f-{name}{{fill:{value}}}.s-{name}{{stroke:{value}}}"
-            for name, value in colours.items()
+    light, dark = (
+        "".join(
+            f".f-{name}{{fill:{both[scheme]}}}.s-{name}{{stroke:{both[scheme]}}}"
+            for name, both in COLOURS.items()
         )
-
-    dark = f"@media (prefers-color-scheme: dark){{{rules(_DARK)}}}"
-    return f"<style>{rules(_LIGHT)}{dark}</style>"
+        for scheme in (0, 1)
+    )
+    return f"<style>{light}@media (prefers-color-scheme: dark){{{dark}}}</style>"
 
 
 def _data(data: Mapping[str, str]) -> str:
     """Between single quotes, because what stands there is mostly JSON."""
-    return "".join(f" data-{name}='{_quoted(value)}'" for name, value in data.items())
-
-
-def _quoted(text: str) -> str:
-    plain = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return plain.replace("'", "&#39;")
+    quoted = {name: escape(text, quote=False).replace("'", "&#39;") for name, text in data.items()}
+    return "".join(f" data-{name}='{text}'" for name, text in quoted.items())
 
 
 def _role(colour: str) -> str:
@@ -260,15 +200,62 @@ def _role(colour: str) -> str:
     return colour
 
 
-def _anchor(anchor: str) -> str:
-    if anchor not in ("start", "middle", "end"):
-        raise ValueError(f"text is not anchored at {anchor!r}")
-    return anchor
-
-
 def number(value: float) -> str:
     """A coordinate with at most two decimals."""
     return f"{value:.2f}".rstrip("0").rstrip(".")
+
+
+# Shapes about a place, as paths.
+
+
+Maker = Callable[[float, float, float], str]
+
+
+def _polygon(*corners: tuple[float, float]) -> Maker:
+    """From the first corner on by steps, which are the same wherever it stands."""
+    (right, down), *others = corners
+
+    @cache
+    def steps(r: float) -> str:
+        made, last = "", corners[0]
+        for corner in others:
+            made += f"l{number((corner[0] - last[0]) * r)} {number((corner[1] - last[1]) * r)}"
+            last = corner
+        return f"{made}Z"
+
+    return lambda x, y, r: f"M{number(x + right * r)} {number(y + down * r)}{steps(r)}"
+
+
+@cache
+def _turns(r: float) -> str:
+    turn = f"a{number(r)} {number(r)} 0 1 0"
+    return f"{turn} {number(2 * r)} 0{turn} {number(-2 * r)} 0Z"
+
+
+def circle(x: float, y: float, r: float) -> str:
+    """Two half turns."""
+    return f"M{number(x - r)} {number(y)}{_turns(r)}"
+
+
+def cross(x: float, y: float, r: float) -> str:
+    """Two strokes."""
+    side, back = number(2 * r), number(-2 * r)
+    return f"M{number(x - r)} {number(y - r)}l{side} {side}m{back} 0l{side} {back}"
+
+
+up = _polygon((0, -1.2), (1.15, 0.85), (-1.15, 0.85))
+down = _polygon((0, 1.2), (1.15, -0.85), (-1.15, -0.85))
+SHAPES: tuple[Maker, ...] = (
+    circle,
+    _polygon((-0.88, -0.88), (0.88, -0.88), (0.88, 0.88), (-0.88, 0.88)),
+    up,
+    _polygon((0, -1.3), (1.3, 0), (0, 1.3), (-1.3, 0)),
+    down,
+    _polygon((0, -1.2), (1.1, -0.3), (0.75, 1.05), (-0.75, 1.05), (-1.1, -0.3)),
+    _polygon((-0.55, -1.3), (0.55, -1.3), (0.55, 1.3), (-0.55, 1.3)),
+    _polygon((-1, -1.1), (1, -1.1), (0.3, 0), (1, 1.1), (-1, 1.1), (-0.3, 0)),
+)
+"""Disc, square, triangles, diamond, pentagon, bar, hourglass: neighbours are unlike."""
 
 
 # Axes: where a value lies, and which values are worth a mark.
@@ -280,6 +267,14 @@ _FEW_DECADES = 2.5
 _LEAST_MARKS = 3
 """Where 1, 2 and 5 give fewer marks than this, even steps do better."""
 _ROUND = (1.0, 2.0, 5.0)
+
+
+@dataclass(frozen=True)
+class LinearAxis:
+    """From `low` to `high`, equal differences at equal distances."""
+
+    low: float
+    high: float
 
 
 @dataclass(frozen=True)
@@ -300,29 +295,61 @@ class LogAxis:
     def ticks(self) -> list[float]:
         """Powers of ten within the ends; with 2 and 5 where there are few."""
         decades = math.log10(self.high / self.low)
-        steps = (1.0, 2.0, 5.0) if decades < _FEW_DECADES else (1.0,)
+        steps = _ROUND if decades < _FEW_DECADES else (1.0,)
         first, last = math.floor(math.log10(self.low)), math.ceil(math.log10(self.high))
         marks = [step * 10.0**power for power in range(first, last + 1) for step in steps]
         return [mark for mark in marks if self.low <= mark <= self.high]
 
 
-@dataclass(frozen=True)
-class LinearAxis:
-    """From `low` to `high`, equal differences at equal distances."""
-
-    low: float
-    high: float
-
-    def share(self, value: float) -> float:
-        """How far along the value lies: 0 at the low end, 1 at the high end, beyond outside."""
-        return (value - self.low) / (self.high - self.low)
-
-    def at(self, share: float) -> float:
-        """The value that lies so far along."""
-        return self.low + share * (self.high - self.low)
-
-
 Axis = LinearAxis | LogAxis
+
+
+@dataclass(frozen=True)
+class Plot:
+    """Where values lie, in pixels. What lies outside an axis stands on its edge."""
+
+    left: float
+    right: float
+    top: float
+    bottom: float
+    across: Axis
+    up: Axis
+    edge: float = 0.0
+    """Room that is left free at both ends across."""
+
+    @cached_property
+    def x(self) -> Callable[[float], float]:
+        """From a value to its place across."""
+        return _place(self.across, self.left + self.edge, self.right - self.edge)
+
+    @cached_property
+    def y(self) -> Callable[[float], float]:
+        """From a value to its place down."""
+        return _place(self.up, self.bottom, self.top)
+
+    def draw_grid(self, svg: Svg, marks: Iterable[tuple[float, str]], size: float = 11) -> None:
+        """The lines across with their values on the left."""
+        for value, text in marks:
+            y = self.y(value)
+            svg.line((self.left, y), (self.right, y), "grid")
+            svg.text((self.left - 8, y + 4), text, "soft", size, "end")
+
+
+def _place(axis: Axis, start: float, end: float) -> Callable[[float], float]:
+    """A function, with all that is the same for thousands of values worked out once."""
+    low, least, most = axis.low, min(start, end), max(start, end)
+    log, ratio = math.log, isinstance(axis, LogAxis)
+    each = (end - start) / (math.log(axis.high / low) if ratio else axis.high - low)
+
+    def by_ratio(value: float) -> float:
+        at = start + log(value / low) * each if value > 0 else start
+        return least if at < least else most if at > most else at
+
+    def evenly(value: float) -> float:
+        at = start + (value - low) * each
+        return least if at < least else most if at > most else at
+
+    return by_ratio if ratio else evenly
 
 
 def round_values(low: float, high: float, most: int) -> list[float]:
@@ -356,22 +383,21 @@ def axis_around(values: Iterable[float], margin: float) -> LogAxis:
 
 def format_si(value: float, unit: str = "") -> str:
     """`93.3 GFLOP/s`: three digits under the prefix that fits; plain where it is small."""
-    for scale, prefix in _PREFIXES:
-        if abs(value) >= scale * 0.9995:
-            return f"{_short(value / scale)} {prefix}{unit}".rstrip()
-    return f"{_short(value)} {unit}".rstrip()
+    scaled, prefix = _prefixed(value)
+    size = abs(scaled)
+    decimals = 0 if size >= 99.95 else 1 if size >= 9.995 else 2
+    shown = f"{scaled:.1e}" if 0 < size < 0.01 else f"{scaled:.{decimals}f}"
+    return f"{shown} {prefix}{unit}".rstrip()
 
 
 def format_tick(value: float, unit: str = "") -> str:
     """`10 G`, `0.1`: a round value in as few characters as it takes."""
+    scaled, prefix = _prefixed(value)
+    return f"{scaled:g} {prefix}{unit}".rstrip()
+
+
+def _prefixed(value: float) -> tuple[float, str]:
     for scale, prefix in _PREFIXES:
-        if value >= scale * 0.9995:
-            return f"{value / scale:g} {prefix}{unit}".rstrip()
-    return f"{value:g} {unit}".rstrip()
-
-
-def _short(value: float) -> str:
-    size = abs(value)
-    if 0 < size < 0.01:
-        return f"{value:.1e}"
-    return f"{value:.{0 if size >= 99.95 else 1 if size >= 9.995 else 2}f}"
+        if abs(value) >= scale * 0.9995:
+            return value / scale, prefix
+    return value, ""

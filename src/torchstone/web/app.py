@@ -6,28 +6,42 @@ import hashlib
 import json
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from threading import Event, Lock
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from fastapi import FastAPI, Request
+from fastapi import Depends, FastAPI, Path, Request
+from fastapi import Query as Parameter
 from fastapi.exceptions import RequestValidationError
+from pydantic import create_model
 from starlette.exceptions import HTTPException
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 
 from torchstone import __version__
 from torchstone.records import TorchstoneError, UsageError
-from torchstone.show.page import Link, Notice, Page, tables_of
+from torchstone.show.page import Link, Notice, Page, Progress, charts_of, tables_of
 from torchstone.store import CorruptResultError, CorruptRunError, Store
 from torchstone.store.limits import LAST
-from torchstone.web import site
-from torchstone.web.api import add_api
-from torchstone.web.query import BadQuery, NotFound, Query, ServerLinks, parse
+from torchstone.web import documents, site
+from torchstone.web.query import (
+    API,
+    EXPLAINED,
+    LANDING_API,
+    LONGEST,
+    BadQuery,
+    NotFound,
+    ServerLinks,
+    parse,
+    shown,
+)
 from torchstone.web.registry import PAGES, PageDef
-from torchstone.web.render import SiteInfo, html, profile_page
-from torchstone.web.security import App, Guard, Hosts
-from torchstone.web.sources import DataAccess, LRUCache, PageCache
+from torchstone.web.render import SiteInfo, draw, html, profile_page
+from torchstone.web.security import PICTURE_POLICY, App, Guard, Hosts
+from torchstone.web.sources import DataAccess, PageCache
+from torchstone.web.tables import csv_text, table_data, to_json
+from torchstone.web.views.parts import running
+from torchstone.web.views.runs import progress_of_run
 
 # What the server makes for itself after its start, without standing in a reader's way.
 
@@ -45,35 +59,24 @@ class WarmupGate:
     """
 
     def __init__(self) -> None:
-        self._made = Event()
-        self._made.set()  # as long as nobody begins, nobody waits
-        self._ended = Event()
+        self.first_page = Event()
+        """The first page is there, or there will be none, or nobody makes one."""
+        self.first_page.set()
+        self.ended = Event()
+        """The server is told to end, so that no further page is wanted."""
         self._lock = Lock()
         self._readers = 0
 
-    @property
-    def ended(self) -> bool:
-        """Whether the server is told to end, so that no further page is wanted."""
-        return self._ended.is_set()
-
     def end(self) -> None:
         """The server ends: nobody waits for anybody any more."""
-        self._ended.set()
-        self._made.set()
-
-    def begin(self) -> None:
-        """A first page is going to be made."""
-        self._made.clear()
-
-    def made(self) -> None:
-        """The first page is there, or there will be none."""
-        self._made.set()
+        self.ended.set()
+        self.first_page.set()
 
     @contextmanager
     def reading(self) -> Iterator[None]:
         """Somebody asks for a page."""
-        if not self._made.wait(PATIENCE_S):
-            self._made.set()  # nor need others wait as long again
+        if not self.first_page.wait(PATIENCE_S):
+            self.first_page.set()  # nor need others wait as long again
         with self._lock:
             self._readers += 1
         try:
@@ -85,7 +88,7 @@ class WarmupGate:
     def give_way(self) -> None:
         """Wait until nobody reads; not forever, because a busy server is never left alone."""
         end = time.monotonic() + PATIENCE_S
-        while self._readers and time.monotonic() < end and not self._ended.wait(LOOK_S):
+        while self._readers and time.monotonic() < end and not self.ended.wait(LOOK_S):
             pass
 
 
@@ -93,8 +96,6 @@ THREADS = 8
 """Pages made at once. More only wait for each other: drawing is Python's own work."""
 KEEP = "public, max-age=31536000, immutable"
 """Assets have their content's hash in their address."""
-ANSWERS = 32
-"""Kept for equal requests while nothing is stored: many readers look at the same few pages."""
 LARGEST_KEPT = 1_000_000
 DRILL_DOWN = ("landing", "suite", "case")
 """From the newest run to a model: each page's first row leads to the next."""
@@ -112,15 +113,14 @@ class AppState:
     def __init__(self, store: Store) -> None:
         self.store = store
         self.links = ServerLinks(site.version())
-        self.answers: LRUCache[str] = LRUCache(ANSWERS)
+        self.cache = PageCache()
         self.describe: Callable[[], object] = dict
         """Makes the description of the API, which takes long and is then kept."""
         self.warmup_gate = WarmupGate()
-        self._memory = PageCache()
 
     def source(self) -> DataAccess:
         """The store, as pages read it."""
-        return DataAccess(self.store, self._memory)
+        return DataAccess(self.store, self.cache)
 
     def warm(self) -> None:
         """Make a page of each kind once, as a reader comes to them, so that the first one need wait
@@ -130,18 +130,18 @@ class AppState:
             try:
                 place = self._made(place) if place is not None else None
             finally:
-                self.warmup_gate.made()
+                self.warmup_gate.first_page.set()
         newest = (Link("result", LAST), Link("run", LAST))
         for place in (*(Link(name) for name in LISTS), *newest, ALL_TIME):
             self._made(place)
         self.warmup_gate.give_way()
-        if not self.warmup_gate.ended:
+        if not self.warmup_gate.ended.is_set():
             self.describe()
 
     def _made(self, place: Link) -> Link | None:
         """Make that page, when nobody reads; where its first row leads."""
         self.warmup_gate.give_way()
-        if self.warmup_gate.ended:
+        if self.warmup_gate.ended.is_set():
             return None
         with suppress(TorchstoneError), self.store.snapshot():  # whoever asks for it is told
             asked = parse(list(place.params))
@@ -169,11 +169,13 @@ def make_app(store: Store, hosts: Hosts, app_state: AppState | None = None) -> A
         lifespan=_lifespan,
     )
     for one in PAGES.values():
-        app.add_api_route(one.path, _page_route(app_state, one), include_in_schema=False)
-    app.add_api_route("/profiles/{ident}/view", _view_route(app_state), include_in_schema=False)
+        _add_page(app, app_state, one)
+        _add_data(app, app_state, one)
+    view = _view(app_state)
+    app.add_api_route("/profiles/{ident}/view", view, include_in_schema=False)
     app.add_api_route("/assets/{name}", _asset, include_in_schema=False)
     app.add_api_route("/favicon.ico", _icon, include_in_schema=False)
-    add_api(app, app_state)
+    _add_progress(app, app_state)
     _add_errors(app, app_state)
     app_state.describe = app.openapi
     return Guard(app, hosts)
@@ -192,48 +194,43 @@ def answer(
 ) -> Response:
     """What `make` makes of one state of the store; nothing at all where the asker has it."""
     with app_state.warmup_gate.reading():
-        return _answer(request, app_state, kind, make)
+        source = app_state.source()
+        state = app_state.state(source)
+        tag = f'"{state}"'
+        headers = {"etag": tag, "cache-control": LOOK_AGAIN, "vary": "accept"}
+        if tag in request.headers.get("if-none-match", ""):
+            return Response(status_code=304, headers=headers)
+        # Many readers look at the same few pages while nothing is stored.
+        key = (state, request.scope["path"], request.scope["query_string"])
+        body: str | None = app_state.cache.find("answer", key)
+        if body is None:
+            with source.store.snapshot():
+                body = make(source, state)
+            if len(body) <= LARGEST_KEPT and app_state.state(source) == state:  # it is of that
+                app_state.cache.put("answer", key, body)
+        return Response(body, media_type=kind, headers=headers)
 
 
-def _answer(
-    request: Request, app_state: AppState, kind: str, make: Callable[[DataAccess, str], str]
-) -> Response:
-    source = app_state.source()
-    state = app_state.state(source)
-    tag = f'"{state}"'
-    headers = {"etag": tag, "cache-control": LOOK_AGAIN, "vary": "accept"}
-    if tag in request.headers.get("if-none-match", ""):
-        return Response(status_code=304, headers=headers)
-
-    key = (state, request.scope["path"], request.scope["query_string"])
-    body = app_state.answers.find(key)
-    if body is None:
-        with source.store.snapshot():
-            body = make(source, state)
-        if len(body) <= LARGEST_KEPT and app_state.state(source) == state:  # it is of that state
-            app_state.answers.put(key, body)
-    return Response(body, media_type=kind, headers=headers)
+def _page_of(request: Request, one: PageDef, source: DataAccess) -> Page:
+    """The page that the URL asks for."""
+    asked = parse(request.query_params.multi_items())
+    return one.view(source, asked, str(request.path_params.get("ident", "")))
 
 
-def query_of(request: Request) -> Query:
-    """What the URL asks."""
-    return parse(request.query_params.multi_items())
+def _add_page(app: FastAPI, app_state: AppState, one: PageDef) -> None:
+    """Its route as HTML."""
 
-
-def _page_route(app_state: AppState, one: PageDef) -> Callable[..., Response]:
     def show(request: Request) -> Response:
-        ident = str(request.path_params.get("ident", ""))
-
         def make(source: DataAccess, state: str) -> str:
-            page = one.view(source, query_of(request), ident)
+            page = _page_of(request, one, source)
             return html(page, app_state.links, SiteInfo(source.name, now=state))
 
         return answer(request, app_state, "text/html", make)
 
-    return show
+    app.add_api_route(one.path, show, include_in_schema=False)
 
 
-def _view_route(app_state: AppState) -> Callable[..., Response]:
+def _view(app_state: AppState) -> Callable[..., Response]:
     def show(request: Request) -> Response:
         ident = str(request.path_params["ident"])
         return answer(
@@ -247,10 +244,11 @@ def _view_route(app_state: AppState) -> Callable[..., Response]:
 
 
 def _asset(name: str) -> Response:
-    found = site.find(name)
+    found = site.all_assets().get(name)
     if found is None:
         raise NotFound("There is no such file.")
-    return Response(found.content, media_type=found.kind, headers={"cache-control": KEEP})
+    kind = site.KINDS[name.rpartition(".")[2]]
+    return Response(found, media_type=kind, headers={"cache-control": KEEP})
 
 
 def _icon() -> Response:
@@ -258,6 +256,119 @@ def _icon() -> Response:
     found = _asset("icon.svg")
     found.headers["cache-control"] = "public, max-age=3600"
     return found
+
+
+# The read API: every page, table and chart as data. Versioned by its path.
+
+
+FORMATS = ("json", "csv")
+ERRORS: dict[int | str, dict[str, Any]] = {
+    400: {"model": documents.ErrorDocument, "description": "The query makes no sense"},
+    404: {"model": documents.ErrorDocument, "description": "What it names is not stored"},
+}
+_FIELDS: dict[str, Any] = {
+    name: (str, Parameter(default="", max_length=LONGEST, description=text))
+    for name, text in EXPLAINED.items()
+}
+if TYPE_CHECKING:
+    Asked = Any
+    Form = str
+else:
+    Asked = Annotated[create_model("Parameters", **_FIELDS), Parameter()]
+    Form = Annotated[str, Parameter(alias="format", description="`json` or `csv`")]
+Ident = Annotated[str, Path(description="An id, or its beginning", max_length=200)]
+Name = Annotated[str, Path(description="The name in the page's document", max_length=200)]
+
+
+async def _parameters(asked: Asked) -> None:
+    """Checks and describes what the URL of a page may say."""
+
+
+async def _about_one(ident: Ident) -> None:
+    """Checks and describes the id in the path of a page about one thing."""
+
+
+def _add_data(app: FastAPI, app_state: AppState, one: PageDef) -> None:
+    """The page as data, and its tables and charts one by one."""
+
+    def whole(request: Request) -> Response:
+        def make(source: DataAccess, state: str) -> str:
+            return to_json(documents.page_data(_page_of(request, one, source)))
+
+        return answer(request, app_state, "application/json", make)
+
+    def table(request: Request, name: Name, form: Form = "json") -> Response:
+        if form not in FORMATS:
+            raise BadQuery(f"There is no format {shown(form)}.", "Choose json or csv.")
+
+        def make(source: DataAccess, state: str) -> str:
+            found = tables_of(_page_of(request, one, source)).get(name)
+            if found is None:
+                raise NotFound(f"This page has no table {shown(name)}.")
+            if form == "csv":
+                same = found.same and (one.name, name, found.same)
+                return source.text(same, lambda: csv_text(found))
+            return to_json(table_data(found))
+
+        if form == "json":
+            return answer(request, app_state, "application/json", make)
+        done = answer(request, app_state, "text/csv", make)
+        done.headers["content-disposition"] = f'attachment; filename="{one.name}.csv"'
+        return done
+
+    def chart(request: Request, name: Name) -> Response:
+        def make(source: DataAccess, state: str) -> str:
+            found = charts_of(_page_of(request, one, source)).get(name)
+            drawn = draw(found, app_state.links, alone=True) if found else ""
+            if not drawn:
+                raise NotFound(f"This page has no chart {shown(name)}, or nothing in it.")
+            return drawn
+
+        done = answer(request, app_state, "image/svg+xml", make)
+        done.headers["content-security-policy"] = PICTURE_POLICY
+        return done
+
+    routes: tuple[tuple[Callable[..., Response], str, str, Any, str], ...] = (
+        (whole, "", "", documents.PageDocument, ""),
+        (table, "/tables/{name}", "A table of: ", documents.TableDocument, "text/csv"),
+        (chart, "/charts/{name}.svg", "A chart of: ", None, "image/svg+xml"),
+    )
+    for route, ending, words, model, other in routes:
+        done: dict[str, Any] = {"description": "Done", "content": {other: {}}}
+        app.add_api_route(
+            API + (LANDING_API if one.name == "landing" else one.path) + ending,
+            route,
+            summary=words + one.summary,
+            response_model=model,
+            response_class=Response if model is None else JSONResponse,
+            responses={**ERRORS, 200: done} if other else ERRORS,
+            operation_id=f"{one.name}{ending.split('{')[0].replace('/', '_').rstrip('_')}",
+            dependencies=[Depends(_parameters), *([Depends(_about_one)] if one.about_one else [])],
+            tags=[one.name],
+        )
+
+
+def _add_progress(app: FastAPI, app_state: AppState) -> None:
+    """The small answers that pages ask for again and again."""
+
+    def live(request: Request, found: Callable[[DataAccess], Sequence[Progress]]) -> Response:
+        def make(source: DataAccess, state: str) -> str:
+            return to_json(documents.live_data(state, found(source)))
+
+        return answer(request, app_state, "application/json", make)
+
+    def of_all(request: Request) -> Response:
+        return live(request, lambda source: running(source, ()))
+
+    def of_one(request: Request, ident: Ident) -> Response:
+        return live(request, lambda source: [progress_of_run(source, ident)])
+
+    told: dict[str, Any] = {"response_model": documents.LiveDocument, "tags": ["live"]}
+    words = "Runs that are measured now"
+    app.add_api_route(f"{API}/progress", of_all, summary=words, operation_id="progress", **told)
+    told |= {"responses": ERRORS, "operation_id": "run_progress"}
+    path = f"{API}/runs/{{ident}}/progress"
+    app.add_api_route(path, of_one, summary="How far one run is", **told)
 
 
 def _add_errors(app: FastAPI, app_state: AppState) -> None:

@@ -40,19 +40,7 @@ _FIELDS = {
     "branch": "branches",
     "torch": "torches",
 }
-LABELS = {
-    "suite": "Suite",
-    "scale": "Scale",
-    "mode": "Mode",
-    "precision": "Precision",
-    "variant": "Variant",
-    "device": "Device",
-    "threads": "Threads",
-    "allocator": "Allocator",
-    "machine": "Machine",
-    "branch": "Branch",
-    "torch": "Torch",
-}
+LABELS = {name: name.capitalize() for name in _FIELDS}
 LONG_RANGES = ("365", "all")
 """Ranges of more runs than a chart has room for: one a week is drawn unless more are asked for."""
 _SELDOM = ("scale", "device", "threads", "allocator", "machine", "branch", "torch")
@@ -121,8 +109,8 @@ def resolve(source: DataAccess, query: Query, modes: bool = True) -> Context:
     groups = tuple(source.groups(new)) if new is not None else ()
     zoomed = bool(query.since or query.until)
     granularity = "week" if query.range in LONG_RANGES else "run"
-    chosen = replace(with_defaults(query, range="7", granularity=granularity))
-    chosen = replace(chosen, range="" if zoomed else chosen.range)
+    chosen = with_defaults(query, range="7", granularity=granularity)
+    chosen = replace(chosen, range="") if zoomed else chosen
     if modes:
         chosen = _first_group(chosen, groups)
     if new is not None:  # figures of two machines or branches are no history of each other
@@ -206,34 +194,32 @@ def controls(
     context: Context, to: Link, names: Sequence[str], optional: Sequence[str] = ()
 ) -> Controls:
     """The droplists of these names; `optional` ones may be left open (`any`)."""
-    made = [_choice(context, name, name in optional) for name in names]
-    kept = {choice.name for choice in made if choice is not None}
+    found = [_choice(context, name, name in optional) for name in names]
+    made = tuple(choice for choice in found if choice is not None)
+    kept = {choice.name for choice in made}
     gone = {*kept, "page", "before", *(("from", "to") if "range" in kept else ())}
     hidden = tuple(item for item in context.query.params if item[0] not in gone)
-    return Controls(to, tuple(choice for choice in made if choice is not None), hidden)
+    return Controls(to, made, hidden)
 
 
 def _choice(context: Context, name: str, optional: bool) -> Choice | None:
-    chosen = getattr(context.chosen, name)
-    if name == "range":
-        options = tuple(RANGES.items())
-        if context.chosen.since or context.chosen.until:
-            options = (("", "as zoomed"), *options)
-        return Choice(name, "Time range", chosen, options)
-    if name == "granularity":
-        return Choice(name, "Granularity", chosen, tuple(GRANULARITIES.items()))
+    query, chosen = context.query, getattr(context.chosen, name)
     if name in ("base", "new"):
         return _runs(context, name)
     if name == "across":
-        return _across(context.query.across)
-    if name == "base_variant":
-        known = tuple((one, cut(sanitise(one), 40)) for one in context.choices.variants)
-        value = context.query.base_variant
-        return Choice(name, "Base's variant", value, (("", "the same"), *known))
+        return _across(query.across)
     if name == "common":
-        return Choice(name, "Only common cases", context.query.common, kind="check")
+        return Choice(name, "Only common cases", query.common, kind="check")
     if name == "filter":
-        return Choice(name, "Filter", context.query.filter, kind="search")
+        return Choice(name, "Filter", query.filter, kind="search")
+    if name == "granularity":
+        return Choice(name, "Granularity", chosen, tuple(GRANULARITIES.items()))
+    if name == "range":
+        zoomed = [("", "as zoomed")] if context.chosen.since or context.chosen.until else []
+        return Choice(name, "Time range", chosen, (*zoomed, *RANGES.items()))
+    if name == "base_variant":
+        known = ((one, cut(sanitise(one), 40)) for one in context.choices.variants)
+        return Choice(name, "Base's variant", query.base_variant, (("", "the same"), *known))
     return _named(context, name, chosen, optional)
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timezone
 from functools import cached_property, lru_cache
-from typing import Protocol
-from urllib.parse import quote, quote_plus
+from typing import Any, ClassVar
+from urllib.parse import quote, urlencode
 
 from torchstone.records import Selection, TorchstoneError
 from torchstone.show.page import Link
@@ -40,6 +40,9 @@ _SORT = re.compile(r"-?[a-z][a-z0-9_]{0,39}")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d)?Z?)?")
 _NAMES = {"since": "from", "until": "to"}
 """Fields whose name in the URL is a word that Python keeps for itself."""
+_NAMED = ("suite", "model", "scale", "mode", "precision", "variant", "device", "allocator")
+_SELECTED = {name: name for name in (*_NAMED, "branch", "torch")} | {"machine": "machine_id"}
+"""Parameters that select cases and runs, and the field of a selection that each is."""
 
 
 class BadQuery(TorchstoneError):
@@ -50,41 +53,54 @@ class NotFound(TorchstoneError):
     """What the URL names is not stored."""
 
 
+def _asked(explained: str) -> str:
+    """A parameter that may be left out; what it means is for the API's description."""
+    return field(default="", metadata={"explained": explained})
+
+
 @dataclass(frozen=True)
 class Query:
     """The parameters of a page, all as they were given; empty ones are to be filled in."""
 
-    suite: str = ""
-    model: str = ""
-    scale: str = ""
-    mode: str = ""
-    precision: str = ""
-    variant: str = ""
-    device: str = ""
-    threads: str = ""
-    allocator: str = ""
-    machine: str = ""
-    branch: str = ""
-    torch: str = ""
-    base: str = ""
-    new: str = ""
-    range: str = ""
-    since: str = ""
-    until: str = ""
-    granularity: str = ""
-    common: str = ""
-    across: str = ""
-    base_variant: str = ""
-    outcome: str = ""
-    sort: str = ""
-    filter: str = ""
-    page: str = ""
-    before: str = ""
+    suite: str = _asked("A suite's name.")
+    model: str = _asked("A model's name.")
+    scale: str = _asked("`small`, `full` or `all`.")
+    mode: str = _asked("`inference`, `training` or `all`.")
+    precision: str = _asked("Such as `fp32`; `all` for every one.")
+    variant: str = _asked("Such as `inductor`; `all` for every one.")
+    device: str = _asked("Such as `cpu`; `all` for every one.")
+    threads: str = _asked("A thread count; `all` for every one.")
+    allocator: str = _asked("Such as `keep`; `all` for every one.")
+    machine: str = _asked("A machine's id; `all` for every one.")
+    branch: str = _asked("A branch; `all` for every one.")
+    torch: str = _asked("A torch version; `all` for every one.")
+    base: str = _asked(
+        "The run to compare with: any word that `torchstone compare` takes, but no file."
+    )
+    new: str = _asked("The run that is looked at, named in the same way.")
+    range: str = _asked(f"Days before the newest run: {', '.join(RANGES)}.")
+    since: str = _asked(
+        "Instead of a range: from this time on (UTC, `2026-01-31` or `2026-01-31T12:00`)."
+    )
+    until: str = _asked("Instead of a range: up to this time.")
+    granularity: str = _asked(
+        f"{', '.join(f'`{name}`' for name in GRANULARITIES)}: how many runs are drawn."
+    )
+    common: str = _asked("`1`: only cases that both runs have.")
+    across: str = _asked(f"What may differ, with commas: {', '.join(ACROSS)}; torch may anyway.")
+    base_variant: str = _asked(
+        "Of a comparison of variants: the base's; `variant` must name the new one's."
+    )
+    outcome: str = _asked("Only cases that ended so.")
+    sort: str = _asked("A column's key; with `-` before it the largest first.")
+    filter: str = _asked("Only rows that hold this text.")
+    page: str = _asked("Which part of a long table, from 1.")
+    before: str = _asked("Only runs stored before this one.")
 
     @cached_property
     def params(self) -> tuple[tuple[str, str], ...]:
         """What was given, in one order."""
-        given = ((_NAMES.get(f.name, f.name), getattr(self, f.name)) for f in fields(self))
+        given = ((in_url, getattr(self, name)) for in_url, name in IN_URL.items())
         return tuple((name, value) for name, value in given if value)
 
     def kept(self, *names: str) -> tuple[tuple[str, str], ...]:
@@ -107,45 +123,17 @@ class Query:
         return int(self.page) if self.page else 1
 
 
-EXPLAINED = {
-    "suite": "A suite's name.",
-    "model": "A model's name.",
-    "scale": "`small`, `full` or `all`.",
-    "mode": "`inference`, `training` or `all`.",
-    "precision": "Such as `fp32`; `all` for every one.",
-    "variant": "Such as `inductor`; `all` for every one.",
-    "device": "Such as `cpu`; `all` for every one.",
-    "threads": "A thread count; `all` for every one.",
-    "allocator": "Such as `keep`; `all` for every one.",
-    "machine": "A machine's id; `all` for every one.",
-    "branch": "A branch; `all` for every one.",
-    "torch": "A torch version; `all` for every one.",
-    "base": "The run to compare with: any word that `torchstone compare` takes, but no file.",
-    "new": "The run that is looked at, named in the same way.",
-    "range": f"Days before the newest run: {', '.join(RANGES)}.",
-    "from": "Instead of a range: from this time on (UTC, `2026-01-31` or `2026-01-31T12:00`).",
-    "to": "Instead of a range: up to this time.",
-    "granularity": f"{', '.join(f'`{name}`' for name in GRANULARITIES)}: how many runs are drawn.",
-    "common": "`1`: only cases that both runs have.",
-    "across": f"What may differ, with commas: {', '.join(ACROSS)}; torch may anyway.",
-    "base_variant": "Of a comparison of variants: the base's; `variant` must name the new one's.",
-    "outcome": "Only cases that ended so.",
-    "sort": "A column's key; with `-` before it the largest first.",
-    "filter": "Only rows that hold this text.",
-    "page": "Which part of a long table, from 1.",
-    "before": "Only runs stored before this one.",
-}
+IN_URL = {_NAMES.get(one.name, one.name): one.name for one in fields(Query)}
+"""The field of each parameter."""
+EXPLAINED = {_NAMES.get(one.name, one.name): one.metadata["explained"] for one in fields(Query)}
 """What each parameter means, for the API's description."""
 
 
 def parse(given: Iterable[tuple[str, str]]) -> Query:
     """The query of a URL; `BadQuery` for what no page could mean. Other names are left alone."""
-    known = {_NAMES.get(field.name, field.name): field.name for field in fields(Query)}
-    values: dict[str, str] = {}
-    for name, value in given:
-        if name in known and value:
-            values[known[name]] = _checked(name, value)
-    query = Query(**values)
+    known = ((name, value) for name, value in given if name in IN_URL and value)
+    asked = {IN_URL[name]: _checked(name, value) for name, value in known}
+    query = Query(**asked)
     _check_choices(query)
     return query
 
@@ -212,25 +200,10 @@ def selection(query: Query, newest_s: float | None = None) -> Selection:
     if since is None and until is None and newest_s is not None and query.range != ALL:
         since = newest_s - float(query.range or "7") * DAY_S
 
-    def one(value: str) -> str:
-        return "" if value == ALL else value
-
-    return Selection(
-        suite=one(query.suite),
-        model=one(query.model),
-        scale=one(query.scale),
-        mode=one(query.mode),
-        precision=one(query.precision),
-        variant=one(query.variant),
-        device=one(query.device),
-        threads=int(query.threads) if query.threads not in ("", ALL) else None,
-        allocator=one(query.allocator),
-        machine_id=one(query.machine),
-        branch=one(query.branch),
-        torch=one(query.torch),
-        since_s=since,
-        until_s=until,
-    )
+    texts: dict[str, Any] = {field: getattr(query, name) for name, field in _SELECTED.items()}
+    texts = {field: "" if value == ALL else value for field, value in texts.items()}
+    threads = int(query.threads) if query.threads not in ("", ALL) else None
+    return Selection(since_s=since, until_s=until, threads=threads, **texts)
 
 
 def with_defaults(query: Query, **defaults: str) -> Query:
@@ -266,90 +239,67 @@ _SLUG_LENGTH = 48
 _DIGITS = 10
 
 
-class Links(Protocol):
-    """From places to addresses. An empty text: it is not to be had here."""
-
-    def __hash__(self) -> int:
-        """What was made with these links may be kept under them."""
-
-    @property
-    def static(self) -> bool:
-        """Whether there is no server behind the pages."""
-
-    def url(self, place: Link | None) -> str:
-        """The page's address."""
-
-    def asset(self, name: str) -> str:
-        """The address of a stylesheet or script."""
-
-    def table(self, place: Link, name: str, ending: str) -> str:
-        """The address of a table as `csv` or `json`."""
-
-    def chart(self, place: Link, name: str) -> str:
-        """The address of a chart as SVG."""
-
-    def data(self, place: Link) -> str:
-        """The address of the whole page as JSON."""
-
-
 @dataclass(frozen=True)
 class ServerLinks:
-    """Routes of the running server. `version` changes with the assets, so that they may be kept."""
+    """From places to routes of the running server. `version` changes with the assets, so that they
+    may be kept."""
 
     version: str = ""
-    static: bool = False
+    static: ClassVar[bool] = False
+    """Whether there is no server behind the pages."""
 
     def url(self, place: Link | None) -> str:
-        """The route with its query."""
+        """The page's address. An empty text: it is not to be had here."""
         return "" if place is None else _route(place)
 
     def asset(self, name: str) -> str:
-        """Under a name that changes when the content does."""
+        """The address of a stylesheet or script: another when its content is."""
         return f"/assets/{quote(name)}?v={self.version}"
 
     def table(self, place: Link, name: str, ending: str) -> str:
-        """A route of the API."""
+        """The address of a table as `csv` or `json`."""
         params = (*place.params, ("format", ending))
         return _with_query(f"{api_path(place)}/tables/{quote(name, safe='')}", params)
 
     def chart(self, place: Link, name: str) -> str:
-        """A route of the API."""
+        """The address of a chart as SVG."""
         return _with_query(f"{api_path(place)}/charts/{quote(name, safe='')}.svg", place.params)
 
     def data(self, place: Link) -> str:
-        """A route of the API."""
+        """The address of the whole page as JSON."""
         return _with_query(api_path(place), place.params)
 
 
 @dataclass(frozen=True)
 class SiteLinks:
-    """Names of files, all in one folder, so that pages can be opened from disk.
-
-    Only pages that are `wanted` are linked.
-    """
+    """From places to names of files, so that pages can be opened from disk: pages in one folder,
+    the rest in two beneath it. Only pages that are `wanted` are linked."""
 
     wanted: Callable[[Link], bool]
-    static: bool = True
+    static: ClassVar[bool] = True
 
     def url(self, place: Link | None) -> str:
         """The file's name, or nothing where no file is written."""
         return file_of(place) if place is not None and self.wanted(place) else ""
 
     def asset(self, name: str) -> str:
-        """In a folder of their own."""
+        """Under its own name."""
         return f"assets/{name}"
 
     def table(self, place: Link, name: str, ending: str) -> str:
-        """In a folder of their own; as JSON they are in the page's."""
+        """As CSV; as JSON tables are in the page's."""
         return f"data/{data_name(place, name, ending)}" if ending == "csv" else ""
 
     def chart(self, place: Link, name: str) -> str:
-        """In a folder of their own."""
+        """As SVG."""
         return f"data/{data_name(place, name, 'svg')}"
 
     def data(self, place: Link) -> str:
-        """In a folder of their own."""
+        """As JSON."""
         return f"data/{data_name(place, 'page', 'json')}"
+
+
+Links = ServerLinks | SiteLinks
 
 
 def file_of(place: Link) -> str:
@@ -385,12 +335,4 @@ def _path(place: Link) -> str:
 
 
 def _with_query(path: str, params: tuple[tuple[str, str], ...]) -> str:
-    if not params:
-        return path
-    return f"{path}?{'&'.join([f'{_quoted(name)}={_quoted(value)}' for name, value in params])}"
-
-
-@lru_cache(maxsize=4096)
-def _quoted(text: str) -> str:
-    """A page's links say the same few words over and over."""
-    return quote_plus(text)
+    return f"{path}?{urlencode(params)}" if params else path

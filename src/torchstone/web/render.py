@@ -27,9 +27,7 @@ from torchstone.web.sources import DataAccess
 
 
 UNITS = {"seconds": "s", "count": ""}
-"""Units whose name differs in the room of the charts."""
-WIDTH, HEIGHT = 640, 260
-STRIP_WIDTH = 960
+"""Units that charts have another name for."""
 LINES = 96
 """Charts over time that are kept by what is in them: to compare two takes a tenth of drawing one,
 and of a model's two years only the newest night is new."""
@@ -55,9 +53,7 @@ def _lines(chart: Chart, links: Links, alone: bool) -> str:
         ],
         title=chart.title if alone else "",
         unit=UNITS.get(chart.unit, chart.unit),
-        width=WIDTH,
-        height=HEIGHT,
-        marks=[charts.ChangeMark(one.time_s, one.text) for one in chart.events],
+        marks=[(one.time_s, one.text) for one in chart.events],
         embedded=not alone,
         note=chart.note if alone else "",
         zoom=not links.static,
@@ -81,26 +77,19 @@ def _picture(picture: Picture, alone: bool) -> str:
     data = picture.data
     title = picture.title if alone else ""
     if isinstance(data, Roofline):
-        return roofline_svg(data) if alone else embedded(roofline_svg(data))
+        return roofline_svg(data, embedded=not alone)
     if not isinstance(data, tuple) or not data:
         return ""
     if all(isinstance(one, charts.Strip) for one in data):
         if not any(strip.turns for strip in data):
             return ""
         return _strips(data, title, alone)
-    return charts.interval_chart(data, title=title, width=STRIP_WIDTH, embedded=not alone)
+    return charts.interval_chart(data, title=title, embedded=not alone)
 
 
 @lru_cache(maxsize=STRIPS)
 def _strips(strips: tuple[charts.Strip, ...], title: str, alone: bool) -> str:
-    return charts.strip_chart(strips, title=title, width=STRIP_WIDTH, embedded=not alone)
-
-
-def embedded(svg: str) -> str:
-    """A stand-alone picture of ours without its styles, which the page's stylesheet has."""
-    before, start, rest = svg.partition("<style>")
-    plain = before + rest.partition("</style>")[2] if start else svg
-    return plain.replace("<svg ", '<svg class="chart" ', 1)
+    return charts.strip_chart(strips, title=title, embedded=not alone)
 
 
 NAVIGATION = (

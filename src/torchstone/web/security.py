@@ -7,6 +7,8 @@ from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from dataclasses import dataclass
 from typing import Any
 
+from starlette.responses import PlainTextResponse
+
 POLICY = "; ".join(
     (
         "default-src 'none'",
@@ -60,9 +62,7 @@ class Hosts:
     def known(self, header: str) -> bool:
         """Whether a Host header is one of ours, whatever the port."""
         name = host_name(header)
-        if name in self.names:
-            return True
-        return self.any_number and _is_number(name)
+        return name in self.names or (self.any_number and ip_address(name) is not None)
 
 
 def host_name(header: str) -> str:
@@ -74,12 +74,12 @@ def host_name(header: str) -> str:
     return name.rstrip(".") if not port or port.isdigit() else ""
 
 
-def _is_number(name: str) -> bool:
+def ip_address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """The number that a host is named by; None where it is a name."""
     try:
-        ipaddress.ip_address(name)
+        return ipaddress.ip_address(name)
     except ValueError:
-        return False
-    return True
+        return None
 
 
 class Guard:
@@ -99,21 +99,23 @@ class Guard:
             return
         refusal = self._refusal(scope)
         if refusal is not None:
-            await _refuse(send, *refusal)
+            await refusal(scope, receive, _guarded(send, False))
             return
         head = scope["method"] == "HEAD"
         if head:
             scope = {**scope, "method": "GET"}
         await self._app(scope, receive, _guarded(send, head))
 
-    def _refusal(self, scope: Scope) -> tuple[int, str] | None:
+    def _refusal(self, scope: Scope) -> PlainTextResponse | None:
         if scope["method"] not in ("GET", "HEAD"):
-            return 405, "This server only shows; it takes GET and HEAD.\n"
+            words = "This server only shows; it takes GET and HEAD.\n"
+            return PlainTextResponse(words, 405, {"allow": "GET, HEAD"})
         hosts = [value for name, value in scope["headers"] if name == b"host"]
         if len(hosts) != 1 or not self._hosts.known(hosts[0].decode("latin-1")):
-            return 400, "This name is not one of this server's. Start it with --name NAME.\n"
+            words = "This name is not one of this server's. Start it with --name NAME.\n"
+            return PlainTextResponse(words, 400)
         if len(scope.get("raw_path", b"")) + len(scope["query_string"]) > LONGEST_URL:
-            return 414, "This address is too long.\n"
+            return PlainTextResponse("This address is too long.\n", 414)
         return None
 
 
@@ -131,18 +133,3 @@ def _guarded(send: Send, head: bool) -> Send:
         await send(message)
 
     return sent
-
-
-async def _refuse(send: Send, status: int, text: str) -> None:
-    body = text.encode()
-    headers = {
-        "content-type": "text/plain; charset=utf-8",
-        "content-length": str(len(body)),
-        "content-security-policy": POLICY,
-        **HEADERS,
-    }
-    if status == 405:
-        headers["allow"] = "GET, HEAD"
-    raw = [(name.encode(), value.encode()) for name, value in headers.items()]
-    await send({"type": "http.response.start", "status": status, "headers": raw})
-    await send({"type": "http.response.body", "body": body})

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import gc
-import ipaddress
 import os
 import socket
 import threading
 import webbrowser
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
 from types import FrameType
-from typing import Any
 
 import uvicorn
 
 from torchstone.records import UsageError
 from torchstone.store import open_store
 from torchstone.web.app import AppState, make_app
-from torchstone.web.security import LOOPBACK, Hosts, host_name
+from torchstone.web.security import LOOPBACK, Hosts, host_name, ip_address
 
 MOST_CONNECTIONS = 1000
 """Held at once; a further one is told to come back."""
@@ -38,33 +35,32 @@ EXPOSED = (
 )
 
 
-@dataclass(frozen=True)
-class ServeRequest:
-    """`torchstone serve`, as asked. `names` are host names it answers to beside its own."""
-
-    db: str | None = None
-    host: str = "127.0.0.1"
-    port: int = 8484
-    public: bool = False
-    names: tuple[str, ...] = ()
-    open_browser: bool = False
-
-
-def serve(say: Callable[[str], None], **asked: Any) -> int:
-    """Serve until Ctrl-C; `say` gets each line for the terminal. The rest is a `ServeRequest`."""
-    request = ServeRequest(**asked)
-    _check_host(request)
-    with open_store(request.db, create=False, read_only=True) as store:
+def serve(
+    say: Callable[[str], None],
+    db: str | None = None,
+    host: str = "127.0.0.1",
+    port: int = 8484,
+    public: bool = False,
+    names: Sequence[str] = (),
+    open_browser: bool = False,
+) -> int:
+    """Serve until Ctrl-C; `say` gets each line for the terminal. `names` are host names that it
+    answers to beside its own."""
+    _check_host(host, port, public)
+    with open_store(db, create=False, read_only=True) as store:
         store.run_heads(limit=1)  # a database of an older program has no history: said now
-        hosts = Hosts.of(_names(request), request.public)
-        with closing(_listen(request)) as listening:
-            address = _address(request.host, listening.getsockname()[1])
+        own = [] if host in ("0.0.0.0", "::") else [host]
+        own += [socket.gethostname()] if public else []
+        hosts = Hosts.of([host_name(name) or name for name in (*own, *names)], public)
+        with closing(_listen(host, port)) as listening:
+            shown = f"[{host}]" if ":" in host else host
+            address = f"http://{shown}:{listening.getsockname()[1]}/"
             say(f"The dashboard of {store.path} is at {address} (Ctrl-C ends it).")
-            if not is_loopback(request.host):
+            if not is_loopback(host):
                 say(EXPOSED.format(address=address))
             app_state = AppState(store)
             server = _Server(_config(make_app(store, hosts, app_state)), app_state)
-            if request.open_browser:
+            if open_browser:
                 threading.Timer(0.5, webbrowser.open, (address,)).start()
             with _warming(app_state), suppress(KeyboardInterrupt):  # the way it is meant to end
                 server.run(sockets=[listening])
@@ -76,10 +72,10 @@ class _Server(uvicorn.Server):
 
     def __init__(self, config: uvicorn.Config, app_state: AppState) -> None:
         super().__init__(config)
-        self._desk = app_state
+        self._app_state = app_state
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        self._desk.warmup_gate.end()
+        self._app_state.warmup_gate.end()
         super().handle_exit(sig, frame)
 
 
@@ -90,7 +86,7 @@ def _warming(app_state: AppState) -> Iterator[None]:
     aborts. Whoever interrupts the waiting has the program end at once."""
     done = threading.Event()
     maker = threading.Thread(target=_warm, args=(app_state, done))
-    app_state.warmup_gate.begin()
+    app_state.warmup_gate.first_page.clear()
     try:
         maker.start()
         yield
@@ -127,48 +123,33 @@ def _config(app: object) -> uvicorn.Config:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach it."""
-    if host in LOOPBACK:
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:  # a name, and who can reach that is not known
-        return False
+    """Whether only this machine can reach it; of a name, that is not known."""
+    number = ip_address(host)
+    return host in LOOPBACK or (number is not None and number.is_loopback)
 
 
-def _check_host(request: ServeRequest) -> None:
-    if not 0 <= request.port <= 65535:
-        raise UsageError(f"There is no port {request.port}.", "Choose one up to 65535.")
-    if not is_loopback(request.host) and not request.public:
+def _check_host(host: str, port: int, public: bool) -> None:
+    if not 0 <= port <= 65535:
+        raise UsageError(f"There is no port {port}.", "Choose one up to 65535.")
+    if not is_loopback(host) and not public:
         raise UsageError(
-            f"On {request.host} others could read everything in the database: results, commands, "
-            "names, commits, profiles.",
-            "Add --public if that is wanted, or leave --host away.",
+            f"On {host} others could read everything in the database: results, commands, names, "
+            "commits, profiles.",
+            "Add --public if that is wanted, or remove --host.",
         )
 
 
-def _names(request: ServeRequest) -> Sequence[str]:
-    own = () if request.host in ("0.0.0.0", "::") else (request.host,)
-    here = (socket.gethostname(),) if request.public else ()
-    return [name for given in (*own, *here, *request.names) if (name := host_name(given) or given)]
-
-
-def _listen(request: ServeRequest) -> socket.socket:
-    family = socket.AF_INET6 if ":" in request.host else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM)
+def _listen(host: str, port: int) -> socket.socket:
+    listening = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        listening.bind((request.host, request.port))
+        listening.bind((host, port))
         listening.listen(WAITING)  # whoever reads the address may use it at once
     except (OSError, OverflowError) as error:
         listening.close()
         reason = getattr(error, "strerror", None) or str(error)
         raise UsageError(
-            f"Cannot bind to {request.host}:{request.port}: {reason}.",
+            f"Cannot bind to {host}:{port}: {reason}.",
             "Choose another --port (0 takes a free one) or --host.",
         ) from None
     return listening
-
-
-def _address(host: str, port: int) -> str:
-    return f"http://{f'[{host}]' if ':' in host else host}:{port}/"

@@ -7,7 +7,8 @@ import os
 import re
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from contextlib import closing
+from dataclasses import replace
 from functools import lru_cache
 from importlib import resources
 from pathlib import Path
@@ -23,7 +24,6 @@ from torchstone.web.query import (
     ALL,
     BadQuery,
     NotFound,
-    Query,
     SiteLinks,
     data_name,
     file_of,
@@ -143,7 +143,8 @@ STANDING = frozenset(
 )
 """What a written page may be about: not a chosen range, base or run, of which there is no end."""
 WHOLE = frozenset({"landing", "suite"})
-"""Pages that show one mode and precision unless they are asked for all."""
+"""Pages of which the server shows one mode and precision and offers the others: a page without a
+server has no droplists, and what no page links is not written."""
 VIEW = "profile-view"
 SITE_POLICY = "; ".join(part for part in POLICY.split("; ") if not part.startswith("frame-"))
 """A page's own policy cannot speak of frames; the rest holds from disk too."""
@@ -177,8 +178,8 @@ class Site:
 
     def files(self) -> Iterator[tuple[str, bytes]]:
         """Every file by its name in the folder."""
-        for one in all_assets().values():
-            yield f"assets/{one.name}", one.content
+        for name, content in all_assets().items():
+            yield f"assets/{name}", content
         for name, _ in NAVIGATION:
             self.wants(Link(name))
         with self._source.store.snapshot():  # all pages are of one state
@@ -187,10 +188,13 @@ class Site:
 
     def _page(self, place: Link) -> Iterator[tuple[str, bytes]]:
         if place.page == VIEW:
-            yield self._view(place)
+            found = self._source.store.load_profile(place.ident)
+            yield file_of(place), profile_html([found]).encode()
             return
         try:
-            query = _whole(place.page, parse(place.params))
+            query = parse(place.params)
+            if place.page in WHOLE:
+                query = with_defaults(query, mode=ALL, precision=ALL)
             page = PAGES[place.page].view(self._source, query, place.ident)
             page = replace(page, params=place.params)  # what its files are named by
         except (NotFound, BadQuery, UsageError) as error:
@@ -201,15 +205,9 @@ class Site:
         if page.status == 200:
             yield from self._data(place, page)
 
-    def _view(self, place: Link) -> tuple[str, bytes]:
-        found = self._source.store.load_profile(place.ident)
-        return file_of(place), profile_html([found]).encode()
-
     def _data(self, place: Link, page: Page) -> Iterator[tuple[str, bytes]]:
-        yield (
-            f"data/{data_name(place, 'page', 'json')}",
-            to_json(page_data(page, whole=True)).encode(),
-        )
+        document = to_json(page_data(page, whole=True))
+        yield f"data/{data_name(place, 'page', 'json')}", document.encode()
         for name, table in tables_of(page).items():
             if table.rows:
                 yield f"data/{data_name(place, name, 'csv')}", csv_text(table).encode()
@@ -217,12 +215,6 @@ class Site:
             drawn = draw(chart, self._links, alone=True)
             if drawn:
                 yield f"data/{data_name(place, name, 'svg')}", drawn.encode()
-
-
-def _whole(page: str, query: Query) -> Query:
-    """With every mode and precision where the server would choose one and offer the others: a
-    page without a server has no droplists, and what no page links is not written."""
-    return with_defaults(query, mode=ALL, precision=ALL) if page in WHOLE else query
 
 
 def export_site(out: Path, db: str | None, force: bool = False) -> Sequence[str]:
@@ -244,15 +236,12 @@ def _write(site: Site, out: Path, force: bool) -> tuple[int, int, int]:
     """Pages and bytes that were written, and how many files of an earlier export were removed."""
     pages = written = 0
     try:
-        folder = SiteFolder(out, force)
-        try:
+        with closing(SiteFolder(out, force)) as folder:
             for name, content in site.files():
                 folder.write(name, content)
                 written += len(content)
                 pages += name.endswith(".html")
             return pages, written, folder.finish()
-        finally:
-            folder.close()
     except OSError as error:
         raise UsageError(f"{out} cannot be written: {error.strerror}.") from None
 
@@ -274,44 +263,22 @@ FRESH_CHARTS = 'document.addEventListener("torchstone:fresh", () => module_chart
 """Charts that come in while a page is open answer too."""
 
 
-@dataclass(frozen=True)
-class Asset:
-    """A file that pages load."""
-
-    name: str
-    content: bytes
-
-    @property
-    def kind(self) -> str:
-        """Its media type."""
-        return KINDS[self.name.rpartition(".")[2]]
-
-
 @lru_cache(maxsize=1)
-def all_assets() -> dict[str, Asset]:
+def all_assets() -> dict[str, bytes]:
     """Every asset by name, read once."""
-    texts = {name: _own(name) for name in OWN}
+    own = resources.files("torchstone.web").joinpath("assets")
+    texts = {name: own.joinpath(name).read_text(encoding="utf-8") for name in OWN}
     texts["charts.css"] = asset("charts", "charts.css")
     texts["charts.js"] = bundle("charts", "charts", "enliven") + FRESH_CHARTS
     texts["profile.js"] = bundle("profile", "app", "start")
     texts["profile.css"] = asset("profile", "style.css")
-    return {name: Asset(name, text.encode("utf-8")) for name, text in texts.items()}
-
-
-def find(name: str) -> Asset | None:
-    """The asset of that name."""
-    return all_assets().get(name)
+    return {name: text.encode("utf-8") for name, text in texts.items()}
 
 
 @lru_cache(maxsize=1)
 def version() -> str:
     """Changes when the content of any asset does."""
     digest = hashlib.sha256()
-    for name, one in sorted(all_assets().items()):
-        digest.update(name.encode() + b"\0" + one.content)
+    for name, content in sorted(all_assets().items()):
+        digest.update(name.encode() + b"\0" + content)
     return digest.hexdigest()[:12]
-
-
-def _own(name: str) -> str:
-    place = resources.files("torchstone.web").joinpath("assets").joinpath(name)
-    return place.read_text(encoding="utf-8")

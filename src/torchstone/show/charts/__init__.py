@@ -5,22 +5,12 @@ plain numbers in, text out. Embedded charts take their colours from `assets/char
 come alive by `assets/charts/charts.js`; stand-alone ones need neither.
 """
 
-from torchstone.show.charts.data import (
-    MARKS,
-    ChangeMark,
-    IntervalRow,
-    Point,
-    SampleTurn,
-    Series,
-    Strip,
-)
+from torchstone.show.charts.data import IntervalRow, Point, SampleTurn, Series, Strip
 from torchstone.show.charts.intervals import interval_chart
 from torchstone.show.charts.line import line_chart
 from torchstone.show.charts.strip import strip_chart, strip_of
 
 __all__ = [
-    "MARKS",
-    "ChangeMark",
     "IntervalRow",
     "Point",
     "SampleTurn",

@@ -1,18 +1,17 @@
-"""What goes into a chart."""
+"""What goes into a chart, and its moments and values in words."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from torchstone.records.format import (
     format_bytes,
     format_interval,
-    format_percent,
     format_ratio,
     format_seconds,
     ratio_decimals,
@@ -20,10 +19,6 @@ from torchstone.records.format import (
 )
 from torchstone.show.svg import Axis, LogAxis, format_si, format_tick, round_ratios, round_values
 
-MARKS = ("", "failed", "doubt", "partial", "better", "worse")
-"""How a point is drawn: `failed` stands on the floor of the chart, `doubt` is hollow, `partial` is
-hollow and no part of the line, `better` and `worse` have a ring."""
-HOLLOW = ("doubt", "partial")
 LARGEST = 1e30
 """Beyond it, and below its inverse where a logarithm is taken, a number is no figure of ours."""
 
@@ -32,7 +27,8 @@ class Point(NamedTuple):
     """One value. `x` is UTC seconds; `y` is NaN where a run gave no value.
 
     `low` and `high` are the ends of its interval. `label` stands on the axis (a short hash), `note`
-    is told beside the value, `href` is where a click leads.
+    is told beside the value, `href` is where a click leads. A point that `failed` stands on the
+    floor of the chart; a `partial` one is hollow and no part of the line.
     """
 
     x: float
@@ -41,43 +37,29 @@ class Point(NamedTuple):
     high: float | None = None
     label: str = ""
     href: str = ""
-    mark: str = ""
+    mark: Literal["", "failed", "partial"] = ""
     note: str = ""
 
+    @property
+    def known(self) -> bool:
+        """Whether there is something to put into the frame."""
+        return self.mark != "failed" and -LARGEST <= self.y <= LARGEST
 
-def has_value(point: Point) -> bool:
-    """Whether there is something to put into the frame."""
-    return point.mark != "failed" and -LARGEST <= point.y <= LARGEST
-
-
-def has_interval(point: Point) -> bool:
-    """Whether both ends of the interval are known."""
-    low, high = point.low, point.high
-    known = low is not None and high is not None
-    return known and -LARGEST <= (low or 0.0) <= (high or 0.0) <= LARGEST
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """The interval, where both ends are known."""
+        low, high = self.low, self.high
+        if low is None or high is None or not -LARGEST <= low <= high <= LARGEST:
+            return None
+        return low, high
 
 
 @dataclass(frozen=True)
 class Series:
-    """Points that a line joins, oldest first.
-
-    `role` chooses colour, shape and dash, so that one name looks the same in all charts of a page;
-    without it, the place in the chart does.
-    """
+    """Points that a line joins. Its place in the chart chooses colour, shape and dash."""
 
     name: str
     points: tuple[Point, ...]
-    role: int | None = None
-
-
-@dataclass(frozen=True)
-class ChangeMark:
-    """A place in time worth a mark, such as a change point. `kind` is ``, `better` or `worse`."""
-
-    x: float
-    label: str
-    href: str = ""
-    kind: str = ""
 
 
 @dataclass(frozen=True)
@@ -108,17 +90,14 @@ class Strip:
 class IntervalRow:
     """One line of a forest plot: a ratio with its interval.
 
-    `verdict` is `better`, `worse`, `same`, `not-worse`, `not-better`, `doubt` or `failed`; a row
-    without a value says only its note.
+    `verdict` is `better`, `worse`, `same`, `not-worse`, `not-better` or `doubt`.
     """
 
     name: str
-    value: float | None = None
+    value: float
     low: float | None = None
     high: float | None = None
     verdict: str = "doubt"
-    href: str = ""
-    note: str = ""
 
 
 # Dates on an axis: round days and hours, in UTC, in as few letters as it takes.
@@ -179,23 +158,15 @@ def _hour(seconds: float) -> str:
 
 
 def _monthly(low: float, high: float, months: int) -> list[tuple[float, str]]:
-    return [
-        (moment.timestamp(), str(moment.year) if moment.month == 1 else _NAMES[moment.month - 1])
-        for moment in _firsts(low, high)
-        if (moment.year * 12 + moment.month - 1) % months == 0
-    ]
-
-
-def _firsts(low: float, high: float) -> Iterator[datetime]:
-    """The first day of each month within the ends."""
-    moment = _at(low).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
-    while moment.timestamp() <= high:
-        if moment.timestamp() >= low:
-            yield moment
-        year, month = divmod(moment.year * 12 + moment.month, 12)
-        if year > 9999:
-            return
-        moment = moment.replace(year=year, month=month + 1)
+    """The first days of every so many months; January under the name of its year."""
+    start, end = (_at(moment).year * 12 + _at(moment).month - 1 for moment in (low, high))
+    found = []
+    for count in range(-(-start // months) * months, end + 1, months):
+        year, month = divmod(count, 12)
+        moment = datetime(year, month + 1, 1, tzinfo=timezone.utc).timestamp()
+        if moment >= low:
+            found.append((moment, _NAMES[month] if month else str(year)))
+    return found
 
 
 def _at(seconds: float) -> datetime:
@@ -205,38 +176,32 @@ def _at(seconds: float) -> datetime:
 # Values and marks of an axis in words, by the kind of figure.
 
 
-RATIO, SECONDS, NANOSECONDS, BYTES, SHARE = "ratio", "s", "ns", "bytes", "share"
+RATIO, SECONDS, BYTES, SHARE = "ratio", "s", "bytes", "share"
 """Any other unit is a word that stands after the number."""
 _KIB = 1024.0
 _BYTE_NAMES = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _TICK_DIGITS = 3
 
 
-def format_value(value: float, unit: str, ends: tuple[float, float] | None = None) -> str:
-    """`1.52×`, `12.3 ms`, `1.21 GiB`, `98 %`; `ends` are those of its interval, if it has one."""
+def format_value(value: float, unit: str) -> str:
+    """`1.52×`, `12.3 ms`, `1.21 GiB`."""
     if unit == RATIO:
-        return format_ratio(value, ratio_decimals(value, ends) if ends else None)
+        return format_ratio(value)
     if unit == SECONDS:
         return format_seconds(value, _TICK_DIGITS)
-    if unit == NANOSECONDS:
-        return format_seconds(value / 1e9, _TICK_DIGITS)
     if unit == BYTES:
         return format_bytes(value)
-    if unit == SHARE:
-        return format_percent(value)
     return format_si(value, unit) if value % 1 else format_tick(value, unit)
 
 
-def format_estimate(value: float, low: float | None, high: float | None, unit: str) -> str:
+def format_estimate(value: float, ends: tuple[float, float] | None, unit: str = RATIO) -> str:
     """The value, and its interval in brackets where there is one."""
-    if low is None or high is None or not -LARGEST <= low <= high <= LARGEST:
+    if ends is None:
         return format_value(value, unit)
-    ends = (low, high)
-    if unit == RATIO:
-        between = format_interval(ends, ratio_decimals(value, ends))
-    else:
-        between = " – ".join(format_value(end, unit) for end in ends)
-    return f"{format_value(value, unit, ends)} ({between})"
+    if unit != RATIO:
+        return f"{format_value(value, unit)} ({' – '.join(format_value(x, unit) for x in ends)})"
+    decimals = ratio_decimals(value, ends)
+    return f"{format_ratio(value, decimals)} ({format_interval(ends, decimals)})"
 
 
 class Words:
@@ -251,25 +216,29 @@ class Words:
         fine = 2 - math.floor(math.log10(span)) if span > 0 and math.isfinite(span) else 2
         self._decimals = min(max(fine, 0), 9)
 
-    def __call__(self, value: float, low: float | None, high: float | None) -> str:
+    def __call__(self, value: float, ends: tuple[float, float] | None) -> str:
         if not self._even:
-            return format_estimate(value, low, high, self._unit)
+            return format_estimate(value, ends, self._unit)
         scale, decimals = self._scale, self._decimals
         said = f"{value / scale:.{decimals}f}{self._name}"
-        if low is None or high is None or not -LARGEST <= low <= high <= LARGEST:
+        if ends is None:
             return said
-        return f"{said} ({low / scale:.{decimals}f}–{high / scale:.{decimals}f})"
+        return f"{said} ({ends[0] / scale:.{decimals}f}–{ends[1] / scale:.{decimals}f})"
 
 
 def axis_marks(axis: Axis, unit: str, most: int) -> list[tuple[float, str]]:
     """Round values within the axis, each with its words."""
     if isinstance(axis, LogAxis):
         values = _powers_of_two(axis, most) if unit == BYTES else round_ratios(axis, most)
-        return [(value, _alone(value, unit)) for value in values]
+        # Each with a unit of its own: along the axis they differ.
+        scales = [_scale(value, unit) for value in values]
+        words = [f"{v / scale:g}{name}" for v, (scale, name) in zip(values, scales, strict=True)]
+        return list(zip(values, words, strict=True))
     scale, name = _scale(max(abs(axis.low), abs(axis.high)), unit)
     values = round_values(axis.low / scale, axis.high / scale, most)
     decimals = _decimals(values)
-    return [(value * scale, _number(value, decimals) + name) for value in values]
+    # Zero may come out of a sum as a tiny negative number.
+    return [(v * scale, f"{round(v, decimals) or 0.0:.{decimals}f}{name}") for v in values]
 
 
 def _scale(largest: float, unit: str) -> tuple[float, str]:
@@ -278,10 +247,9 @@ def _scale(largest: float, unit: str) -> tuple[float, str]:
         return 1.0, "×"
     if unit == SHARE:
         return 0.01, " %"
-    if unit in (SECONDS, NANOSECONDS):
-        second = 1.0 if unit == SECONDS else 1e9
-        scale, name = time_unit(largest / second, _TICK_DIGITS) if largest else (1.0, "s")
-        return scale * second, f" {name}"
+    if unit == SECONDS:
+        scale, name = time_unit(largest, _TICK_DIGITS) if largest else (1.0, "s")
+        return scale, f" {name}"
     if unit == BYTES:
         power = min(int(math.log(largest, _KIB)), len(_BYTE_NAMES) - 1) if largest >= 1 else 0
         return _KIB**power, f" {_BYTE_NAMES[power]}"
@@ -289,12 +257,6 @@ def _scale(largest: float, unit: str) -> tuple[float, str]:
         if largest >= scale:
             return (1e3 if prefix == "k" else scale), f" {prefix}{unit}"
     return 1.0, f" {unit}".rstrip()
-
-
-def _alone(value: float, unit: str) -> str:
-    """A round value with a name of its own: on a logarithmic axis they differ."""
-    scale, name = _scale(value, unit)
-    return f"{value / scale:g}{name}"
 
 
 def _decimals(values: Sequence[float]) -> int:
@@ -307,15 +269,7 @@ def _decimals(values: Sequence[float]) -> int:
     return len(step.partition(".")[2])
 
 
-def _number(value: float, decimals: int) -> str:
-    text = f"{value:.{decimals}f}"
-    return text[1:] if text.startswith("-") and float(text) == 0 else text
-
-
 def _powers_of_two(axis: LogAxis, most: int) -> list[float]:
     first, last = math.ceil(math.log2(axis.low)), math.floor(math.log2(axis.high))
-    count = last - first + 1
-    if count <= 0:
-        return []
-    step = max(1, math.ceil(count / most))
+    step = max(1, math.ceil((last - first + 1) / most))
     return [2.0**power for power in range(math.ceil(first / step) * step, last + 1, step)]
