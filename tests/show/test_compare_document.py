@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from torchstone.records import CaseChange, RunComparison, RunHead
-from torchstone.show import compare_csv, compare_document, compare_dumps
+from torchstone.show.compare_document import compare_csv, compare_document, compare_dumps
 from torchstone.show.run_document import FORMULA
 
 from . import synthetic_comparison as made

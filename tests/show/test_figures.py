@@ -10,8 +10,9 @@ import numpy as np
 from tests.stats.synthetic import from_turns, turn
 from torchstone import stats
 from torchstone.records import Measurement, Result
-from torchstone.show import document, timeit_report
+from torchstone.show.markdown import document
 from torchstone.show.rows import LEVEL, figures, rows
+from torchstone.show.timeit import timeit_report
 
 from . import synthetic_result as made_result
 

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchstone.show import markdown
-from torchstone.show.markdown import code, escape
+from torchstone.show.markdown import code, escape, markdown
 
 from . import synthetic_result as made
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from torchstone.records import GitState, Mean, RunView
-from torchstone.show import run_document, run_dumps
+from torchstone.show.run_document import run_document, run_dumps
 from torchstone.show.run_table import foreign_cell
 
 from . import synthetic_run as made

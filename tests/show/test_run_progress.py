@@ -14,7 +14,7 @@ import pytest
 
 from torchstone.conductor import Events
 from torchstone.records import Level, Outcome
-from torchstone.show import RunProgress, make_run_progress
+from torchstone.show.progress import RunProgress, make_run_progress
 from torchstone.show.table import cells
 
 from . import synthetic_run as made

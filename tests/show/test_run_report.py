@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from torchstone.records import CaseMetrics, Level, Outcome, PassRate, RunView, Verdict
-from torchstone.show import run_report
 from torchstone.show.run_document import run_document
+from torchstone.show.run_report import run_report
 from torchstone.show.run_table import LOST, pass_words
 from torchstone.show.table import cells
 

@@ -7,20 +7,21 @@ from typing import Any
 import click
 
 from torchstone.cli.options import (
-    Duration,
+    DURATION,
+    SHARE,
     arm_options,
-    check_json_path,
+    check_path,
     database_option,
-    deliver,
+    deliver_result,
+    exit_code,
     output_options,
     print_storage_warnings,
     process_options,
     progress,
+    save_option,
     settings_options,
     strict_option,
     take_settings,
-    together_option,
-    within_option,
 )
 
 
@@ -46,12 +47,18 @@ from torchstone.cli.options import (
 @process_options
 @click.option(
     "--budget",
-    type=Duration(),
+    type=DURATION,
     default="30s",
     show_default=True,
     help="Measurement time; starting processes, compiling and checks come on top.",
 )
-@within_option
+@click.option(
+    "--within",
+    type=SHARE,
+    default="1%",
+    show_default=True,
+    help="Stop early once the 95 % interval is within ± this (not with --replicates).",
+)
 @settings_options
 @click.option("--replicates", type=int, help="Processes per arm (default: as the budget allows).")
 @click.option(
@@ -59,11 +66,10 @@ from torchstone.cli.options import (
     is_flag=True,
     help="The arms compute different things: do not compare their outputs.",
 )
-@together_option(default=False)
 @click.option("--label", default="", help="A name to tell the result by in lists.")
 @database_option
 @output_options
-@click.option("--save/--no-save", default=True, show_default=True, help="Keep the result.")
+@save_option("Keep the result.")
 @strict_option
 def bench(
     json_path: str | None, markdown: bool, save: bool, strict: bool, db: str | None, **asked: Any
@@ -86,11 +92,10 @@ def bench(
     from torchstone.lab.recording import Recorder
     from torchstone.lab.request import BenchRequest
 
-    check_json_path(json_path)
-    settings = take_settings(asked)
-    request = BenchRequest(settings=settings, **asked)
+    check_path(json_path)
+    request = BenchRequest(settings=take_settings(asked), **asked)
     recorder = Recorder(db, saves=save)
     with progress() as events:
         result = lab.bench(request, recorder, events)
-    code = deliver(result, json_path, markdown, saved=recorder.has_kept, strict=strict, db=db)
-    return print_storage_warnings(recorder, code)
+    deliver_result(result, json_path, markdown, saved=recorder.has_kept, db=db)
+    return print_storage_warnings(recorder, exit_code(result, strict))

@@ -2,43 +2,33 @@
 
 from __future__ import annotations
 
-import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from torchstone.cli.options import (
-    Share,
-    check_json_path,
+    STDOUT,
+    WORDS,
+    Exit,
+    Parsed,
+    check_path,
     database_option,
+    deliver,
+    margin_option,
     output_options,
-    use_color,
-    width,
 )
-from torchstone.cli.run import Words
 
 if TYPE_CHECKING:
-    from torchstone.records import RunComparison
     from torchstone.track import Terms
 
-STDOUT = "-"
 
-
-class Variants(click.ParamType):  # type: ignore[type-arg]
-    """`inductor`, or `inductor=aot_eager` for two that are to be paired."""
-
-    name = "base[=new]"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, str]:
-        """The base run's variant and the new run's."""
-        if isinstance(value, tuple):
-            return value[0], value[1]
-        base, equals, new = str(value).partition("=")
-        if not base or (equals and not new):
-            self.fail("write VARIANT, or BASE=NEW", param, ctx)
-        return base, new or base
+def _parse_variants(text: str) -> tuple[str, str]:
+    """The base run's variant and the new run's."""
+    base, equals, new = text.partition("=")
+    if not base or (equals and not new):
+        raise ValueError("write VARIANT, or BASE=NEW")
+    return base, new or base
 
 
 @click.command()
@@ -55,21 +45,15 @@ class Variants(click.ParamType):  # type: ignore[type-arg]
 @click.option(
     "--variant",
     "variants",
-    type=Variants(),
+    type=Parsed("base[=new]", _parse_variants),
     metavar="BASE[=NEW]",
     help="Only this variant; with =NEW, that one of the new run instead.",
 )
-@click.option(
-    "--margin",
-    type=Share(),
-    default="2%",
-    show_default=True,
-    help="Smallest ratio that counts as a change; also what `not slower` excludes.",
-)
+@margin_option
 @click.option("--only-common", is_flag=True, help="Leave out cases that one run alone has.")
 @click.option(
     "--across",
-    type=Words(),
+    type=WORDS,
     default=(),
     help="What may differ: machines, threads, devices, methods. (Torch may, and is marked.)",
 )
@@ -112,16 +96,24 @@ def compare(
     """
     from torchstone.lab.compare_runs import compare_runs, gate
     from torchstone.records import UsageError
+    from torchstone.show.compare_document import compare_csv, compare_dumps, compare_markdown
+    from torchstone.show.compare_terminal import compare_report
 
     for path in (json_path, csv_path):
-        check_json_path(path)
+        check_path(path)
     if json_path == csv_path == STDOUT:
         raise UsageError("JSON and CSV cannot both be printed.", "Write one of them to a file.")
     comparison = compare_runs(base, new, db, _terms(asked))
     if comparison.refused:
         raise UsageError(comparison.refused, comparison.remedy)
-    _deliver(comparison, json_path, csv_path, markdown, everything)
-    return int(gate(comparison, fail_on))
+    table = partial(compare_markdown, comparison, everything=everything)
+    deliver(
+        partial(compare_report, comparison, everything=everything),
+        (json_path, partial(compare_dumps, comparison)),
+        (csv_path, partial(compare_csv, comparison)),
+        instead=table if markdown else None,
+    )
+    return Exit.FAILED if gate(comparison, fail_on) else Exit.OK
 
 
 def _terms(asked: dict[str, Any]) -> Terms:
@@ -136,40 +128,3 @@ def _terms(asked: dict[str, Any]) -> Terms:
         only_common=asked["only_common"],
         rules=Rules(margin=asked["margin"]),
     )
-
-
-def _deliver(
-    comparison: RunComparison,
-    json_path: str | None,
-    csv_path: str | None,
-    markdown: bool,
-    everything: bool,
-) -> None:
-    """Files first; then what was asked to be printed alone, or the report."""
-    from torchstone import show
-    from torchstone.lab.output_files import write_file
-
-    printed = False
-    for path, write in ((json_path, show.compare_dumps), (csv_path, show.compare_csv)):
-        if path is None:
-            continue
-        text = write(comparison)
-        text = text if text.endswith("\n") else f"{text}\n"
-        if path == STDOUT:
-            click.echo(text, nl=False)
-            printed = True
-        else:
-            write_file(path, text)
-    if printed:
-        return
-    if markdown:
-        click.echo(show.compare_markdown(comparison, everything=everything), nl=False)
-        return
-    text = show.compare_report(
-        comparison,
-        color=use_color(),
-        width=width(),
-        unicode=show.can_unicode(sys.stdout),
-        everything=everything,
-    )
-    click.echo(text, nl=False, color=True)

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import sys
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
 from torchstone.cli.options import (
-    INTERRUPTED,
-    check_json_path,
+    Exit,
+    check_path,
     database_option,
+    deliver,
+    device_option,
     output_options,
     print_storage_warnings,
     progress,
-    use_color,
-    width,
 )
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.option("--calibrate", is_flag=True, help="Also measure what this machine can do at most.")
-@click.option("--device", default="cpu", show_default=True, metavar="cpu|cuda|...")
+@device_option
 @click.option("--fix", is_flag=True, help="Print commands that would help; none is run.")
 @click.option("--no-aa", is_flag=True, help="Do not measure two identical arms.")
 @database_option
@@ -54,37 +54,23 @@ def doctor(
     from torchstone.lab.doctor import DoctorRequest
     from torchstone.lab.doctor import doctor as examine
     from torchstone.lab.recording import Recorder
+    from torchstone.show import doctor as shown
 
-    check_json_path(json_path)
+    check_path(json_path)
     request = DoctorRequest(device=device, identical=not no_aa, calibrate=calibrate)
     recorder = Recorder(db)
     with progress() as events:
         visit = examine(request, recorder, events)
-    return print_storage_warnings(recorder, _deliver(visit, json_path, markdown, fix))
+    deliver(
+        partial(shown.doctor_report, visit.report, fixes=fix),
+        (json_path, partial(shown.doctor_dumps, visit.report)),
+        instead=partial(shown.doctor_markdown, visit.report, fixes=fix) if markdown else None,
+    )
+    return print_storage_warnings(recorder, exit_code(visit))
 
 
-def _deliver(visit: Visit, json_path: str | None, markdown: bool, fix: bool) -> int:
-    from torchstone.lab.output_files import write_file
-    from torchstone.show import can_unicode
-    from torchstone.show.doctor import doctor_dumps, doctor_markdown, doctor_report
-
-    report = visit.report
-    if json_path == "-":
-        click.echo(doctor_dumps(report))
-    else:
-        if json_path is not None:
-            write_file(json_path, doctor_dumps(report) + "\n")
-        if markdown:
-            text = doctor_markdown(report, fixes=fix)
-        else:
-            text = doctor_report(
-                report,
-                color=use_color(),
-                width=width(),
-                unicode=can_unicode(sys.stdout),
-                fixes=fix,
-            )
-        click.echo(text, nl=False, color=True)
+def exit_code(visit: Visit) -> int:
+    """Failed: the machine is not fit to measure on."""
     if visit.interrupted:
-        return INTERRUPTED
-    return int(not report.fit)
+        return Exit.INTERRUPTED
+    return Exit.OK if visit.report.fit else Exit.FAILED

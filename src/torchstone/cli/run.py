@@ -2,34 +2,33 @@
 
 from __future__ import annotations
 
-import os
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from torchstone.cli.options import (
-    INTERRUPTED,
-    Duration,
+    DURATION,
+    WORDS,
+    Exit,
     allocator_option,
-    check_json_path,
+    check_path,
     database_option,
+    deliver,
+    device_option,
+    is_given,
     named_database,
     output_options,
     settings_options,
     strict_option,
     take_settings,
-    together_option,
-    use_color,
-    width,
 )
 
 if TYPE_CHECKING:
     from torchstone.lab.run import RunEnd
+    from torchstone.lab.run_plan import RunRequest
     from torchstone.records import RunView
-
-
-# A run, printed in the form that was asked for.
 
 
 def deliver_run(
@@ -42,85 +41,33 @@ def deliver_run(
     db: str | None = None,
 ) -> None:
     """The report, Markdown, CSV or JSON of a run. `db`: the database it is in, as it was named."""
-    from torchstone import show, stats
-    from torchstone.lab.output_files import write_file
+    from torchstone.show.run_document import run_csv, run_dumps
+    from torchstone.show.run_report import run_markdown, run_report
+    from torchstone.stats import summarise
 
-    summaries = stats.summarise(view.complete)
-    if json_path == "-":
-        click.echo(show.run_dumps(view, summaries))
-        return
-    if json_path is not None:
-        write_file(json_path, show.run_dumps(view, summaries) + "\n")
-    if csv:
-        click.echo(show.run_csv(view), nl=False)
-    elif markdown:
-        click.echo(show.run_markdown(view, summaries), nl=False)
-    else:
-        text = show.run_report(
-            view,
-            summaries,
-            color=use_color(),
-            width=width(),
-            unicode=show.can_unicode(sys.stdout),
-            commands=commands,
-            db=named_database(db),
-        )
-        click.echo(text, nl=False, color=True)
-
-
-_PLANNING = (
-    "variants",
-    "modes",
-    "precisions",
-    "only",
-    "exclude",
-    "pattern",
-    "tier",
-    "scale",
-    "device",
-    "threads",
-    "allocator",
-    "label",
-    "budget",
-    "replicates",
-    "together",
-    "margin",
-    "seed",
-    "timeout",
-    "build_timeout",
-)
-
-
-class Words(click.ParamType):  # type: ignore[type-arg]
-    """`inductor,aot_eager`."""
-
-    name = "a,b,..."
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, ...]:
-        """The words, in order, each once."""
-        if isinstance(value, tuple):
-            return value
-        words = [word.strip() for word in str(value).split(",")]
-        if not all(words):
-            self.fail(f"{value!r} has an empty part; write a,b,c", param, ctx)
-        return tuple(dict.fromkeys(words))
+    summaries = summarise(view.complete)
+    report = partial(run_report, view, summaries, commands=commands, db=named_database(db))
+    instead = partial(run_markdown, view, summaries) if markdown else None
+    deliver(
+        report,
+        (json_path, partial(run_dumps, view, summaries)),
+        instead=partial(run_csv, view) if csv else instead,
+    )
 
 
 @click.command()
 @click.argument("suites", nargs=-1, metavar="[SUITE]...")
 @click.option(
     "--variants",
-    type=Words(),
+    type=WORDS,
     default="inductor",
     show_default=True,
     help="Each is compared with eager: inductor, inductor+dynamic, inductor+cudagraphs, "
     "inductor+max-autotune, inductor+freezing, aot_eager, jit-trace, export, aoti, any backend.",
 )
-@click.option("--modes", type=Words(), help="inference,training (default: inference).")
+@click.option("--modes", type=WORDS, help="inference,training (default: inference).")
 @click.option(
-    "--precisions", type=Words(), default="fp32", show_default=True, help="fp32,bf16,fp16,amp,..."
+    "--precisions", type=WORDS, default="fp32", show_default=True, help="fp32,bf16,fp16,amp,..."
 )
 @click.option("--only", multiple=True, metavar="NAME", help="Only this model (repeatable; * ?).")
 @click.option("--exclude", multiple=True, metavar="NAME", help="Not this model (repeatable; * ?).")
@@ -142,20 +89,20 @@ class Words(click.ParamType):  # type: ignore[type-arg]
 @click.option(
     "--budget-per-case",
     "budget",
-    type=Duration(),
+    type=DURATION,
     default="20s",
     show_default=True,
     help="Measurement time; starting processes, compiling and checks come on top.",
 )
-@click.option("--total-budget", type=Duration(), help="Stop starting new cases after this long.")
+@click.option("--total-budget", type=DURATION, help="Stop starting new cases after this long.")
 @click.option("--replicates", type=int, default=4, show_default=True, help="Processes per arm.")
-@together_option(default=False)
-@click.option("--device", default="cpu", show_default=True, metavar="cpu|cuda|...")
+@device_option
 @click.option("--threads", type=int, help="Threads (default: 1 on two cores or fewer).")
 @allocator_option
 @settings_options
 @click.option(
     "--torchbench",
+    default="",
     metavar="PATH",
     help="A checkout of pytorch/benchmark, whose models the suite torchbench then is "
     "(or TORCHSTONE_TORCHBENCH).",
@@ -174,7 +121,7 @@ def run(
     shard: str | None,
     resume: str | None,
     total_budget: float | None,
-    torchbench: str | None,
+    torchbench: str,
     db: str | None,
     json_path: str | None,
     markdown: bool,
@@ -198,71 +145,53 @@ def run(
       torchstone run --resume last
     """
     from torchstone.lab.run import resume_run, start_run
-    from torchstone.lab.run_plan import TORCHBENCH_VARIABLE, parse_shard
-    from torchstone.show import make_run_progress
+    from torchstone.lab.run_plan import parse_shard
+    from torchstone.show.progress import make_run_progress
 
-    check_json_path(json_path)
-    if torchbench is not None:
-        os.environ[TORCHBENCH_VARIABLE] = _checkout(torchbench)
-        asked["torchbench"] = torchbench
+    check_path(json_path)
     part = parse_shard(shard) if shard is not None else None
     if resume is not None:
-        _refuse_planning(ctx, suites)
+        _refuse_planning(ctx, suites, asked)
     with make_run_progress(sys.stderr, verbose=verbose) as events:
         if resume is not None:
-            end = resume_run(resume, db, events, part, total_budget)
+            end = resume_run(resume, db, events, part, total_budget, torchbench)
         else:
             command = ("torchstone", *sys.argv[1:])
-            end = start_run(_request(suites, asked), command, db, events, part, total_budget)
+            request = _request(suites, torchbench, asked)
+            end = start_run(request, command, db, events, part, total_budget)
     deliver_run(end.view, json_path, markdown=markdown, commands=commands, db=db)
     return _exit_code(end, strict)
 
 
-def _request(suites: tuple[str, ...], asked: dict[str, Any]) -> Any:
+def _request(suites: tuple[str, ...], torchbench: str, asked: dict[str, Any]) -> RunRequest:
     from torchstone.lab.run_plan import RunRequest
 
     settings = take_settings(asked)
     asked["modes"] = asked["modes"] or ()
     asked["tier"] = asked["tier"] or ""
-    return RunRequest(suites=suites, settings=settings, **asked)
+    return RunRequest(suites=suites, torchbench=torchbench, settings=settings, **asked)
 
 
-def _checkout(path: str) -> str:
-    from torchstone.records import UsageError
-
-    if not os.path.isdir(os.path.join(path, "torchbenchmark", "models")):
-        raise UsageError(
-            f"{path} is not a checkout of pytorch/benchmark.",
-            "Name the folder that has torchbenchmark/models in it.",
-        )
-    return os.path.abspath(path)
-
-
-def _refuse_planning(ctx: click.Context, suites: tuple[str, ...]) -> None:
+def _refuse_planning(ctx: click.Context, suites: tuple[str, ...], asked: dict[str, Any]) -> None:
     """A resumed run keeps its plan; an option that would change it is a misunderstanding."""
     from torchstone.records import UsageError
 
-    given = [
-        param.opts[0]
-        for param in ctx.command.params
-        if param.name in _PLANNING
-        and ctx.get_parameter_source(param.name) is click.core.ParameterSource.COMMANDLINE
-    ]
-    if suites or given:
-        what = given[0] if given else suites[0]
+    planning = [param for param in ctx.command.params if param.name in asked]
+    given = [param.opts[0] for param in planning if is_given(ctx, str(param.name))]
+    if changed := [*given, *suites]:
         raise UsageError(
-            f"{what} cannot be changed by --resume: the stored run has its plan.",
+            f"{changed[0]} cannot be changed by --resume: the stored run has its plan.",
             "Leave it out, or begin a new run.",
         )
 
 
 def _exit_code(end: RunEnd, strict: bool) -> int:
-    """0: every case that was to run passed. 1: one failed or was not run; when strict, also where
-    a check fails. 130: interrupted."""
+    """Failed: a case that was to run failed or was not run; when strict, also where a check
+    fails."""
     from torchstone.records import Level
 
     if end.stopped_by == "interrupt":
-        return INTERRUPTED
+        return Exit.INTERRUPTED
     failed = any(case.outcome.failed for case in end.view.cases)
     failed |= strict and any(case.worst_check is Level.FAIL for case in end.view.cases)
-    return int(failed or end.stopped_by == "total budget")
+    return Exit.FAILED if failed or end.stopped_by == "total budget" else Exit.OK

@@ -7,14 +7,16 @@ from typing import Any
 import click
 
 from torchstone.cli.options import (
-    Duration,
+    DURATION,
     allocator_option,
-    check_json_path,
+    check_path,
     database_option,
-    deliver,
+    deliver_result,
+    exit_code,
     output_options,
     print_storage_warnings,
     progress,
+    save_option,
 )
 
 
@@ -33,12 +35,12 @@ from torchstone.cli.options import (
 )
 @click.option("--python", metavar="PYTHON", help="Interpreter to run in, e.g. python3.13.")
 @allocator_option
-@click.option("--budget", type=Duration(), default="5s", show_default=True)
-@click.option("--timeout", type=Duration(), default="60s", show_default=True, help="For a sample.")
+@click.option("--budget", type=DURATION, default="5s", show_default=True)
+@click.option("--timeout", type=DURATION, default="60s", show_default=True, help="For a sample.")
 @click.option("--replicates", type=int, help="Processes (default: as the budget allows).")
 @database_option
 @output_options
-@click.option("--save/--no-save", default=False, show_default=True, help="Keep the result.")
+@save_option("Keep the result.", default=False)
 def timeit(
     stmt: tuple[str, ...],
     setup: tuple[str, ...],
@@ -63,13 +65,13 @@ def timeit(
       torchstone timeit -s "x = list(range(1000))" "sorted(x)" --vs "x.copy().sort()"
       torchstone timeit -n 1000 -r 5 -s "import torch; a = torch.ones(64)" "a + a"
     """
-    from torchstone import show
     from torchstone.conductor import Settings
     from torchstone.lab import timing
     from torchstone.lab.recording import Recorder
+    from torchstone.show.terminal import report
+    from torchstone.show.timeit import passed_checks, timeit_report
 
-    check_json_path(json_path)
-    statements = ("\n".join(stmt) or "pass", *vs)
+    check_path(json_path)
     settings = Settings(
         budget_s=asked["budget"],
         loops=asked["number"] or None,
@@ -80,7 +82,7 @@ def timeit(
     recorder = Recorder(db, saves=save)
     with progress() as events:
         result = timing.time_statements(
-            statements,
+            ("\n".join(stmt) or "pass", *vs),
             "\n".join(setup) or "pass",
             settings,
             python=asked["python"],
@@ -90,12 +92,12 @@ def timeit(
             events=events,
         )
 
-    def report(result: Any, **how: Any) -> str:
+    def answer(result: Any, **how: Any) -> str:
         if vs:
-            text = show.report(result, **how)
+            text = report(result, **how)
         else:
-            text = show.timeit_report(result, unit=unit, precision=6 if verbose else 3, **how)
-        return text + show.passed_checks(result, how["width"]) if verbose else text
+            text = timeit_report(result, unit=unit, precision=6 if verbose else 3, **how)
+        return text + passed_checks(result, how["width"]) if verbose else text
 
-    code = deliver(result, json_path, markdown, saved=recorder.has_kept, report=report, db=db)
-    return print_storage_warnings(recorder, code)
+    deliver_result(result, json_path, markdown, saved=recorder.has_kept, db=db, report=answer)
+    return print_storage_warnings(recorder, exit_code(result))
