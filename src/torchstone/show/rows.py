@@ -286,7 +286,7 @@ def arm_table(result: Result, style: Style) -> ArmTable:
     details = {
         FLOOR if lead == TYPICAL else TYPICAL: [_other(arm, lead, style) for arm in arms],
         "memory": [_memory(arm, style) for arm in arms],
-        "process": [(_bytes(m.memory and m.memory.peak_bytes), "") for m in result.arms],
+        "process": [(_bytes(m.memory.peak_bytes if m.memory else None), "") for m in result.arms],
         "compiler": [(_compiler(arm), "") for arm in arms],
         "compile cold / warm": [(_compile(m, style), "") for m in result.arms],
     }
