@@ -9,8 +9,8 @@ from importlib import import_module
 import click
 
 from torchstone import __version__
+from torchstone.cli import options as opt
 from torchstone.cli.main import SECTIONS, help_text
-from torchstone.cli.options import Exit
 
 NAMES = [name for names in SECTIONS.values() for name in names]
 _MODULES = {
@@ -52,7 +52,7 @@ def run() -> int:
     try:
         code = cli.main(standalone_mode=False, prog_name="torchstone")
         sys.stdout.flush()
-        return code if isinstance(code, int) else Exit.OK
+        return code if isinstance(code, int) else opt.Exit.OK
     except click.exceptions.Exit as done:
         return done.exit_code
     except click.ClickException as error:
@@ -63,11 +63,11 @@ def run() -> int:
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         _say("interrupted")
-        return Exit.INTERRUPTED
+        return opt.Exit.INTERRUPTED
     except BrokenPipeError:
         # The reader has gone (`| head`); Python would complain once more when it closes stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return Exit.FAILED
+        return opt.Exit.FAILED
     except Exception as error:
         from torchstone.records import TorchstoneError
 

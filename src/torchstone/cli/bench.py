@@ -6,23 +6,7 @@ from typing import Any
 
 import click
 
-from torchstone.cli.options import (
-    DURATION,
-    SHARE,
-    arm_options,
-    check_path,
-    database_option,
-    deliver_result,
-    exit_code,
-    output_options,
-    print_storage_warnings,
-    process_options,
-    progress,
-    save_option,
-    settings_options,
-    strict_option,
-    take_settings,
-)
+from torchstone.cli import options as opt
 
 
 @click.command()
@@ -43,23 +27,23 @@ from torchstone.cli.options import (
     "one with other settings (name, target, variant, mode, precision, device, threads, "
     "python, allocator, env.NAME).",
 )
-@arm_options
-@process_options
+@opt.arm_options
+@opt.process_options
 @click.option(
     "--budget",
-    type=DURATION,
+    type=opt.DURATION,
     default="30s",
     show_default=True,
     help="Measurement time; starting processes, compiling and checks come on top.",
 )
 @click.option(
     "--within",
-    type=SHARE,
+    type=opt.SHARE,
     default="1%",
     show_default=True,
     help="Stop early once the 95 % interval is within ± this (not with --replicates).",
 )
-@settings_options
+@opt.settings_options
 @click.option("--replicates", type=int, help="Processes per arm (default: as the budget allows).")
 @click.option(
     "--independent",
@@ -67,10 +51,10 @@ from torchstone.cli.options import (
     help="The arms compute different things: do not compare their outputs.",
 )
 @click.option("--label", default="", help="A name to tell the result by in lists.")
-@database_option
-@output_options
-@save_option("Keep the result.")
-@strict_option
+@opt.database_option
+@opt.output_options
+@opt.save_option("Keep the result.")
+@opt.strict_option
 def bench(
     json_path: str | None, markdown: bool, save: bool, strict: bool, db: str | None, **asked: Any
 ) -> int:
@@ -92,10 +76,10 @@ def bench(
     from torchstone.lab.recording import Recorder
     from torchstone.lab.request import BenchRequest
 
-    check_path(json_path)
-    request = BenchRequest(settings=take_settings(asked), **asked)
+    opt.check_path(json_path)
+    request = BenchRequest(settings=opt.take_settings(asked), **asked)
     recorder = Recorder(db, saves=save)
-    with progress() as events:
+    with opt.progress() as events:
         result = lab.bench(request, recorder, events)
-    deliver_result(result, json_path, markdown, saved=recorder.has_kept, db=db)
-    return print_storage_warnings(recorder, exit_code(result, strict))
+    opt.deliver_result(result, json_path, markdown, saved=recorder.has_kept, db=db)
+    return opt.print_storage_warnings(recorder, opt.exit_code(result, strict))

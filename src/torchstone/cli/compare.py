@@ -7,17 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from torchstone.cli.options import (
-    STDOUT,
-    WORDS,
-    Exit,
-    Parsed,
-    check_path,
-    database_option,
-    deliver,
-    margin_option,
-    output_options,
-)
+from torchstone.cli import options as opt
 
 if TYPE_CHECKING:
     from torchstone.track import Terms
@@ -45,15 +35,15 @@ def _parse_variants(text: str) -> tuple[str, str]:
 @click.option(
     "--variant",
     "variants",
-    type=Parsed("base[=new]", _parse_variants),
+    type=opt.Parsed("base[=new]", _parse_variants),
     metavar="BASE[=NEW]",
     help="Only this variant; with =NEW, that one of the new run instead.",
 )
-@margin_option
+@opt.margin_option
 @click.option("--only-common", is_flag=True, help="Leave out cases that one run alone has.")
 @click.option(
     "--across",
-    type=WORDS,
+    type=opt.WORDS,
     default=(),
     help="What may differ: machines, threads, devices, methods. (Torch may, and is marked.)",
 )
@@ -66,8 +56,8 @@ def _parse_variants(text: str) -> tuple[str, str]:
 )
 @click.option("--all", "everything", is_flag=True, help="Show every paired case.")
 @click.option("--csv", "csv_path", metavar="PATH|-", help="Write CSV to a file; - prints it alone.")
-@database_option
-@output_options
+@opt.database_option
+@opt.output_options
 def compare(
     base: str,
     new: str,
@@ -100,20 +90,20 @@ def compare(
     from torchstone.show.compare_terminal import compare_report
 
     for path in (json_path, csv_path):
-        check_path(path)
-    if json_path == csv_path == STDOUT:
+        opt.check_path(path)
+    if json_path == csv_path == opt.STDOUT:
         raise UsageError("JSON and CSV cannot both be printed.", "Write one of them to a file.")
     comparison = compare_runs(base, new, db, _terms(asked))
     if comparison.refused:
         raise UsageError(comparison.refused, comparison.remedy)
     table = partial(compare_markdown, comparison, everything=everything)
-    deliver(
+    opt.deliver(
         partial(compare_report, comparison, everything=everything),
         (json_path, partial(compare_dumps, comparison)),
         (csv_path, partial(compare_csv, comparison)),
         instead=table if markdown else None,
     )
-    return Exit.FAILED if gate(comparison, fail_on) else Exit.OK
+    return opt.Exit.FAILED if gate(comparison, fail_on) else opt.Exit.OK
 
 
 def _terms(asked: dict[str, Any]) -> Terms:

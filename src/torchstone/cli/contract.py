@@ -8,30 +8,24 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from torchstone.cli.options import (
-    MODES,
-    Exit,
-    deliver_lines,
-    device_option,
-    json_flag,
-    options,
-    progress,
-)
+from torchstone.cli import options as opt
 
 if TYPE_CHECKING:
     from torchstone.lab.contracts import Finding
     from torchstone.lab.request import BenchRequest
 
-_shared = options(
+_shared = opt.options(
     click.argument("target"),
     click.argument("file", type=click.Path(dir_okay=False)),
     click.option("--vs", multiple=True, metavar="VARIANT", help="Also under this variant."),
-    click.option("--mode", metavar=MODES, help="Default: inference, or what the contract says."),
+    click.option(
+        "--mode", metavar=opt.MODES, help="Default: inference, or what the contract says."
+    ),
     click.option("--precision", help="Default: fp32, or what the contract says."),
-    device_option,
+    opt.device_option,
     click.option("--threads", type=int),
     click.option("--seed", type=int, help="Default: 0, or what the contract says."),
-    json_flag,
+    opt.json_flag,
 )
 
 
@@ -59,12 +53,12 @@ def write(target: str, file: str, json_path: str | None, **asked: Any) -> int:
     from torchstone.lab.contracts import write_contract
     from torchstone.show.table import sanitise
 
-    with progress() as events:
+    with opt.progress() as events:
         written = write_contract(_request(target, asked), file, events)
-    deliver_lines(_lines(written.document, file), json_path, lambda: written.document)
+    opt.deliver_lines(_lines(written.document, file), json_path, lambda: written.document)
     for variant, reason in written.left_out.items():
         click.echo(sanitise(f"{variant} is not in {file}: {reason}"), err=True)
-    return Exit.FAILED if written.left_out else Exit.OK
+    return opt.Exit.FAILED if written.left_out else opt.Exit.OK
 
 
 @contract.command()
@@ -86,7 +80,7 @@ def check(target: str, file: str, json_path: str | None, **asked: Any) -> int:
             for variant, name in arms
         )
         asked["device"] = HOME
-    with progress() as events:
+    with opt.progress() as events:
         findings = check_contract(_request(target, asked), file, events)
     broken = [finding for finding in findings if not finding.ok]
     lines = [
@@ -95,8 +89,8 @@ def check(target: str, file: str, json_path: str | None, **asked: Any) -> int:
         if not finding.ok or finding.subject == "outcome"
     ]
     lines.append(f"{len(findings) - len(broken)} kept, {len(broken)} broken")
-    deliver_lines(lines, json_path, lambda: _document(findings))
-    return Exit.FAILED if broken else Exit.OK
+    opt.deliver_lines(lines, json_path, lambda: _document(findings))
+    return opt.Exit.FAILED if broken else opt.Exit.OK
 
 
 def _request(target: str, asked: dict[str, Any]) -> BenchRequest:

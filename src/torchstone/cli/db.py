@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from torchstone.cli.options import Parsed, database_option, deliver_lines, json_flag, progress
+from torchstone.cli import options as opt
 
 if TYPE_CHECKING:
     from torchstone.store import PruneReport, SizeReport
@@ -42,8 +42,8 @@ def db() -> None:
 
 
 @db.command("size")
-@database_option
-@json_flag
+@opt.database_option
+@opt.json_flag
 def db_size(db: str | None, json_path: str | None) -> None:
     """Say what is on disk, by table, and what a case costs.
 
@@ -55,13 +55,13 @@ def db_size(db: str | None, json_path: str | None) -> None:
     from torchstone.lab.database import size
 
     report = size(db)
-    deliver_lines(_size_lines(report), json_path, lambda: _size_document(report))
+    opt.deliver_lines(_size_lines(report), json_path, lambda: _size_document(report))
 
 
 @db.command("prune")
 @click.option(
     "--older-than",
-    type=Parsed("age", _parse_age),
+    type=opt.Parsed("age", _parse_age),
     required=True,
     metavar="AGE",
     help="Such as 90d, 12w or 2y.",
@@ -76,8 +76,8 @@ def db_size(db: str | None, json_path: str | None) -> None:
 )
 @click.option("--dry-run", is_flag=True, help="Say what would go; change nothing.")
 @click.option("--compact", is_flag=True, help="Also make the file smaller (needs as much space).")
-@database_option
-@json_flag
+@opt.database_option
+@opt.json_flag
 def db_prune(
     older_than: float,
     keep_every: int,
@@ -108,7 +108,7 @@ def db_prune(
         report, shrunk = prune(
             db, older_than, keep_every, command, tell, trial=dry_run, compact=compact
         )
-    deliver_lines(
+    opt.deliver_lines(
         _prune_lines(report, shrunk, compact),
         json_path,
         lambda: {"schema": 1, **to_data(report), "file_shrunk_by": shrunk},
@@ -119,8 +119,8 @@ def db_prune(
 @click.option(
     "--all", "every", is_flag=True, help="Also derive every case's figures from its samples; slow."
 )
-@database_option
-@json_flag
+@opt.database_option
+@opt.json_flag
 def db_rebuild(every: bool, db: str | None, json_path: str | None) -> None:
     """Make the derived tables again: those that lists, pages and comparisons read.
 
@@ -146,13 +146,13 @@ def db_rebuild(every: bool, db: str | None, json_path: str | None) -> None:
     if made.older:
         cases = count(made.older, "case")
         lines.append(f"{cases} without samples: figures of an older definition stay as they are")
-    deliver_lines(lines, json_path, lambda: {"schema": 1, **to_data(made)})
+    opt.deliver_lines(lines, json_path, lambda: {"schema": 1, **to_data(made)})
 
 
 @contextmanager
 def _counting() -> Iterator[Callable[[str, int, int], None]]:
     """Progress of what counts its steps."""
-    with progress() as events:
+    with opt.progress() as events:
         yield lambda what, done, total: events.update(
             done / total if total else 1.0, f"{what}: {done}/{total}"
         )
@@ -236,7 +236,7 @@ SITE = "site"
     help="Folder for the files; made if it is not there.",
 )
 @click.option("--force", is_flag=True, help="Replace files that exist.")
-@database_option
+@opt.database_option
 def export(run: str, format_name: str, out: Path, force: bool, db: str | None) -> None:
     """Write a run as the PyTorch project's own files, or the dashboard as a static site.
 
@@ -277,7 +277,7 @@ def export(run: str, format_name: str, out: Path, force: bool, db: str | None) -
 @click.argument("format_name", metavar="dynamo-csv|hud-v3|db")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 @click.option("--label", default="", help="A name to find the run by.")
-@database_option
+@opt.database_option
 def import_(format_name: str, paths: tuple[str, ...], label: str, db: str | None) -> None:
     """Read other tools' files into a run, or join shards from other databases.
 

@@ -7,16 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from torchstone.cli.options import (
-    Exit,
-    check_path,
-    database_option,
-    deliver,
-    device_option,
-    output_options,
-    print_storage_warnings,
-    progress,
-)
+from torchstone.cli import options as opt
 
 if TYPE_CHECKING:
     from torchstone.lab.doctor import Visit
@@ -24,11 +15,11 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.option("--calibrate", is_flag=True, help="Also measure what this machine can do at most.")
-@device_option
+@opt.device_option
 @click.option("--fix", is_flag=True, help="Print commands that would help; none is run.")
 @click.option("--no-aa", is_flag=True, help="Do not measure two identical arms.")
-@database_option
-@output_options
+@opt.database_option
+@opt.output_options
 def doctor(
     calibrate: bool,
     device: str,
@@ -56,21 +47,21 @@ def doctor(
     from torchstone.lab.recording import Recorder
     from torchstone.show import doctor as shown
 
-    check_path(json_path)
+    opt.check_path(json_path)
     request = DoctorRequest(device=device, identical=not no_aa, calibrate=calibrate)
     recorder = Recorder(db)
-    with progress() as events:
+    with opt.progress() as events:
         visit = examine(request, recorder, events)
-    deliver(
+    opt.deliver(
         partial(shown.doctor_report, visit.report, fixes=fix),
         (json_path, partial(shown.doctor_dumps, visit.report)),
         instead=partial(shown.doctor_markdown, visit.report, fixes=fix) if markdown else None,
     )
-    return print_storage_warnings(recorder, exit_code(visit))
+    return opt.print_storage_warnings(recorder, exit_code(visit))
 
 
 def exit_code(visit: Visit) -> int:
     """Failed: the machine is not fit to measure on."""
     if visit.interrupted:
-        return Exit.INTERRUPTED
-    return Exit.OK if visit.report.fit else Exit.FAILED
+        return opt.Exit.INTERRUPTED
+    return opt.Exit.OK if visit.report.fit else opt.Exit.FAILED

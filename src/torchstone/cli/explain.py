@@ -7,21 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from torchstone.cli.options import (
-    DURATION,
-    Exit,
-    arm_options,
-    check_path,
-    database_option,
-    deliver,
-    exit_code,
-    is_given,
-    json_option,
-    print_storage_warnings,
-    process_options,
-    progress,
-    save_option,
-)
+from torchstone.cli import options as opt
 
 if TYPE_CHECKING:
     from torchstone.explain import Roofline
@@ -50,19 +36,19 @@ _OF_LEDGERS = ("variant", "vs", "verify", "markdown")
 @click.option(
     "--arm", default="", metavar="NAME", help="Of a stored result: this arm (else the first)."
 )
-@arm_options
-@process_options
+@opt.arm_options
+@opt.process_options
 @click.option(
     "--budget",
-    type=DURATION,
+    type=opt.DURATION,
     default="5s",
     show_default=True,
     help="Time to look at steps, and for each test of --verify.",
 )
-@database_option
-@json_option
+@opt.database_option
+@opt.json_option
 @click.option("--markdown", is_flag=True, help="Print Markdown instead.")
-@save_option("Keep what is measured.")
+@opt.save_option("Keep what is measured.")
 @click.pass_context
 def explain(
     ctx: click.Context,
@@ -95,22 +81,22 @@ def explain(
     from torchstone.lab.explain import is_target, roofline_of_stored, was_interrupted
     from torchstone.lab.recording import Recorder
 
-    check_path(json_path)
+    opt.check_path(json_path)
     _check_out(out)
     if not is_target(what):
         for name in (*_MEASURING, *_OF_LEDGERS, "save"):
-            _refuse(is_given(ctx, name), f"--{name}", "a target, which is measured")
+            _refuse(opt.is_given(ctx, name), f"--{name}", "a target, which is measured")
         _deliver_roofline(roofline_of_stored(what, arm, db), out, json_path)
-        return Exit.OK
+        return opt.Exit.OK
     _refuse(bool(arm), "--arm", "a stored result")
     recorder = Recorder(db, saves=save)
     if roofline:
         for name in _OF_LEDGERS:
-            _refuse(is_given(ctx, name), f"--{name}", "the ledger, not for --roofline")
+            _refuse(opt.is_given(ctx, name), f"--{name}", "the ledger, not for --roofline")
             asked.pop(name)
         result, measured = _measured(what, recorder, asked)
         _deliver_roofline(measured, out, json_path)
-        return print_storage_warnings(recorder, exit_code(result))
+        return opt.print_storage_warnings(recorder, opt.exit_code(result))
     _refuse(out is not None, "--out", "--roofline")
     markdown = asked.pop("markdown")
     found = _ledger(what, recorder, asked)
@@ -118,8 +104,8 @@ def explain(
         kept = " and ".join(recorder.ids_kept)
         again = f"`torchstone show {recorder.ids_kept[-1]}` shows it again."
         click.echo(f"\nKept as {kept}; {again}")
-    code = Exit.INTERRUPTED if was_interrupted(found) else Exit.OK
-    return print_storage_warnings(recorder, code)
+    code = opt.Exit.INTERRUPTED if was_interrupted(found) else opt.Exit.OK
+    return opt.print_storage_warnings(recorder, code)
 
 
 def _ledger(target: str, recorder: Recorder, asked: dict[str, Any]) -> Ledger | Difference:
@@ -136,7 +122,7 @@ def _ledger(target: str, recorder: Recorder, asked: dict[str, Any]) -> Ledger | 
         verify_budget_s=budget,
         variant=variant,
     )
-    with progress() as events:
+    with opt.progress() as events:
         if vs:
             return explain_difference(request, recorder, events)
         return explain_target(request, recorder, events)
@@ -149,7 +135,7 @@ def _measured(target: str, recorder: Recorder, asked: dict[str, Any]) -> tuple[R
 
     settings = Settings(budget_s=asked.pop("budget"))
     request = BenchRequest(targets=(target,), settings=settings, **asked)
-    with progress() as events:
+    with opt.progress() as events:
         return roofline_of_target(request, recorder, events)
 
 
@@ -164,7 +150,7 @@ def deliver_ledger(found: Ledger | Difference, json_path: str | None, markdown: 
         report = partial(shown.difference_report, found)
         written = partial(shown.difference_markdown, found)
     dumps = partial(shown.ledger_dumps, found)
-    return deliver(report, (json_path, dumps), instead=written if markdown else None)
+    return opt.deliver(report, (json_path, dumps), instead=written if markdown else None)
 
 
 def _deliver_roofline(found: Roofline, out: str | None, json_path: str | None) -> None:
@@ -175,7 +161,7 @@ def _deliver_roofline(found: Roofline, out: str | None, json_path: str | None) -
     if out is not None:
         write_file(out, roofline_svg(found))
     report = partial(roofline_report, found)
-    if deliver(report, (json_path, partial(roofline_dumps, found))) and out is not None:
+    if opt.deliver(report, (json_path, partial(roofline_dumps, found))) and out is not None:
         click.echo(f"\nThe picture is in {sanitise(out)}.")
 
 
@@ -192,4 +178,4 @@ def _check_out(path: str | None) -> None:
 
     if path is not None and not path.lower().endswith(".svg"):
         raise UsageError(f"{path} does not end in .svg.", "The picture is an SVG file.")
-    check_path(path)
+    opt.check_path(path)

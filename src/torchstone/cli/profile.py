@@ -12,19 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from torchstone.cli.options import (
-    DURATION,
-    STDOUT,
-    allocator_option,
-    arm_options,
-    check_path,
-    database_option,
-    deliver,
-    json_option,
-    print_storage_warnings,
-    progress,
-    save_option,
-)
+from torchstone.cli import options as opt
 
 if TYPE_CHECKING:
     from torchstone.lab.profile import ProfileRequest
@@ -96,19 +84,19 @@ class ProfileCommand(click.Command):
 @click.option(
     "--functions", multiple=True, metavar="NAME", help="Look at these line by line (memory)."
 )
-@arm_options
-@allocator_option
+@opt.arm_options
+@opt.allocator_option
 @click.option("--variant", default="eager", show_default=True, help="How a target is run.")
 @click.option("--vs", multiple=True, metavar="VARIANT", help="Profile this variant as well.")
-@click.option("--timeout", type=DURATION, default="60s", show_default=True, help="For a step.")
+@click.option("--timeout", type=opt.DURATION, default="60s", show_default=True, help="For a step.")
 @click.option(
     "--cost/--no-cost",
     default=None,
     help="Measure what profiling costs (default: of a target; a program is run again for it).",
 )
-@database_option
-@json_option
-@save_option("Keep the profile.")
+@opt.database_option
+@opt.json_option
+@opt.save_option("Keep the profile.")
 def profile(
     what: str,
     out: str | None,
@@ -141,7 +129,7 @@ def profile(
     from torchstone.lab.recording import Recorder
     from torchstone.profile.probes import ProbeOptions
 
-    check_path(json_path)
+    opt.check_path(json_path)
     check_out(out, format)
     options = ProbeOptions(rate_hz=rate, clock=clock, native=native, functions=tuple(functions))
     request = ProfileRequest(what, options=options, timeout_s=timeout, **asked)
@@ -151,7 +139,7 @@ def profile(
     found, code = _profiled(request, recorder)
     page = _page_of(found[0]) if view else None
     deliver_profiles(found, out, format, page, json_path, recorder.ids_kept if recorder else ())
-    return print_storage_warnings(recorder, code)
+    return opt.print_storage_warnings(recorder, code)
 
 
 def _profiled(
@@ -168,14 +156,14 @@ def _profiled(
 
     try:
         if not request.is_target:
-            run = profile_script(request, progress, keep)
+            run = profile_script(request, opt.progress, keep)
             return run.profiles, run.code
-        with progress() as events:
+        with opt.progress() as events:
             return profile_target(request, events, keep), 0
     except BaseException:
         if recorder is not None and recorder.ids_kept:
             click.echo(f"Kept until then: {', '.join(recorder.ids_kept)}.", err=True)
-        print_storage_warnings(recorder, 1)
+        opt.print_storage_warnings(recorder, 1)
         raise
 
 
@@ -197,7 +185,7 @@ def check_out(out: str | None, format: str | None = None) -> None:
         if format is not None:
             raise UsageError("--format says how --out is written.", "Give --out FILE as well.")
         return
-    check_path(out)
+    opt.check_path(out)
     if format is not None:
         find_format(format)
     elif not out.lower().endswith(PAGES):
@@ -215,7 +203,7 @@ def deliver_profiles(
     """Print and write what was asked for; where things are is said last."""
     from torchstone.show.table import sanitise
 
-    deliver(partial(_text, profiles), (json_path, partial(_json, profiles)))
+    opt.deliver(partial(_text, profiles), (json_path, partial(_json, profiles)))
     said = []
     if out is not None:
         for name, remarks in _write(profiles, out, format):
@@ -225,7 +213,7 @@ def deliver_profiles(
         said.append(f"The page is {page}")
     said += [f"Kept as {one}: `torchstone show {one}`." for one in kept]
     for sentence in said:
-        click.echo(sanitise(sentence), err=json_path == STDOUT)
+        click.echo(sanitise(sentence), err=json_path == opt.STDOUT)
 
 
 def show_profiles(

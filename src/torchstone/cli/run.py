@@ -8,22 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from torchstone.cli.options import (
-    DURATION,
-    WORDS,
-    Exit,
-    allocator_option,
-    check_path,
-    database_option,
-    deliver,
-    device_option,
-    is_given,
-    named_database,
-    output_options,
-    settings_options,
-    strict_option,
-    take_settings,
-)
+from torchstone.cli import options as opt
 
 if TYPE_CHECKING:
     from torchstone.lab.run import RunEnd
@@ -46,9 +31,9 @@ def deliver_run(
     from torchstone.stats import summarise
 
     summaries = summarise(view.complete)
-    report = partial(run_report, view, summaries, commands=commands, db=named_database(db))
+    report = partial(run_report, view, summaries, commands=commands, db=opt.named_database(db))
     instead = partial(run_markdown, view, summaries) if markdown else None
-    deliver(
+    opt.deliver(
         report,
         (json_path, partial(run_dumps, view, summaries)),
         instead=partial(run_csv, view) if csv else instead,
@@ -59,15 +44,15 @@ def deliver_run(
 @click.argument("suites", nargs=-1, metavar="[SUITE]...")
 @click.option(
     "--variants",
-    type=WORDS,
+    type=opt.WORDS,
     default="inductor",
     show_default=True,
     help="Each is compared with eager: inductor, inductor+dynamic, inductor+cudagraphs, "
     "inductor+max-autotune, inductor+freezing, aot_eager, jit-trace, export, aoti, any backend.",
 )
-@click.option("--modes", type=WORDS, help="inference,training (default: inference).")
+@click.option("--modes", type=opt.WORDS, help="inference,training (default: inference).")
 @click.option(
-    "--precisions", type=WORDS, default="fp32", show_default=True, help="fp32,bf16,fp16,amp,..."
+    "--precisions", type=opt.WORDS, default="fp32", show_default=True, help="fp32,bf16,fp16,amp,..."
 )
 @click.option("--only", multiple=True, metavar="NAME", help="Only this model (repeatable; * ?).")
 @click.option("--exclude", multiple=True, metavar="NAME", help="Not this model (repeatable; * ?).")
@@ -89,17 +74,17 @@ def deliver_run(
 @click.option(
     "--budget-per-case",
     "budget",
-    type=DURATION,
+    type=opt.DURATION,
     default="20s",
     show_default=True,
     help="Measurement time; starting processes, compiling and checks come on top.",
 )
-@click.option("--total-budget", type=DURATION, help="Stop starting new cases after this long.")
+@click.option("--total-budget", type=opt.DURATION, help="Stop starting new cases after this long.")
 @click.option("--replicates", type=int, default=4, show_default=True, help="Processes per arm.")
-@device_option
+@opt.device_option
 @click.option("--threads", type=int, help="Threads (default: 1 on two cores or fewer).")
-@allocator_option
-@settings_options
+@opt.allocator_option
+@opt.settings_options
 @click.option(
     "--torchbench",
     default="",
@@ -110,9 +95,9 @@ def deliver_run(
 @click.option("--label", default="", help="A name to find the run by, such as the commit.")
 @click.option("--commands", is_flag=True, help="Show the command that re-runs each case.")
 @click.option("-v", "--verbose", is_flag=True, help="Say where each case's wall time went.")
-@database_option
-@output_options
-@strict_option
+@opt.database_option
+@opt.output_options
+@opt.strict_option
 @click.pass_context
 def run(
     ctx: click.Context,
@@ -148,7 +133,7 @@ def run(
     from torchstone.lab.run_plan import parse_shard
     from torchstone.show.progress import make_run_progress
 
-    check_path(json_path)
+    opt.check_path(json_path)
     part = parse_shard(shard) if shard is not None else None
     if resume is not None:
         _refuse_planning(ctx, suites, asked)
@@ -166,7 +151,7 @@ def run(
 def _request(suites: tuple[str, ...], torchbench: str, asked: dict[str, Any]) -> RunRequest:
     from torchstone.lab.run_plan import RunRequest
 
-    settings = take_settings(asked)
+    settings = opt.take_settings(asked)
     asked["modes"] = asked["modes"] or ()
     asked["tier"] = asked["tier"] or ""
     return RunRequest(suites=suites, torchbench=torchbench, settings=settings, **asked)
@@ -177,7 +162,7 @@ def _refuse_planning(ctx: click.Context, suites: tuple[str, ...], asked: dict[st
     from torchstone.records import UsageError
 
     planning = [param for param in ctx.command.params if param.name in asked]
-    given = [param.opts[0] for param in planning if is_given(ctx, str(param.name))]
+    given = [param.opts[0] for param in planning if opt.is_given(ctx, str(param.name))]
     if changed := [*given, *suites]:
         raise UsageError(
             f"{changed[0]} cannot be changed by --resume: the stored run has its plan.",
@@ -191,7 +176,7 @@ def _exit_code(end: RunEnd, strict: bool) -> int:
     from torchstone.records import Level
 
     if end.stopped_by == "interrupt":
-        return Exit.INTERRUPTED
+        return opt.Exit.INTERRUPTED
     failed = any(case.outcome.failed for case in end.view.cases)
     failed |= strict and any(case.worst_check is Level.FAIL for case in end.view.cases)
-    return Exit.FAILED if failed or end.stopped_by == "total budget" else Exit.OK
+    return opt.Exit.FAILED if failed or end.stopped_by == "total budget" else opt.Exit.OK

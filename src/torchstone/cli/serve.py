@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from torchstone.cli.options import database_option
+from torchstone.cli import options as opt
 
 SERVER = "torchstone.web.serving:serve"
 EXPORT_SITE = "torchstone.web.site:export_site"
@@ -24,7 +24,7 @@ EXPORT_SITE = "torchstone.web.site:export_site"
     help="A host name by which others call this machine; may be given again.",
 )
 @click.option("--open", "open_browser", is_flag=True, help="Open a browser.")
-@database_option
+@opt.database_option
 def serve(**asked: Any) -> int:
     """Show stored runs as a dashboard in the browser. It only reads.
 

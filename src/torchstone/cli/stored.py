@@ -11,22 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from torchstone.cli.options import (
-    DURATION,
-    STDOUT,
-    Exit,
-    check_path,
-    database_option,
-    deliver,
-    deliver_result,
-    exit_code,
-    json_flag,
-    json_option,
-    output_options,
-    print_storage_warnings,
-    progress,
-    save_option,
-)
+from torchstone.cli import options as opt
 
 if TYPE_CHECKING:
     from torchstone.lab.database import Reevaluated
@@ -49,8 +34,8 @@ WHAT = ("results", "runs", "profiles", "ledgers", "suites", "models", "variants"
 @click.option("--commands", is_flag=True, help="Show the command that re-runs each case of a run.")
 @click.option("--view", is_flag=True, help="Of a profile: write an HTML page to look at it.")
 @click.option("--out", metavar="FILE", help="Of a profile: write it; the ending says the format.")
-@database_option
-@output_options
+@opt.database_option
+@opt.output_options
 def show(
     id: str,
     other: str | None,
@@ -81,7 +66,7 @@ def show(
     from torchstone.records import Ledger, Profile, RunView, UsageError
     from torchstone.store import open_store
 
-    check_path(json_path)
+    opt.check_path(json_path)
     if other is not None or os.path.isfile(id):
         from torchstone.cli.profile import show_profiles
 
@@ -105,7 +90,7 @@ def show(
 
         deliver_run(found, json_path, markdown=markdown, csv=csv, commands=commands, db=db)
     else:
-        deliver_result(found, json_path, markdown, saved=True, db=db)
+        opt.deliver_result(found, json_path, markdown, saved=True, db=db)
 
 
 def _find(store: Store, name: str, profile: bool) -> Stored:
@@ -150,8 +135,8 @@ def _newer(store: Store, found: Result | RunView) -> Stored:
 @click.option("-n", "--limit", type=click.IntRange(1), default=20, show_default=True)
 @click.option("--arm", help="Only results with an arm of this name.")
 @click.option("--since", metavar="DATE", help="Only results made at or after this (ISO 8601).")
-@database_option
-@json_flag
+@opt.database_option
+@opt.json_flag
 def list_results(
     what: str,
     suite: str | None,
@@ -192,7 +177,7 @@ def list_results(
             else:
                 rows = getattr(store, f"list_{what}")(limit)
     document = {"schema": 1, what: [to_data(row) for row in rows]}
-    deliver(partial(listing, what, rows), (json_path, partial(json.dumps, document, indent=2)))
+    opt.deliver(partial(listing, what, rows), (json_path, partial(json.dumps, document, indent=2)))
 
 
 def _suites(name: str | None) -> tuple[list[tuple[Suite, list[ModelInfo]]], dict[str, str]]:
@@ -284,10 +269,10 @@ def _variant_rows() -> list[VariantRow]:
 @click.argument("id")
 @click.option("--trust", is_flag=True, help="Run a record that came from elsewhere.")
 @click.option("--recipe", metavar="DIR", help="Write a lock file and a Containerfile; run nothing.")
-@click.option("--budget", type=DURATION, help="Another budget than the stored one.")
-@database_option
-@output_options
-@save_option("Keep the new result.")
+@click.option("--budget", type=opt.DURATION, help="Another budget than the stored one.")
+@opt.database_option
+@opt.output_options
+@opt.save_option("Keep the new result.")
 def repro(
     id: str,
     trust: bool,
@@ -311,21 +296,21 @@ def repro(
     from torchstone.lab.repro import write_recipe
     from torchstone.store import open_store
 
-    check_path(json_path)
+    opt.check_path(json_path)
     with open_store(db, create=False, read_only=True) as store:
         stored = store.load(id)
     if recipe is not None:
         for path in write_recipe(stored, recipe):
             click.echo(f"wrote {path}")
-        return Exit.OK
+        return opt.Exit.OK
     recorder = Recorder(db, saves=save)
-    with progress() as events:
+    with opt.progress() as events:
         done = again(stored, trust=trust, recorder=recorder, events=events, budget_s=budget)
     result = done.combined if json_path else done.new
-    deliver_result(result, json_path, markdown, saved=recorder.has_kept, db=db)
-    if json_path != STDOUT:
+    opt.deliver_result(result, json_path, markdown, saved=recorder.has_kept, db=db)
+    if json_path != opt.STDOUT:
         click.echo("\n".join(_against(stored, done)))
-    return print_storage_warnings(recorder, exit_code(done.new))
+    return opt.print_storage_warnings(recorder, opt.exit_code(done.new))
 
 
 def _against(stored: Result, done: Reproduction) -> list[str]:
@@ -358,10 +343,10 @@ def _against(stored: Result, done: Reproduction) -> list[str]:
 
 @click.command()
 @click.argument("id", metavar="ID|RUN")
-@save_option("Keep the new evaluation.")
+@opt.save_option("Keep the new evaluation.")
 @click.option("--strict", is_flag=True, help="Exit code 1 if a number is not to be believed.")
-@database_option
-@json_option
+@opt.database_option
+@opt.json_option
 def validate(id: str, save: bool, strict: bool, db: str | None, json_path: str | None) -> int:
     """Re-run the checks on stored results, without measuring.
 
@@ -377,10 +362,10 @@ def validate(id: str, save: bool, strict: bool, db: str | None, json_path: str |
     from torchstone.lab.database import validate_stored
     from torchstone.show.evidence import evaluation_report
 
-    check_path(json_path)
+    opt.check_path(json_path)
     evaluated = validate_stored(id, db, save=save)
     dumps = partial(json.dumps, indent=2, allow_nan=False)
-    deliver(
+    opt.deliver(
         partial(evaluation_report, [(one.after, one.changes) for one in evaluated]),
         (json_path, lambda: dumps(_document(evaluated))),
     )
@@ -391,7 +376,7 @@ def validate(id: str, save: bool, strict: bool, db: str | None, json_path: str |
             "were removed (`torchstone db prune`)",
             err=True,
         )
-    return Exit.FAILED if strict and any(one.failed for one in evaluated) else Exit.OK
+    return opt.Exit.FAILED if strict and any(one.failed for one in evaluated) else opt.Exit.OK
 
 
 def _document(evaluated: list[Reevaluated]) -> dict[str, object]:

@@ -6,18 +6,7 @@ from typing import Any
 
 import click
 
-from torchstone.cli.options import (
-    DURATION,
-    allocator_option,
-    check_path,
-    database_option,
-    deliver_result,
-    exit_code,
-    output_options,
-    print_storage_warnings,
-    progress,
-    save_option,
-)
+from torchstone.cli import options as opt
 
 
 @click.command(context_settings={"ignore_unknown_options": False})
@@ -34,13 +23,15 @@ from torchstone.cli.options import (
     "--vs", multiple=True, metavar="STMT", help="Compare with this statement (repeatable)."
 )
 @click.option("--python", metavar="PYTHON", help="Interpreter to run in, e.g. python3.13.")
-@allocator_option
-@click.option("--budget", type=DURATION, default="5s", show_default=True)
-@click.option("--timeout", type=DURATION, default="60s", show_default=True, help="For a sample.")
+@opt.allocator_option
+@click.option("--budget", type=opt.DURATION, default="5s", show_default=True)
+@click.option(
+    "--timeout", type=opt.DURATION, default="60s", show_default=True, help="For a sample."
+)
 @click.option("--replicates", type=int, help="Processes (default: as the budget allows).")
-@database_option
-@output_options
-@save_option("Keep the result.", default=False)
+@opt.database_option
+@opt.output_options
+@opt.save_option("Keep the result.", default=False)
 def timeit(
     stmt: tuple[str, ...],
     setup: tuple[str, ...],
@@ -71,7 +62,7 @@ def timeit(
     from torchstone.show.terminal import report
     from torchstone.show.timeit import passed_checks, timeit_report
 
-    check_path(json_path)
+    opt.check_path(json_path)
     settings = Settings(
         budget_s=asked["budget"],
         loops=asked["number"] or None,
@@ -80,7 +71,7 @@ def timeit(
         replicates=asked["replicates"],
     )
     recorder = Recorder(db, saves=save)
-    with progress() as events:
+    with opt.progress() as events:
         result = timing.time_statements(
             ("\n".join(stmt) or "pass", *vs),
             "\n".join(setup) or "pass",
@@ -99,5 +90,5 @@ def timeit(
             text = timeit_report(result, unit=unit, precision=6 if verbose else 3, **how)
         return text + passed_checks(result, how["width"]) if verbose else text
 
-    deliver_result(result, json_path, markdown, saved=recorder.has_kept, db=db, report=answer)
-    return print_storage_warnings(recorder, exit_code(result))
+    opt.deliver_result(result, json_path, markdown, saved=recorder.has_kept, db=db, report=answer)
+    return opt.print_storage_warnings(recorder, opt.exit_code(result))
