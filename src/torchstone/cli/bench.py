@@ -11,14 +11,14 @@ from torchstone.cli import options as opt
 
 @click.command()
 @click.argument("targets", nargs=-1, required=True, metavar="TARGET...")
-@click.option(
+@opt.option(
     "--vs",
     multiple=True,
     metavar="VARIANT",
     help="Compare with this variant, e.g. "
     "inductor, inductor+dynamic, aot_eager, jit-trace (repeatable).",
 )
-@click.option(
+@opt.option(
     "--arm",
     "arms",
     multiple=True,
@@ -29,35 +29,31 @@ from torchstone.cli import options as opt
 )
 @opt.arm_options
 @opt.process_options
-@click.option(
+@opt.option(
     "--budget",
     type=opt.DURATION,
     default="30s",
-    show_default=True,
     help="Measurement time; starting processes, compiling and checks come on top.",
 )
-@click.option(
+@opt.option(
     "--within",
     type=opt.SHARE,
     default="1%",
-    show_default=True,
     help="Stop early once the 95 % interval is within ± this (not with --replicates).",
 )
 @opt.settings_options
-@click.option("--replicates", type=int, help="Processes per arm (default: as the budget allows).")
-@click.option(
+@opt.option("--replicates", type=int, help="Processes per arm (default: as the budget allows).")
+@opt.option(
     "--independent",
     is_flag=True,
     help="The arms compute different things: do not compare their outputs.",
 )
-@click.option("--label", default="", help="A name to tell the result by in lists.")
+@opt.option("--label", default="", help="A name to tell the result by in lists.")
 @opt.database_option
 @opt.output_options
 @opt.save_option("Keep the result.")
 @opt.strict_option
-def bench(
-    json_path: str | None, markdown: bool, save: bool, strict: bool, db: str | None, **asked: Any
-) -> int:
+def bench(output: opt.Output, save: bool, strict: bool, db: str | None, **asked: Any) -> int:
     """Measure targets, compare variants.
 
     TARGET is path.py:make (a factory that returns (module_or_callable, inputs) or a Workload),
@@ -76,10 +72,9 @@ def bench(
     from torchstone.lab.recording import Recorder
     from torchstone.lab.request import BenchRequest
 
-    opt.check_path(json_path)
     request = BenchRequest(settings=opt.take_settings(asked), **asked)
     recorder = Recorder(db, saves=save)
     with opt.progress() as events:
         result = lab.bench(request, recorder, events)
-    opt.deliver_result(result, json_path, markdown, saved=recorder.has_kept, db=db)
+    opt.deliver_result(output, result, saved=recorder.has_kept, db=db)
     return opt.print_storage_warnings(recorder, opt.exit_code(result, strict))

@@ -1,4 +1,4 @@
-"""`torchstone compare`: two stored runs set against each other."""
+"""`torchstone compare`."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ def _parse_variants(text: str) -> tuple[str, str]:
 @click.command()
 @click.argument("base")
 @click.argument("new")
-@click.option(
+@opt.option(
     "--suite",
     default="",
     metavar="NAME",
     help="Only cases of this suite. (Verdicts are always given over whole suites.)",
 )
-@click.option("--mode", default="", metavar="MODE", help="Only inference, or only training.")
-@click.option("--precision", default="", metavar="NAME", help="Only cases of this precision.")
-@click.option(
+@opt.option("--mode", default="", metavar="MODE", help="Only inference, or only training.")
+@opt.option("--precision", default="", metavar="NAME", help="Only cases of this precision.")
+@opt.option(
     "--variant",
     "variants",
     type=opt.Parsed("base[=new]", _parse_variants),
@@ -40,36 +40,33 @@ def _parse_variants(text: str) -> tuple[str, str]:
     help="Only this variant; with =NEW, that one of the new run instead.",
 )
 @opt.margin_option
-@click.option("--only-common", is_flag=True, help="Leave out cases that one run alone has.")
-@click.option(
+@opt.option("--only-common", is_flag=True, help="Leave out cases that one run alone has.")
+@opt.option(
     "--across",
     type=opt.WORDS,
     default=(),
     help="What may differ: machines, threads, devices, methods. (Torch may, and is marked.)",
 )
-@click.option(
+@opt.option(
     "--fail-on",
     multiple=True,
     type=click.Choice(("slower", "maybe-slower", "fail")),
     help="Exit code 1 if a case or a suite is slower; if one is not shown to be no slower; if a "
     "case newly fails (repeatable).",
 )
-@click.option("--all", "everything", is_flag=True, help="Show every paired case.")
-@click.option("--csv", "csv_path", metavar="PATH|-", help="Write CSV to a file; - prints it alone.")
+@opt.option("--all", "everything", is_flag=True, help="Show every paired case.")
 @opt.database_option
-@opt.output_options
+@opt.csv_options
 def compare(
     base: str,
     new: str,
     fail_on: tuple[str, ...],
     everything: bool,
-    csv_path: str | None,
     db: str | None,
-    json_path: str | None,
-    markdown: bool,
+    output: opt.Output,
     **asked: Any,
 ) -> int:
-    """Set two stored runs against each other, case by case.
+    """Compare two stored runs, case by case.
 
     BASE and NEW are each a run's id (or its beginning), a label, a commit, a branch, a torch
     version, a machine, a JSON file of a run, `latest`, or `latest~1` for the one before. Anything
@@ -89,19 +86,14 @@ def compare(
     from torchstone.show.compare_document import compare_csv, compare_dumps, compare_markdown
     from torchstone.show.compare_terminal import compare_report
 
-    for path in (json_path, csv_path):
-        opt.check_path(path)
-    if json_path == csv_path == opt.STDOUT:
-        raise UsageError("JSON and CSV cannot both be printed.", "Write one of them to a file.")
     comparison = compare_runs(base, new, db, _terms(asked))
     if comparison.refused:
         raise UsageError(comparison.refused, comparison.remedy)
-    table = partial(compare_markdown, comparison, everything=everything)
-    opt.deliver(
+    output.deliver(
         partial(compare_report, comparison, everything=everything),
-        (json_path, partial(compare_dumps, comparison)),
-        (csv_path, partial(compare_csv, comparison)),
-        instead=table if markdown else None,
+        partial(compare_dumps, comparison),
+        partial(compare_markdown, comparison, everything=everything),
+        partial(compare_csv, comparison),
     )
     return opt.Exit.FAILED if gate(comparison, fail_on) else opt.Exit.OK
 

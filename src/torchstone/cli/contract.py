@@ -17,14 +17,12 @@ if TYPE_CHECKING:
 _shared = opt.options(
     click.argument("target"),
     click.argument("file", type=click.Path(dir_okay=False)),
-    click.option("--vs", multiple=True, metavar="VARIANT", help="Also under this variant."),
-    click.option(
-        "--mode", metavar=opt.MODES, help="Default: inference, or what the contract says."
-    ),
-    click.option("--precision", help="Default: fp32, or what the contract says."),
+    opt.option("--vs", multiple=True, metavar="VARIANT", help="Also under this variant."),
+    opt.option("--mode", metavar=opt.MODES, help="Default: inference, or what the contract says."),
+    opt.option("--precision", help="Default: fp32, or what the contract says."),
     opt.device_option,
-    click.option("--threads", type=int),
-    click.option("--seed", type=int, help="Default: 0, or what the contract says."),
+    opt.option("--threads", type=int),
+    opt.option("--seed", type=int, help="Default: 0, or what the contract says."),
     opt.json_flag,
 )
 
@@ -45,7 +43,7 @@ def contract() -> None:
 
 @contract.command()
 @_shared
-def write(target: str, file: str, json_path: str | None, **asked: Any) -> int:
+def write(target: str, file: str, output: opt.Output, **asked: Any) -> int:
     """Inspect TARGET on the CPU and write its contract to FILE.
 
     Exit code 1 if a variant of --vs did not run or was wrong; FILE is then without it.
@@ -55,7 +53,7 @@ def write(target: str, file: str, json_path: str | None, **asked: Any) -> int:
 
     with opt.progress() as events:
         written = write_contract(_request(target, asked), file, events)
-    opt.deliver_lines(_lines(written.document, file), json_path, lambda: written.document)
+    opt.deliver_lines(output, _lines(written.document, file), lambda: written.document)
     for variant, reason in written.left_out.items():
         click.echo(sanitise(f"{variant} is not in {file}: {reason}"), err=True)
     return opt.Exit.FAILED if written.left_out else opt.Exit.OK
@@ -63,7 +61,7 @@ def write(target: str, file: str, json_path: str | None, **asked: Any) -> int:
 
 @contract.command()
 @_shared
-def check(target: str, file: str, json_path: str | None, **asked: Any) -> int:
+def check(target: str, file: str, output: opt.Output, **asked: Any) -> int:
     """Hold TARGET, and its variants, to the contract in FILE; exit code 1 if it is broken."""
     from torchstone.lab.contracts import HOME, check_contract, read_contract
 
@@ -89,7 +87,7 @@ def check(target: str, file: str, json_path: str | None, **asked: Any) -> int:
         if not finding.ok or finding.subject == "outcome"
     ]
     lines.append(f"{len(findings) - len(broken)} kept, {len(broken)} broken")
-    opt.deliver_lines(lines, json_path, lambda: _document(findings))
+    opt.deliver_lines(output, lines, lambda: _document(findings))
     return opt.Exit.FAILED if broken else opt.Exit.OK
 
 

@@ -44,7 +44,7 @@ def db() -> None:
 @db.command("size")
 @opt.database_option
 @opt.json_flag
-def db_size(db: str | None, json_path: str | None) -> None:
+def db_size(db: str | None, output: opt.Output) -> None:
     """Say what is on disk, by table, and what a case costs.
 
     \b
@@ -55,27 +55,26 @@ def db_size(db: str | None, json_path: str | None) -> None:
     from torchstone.lab.database import size
 
     report = size(db)
-    opt.deliver_lines(_size_lines(report), json_path, lambda: _size_document(report))
+    opt.deliver_lines(output, _size_lines(report), lambda: _size_document(report))
 
 
 @db.command("prune")
-@click.option(
+@opt.option(
     "--older-than",
     type=opt.Parsed("age", _parse_age),
     required=True,
     metavar="AGE",
     help="Such as 90d, 12w or 2y.",
 )
-@click.option(
+@opt.option(
     "--keep-every",
     type=click.IntRange(0),
     default=0,
-    show_default=True,
     metavar="N",
     help="Let one run in N of each machine and branch keep its samples; 0: none.",
 )
-@click.option("--dry-run", is_flag=True, help="Say what would go; change nothing.")
-@click.option("--compact", is_flag=True, help="Also make the file smaller (needs as much space).")
+@opt.option("--dry-run", is_flag=True, help="Say what would go; change nothing.")
+@opt.option("--compact", is_flag=True, help="Also make the file smaller (needs as much space).")
 @opt.database_option
 @opt.json_flag
 def db_prune(
@@ -84,7 +83,7 @@ def db_prune(
     dry_run: bool,
     compact: bool,
     db: str | None,
-    json_path: str | None,
+    output: opt.Output,
 ) -> None:
     """Remove the raw samples of old results that belong to runs.
 
@@ -109,19 +108,19 @@ def db_prune(
             db, older_than, keep_every, command, tell, trial=dry_run, compact=compact
         )
     opt.deliver_lines(
+        output,
         _prune_lines(report, shrunk, compact),
-        json_path,
         lambda: {"schema": 1, **to_data(report), "file_shrunk_by": shrunk},
     )
 
 
 @db.command("rebuild")
-@click.option(
+@opt.option(
     "--all", "every", is_flag=True, help="Also derive every case's figures from its samples; slow."
 )
 @opt.database_option
 @opt.json_flag
-def db_rebuild(every: bool, db: str | None, json_path: str | None) -> None:
+def db_rebuild(every: bool, db: str | None, output: opt.Output) -> None:
     """Make the derived tables again: those that lists, pages and comparisons read.
 
     Needed after an upgrade that says so, or if a page and `torchstone show` disagree. Figures that
@@ -146,7 +145,7 @@ def db_rebuild(every: bool, db: str | None, json_path: str | None) -> None:
     if made.older:
         cases = count(made.older, "case")
         lines.append(f"{cases} without samples: figures of an older definition stay as they are")
-    opt.deliver_lines(lines, json_path, lambda: {"schema": 1, **to_data(made)})
+    opt.deliver_lines(output, lines, lambda: {"schema": 1, **to_data(made)})
 
 
 @contextmanager
@@ -227,15 +226,14 @@ SITE = "site"
 
 @click.command("export")
 @click.argument("run", metavar="RUN|FOLDER")
-@click.option("--format", "format_name", required=True, metavar="hud-v3|dynamo-csv|site")
-@click.option(
+@opt.option("--format", "format_name", required=True, metavar="hud-v3|dynamo-csv|site")
+@opt.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
     default=".",
-    show_default=True,
     help="Folder for the files; made if it is not there.",
 )
-@click.option("--force", is_flag=True, help="Replace files that exist.")
+@opt.option("--force", is_flag=True, help="Replace files that exist.")
 @opt.database_option
 def export(run: str, format_name: str, out: Path, force: bool, db: str | None) -> None:
     """Write a run as the PyTorch project's own files, or the dashboard as a static site.
@@ -276,7 +274,7 @@ def export(run: str, format_name: str, out: Path, force: bool, db: str | None) -
 @click.command("import")
 @click.argument("format_name", metavar="dynamo-csv|hud-v3|db")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
-@click.option("--label", default="", help="A name to find the run by.")
+@opt.option("--label", default="", help="A name to find the run by.")
 @opt.database_option
 def import_(format_name: str, paths: tuple[str, ...], label: str, db: str | None) -> None:
     """Read other tools' files into a run, or join shards from other databases.

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--calibrate", is_flag=True, help="Also measure what this machine can do at most.")
+@opt.option("--calibrate", is_flag=True, help="Also measure what this machine can do at most.")
 @opt.device_option
-@click.option("--fix", is_flag=True, help="Print commands that would help; none is run.")
-@click.option("--no-aa", is_flag=True, help="Do not measure two identical arms.")
+@opt.option("--fix", is_flag=True, help="Print commands that would help; none is run.")
+@opt.option("--no-aa", is_flag=True, help="Do not measure two identical arms.")
 @opt.database_option
 @opt.output_options
 def doctor(
@@ -26,14 +26,13 @@ def doctor(
     fix: bool,
     no_aa: bool,
     db: str | None,
-    json_path: str | None,
-    markdown: bool,
+    output: opt.Output,
 ) -> int:
-    """Say whether this machine is fit to measure on, today.
+    """Check whether this machine is suitable for benchmarking, today.
 
     Looks at all that may disturb a measurement, watches the machine for a second, and measures two
     identical arms for a few seconds to learn which differences can be seen here. Nothing is
-    changed. Exit code 0: fit, perhaps with care. 1: not fit.
+    changed. Exit code 0: suitable, perhaps with care. 1: not suitable.
 
     \b
     Examples:
@@ -47,15 +46,14 @@ def doctor(
     from torchstone.lab.recording import Recorder
     from torchstone.show import doctor as shown
 
-    opt.check_path(json_path)
     request = DoctorRequest(device=device, identical=not no_aa, calibrate=calibrate)
     recorder = Recorder(db)
     with opt.progress() as events:
         visit = examine(request, recorder, events)
-    opt.deliver(
+    output.deliver(
         partial(shown.doctor_report, visit.report, fixes=fix),
-        (json_path, partial(shown.doctor_dumps, visit.report)),
-        instead=partial(shown.doctor_markdown, visit.report, fixes=fix) if markdown else None,
+        partial(shown.doctor_dumps, visit.report),
+        partial(shown.doctor_markdown, visit.report, fixes=fix),
     )
     return opt.print_storage_warnings(recorder, exit_code(visit))
 

@@ -15,39 +15,37 @@ if TYPE_CHECKING:
     from torchstone.records import Difference, Ledger, Result
 
 _MEASURING = ("mode", "precision", "device", "threads", "python", "env", "allocator", "budget")
-_OF_LEDGERS = ("variant", "vs", "verify", "markdown")
+_OF_LEDGERS = ("variant", "vs", "verify")
 
 
 @click.command()
 @click.argument("what", metavar="TARGET|ID")
-@click.option("--variant", default="eager", show_default=True, help="How the target is run.")
-@click.option("--vs", default="", metavar="VARIANT", help="Also under this variant: what changes.")
-@click.option(
+@opt.option("--variant", default="eager", help="How the target is run.")
+@opt.option("--vs", default="", metavar="VARIANT", help="Also under this variant: what changes.")
+@opt.option(
     "--verify", is_flag=True, help="Apply each remedy, measure it in turns, and say if it held."
 )
-@click.option(
+@opt.option(
     "--roofline",
     is_flag=True,
     help="What a step and its heaviest ops reach of this machine's calibrated peaks.",
 )
-@click.option(
+@opt.option(
     "--out", metavar="FILE.svg", help="With --roofline: write the picture as a stand-alone SVG."
 )
-@click.option(
+@opt.option(
     "--arm", default="", metavar="NAME", help="Of a stored result: this arm (else the first)."
 )
 @opt.arm_options
 @opt.process_options
-@click.option(
+@opt.option(
     "--budget",
     type=opt.DURATION,
     default="5s",
-    show_default=True,
     help="Time to look at steps, and for each test of --verify.",
 )
 @opt.database_option
-@opt.json_option
-@click.option("--markdown", is_flag=True, help="Print Markdown instead.")
+@opt.output_options
 @opt.save_option("Keep what is measured.")
 @click.pass_context
 def explain(
@@ -57,12 +55,12 @@ def explain(
     roofline: bool,
     out: str | None,
     arm: str,
-    json_path: str | None,
+    output: opt.Output,
     save: bool,
     db: str | None,
     **asked: Any,
 ) -> int:
-    """Say where the time of a step goes, and what would make it shorter.
+    """Break down where a step's time goes and suggest fixes.
 
     TARGET is looked at in a process of its own: its steps plain and traced in turns, divided into
     Python, PyTorch's front end and back end, and time off the CPU. With --roofline it is measured
@@ -81,26 +79,25 @@ def explain(
     from torchstone.lab.explain import is_target, roofline_of_stored, was_interrupted
     from torchstone.lab.recording import Recorder
 
-    opt.check_path(json_path)
     _check_out(out)
     if not is_target(what):
-        for name in (*_MEASURING, *_OF_LEDGERS, "save"):
+        for name in (*_MEASURING, *_OF_LEDGERS, "markdown", "save"):
             _refuse(opt.is_given(ctx, name), f"--{name}", "a target, which is measured")
-        _deliver_roofline(roofline_of_stored(what, arm, db), out, json_path)
+        _deliver_roofline(output, roofline_of_stored(what, arm, db), out)
         return opt.Exit.OK
     _refuse(bool(arm), "--arm", "a stored result")
     recorder = Recorder(db, saves=save)
     if roofline:
-        for name in _OF_LEDGERS:
+        for name in (*_OF_LEDGERS, "markdown"):
             _refuse(opt.is_given(ctx, name), f"--{name}", "the ledger, not for --roofline")
-            asked.pop(name)
+            asked.pop(name, None)
         result, measured = _measured(what, recorder, asked)
-        _deliver_roofline(measured, out, json_path)
+        _deliver_roofline(output, measured, out)
         return opt.print_storage_warnings(recorder, opt.exit_code(result))
     _refuse(out is not None, "--out", "--roofline")
-    markdown = asked.pop("markdown")
     found = _ledger(what, recorder, asked)
-    if deliver_ledger(found, json_path, markdown) and recorder.ids_kept and not markdown:
+    deliver_ledger(output, found)
+    if recorder.ids_kept and not (output.alone or output.markdown):
         kept = " and ".join(recorder.ids_kept)
         again = f"`torchstone show {recorder.ids_kept[-1]}` shows it again."
         click.echo(f"\nKept as {kept}; {again}")
@@ -139,8 +136,8 @@ def _measured(target: str, recorder: Recorder, asked: dict[str, Any]) -> tuple[R
         return roofline_of_target(request, recorder, events)
 
 
-def deliver_ledger(found: Ledger | Difference, json_path: str | None, markdown: bool) -> bool:
-    """To the terminal, as Markdown or as JSON; whether something but JSON was printed."""
+def deliver_ledger(output: opt.Output, found: Ledger | Difference) -> None:
+    """To the terminal, as Markdown or as JSON."""
     from torchstone.records import Ledger
     from torchstone.show import ledger as shown
 
@@ -149,19 +146,18 @@ def deliver_ledger(found: Ledger | Difference, json_path: str | None, markdown: 
     else:
         report = partial(shown.difference_report, found)
         written = partial(shown.difference_markdown, found)
-    dumps = partial(shown.ledger_dumps, found)
-    return opt.deliver(report, (json_path, dumps), instead=written if markdown else None)
+    output.deliver(report, partial(shown.ledger_dumps, found), written)
 
 
-def _deliver_roofline(found: Roofline, out: str | None, json_path: str | None) -> None:
+def _deliver_roofline(output: opt.Output, found: Roofline, out: str | None) -> None:
     from torchstone.lab.output_files import write_file
     from torchstone.show.roofline import roofline_dumps, roofline_report, roofline_svg
     from torchstone.show.table import sanitise
 
     if out is not None:
         write_file(out, roofline_svg(found))
-    report = partial(roofline_report, found)
-    if opt.deliver(report, (json_path, partial(roofline_dumps, found))) and out is not None:
+    output.deliver(partial(roofline_report, found), partial(roofline_dumps, found))
+    if out is not None and not output.alone:
         click.echo(f"\nThe picture is in {sanitise(out)}.")
 
 

@@ -9,9 +9,10 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from enum import IntEnum
-from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import partial, wraps
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
@@ -109,6 +110,11 @@ WORDS = Parsed("a,b,...", _parse_words)
 # Options.
 
 
+def option(*names: str, **how: Any) -> Callable[[F], F]:
+    """An option whose help says its default, where it has one."""
+    return click.option(*names, show_default=how.get("default", "") not in ("", ()), **how)
+
+
 def options(*several: Callable[[F], F]) -> Callable[[F], F]:
     """Options as one decorator, in the order in which help lists them."""
 
@@ -120,66 +126,50 @@ def options(*several: Callable[[F], F]) -> Callable[[F], F]:
     return add
 
 
-allocator_option = click.option(
+allocator_option = option(
     "--allocator",
     default="",
     metavar="keep|default|jemalloc|tcmalloc",
     help="Memory allocator of all arms; keep: never gives memory back; default: the system's "
     "own (default: keep, where the C library is glibc).",
 )
-database_option = click.option(
+database_option = option(
     "--db",
     metavar="URL",
     help="Database: a path or sqlite:///PATH (default: TORCHSTONE_DB, "
     "else torchstone.db in your data directory).",
 )
-device_option = click.option("--device", default="cpu", show_default=True, metavar=DEVICES)
-json_option = click.option(
-    "--json", "json_path", metavar="PATH|-", help="Write JSON to a file; - prints it alone."
-)
-json_flag = click.option("--json", "json_path", flag_value=STDOUT, help="Print JSON.")
-margin_option = click.option(
+device_option = option("--device", default="cpu", metavar=DEVICES)
+margin_option = option(
     "--margin",
     type=SHARE,
     default="2%",
-    show_default=True,
     help="Smallest ratio that counts as a change; also what `not slower` excludes.",
 )
-strict_option = click.option("--strict", is_flag=True, help="Exit 1 if any check fails.")
-output_options = options(
-    json_option,
-    click.option("--markdown", is_flag=True, help="Print a Markdown table instead of the report."),
-)
+strict_option = option("--strict", is_flag=True, help="Exit 1 if any check fails.")
 arm_options = options(
-    click.option("--mode", default="inference", show_default=True, metavar=MODES),
-    click.option("--precision", default="fp32", show_default=True, metavar=PRECISIONS),
+    option("--mode", default="inference", metavar=MODES),
+    option("--precision", default="fp32", metavar=PRECISIONS),
     device_option,
-    click.option("--threads", type=int, help="Threads of torch and OpenMP (default: theirs)."),
+    option("--threads", type=int, help="Threads of torch and OpenMP (default: theirs)."),
 )
 """How a target is run: in all commands that run one."""
 process_options = options(
-    click.option("--python", metavar="PYTHON", help="Interpreter of all arms, e.g. python3.13."),
-    click.option(
-        "--env", multiple=True, type=ASSIGNMENT, help="Environment variable for all arms."
-    ),
+    option("--python", metavar="PYTHON", help="Interpreter of all arms, e.g. python3.13."),
+    option("--env", multiple=True, type=ASSIGNMENT, help="Environment variable for all arms."),
     allocator_option,
 )
 """In which processes it is run."""
 settings_options = options(
     margin_option,
-    click.option("--seed", type=int, default=0, show_default=True),
-    click.option("--timeout", type=DURATION, default="60s", show_default=True, help="For a step."),
-    click.option(
-        "--build-timeout",
-        type=DURATION,
-        default="600s",
-        show_default=True,
-        help="For building and compiling a model.",
+    option("--seed", type=int, default=0),
+    option("--timeout", type=DURATION, default="60s", help="For a step."),
+    option(
+        "--build-timeout", type=DURATION, default="600s", help="For building and compiling a model."
     ),
-    click.option(
+    option(
         "--together/--apart",
         default=False,
-        show_default=True,
         help="Run the arms of a replicate in one process, where their settings allow it.",
     ),
 )
@@ -188,7 +178,7 @@ settings_options = options(
 
 def save_option(help: str, default: bool = True) -> Callable[[F], F]:
     """`--save`."""
-    return click.option("--save/--no-save", default=default, show_default=True, help=help)
+    return option("--save/--no-save", default=default, help=help)
 
 
 def take_settings(asked: dict[str, Any]) -> Settings:
@@ -223,6 +213,103 @@ def named_database(db: str | None) -> str:
 # Output.
 
 
+@dataclass(frozen=True)
+class Output:
+    """In which forms a command's answer is wanted: JSON and CSV in files, or printed alone (`-`);
+    Markdown instead of the report."""
+
+    json_path: str | None = None
+    csv_path: str | None = None
+    markdown: bool = False
+
+    @property
+    def alone(self) -> bool:
+        """Whether JSON or CSV is printed, and nothing beside it."""
+        return STDOUT in (self.json_path, self.csv_path)
+
+    def check(self) -> None:
+        """Find out before measuring whether the files can be written."""
+        from torchstone.records import UsageError
+
+        if self.json_path == self.csv_path == STDOUT:
+            raise UsageError("JSON and CSV cannot both be printed.", "Write one of them to a file.")
+        check_path(self.json_path)
+        check_path(self.csv_path)
+
+    def deliver(
+        self,
+        report: Callable[..., str],
+        json: Callable[[], str],
+        markdown: Callable[[], str] | None = None,
+        csv: Callable[[], str] | None = None,
+    ) -> None:
+        """Write what is wanted in files, and print what is to stand alone, or else the report."""
+        from torchstone.lab.output_files import write_file
+        from torchstone.show.table import can_unicode
+
+        for path, make in ((self.json_path, json), (self.csv_path, csv)):
+            if path is None or make is None:
+                continue
+            text = make()
+            text = text if text.endswith("\n") else f"{text}\n"
+            if path == STDOUT:
+                click.echo(text, nl=False)
+            else:
+                write_file(path, text)
+        if self.alone:
+            return
+        tty = sys.stdout.isatty()
+        if self.markdown and markdown is not None:
+            text = markdown()
+        else:
+            text = report(
+                color=tty and not os.environ.get("NO_COLOR"),
+                width=shutil.get_terminal_size().columns if tty else PLAIN_WIDTH,
+                unicode=can_unicode(sys.stdout),
+            )
+        click.echo(text, nl=False, color=True)
+
+
+def _as_output(*several: Callable[[F], F]) -> Callable[[F], F]:
+    """Options that the command is given together, as `output`, once it is known to be possible."""
+
+    def add(function: F) -> F:
+        @wraps(function)
+        def command(
+            *args: Any,
+            json_path: str | None = None,
+            csv_path: str | None = None,
+            markdown: bool = False,
+            **asked: Any,
+        ) -> Any:
+            output = Output(json_path, csv_path, markdown)
+            output.check()
+            return function(*args, output=output, **asked)
+
+        return options(*several)(cast("F", command))
+
+    return add
+
+
+_json = option(
+    "--json", "json_path", metavar="PATH|-", help="Write JSON to a file; - prints it alone."
+)
+_markdown = option("--markdown", is_flag=True, help="Print a Markdown table instead of the report.")
+json_flag = _as_output(option("--json", "json_path", flag_value=STDOUT, help="Print JSON."))
+json_option = _as_output(_json)
+output_options = _as_output(_json, _markdown)
+csv_options = _as_output(
+    option("--csv", "csv_path", metavar="PATH|-", help="Write CSV to a file; - prints it alone."),
+    _json,
+    _markdown,
+)
+shown_options = _as_output(
+    option("--csv", "csv_path", flag_value=STDOUT, help="Print a run's cases as CSV."),
+    _json,
+    _markdown,
+)
+
+
 def check_path(path: str | None) -> None:
     """Find out before measuring whether the file can be written."""
     from torchstone.lab.output_files import ANOTHER, writable
@@ -237,58 +324,20 @@ def check_path(path: str | None) -> None:
         raise UsageError(f"{path} cannot be written.", ANOTHER)
 
 
-def deliver(
-    report: Callable[..., str],
-    *written: tuple[str | None, Callable[[], str]],
-    instead: Callable[[], str] | None = None,
-) -> bool:
-    """Give a command's answer in the forms that were asked for.
-
-    `written` are JSON and CSV, each with its path: a file's is written, `-` is printed and stands
-    alone. Otherwise what is printed is the report, or `instead` (Markdown, say). Whether it was.
-    """
-    from torchstone.lab.output_files import write_file
-    from torchstone.show.table import can_unicode
-
-    alone = False
-    for path, make in written:
-        if path is None:
-            continue
-        text = make()
-        text = text if text.endswith("\n") else f"{text}\n"
-        if path == STDOUT:
-            click.echo(text, nl=False)
-            alone = True
-        else:
-            write_file(path, text)
-    if alone:
-        return False
-    if instead is not None:
-        click.echo(instead(), nl=False)
-        return True
-    tty = sys.stdout.isatty()
-    text = report(
-        color=tty and not os.environ.get("NO_COLOR"),
-        width=shutil.get_terminal_size().columns if tty else PLAIN_WIDTH,
-        unicode=can_unicode(sys.stdout),
-    )
-    click.echo(text, nl=False, color=True)
-    return True
-
-
-def deliver_lines(lines: Sequence[str], json_path: str | None, document: Callable[[], Any]) -> None:
+def deliver_lines(output: Output, lines: Sequence[str], document: Callable[[], Any]) -> None:
     """Sentences, made safe for a terminal; or the document as JSON."""
     from torchstone.show.table import sanitise
 
     text = "".join(f"{sanitise(line)}\n" for line in lines)
-    dumps = partial(json.dumps, indent=2, allow_nan=False)
-    deliver(lambda **_: text, (json_path, lambda: dumps(document())))
+    output.deliver(lambda **_: text, lambda: dumps(document()))
+
+
+dumps = partial(json.dumps, indent=2, allow_nan=False)
 
 
 def deliver_result(
+    output: Output,
     result: Result,
-    json_path: str | None,
-    markdown: bool,
     *,
     saved: bool,
     db: str | None = None,
@@ -298,10 +347,10 @@ def deliver_result(
     from torchstone.show import markdown as shown
     from torchstone.show.terminal import report as usual
 
-    deliver(
+    output.deliver(
         partial(report or usual, result, saved=saved, db=named_database(db)),
-        (json_path, partial(shown.dumps, result)),
-        instead=partial(shown.markdown, result) if markdown else None,
+        partial(shown.dumps, result),
+        partial(shown.markdown, result),
     )
 
 

@@ -58,38 +58,34 @@ class ProfileCommand(click.Command):
 @click.command(cls=ProfileCommand)
 @click.argument("what", metavar="TARGET|SCRIPT")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[ARGUMENTS]...")
-@click.option("-m", "--module", is_flag=True, help="Run a module, as `python -m` does.")
-@click.option(
+@opt.option("-m", "--module", is_flag=True, help="Run a module, as `python -m` does.")
+@opt.option(
     "--how",
     default="sample",
-    show_default=True,
     metavar="count|sample|trace|memory|all",
     help="In which way; all: the first three side by side.",
 )
-@click.option("--out", metavar="FILE", help="Write the profile; the ending says the format.")
-@click.option("--format", metavar="NAME", help="Write --out in this format, whatever its ending.")
-@click.option("--view", is_flag=True, help="Write an HTML page to look at it.")
-@click.option("--steps", type=int, help="Steps of a target to profile (default: by time).")
-@click.option(
-    "--rate", type=float, default=100.0, show_default=True, metavar="HZ", help="Samples a second."
-)
-@click.option(
+@opt.option("--out", metavar="FILE", help="Write the profile; the ending says the format.")
+@opt.option("--format", metavar="NAME", help="Write --out in this format, whatever its ending.")
+@opt.option("--view", is_flag=True, help="Write an HTML page to look at it.")
+@opt.option("--steps", type=int, help="Steps of a target to profile (default: by time).")
+@opt.option("--rate", type=float, default=100.0, metavar="HZ", help="Samples a second.")
+@opt.option(
     "--clock",
     default="wall",
-    show_default=True,
     metavar="wall|cpu|gil",
     help="What samples measure: time, CPU time, or holding the GIL.",
 )
-@click.option("--native", is_flag=True, help="Samples show native functions too (py-spy).")
-@click.option(
+@opt.option("--native", is_flag=True, help="Samples show native functions too (py-spy).")
+@opt.option(
     "--functions", multiple=True, metavar="NAME", help="Look at these line by line (memory)."
 )
 @opt.arm_options
 @opt.allocator_option
-@click.option("--variant", default="eager", show_default=True, help="How a target is run.")
-@click.option("--vs", multiple=True, metavar="VARIANT", help="Profile this variant as well.")
-@click.option("--timeout", type=opt.DURATION, default="60s", show_default=True, help="For a step.")
-@click.option(
+@opt.option("--variant", default="eager", help="How a target is run.")
+@opt.option("--vs", multiple=True, metavar="VARIANT", help="Profile this variant as well.")
+@opt.option("--timeout", type=opt.DURATION, default="60s", help="For a step.")
+@opt.option(
     "--cost/--no-cost",
     default=None,
     help="Measure what profiling costs (default: of a target; a program is run again for it).",
@@ -107,12 +103,12 @@ def profile(
     native: bool,
     functions: tuple[str, ...],
     timeout: float,
-    json_path: str | None,
+    output: opt.Output,
     db: str | None,
     save: bool,
     **asked: Any,
 ) -> int:
-    """Say where the time or the memory of a step, or of a program, goes.
+    """Profile the time or memory of a step, or of a program.
 
     The steady step of a TARGET is profiled in a process of its own, after warm-up. A SCRIPT or a
     module is run as Python runs it; what follows it is its own, so give options before it.
@@ -129,7 +125,6 @@ def profile(
     from torchstone.lab.recording import Recorder
     from torchstone.profile.probes import ProbeOptions
 
-    opt.check_path(json_path)
     check_out(out, format)
     options = ProbeOptions(rate_hz=rate, clock=clock, native=native, functions=tuple(functions))
     request = ProfileRequest(what, options=options, timeout_s=timeout, **asked)
@@ -138,7 +133,7 @@ def profile(
         recorder.check()
     found, code = _profiled(request, recorder)
     page = _page_of(found[0]) if view else None
-    deliver_profiles(found, out, format, page, json_path, recorder.ids_kept if recorder else ())
+    deliver_profiles(output, found, out, format, page, recorder.ids_kept if recorder else ())
     return opt.print_storage_warnings(recorder, code)
 
 
@@ -193,17 +188,17 @@ def check_out(out: str | None, format: str | None = None) -> None:
 
 
 def deliver_profiles(
+    output: opt.Output,
     profiles: Sequence[Profile],
     out: str | None,
     format: str | None,
     page: str | None,
-    json_path: str | None,
     kept: Sequence[str] = (),
 ) -> None:
     """Print and write what was asked for; where things are is said last."""
     from torchstone.show.table import sanitise
 
-    opt.deliver(partial(_text, profiles), (json_path, partial(_json, profiles)))
+    output.deliver(partial(_text, profiles), partial(_json, profiles))
     said = []
     if out is not None:
         for name, remarks in _write(profiles, out, format):
@@ -213,11 +208,11 @@ def deliver_profiles(
         said.append(f"The page is {page}")
     said += [f"Kept as {one}: `torchstone show {one}`." for one in kept]
     for sentence in said:
-        click.echo(sanitise(sentence), err=json_path == opt.STDOUT)
+        click.echo(sanitise(sentence), err=output.alone)
 
 
 def show_profiles(
-    names: Sequence[str], out: str | None, view: bool, json_path: str | None, db: str | None
+    output: opt.Output, names: Sequence[str], out: str | None, view: bool, db: str | None
 ) -> None:
     """`torchstone show` of a file, or of two profiles; of two the page opens with what changed.
 
@@ -231,14 +226,14 @@ def show_profiles(
         page = f"{names[-1]}.html" if len(names) == 1 else f"{names[-1]}.diff.html"
     else:
         page = _page_of(*found)
-    wanted = view or (out is None and json_path is None and writable(page))
-    deliver_profiles(found, out, None, page if wanted else None, json_path)
+    wanted = view or (out is None and output.json_path is None and writable(page))
+    deliver_profiles(output, found, out, None, page if wanted else None)
 
 
-def show_profile(profile: Profile, out: str | None, view: bool, json_path: str | None) -> None:
+def show_profile(output: opt.Output, profile: Profile, out: str | None, view: bool) -> None:
     """`torchstone show ID` of a profile that is stored."""
     check_out(out)
-    deliver_profiles([profile], out, None, _page_of(profile) if view else None, json_path)
+    deliver_profiles(output, [profile], out, None, _page_of(profile) if view else None)
 
 
 def _page_of(*profiles: Profile) -> str:

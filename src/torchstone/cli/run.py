@@ -16,85 +16,71 @@ if TYPE_CHECKING:
     from torchstone.records import RunView
 
 
-def deliver_run(
-    view: RunView,
-    json_path: str | None,
-    *,
-    markdown: bool = False,
-    csv: bool = False,
-    commands: bool = False,
-    db: str | None = None,
-) -> None:
+def deliver_run(output: opt.Output, view: RunView, commands: bool, db: str | None) -> None:
     """The report, Markdown, CSV or JSON of a run. `db`: the database it is in, as it was named."""
     from torchstone.show.run_document import run_csv, run_dumps
     from torchstone.show.run_report import run_markdown, run_report
     from torchstone.stats import summarise
 
     summaries = summarise(view.complete)
-    report = partial(run_report, view, summaries, commands=commands, db=opt.named_database(db))
-    instead = partial(run_markdown, view, summaries) if markdown else None
-    opt.deliver(
-        report,
-        (json_path, partial(run_dumps, view, summaries)),
-        instead=partial(run_csv, view) if csv else instead,
+    output.deliver(
+        partial(run_report, view, summaries, commands=commands, db=opt.named_database(db)),
+        partial(run_dumps, view, summaries),
+        partial(run_markdown, view, summaries),
+        partial(run_csv, view),
     )
 
 
 @click.command()
 @click.argument("suites", nargs=-1, metavar="[SUITE]...")
-@click.option(
+@opt.option(
     "--variants",
     type=opt.WORDS,
     default="inductor",
-    show_default=True,
     help="Each is compared with eager: inductor, inductor+dynamic, inductor+cudagraphs, "
     "inductor+max-autotune, inductor+freezing, aot_eager, jit-trace, export, aoti, any backend.",
 )
-@click.option("--modes", type=opt.WORDS, help="inference,training (default: inference).")
-@click.option(
-    "--precisions", type=opt.WORDS, default="fp32", show_default=True, help="fp32,bf16,fp16,amp,..."
-)
-@click.option("--only", multiple=True, metavar="NAME", help="Only this model (repeatable; * ?).")
-@click.option("--exclude", multiple=True, metavar="NAME", help="Not this model (repeatable; * ?).")
-@click.option("-k", "pattern", default="", metavar="PATTERN", help="Only models that match.")
-@click.option(
+@opt.option("--modes", type=opt.WORDS, help="inference,training (default: inference).")
+@opt.option("--precisions", type=opt.WORDS, default="fp32", help="fp32,bf16,fp16,amp,...")
+@opt.option("--only", multiple=True, metavar="NAME", help="Only this model (repeatable; * ?).")
+@opt.option("--exclude", multiple=True, metavar="NAME", help="Not this model (repeatable; * ?).")
+@opt.option("-k", "pattern", default="", metavar="PATTERN", help="Only models that match.")
+@opt.option(
     "--tier",
     type=click.Choice(("quick", "standard", "full")),
     help="How many models (default: quick without a suite, else standard).",
 )
-@click.option(
+@opt.option(
     "--scale",
     type=click.Choice(("small", "full")),
     default="small",
-    show_default=True,
     help="Small: the same blocks, fewer and narrower.",
 )
-@click.option("--shard", metavar="I/N", help="Only the I-th of N parts; parts of a --label join.")
-@click.option("--resume", metavar="RUN", help="Resume an interrupted run.")
-@click.option(
+@opt.option("--shard", metavar="I/N", help="Only the I-th of N parts; parts of a --label join.")
+@opt.option("--resume", metavar="RUN", help="Resume an interrupted run.")
+@opt.option(
     "--budget-per-case",
     "budget",
     type=opt.DURATION,
     default="20s",
-    show_default=True,
     help="Measurement time; starting processes, compiling and checks come on top.",
 )
-@click.option("--total-budget", type=opt.DURATION, help="Stop starting new cases after this long.")
-@click.option("--replicates", type=int, default=4, show_default=True, help="Processes per arm.")
+@opt.option("--total-budget", type=opt.DURATION, help="Stop starting new cases after this long.")
+@opt.option("--replicates", type=int, default=4, help="Processes per arm.")
 @opt.device_option
-@click.option("--threads", type=int, help="Threads (default: 1 on two cores or fewer).")
+@opt.option("--threads", type=int, help="Threads (default: 1 on two cores or fewer).")
 @opt.allocator_option
 @opt.settings_options
-@click.option(
+@opt.option(
     "--torchbench",
     default="",
     metavar="PATH",
     help="A checkout of pytorch/benchmark, whose models the suite torchbench then is "
     "(or TORCHSTONE_TORCHBENCH).",
 )
-@click.option("--label", default="", help="A name to find the run by, such as the commit.")
-@click.option("--commands", is_flag=True, help="Show the command that re-runs each case.")
-@click.option("-v", "--verbose", is_flag=True, help="Say where each case's wall time went.")
+@opt.option("--label", default="", help="A name to find the run by, such as the commit.")
+@opt.option("--commands", is_flag=True, help="Show the command that re-runs each case.")
+@opt.option("-v", "--verbose", is_flag=True, help="Say where each case's wall time went.")
 @opt.database_option
 @opt.output_options
 @opt.strict_option
@@ -108,8 +94,7 @@ def run(
     total_budget: float | None,
     torchbench: str,
     db: str | None,
-    json_path: str | None,
-    markdown: bool,
+    output: opt.Output,
     commands: bool,
     verbose: bool,
     strict: bool,
@@ -133,7 +118,6 @@ def run(
     from torchstone.lab.run_plan import parse_shard
     from torchstone.show.progress import make_run_progress
 
-    opt.check_path(json_path)
     part = parse_shard(shard) if shard is not None else None
     if resume is not None:
         _refuse_planning(ctx, suites, asked)
@@ -144,7 +128,7 @@ def run(
             command = ("torchstone", *sys.argv[1:])
             request = _request(suites, torchbench, asked)
             end = start_run(request, command, db, events, part, total_budget)
-    deliver_run(end.view, json_path, markdown=markdown, commands=commands, db=db)
+    deliver_run(output, end.view, commands, db)
     return _exit_code(end, strict)
 
 

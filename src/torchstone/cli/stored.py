@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -30,22 +29,19 @@ WHAT = ("results", "runs", "profiles", "ledgers", "suites", "models", "variants"
 @click.command()
 @click.argument("id")
 @click.argument("other", required=False)
-@click.option("--csv", is_flag=True, help="Print a run's cases as CSV.")
-@click.option("--commands", is_flag=True, help="Show the command that re-runs each case of a run.")
-@click.option("--view", is_flag=True, help="Of a profile: write an HTML page to look at it.")
-@click.option("--out", metavar="FILE", help="Of a profile: write it; the ending says the format.")
+@opt.option("--commands", is_flag=True, help="Show the command that re-runs each case of a run.")
+@opt.option("--view", is_flag=True, help="Of a profile: write an HTML page to look at it.")
+@opt.option("--out", metavar="FILE", help="Of a profile: write it; the ending says the format.")
 @opt.database_option
-@opt.output_options
+@opt.shown_options
 def show(
     id: str,
     other: str | None,
-    csv: bool,
     commands: bool,
     view: bool,
     out: str | None,
     db: str | None,
-    json_path: str | None,
-    markdown: bool,
+    output: opt.Output,
 ) -> None:
     """Show a stored result, run, profile or ledger, or a profile's file.
 
@@ -66,31 +62,30 @@ def show(
     from torchstone.records import Ledger, Profile, RunView, UsageError
     from torchstone.store import open_store
 
-    opt.check_path(json_path)
     if other is not None or os.path.isfile(id):
         from torchstone.cli.profile import show_profiles
 
-        show_profiles([id, other] if other is not None else [id], out, view, json_path, db)
+        show_profiles(output, [id, other] if other is not None else [id], out, view, db)
         return
     with open_store(db, create=False, read_only=True) as store:
         found = _find(store, id, profile=view or out is not None)
     if isinstance(found, Profile):
         from torchstone.cli.profile import show_profile
 
-        show_profile(found, out, view, json_path)
+        show_profile(output, found, out, view)
         return
-    if csv and not isinstance(found, RunView):
+    if output.csv_path and not isinstance(found, RunView):
         raise UsageError(f"{id} is not a run; --csv is for runs.", "Use --json or --markdown.")
     if isinstance(found, Ledger):
         from torchstone.cli.explain import deliver_ledger
 
-        deliver_ledger(found, json_path, markdown)
+        deliver_ledger(output, found)
     elif isinstance(found, RunView):
         from torchstone.cli.run import deliver_run
 
-        deliver_run(found, json_path, markdown=markdown, csv=csv, commands=commands, db=db)
+        deliver_run(output, found, commands, db)
     else:
-        opt.deliver_result(found, json_path, markdown, saved=True, db=db)
+        opt.deliver_result(output, found, saved=True, db=db)
 
 
 def _find(store: Store, name: str, profile: bool) -> Stored:
@@ -132,9 +127,9 @@ def _newer(store: Store, found: Result | RunView) -> Stored:
 @click.command("list")
 @click.argument("what", type=click.Choice(WHAT), default="results", metavar="[WHAT]")
 @click.argument("suite", required=False)
-@click.option("-n", "--limit", type=click.IntRange(1), default=20, show_default=True)
-@click.option("--arm", help="Only results with an arm of this name.")
-@click.option("--since", metavar="DATE", help="Only results made at or after this (ISO 8601).")
+@opt.option("-n", "--limit", type=click.IntRange(1), default=20)
+@opt.option("--arm", help="Only results with an arm of this name.")
+@opt.option("--since", metavar="DATE", help="Only results made at or after this (ISO 8601).")
 @opt.database_option
 @opt.json_flag
 def list_results(
@@ -144,7 +139,7 @@ def list_results(
     arm: str | None,
     since: str | None,
     db: str | None,
-    json_path: str | None,
+    output: opt.Output,
 ) -> None:
     """List what is stored, newest first; or suites, models and variants.
 
@@ -172,12 +167,15 @@ def list_results(
         rows = _variant_rows()
     else:
         with open_store(db, create=False, read_only=True) as store:
-            if what == "results":
-                rows = store.list(limit=limit, arm=arm, since=since)
-            else:
-                rows = getattr(store, f"list_{what}")(limit)
+            lists: dict[str, Callable[[int], Sequence[Any]]] = {
+                "runs": store.list_runs,
+                "profiles": store.list_profiles,
+                "ledgers": store.list_ledgers,
+            }
+            newest = lists.get(what, partial(store.list, arm=arm, since=since))
+            rows = newest(limit)
     document = {"schema": 1, what: [to_data(row) for row in rows]}
-    opt.deliver(partial(listing, what, rows), (json_path, partial(json.dumps, document, indent=2)))
+    output.deliver(partial(listing, what, rows), partial(opt.dumps, document))
 
 
 def _suites(name: str | None) -> tuple[list[tuple[Suite, list[ModelInfo]]], dict[str, str]]:
@@ -267,9 +265,9 @@ def _variant_rows() -> list[VariantRow]:
 
 @click.command()
 @click.argument("id")
-@click.option("--trust", is_flag=True, help="Run a record that came from elsewhere.")
-@click.option("--recipe", metavar="DIR", help="Write a lock file and a Containerfile; run nothing.")
-@click.option("--budget", type=opt.DURATION, help="Another budget than the stored one.")
+@opt.option("--trust", is_flag=True, help="Run a record that came from elsewhere.")
+@opt.option("--recipe", metavar="DIR", help="Write a lock file and a Containerfile; run nothing.")
+@opt.option("--budget", type=opt.DURATION, help="Another budget than the stored one.")
 @opt.database_option
 @opt.output_options
 @opt.save_option("Keep the new result.")
@@ -279,8 +277,7 @@ def repro(
     recipe: str | None,
     budget: float | None,
     db: str | None,
-    json_path: str | None,
-    markdown: bool,
+    output: opt.Output,
     save: bool,
 ) -> int:
     """Measure a stored result again; compare with the old.
@@ -296,7 +293,6 @@ def repro(
     from torchstone.lab.repro import write_recipe
     from torchstone.store import open_store
 
-    opt.check_path(json_path)
     with open_store(db, create=False, read_only=True) as store:
         stored = store.load(id)
     if recipe is not None:
@@ -306,9 +302,9 @@ def repro(
     recorder = Recorder(db, saves=save)
     with opt.progress() as events:
         done = again(stored, trust=trust, recorder=recorder, events=events, budget_s=budget)
-    result = done.combined if json_path else done.new
-    opt.deliver_result(result, json_path, markdown, saved=recorder.has_kept, db=db)
-    if json_path != opt.STDOUT:
+    result = done.combined if output.json_path else done.new
+    opt.deliver_result(output, result, saved=recorder.has_kept, db=db)
+    if not output.alone:
         click.echo("\n".join(_against(stored, done)))
     return opt.print_storage_warnings(recorder, opt.exit_code(done.new))
 
@@ -344,10 +340,10 @@ def _against(stored: Result, done: Reproduction) -> list[str]:
 @click.command()
 @click.argument("id", metavar="ID|RUN")
 @opt.save_option("Keep the new evaluation.")
-@click.option("--strict", is_flag=True, help="Exit code 1 if a number is not to be believed.")
+@opt.option("--strict", is_flag=True, help="Exit code 1 if a number is not to be believed.")
 @opt.database_option
 @opt.json_option
-def validate(id: str, save: bool, strict: bool, db: str | None, json_path: str | None) -> int:
+def validate(id: str, save: bool, strict: bool, db: str | None, output: opt.Output) -> int:
     """Re-run the checks on stored results, without measuring.
 
     ID is a result, or a run (all of its results). Samples never change; what the rules say of them
@@ -362,12 +358,10 @@ def validate(id: str, save: bool, strict: bool, db: str | None, json_path: str |
     from torchstone.lab.database import validate_stored
     from torchstone.show.evidence import evaluation_report
 
-    opt.check_path(json_path)
     evaluated = validate_stored(id, db, save=save)
-    dumps = partial(json.dumps, indent=2, allow_nan=False)
-    opt.deliver(
+    output.deliver(
         partial(evaluation_report, [(one.after, one.changes) for one in evaluated]),
-        (json_path, lambda: dumps(_document(evaluated))),
+        lambda: opt.dumps(_document(evaluated)),
     )
     skipped = sum(one.skipped for one in evaluated)
     if skipped:

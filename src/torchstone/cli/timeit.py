@@ -11,24 +11,18 @@ from torchstone.cli import options as opt
 
 @click.command(context_settings={"ignore_unknown_options": False})
 @click.argument("stmt", nargs=-1, metavar="[STMT...]")
-@click.option("-n", "--number", type=int, help="Executions per sample (default, or 0: found).")
-@click.option(
-    "-r", "--repeat", type=int, help="Samples per process (default: as the budget allows)."
-)
-@click.option("-s", "--setup", multiple=True, help="Run before each sample, untimed (repeatable).")
-@click.option("-p", "--process", is_flag=True, help="Report CPU time instead of wall time.")
-@click.option("-u", "--unit", type=click.Choice(["nsec", "usec", "msec", "sec"]))
-@click.option("-v", "--verbose", is_flag=True, help="More digits, and every check.")
-@click.option(
-    "--vs", multiple=True, metavar="STMT", help="Compare with this statement (repeatable)."
-)
-@click.option("--python", metavar="PYTHON", help="Interpreter to run in, e.g. python3.13.")
+@opt.option("-n", "--number", type=int, help="Executions per sample (default, or 0: found).")
+@opt.option("-r", "--repeat", type=int, help="Samples per process (default: as the budget allows).")
+@opt.option("-s", "--setup", multiple=True, help="Run before each sample, untimed (repeatable).")
+@opt.option("-p", "--process", is_flag=True, help="Report CPU time instead of wall time.")
+@opt.option("-u", "--unit", type=click.Choice(["nsec", "usec", "msec", "sec"]))
+@opt.option("-v", "--verbose", is_flag=True, help="More digits, and every check.")
+@opt.option("--vs", multiple=True, metavar="STMT", help="Compare with this statement (repeatable).")
+@opt.option("--python", metavar="PYTHON", help="Interpreter to run in, e.g. python3.13.")
 @opt.allocator_option
-@click.option("--budget", type=opt.DURATION, default="5s", show_default=True)
-@click.option(
-    "--timeout", type=opt.DURATION, default="60s", show_default=True, help="For a sample."
-)
-@click.option("--replicates", type=int, help="Processes (default: as the budget allows).")
+@opt.option("--budget", type=opt.DURATION, default="5s")
+@opt.option("--timeout", type=opt.DURATION, default="60s", help="For a sample.")
+@opt.option("--replicates", type=int, help="Processes (default: as the budget allows).")
 @opt.database_option
 @opt.output_options
 @opt.save_option("Keep the result.", default=False)
@@ -39,8 +33,7 @@ def timeit(
     verbose: bool,
     process: bool,
     vs: tuple[str, ...],
-    json_path: str | None,
-    markdown: bool,
+    output: opt.Output,
     save: bool,
     db: str | None,
     **asked: Any,
@@ -62,7 +55,6 @@ def timeit(
     from torchstone.show.terminal import report
     from torchstone.show.timeit import passed_checks, timeit_report
 
-    opt.check_path(json_path)
     settings = Settings(
         budget_s=asked["budget"],
         loops=asked["number"] or None,
@@ -90,5 +82,5 @@ def timeit(
             text = timeit_report(result, unit=unit, precision=6 if verbose else 3, **how)
         return text + passed_checks(result, how["width"]) if verbose else text
 
-    opt.deliver_result(result, json_path, markdown, saved=recorder.has_kept, db=db, report=answer)
+    opt.deliver_result(output, result, saved=recorder.has_kept, db=db, report=answer)
     return opt.print_storage_warnings(recorder, opt.exit_code(result))

@@ -11,7 +11,6 @@ from enum import Enum
 from typing import Any
 
 from torchstone.records import Measurement, Result
-from torchstone.show.charts.strip import sample_turns
 from torchstone.show.evidence import Note, checks, course, problems, summary
 from torchstone.show.rows import Figure, arm_table, figures, machine, what
 from torchstone.show.table import Style, sanitise, shorten, table_line
@@ -214,6 +213,8 @@ def _time(measurement: Measurement, alpha: float) -> dict[str, Any] | None:
 
 def _slow(measurement: Measurement) -> list[int]:
     """The places, among all samples, of those beside a probe that ran slow."""
+    from torchstone.show.charts.strip import sample_turns  # charts come with it
+
     marked = {(one.process, one.index): one.dirty for one in sample_turns(measurement)}
     found: list[int] = []
     start = 0
