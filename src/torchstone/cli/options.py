@@ -372,14 +372,13 @@ def exit_code(result: Result, strict: bool = False) -> int:
     return Exit.FAILED if failed or not any(arm.turns for arm in result.arms) else Exit.OK
 
 
-def print_storage_warnings(recorder: Recorder | None, code: int) -> int:
+def print_storage_warnings(recorder: Recorder, code: int) -> int:
     """Say on stderr, after the report and never instead of it, what the database refused, and why;
     the exit code is then not 0."""
     from torchstone.show.table import sanitise
 
-    storage_warnings = recorder.storage_warnings if recorder is not None else []
-    for one in storage_warnings:
+    for one in recorder.storage_warnings:
         click.echo(f"torchstone: {sanitise(one.message)}", err=True)
         if one.remedy:
             click.echo(f"  {sanitise(one.remedy)}", err=True)
-    return code or (Exit.FAILED if storage_warnings else Exit.OK)
+    return code or (Exit.FAILED if recorder.storage_warnings else Exit.OK)

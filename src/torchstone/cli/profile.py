@@ -128,23 +128,21 @@ def profile(
     check_out(out, format)
     options = ProbeOptions(rate_hz=rate, clock=clock, native=native, functions=tuple(functions))
     request = ProfileRequest(what, options=options, timeout_s=timeout, **asked)
-    recorder = Recorder(db) if save else None
-    if recorder is not None:
+    recorder = Recorder(db, saves=save)
+    if save:
         recorder.check()
     found, code = _profiled(request, recorder)
     page = _page_of(found[0]) if view else None
-    deliver_profiles(output, found, out, format, page, recorder.ids_kept if recorder else ())
+    deliver_profiles(output, found, out, format, page, recorder.ids_kept)
     return opt.print_storage_warnings(recorder, code)
 
 
-def _profiled(
-    request: ProfileRequest, recorder: Recorder | None
-) -> tuple[tuple[Profile, ...], int]:
+def _profiled(request: ProfileRequest, recorder: Recorder) -> tuple[tuple[Profile, ...], int]:
     """The profiles, kept, and the exit code: a program's own."""
     from torchstone.lab.profile import profile_script, profile_target
 
     def keep(one: Profile) -> None:
-        if recorder is not None:
+        if recorder.saves:
             with recorder.collect_errors("The profile was not kept"):
                 recorder.save_profile(one)
                 recorder.ids_kept.append(one.id)
@@ -156,7 +154,7 @@ def _profiled(
         with opt.progress() as events:
             return profile_target(request, events, keep), 0
     except BaseException:
-        if recorder is not None and recorder.ids_kept:
+        if recorder.ids_kept:
             click.echo(f"Kept until then: {', '.join(recorder.ids_kept)}.", err=True)
         opt.print_storage_warnings(recorder, 1)
         raise
