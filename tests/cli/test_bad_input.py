@@ -17,7 +17,7 @@ from tests.targets.support import HONEST, ROOT, torchstone
 from tests.validate.cases import pair
 from torchstone.cli.app import cli
 from torchstone.cli.bench import bench
-from torchstone.cli.options import deliver
+from torchstone.cli.options import Output, deliver_result
 from torchstone.lab.output_files import writable, write_file, writing
 from torchstone.machine.memory import allocator_environment
 from torchstone.records import UsageError
@@ -292,7 +292,7 @@ def test_a_disk_that_is_full_is_told_in_a_sentence() -> None:
     with pytest.raises(UsageError, match="wanted: once"), writing("x"):
         raise UsageError("wanted: once")
     with pytest.raises(UsageError, match="/dev/full cannot be written"):
-        deliver(pair(), "/dev/full", markdown=False, saved=False)
+        deliver_result(Output("/dev/full"), pair(), saved=False)
 
 
 @pytest.mark.parametrize(

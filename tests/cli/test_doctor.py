@@ -14,7 +14,8 @@ import pytest
 
 from tests.docs.pages import read_page
 from tests.targets.support import ROOT, eventually, marked, torchstone
-from torchstone.cli.doctor import INTERRUPTED, _deliver
+from torchstone.cli.doctor import exit_code
+from torchstone.cli.options import Exit
 from torchstone.lab.doctor import Visit
 from torchstone.records import DoctorReport, Finding, Level
 from torchstone.store import open_store
@@ -110,13 +111,13 @@ def test_the_worked_example_of_the_plug_ins_page(tmp_path: Path) -> None:
     [
         (Level.WARN, False, 0),
         (Level.FAIL, False, 1),
-        (Level.OK, True, INTERRUPTED),
-        (Level.FAIL, True, INTERRUPTED),
+        (Level.OK, True, Exit.INTERRUPTED),
+        (Level.FAIL, True, Exit.INTERRUPTED),
     ],
 )
 def test_exit_codes(level: Level, interrupted: bool, code: int) -> None:
     report = DoctorReport("d", "m", "2026-11-16", (Finding("swap", level, "so"),))
-    assert _deliver(Visit(report, interrupted), "-", False, False) == code
+    assert exit_code(Visit(report, interrupted)) == code
 
 
 @pytest.mark.parametrize(
@@ -165,7 +166,7 @@ def test_an_interrupt_in_the_middle_of_the_proof_keeps_the_rest(
     assert eventually(lambda: len(marked(no_survivors)) >= 2, 30)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
-    assert process.returncode == INTERRUPTED, err
+    assert process.returncode == Exit.INTERRUPTED, err
     assert "Traceback" not in err
     assert "Other work" in out
     with open_store(str(db)) as store:

@@ -59,7 +59,7 @@ def test_json_alone_and_another_arm(kept: tuple[str, str]) -> None:
     ("words", "said"),
     [
         (("last", "--out", "x.png"), "does not end in .svg"),
-        (("last", "--out", "/no/such/folder/x.svg"), "cannot be written"),
+        (("last", "--out", "/no/such/folder/x.svg"), "There is no folder /no/such/folder"),
         (("last", "--threads", "1"), "--threads is for a target"),
         (("last", "--arm", "third"), "no arm 'third'"),
         (("nosuch",), "no result"),

@@ -150,7 +150,7 @@ def test_the_cost_of_a_short_program_is_measured_where_that_is_allowed(place: Pa
     [
         (("nothing.py",), "There is no file nothing.py"),
         (("--out", "x.what", "program.py"), "does not end in a way"),
-        (("--out", "/no/such/x.prof", "program.py"), "cannot be written"),
+        (("--out", "/no/such/x.prof", "program.py"), "There is no folder /no/such"),
         (("--format", "pstats", "program.py"), "--format says how --out"),
         (("--steps", "3", "program.py"), "--steps is for a target"),
         (("--mode", "training", "-m", "program"), "--mode is for a target"),

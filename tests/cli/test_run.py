@@ -16,7 +16,9 @@ import pytest
 
 from tests.targets.support import HERE as TARGETS
 from tests.targets.support import ROOT, eventually, torchstone
-from torchstone.records import RunView
+from torchstone.cli.app import cli
+from torchstone.lab.run import RunEnd
+from torchstone.records import Run, RunView, UsageError
 from torchstone.store import open_store
 
 MAIN = "from torchstone.cli import main; main()"
@@ -275,6 +277,28 @@ def test_a_checkout_is_run_by_its_path_under_a_name_of_its_own(here: Path) -> No
         assert (name, bench, target) == (
             "torchstone", "bench", f"torchbench-checkout:{model}@small",
         )  # fmt: skip
+
+
+def test_a_checkout_is_named_while_its_run_lasts_and_no_longer(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TORCHSTONE_TORCHBENCH", raising=False)
+    monkeypatch.setenv("TORCHSTONE_DB", str(here / "kept.db"))
+    seen = []
+
+    def measure_nothing(stored: Run, *_: Any) -> RunEnd:
+        seen.append(os.environ.get("TORCHSTONE_TORCHBENCH"))
+        return RunEnd(RunView(stored, ()), "done")
+
+    monkeypatch.setattr("torchstone.lab.run.carry_out", measure_nothing)
+    named = ("--torchbench", str(CHECKOUT))
+    for words in (("torchbench", "--only", "good", *named), ("--resume", "last", *named)):
+        cli.main(["run", *words], standalone_mode=False)
+        assert "TORCHSTONE_TORCHBENCH" not in os.environ
+    assert seen == [str(CHECKOUT)] * 2
+    with pytest.raises(UsageError, match="not a checkout"):
+        cli.main(["run", "torchbench", "--torchbench", str(here)], standalone_mode=False)
+    assert "TORCHSTONE_TORCHBENCH" not in os.environ
 
 
 def test_suites_are_listed_with_the_commonest_reason_why_not(here: Path) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -186,3 +188,24 @@ def test_strange_words_of_an_error_can_be_stored_and_shown(tmp_path: Path) -> No
     assert "\x1b" not in done.stdout
     shown = torchstone("show", "last", "--db", db, "--json", "-")
     assert "lone surrogate" in json.loads(shown.stdout)["arms"][1]["outcome_detail"]["message"]
+
+
+LOADED = """
+import sys
+from torchstone.cli.app import run
+code = run()
+print(*sorted(name for name in sys.modules if not name.startswith("_")), file=sys.stderr)
+sys.exit(code)
+"""
+
+
+def test_a_list_loads_what_it_shows_and_little_else(tmp_path: Path) -> None:
+    db = str(tmp_path / "kept.db")
+    with open_store(db):
+        pass
+    words = [sys.executable, "-c", LOADED, "list", "--db", db]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    loaded = set(done.stderr.split())
+    assert "torchstone.show.listing" in loaded
+    assert not loaded & {"torch", "numpy", "torchstone.show.charts", "torchstone.show.run_table"}
+    assert not loaded & {f"torchstone.cli.{name}" for name in ("bench", "profile", "run")}

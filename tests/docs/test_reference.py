@@ -39,7 +39,10 @@ def sections(text: str) -> dict[str, str]:
 
 
 def commands(group: click.Group, name: str) -> Iterator[tuple[str, click.Command]]:
-    for word, command in group.commands.items():
+    context = click.Context(group)
+    for word in group.list_commands(context):
+        command = group.get_command(context, word)
+        assert command is not None
         if isinstance(command, click.Group):
             yield from commands(command, f"{name} {word}")
         else:

@@ -16,7 +16,7 @@ from torchstone.interop.assemble import export_rows
 from torchstone.interop.base import Medians
 from torchstone.interop.files import number
 from torchstone.interop.names import Naming
-from torchstone.interop.own import PASSING, SKIPPED
+from torchstone.interop.rows import PASSING, SKIPPED
 from torchstone.records import RunView
 
 

@@ -15,6 +15,7 @@ from torchstone.interop.hud_v3 import HUD_V3
 from torchstone.records import (
     CaseKey,
     CaseMetrics,
+    ForeignMetrics,
     Level,
     Outcome,
     PlannedCase,
@@ -63,6 +64,11 @@ def cases_of(imported: Imported) -> dict[str, CaseMetrics]:
     found = {case.key.model: case for case in imported.cases}
     assert len(found) == len(imported.cases)
     return found
+
+
+def foreign(imported: Imported) -> list[ForeignMetrics]:
+    """Every row that was read and counts, in the order of the cases."""
+    return [one for case in imported.cases for one in case.foreign]
 
 
 def own_key(model: str, **changes: Any) -> CaseKey:

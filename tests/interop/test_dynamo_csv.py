@@ -13,6 +13,7 @@ from tests.interop.support import (
     TABLES,
     TIMM,
     cases_of,
+    foreign,
     put,
     read_csv,
     table,
@@ -227,7 +228,9 @@ def test_out_and_in_again_is_the_same(tmp_path: Path) -> None:
     assert {c.key: (c.outcome, c.reason) for c in again.cases} == {
         c.key: (c.outcome, c.reason) for c in first.cases
     }
-    assert sorted(one.cells for one in again.foreign) == sorted(one.cells for one in first.foreign)
+    assert sorted(one.cells for one in foreign(again)) == sorted(
+        one.cells for one in foreign(first)
+    )
 
 
 def test_an_imported_case_survives_the_store() -> None:

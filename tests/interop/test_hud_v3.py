@@ -16,6 +16,7 @@ from tests.interop.support import (
     TABLES,
     TORCHBENCH,
     cases_of,
+    foreign,
     put,
     read_csv,
     read_hud,
@@ -228,7 +229,7 @@ def test_records_may_follow_each_other_in_any_layout(tmp_path: Path) -> None:
     airy = json.dumps([one, two], indent=4)
     for written in (dense, airy, "\ufeff" + dense.replace("}{", "}\r\n{")):
         assert sorted(cases_of(read_text(tmp_path, written))) == ["a", "b"]
-    assert read_text(tmp_path, airy).foreign[1].line > 10
+    assert foreign(read_text(tmp_path, airy))[1].line > 10
 
 
 def test_what_the_record_says_beside_is_kept_even_if_it_is_no_text(tmp_path: Path) -> None:

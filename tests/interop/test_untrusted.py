@@ -14,7 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.interop.dashboard import dashboard
-from tests.interop.support import FIXTURES, HUGGINGFACE, TORCHBENCH, cases_of
+from tests.interop.support import FIXTURES, HUGGINGFACE, TORCHBENCH, cases_of, foreign
 from torchstone.interop import Format, Imported, files
 from torchstone.interop.dynamo_csv import DYNAMO_CSV
 from torchstone.interop.hud_v3 import HUD_V3
@@ -121,8 +121,8 @@ def test_a_table_of_any_cells_comes_out_as_it_went_in(
     (out,) = DYNAMO_CSV.write(imported.view).values()
     again = read_bytes(DYNAMO_CSV, out, stem)
     assert again is not None
-    assert [one.cells for one in again.foreign] == [one.cells for one in imported.foreign]
-    assert [one.columns for one in again.foreign] == [one.columns for one in imported.foreign]
+    assert [one.cells for one in foreign(again)] == [one.cells for one in foreign(imported)]
+    assert [one.columns for one in foreign(again)] == [one.columns for one in foreign(imported)]
     assert [case.outcome for case in again.cases] == [case.outcome for case in imported.cases]
 
 

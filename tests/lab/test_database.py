@@ -13,7 +13,8 @@ from torchstone.lab.database import prune, rebuild, size, validate_stored
 from torchstone.lab.metrics import metrics_of
 from torchstone.lab.repro import repro
 from torchstone.records import CaseKey, Contract, PlannedCase, Result, Run, UsageError
-from torchstone.show import dumps, report
+from torchstone.show.markdown import dumps
+from torchstone.show.terminal import report
 from torchstone.store import open_store
 
 sys.path.insert(0, str(ROOT / "tests" / "store"))

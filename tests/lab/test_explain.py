@@ -47,7 +47,7 @@ from torchstone.records import (
     TorchstoneError,
     UsageError,
 )
-from torchstone.show import ledger_dumps
+from torchstone.show.ledger import ledger_dumps
 from torchstone.store import open_store
 
 LITTER = """

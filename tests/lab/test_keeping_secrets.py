@@ -45,7 +45,8 @@ from torchstone.records import (
     Verification,
     to_data,
 )
-from torchstone.show import dumps, markdown, report
+from torchstone.show.markdown import dumps, markdown
+from torchstone.show.terminal import report
 
 SECRET = "hunter2hunter2"
 

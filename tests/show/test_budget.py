@@ -7,10 +7,12 @@ from dataclasses import replace
 import pytest
 
 from tests.show import synthetic_result, synthetic_run
-from torchstone.cli.options import Duration
+from torchstone.cli.options import parse_duration
 from torchstone.records import CASE_KIND, Comparison, Result, RunView, Verdict
-from torchstone.show import document, markdown, report, run_markdown, run_report
 from torchstone.show.evidence import BENCH, CALL, RUN, budget_advice, duration
+from torchstone.show.markdown import document, markdown
+from torchstone.show.run import run_markdown, run_report
+from torchstone.show.terminal import report
 from torchstone.stats import summarise
 from torchstone.stats.verdict import PLAIN_BUDGETS_S
 
@@ -19,7 +21,7 @@ def test_what_is_said_can_be_typed() -> None:
     said = [duration(seconds) for seconds in PLAIN_BUDGETS_S]
     assert said[:7] == ["5s", "10s", "15s", "20s", "30s", "45s", "1m"]
     assert said[-1] == "1h"
-    assert [Duration().convert(text, None, None) for text in said] == list(PLAIN_BUDGETS_S)
+    assert [parse_duration(text) for text in said] == list(PLAIN_BUDGETS_S)
 
 
 def test_the_advice_names_the_option_and_the_change() -> None:

@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from torchstone.records import CaseChange, ChangeKind, RunComparison, RunHead
-from torchstone.show import compare_csv, compare_document, compare_dumps
-from torchstone.show.run_data import FORMULA
+from torchstone.show.run_data import FORMULA, compare_csv, compare_document, compare_dumps
 
 from . import synthetic_comparison as made
 from .test_document import keys, reject

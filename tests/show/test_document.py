@@ -27,7 +27,7 @@ from torchstone.records import (
     Remeasurement,
     Verdict,
 )
-from torchstone.show import document, dumps
+from torchstone.show.markdown import document, dumps
 
 from . import synthetic_result as made
 

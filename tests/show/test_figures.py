@@ -10,8 +10,10 @@ import numpy as np
 from tests.stats.synthetic import from_turns, turn
 from torchstone import stats
 from torchstone.records import Measurement, Result
-from torchstone.show import document, timeit_report
-from torchstone.show.rows import LEVEL, figures, rows
+from torchstone.show.markdown import document
+from torchstone.show.rows import LEVEL, arm_table, figures
+from torchstone.show.table import Style
+from torchstone.show.timeit import timeit_report
 
 from . import synthetic_result as made_result
 
@@ -76,7 +78,8 @@ def _document_width(result: Result) -> float:
 
 
 def _row_spread(result: Result) -> float:
-    return float(rows(result).rows[0].spread.strip("±% "))
+    ((_, spread), *_), *_ = arm_table(result, Style()).main.values()
+    return float(spread.strip("±% "))
 
 
 def _timeit_line(result: Result) -> float:

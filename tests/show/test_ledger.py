@@ -14,7 +14,7 @@ from torchstone.explain.findings.base import with_findings
 from torchstone.explain.findings.compiler import graph_breaks
 from torchstone.explain.findings.waiting import sleep
 from torchstone.records import Ledger, LedgerPart, SourceLine, Verification
-from torchstone.show import (
+from torchstone.show.ledger import (
     difference_markdown,
     difference_report,
     ledger_dumps,

@@ -13,8 +13,14 @@ import pytest
 from tests.explain.synthetic import MIB, arm, calibration, flops, result
 from tests.show.synthetic_result import HOSTILE
 from torchstone.explain import Roofline, roofline
-from torchstone.show import roofline_dumps, roofline_report, roofline_svg
-from torchstone.show.roofline import GUTTER, ROWS, ceiling_label
+from torchstone.show.roofline import (
+    GUTTER,
+    ROWS,
+    ceiling_label,
+    roofline_dumps,
+    roofline_report,
+    roofline_svg,
+)
 from torchstone.show.table import cells
 
 SVG = "{http://www.w3.org/2000/svg}"

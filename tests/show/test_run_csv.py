@@ -16,8 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from torchstone.records import CaseMetrics, Outcome, RunView
-from torchstone.show import run_csv
-from torchstone.show.run_data import FORMULA, neutral
+from torchstone.show.run_data import FORMULA, neutral, run_csv
 from torchstone.show.table import sanitise
 
 from . import synthetic_run as made

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from torchstone.records import Outcome, RunView
-from torchstone.show import run_markdown
+from torchstone.show.run import run_markdown
 
 from . import synthetic_run as made
 from .test_markdown import table

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from torchstone import stats
 from torchstone.records import Check, GitState, Level, Outcome, OutcomeDetail, Verdict
-from torchstone.show import report
 from torchstone.show.table import cells
+from torchstone.show.terminal import report
 
 from . import synthetic_result as made
 

@@ -15,7 +15,7 @@ from tests.track.made import Plant, keys, view
 from torchstone import stats
 from torchstone.interop import find_format
 from torchstone.records import Outcome, RunView, UsageError
-from torchstone.show import compare_document, run_dumps
+from torchstone.show.run_data import compare_document, run_dumps
 from torchstone.track import compare, side_of
 from torchstone.track.documents import read_document
 

@@ -4,31 +4,41 @@ from __future__ import annotations
 
 import os
 import sys
+from importlib import import_module
 
 import click
 
 from torchstone import __version__
-from torchstone.cli.bench import bench
-from torchstone.cli.compare import compare
-from torchstone.cli.contract import contract
-from torchstone.cli.db import db, export, import_
-from torchstone.cli.doctor import doctor
-from torchstone.cli.explain import explain
-from torchstone.cli.main import help_text
-from torchstone.cli.options import INTERRUPTED
-from torchstone.cli.profile import profile
-from torchstone.cli.run import run as run_suites
-from torchstone.cli.serve import serve
-from torchstone.cli.stored import list_results, repro, show, validate
-from torchstone.cli.timeit import timeit
+from torchstone.cli import options as opt
+from torchstone.cli.main import SECTIONS, help_text
+
+NAMES = [name for names in SECTIONS.values() for name in names]
+_MODULES = {
+    **dict.fromkeys(("show", "list", "repro", "validate"), "stored"),
+    **dict.fromkeys(("export", "import"), "db"),
+}
+"""Of commands that share a module; any other has one of its name."""
 
 
 class CommandGroup(click.Group):
-    """All commands; the help comes from the entry point."""
+    """All commands, each imported when it is named; the help comes from the entry point."""
 
     def get_help(self, ctx: click.Context) -> str:
         """The same text as without click."""
         return help_text().rstrip()
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """In the order of the help."""
+        return NAMES
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command; where there is none of that name, all are loaded, to name a similar one."""
+        for name in [cmd_name] if cmd_name in NAMES else NAMES:
+            module = import_module(f"torchstone.cli.{_MODULES.get(name, name)}")
+            for found in vars(module).values():
+                if isinstance(found, click.Command) and found.name == name:
+                    self.add_command(found)
+        return super().get_command(ctx, cmd_name)
 
 
 @click.group(cls=CommandGroup, context_settings={"help_option_names": ["-h", "--help"]})
@@ -37,64 +47,38 @@ def cli() -> None:
     """Torchstone tells true PyTorch performance from false."""
 
 
-for _command in (
-    bench,
-    timeit,
-    run_suites,
-    doctor,
-    validate,
-    contract,
-    repro,
-    profile,
-    explain,
-    show,
-    list_results,
-    compare,
-    serve,
-    export,
-    import_,
-    db,
-):
-    cli.add_command(_command)
-
-
 def run() -> int:
     """Run the command line; returns its exit code."""
     try:
         code = cli.main(standalone_mode=False, prog_name="torchstone")
         sys.stdout.flush()
-        return code if isinstance(code, int) else 0
+        return code if isinstance(code, int) else opt.Exit.OK
     except click.exceptions.Exit as done:
         return done.exit_code
     except click.ClickException as error:
-        _say(error)
+        text = error.format_message()
+        context = getattr(error, "ctx", None)
+        remedy = f"See `{context.command_path} --help`." if context is not None else ""
+        _say(text if text.endswith((".", "?", ")")) else f"{text}.", remedy)
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
-        click.echo("torchstone: interrupted", err=True)
-        return INTERRUPTED
+        _say("interrupted")
+        return opt.Exit.INTERRUPTED
     except BrokenPipeError:
         # The reader has gone (`| head`); Python would complain once more when it closes stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+        return opt.Exit.FAILED
     except Exception as error:
-        return _report(error)
+        from torchstone.records import TorchstoneError
+
+        if not isinstance(error, TorchstoneError):
+            raise
+        _say(error.message, error.remedy)
+        return error.exit_code
 
 
-def _report(error: Exception) -> int:
-    from torchstone.records import TorchstoneError
-
-    if not isinstance(error, TorchstoneError):
-        raise error
-    click.echo(f"torchstone: {error.message}", err=True)
-    if error.remedy:
-        click.echo(f"  {error.remedy}", err=True)
-    return error.exit_code
-
-
-def _say(error: click.ClickException) -> None:
+def _say(message: str, remedy: str = "") -> None:
     """One voice for all mistakes: a sentence, and what to do."""
-    text = error.format_message()
-    click.echo(f"torchstone: {text}" + ("" if text.endswith((".", "?", ")")) else "."), err=True)
-    context = getattr(error, "ctx", None)
-    if context is not None:
-        click.echo(f"  See `{context.command_path} --help`.", err=True)
+    click.echo(f"torchstone: {message}", err=True)
+    if remedy:
+        click.echo(f"  {remedy}", err=True)

@@ -6,34 +6,19 @@ from typing import Any
 
 import click
 
-from torchstone.cli.options import (
-    Duration,
-    arm_options,
-    check_json_path,
-    database_option,
-    deliver,
-    output_options,
-    print_storage_warnings,
-    process_options,
-    progress,
-    settings_options,
-    strict_option,
-    take_settings,
-    together_option,
-    within_option,
-)
+from torchstone.cli import options as opt
 
 
 @click.command()
 @click.argument("targets", nargs=-1, required=True, metavar="TARGET...")
-@click.option(
+@opt.option(
     "--vs",
     multiple=True,
     metavar="VARIANT",
     help="Compare with this variant, e.g. "
     "inductor, inductor+dynamic, aot_eager, jit-trace (repeatable).",
 )
-@click.option(
+@opt.option(
     "--arm",
     "arms",
     multiple=True,
@@ -42,32 +27,33 @@ from torchstone.cli.options import (
     "one with other settings (name, target, variant, mode, precision, device, threads, "
     "python, allocator, env.NAME).",
 )
-@arm_options
-@process_options
-@click.option(
+@opt.arm_options
+@opt.process_options
+@opt.option(
     "--budget",
-    type=Duration(),
+    type=opt.DURATION,
     default="30s",
-    show_default=True,
     help="Measurement time; starting processes, compiling and checks come on top.",
 )
-@within_option
-@settings_options
-@click.option("--replicates", type=int, help="Processes per arm (default: as the budget allows).")
-@click.option(
+@opt.option(
+    "--within",
+    type=opt.SHARE,
+    default="1%",
+    help="Stop early once the 95 % interval is within ± this (not with --replicates).",
+)
+@opt.settings_options
+@opt.option("--replicates", type=int, help="Processes per arm (default: as the budget allows).")
+@opt.option(
     "--independent",
     is_flag=True,
     help="The arms compute different things: do not compare their outputs.",
 )
-@together_option(default=False)
-@click.option("--label", default="", help="A name to tell the result by in lists.")
-@database_option
-@output_options
-@click.option("--save/--no-save", default=True, show_default=True, help="Keep the result.")
-@strict_option
-def bench(
-    json_path: str | None, markdown: bool, save: bool, strict: bool, db: str | None, **asked: Any
-) -> int:
+@opt.option("--label", default="", help="A name to tell the result by in lists.")
+@opt.database_option
+@opt.output_options
+@opt.save_option("Keep the result.")
+@opt.strict_option
+def bench(output: opt.Output, save: bool, strict: bool, db: str | None, **asked: Any) -> int:
     """Measure targets, compare variants.
 
     TARGET is path.py:make (a factory that returns (module_or_callable, inputs) or a Workload),
@@ -86,11 +72,9 @@ def bench(
     from torchstone.lab.recording import Recorder
     from torchstone.lab.request import BenchRequest
 
-    check_json_path(json_path)
-    settings = take_settings(asked)
-    request = BenchRequest(settings=settings, **asked)
+    request = BenchRequest(settings=opt.take_settings(asked), **asked)
     recorder = Recorder(db, saves=save)
-    with progress() as events:
+    with opt.progress() as events:
         result = lab.bench(request, recorder, events)
-    code = deliver(result, json_path, markdown, saved=recorder.has_kept, strict=strict, db=db)
-    return print_storage_warnings(recorder, code)
+    opt.deliver_result(output, result, saved=recorder.has_kept, db=db)
+    return opt.print_storage_warnings(recorder, opt.exit_code(result, strict))

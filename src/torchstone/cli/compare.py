@@ -1,101 +1,72 @@
-"""`torchstone compare`: two stored runs set against each other."""
+"""`torchstone compare`."""
 
 from __future__ import annotations
 
-import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from torchstone.cli.options import (
-    Share,
-    check_json_path,
-    database_option,
-    output_options,
-    use_color,
-    width,
-)
-from torchstone.cli.run import Words
+from torchstone.cli import options as opt
 
 if TYPE_CHECKING:
-    from torchstone.records import RunComparison
     from torchstone.track import Terms
 
-STDOUT = "-"
 
-
-class Variants(click.ParamType):  # type: ignore[type-arg]
-    """`inductor`, or `inductor=aot_eager` for two that are to be paired."""
-
-    name = "base[=new]"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, str]:
-        """The base run's variant and the new run's."""
-        if isinstance(value, tuple):
-            return value[0], value[1]
-        base, equals, new = str(value).partition("=")
-        if not base or (equals and not new):
-            self.fail("write VARIANT, or BASE=NEW", param, ctx)
-        return base, new or base
+def _parse_variants(text: str) -> tuple[str, str]:
+    """The base run's variant and the new run's."""
+    base, equals, new = text.partition("=")
+    if not base or (equals and not new):
+        raise ValueError("write VARIANT, or BASE=NEW")
+    return base, new or base
 
 
 @click.command()
 @click.argument("base")
 @click.argument("new")
-@click.option(
+@opt.option(
     "--suite",
     default="",
     metavar="NAME",
     help="Only cases of this suite. (Verdicts are always given over whole suites.)",
 )
-@click.option("--mode", default="", metavar="MODE", help="Only inference, or only training.")
-@click.option("--precision", default="", metavar="NAME", help="Only cases of this precision.")
-@click.option(
+@opt.option("--mode", default="", metavar="MODE", help="Only inference, or only training.")
+@opt.option("--precision", default="", metavar="NAME", help="Only cases of this precision.")
+@opt.option(
     "--variant",
     "variants",
-    type=Variants(),
+    type=opt.Parsed("base[=new]", _parse_variants),
     metavar="BASE[=NEW]",
     help="Only this variant; with =NEW, that one of the new run instead.",
 )
-@click.option(
-    "--margin",
-    type=Share(),
-    default="2%",
-    show_default=True,
-    help="Smallest ratio that counts as a change; also what `not slower` excludes.",
-)
-@click.option("--only-common", is_flag=True, help="Leave out cases that one run alone has.")
-@click.option(
+@opt.margin_option
+@opt.option("--only-common", is_flag=True, help="Leave out cases that one run alone has.")
+@opt.option(
     "--across",
-    type=Words(),
+    type=opt.WORDS,
     default=(),
     help="What may differ: machines, threads, devices, methods. (Torch may, and is marked.)",
 )
-@click.option(
+@opt.option(
     "--fail-on",
     multiple=True,
     type=click.Choice(("slower", "maybe-slower", "fail")),
     help="Exit code 1 if a case or a suite is slower; if one is not shown to be no slower; if a "
     "case newly fails (repeatable).",
 )
-@click.option("--all", "everything", is_flag=True, help="Show every paired case.")
-@click.option("--csv", "csv_path", metavar="PATH|-", help="Write CSV to a file; - prints it alone.")
-@database_option
-@output_options
+@opt.option("--all", "everything", is_flag=True, help="Show every paired case.")
+@opt.database_option
+@opt.csv_options
 def compare(
     base: str,
     new: str,
     fail_on: tuple[str, ...],
     everything: bool,
-    csv_path: str | None,
     db: str | None,
-    json_path: str | None,
-    markdown: bool,
+    output: opt.Output,
     **asked: Any,
 ) -> int:
-    """Set two stored runs against each other, case by case.
+    """Compare two stored runs, case by case.
 
     BASE and NEW are each a run's id (or its beginning), a label, a commit, a branch, a torch
     version, a machine, a JSON file of a run, `latest`, or `latest~1` for the one before. Anything
@@ -112,16 +83,19 @@ def compare(
     """
     from torchstone.lab.compare_runs import compare_runs, gate
     from torchstone.records import UsageError
+    from torchstone.show.comparison import compare_markdown, compare_report
+    from torchstone.show.run_data import compare_csv, compare_dumps
 
-    for path in (json_path, csv_path):
-        check_json_path(path)
-    if json_path == csv_path == STDOUT:
-        raise UsageError("JSON and CSV cannot both be printed.", "Write one of them to a file.")
     comparison = compare_runs(base, new, db, _terms(asked))
     if comparison.refused:
         raise UsageError(comparison.refused, comparison.remedy)
-    _deliver(comparison, json_path, csv_path, markdown, everything)
-    return int(gate(comparison, fail_on))
+    output.deliver(
+        partial(compare_report, comparison, everything=everything),
+        partial(compare_dumps, comparison),
+        partial(compare_markdown, comparison, everything=everything),
+        partial(compare_csv, comparison),
+    )
+    return opt.Exit.FAILED if gate(comparison, fail_on) else opt.Exit.OK
 
 
 def _terms(asked: dict[str, Any]) -> Terms:
@@ -136,40 +110,3 @@ def _terms(asked: dict[str, Any]) -> Terms:
         only_common=asked["only_common"],
         rules=Rules(margin=asked["margin"]),
     )
-
-
-def _deliver(
-    comparison: RunComparison,
-    json_path: str | None,
-    csv_path: str | None,
-    markdown: bool,
-    everything: bool,
-) -> None:
-    """Files first; then what was asked to be printed alone, or the report."""
-    from torchstone import show
-    from torchstone.lab.output_files import write_file
-
-    printed = False
-    for path, write in ((json_path, show.compare_dumps), (csv_path, show.compare_csv)):
-        if path is None:
-            continue
-        text = write(comparison)
-        text = text if text.endswith("\n") else f"{text}\n"
-        if path == STDOUT:
-            click.echo(text, nl=False)
-            printed = True
-        else:
-            write_file(path, text)
-    if printed:
-        return
-    if markdown:
-        click.echo(show.compare_markdown(comparison, everything=everything), nl=False)
-        return
-    text = show.compare_report(
-        comparison,
-        color=use_color(),
-        width=width(),
-        unicode=show.can_unicode(sys.stdout),
-        everything=everything,
-    )
-    click.echo(text, nl=False, color=True)

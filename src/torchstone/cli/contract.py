@@ -2,32 +2,29 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from torchstone.cli.options import progress
+from torchstone.cli import options as opt
 
+if TYPE_CHECKING:
+    from torchstone.lab.contracts import Finding
+    from torchstone.lab.request import BenchRequest
 
-def _options(function: Any) -> Any:
-    for option in (
-        click.option("--json", "as_json", is_flag=True, help="Print JSON."),
-        click.option("--seed", type=int, help="Default: 0, or what the contract says."),
-        click.option("--threads", type=int),
-        click.option("--device", default="cpu", show_default=True, metavar="cpu|cuda|..."),
-        click.option("--precision", help="Default: fp32, or what the contract says."),
-        click.option(
-            "--mode",
-            metavar="inference|training",
-            help="Default: inference, or what the contract says.",
-        ),
-        click.option("--vs", multiple=True, metavar="VARIANT", help="Also under this variant."),
-    ):
-        function = option(function)
-    return function
+_shared = opt.options(
+    click.argument("target"),
+    click.argument("file", type=click.Path(dir_okay=False)),
+    opt.option("--vs", multiple=True, metavar="VARIANT", help="Also under this variant."),
+    opt.option("--mode", metavar=opt.MODES, help="Default: inference, or what the contract says."),
+    opt.option("--precision", help="Default: fp32, or what the contract says."),
+    opt.device_option,
+    opt.option("--threads", type=int),
+    opt.option("--seed", type=int, help="Default: 0, or what the contract says."),
+    opt.json_flag,
+)
 
 
 @click.group()
@@ -44,7 +41,57 @@ def contract() -> None:
     """
 
 
-def _request(target: str, asked: dict[str, Any]) -> Any:
+@contract.command()
+@_shared
+def write(target: str, file: str, output: opt.Output, **asked: Any) -> int:
+    """Inspect TARGET on the CPU and write its contract to FILE.
+
+    Exit code 1 if a variant of --vs did not run or was wrong; FILE is then without it.
+    """
+    from torchstone.lab.contracts import write_contract
+    from torchstone.show.table import sanitise
+
+    with opt.progress() as events:
+        written = write_contract(_request(target, asked), file, events)
+    opt.deliver_lines(output, _lines(written.document, file), lambda: written.document)
+    for variant, reason in written.left_out.items():
+        click.echo(sanitise(f"{variant} is not in {file}: {reason}"), err=True)
+    return opt.Exit.FAILED if written.left_out else opt.Exit.OK
+
+
+@contract.command()
+@_shared
+def check(target: str, file: str, output: opt.Output, **asked: Any) -> int:
+    """Hold TARGET, and its variants, to the contract in FILE; exit code 1 if it is broken."""
+    from torchstone.lab.contracts import HOME, check_contract, read_contract
+
+    written = read_contract(file)  # before time is spent
+    for name in ("mode", "precision", "seed"):
+        if asked[name] is None:
+            asked[name] = written[name]
+    device = asked["device"]
+    if device != HOME:
+        # The promise is the CPU's; the accelerator is held to it by one more arm of every variant.
+        arms = [("eager", device), *((name, f"{name} {device}") for name in asked["vs"])]
+        asked["arms"] = tuple(
+            shlex.join((f"name={name}", f"variant={variant}", f"device={device}"))
+            for variant, name in arms
+        )
+        asked["device"] = HOME
+    with opt.progress() as events:
+        findings = check_contract(_request(target, asked), file, events)
+    broken = [finding for finding in findings if not finding.ok]
+    lines = [
+        f"{finding.arm}: {finding.subject}: {finding.message}"
+        for finding in findings
+        if not finding.ok or finding.subject == "outcome"
+    ]
+    lines.append(f"{len(findings) - len(broken)} kept, {len(broken)} broken")
+    opt.deliver_lines(output, lines, lambda: _document(findings))
+    return opt.Exit.FAILED if broken else opt.Exit.OK
+
+
+def _request(target: str, asked: dict[str, Any]) -> BenchRequest:
     from torchstone.conductor import Settings
     from torchstone.lab.request import BenchRequest
 
@@ -52,28 +99,6 @@ def _request(target: str, asked: dict[str, Any]) -> Any:
     asked["mode"] = asked["mode"] or "inference"
     asked["precision"] = asked["precision"] or "fp32"
     return BenchRequest(targets=(target,), settings=settings, **asked)
-
-
-@contract.command()
-@click.argument("target")
-@click.argument("file", type=click.Path(dir_okay=False))
-@_options
-def write(target: str, file: str, as_json: bool, **asked: Any) -> int:
-    """Inspect TARGET on the CPU and write its contract to FILE.
-
-    Exit code 1 if a variant of --vs did not run or was wrong; FILE is then without it.
-    """
-    from torchstone.lab.contracts import write_contract
-    from torchstone.show import sanitise
-
-    with progress() as events:
-        written = write_contract(_request(target, asked), file, events)
-    lines = [json.dumps(written.document, indent=2)] if as_json else _lines(written.document, file)
-    for line in lines:
-        click.echo(line if as_json else sanitise(line))
-    for variant, reason in written.left_out.items():
-        click.echo(sanitise(f"{variant} is not in {file}: {reason}"), err=True)
-    return int(bool(written.left_out))
 
 
 def _lines(document: dict[str, Any], file: str) -> list[str]:
@@ -87,50 +112,9 @@ def _lines(document: dict[str, Any], file: str) -> list[str]:
     return [*lines, f"written to {file}"]
 
 
-@contract.command()
-@click.argument("target")
-@click.argument("file", type=click.Path(dir_okay=False))
-@_options
-def check(target: str, file: str, as_json: bool, **asked: Any) -> int:
-    """Hold TARGET, and its variants, to the contract in FILE; exit code 1 if it is broken."""
-    from torchstone.lab.contracts import HOME, check_contract, read_contract
-    from torchstone.show import sanitise
-
-    written = read_contract(file)  # before time is spent
-    for name in ("mode", "precision", "seed"):
-        if asked[name] is None:
-            asked[name] = written[name]
-    device = asked["device"]
-    if device != HOME:
-        # The promise is the CPU's; the accelerator is held to it by one more arm of every variant.
-        asked["arms"] = tuple(
-            shlex.join((f"name={name}", f"variant={variant}", f"device={device}"))
-            for variant, name in _on(device, asked["vs"])
-        )
-        asked["device"] = HOME
-    with progress() as events:
-        findings = check_contract(_request(target, asked), file, events)
-    broken = [finding for finding in findings if not finding.ok]
-    if as_json:
-        click.echo(json.dumps(_document(findings), indent=2))
-    else:
-        for finding in findings:
-            if finding.ok and finding.subject != "outcome":
-                continue
-            click.echo(sanitise(f"{finding.arm}: {finding.subject}: {finding.message}"))
-        kept = len(findings) - len(broken)
-        click.echo(f"{kept} kept, {len(broken)} broken")
-    return int(bool(broken))
-
-
-def _on(device: str, variants: Sequence[str]) -> list[tuple[str, str]]:
-    """Every variant, and what its arm on that device is called."""
-    return [("eager", device), *((variant, f"{variant} {device}") for variant in variants)]
-
-
-def _document(findings: Any) -> dict[str, Any]:
+def _document(findings: Sequence[Finding]) -> dict[str, Any]:
     """The shape of every command's JSON: each finding is a check."""
-    checks = [
+    checks: list[dict[str, Any]] = [
         {
             "rule": f"contract: {finding.subject}",
             "level": "ok" if finding.ok else "fail",

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from torchstone.cli.options import database_option
+from torchstone.cli import options as opt
 
 if TYPE_CHECKING:
-    from torchstone.store import PruneReport, ResultSize, SizeReport
+    from torchstone.store import PruneReport, SizeReport
 
 
 _MANY = 2000
@@ -24,24 +22,11 @@ _MANY = 2000
 _AGES = {"d": 86_400.0, "w": 7 * 86_400.0, "y": 365.25 * 86_400.0}
 
 
-class Age(click.ParamType):  # type: ignore[type-arg]
-    """`90d`, `12w` or `2y`."""
-
-    name = "age"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        """Seconds."""
-        match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([dwy])\s*", str(value))
-        if match is None:
-            self.fail(f"{value!r} is not an age; write 90d, 12w or 2y", param, ctx)
-        return float(match[1]) * _AGES[match[2]]
-
-
-def json_option(function: Any) -> Any:
-    """`--json`."""
-    return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(function)
+def _parse_age(text: str) -> float:
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([dwy])\s*", text)
+    if match is None:
+        raise ValueError(f"{text!r} is not an age; write 90d, 12w or 2y")
+    return float(match[1]) * _AGES[match[2]]
 
 
 @click.group()
@@ -57,9 +42,9 @@ def db() -> None:
 
 
 @db.command("size")
-@database_option
-@json_option
-def db_size(db: str | None, as_json: bool) -> int:
+@opt.database_option
+@opt.json_flag
+def db_size(db: str | None, output: opt.Output) -> None:
     """Say what is on disk, by table, and what a case costs.
 
     \b
@@ -70,32 +55,36 @@ def db_size(db: str | None, as_json: bool) -> int:
     from torchstone.lab.database import size
 
     report = size(db)
-    if as_json:
-        _print_json(_size_document(report))
-    else:
-        click.echo("\n".join(_size_lines(report)))
-    return 0
+    opt.deliver_lines(output, _size_lines(report), lambda: _size_document(report))
 
 
 @db.command("prune")
-@click.option(
-    "--older-than", type=Age(), required=True, metavar="AGE", help="Such as 90d, 12w or 2y."
+@opt.option(
+    "--older-than",
+    type=opt.Parsed("age", _parse_age),
+    required=True,
+    metavar="AGE",
+    help="Such as 90d, 12w or 2y.",
 )
-@click.option(
+@opt.option(
     "--keep-every",
     type=click.IntRange(0),
     default=0,
-    show_default=True,
     metavar="N",
     help="Let one run in N of each machine and branch keep its samples; 0: none.",
 )
-@click.option("--dry-run", is_flag=True, help="Say what would go; change nothing.")
-@click.option("--compact", is_flag=True, help="Also make the file smaller (needs as much space).")
-@database_option
-@json_option
+@opt.option("--dry-run", is_flag=True, help="Say what would go; change nothing.")
+@opt.option("--compact", is_flag=True, help="Also make the file smaller (needs as much space).")
+@opt.database_option
+@opt.json_flag
 def db_prune(
-    older_than: float, keep_every: int, dry_run: bool, compact: bool, db: str | None, as_json: bool
-) -> int:
+    older_than: float,
+    keep_every: int,
+    dry_run: bool,
+    compact: bool,
+    db: str | None,
+    output: opt.Output,
+) -> None:
     """Remove the raw samples of old results that belong to runs.
 
     Figures, comparisons, checks, contracts and environments stay. Each result says from then on
@@ -109,30 +98,29 @@ def db_prune(
       torchstone db prune --older-than 1y --compact
     """
     from torchstone.lab.database import prune
+    from torchstone.records import to_data
 
     command = ["torchstone", "db", "prune", "--older-than", f"{older_than / _AGES['d']:g}d"]
     if keep_every:
         command += ["--keep-every", str(keep_every)]
-    with _progress() as tell:
+    with _counting() as tell:
         report, shrunk = prune(
             db, older_than, keep_every, command, tell, trial=dry_run, compact=compact
         )
-    if as_json:
-        from torchstone.records import to_data
-
-        _print_json({"schema": 1, **to_data(report), "file_shrunk_by": shrunk})
-    else:
-        click.echo("\n".join(_thin_lines(report, shrunk, compact)))
-    return 0
+    opt.deliver_lines(
+        output,
+        _prune_lines(report, shrunk, compact),
+        lambda: {"schema": 1, **to_data(report), "file_shrunk_by": shrunk},
+    )
 
 
 @db.command("rebuild")
-@click.option(
+@opt.option(
     "--all", "every", is_flag=True, help="Also derive every case's figures from its samples; slow."
 )
-@database_option
-@json_option
-def db_rebuild(every: bool, db: str | None, as_json: bool) -> int:
+@opt.database_option
+@opt.json_flag
+def db_rebuild(every: bool, db: str | None, output: opt.Output) -> None:
     """Make the derived tables again: those that lists, pages and comparisons read.
 
     Needed after an upgrade that says so, or if a page and `torchstone show` disagree. Figures that
@@ -146,40 +134,27 @@ def db_rebuild(every: bool, db: str | None, as_json: bool) -> int:
     """
     from torchstone.lab.database import rebuild
     from torchstone.records import to_data
+    from torchstone.records.format import count
 
-    with _progress() as tell:
+    with _counting() as tell:
         made = rebuild(db, tell, every=every)
-    if as_json:
-        _print_json({"schema": 1, **to_data(made)})
-        return 0
-    line = f"{_number(made.runs, 'run')} summed up again, {_number(made.figures, 'case')} derived"
+    line = f"{count(made.runs, 'run')} summed up again, {count(made.figures, 'case')} derived"
     if made.summaries:
-        line += f", {_number(made.summaries, 'line')} of `torchstone list` rewritten"
-    click.echo(line)
+        line += f", {count(made.summaries, 'line')} of `torchstone list` rewritten"
+    lines = [line]
     if made.older:
-        cases = _number(made.older, "case")
-        click.echo(f"{cases} without samples: figures of an older definition stay as they are")
-    return 0
+        cases = count(made.older, "case")
+        lines.append(f"{cases} without samples: figures of an older definition stay as they are")
+    opt.deliver_lines(output, lines, lambda: {"schema": 1, **to_data(made)})
 
 
 @contextmanager
-def _progress() -> Iterator[Callable[[str, int, int], None]]:
-    """A line on standard error that counts up, on a terminal."""
-    live = sys.stderr.isatty()
-
-    def tell(what: str, done: int, total: int) -> None:
-        if live:
-            click.echo(f"\r{what}: {done}/{total} ", nl=False, err=True)
-
-    try:
-        yield tell
-    finally:
-        if live:
-            click.echo("\r\x1b[K", nl=False, err=True)
-
-
-def _print_json(document: Any) -> None:
-    click.echo(json.dumps(document, indent=2, allow_nan=False))
+def _counting() -> Iterator[Callable[[str, int, int], None]]:
+    """Progress of what counts its steps."""
+    with opt.progress() as events:
+        yield lambda what, done, total: events.update(
+            done / total if total else 1.0, f"{what}: {done}/{total}"
+        )
 
 
 def _size_document(report: SizeReport) -> dict[str, Any]:
@@ -192,22 +167,26 @@ def _size_document(report: SizeReport) -> dict[str, Any]:
 
 
 def _size_lines(report: SizeReport) -> list[str]:
-    from torchstone.records.format import format_bytes
+    from torchstone.records.format import count, format_bytes
 
     lines = [
         f"{report.path}: {format_bytes(report.file_bytes)}, of which "
         f"{format_bytes(report.free_bytes)} free; files beside it: "
         f"{format_bytes(report.artefact_bytes)}",
-        f"{_number(report.runs, 'run')}, {_number(report.cases, 'case')}",
+        f"{count(report.runs, 'run')}, {count(report.cases, 'case')}",
     ]
     if report.facts_per_case is not None:
         figures = "its figures"
         if report.cases < _MANY:
             figures += " (mostly pages that are not full yet)"
         lines += ["", "a case takes", f"  {format_bytes(report.facts_per_case):>10}  {figures}"]
+    parts = (
+        (report.whole, "more with its result and all samples"),
+        (report.pruned, "more with a result whose samples were removed"),
+    )
     lines += [
-        f"  {format_bytes(part.per_case):>10}  {words} ({_number(part.results, 'result')})"
-        for part, words in _parts(report)
+        f"  {format_bytes(part.per_case):>10}  {words} ({count(part.results, 'result')})"
+        for part, words in parts
         if part.per_case is not None
     ]
     width = max(len(table.name) for table in report.tables)
@@ -218,36 +197,25 @@ def _size_lines(report: SizeReport) -> list[str]:
     return lines
 
 
-def _parts(report: SizeReport) -> tuple[tuple[ResultSize, str], ...]:
-    return (
-        (report.whole, "more with its result and all samples"),
-        (report.pruned, "more with a result whose samples were removed"),
-    )
+def _prune_lines(report: PruneReport, shrunk: int, compact: bool) -> list[str]:
+    from torchstone.records.format import count, format_bytes
 
-
-def _thin_lines(report: PruneReport, shrunk: int, compact: bool) -> list[str]:
-    from torchstone.records.format import format_bytes
-
-    what = f"{_number(report.results, 'result')} of {_number(report.runs, 'run')}"
+    what = f"{count(report.results, 'result')} of {count(report.runs, 'run')}"
     if not report.results:
         lines = ["nothing to remove: no result that old has samples"]
     elif report.trial:
         lines = [f"would remove the samples of {what}: at least {format_bytes(report.bytes)}"]
     else:
         lines = [
-            f"removed {_number(report.samples, 'sample')} from {what}: "
+            f"removed {count(report.samples, 'sample')} from {what}: "
             f"{format_bytes(report.bytes)} free for what comes next"
         ]
     if report.kept_runs:
-        lines.append(f"{_number(report.kept_runs, 'older run')} keep their samples")
+        lines.append(f"{count(report.kept_runs, 'older run')} keep their samples")
     lines += [f"left as it is, because it is damaged: {one}" for one in report.damaged]
     if compact and not report.trial:
         lines.append(f"the file is smaller by {format_bytes(shrunk)}")
     return lines
-
-
-def _number(count: int, noun: str) -> str:
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 # `torchstone export` and `torchstone import`: other tools' files.
@@ -258,17 +226,16 @@ SITE = "site"
 
 @click.command("export")
 @click.argument("run", metavar="RUN|FOLDER")
-@click.option("--format", "format_name", required=True, metavar="hud-v3|dynamo-csv|site")
-@click.option(
+@opt.option("--format", "format_name", required=True, metavar="hud-v3|dynamo-csv|site")
+@opt.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
     default=".",
-    show_default=True,
     help="Folder for the files; made if it is not there.",
 )
-@click.option("--force", is_flag=True, help="Replace files that exist.")
-@database_option
-def export(run: str, format_name: str, out: Path, force: bool, db: str | None) -> int:
+@opt.option("--force", is_flag=True, help="Replace files that exist.")
+@opt.database_option
+def export(run: str, format_name: str, out: Path, force: bool, db: str | None) -> None:
     """Write a run as the PyTorch project's own files, or the dashboard as a static site.
 
     The site is made from the whole database; in place of a run, name the folder for it.
@@ -280,43 +247,36 @@ def export(run: str, format_name: str, out: Path, force: bool, db: str | None) -
       torchstone export --format site public/
     """
     if format_name == SITE:
-        return _site(Path(run), db, force)
+        from torchstone.cli.serve import EXPORT_SITE, load
+
+        for line in load(EXPORT_SITE)(Path(run), db, force):
+            click.echo(line, err=line.startswith("note: "))
+        return
     from torchstone.lab.database import export_run
     from torchstone.records import UsageError
 
     exported = export_run(run, format_name, db)
-    files = exported.files
-    taken = [name for name in files if (out / name).exists()]
+    taken = [name for name in exported.files if (out / name).exists()]
     if taken and not force:
         raise UsageError(f"{out / taken[0]} exists.", "Choose another --out, or add --force.")
     try:
         out.mkdir(parents=True, exist_ok=True)
-        for name, content in files.items():
+        for name, content in exported.files.items():
             (out / name).write_bytes(content)
     except OSError as error:
         raise UsageError(f"{out} cannot be written: {error.strerror}.") from None
-    for name in files:
+    for name in exported.files:
         click.echo(os.fspath(out / name))
     for remark in exported.remarks:
         click.echo(f"note: {remark}", err=True)
-    return 0
-
-
-def _site(folder: Path, db: str | None, force: bool) -> int:
-    """The dashboard's pages, by the package that commands do not import."""
-    from torchstone.cli.serve import EXPORT_SITE, load
-
-    for line in load(EXPORT_SITE)(folder, db, force):
-        click.echo(line, err=line.startswith("note: "))
-    return 0
 
 
 @click.command("import")
 @click.argument("format_name", metavar="dynamo-csv|hud-v3|db")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
-@click.option("--label", default="", help="A name to find the run by.")
-@database_option
-def import_(format_name: str, paths: tuple[str, ...], label: str, db: str | None) -> int:
+@opt.option("--label", default="", help="A name to find the run by.")
+@opt.database_option
+def import_(format_name: str, paths: tuple[str, ...], label: str, db: str | None) -> None:
     """Read other tools' files into a run, or join shards from other databases.
 
     Imported figures keep the definitions and the names of the tool that made them.
@@ -330,11 +290,10 @@ def import_(format_name: str, paths: tuple[str, ...], label: str, db: str | None
     from torchstone.lab.database import import_files, join_databases
 
     if format_name == "db":
-        for line in join_databases(paths, db):
-            click.echo(line)
-        return 0
-    imported = import_files(format_name, paths, label, db)
-    click.echo(f"{imported.run.id}: {len(imported.cases)} cases")
-    for note in imported.notes:
-        click.echo(f"  {note}")
-    return 0
+        lines = join_databases(paths, db)
+    else:
+        imported = import_files(format_name, paths, label, db)
+        lines = [f"{imported.run.id}: {len(imported.cases)} cases"]
+        lines += [f"  {note}" for note in imported.notes]
+    for line in lines:
+        click.echo(line)

@@ -2,26 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from torchstone.cli.options import (
-    INTERRUPTED,
-    Duration,
-    arm_options,
-    check_json_path,
-    database_option,
-    exit_code,
-    json_option,
-    print_storage_warnings,
-    process_options,
-    progress,
-    use_color,
-    width,
-)
+from torchstone.cli import options as opt
 
 if TYPE_CHECKING:
     from torchstone.explain import Roofline
@@ -29,40 +15,38 @@ if TYPE_CHECKING:
     from torchstone.records import Difference, Ledger, Result
 
 _MEASURING = ("mode", "precision", "device", "threads", "python", "env", "allocator", "budget")
-_OF_LEDGERS = ("variant", "vs", "verify", "markdown")
+_OF_LEDGERS = ("variant", "vs", "verify")
 
 
 @click.command()
 @click.argument("what", metavar="TARGET|ID")
-@click.option("--variant", default="eager", show_default=True, help="How the target is run.")
-@click.option("--vs", default="", metavar="VARIANT", help="Also under this variant: what changes.")
-@click.option(
+@opt.option("--variant", default="eager", help="How the target is run.")
+@opt.option("--vs", default="", metavar="VARIANT", help="Also under this variant: what changes.")
+@opt.option(
     "--verify", is_flag=True, help="Apply each remedy, measure it in turns, and say if it held."
 )
-@click.option(
+@opt.option(
     "--roofline",
     is_flag=True,
     help="What a step and its heaviest ops reach of this machine's calibrated peaks.",
 )
-@click.option(
+@opt.option(
     "--out", metavar="FILE.svg", help="With --roofline: write the picture as a stand-alone SVG."
 )
-@click.option(
+@opt.option(
     "--arm", default="", metavar="NAME", help="Of a stored result: this arm (else the first)."
 )
-@arm_options
-@process_options
-@click.option(
+@opt.arm_options
+@opt.process_options
+@opt.option(
     "--budget",
-    type=Duration(),
+    type=opt.DURATION,
     default="5s",
-    show_default=True,
     help="Time to look at steps, and for each test of --verify.",
 )
-@database_option
-@json_option
-@click.option("--markdown", is_flag=True, help="Print Markdown instead.")
-@click.option("--save/--no-save", default=True, show_default=True, help="Keep what is measured.")
+@opt.database_option
+@opt.output_options
+@opt.save_option("Keep what is measured.")
 @click.pass_context
 def explain(
     ctx: click.Context,
@@ -71,12 +55,12 @@ def explain(
     roofline: bool,
     out: str | None,
     arm: str,
-    json_path: str | None,
+    output: opt.Output,
     save: bool,
     db: str | None,
     **asked: Any,
 ) -> int:
-    """Say where the time of a step goes, and what would make it shorter.
+    """Break down where a step's time goes and suggest fixes.
 
     TARGET is looked at in a process of its own: its steps plain and traced in turns, divided into
     Python, PyTorch's front end and back end, and time off the CPU. With --roofline it is measured
@@ -92,53 +76,36 @@ def explain(
       torchstone explain timm:resnet18@small --roofline --out roofline.svg
       torchstone explain 1jz3k --arm inductor --json -
     """
-    from torchstone.lab.explain import is_target, roofline_of_stored
+    from torchstone.lab.explain import is_target, roofline_of_stored, was_interrupted
     from torchstone.lab.recording import Recorder
 
-    check_json_path(json_path)
     _check_out(out)
     if not is_target(what):
-        for name in (*_MEASURING, *_OF_LEDGERS, "save"):
-            _refuse(_given(ctx, name), f"--{name}", "a target, which is measured")
-        _deliver(roofline_of_stored(what, arm, db), out, json_path)
-        return 0
+        for name in (*_MEASURING, *_OF_LEDGERS, "markdown", "save"):
+            _refuse(opt.is_given(ctx, name), f"--{name}", "a target, which is measured")
+        _deliver_roofline(output, roofline_of_stored(what, arm, db), out)
+        return opt.Exit.OK
     _refuse(bool(arm), "--arm", "a stored result")
-    if roofline:
-        for name in _OF_LEDGERS:
-            _refuse(_given(ctx, name), f"--{name}", "the ledger, not for --roofline")
-            asked.pop(name)
-        recorder = Recorder(db, saves=save)
-        result, found = _measured(what, recorder, asked)
-        _deliver(found, out, json_path)
-        return print_storage_warnings(recorder, exit_code(result))
-    _refuse(out is not None, "--out", "--roofline")
-    return _explain(what, db, save, asked, json_path, asked.pop("markdown"))
-
-
-def _explain(
-    target: str,
-    db: str | None,
-    save: bool,
-    asked: dict[str, Any],
-    json_path: str | None,
-    markdown: bool,
-) -> int:
-    from torchstone.lab.explain import was_interrupted
-    from torchstone.lab.recording import Recorder
-
     recorder = Recorder(db, saves=save)
-    found = _ledger(target, recorder, asked)
-    deliver_ledger(found, json_path, markdown)
-    if recorder.ids_kept and json_path != "-" and not markdown:
-        click.echo(f"\n{_kept(recorder.ids_kept)}")
-    return print_storage_warnings(recorder, INTERRUPTED if was_interrupted(found) else 0)
+    if roofline:
+        for name in (*_OF_LEDGERS, "markdown"):
+            _refuse(opt.is_given(ctx, name), f"--{name}", "the ledger, not for --roofline")
+            asked.pop(name, None)
+        result, measured = _measured(what, recorder, asked)
+        _deliver_roofline(output, measured, out)
+        return opt.print_storage_warnings(recorder, opt.exit_code(result))
+    _refuse(out is not None, "--out", "--roofline")
+    found = _ledger(what, recorder, asked)
+    deliver_ledger(output, found)
+    if recorder.ids_kept and not (output.alone or output.markdown):
+        kept = " and ".join(recorder.ids_kept)
+        again = f"`torchstone show {recorder.ids_kept[-1]}` shows it again."
+        click.echo(f"\nKept as {kept}; {again}")
+    code = opt.Exit.INTERRUPTED if was_interrupted(found) else opt.Exit.OK
+    return opt.print_storage_warnings(recorder, code)
 
 
-def _given(ctx: click.Context, name: str) -> bool:
-    return ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
-
-
-def _ledger(target: str, recorder: Recorder | None, asked: dict[str, Any]) -> Ledger | Difference:
+def _ledger(target: str, recorder: Recorder, asked: dict[str, Any]) -> Ledger | Difference:
     from torchstone.lab.explain import ExplainRequest, explain_difference, explain_target
     from torchstone.lab.request import BenchRequest
 
@@ -152,39 +119,10 @@ def _ledger(target: str, recorder: Recorder | None, asked: dict[str, Any]) -> Le
         verify_budget_s=budget,
         variant=variant,
     )
-    with progress() as events:
+    with opt.progress() as events:
         if vs:
             return explain_difference(request, recorder, events)
         return explain_target(request, recorder, events)
-
-
-def _kept(ids: Sequence[str]) -> str:
-    return f"Kept as {' and '.join(ids)}; `torchstone show {ids[-1]}` shows it again."
-
-
-def deliver_ledger(found: Ledger | Difference, json_path: str | None, markdown: bool) -> None:
-    """To the terminal, as Markdown or as JSON."""
-    from torchstone import show
-    from torchstone.lab.output_files import write_file
-    from torchstone.records import Ledger
-
-    if json_path == "-":
-        click.echo(show.ledger_dumps(found))
-        return
-    if json_path is not None:
-        write_file(json_path, show.ledger_dumps(found) + "\n")
-    unicode, color = show.can_unicode(sys.stdout), use_color()
-    if isinstance(found, Ledger):
-        text = (
-            show.ledger_markdown(found)
-            if markdown
-            else show.ledger_report(found, color=color, width=width(), unicode=unicode)
-        )
-    elif markdown:
-        text = show.difference_markdown(found)
-    else:
-        text = show.difference_report(found, color=color, width=width(), unicode=unicode)
-    click.echo(text, nl=False, color=True)
 
 
 def _measured(target: str, recorder: Recorder, asked: dict[str, Any]) -> tuple[Result, Roofline]:
@@ -194,8 +132,33 @@ def _measured(target: str, recorder: Recorder, asked: dict[str, Any]) -> tuple[R
 
     settings = Settings(budget_s=asked.pop("budget"))
     request = BenchRequest(targets=(target,), settings=settings, **asked)
-    with progress() as events:
+    with opt.progress() as events:
         return roofline_of_target(request, recorder, events)
+
+
+def deliver_ledger(output: opt.Output, found: Ledger | Difference) -> None:
+    """To the terminal, as Markdown or as JSON."""
+    from torchstone.records import Ledger
+    from torchstone.show import ledger as shown
+
+    if isinstance(found, Ledger):
+        report, written = partial(shown.ledger_report, found), partial(shown.ledger_markdown, found)
+    else:
+        report = partial(shown.difference_report, found)
+        written = partial(shown.difference_markdown, found)
+    output.deliver(report, partial(shown.ledger_dumps, found), written)
+
+
+def _deliver_roofline(output: opt.Output, found: Roofline, out: str | None) -> None:
+    from torchstone.lab.output_files import write_file
+    from torchstone.show.roofline import roofline_dumps, roofline_report, roofline_svg
+    from torchstone.show.table import sanitise
+
+    if out is not None:
+        write_file(out, roofline_svg(found))
+    output.deliver(partial(roofline_report, found), partial(roofline_dumps, found))
+    if out is not None and not output.alone:
+        click.echo(f"\nThe picture is in {sanitise(out)}.")
 
 
 def _refuse(given: bool, option: str, what: str) -> None:
@@ -207,30 +170,8 @@ def _refuse(given: bool, option: str, what: str) -> None:
 
 def _check_out(path: str | None) -> None:
     """Find out before measuring whether the picture can be written."""
-    from torchstone.lab.output_files import writable
     from torchstone.records import UsageError
 
-    if path is None:
-        return
-    if not path.lower().endswith(".svg"):
+    if path is not None and not path.lower().endswith(".svg"):
         raise UsageError(f"{path} does not end in .svg.", "The picture is an SVG file.")
-    if not writable(path):
-        raise UsageError(f"{path} cannot be written.", "Name another file, or make its folder.")
-
-
-def _deliver(found: Roofline, out: str | None, json_path: str | None) -> None:
-    from torchstone import show
-    from torchstone.lab.output_files import write_file
-
-    if out is not None:
-        write_file(out, show.roofline_svg(found))
-    if json_path == "-":
-        click.echo(show.roofline_dumps(found))
-        return
-    if json_path is not None:
-        write_file(json_path, show.roofline_dumps(found) + "\n")
-    unicode = show.can_unicode(sys.stdout)
-    text = show.roofline_report(found, color=use_color(), width=width(), unicode=unicode)
-    click.echo(text, nl=False, color=True)
-    if out is not None:
-        click.echo(f"\nThe picture is in {show.sanitise(out)}.")
+    opt.check_path(path)

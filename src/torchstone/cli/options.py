@@ -1,14 +1,18 @@
-"""What several commands share: units on the command line, and where output goes."""
+"""What several commands share: options and their units, where output goes, exit codes."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import partial, wraps
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
@@ -16,153 +20,165 @@ if TYPE_CHECKING:
     from torchstone.conductor import Settings
     from torchstone.lab.recording import Recorder
     from torchstone.records import Result
-    from torchstone.show import Progress
+    from torchstone.show.progress import Progress
 
 
 F = TypeVar("F", bound=Callable[..., Any])
-INTERRUPTED = 130
-"""Exit code after Ctrl-C, as of a program that SIGINT ended."""
 PLAIN_WIDTH = 100
+STDOUT = "-"
 MODES = "inference|training"
 PRECISIONS = "fp32|tf32|bf16|fp16|amp|amp-bf16|amp-fp16"
+DEVICES = "cpu|cuda|..."
 _UNITS = {"": 1.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "m": 60.0, "min": 60.0, "h": 3600.0}
 
 
-class Duration(click.ParamType):  # type: ignore[type-arg]
-    """`30s`, `500ms`, `2m`, or a plain number of seconds."""
+class Exit(IntEnum):
+    """How a command ends."""
 
-    name = "duration"
+    OK = 0
+    FAILED = 1
+    """Something that was measured, checked or compared failed, or could not be stored."""
+    USAGE = 2
+    """The request itself cannot be carried out; nothing was measured (`UsageError`)."""
+    INTERRUPTED = 130
+    """Ctrl-C, as of a program that SIGINT ended."""
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        """Seconds."""
-        if isinstance(value, float):
+
+# Values that are more than a word.
+
+
+class Parsed(click.ParamType):  # type: ignore[type-arg]
+    """A word read by `parse`, which raises `ValueError` with what to write instead."""
+
+    def __init__(self, name: str, parse: Callable[[str], Any]) -> None:
+        self.name = name
+        self._parse = parse
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """What the word says; a value that is none, such as a default, is as it should be."""
+        if not isinstance(value, str):
             return value
-        match = re.fullmatch(r"\s*(-?\d+(?:\.\d+)?)\s*([a-z]*)\s*", str(value))
-        if match is None or match[2] not in _UNITS:
-            self.fail(f"{value!r} is not a duration; write 30s, 500ms or 2m", param, ctx)
-        seconds = float(match[1]) * _UNITS[match[2]]
-        if seconds <= 0:
-            self.fail(f"{value} is not more than zero", param, ctx)
-        return seconds
-
-
-class Share(click.ParamType):  # type: ignore[type-arg]
-    """`1%` or `0.01`."""
-
-    name = "share"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        """A fraction."""
-        if isinstance(value, float):
-            return value
-        text = str(value).strip()
         try:
-            share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
-        except ValueError:
-            self.fail(f"{value!r} is not a share; write 1% or 0.01", param, ctx)
-        if not 0 < share < 1:
-            self.fail(f"{value} is not between 0 and 100 %", param, ctx)
-        return share
+            return self._parse(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
 
 
-class Assignment(click.ParamType):  # type: ignore[type-arg]
-    """`NAME=VALUE`."""
-
-    name = "name=value"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, str]:
-        """Name and value."""
-        if isinstance(value, tuple):
-            return value[0], value[1]
-        name, equals, text = str(value).partition("=")
-        if not equals or not name:
-            self.fail("write NAME=VALUE", param, ctx)
-        return name, text
+def parse_duration(text: str) -> float:
+    """Seconds of `30s`, `500ms`, `2m`, or a plain number of seconds."""
+    match = re.fullmatch(r"\s*(-?\d+(?:\.\d+)?)\s*([a-z]*)\s*", text)
+    if match is None or match[2] not in _UNITS:
+        raise ValueError(f"{text!r} is not a duration; write 30s, 500ms or 2m")
+    seconds = float(match[1]) * _UNITS[match[2]]
+    if seconds <= 0:
+        raise ValueError(f"{text} is not more than zero")
+    return seconds
 
 
-def arm_options(function: F) -> F:
-    """How a target is run: in all commands that run one."""
-    return _all_of(
-        function,
-        click.option("--mode", default="inference", show_default=True, metavar=MODES),
-        click.option("--precision", default="fp32", show_default=True, metavar=PRECISIONS),
-        click.option("--device", default="cpu", show_default=True, metavar="cpu|cuda|..."),
-        click.option("--threads", type=int, help="Threads of torch and OpenMP (default: theirs)."),
-    )
+def _parse_share(text: str) -> float:
+    number = text.strip()
+    try:
+        share = float(number.removesuffix("%")) / (100 if number.endswith("%") else 1)
+    except ValueError:
+        raise ValueError(f"{text!r} is not a share; write 1% or 0.01") from None
+    if not 0 < share < 1:
+        raise ValueError(f"{text} is not between 0 and 100 %")
+    return share
 
 
-def allocator_option(function: F) -> F:
-    """`--allocator`."""
-    return click.option(
-        "--allocator",
-        default="",
-        metavar="keep|default|jemalloc|tcmalloc",
-        help="Memory allocator of all arms; keep: never gives memory back; default: the system's "
-        "own (default: keep, where the C library is glibc).",
-    )(function)
+def _parse_assignment(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise ValueError("write NAME=VALUE")
+    return name, value
 
 
-def process_options(function: F) -> F:
-    """In which processes it is run."""
-    return _all_of(
-        function,
-        click.option(
-            "--python", metavar="PYTHON", help="Interpreter of all arms, e.g. python3.13."
-        ),
-        click.option(
-            "--env", multiple=True, type=Assignment(), help="Environment variable for all arms."
-        ),
-        allocator_option,
-    )
+def _parse_words(text: str) -> tuple[str, ...]:
+    """In order, each once."""
+    words = [word.strip() for word in text.split(",")]
+    if not all(words):
+        raise ValueError(f"{text!r} has an empty part; write a,b,c")
+    return tuple(dict.fromkeys(words))
 
 
-def _all_of(function: F, *options: Callable[[F], F]) -> F:
-    """The options in the order in which help lists them."""
-    for option in reversed(options):
-        function = option(function)
-    return function
+DURATION = Parsed("duration", parse_duration)
+SHARE = Parsed("share", _parse_share)
+ASSIGNMENT = Parsed("name=value", _parse_assignment)
+WORDS = Parsed("a,b,...", _parse_words)
 
 
-def within_option(function: F) -> F:
-    """`--within`: for commands that may stop early."""
-    return click.option(
-        "--within",
-        type=Share(),
-        default="1%",
-        show_default=True,
-        help="Stop early once the 95 % interval is within ± this (not with --replicates).",
-    )(function)
+# Options.
 
 
-def settings_options(function: F) -> F:
-    """How a case is evaluated and how long it may take: `bench` and `run` alike."""
-    return _all_of(
-        function,
-        click.option(
-            "--margin",
-            type=Share(),
-            default="2%",
-            show_default=True,
-            help="Smallest ratio that counts as a change; also what `not slower` excludes.",
-        ),
-        click.option("--seed", type=int, default=0, show_default=True),
-        click.option(
-            "--timeout", type=Duration(), default="60s", show_default=True, help="For a step."
-        ),
-        click.option(
-            "--build-timeout",
-            type=Duration(),
-            default="600s",
-            show_default=True,
-            help="For building and compiling a model.",
-        ),
-    )
+def option(*names: str, **how: Any) -> Callable[[F], F]:
+    """An option whose help says its default, where it has one."""
+    return click.option(*names, show_default=how.get("default", "") not in ("", ()), **how)
+
+
+def options(*several: Callable[[F], F]) -> Callable[[F], F]:
+    """Options as one decorator, in the order in which help lists them."""
+
+    def add(function: F) -> F:
+        for option in reversed(several):
+            function = option(function)
+        return function
+
+    return add
+
+
+allocator_option = option(
+    "--allocator",
+    default="",
+    metavar="keep|default|jemalloc|tcmalloc",
+    help="Memory allocator of all arms; keep: never gives memory back; default: the system's "
+    "own (default: keep, where the C library is glibc).",
+)
+database_option = option(
+    "--db",
+    metavar="URL",
+    help="Database: a path or sqlite:///PATH (default: TORCHSTONE_DB, "
+    "else torchstone.db in your data directory).",
+)
+device_option = option("--device", default="cpu", metavar=DEVICES)
+margin_option = option(
+    "--margin",
+    type=SHARE,
+    default="2%",
+    help="Smallest ratio that counts as a change; also what `not slower` excludes.",
+)
+strict_option = option("--strict", is_flag=True, help="Exit 1 if any check fails.")
+arm_options = options(
+    option("--mode", default="inference", metavar=MODES),
+    option("--precision", default="fp32", metavar=PRECISIONS),
+    device_option,
+    option("--threads", type=int, help="Threads of torch and OpenMP (default: theirs)."),
+)
+"""How a target is run: in all commands that run one."""
+process_options = options(
+    option("--python", metavar="PYTHON", help="Interpreter of all arms, e.g. python3.13."),
+    option("--env", multiple=True, type=ASSIGNMENT, help="Environment variable for all arms."),
+    allocator_option,
+)
+"""In which processes it is run."""
+settings_options = options(
+    margin_option,
+    option("--seed", type=int, default=0),
+    option("--timeout", type=DURATION, default="60s", help="For a step."),
+    option(
+        "--build-timeout", type=DURATION, default="600s", help="For building and compiling a model."
+    ),
+    option(
+        "--together/--apart",
+        default=False,
+        help="Run the arms of a replicate in one process, where their settings allow it.",
+    ),
+)
+"""How a case is evaluated and how long it may take: `bench` and `run` alike."""
+
+
+def save_option(help: str, default: bool = True) -> Callable[[F], F]:
+    """`--save`."""
+    return option("--save/--no-save", default=default, help=help)
 
 
 def take_settings(asked: dict[str, Any]) -> Settings:
@@ -178,37 +194,13 @@ def take_settings(asked: dict[str, Any]) -> Settings:
         build_timeout_s=asked.pop("build_timeout"),
         replicates=asked.pop("replicates"),
         independent=asked.pop("independent", False),
-        together=asked.pop("together", False),
+        together=asked.pop("together"),
     )
 
 
-def together_option(default: bool) -> Callable[[F], F]:
-    """`--together`."""
-    return click.option(
-        "--together/--apart",
-        default=default,
-        show_default=True,
-        help="Run the arms of a replicate in one process, where their settings allow it.",
-    )
-
-
-def strict_option(function: F) -> F:
-    """`--strict`."""
-    return click.option(
-        "--strict",
-        is_flag=True,
-        help="Exit 1 if any check fails.",
-    )(function)
-
-
-def database_option(function: F) -> F:
-    """`--db`."""
-    return click.option(
-        "--db",
-        metavar="URL",
-        help="Database: a path or sqlite:///PATH (default: TORCHSTONE_DB, "
-        "else torchstone.db in your data directory).",
-    )(function)
+def is_given(ctx: click.Context, name: str) -> bool:
+    """Whether an option was typed, not left to its default."""
+    return ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
 
 
 def named_database(db: str | None) -> str:
@@ -218,111 +210,175 @@ def named_database(db: str | None) -> str:
     return db if db is not None and locate(db).path != locate(None).path else ""
 
 
-def json_option(function: F) -> F:
-    """`--json`."""
-    return click.option(
-        "--json", "json_path", metavar="PATH|-", help="Write JSON to a file; - prints it alone."
-    )(function)
+# Output.
 
 
-def output_options(function: F) -> F:
-    """`--json` and `--markdown`."""
-    function = click.option(
-        "--markdown", is_flag=True, help="Print a Markdown table instead of the report."
-    )(function)
-    return json_option(function)
+@dataclass(frozen=True)
+class Output:
+    """In which forms a command's answer is wanted: JSON and CSV in files, or printed alone (`-`);
+    Markdown instead of the report."""
+
+    json_path: str | None = None
+    csv_path: str | None = None
+    markdown: bool = False
+
+    @property
+    def alone(self) -> bool:
+        """Whether JSON or CSV is printed, and nothing beside it."""
+        return STDOUT in (self.json_path, self.csv_path)
+
+    def check(self) -> None:
+        """Find out before measuring whether the files can be written."""
+        from torchstone.records import UsageError
+
+        if self.json_path == self.csv_path == STDOUT:
+            raise UsageError("JSON and CSV cannot both be printed.", "Write one of them to a file.")
+        check_path(self.json_path)
+        check_path(self.csv_path)
+
+    def deliver(
+        self,
+        report: Callable[..., str],
+        json: Callable[[], str],
+        markdown: Callable[[], str] | None = None,
+        csv: Callable[[], str] | None = None,
+    ) -> None:
+        """Write what is wanted in files, and print what is to stand alone, or else the report."""
+        from torchstone.lab.output_files import write_file
+        from torchstone.show.table import can_unicode
+
+        for path, make in ((self.json_path, json), (self.csv_path, csv)):
+            if path is None or make is None:
+                continue
+            text = make()
+            text = text if text.endswith("\n") else f"{text}\n"
+            if path == STDOUT:
+                click.echo(text, nl=False)
+            else:
+                write_file(path, text)
+        if self.alone:
+            return
+        tty = sys.stdout.isatty()
+        if self.markdown and markdown is not None:
+            text = markdown()
+        else:
+            text = report(
+                color=tty and not os.environ.get("NO_COLOR"),
+                width=shutil.get_terminal_size().columns if tty else PLAIN_WIDTH,
+                unicode=can_unicode(sys.stdout),
+            )
+        click.echo(text, nl=False, color=True)
 
 
-def check_json_path(path: str | None) -> None:
+def _as_output(*several: Callable[[F], F]) -> Callable[[F], F]:
+    """Options that the command is given together, as `output`, once it is known to be possible."""
+
+    def add(function: F) -> F:
+        @wraps(function)
+        def command(
+            *args: Any,
+            json_path: str | None = None,
+            csv_path: str | None = None,
+            markdown: bool = False,
+            **asked: Any,
+        ) -> Any:
+            output = Output(json_path, csv_path, markdown)
+            output.check()
+            return function(*args, output=output, **asked)
+
+        return options(*several)(cast("F", command))
+
+    return add
+
+
+_json = option(
+    "--json", "json_path", metavar="PATH|-", help="Write JSON to a file; - prints it alone."
+)
+_markdown = option("--markdown", is_flag=True, help="Print a Markdown table instead of the report.")
+json_flag = _as_output(option("--json", "json_path", flag_value=STDOUT, help="Print JSON."))
+json_option = _as_output(_json)
+output_options = _as_output(_json, _markdown)
+csv_options = _as_output(
+    option("--csv", "csv_path", metavar="PATH|-", help="Write CSV to a file; - prints it alone."),
+    _json,
+    _markdown,
+)
+shown_options = _as_output(
+    option("--csv", "csv_path", flag_value=STDOUT, help="Print a run's cases as CSV."),
+    _json,
+    _markdown,
+)
+
+
+def check_path(path: str | None) -> None:
     """Find out before measuring whether the file can be written."""
     from torchstone.lab.output_files import ANOTHER, writable
     from torchstone.records import UsageError
 
-    if path is None or path == "-":
+    if path is None or path == STDOUT:
         return
     folder = os.path.dirname(os.path.abspath(path))
     if not os.path.isdir(folder):
-        raise UsageError(f"There is no folder {folder} for the JSON file.", "Make it first.")
+        raise UsageError(f"There is no folder {folder} for {path}.", "Make it first.")
     if not writable(path):
         raise UsageError(f"{path} cannot be written.", ANOTHER)
 
 
-def use_color() -> bool:
-    """Colours only on a terminal, and not where NO_COLOR is set."""
-    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+def deliver_lines(output: Output, lines: Sequence[str], document: Callable[[], Any]) -> None:
+    """Sentences, made safe for a terminal; or the document as JSON."""
+    from torchstone.show.table import sanitise
+
+    text = "".join(f"{sanitise(line)}\n" for line in lines)
+    output.deliver(lambda **_: text, lambda: dumps(document()))
 
 
-def width() -> int:
-    """The terminal's, or a fixed one when piped."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else PLAIN_WIDTH
+dumps = partial(json.dumps, indent=2, allow_nan=False)
+
+
+def deliver_result(
+    output: Output,
+    result: Result,
+    *,
+    saved: bool,
+    db: str | None = None,
+    report: Callable[..., str] | None = None,
+) -> None:
+    """A result's report, Markdown or JSON."""
+    from torchstone.show import markdown as shown
+    from torchstone.show.terminal import report as usual
+
+    output.deliver(
+        partial(report or usual, result, saved=saved, db=named_database(db)),
+        partial(shown.dumps, result),
+        partial(shown.markdown, result),
+    )
 
 
 @contextmanager
 def progress() -> Iterator[Progress]:
     """Progress on stderr; cleared at the end."""
-    from torchstone.show import make_progress
+    from torchstone.show.progress import make_progress
 
-    made = make_progress(sys.stderr)
-    try:
+    with make_progress(sys.stderr) as made:
         yield made
-    finally:
-        made.close()
-
-
-def deliver(
-    result: Result,
-    json_path: str | None,
-    markdown: bool,
-    saved: bool,
-    report: Callable[..., str] | None = None,
-    strict: bool = False,
-    db: str | None = None,
-) -> int:
-    """Print what was asked for; the exit code says whether every arm did its work."""
-    from torchstone import show
-    from torchstone.lab.output_files import write_file
-
-    if json_path == "-":
-        click.echo(show.dumps(result))
-    else:
-        if json_path is not None:
-            write_file(json_path, show.dumps(result) + "\n")
-        if markdown:
-            click.echo(show.markdown(result), nl=False)
-        else:
-            write = report or show.report
-            text = write(
-                result,
-                color=use_color(),
-                width=width(),
-                unicode=show.can_unicode(sys.stdout),
-                saved=saved,
-                db=named_database(db),
-            )
-            click.echo(text, nl=False, color=True)
-    return exit_code(result, strict)
 
 
 def exit_code(result: Result, strict: bool = False) -> int:
-    """0: every arm did its work. 1: one did not, or none could; when strict, also where a check
-    fails. 130: interrupted."""
+    """Failed: an arm did not do its work, or none could; when strict, also where a check fails."""
     if result.method.stopped_by == "interrupt":
-        return INTERRUPTED
+        return Exit.INTERRUPTED
     failed = any(arm.outcome.failed for arm in result.arms)
     failed |= strict and any(check.level.value == "fail" for check in result.checks)
-    return int(failed or not any(arm.turns for arm in result.arms))
+    return Exit.FAILED if failed or not any(arm.turns for arm in result.arms) else Exit.OK
 
 
-# What could not be kept is told after the report, never instead of it.
+def print_storage_warnings(recorder: Recorder, code: int) -> int:
+    """Say on stderr, after the report and never instead of it, what the database refused, and why;
+    the exit code is then not 0."""
+    from torchstone.show.table import sanitise
 
-
-def print_storage_warnings(recorder: Recorder | None, code: int) -> int:
-    """Say on stderr what the database refused, and why; the exit code is then not 0."""
-    from torchstone.show import sanitise
-
-    storage_warnings = recorder.storage_warnings if recorder is not None else []
-    for one in storage_warnings:
+    for one in recorder.storage_warnings:
         click.echo(f"torchstone: {sanitise(one.message)}", err=True)
         if one.remedy:
             click.echo(f"  {sanitise(one.remedy)}", err=True)
-    return code or int(bool(storage_warnings))
+    return code or (Exit.FAILED if recorder.storage_warnings else Exit.OK)

@@ -6,31 +6,18 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from torchstone.cli.options import (
-    Duration,
-    allocator_option,
-    arm_options,
-    check_json_path,
-    database_option,
-    json_option,
-    print_storage_warnings,
-    progress,
-    use_color,
-    width,
-)
+from torchstone.cli import options as opt
 
 if TYPE_CHECKING:
     from torchstone.lab.profile import ProfileRequest
     from torchstone.lab.recording import Recorder
     from torchstone.records import Profile
-
-
-WAYS = "count|sample|trace|memory|all"
 
 
 class ProfileCommand(click.Command):
@@ -71,45 +58,41 @@ class ProfileCommand(click.Command):
 @click.command(cls=ProfileCommand)
 @click.argument("what", metavar="TARGET|SCRIPT")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[ARGUMENTS]...")
-@click.option("-m", "--module", is_flag=True, help="Run a module, as `python -m` does.")
-@click.option(
+@opt.option("-m", "--module", is_flag=True, help="Run a module, as `python -m` does.")
+@opt.option(
     "--how",
     default="sample",
-    show_default=True,
-    metavar=WAYS,
+    metavar="count|sample|trace|memory|all",
     help="In which way; all: the first three side by side.",
 )
-@click.option("--out", metavar="FILE", help="Write the profile; the ending says the format.")
-@click.option("--format", metavar="NAME", help="Write --out in this format, whatever its ending.")
-@click.option("--view", is_flag=True, help="Write an HTML page to look at it.")
-@click.option("--steps", type=int, help="Steps of a target to profile (default: by time).")
-@click.option(
-    "--rate", type=float, default=100.0, show_default=True, metavar="HZ", help="Samples a second."
-)
-@click.option(
+@opt.option("--out", metavar="FILE", help="Write the profile; the ending says the format.")
+@opt.option("--format", metavar="NAME", help="Write --out in this format, whatever its ending.")
+@opt.option("--view", is_flag=True, help="Write an HTML page to look at it.")
+@opt.option("--steps", type=int, help="Steps of a target to profile (default: by time).")
+@opt.option("--rate", type=float, default=100.0, metavar="HZ", help="Samples a second.")
+@opt.option(
     "--clock",
     default="wall",
-    show_default=True,
     metavar="wall|cpu|gil",
     help="What samples measure: time, CPU time, or holding the GIL.",
 )
-@click.option("--native", is_flag=True, help="Samples show native functions too (py-spy).")
-@click.option(
+@opt.option("--native", is_flag=True, help="Samples show native functions too (py-spy).")
+@opt.option(
     "--functions", multiple=True, metavar="NAME", help="Look at these line by line (memory)."
 )
-@arm_options
-@allocator_option
-@click.option("--variant", default="eager", show_default=True, help="How a target is run.")
-@click.option("--vs", multiple=True, metavar="VARIANT", help="Profile this variant as well.")
-@click.option("--timeout", type=Duration(), default="60s", show_default=True, help="For a step.")
-@click.option(
+@opt.arm_options
+@opt.allocator_option
+@opt.option("--variant", default="eager", help="How a target is run.")
+@opt.option("--vs", multiple=True, metavar="VARIANT", help="Profile this variant as well.")
+@opt.option("--timeout", type=opt.DURATION, default="60s", help="For a step.")
+@opt.option(
     "--cost/--no-cost",
     default=None,
     help="Measure what profiling costs (default: of a target; a program is run again for it).",
 )
-@database_option
-@json_option
-@click.option("--save/--no-save", default=True, show_default=True, help="Keep the profile.")
+@opt.database_option
+@opt.json_option
+@opt.save_option("Keep the profile.")
 def profile(
     what: str,
     out: str | None,
@@ -120,12 +103,12 @@ def profile(
     native: bool,
     functions: tuple[str, ...],
     timeout: float,
-    json_path: str | None,
+    output: opt.Output,
     db: str | None,
     save: bool,
     **asked: Any,
 ) -> int:
-    """Say where the time or the memory of a step, or of a program, goes.
+    """Profile the time or memory of a step, or of a program.
 
     The steady step of a TARGET is profiled in a process of its own, after warm-up. A SCRIPT or a
     module is run as Python runs it; what follows it is its own, so give options before it.
@@ -142,41 +125,38 @@ def profile(
     from torchstone.lab.recording import Recorder
     from torchstone.profile.probes import ProbeOptions
 
-    check_json_path(json_path)
     check_out(out, format)
     options = ProbeOptions(rate_hz=rate, clock=clock, native=native, functions=tuple(functions))
     request = ProfileRequest(what, options=options, timeout_s=timeout, **asked)
-    recorder = Recorder(db) if save else None
-    if recorder is not None:
+    recorder = Recorder(db, saves=save)
+    if save:
         recorder.check()
     found, code = _profiled(request, recorder)
-    page = page_of(found[0]) if view else None
-    deliver_profiles(found, out, format, page, json_path, recorder.ids_kept if recorder else ())
-    return print_storage_warnings(recorder, code)
+    page = _page_of(found[0]) if view else None
+    deliver_profiles(output, found, out, format, page, recorder.ids_kept)
+    return opt.print_storage_warnings(recorder, code)
 
 
-def _profiled(
-    request: ProfileRequest, recorder: Recorder | None
-) -> tuple[tuple[Profile, ...], int]:
+def _profiled(request: ProfileRequest, recorder: Recorder) -> tuple[tuple[Profile, ...], int]:
     """The profiles, kept, and the exit code: a program's own."""
     from torchstone.lab.profile import profile_script, profile_target
 
     def keep(one: Profile) -> None:
-        if recorder is not None:
+        if recorder.saves:
             with recorder.collect_errors("The profile was not kept"):
                 recorder.save_profile(one)
                 recorder.ids_kept.append(one.id)
 
     try:
         if not request.is_target:
-            run = profile_script(request, progress, keep)
+            run = profile_script(request, opt.progress, keep)
             return run.profiles, run.code
-        with progress() as events:
+        with opt.progress() as events:
             return profile_target(request, events, keep), 0
     except BaseException:
-        if recorder is not None and recorder.ids_kept:
+        if recorder.ids_kept:
             click.echo(f"Kept until then: {', '.join(recorder.ids_kept)}.", err=True)
-        print_storage_warnings(recorder, 1)
+        opt.print_storage_warnings(recorder, 1)
         raise
 
 
@@ -188,9 +168,8 @@ _TOP = 20
 _TOP_OF_SEVERAL = 6
 
 
-def check_out(out: str | None, format: str | None) -> None:
+def check_out(out: str | None, format: str | None = None) -> None:
     """Find out before profiling whether the file can be written, and in which format."""
-    from torchstone.lab.output_files import writable
     from torchstone.profile import find_format
     from torchstone.profile.context import format_of
     from torchstone.records import UsageError
@@ -199,8 +178,7 @@ def check_out(out: str | None, format: str | None) -> None:
         if format is not None:
             raise UsageError("--format says how --out is written.", "Give --out FILE as well.")
         return
-    if not writable(out):
-        raise UsageError(f"{out} cannot be written.", "Name another file, or make its folder.")
+    opt.check_path(out)
     if format is not None:
         find_format(format)
     elif not out.lower().endswith(PAGES):
@@ -208,24 +186,18 @@ def check_out(out: str | None, format: str | None) -> None:
 
 
 def deliver_profiles(
+    output: opt.Output,
     profiles: Sequence[Profile],
     out: str | None,
     format: str | None,
     page: str | None,
-    json_path: str | None,
     kept: Sequence[str] = (),
 ) -> None:
     """Print and write what was asked for; where things are is said last."""
-    from torchstone import show
-    from torchstone.lab.output_files import write_file
+    from torchstone.show.table import sanitise
 
+    output.deliver(partial(_text, profiles), partial(_json, profiles))
     said = []
-    if json_path == "-":
-        click.echo(_json(profiles))
-    else:
-        if json_path is not None:
-            write_file(json_path, _json(profiles) + "\n")
-        _print(profiles)
     if out is not None:
         for name, remarks in _write(profiles, out, format):
             said += [f"The profile is in {name}.", *remarks]
@@ -234,78 +206,60 @@ def deliver_profiles(
         said.append(f"The page is {page}")
     said += [f"Kept as {one}: `torchstone show {one}`." for one in kept]
     for sentence in said:
-        click.echo(show.sanitise(sentence), err=json_path == "-")
+        click.echo(sanitise(sentence), err=output.alone)
 
 
-def page_of(profile: Profile) -> str:
-    """A name for its page, in the folder we are in."""
-    return f"torchstone-profile-{profile.id}.html"
+def show_profiles(
+    output: opt.Output, names: Sequence[str], out: str | None, view: bool, db: str | None
+) -> None:
+    """`torchstone show` of a file, or of two profiles; of two the page opens with what changed.
+
+    It stands beside the file, and is also written where nothing else was asked for.
+    """
+    from torchstone.lab.output_files import writable
+
+    check_out(out)
+    found = [_profile_of(name, db, named=len(names) > 1) for name in names]
+    if os.path.isfile(names[-1]):
+        page = f"{names[-1]}.html" if len(names) == 1 else f"{names[-1]}.diff.html"
+    else:
+        page = _page_of(*found)
+    wanted = view or (out is None and output.json_path is None and writable(page))
+    deliver_profiles(output, found, out, None, page if wanted else None)
 
 
-def show_file(path: str, out: str | None, view: bool, json_path: str | None) -> int:
-    """`torchstone show FILE`: the page stands beside the file."""
-    from torchstone.profile import read_profile
-
-    check_out(out, None)
-    page = _unasked(f"{path}.html", out, view, json_path)
-    deliver_profiles([read_profile(path)], out, None, page, json_path)
-    return 0
+def show_profile(output: opt.Output, profile: Profile, out: str | None, view: bool) -> None:
+    """`torchstone show ID` of a profile that is stored."""
+    check_out(out)
+    deliver_profiles(output, [profile], out, None, _page_of(profile) if view else None)
 
 
-def show_two(
-    first: str, second: str, out: str | None, view: bool, json_path: str | None, db: str | None
-) -> int:
-    """`torchstone show A B`: the page opens with what changed from one to the other."""
-    check_out(out, None)
-    found = [_profile_of(first, db), _profile_of(second, db)]
-    name = f"torchstone-profile-{found[0].id}-{found[1].id}.html"
-    beside = f"{second}.diff.html" if os.path.isfile(second) else name
-    deliver_profiles(found, out, None, _unasked(beside, out, view, json_path), json_path)
-    return 0
+def _page_of(*profiles: Profile) -> str:
+    """A name for their page, in the folder we are in."""
+    return f"torchstone-profile-{'-'.join(one.id for one in profiles)}.html"
 
 
-def _profile_of(name: str, db: str | None) -> Profile:
-    """That of a file, or one that is stored."""
+def _profile_of(name: str, db: str | None, *, named: bool) -> Profile:
+    """That of a file, or one that is stored; `named`: to be told from another by a label."""
     from torchstone.profile import read_profile
     from torchstone.store import open_store
 
     if os.path.isfile(name):
         profile = read_profile(name)
-        return profile if profile.label else replace(profile, label=os.path.basename(name))
+        label = profile.label or (os.path.basename(name) if named else "")
+        return replace(profile, label=label)
     with open_store(db, create=False, read_only=True) as store:
         return store.load_profile(name)
 
 
-def _unasked(page: str, out: str | None, view: bool, json_path: str | None) -> str | None:
-    """The page, where it was asked for, or where nothing else was and there is room for it."""
-    from torchstone.lab.output_files import writable
-
-    if view:
-        return page
-    return page if out is None and json_path is None and writable(page) else None
-
-
-def show_profile(profile: Profile, out: str | None, view: bool, json_path: str | None) -> int:
-    """`torchstone show ID` of a profile that is stored."""
-    check_out(out, None)
-    deliver_profiles([profile], out, None, page_of(profile) if view else None, json_path)
-    return 0
-
-
-def _print(profiles: Sequence[Profile]) -> None:
-    from torchstone.show import can_unicode
+def _text(profiles: Sequence[Profile], **how: Any) -> str:
     from torchstone.show.profile_text import lines_text, profile_text, ways_text
 
-    unicode, top = can_unicode(sys.stdout), _TOP if len(profiles) == 1 else _TOP_OF_SEVERAL
+    top = _TOP if len(profiles) == 1 else _TOP_OF_SEVERAL
+    parts = []
     for one in profiles:
-        text = profile_text(one, color=use_color(), width=width(), unicode=unicode, top=top)
-        click.echo(text, color=True)
-        lines = lines_text(one, color=use_color(), width=width(), unicode=unicode)
-        if lines:
-            click.echo(lines, color=True)
-    compared = ways_text(profiles, color=use_color(), width=width(), unicode=unicode)
-    if compared:
-        click.echo(compared, color=True)
+        parts += [profile_text(one, top=top, **how), lines_text(one, **how)]
+    return "".join(f"{part}\n" for part in (*parts, ways_text(profiles, **how)) if part)
 
 
 def _json(profiles: Sequence[Profile]) -> str:
@@ -336,9 +290,8 @@ def _write(
             write_file(name, profile_svg(one))
             found.append((name, ()))
         else:
-            chosen = format or format_of(Path(out))
             with writing(name):
-                found.append((name, write_profile(one, name, chosen)))
+                found.append((name, write_profile(one, name, format or format_of(Path(out)))))
     return found
 
 

@@ -2,170 +2,88 @@
 
 from __future__ import annotations
 
-import os
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from torchstone.cli.options import (
-    INTERRUPTED,
-    Duration,
-    allocator_option,
-    check_json_path,
-    database_option,
-    named_database,
-    output_options,
-    settings_options,
-    strict_option,
-    take_settings,
-    together_option,
-    use_color,
-    width,
-)
+from torchstone.cli import options as opt
 
 if TYPE_CHECKING:
     from torchstone.lab.run import RunEnd
+    from torchstone.lab.run_plan import RunRequest
     from torchstone.records import RunView
 
 
-# A run, printed in the form that was asked for.
-
-
-def deliver_run(
-    view: RunView,
-    json_path: str | None,
-    *,
-    markdown: bool = False,
-    csv: bool = False,
-    commands: bool = False,
-    db: str | None = None,
-) -> None:
+def deliver_run(output: opt.Output, view: RunView, commands: bool, db: str | None) -> None:
     """The report, Markdown, CSV or JSON of a run. `db`: the database it is in, as it was named."""
-    from torchstone import show, stats
-    from torchstone.lab.output_files import write_file
+    from torchstone.show.run import run_markdown, run_report
+    from torchstone.show.run_data import run_csv, run_dumps
+    from torchstone.stats import summarise
 
-    summaries = stats.summarise(view.complete)
-    if json_path == "-":
-        click.echo(show.run_dumps(view, summaries))
-        return
-    if json_path is not None:
-        write_file(json_path, show.run_dumps(view, summaries) + "\n")
-    if csv:
-        click.echo(show.run_csv(view), nl=False)
-    elif markdown:
-        click.echo(show.run_markdown(view, summaries), nl=False)
-    else:
-        text = show.run_report(
-            view,
-            summaries,
-            color=use_color(),
-            width=width(),
-            unicode=show.can_unicode(sys.stdout),
-            commands=commands,
-            db=named_database(db),
-        )
-        click.echo(text, nl=False, color=True)
-
-
-_PLANNING = (
-    "variants",
-    "modes",
-    "precisions",
-    "only",
-    "exclude",
-    "pattern",
-    "tier",
-    "scale",
-    "device",
-    "threads",
-    "allocator",
-    "label",
-    "budget",
-    "replicates",
-    "together",
-    "margin",
-    "seed",
-    "timeout",
-    "build_timeout",
-)
-
-
-class Words(click.ParamType):  # type: ignore[type-arg]
-    """`inductor,aot_eager`."""
-
-    name = "a,b,..."
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, ...]:
-        """The words, in order, each once."""
-        if isinstance(value, tuple):
-            return value
-        words = [word.strip() for word in str(value).split(",")]
-        if not all(words):
-            self.fail(f"{value!r} has an empty part; write a,b,c", param, ctx)
-        return tuple(dict.fromkeys(words))
+    summaries = summarise(view.complete)
+    output.deliver(
+        partial(run_report, view, summaries, commands=commands, db=opt.named_database(db)),
+        partial(run_dumps, view, summaries),
+        partial(run_markdown, view, summaries),
+        partial(run_csv, view),
+    )
 
 
 @click.command()
 @click.argument("suites", nargs=-1, metavar="[SUITE]...")
-@click.option(
+@opt.option(
     "--variants",
-    type=Words(),
+    type=opt.WORDS,
     default="inductor",
-    show_default=True,
     help="Each is compared with eager: inductor, inductor+dynamic, inductor+cudagraphs, "
     "inductor+max-autotune, inductor+freezing, aot_eager, jit-trace, export, aoti, any backend.",
 )
-@click.option("--modes", type=Words(), help="inference,training (default: inference).")
-@click.option(
-    "--precisions", type=Words(), default="fp32", show_default=True, help="fp32,bf16,fp16,amp,..."
-)
-@click.option("--only", multiple=True, metavar="NAME", help="Only this model (repeatable; * ?).")
-@click.option("--exclude", multiple=True, metavar="NAME", help="Not this model (repeatable; * ?).")
-@click.option("-k", "pattern", default="", metavar="PATTERN", help="Only models that match.")
-@click.option(
+@opt.option("--modes", type=opt.WORDS, help="inference,training (default: inference).")
+@opt.option("--precisions", type=opt.WORDS, default="fp32", help="fp32,bf16,fp16,amp,...")
+@opt.option("--only", multiple=True, metavar="NAME", help="Only this model (repeatable; * ?).")
+@opt.option("--exclude", multiple=True, metavar="NAME", help="Not this model (repeatable; * ?).")
+@opt.option("-k", "pattern", default="", metavar="PATTERN", help="Only models that match.")
+@opt.option(
     "--tier",
     type=click.Choice(("quick", "standard", "full")),
     help="How many models (default: quick without a suite, else standard).",
 )
-@click.option(
+@opt.option(
     "--scale",
     type=click.Choice(("small", "full")),
     default="small",
-    show_default=True,
     help="Small: the same blocks, fewer and narrower.",
 )
-@click.option("--shard", metavar="I/N", help="Only the I-th of N parts; parts of a --label join.")
-@click.option("--resume", metavar="RUN", help="Resume an interrupted run.")
-@click.option(
+@opt.option("--shard", metavar="I/N", help="Only the I-th of N parts; parts of a --label join.")
+@opt.option("--resume", metavar="RUN", help="Resume an interrupted run.")
+@opt.option(
     "--budget-per-case",
     "budget",
-    type=Duration(),
+    type=opt.DURATION,
     default="20s",
-    show_default=True,
     help="Measurement time; starting processes, compiling and checks come on top.",
 )
-@click.option("--total-budget", type=Duration(), help="Stop starting new cases after this long.")
-@click.option("--replicates", type=int, default=4, show_default=True, help="Processes per arm.")
-@together_option(default=False)
-@click.option("--device", default="cpu", show_default=True, metavar="cpu|cuda|...")
-@click.option("--threads", type=int, help="Threads (default: 1 on two cores or fewer).")
-@allocator_option
-@settings_options
-@click.option(
+@opt.option("--total-budget", type=opt.DURATION, help="Stop starting new cases after this long.")
+@opt.option("--replicates", type=int, default=4, help="Processes per arm.")
+@opt.device_option
+@opt.option("--threads", type=int, help="Threads (default: 1 on two cores or fewer).")
+@opt.allocator_option
+@opt.settings_options
+@opt.option(
     "--torchbench",
+    default="",
     metavar="PATH",
     help="A checkout of pytorch/benchmark, whose models the suite torchbench then is "
     "(or TORCHSTONE_TORCHBENCH).",
 )
-@click.option("--label", default="", help="A name to find the run by, such as the commit.")
-@click.option("--commands", is_flag=True, help="Show the command that re-runs each case.")
-@click.option("-v", "--verbose", is_flag=True, help="Say where each case's wall time went.")
-@database_option
-@output_options
-@strict_option
+@opt.option("--label", default="", help="A name to find the run by, such as the commit.")
+@opt.option("--commands", is_flag=True, help="Show the command that re-runs each case.")
+@opt.option("-v", "--verbose", is_flag=True, help="Say where each case's wall time went.")
+@opt.database_option
+@opt.output_options
+@opt.strict_option
 @click.pass_context
 def run(
     ctx: click.Context,
@@ -174,10 +92,9 @@ def run(
     shard: str | None,
     resume: str | None,
     total_budget: float | None,
-    torchbench: str | None,
+    torchbench: str,
     db: str | None,
-    json_path: str | None,
-    markdown: bool,
+    output: opt.Output,
     commands: bool,
     verbose: bool,
     strict: bool,
@@ -198,71 +115,52 @@ def run(
       torchstone run --resume last
     """
     from torchstone.lab.run import resume_run, start_run
-    from torchstone.lab.run_plan import TORCHBENCH_VARIABLE, parse_shard
-    from torchstone.show import make_run_progress
+    from torchstone.lab.run_plan import parse_shard
+    from torchstone.show.progress import make_run_progress
 
-    check_json_path(json_path)
-    if torchbench is not None:
-        os.environ[TORCHBENCH_VARIABLE] = _checkout(torchbench)
-        asked["torchbench"] = torchbench
     part = parse_shard(shard) if shard is not None else None
     if resume is not None:
-        _refuse_planning(ctx, suites)
+        _refuse_planning(ctx, suites, asked)
     with make_run_progress(sys.stderr, verbose=verbose) as events:
         if resume is not None:
-            end = resume_run(resume, db, events, part, total_budget)
+            end = resume_run(resume, db, events, part, total_budget, torchbench)
         else:
             command = ("torchstone", *sys.argv[1:])
-            end = start_run(_request(suites, asked), command, db, events, part, total_budget)
-    deliver_run(end.view, json_path, markdown=markdown, commands=commands, db=db)
+            request = _request(suites, torchbench, asked)
+            end = start_run(request, command, db, events, part, total_budget)
+    deliver_run(output, end.view, commands, db)
     return _exit_code(end, strict)
 
 
-def _request(suites: tuple[str, ...], asked: dict[str, Any]) -> Any:
+def _request(suites: tuple[str, ...], torchbench: str, asked: dict[str, Any]) -> RunRequest:
     from torchstone.lab.run_plan import RunRequest
 
-    settings = take_settings(asked)
+    settings = opt.take_settings(asked)
     asked["modes"] = asked["modes"] or ()
     asked["tier"] = asked["tier"] or ""
-    return RunRequest(suites=suites, settings=settings, **asked)
+    return RunRequest(suites=suites, torchbench=torchbench, settings=settings, **asked)
 
 
-def _checkout(path: str) -> str:
-    from torchstone.records import UsageError
-
-    if not os.path.isdir(os.path.join(path, "torchbenchmark", "models")):
-        raise UsageError(
-            f"{path} is not a checkout of pytorch/benchmark.",
-            "Name the folder that has torchbenchmark/models in it.",
-        )
-    return os.path.abspath(path)
-
-
-def _refuse_planning(ctx: click.Context, suites: tuple[str, ...]) -> None:
+def _refuse_planning(ctx: click.Context, suites: tuple[str, ...], asked: dict[str, Any]) -> None:
     """A resumed run keeps its plan; an option that would change it is a misunderstanding."""
     from torchstone.records import UsageError
 
-    given = [
-        param.opts[0]
-        for param in ctx.command.params
-        if param.name in _PLANNING
-        and ctx.get_parameter_source(param.name) is click.core.ParameterSource.COMMANDLINE
-    ]
-    if suites or given:
-        what = given[0] if given else suites[0]
+    planning = [param for param in ctx.command.params if param.name in asked]
+    given = [param.opts[0] for param in planning if opt.is_given(ctx, str(param.name))]
+    if changed := [*given, *suites]:
         raise UsageError(
-            f"{what} cannot be changed by --resume: the stored run has its plan.",
+            f"{changed[0]} cannot be changed by --resume: the stored run has its plan.",
             "Leave it out, or begin a new run.",
         )
 
 
 def _exit_code(end: RunEnd, strict: bool) -> int:
-    """0: every case that was to run passed. 1: one failed or was not run; when strict, also where
-    a check fails. 130: interrupted."""
+    """Failed: a case that was to run failed or was not run; when strict, also where a check
+    fails."""
     from torchstone.records import Level
 
     if end.stopped_by == "interrupt":
-        return INTERRUPTED
+        return opt.Exit.INTERRUPTED
     failed = any(case.outcome.failed for case in end.view.cases)
     failed |= strict and any(case.worst_check is Level.FAIL for case in end.view.cases)
-    return int(failed or end.stopped_by == "total budget")
+    return opt.Exit.FAILED if failed or end.stopped_by == "total budget" else opt.Exit.OK

@@ -6,25 +6,25 @@ from typing import Any
 
 import click
 
-from torchstone.cli.options import database_option
+from torchstone.cli import options as opt
 
 SERVER = "torchstone.web.serving:serve"
 EXPORT_SITE = "torchstone.web.site:export_site"
 
 
 @click.command()
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@click.option("--port", type=click.IntRange(0, 65535), default=8484, show_default=True)
-@click.option("--public", is_flag=True, help="Allow a --host that others can reach.")
-@click.option(
+@opt.option("--host", default="127.0.0.1", help="Address to listen on.")
+@opt.option("--port", type=click.IntRange(0, 65535), default=8484)
+@opt.option("--public", is_flag=True, help="Allow a --host that others can reach.")
+@opt.option(
     "--name",
     "names",
     multiple=True,
     metavar="NAME",
     help="A host name by which others call this machine; may be given again.",
 )
-@click.option("--open", "open_browser", is_flag=True, help="Open a browser.")
-@database_option
+@opt.option("--open", "open_browser", is_flag=True, help="Open a browser.")
+@opt.database_option
 def serve(**asked: Any) -> int:
     """Show stored runs as a dashboard in the browser. It only reads.
 

@@ -1,35 +1,26 @@
-"""`torchstone show` and `torchstone list`: what is kept, and what there is to run."""
+"""`show`, `list`, `repro` and `validate`: what is stored, and what there is to run."""
 
 from __future__ import annotations
 
-import json
 import os
-import sys
 from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from torchstone.cli.options import (
-    Duration,
-    check_json_path,
-    database_option,
-    deliver,
-    exit_code,
-    output_options,
-    print_storage_warnings,
-    progress,
-    use_color,
-    width,
-)
-from torchstone.cli.run import deliver_run
+from torchstone.cli import options as opt
 
 if TYPE_CHECKING:
     from torchstone.lab.database import Reevaluated
     from torchstone.lab.repro import Reproduction
     from torchstone.records import Ledger, Profile, Result, RunView
+    from torchstone.show.listing import ModelRow, SuiteRow, VariantRow
     from torchstone.store import Store
     from torchstone.workloads.suites import ModelInfo, Suite
+
+    Stored = Result | RunView | Profile | Ledger
 
 
 WHAT = ("results", "runs", "profiles", "ledgers", "suites", "models", "variants")
@@ -38,23 +29,20 @@ WHAT = ("results", "runs", "profiles", "ledgers", "suites", "models", "variants"
 @click.command()
 @click.argument("id")
 @click.argument("other", required=False)
-@click.option("--csv", is_flag=True, help="Print a run's cases as CSV.")
-@click.option("--commands", is_flag=True, help="Show the command that re-runs each case of a run.")
-@click.option("--view", is_flag=True, help="Of a profile: write an HTML page to look at it.")
-@click.option("--out", metavar="FILE", help="Of a profile: write it; the ending says the format.")
-@database_option
-@output_options
+@opt.option("--commands", is_flag=True, help="Show the command that re-runs each case of a run.")
+@opt.option("--view", is_flag=True, help="Of a profile: write an HTML page to look at it.")
+@opt.option("--out", metavar="FILE", help="Of a profile: write it; the ending says the format.")
+@opt.database_option
+@opt.shown_options
 def show(
     id: str,
     other: str | None,
-    csv: bool,
     commands: bool,
     view: bool,
     out: str | None,
     db: str | None,
-    json_path: str | None,
-    markdown: bool,
-) -> int:
+    output: opt.Output,
+) -> None:
     """Show a stored result, run, profile or ledger, or a profile's file.
 
     ID may be shortened as long as it is unique; a run may also be named by its label; `last` is
@@ -74,35 +62,33 @@ def show(
     from torchstone.records import Ledger, Profile, RunView, UsageError
     from torchstone.store import open_store
 
-    check_json_path(json_path)
-    if other is not None:
-        from torchstone.cli.profile import show_two
+    if other is not None or os.path.isfile(id):
+        from torchstone.cli.profile import show_profiles
 
-        return show_two(id, other, out, view, json_path, db)
-    if os.path.isfile(id):
-        from torchstone.cli.profile import show_file
-
-        return show_file(id, out, view, json_path)
+        show_profiles(output, [id, other] if other is not None else [id], out, view, db)
+        return
     with open_store(db, create=False, read_only=True) as store:
         found = _find(store, id, profile=view or out is not None)
     if isinstance(found, Profile):
         from torchstone.cli.profile import show_profile
 
-        return show_profile(found, out, view, json_path)
-    if csv and not isinstance(found, RunView):
+        show_profile(output, found, out, view)
+        return
+    if output.csv_path and not isinstance(found, RunView):
         raise UsageError(f"{id} is not a run; --csv is for runs.", "Use --json or --markdown.")
     if isinstance(found, Ledger):
         from torchstone.cli.explain import deliver_ledger
 
-        deliver_ledger(found, json_path, markdown)
+        deliver_ledger(output, found)
     elif isinstance(found, RunView):
-        deliver_run(found, json_path, markdown=markdown, csv=csv, commands=commands, db=db)
+        from torchstone.cli.run import deliver_run
+
+        deliver_run(output, found, commands, db)
     else:
-        deliver(found, json_path, markdown, saved=True, db=db)
-    return 0
+        opt.deliver_result(output, found, saved=True, db=db)
 
 
-def _find(store: Store, name: str, profile: bool) -> Result | RunView | Profile | Ledger:
+def _find(store: Store, name: str, profile: bool) -> Stored:
     """A result or a run, else a profile or a ledger; where only a profile will do, that."""
     from torchstone.records import UsageError
     from torchstone.store.limits import LAST
@@ -121,7 +107,7 @@ def _find(store: Store, name: str, profile: bool) -> Result | RunView | Profile 
         raise error
 
 
-def _newer(store: Store, found: Result | RunView) -> Result | RunView | Profile | Ledger:
+def _newer(store: Store, found: Result | RunView) -> Stored:
     """The newest of all: this, or the last profile or ledger."""
     from torchstone.records import RunView
     from torchstone.store.limits import seconds_of
@@ -134,18 +120,18 @@ def _newer(store: Store, found: Result | RunView) -> Result | RunView | Profile 
     ):
         for one in listed:
             newest = max(newest, (seconds_of(one.created) or 0.0, load), key=lambda pair: pair[0])
-    made: Result | RunView | Profile | Ledger = newest[1]("last")
+    made: Stored = newest[1]("last")
     return made
 
 
 @click.command("list")
 @click.argument("what", type=click.Choice(WHAT), default="results", metavar="[WHAT]")
 @click.argument("suite", required=False)
-@click.option("-n", "--limit", type=click.IntRange(1), default=20, show_default=True)
-@click.option("--arm", help="Only results with an arm of this name.")
-@click.option("--since", metavar="DATE", help="Only results made at or after this (ISO 8601).")
-@database_option
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@opt.option("-n", "--limit", type=click.IntRange(1), default=20)
+@opt.option("--arm", help="Only results with an arm of this name.")
+@opt.option("--since", metavar="DATE", help="Only results made at or after this (ISO 8601).")
+@opt.database_option
+@opt.json_flag
 def list_results(
     what: str,
     suite: str | None,
@@ -153,7 +139,7 @@ def list_results(
     arm: str | None,
     since: str | None,
     db: str | None,
-    as_json: bool,
+    output: opt.Output,
 ) -> None:
     """List what is stored, newest first; or suites, models and variants.
 
@@ -168,39 +154,28 @@ def list_results(
       torchstone list suites
       torchstone list models timm
     """
-    from torchstone import show as shown
-
-    if what in ("results", "runs", "profiles", "ledgers"):
-        rows, draw = _stored(what, limit, arm, since, db)
-    elif what == "suites":
-        rows, draw = _suite_rows(suite), shown.suites_listing
-    elif what == "models":
-        rows, draw = _model_rows(suite), shown.models_listing
-    else:
-        rows, draw = _variant_rows(), shown.variants_listing
-    if as_json:
-        from torchstone.records import to_data
-
-        click.echo(json.dumps({"schema": 1, what: [to_data(row) for row in rows]}, indent=2))
-        return
-    unicode = shown.can_unicode(sys.stdout)
-    click.echo(draw(rows, color=use_color(), width=width(), unicode=unicode), nl=False, color=True)
-
-
-def _stored(
-    what: str, limit: int, arm: str | None, since: str | None, db: str | None
-) -> tuple[list[Any], Any]:
-    from torchstone import show as shown
+    from torchstone.records import to_data
+    from torchstone.show.listing import listing
     from torchstone.store import open_store
 
-    with open_store(db, create=False, read_only=True) as store:
-        if what == "profiles":
-            return store.list_profiles(limit), shown.profiles_listing
-        if what == "ledgers":
-            return store.list_ledgers(limit), shown.ledgers_listing
-        if what == "runs":
-            return store.list_runs(limit), shown.runs_listing
-        return store.list(limit=limit, arm=arm, since=since), shown.listing
+    rows: Sequence[Any]
+    if what == "suites":
+        rows = _suite_rows(suite)
+    elif what == "models":
+        rows = _model_rows(suite)
+    elif what == "variants":
+        rows = _variant_rows()
+    else:
+        with open_store(db, create=False, read_only=True) as store:
+            lists: dict[str, Callable[[int], Sequence[Any]]] = {
+                "runs": store.list_runs,
+                "profiles": store.list_profiles,
+                "ledgers": store.list_ledgers,
+            }
+            newest = lists.get(what, partial(store.list, arm=arm, since=since))
+            rows = newest(limit)
+    document = {"schema": 1, what: [to_data(row) for row in rows]}
+    output.deliver(partial(listing, what, rows), partial(opt.dumps, document))
 
 
 def _suites(name: str | None) -> tuple[list[tuple[Suite, list[ModelInfo]]], dict[str, str]]:
@@ -222,27 +197,16 @@ def _suites(name: str | None) -> tuple[list[tuple[Suite, list[ModelInfo]]], dict
     return found, without
 
 
-def _suite_rows(name: str | None) -> list[Any]:
-    from torchstone import show as shown
+def _suite_rows(name: str | None) -> list[SuiteRow]:
+    from torchstone.show.listing import SuiteRow
 
     found, without = _suites(name)
-    rows = [_suite_row(suite, models) for suite, models in found]
-    rows += [shown.SuiteRow(prefix, prefix, 0, 0, reason=why) for prefix, why in without.items()]
-    return sorted(rows, key=lambda row: str(row.prefix))
-
-
-def _suite_row(suite: Suite, models: list[ModelInfo]) -> Any:
-    from torchstone import show as shown
-
-    missing = [info.missing for info in models if info.missing]
-    return shown.SuiteRow(
-        name=suite.name,
-        prefix=suite.prefix,
-        models=len(models),
-        runnable=len(models) - len(missing),
-        scales=suite.scales,
-        reason=_commonest(missing, suite.name),
-    )
+    rows = [SuiteRow(prefix, prefix, 0, 0, reason=why) for prefix, why in without.items()]
+    for suite, models in found:
+        missing = [info.missing for info in models if info.missing]
+        runnable, reason = len(models) - len(missing), _commonest(missing, suite.name)
+        rows.append(SuiteRow(suite.name, suite.prefix, len(models), runnable, suite.scales, reason))
+    return sorted(rows, key=lambda row: row.prefix)
 
 
 def _commonest(reasons: list[str], suite: str) -> str:
@@ -255,21 +219,14 @@ def _commonest(reasons: list[str], suite: str) -> str:
     return f"{reason} ({count} of {len(reasons)}; the others: `torchstone list models {suite}`)"
 
 
-def _model_rows(suite: str | None) -> list[Any]:
-    from torchstone import show as shown
+def _model_rows(suite: str | None) -> list[ModelRow]:
+    from torchstone.show.listing import ModelRow
 
     found, without = _suites(suite)
     for why in without.values():
         click.echo(f"note: {why}", err=True)
     return [
-        shown.ModelRow(
-            suite=one.name,
-            name=info.name,
-            family=info.family,
-            tier=info.tier,
-            modes=info.modes,
-            missing=info.missing,
-        )
+        ModelRow(one.name, info.name, info.family, info.tier, info.modes, info.missing)
         for one, models in found
         for info in models
     ]
@@ -279,10 +236,10 @@ OURS = "torchstone"
 """The package of variants that come with us."""
 
 
-def _variant_rows() -> list[Any]:
-    from torchstone import show as shown
+def _variant_rows() -> list[VariantRow]:
     from torchstone.lab.request import torch_backends
     from torchstone.records import UsageError
+    from torchstone.show.listing import VariantRow
     from torchstone.variants import known_variants, resolve_variant
     from torchstone.variants.registry import NOT_FOR_USERS
     from torchstone.variants.techniques import TECHNIQUES
@@ -295,12 +252,12 @@ def _variant_rows() -> list[Any]:
             summary = str(getattr(resolve_variant(name), "summary", "")) or f"of {source}"
         except (ImportError, AttributeError, UsageError) as error:  # costs the others nothing
             summary = f"cannot be loaded: {error}"
-        rows.append(shown.VariantRow(name, source, summary))
-    rows += [shown.VariantRow(f"+{one.name}", OURS, one.summary) for one in TECHNIQUES.values()]
+        rows.append(VariantRow(name, source, summary))
+    rows += [VariantRow(f"+{one.name}", OURS, one.summary) for one in TECHNIQUES.values()]
     for name in torch_backends(None):
         if name not in known and not name.endswith(NOT_FOR_USERS):
-            rows.append(shown.VariantRow(name, "torch.compile"))
-    return list(rows)
+            rows.append(VariantRow(name, "torch.compile"))
+    return rows
 
 
 # `torchstone repro`.
@@ -308,20 +265,19 @@ def _variant_rows() -> list[Any]:
 
 @click.command()
 @click.argument("id")
-@click.option("--trust", is_flag=True, help="Run a record that came from elsewhere.")
-@click.option("--recipe", metavar="DIR", help="Write a lock file and a Containerfile; run nothing.")
-@click.option("--budget", type=Duration(), help="Another budget than the stored one.")
-@database_option
-@output_options
-@click.option("--save/--no-save", default=True, show_default=True, help="Keep the new result.")
+@opt.option("--trust", is_flag=True, help="Run a record that came from elsewhere.")
+@opt.option("--recipe", metavar="DIR", help="Write a lock file and a Containerfile; run nothing.")
+@opt.option("--budget", type=opt.DURATION, help="Another budget than the stored one.")
+@opt.database_option
+@opt.output_options
+@opt.save_option("Keep the new result.")
 def repro(
     id: str,
     trust: bool,
     recipe: str | None,
     budget: float | None,
     db: str | None,
-    json_path: str | None,
-    markdown: bool,
+    output: opt.Output,
     save: bool,
 ) -> int:
     """Measure a stored result again; compare with the old.
@@ -333,50 +289,49 @@ def repro(
       torchstone repro 1jz3k --recipe rebuild/
     """
     from torchstone.lab.recording import Recorder
-    from torchstone.lab.repro import BETWEEN_SESSIONS, write_recipe
     from torchstone.lab.repro import repro as again
-    from torchstone.show import format_ratio, sanitise
+    from torchstone.lab.repro import write_recipe
     from torchstone.store import open_store
 
-    check_json_path(json_path)
     with open_store(db, create=False, read_only=True) as store:
         stored = store.load(id)
     if recipe is not None:
         for path in write_recipe(stored, recipe):
             click.echo(f"wrote {path}")
-        return 0
+        return opt.Exit.OK
     recorder = Recorder(db, saves=save)
-    with progress() as events:
+    with opt.progress() as events:
         done = again(stored, trust=trust, recorder=recorder, events=events, budget_s=budget)
-    result = done.combined if json_path else done.new
-    deliver(result, json_path, markdown, saved=recorder.has_kept, db=db)
-    if json_path != "-":
-        click.echo(f"\nagainst {stored.id} of {stored.created}:")
-        if stored.pruned:
-            click.echo(
-                f"  its samples were removed on {stored.pruned.created[:10]}, so only its "
-                f"figures can be compared: torchstone show {stored.id}"
-            )
-        _tell_changes(done)
-        for one in (*done.speedups, *done.against_stored):
-            ratio = format_ratio(one.time_ratio) if one.time_ratio else "-"
-            span = f" [{one.interval[0]:.3f}, {one.interval[1]:.3f}]" if one.interval else ""
-            why = f" ({sanitise(one.reason)})" if one.time_ratio is None and one.reason else ""
-            said = f"time ratio {ratio}{span}: {one.verdict.value}{why}"
-            click.echo(f"  {sanitise(one.new)}: {said}")
-        if done.against_stored:
-            click.echo(f"  {BETWEEN_SESSIONS}")
-    return print_storage_warnings(recorder, exit_code(done.new))
+    result = done.combined if output.json_path else done.new
+    opt.deliver_result(output, result, saved=recorder.has_kept, db=db)
+    if not output.alone:
+        click.echo("\n".join(_against(stored, done)))
+    return opt.print_storage_warnings(recorder, opt.exit_code(done.new))
 
 
-def _tell_changes(done: Reproduction) -> None:
-    """What is not as it was, before any ratio: it may be what a difference comes from."""
-    from torchstone.show import sanitise
+def _against(stored: Result, done: Reproduction) -> list[str]:
+    """The new result against the old. What is not as it was comes before any ratio: it may be what
+    a difference comes from."""
+    from torchstone.lab.repro import BETWEEN_SESSIONS
+    from torchstone.records.format import format_ratio
+    from torchstone.show.table import sanitise
 
-    for one in done.changes:
-        some = len(one.arms) < len(done.new.arms)
-        arms = f"{', '.join(one.arms)}: " if some else ""
-        click.echo(f"  not as it was: {sanitise(arms + one.sentence)}")
+    lines = [f"\nagainst {stored.id} of {stored.created}:"]
+    if stored.pruned:
+        lines.append(
+            f"  its samples were removed on {stored.pruned.created[:10]}, so only its "
+            f"figures can be compared: torchstone show {stored.id}"
+        )
+    for change in done.changes:
+        some = len(change.arms) < len(done.new.arms)
+        arms = f"{', '.join(change.arms)}: " if some else ""
+        lines.append(f"  not as it was: {sanitise(arms + change.sentence)}")
+    for one in (*done.speedups, *done.against_stored):
+        ratio = format_ratio(one.time_ratio) if one.time_ratio else "-"
+        span = f" [{one.interval[0]:.3f}, {one.interval[1]:.3f}]" if one.interval else ""
+        why = f" ({sanitise(one.reason)})" if one.time_ratio is None and one.reason else ""
+        lines.append(f"  {sanitise(one.new)}: time ratio {ratio}{span}: {one.verdict.value}{why}")
+    return lines + ([f"  {BETWEEN_SESSIONS}"] if done.against_stored else [])
 
 
 # `torchstone validate`.
@@ -384,13 +339,11 @@ def _tell_changes(done: Reproduction) -> None:
 
 @click.command()
 @click.argument("id", metavar="ID|RUN")
-@click.option("--save/--no-save", default=True, show_default=True, help="Keep the new evaluation.")
-@click.option("--strict", is_flag=True, help="Exit code 1 if a number is not to be believed.")
-@database_option
-@click.option(
-    "--json", "json_path", metavar="PATH|-", help="Write JSON to a file; - prints it alone."
-)
-def validate(id: str, save: bool, strict: bool, db: str | None, json_path: str | None) -> int:
+@opt.save_option("Keep the new evaluation.")
+@opt.option("--strict", is_flag=True, help="Exit code 1 if a number is not to be believed.")
+@opt.database_option
+@opt.json_option
+def validate(id: str, save: bool, strict: bool, db: str | None, output: opt.Output) -> int:
     """Re-run the checks on stored results, without measuring.
 
     ID is a result, or a run (all of its results). Samples never change; what the rules say of them
@@ -403,21 +356,13 @@ def validate(id: str, save: bool, strict: bool, db: str | None, json_path: str |
       torchstone validate 1jz3k --no-save --json -
     """
     from torchstone.lab.database import validate_stored
-    from torchstone.lab.output_files import write_file
-    from torchstone.show import can_unicode, evaluation_report
+    from torchstone.show.evidence import evaluation_report
 
-    check_json_path(json_path)
     evaluated = validate_stored(id, db, save=save)
-    if json_path is not None:
-        text = json.dumps(_document(evaluated), indent=2, allow_nan=False)
-        if json_path == "-":
-            click.echo(text)
-        else:
-            write_file(json_path, text + "\n")
-    if json_path != "-":
-        pairs = [(one.after, one.changes) for one in evaluated]
-        text = evaluation_report(pairs, color=use_color(), unicode=can_unicode(sys.stdout))
-        click.echo(text, nl=False, color=True)
+    output.deliver(
+        partial(evaluation_report, [(one.after, one.changes) for one in evaluated]),
+        lambda: opt.dumps(_document(evaluated)),
+    )
     skipped = sum(one.skipped for one in evaluated)
     if skipped:
         click.echo(
@@ -425,11 +370,11 @@ def validate(id: str, save: bool, strict: bool, db: str | None, json_path: str |
             "were removed (`torchstone db prune`)",
             err=True,
         )
-    return int(strict and any(one.failed for one in evaluated))
+    return opt.Exit.FAILED if strict and any(one.failed for one in evaluated) else opt.Exit.OK
 
 
 def _document(evaluated: list[Reevaluated]) -> dict[str, object]:
-    from torchstone.show import document
+    from torchstone.show.markdown import document
 
     return {
         "schema": 1,

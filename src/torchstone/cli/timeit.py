@@ -6,39 +6,26 @@ from typing import Any
 
 import click
 
-from torchstone.cli.options import (
-    Duration,
-    allocator_option,
-    check_json_path,
-    database_option,
-    deliver,
-    output_options,
-    print_storage_warnings,
-    progress,
-)
+from torchstone.cli import options as opt
 
 
 @click.command(context_settings={"ignore_unknown_options": False})
 @click.argument("stmt", nargs=-1, metavar="[STMT...]")
-@click.option("-n", "--number", type=int, help="Executions per sample (default, or 0: found).")
-@click.option(
-    "-r", "--repeat", type=int, help="Samples per process (default: as the budget allows)."
-)
-@click.option("-s", "--setup", multiple=True, help="Run before each sample, untimed (repeatable).")
-@click.option("-p", "--process", is_flag=True, help="Report CPU time instead of wall time.")
-@click.option("-u", "--unit", type=click.Choice(["nsec", "usec", "msec", "sec"]))
-@click.option("-v", "--verbose", is_flag=True, help="More digits, and every check.")
-@click.option(
-    "--vs", multiple=True, metavar="STMT", help="Compare with this statement (repeatable)."
-)
-@click.option("--python", metavar="PYTHON", help="Interpreter to run in, e.g. python3.13.")
-@allocator_option
-@click.option("--budget", type=Duration(), default="5s", show_default=True)
-@click.option("--timeout", type=Duration(), default="60s", show_default=True, help="For a sample.")
-@click.option("--replicates", type=int, help="Processes (default: as the budget allows).")
-@database_option
-@output_options
-@click.option("--save/--no-save", default=False, show_default=True, help="Keep the result.")
+@opt.option("-n", "--number", type=int, help="Executions per sample (default, or 0: found).")
+@opt.option("-r", "--repeat", type=int, help="Samples per process (default: as the budget allows).")
+@opt.option("-s", "--setup", multiple=True, help="Run before each sample, untimed (repeatable).")
+@opt.option("-p", "--process", is_flag=True, help="Report CPU time instead of wall time.")
+@opt.option("-u", "--unit", type=click.Choice(["nsec", "usec", "msec", "sec"]))
+@opt.option("-v", "--verbose", is_flag=True, help="More digits, and every check.")
+@opt.option("--vs", multiple=True, metavar="STMT", help="Compare with this statement (repeatable).")
+@opt.option("--python", metavar="PYTHON", help="Interpreter to run in, e.g. python3.13.")
+@opt.allocator_option
+@opt.option("--budget", type=opt.DURATION, default="5s")
+@opt.option("--timeout", type=opt.DURATION, default="60s", help="For a sample.")
+@opt.option("--replicates", type=int, help="Processes (default: as the budget allows).")
+@opt.database_option
+@opt.output_options
+@opt.save_option("Keep the result.", default=False)
 def timeit(
     stmt: tuple[str, ...],
     setup: tuple[str, ...],
@@ -46,8 +33,7 @@ def timeit(
     verbose: bool,
     process: bool,
     vs: tuple[str, ...],
-    json_path: str | None,
-    markdown: bool,
+    output: opt.Output,
     save: bool,
     db: str | None,
     **asked: Any,
@@ -63,13 +49,12 @@ def timeit(
       torchstone timeit -s "x = list(range(1000))" "sorted(x)" --vs "x.copy().sort()"
       torchstone timeit -n 1000 -r 5 -s "import torch; a = torch.ones(64)" "a + a"
     """
-    from torchstone import show
     from torchstone.conductor import Settings
     from torchstone.lab import timing
     from torchstone.lab.recording import Recorder
+    from torchstone.show.terminal import report
+    from torchstone.show.timeit import passed_checks, timeit_report
 
-    check_json_path(json_path)
-    statements = ("\n".join(stmt) or "pass", *vs)
     settings = Settings(
         budget_s=asked["budget"],
         loops=asked["number"] or None,
@@ -78,9 +63,9 @@ def timeit(
         replicates=asked["replicates"],
     )
     recorder = Recorder(db, saves=save)
-    with progress() as events:
+    with opt.progress() as events:
         result = timing.time_statements(
-            statements,
+            ("\n".join(stmt) or "pass", *vs),
             "\n".join(setup) or "pass",
             settings,
             python=asked["python"],
@@ -90,12 +75,12 @@ def timeit(
             events=events,
         )
 
-    def report(result: Any, **how: Any) -> str:
+    def answer(result: Any, **how: Any) -> str:
         if vs:
-            text = show.report(result, **how)
+            text = report(result, **how)
         else:
-            text = show.timeit_report(result, unit=unit, precision=6 if verbose else 3, **how)
-        return text + show.passed_checks(result, how["width"]) if verbose else text
+            text = timeit_report(result, unit=unit, precision=6 if verbose else 3, **how)
+        return text + passed_checks(result, how["width"]) if verbose else text
 
-    code = deliver(result, json_path, markdown, saved=recorder.has_kept, report=report, db=db)
-    return print_storage_warnings(recorder, code)
+    opt.deliver_result(output, result, saved=recorder.has_kept, db=db, report=answer)
+    return opt.print_storage_warnings(recorder, opt.exit_code(result))

@@ -10,15 +10,17 @@ from datetime import datetime, timezone
 from torchstone.interop.base import Imported, Medians
 from torchstone.interop.files import TextFile, positive
 from torchstone.interop.names import ACCURACY, PERFORMANCE, TABLES, UNKNOWN
-from torchstone.interop.own import (
+from torchstone.interop.rows import (
+    HUD_FORMAT,
     KNOWN,
-    Ending,
+    Row,
     believed_medians,
     evaluate,
+    foreign_rows,
     own_rows,
+    plain,
     read_own_ending,
 )
-from torchstone.interop.rows import HUD_FORMAT, Row, foreign_rows, plain
 from torchstone.records import (
     FOREIGN_DEFINITION,
     CaseKey,
@@ -75,25 +77,23 @@ class Origin:
     git: GitState | None = None
 
 
-@dataclass
-class Joined:
-    """The rows of one case that count, by table."""
+Tables = dict[str, list[Entry]]
+"""The rows of one case that count, by table."""
 
-    tables: dict[str, list[Entry]] = field(default_factory=dict)
 
-    def cell(self, table: str, column: str) -> str | None:
-        """What the rows of a table say under a column."""
-        for entry in self.tables.get(table, ()):
-            text = entry.figures.cell(column)
-            if text is not None:
-                return plain(text) if entry.figures.format == HUD_FORMAT else text
-        return None
+def _cell(tables: Tables, table: str, column: str) -> str | None:
+    """What the rows of a table say under a column."""
+    for entry in tables.get(table, ()):
+        text = entry.figures.cell(column)
+        if text is not None:
+            return plain(text) if entry.figures.format == HUD_FORMAT else text
+    return None
 
-    @property
-    def entries(self) -> list[Entry]:
-        """All of them, the performance table's first."""
-        known = [one for table in TABLES for one in self.tables.get(table, ())]
-        return known or [one for rows in self.tables.values() for one in rows]
+
+def _entries(tables: Tables) -> list[Entry]:
+    """All of them, the performance table's first."""
+    known = [one for table in TABLES for one in tables.get(table, ())]
+    return known or [one for rows in tables.values() for one in rows]
 
 
 def assemble(
@@ -110,9 +110,11 @@ def assemble(
         )
     joined, superseded = _join(entries)
     groups: dict[CaseKey, set[str]] = {}
-    for key, case in joined.items():
-        groups.setdefault(replace(key, model=""), set()).update(case.tables)
-    cases = tuple(_case(key, case, groups[replace(key, model="")]) for key, case in joined.items())
+    for key, tables in joined.items():
+        groups.setdefault(replace(key, model=""), set()).update(tables)
+    cases = tuple(
+        _case(key, tables, groups[replace(key, model="")]) for key, tables in joined.items()
+    )
     all_notes = (
         DEFINITIONS_NOTE,
         *notes,
@@ -124,26 +126,32 @@ def assemble(
     return Imported(run, cases, all_notes)
 
 
-def _join(entries: Sequence[Entry]) -> tuple[dict[CaseKey, Joined], list[Entry]]:
+def _join(entries: Sequence[Entry]) -> tuple[dict[CaseKey, Tables], list[Entry]]:
     last: dict[tuple[CaseKey, str], int] = {}
     for entry in entries:
         place = (entry.key, entry.figures.table)
         last[place] = max(entry.attempt, last.get(place, 0))
-    joined: dict[CaseKey, Joined] = {}
+    joined: dict[CaseKey, Tables] = {}
     superseded = []
     for entry in entries:
         if entry.attempt < last[entry.key, entry.figures.table]:
             superseded.append(entry)
-            continue
-        case = joined.setdefault(entry.key, Joined())
-        case.tables.setdefault(entry.figures.table, []).append(entry)
+        else:
+            joined.setdefault(entry.key, {}).setdefault(entry.figures.table, []).append(entry)
     return joined, superseded
 
 
-def _case(key: CaseKey, joined: Joined, expected: set[str]) -> CaseMetrics:
-    entries = joined.entries
+def _case(key: CaseKey, tables: Tables, expected: set[str]) -> CaseMetrics:
+    entries = _entries(tables)
     said = (read_own_ending(one.own) for one in entries)
-    ending = next((one for one in said if one is not None), None) or _judged(key, joined, expected)
+    ending = next((one for one in said if one is not None), None)
+    if ending is None:
+        status, tag = (_cell(tables, ACCURACY, column) for column in (ACCURACY, "tag"))
+        if tag in KNOWN and status not in KNOWN:
+            # With a `tag` column the runner writes a failure's status one column too far left.
+            status = tag
+        speedup = _cell(tables, PERFORMANCE, "speedup")
+        ending = evaluate(status, speedup, tables, expected, key.variant)
     return CaseMetrics(
         key,
         ending.outcome,
@@ -152,16 +160,6 @@ def _case(key: CaseKey, joined: Joined, expected: set[str]) -> CaseMetrics:
         foreign=tuple(one.figures for one in entries),
         definition=FOREIGN_DEFINITION,
     )
-
-
-def _judged(key: CaseKey, joined: Joined, expected: set[str]) -> Ending:
-    status = joined.cell(ACCURACY, "accuracy")
-    tag = joined.cell(ACCURACY, "tag")
-    if tag in KNOWN and status not in KNOWN:
-        # With a `tag` column the runner writes a failure's status one column too far left.
-        status = tag
-    speedup = joined.cell(PERFORMANCE, "speedup")
-    return evaluate(status, speedup, joined.tables, expected, key.variant)
 
 
 def _repeated(superseded: Sequence[Entry]) -> list[str]:
@@ -174,14 +172,14 @@ def _repeated(superseded: Sequence[Entry]) -> list[str]:
     ]
 
 
-def _joining(joined: Mapping[CaseKey, Joined], groups: Mapping[CaseKey, set[str]]) -> list[str]:
+def _joining(joined: Mapping[CaseKey, Tables], groups: Mapping[CaseKey, set[str]]) -> list[str]:
     """What is in one table and not in the other."""
     notes = []
     for table in TABLES:
         missing = [
             key.model
-            for key, case in joined.items()
-            if table not in case.tables and table in groups[replace(key, model="")]
+            for key, tables in joined.items()
+            if table not in tables and table in groups[replace(key, model="")]
         ]
         if missing:
             notes.append(
@@ -193,19 +191,19 @@ def _joining(joined: Mapping[CaseKey, Joined], groups: Mapping[CaseKey, set[str]
     return notes
 
 
-def _about(joined: Mapping[CaseKey, Joined]) -> list[str]:
+def _about(joined: Mapping[CaseKey, Tables]) -> list[str]:
     """What must be known about figures that are not ours."""
     theirs = {
-        key: case
-        for key, case in joined.items()
-        if not any(read_own_ending(one.own) for one in case.entries)
+        key: tables
+        for key, tables in joined.items()
+        if not any(read_own_ending(one.own) for one in _entries(tables))
     }
     if not theirs:
         return []
     notes = [INVISIBLE_NOTE]
     if any(
-        key.device.startswith("cpu") and positive(case.cell(PERFORMANCE, "dynamo_peak_mem"))
-        for key, case in theirs.items()
+        key.device.startswith("cpu") and positive(_cell(tables, PERFORMANCE, "dynamo_peak_mem"))
+        for key, tables in theirs.items()
     ):
         notes.append(MEMORY_NOTE)
     if any(UNKNOWN in (key.suite, key.precision, key.mode, key.device) for key in theirs):
@@ -236,17 +234,15 @@ def _run(
         id=f"{format_name}-{digest.hexdigest()[:12]}",
         created=origin.created or now,
         command=("torchstone", "import", format_name, *(file.name for file in files)),
-        plan=tuple(_planned(case) for case in cases),
+        plan=tuple(
+            PlannedCase(case.key, "", case.reason if case.outcome is Outcome.NOT_SUPPORTED else "")
+            for case in cases
+        ),
         torch=origin.torch,
         git=origin.git,
         notes=notes,
         origin=format_name,
     )
-
-
-def _planned(case: CaseMetrics) -> PlannedCase:
-    unsupported = case.reason if case.outcome is Outcome.NOT_SUPPORTED else ""
-    return PlannedCase(case.key, "", unsupported)
 
 
 # A run as rows of the runner's tables, and what those rows cannot say.

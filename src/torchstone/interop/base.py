@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
-from importlib import metadata
 from pathlib import Path
 from typing import Protocol, cast
 
-from torchstone.records import CaseMetrics, ForeignMetrics, Run, RunView, UsageError
+from torchstone.records import CaseMetrics, Run, RunView, UsageError
 from torchstone.records.plugins import Registry, did_you_mean
 
 Medians = Callable[[CaseMetrics], "tuple[float, float] | None"]
@@ -28,11 +26,6 @@ class Imported:
     run: Run
     cases: tuple[CaseMetrics, ...]
     notes: tuple[str, ...] = ()
-
-    @property
-    def foreign(self) -> tuple[ForeignMetrics, ...]:
-        """Every row that was read and counts, in the order of the cases."""
-        return tuple(one for case in self.cases for one in case.foreign)
 
     @property
     def view(self) -> RunView:
@@ -73,15 +66,9 @@ FORMATS = Registry(
 )
 
 
-@cache
-def known_formats() -> dict[str, metadata.EntryPoint]:
-    """Installed formats by name; nothing is imported."""
-    return FORMATS.by_name()
-
-
 def find_format(name: str) -> Format:
     """The format of that name; a `UsageError` that names the nearest ones otherwise."""
-    known = known_formats()
+    known = FORMATS.by_name()
     if name in known:
         return cast("Format", known[name].load())
     names = ", ".join(sorted(known))

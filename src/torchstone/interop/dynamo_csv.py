@@ -14,8 +14,15 @@ from torchstone.interop.assemble import Entry, assemble, export_remarks, export_
 from torchstone.interop.base import Imported, Medians
 from torchstone.interop.files import TextFile, bad, check_name
 from torchstone.interop.names import ACCURACY, PERFORMANCE, Naming, key_of, read_stem
-from torchstone.interop.own import KNOWN, OWN_COLUMNS, read_own_key
-from torchstone.interop.rows import CSV_FORMAT, DEFINITION, Row, stem_of
+from torchstone.interop.rows import (
+    CSV_FORMAT,
+    DEFINITION,
+    KNOWN,
+    OWN_COLUMNS,
+    Row,
+    read_own_key,
+    stem_of,
+)
 from torchstone.records import CaseKey, ForeignMetrics, RunView
 
 _BESIDE = ("_compilation_metrics", "_graph_breaks", "_graph_breaks_deduped", "_stats")

@@ -63,7 +63,7 @@ def read_files(paths: Sequence[Path], endings: tuple[str, ...]) -> Iterator[Text
             raise UsageError(
                 f"The files hold more than {MAX_ALL_BYTES // 2**20} MiB.", "Import fewer at a time."
             )
-        yield TextFile(printable(path.name), _decode_files(path.name, data), chosen)
+        yield TextFile(printable(path.name), _decode(path.name, data), chosen)
 
 
 def _expand(path: Path, endings: tuple[str, ...]) -> Iterator[tuple[Path, bool]]:
@@ -98,7 +98,7 @@ def _read(path: Path) -> bytes:
     return data
 
 
-def _decode_files(name: str, data: bytes) -> str:
+def _decode(name: str, data: bytes) -> str:
     if b"\0" in data:
         line = data.count(b"\n", 0, data.index(b"\0")) + 1
         raise bad(printable(name), line, "there is a NUL; this is not a text file in UTF-8")
@@ -163,38 +163,23 @@ def json_values(file: TextFile) -> Iterator[tuple[int, Any]]:
     text, line, counted = file.text, 1, 0
     at = _skip(text, 0)
     in_array = text.startswith("[", at)
-    if in_array:
-        at = _skip(text, at + 1)
-    while at < len(text):
+    at = _skip(text, at + in_array)
+    comma: bool | None = None  # behind the value before this one
+    while at < len(text) and not (in_array and text.startswith("]", at)):
+        if in_array and comma is False:
+            raise bad(file.name, line, "the array does not go on after this value")
         line += text.count("\n", counted, at)
         counted = at
-        if in_array and text.startswith("]", at):
-            break
-        value, at = _decode_json_text(file, line, at)
+        value, at = _decode_json(file, line, at)
         yield line, value
         at = _skip(text, at)
-        if in_array:
-            at = _after_comma(file, line, at)
-    if in_array:
-        _check_end(file, line, at)
-
-
-def _after_comma(file: TextFile, line: int, at: int) -> int:
-    """The place of the next value of an array, or of its end."""
-    if at == len(file.text) or file.text.startswith("]", at):
-        return at
-    if not file.text.startswith(",", at):
-        raise bad(file.name, line, "the array does not go on after this value")
-    at = _skip(file.text, at + 1)
-    if file.text.startswith("]", at):
-        raise bad(file.name, line, "there is a comma and no value behind it")
-    return at
-
-
-def _check_end(file: TextFile, line: int, at: int) -> None:
-    if not file.text.startswith("]", at):
+        comma = in_array and text.startswith(",", at)
+        at = _skip(text, at + comma)
+    if in_array and at == len(text):
         raise bad(file.name, line, "the array is cut off")
-    if _skip(file.text, at + 1) < len(file.text):
+    if comma:
+        raise bad(file.name, line, "there is a comma and no value behind it")
+    if in_array and _skip(text, at + 1) < len(text):
         raise bad(file.name, line, "there is more behind the end of the array")
 
 
@@ -203,7 +188,7 @@ def _skip(text: str, at: int) -> int:
     return found.end() if found else at
 
 
-def _decode_json_text(file: TextFile, line: int, at: int) -> tuple[Any, int]:
+def _decode_json(file: TextFile, line: int, at: int) -> tuple[Any, int]:
     try:
         value, end = _DECODER.raw_decode(file.text, at)
     except RecursionError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
@@ -23,15 +23,18 @@ from torchstone.interop.assemble import (
 from torchstone.interop.base import Imported, Medians
 from torchstone.interop.files import TextFile, bad, check_name, json_values, number
 from torchstone.interop.names import ACCURACY, PERFORMANCE, Naming, key_of, read_stem, safe_stem
-from torchstone.interop.own import FIRST_COLUMNS, OWN_COLUMNS, SPEED_COLUMNS, read_own_key
 from torchstone.interop.rows import (
     DEFINITION,
+    FIRST_COLUMNS,
     HUD_FORMAT,
+    OWN_COLUMNS,
+    SPEED_COLUMNS,
     Row,
     context_of,
     member,
     metric_of,
     metric_text,
+    read_own_key,
     stem_of,
     text_of,
 )
@@ -45,9 +48,6 @@ from torchstone.records import (
     UsageError,
 )
 
-# Records of the PyTorch benchmark database, read into rows of the runner's tables.
-
-
 BENCHMARK = "TorchInductor"
 """The benchmark's name in the records that the runner writes and that the dashboard reads."""
 
@@ -57,7 +57,7 @@ _EARLIEST_S, _LATEST_S = 1e9, 1e11
 
 @dataclass
 class _Group:
-    """Metrics of one case and table that say the same beside the metric."""
+    """Metrics of one case and table, and of one attempt at them, that say the same beside them."""
 
     source: str
     line: int
@@ -65,65 +65,55 @@ class _Group:
     cells: dict[str, str] = field(default_factory=dict)
 
 
-@dataclass
-class _Attempt:
-    """What was said of one case and table. A metric that is said again starts a new attempt."""
-
-    number: int = 1
-    metrics: set[str] = field(default_factory=set)
-    groups: dict[str, _Group] = field(default_factory=dict)
-
-
-@dataclass
-class HudReading:
+class _Reading:
     """Everything that the files say."""
 
-    entries: list[Entry] = field(default_factory=list)
-    other_benchmarks: dict[str, int] = field(default_factory=dict)
-    contexts: dict[str, Mapping[str, Any]] = field(default_factory=dict)
-    records: int = 0
-    _attempts: dict[tuple[CaseKey, str], _Attempt] = field(default_factory=dict)
+    def __init__(self, texts: Iterable[TextFile]) -> None:
+        self.other_benchmarks: Counter[str] = Counter()
+        self.contexts: dict[str, Mapping[str, Any]] = {}
+        self._attempts: dict[tuple[CaseKey, str], list[dict[str, _Group]]] = {}
+        """By case and table. A metric that is said again starts a new attempt."""
+        values = ((file.name, *value) for file in texts for value in json_values(file))
+        for count, (source, line, record) in enumerate(values, 1):
+            if count > files.MAX_ROWS:
+                raise bad(source, line, f"there are more than {files.MAX_ROWS} records")
+            self._read(source, line, record if isinstance(record, dict) else {})
 
-    def read(self, texts: Iterable[TextFile]) -> None:
-        """Read the files, in order."""
-        for file in texts:
-            for line, record in json_values(file):
-                self.records += 1
-                if self.records > files.MAX_ROWS:
-                    raise bad(file.name, line, f"there are more than {files.MAX_ROWS} records")
-                self._read_record(file.name, line, record)
-        for (key, table), attempt in self._attempts.items():
-            self._close(key, table, attempt)
-
-    def _read_record(self, source: str, line: int, record: Any) -> None:
-        record = record if isinstance(record, dict) else {}
+    def _read(self, source: str, line: int, record: Mapping[str, Any]) -> None:
         benchmark, model, name = (
             member(record, part).get("name") for part in ("benchmark", "model", "metric")
         )
         if not (isinstance(benchmark, str) and isinstance(model, str) and isinstance(name, str)):
             raise bad(source, line, "this is no record with a benchmark, a model and a metric")
         if benchmark != BENCHMARK:
-            self.other_benchmarks[benchmark] = self.other_benchmarks.get(benchmark, 0) + 1
+            self.other_benchmarks[benchmark] += 1
             return
         check_name(name, "metric's name", source, line)
         key, table, own = _place(source, line, record, name)
         context = _context(source, line, record)
         self.contexts.setdefault(context, record)
-        attempt = self._attempts.setdefault((key, table), _Attempt())
-        if name in attempt.metrics:
-            self._close(key, table, attempt)
-            attempt = self._attempts[key, table] = _Attempt(attempt.number + 1)
-        attempt.metrics.add(name)
-        group = attempt.groups.setdefault(context, _Group(source, line, own))
+        attempts = self._attempts.setdefault((key, table), [{}])
+        if any(name in group.cells for group in attempts[-1].values()):
+            attempts.append({})
+        group = attempts[-1].setdefault(context, _Group(source, line, own))
         group.cells[name] = metric_text(record["metric"])
 
-    def _close(self, key: CaseKey, table: str, attempt: _Attempt) -> None:
-        for context, group in attempt.groups.items():
-            columns, cells = tuple(group.cells), tuple(group.cells.values())
-            figures = ForeignMetrics(
-                HUD_FORMAT, DEFINITION, table, group.source, group.line, columns, cells, context
-            )
-            self.entries.append(Entry(key, figures, attempt.number, group.own))
+    def entries(self) -> Iterator[Entry]:
+        """The metrics as rows of the runner's tables."""
+        for (key, table), attempts in self._attempts.items():
+            for attempt, groups in enumerate(attempts, 1):
+                for context, group in groups.items():
+                    figures = ForeignMetrics(
+                        HUD_FORMAT,
+                        DEFINITION,
+                        table,
+                        group.source,
+                        group.line,
+                        tuple(group.cells),
+                        tuple(group.cells.values()),
+                        context,
+                    )
+                    yield Entry(key, figures, attempt, group.own)
 
     def origin(self) -> Origin:
         """Commit, torch and time, where the records say them; refuses records of two commits."""
@@ -135,17 +125,16 @@ class HudReading:
                 "Import the records of each commit by themselves.",
             )
         branches = {text_of(one.get("head_branch")) for one in records} - {""}
-        branch = branches.pop() if len(branches) == 1 else ""
         versions = {text_of(member(one, "dependencies", "torch").get("version")) for one in records}
+        branch, version = (
+            found.pop()[: files.MAX_NAME] if len(found) == 1 else ""
+            for found in (branches, versions)
+        )
         return Origin(
             created=_latest(text_of(one.get("timestamp")) for one in records),
-            torch=versions.pop()[: files.MAX_NAME] if len(versions) == 1 else "",
-            git=_git(commits, branch[: files.MAX_NAME]),
+            torch=version,
+            git=GitState(commits.pop()[: files.MAX_NAME], branch) if commits else None,
         )
-
-
-def _git(commits: set[str], branch: str) -> GitState | None:
-    return GitState(next(iter(commits))[: files.MAX_NAME], branch) if commits else None
 
 
 def _place(
@@ -218,16 +207,15 @@ class HudV3:
     def read(self, paths: Sequence[Path], /) -> Imported:
         """The run that the records hold; performance and accuracy of a case are joined."""
         texts = tuple(files.read_files(paths, (".json", ".jsonl")))
-        reading = HudReading()
-        reading.read(texts)
+        reading = _Reading(texts)
         notes = []
         if reading.other_benchmarks:
             names = [repr(name) for name in reading.other_benchmarks]
             notes.append(
-                f"{sum(reading.other_benchmarks.values())} records of other benchmarks were left "
+                f"{reading.other_benchmarks.total()} records of other benchmarks were left "
                 f"out, because their figures have other definitions: {some_names(names)}."
             )
-        return assemble(self.name, texts, reading.entries, notes, reading.origin())
+        return assemble(self.name, texts, list(reading.entries()), notes, reading.origin())
 
     def write(self, view: RunView, medians: Medians | None = None) -> dict[str, bytes]:
         """One file of records for each table that the runner would write."""

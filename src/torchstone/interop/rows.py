@@ -1,17 +1,42 @@
-"""Rows of the runner's tables, whichever file they came from or go to."""
+"""Rows of the runner's tables: those that were read, and cases of ours by its definitions.
+
+What its columns cannot say of a case of ours stands in columns of our own behind them, so that
+nothing is lost on the way out and back in.
+"""
 
 from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, fields
 from itertools import groupby
-from typing import Any
+from typing import Any, NamedTuple
 
-from torchstone.interop.files import is_text, number
-from torchstone.interop.names import Naming, naming_of, read_stem, safe_stem
-from torchstone.records import CaseMetrics, ForeignMetrics, UsageError
+from torchstone.interop.base import Medians
+from torchstone.interop.files import MAX_NAME, is_text, number, positive
+from torchstone.interop.names import (
+    ACCURACY,
+    PERFORMANCE,
+    Naming,
+    naming_of,
+    read_stem,
+    safe_stem,
+    their_model,
+)
+from torchstone.records import (
+    CaseKey,
+    CaseMetrics,
+    ForeignMetrics,
+    Level,
+    Measurement,
+    Outcome,
+    RecordError,
+    Result,
+    UsageError,
+    from_data,
+    to_data,
+)
 
 DEFINITION = "pytorch-dynamo"
 """The PyTorch dashboard's runner (`benchmarks/dynamo`): its columns mean what it means by them."""
@@ -160,3 +185,232 @@ def _decoded(text: str) -> Any:
     except (ValueError, RecursionError):
         return None
     return value if value is not None else {}
+
+
+# How a case ended: the runner's words, and our outcomes.
+
+
+PASSING = ("pass", "pass_due_to_skip", "eager_variation")
+"""What the dashboard counts as passing."""
+SKIPPED = "pass_due_to_skip"
+_REASON = 200
+"""Characters of a cell that a reason repeats; the cell itself is kept whole."""
+NOT_RUN = "not_run"
+"""Ours: the runner has no word for a case that was planned and never started."""
+
+_OUTCOMES = {
+    **dict.fromkeys(PASSING, Outcome.OK),
+    "fail_accuracy": Outcome.WRONG_ANSWER,
+    "not_bitwise_equivalent": Outcome.WRONG_ANSWER,
+    "eager_two_runs_differ": Outcome.NONDETERMINISTIC,
+    "timeout": Outcome.TIMEOUT,
+    "OOM": Outcome.OOM,
+    "eager_1st_run_OOM": Outcome.OOM,
+    "eager_2nd_run_OOM": Outcome.OOM,
+    NOT_RUN: Outcome.NOT_RUN,
+}
+_FAILURES = (
+    "fail_to_run",
+    "model_fail_to_load",
+    "eager_fail_to_run",
+    "eager_1st_run_fail",
+    "eager_2nd_run_fail",
+    "warmup_failed",
+    "infra_error",
+)
+KNOWN = frozenset((*_OUTCOMES, *_FAILURES))
+
+_WORDS = {
+    Outcome.OK: "pass",
+    Outcome.WRONG_ANSWER: "fail_accuracy",
+    Outcome.NONDETERMINISTIC: "eager_two_runs_differ",
+    Outcome.ERROR: "fail_to_run",
+    # The runner leaves no row of a process that died; this is its word for a run that failed.
+    Outcome.CRASH: "fail_to_run",
+    Outcome.OOM: "OOM",
+    Outcome.TIMEOUT: "timeout",
+    # Its word for a model that refuses the mode or device (`NotImplementedError`).
+    Outcome.NOT_SUPPORTED: "model_fail_to_load",
+    Outcome.NOT_RUN: NOT_RUN,
+}
+_BASELINE_WORDS = {
+    Outcome.ERROR: "eager_1st_run_fail",
+    Outcome.CRASH: "eager_1st_run_fail",
+    Outcome.OOM: "eager_1st_run_OOM",
+}
+
+
+class Ending(NamedTuple):
+    """How a case ended, why, and which arm it was."""
+
+    outcome: Outcome
+    reason: str = ""
+    failed_arm: str = ""
+
+
+def status_of(case: CaseMetrics) -> str:
+    """The runner's word for how a case of ours ended."""
+    baseline_failed = case.failed_arm != "" and case.failed_arm != case.key.variant
+    words = {**_WORDS, **_BASELINE_WORDS} if baseline_failed else _WORDS
+    return words[case.outcome]
+
+
+def evaluate(
+    status: str | None,
+    speedup: str | None,
+    seen: Collection[str],
+    expected: Collection[str],
+    variant: str,
+) -> Ending:
+    """How a case ended by its rows.
+
+    `status` is the cell of the accuracy table and `speedup` that of the performance table. `seen`
+    are the tables with a row of this case, `expected` those with a row of any case like it: a row
+    that is missing from one of them is a failure, because the runner leaves none when a process
+    dies.
+    """
+    if ACCURACY in seen:
+        outcome = _OUTCOMES.get(status or "", Outcome.ERROR)  # one that is not known is an error
+        if outcome is not Outcome.OK:
+            arm = "eager" if (status or "").startswith("eager_") else variant
+            return Ending(outcome, (status or "the accuracy cell is empty")[:_REASON], arm)
+        if status == SKIPPED:
+            return Ending(Outcome.OK, f"{SKIPPED}: the answer was not checked")
+    elif ACCURACY in expected:
+        return Ending(Outcome.ERROR, "no accuracy row: its process may have died", variant)
+    if PERFORMANCE in seen and positive(speedup) is None:
+        shown = (speedup or "empty")[:_REASON]
+        return Ending(Outcome.ERROR, f"performance failed: speedup {shown}", variant)
+    if PERFORMANCE in expected and PERFORMANCE not in seen:
+        return Ending(Outcome.ERROR, "no performance row: its process may have died", variant)
+    return Ending(Outcome.OK, "" if status in (None, "pass") else str(status))
+
+
+FIRST_COLUMNS = ("dev", "name", "batch_size")
+SPEED_COLUMNS = ("speedup", "abs_latency")
+COST_COLUMNS = (
+    "compilation_latency",
+    "compression_ratio",
+    "eager_peak_mem",
+    "dynamo_peak_mem",
+    "unique_graphs",
+    "graph_breaks",
+)
+CASE, OUTCOME = "torchstone_case", "torchstone_outcome"
+FAILED_ARM, REASON = "torchstone_failed_arm", "torchstone_reason"
+OWN_COLUMNS = (CASE, OUTCOME, FAILED_ARM, REASON)
+
+WARM_UP_CALLS = 5
+"""The runner's compile time is five compiled calls, the first one included, less five eager ones
+(`warmup` in its `common.py`)."""
+_GIGABYTE = 1e9
+_MOST_THREADS = 1_000_000
+
+
+def medians_of(result: Result, case: CaseMetrics) -> tuple[float, float] | None:
+    """The medians of all samples of the baseline and of the case's arm, in nanoseconds a call."""
+    wanted = (case.key.variant, case.key.mode, case.key.precision)
+    others = result.arms[1:]
+    named = [m for m in others if (m.arm.variant, m.arm.mode, m.arm.precision) == wanted]
+    found = named or others
+    if not result.arms or len(found) != 1:
+        return None
+    base, new = _median(result.arms[0]), _median(found[0])
+    return None if base is None or new is None else (base, new)
+
+
+def _median(measurement: Measurement) -> float | None:
+    samples = [wall for turn in measurement.turns for wall in turn.wall_ns]
+    return statistics.median(samples) / measurement.loops if samples else None
+
+
+def own_rows(case: CaseMetrics, medians: Medians | None) -> tuple[Row, Row]:
+    """The performance row and the accuracy row; every case has both, however it ended."""
+    cells = {**performance_cells(case, medians), **_own_cells(case)}
+    answer = {**_first_cells(case), ACCURACY: status_of(case), **_own_cells(case)}
+    return (
+        _row(naming_of(case.key, PERFORMANCE), cells),
+        _row(naming_of(case.key, ACCURACY), answer),
+    )
+
+
+def _row(named: Naming, cells: Mapping[str, str]) -> Row:
+    return Row(named.stem, named, tuple(cells), tuple(cells.values()))
+
+
+def _first_cells(case: CaseMetrics) -> dict[str, str]:
+    """The runner writes 0 for the batch size of a failure. That of a success is not ours to say."""
+    batch = "" if case.outcome is Outcome.OK else "0"
+    return dict(zip(FIRST_COLUMNS, (case.key.device, their_model(case.key), batch), strict=True))
+
+
+def performance_cells(case: CaseMetrics, medians: Medians | None) -> dict[str, str]:
+    """What the runner would write; empty where it cannot be told, 0 for a failure."""
+    cells = _first_cells(case)
+    if case.outcome is not Outcome.OK:
+        return {
+            **cells,
+            **dict.fromkeys(SPEED_COLUMNS, "0.0"),
+            **dict.fromkeys(COST_COLUMNS, "0"),
+        }
+    middle = believed_medians(case, medians)
+    if middle is None:
+        cells.update(dict.fromkeys(SPEED_COLUMNS, ""))
+    else:
+        base, new = middle
+        cells.update(speedup=repr(base / new), abs_latency=repr(new / 1e6))
+    costs = (
+        _compile_seconds(case.compile_cold_ns, middle),
+        case.memory_ratio,
+        _gigabytes(case.base_tensor_bytes),
+        _gigabytes(case.new_tensor_bytes),
+        case.graphs,
+        case.graph_breaks,
+    )
+    texts = ("" if cost is None else repr(cost) for cost in costs)
+    return {**cells, **dict(zip(COST_COLUMNS, texts, strict=True))}
+
+
+def believed_medians(case: CaseMetrics, medians: Medians | None) -> tuple[float, float] | None:
+    """The medians of a case whose number stands; a check that fails withholds it here too."""
+    if case.worst_check is Level.FAIL or medians is None:
+        return None
+    middle = medians(case)
+    return middle if middle is not None and min(middle) > 0 else None
+
+
+def _compile_seconds(cold_ns: int | None, middle: tuple[float, float] | None) -> float | None:
+    if cold_ns is None or middle is None:
+        return None
+    base, new = middle
+    return (cold_ns + WARM_UP_CALLS * (new - base)) / 1e9
+
+
+def _gigabytes(size: int | None) -> float | None:
+    return None if size is None else size / _GIGABYTE
+
+
+def _own_cells(case: CaseMetrics) -> dict[str, str]:
+    key = json.dumps(to_data(case.key), separators=(",", ":"))
+    values = (key, case.outcome.value, case.failed_arm, case.reason)
+    return dict(zip(OWN_COLUMNS, values, strict=True))
+
+
+def read_own_key(cells: Mapping[str, str]) -> CaseKey | None:
+    """The case that a row of ours speaks of; None where it is not of ours."""
+    try:
+        key = from_data(CaseKey, json.loads(cells[CASE]))
+    except (KeyError, ValueError, RecursionError, RecordError):
+        return None
+    texts = (getattr(key, one.name) for one in fields(CaseKey) if one.name != "threads")
+    sound = all(len(name) <= MAX_NAME and is_text(name) for name in texts)
+    return key if sound and key.model and 0 <= key.threads <= _MOST_THREADS else None
+
+
+def read_own_ending(cells: Mapping[str, str]) -> Ending | None:
+    """How it ended, in our own words; None where the row is not of ours."""
+    try:
+        outcome = Outcome(cells[OUTCOME])
+    except (KeyError, ValueError):
+        return None
+    return Ending(outcome, cells.get(REASON, ""), cells.get(FAILED_ARM, ""))

@@ -29,6 +29,7 @@ from torchstone.lab.run_plan import (
     groups,
     make_plan,
     shard_of,
+    use_checkout,
 )
 from torchstone.lab.secrets import public_words
 from torchstone.machine.hardware import describe_cpu
@@ -291,14 +292,15 @@ def start_run(
             "Give all shards the same --label, such as the commit.",
         )
     check_store(db)
-    plan = make_plan(request, usable_cores())
-    run = describe_run(request, plan, public_words(command), shard)
-    # The sign comes first: a run that is seen is never taken for a dead one.
-    with _sign(db, run, shard) as sign:
-        with open_store(db) as store:
-            store.begin_run(run)
-            run = store.load_run(run.id)
-        return carry_out(run, db, events, shard, total_budget_s, sign)
+    with use_checkout(request.torchbench):
+        plan = make_plan(request, usable_cores())
+        run = describe_run(request, plan, public_words(command), shard)
+        # The sign comes first: a run that is seen is never taken for a dead one.
+        with _sign(db, run, shard) as sign:
+            with open_store(db) as store:
+                store.begin_run(run)
+                run = store.load_run(run.id)
+            return carry_out(run, db, events, shard, total_budget_s, sign)
 
 
 def resume_run(
@@ -307,14 +309,16 @@ def resume_run(
     events: RunEvents,
     shard: Shard | None = None,
     total_budget_s: float | None = None,
+    torchbench: str = "",
 ) -> RunEnd:
     """Go on with a stored run: what is done stays, what is missing is measured."""
     with open_store(db, create=False) as store:
         run = store.load_run(wanted)
         done = store.done_positions(run.id)
-    check_same(run, [case for i, case in enumerate(run.plan) if i not in done])
-    with _sign(db, run, shard) as sign:
-        return carry_out(run, db, events, shard, total_budget_s, sign)
+    with use_checkout(torchbench):
+        check_same(run, [case for i, case in enumerate(run.plan) if i not in done])
+        with _sign(db, run, shard) as sign:
+            return carry_out(run, db, events, shard, total_budget_s, sign)
 
 
 def carry_out(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import difflib
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Any
@@ -36,6 +37,7 @@ from torchstone.variants import check_variant, resolve_variant
 from torchstone.workloads.suites import ModelInfo, Suite, find_suite
 from torchstone.workloads.suites.base import TIERS
 from torchstone.workloads.suites.files import read_suite_file
+from torchstone.workloads.suites.torchbench_checkout import need_checkout
 
 QUICK_SUITES = ("huggingface", "timm", "torchbench")
 """The three suites of the PyTorch dashboard."""
@@ -184,6 +186,23 @@ def find_any_suite(name: str) -> Suite:
     if name == TORCHBENCH and os.environ.get(TORCHBENCH_VARIABLE):
         return find_suite(TORCHBENCH_CHECKOUT)
     return find_suite(name)
+
+
+@contextmanager
+def use_checkout(path: str) -> Iterator[None]:
+    """Name the checkout to suites and workers, which look at the variable, while a run lasts."""
+    if not path:
+        yield
+        return
+    before = os.environ.get(TORCHBENCH_VARIABLE)
+    os.environ[TORCHBENCH_VARIABLE] = os.path.abspath(path)
+    try:
+        need_checkout()
+        yield
+    finally:
+        del os.environ[TORCHBENCH_VARIABLE]
+        if before is not None:
+            os.environ[TORCHBENCH_VARIABLE] = before
 
 
 def _check_checkout(request: RunRequest, suites: Sequence[Suite]) -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 from torchstone.machine.doctor.base import split_fix
 from torchstone.records import DoctorReport, Finding, Level
-from torchstone.records.format import format_bytes, format_percent
+from torchstone.records.format import count, format_bytes, format_percent
 from torchstone.show.evidence import hang
 from torchstone.show.markdown import code, escape, plain, to_text
 from torchstone.show.rows import flow, processor_name
@@ -31,6 +30,8 @@ _PROOF = "Proof"
 _ROLES = {Level.OK: "good", Level.NOTE: "note", Level.WARN: "warn", Level.FAIL: "fail"}
 _LEVEL_WIDTH = 4
 _UNSEEN = "cannot be seen here"
+_BAD = (Level.FAIL, Level.WARN)
+_NO_FIXES = "No command is known that would help."
 
 
 def doctor_report(
@@ -44,7 +45,7 @@ def doctor_report(
     """Findings by subject, the commands that would help if asked for, and one last sentence."""
     style = Style(color, unicode)
     head = flow(["doctor", *_machine(report)], width, style)
-    lines = [style.paint(head[0], "title"), *(style.paint(f"  {line}", "dim") for line in head[1:])]
+    lines = [style.paint(head[0], "title"), *_dim((f"  {line}" for line in head[1:]), style)]
     names = max((cells(style.safe(f.name)) for f in report.findings), default=0)
     for title, findings in by_section(report.findings):
         lines += ["", style.paint(f"  {title}", "title")]
@@ -52,12 +53,16 @@ def doctor_report(
             lines += _finding(finding, names, width, style)
     if fixes:
         lines += ["", *_fixes(report, width, style)]
-    level = _worst(report.findings)
-    lines += ["", *_last(verdict(report), _ROLES[level], width, style)]
-    count = sum(len(finding.fixes) for finding in report.findings)
-    if count and not fixes:
-        said = f"torchstone doctor --fix shows {_count(count, 'command')} that would help"
-        lines.append(style.paint(f"  {said}", "dim"))
+    # The first words of the last sentence say it all.
+    first, stop, rest = verdict(report).partition(":" if ":" in verdict(report) else ".")
+    last = hang("  ", style.safe(first + stop + rest), width, style)
+    levels = {finding.level for finding in report.findings}
+    role = next((_ROLES[level] for level in _BAD if level in levels), "good")
+    lines += ["", last[0].replace(first, style.paint(first, role), 1), *last[1:]]
+    known = sum(len(finding.fixes) for finding in report.findings)
+    if known and not fixes:
+        said = f"torchstone doctor --fix shows {count(known, 'command')} that would help"
+        lines += _dim([f"  {said}"], style)
     return "\n".join(lines) + "\n"
 
 
@@ -79,24 +84,23 @@ def by_section(findings: Sequence[Finding]) -> list[tuple[str, list[Finding]]]:
 def verdict(report: DoctorReport) -> str:
     """One sentence: fit, fit with care, or not fit, and why."""
     failed = [f for f in report.findings if f.level is Level.FAIL]
-    warned = _names([f for f in report.findings if f.level is Level.WARN])
+    warned = _names(f for f in report.findings if f.level is Level.WARN)
     if failed:
         more = _names(failed)[1:]
         rest = f" (and {_listed(more)})" if more else ""
         return f"Not fit to measure on: {failed[0].message}{rest}."
+    smallest = ""
+    if report.smallest_detectable is not None:
+        least = format_percent(report.smallest_detectable)
+        smallest = f" Differences under {least} cannot be seen here today."
     if warned:
-        return f"Fit with care: {_listed(warned)} may disturb what is measured.{_smallest(report)}"
-    return f"Fit to measure on.{_smallest(report)}"
-
-
-def doctor_document(report: DoctorReport) -> dict[str, Any]:
-    """The report as plain data, with what follows from it."""
-    return {**plain(report), "fit": report.fit, "verdict": verdict(report)}
+        return f"Fit with care: {_listed(warned)} may disturb what is measured.{smallest}"
+    return f"Fit to measure on.{smallest}"
 
 
 def doctor_dumps(report: DoctorReport) -> str:
-    """The document as JSON text."""
-    return to_text(doctor_document(report))
+    """The report and what follows from it, as JSON text."""
+    return to_text({**plain(report), "fit": report.fit, "verdict": verdict(report)})
 
 
 def doctor_markdown(report: DoctorReport, *, fixes: bool = False) -> str:
@@ -106,20 +110,16 @@ def doctor_markdown(report: DoctorReport, *, fixes: bool = False) -> str:
     lines += ["| | | finding | remedy |", "|---|---|---|---|"]
     for _, findings in by_section(report.findings):
         for f in findings:
-            level = f"**{f.level.value}**" if f.level in (Level.WARN, Level.FAIL) else f.level.value
+            level = f"**{f.level.value}**" if f.level in _BAD else f.level.value
             lines.append(f"| {level} | {code(f.name)} | {escape(f.message)} | {escape(f.remedy)} |")
     if fixes:
-        held = _by_name(report)
+        held = _commands(report)
         lines += ["", "Commands that would help (none has been run):" if held else _NO_FIXES]
-        for name, commands in held.items():
-            for command, does, undo in commands:
-                said = f"{escape(does)}; undo: {code(undo)}" if undo else escape(does)
-                lines.append(f"- {code(name)}: {code(command)}{f': {said}' if said else ''}")
+        for name, (command, does, undo) in held:
+            said = f"{escape(does)}; undo: {code(undo)}" if undo else escape(does)
+            lines.append(f"- {code(name)}: {code(command)}{f': {said}' if said else ''}")
     lines += ["", f"**{escape(verdict(report))}**"]
     return "\n".join(lines) + "\n"
-
-
-_NO_FIXES = "No command is known that would help."
 
 
 def _machine(report: DoctorReport) -> list[str]:
@@ -127,10 +127,9 @@ def _machine(report: DoctorReport) -> list[str]:
     cores, allowed = known.get("cores", ""), known.get("allowed_cores", "")
     of = f"{allowed} of {cores} cores" if allowed != cores else f"{cores} cores"
     memory = known.get("memory_bytes", "")
+    processor = (processor_name(known.get("cpu", "")), of if cores else "")
     parts = [
-        ", ".join(
-            part for part in (processor_name(known.get("cpu", "")), of if cores else "") if part
-        ),
+        ", ".join(filter(None, processor)),
         format_bytes(int(memory)) if memory.isdigit() and int(memory) else "",
         known.get("system", ""),
         f"Python {known['python']}" if "python" in known else "",
@@ -140,83 +139,55 @@ def _machine(report: DoctorReport) -> list[str]:
 
 
 def _finding(finding: Finding, names: int, width: int, style: Style) -> list[str]:
-    role = _ROLES[finding.level]
     level = pad(finding.level.value, _LEVEL_WIDTH)
     lead = f"    {level}  {pad(style.safe(finding.name), names)}  "
     lines = hang(lead, style.safe(finding.message), width, style)
-    quiet = finding.level is Level.NOTE and finding.message.startswith(_UNSEEN)
-    if quiet:
-        lines = [style.paint(line, "dim") for line in lines]
+    if finding.level is Level.NOTE and finding.message.startswith(_UNSEEN):
+        lines = _dim(lines, style)
     else:
-        lines[0] = lines[0].replace(level, style.paint(level, role), 1)
+        lines[0] = lines[0].replace(level, style.paint(level, _ROLES[finding.level]), 1)
     if finding.remedy:
         arrow = f"{' ' * cells(lead)}{style.glyphs.arrow} "
-        found = hang(arrow, style.safe(finding.remedy), width, style)
-        lines += [style.paint(line, "dim") for line in found]
+        lines += _dim(hang(arrow, style.safe(finding.remedy), width, style), style)
     return lines
 
 
 def _fixes(report: DoctorReport, width: int, style: Style) -> list[str]:
-    held = _by_name(report)
+    held = _commands(report)
     if not held:
         return [style.paint(f"  {_NO_FIXES}", "title")]
     lines = [style.paint("  Commands that would help (none has been run)", "title")]
-    for name, commands in held.items():
-        lines.append(f"    {style.safe(name)}")
-        for command, does, undo in commands:
-            # A command is never wrapped: it is there to be copied.
-            lines.append(f"      {style.paint(style.safe(command), 'even')}")
-            if does:
-                lines += _dim(hang("        ", style.safe(does), width, style), style)
-            if undo:
-                lines.append(style.paint(f"        undo: {style.safe(undo)}", "dim"))
+    before = ""
+    for name, (command, does, undo) in held:
+        lines += [] if name == before else [f"    {style.safe(name)}"]
+        before = name
+        # A command is never wrapped: it is there to be copied.
+        lines.append(f"      {style.paint(style.safe(command), 'even')}")
+        if does:
+            lines += _dim(hang("        ", style.safe(does), width, style), style)
+        if undo:
+            lines += _dim([f"        undo: {style.safe(undo)}"], style)
     return lines
 
 
-def _dim(lines: list[str], style: Style) -> list[str]:
+def _dim(lines: Iterable[str], style: Style) -> list[str]:
     return [style.paint(line, "dim") for line in lines]
 
 
-def _by_name(report: DoctorReport) -> dict[str, list[tuple[str, str, str]]]:
-    """The commands of each finding, each once."""
-    held: dict[str, list[tuple[str, str, str]]] = {}
-    told: set[str] = set()
+def _commands(report: DoctorReport) -> list[tuple[str, tuple[str, str, str]]]:
+    """The findings' commands, each once and with the name of its finding."""
+    held: dict[str, tuple[str, tuple[str, str, str]]] = {}
     for _, findings in by_section(report.findings):
         for finding in findings:
             for line in finding.fixes:
                 command = split_fix(line)
-                if command[0] not in told:
-                    told.add(command[0])
-                    held.setdefault(finding.name, []).append(command)
-    return held
+                held.setdefault(command[0], (finding.name, command))
+    return list(held.values())
 
 
-def _last(sentence: str, role: str, width: int, style: Style) -> list[str]:
-    first, stop, rest = sentence.partition(":") if ":" in sentence else sentence.partition(".")
-    lines = hang("  ", style.safe(first + stop + rest), width, style)
-    lines[0] = lines[0].replace(first, style.paint(first, role), 1)
-    return lines
-
-
-def _smallest(report: DoctorReport) -> str:
-    if report.smallest_detectable is None:
-        return ""
-    least = format_percent(report.smallest_detectable)
-    return f" Differences under {least} cannot be seen here today."
-
-
-def _worst(findings: Sequence[Finding]) -> Level:
-    levels = {finding.level for finding in findings}
-    return next((level for level in (Level.FAIL, Level.WARN) if level in levels), Level.OK)
-
-
-def _names(findings: Sequence[Finding]) -> list[str]:
+def _names(findings: Iterable[Finding]) -> list[str]:
     return list(dict.fromkeys(finding.name for finding in findings))
 
 
 def _listed(names: Sequence[str]) -> str:
     return " and ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)
-
-
-def _count(amount: int, one: str) -> str:
-    return f"{amount} {one}{'' if amount == 1 else 's'}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from torchstone.records import (
@@ -22,7 +23,7 @@ from torchstone.records import (
     RunView,
     Verdict,
 )
-from torchstone.records.format import format_percent, format_seconds
+from torchstone.records.format import count, format_percent, format_seconds
 from torchstone.show.rows import LEAST_COMPILE_NS, flow
 from torchstone.show.table import Style, cells, shorten, wrap
 
@@ -79,54 +80,32 @@ def summary(measurement: Measurement) -> dict[str, Any] | None:
     noises = [turn.noise for turn in measurement.turns]
     if not noises:
         return None
-    wall = sum(noise.wall_ns for noise in noises)
-    cpu = sum(noise.cpu_ns for noise in noises)
+
+    def total(name: str, unit: float = 1e9) -> float | None:
+        known = [value for noise in noises if (value := getattr(noise, name)) is not None]
+        return sum(known) / unit if known else None
+
+    wall, switches = sum(noise.wall_ns for noise in noises), total("involuntary_switches", 1)
+    probes: dict[int, list[int]] = {}
+    for turn in measurement.turns:
+        probes.setdefault(turn.replicate, []).extend(probe for probe in turn.probe_ns if probe > 0)
+    # Each against the floor of its own process, as the rule `probe` has it.
+    of_each = [own for own in probes.values() if own]
+    slow = sum(probe > min(own) * PROBE_SLOW for own in of_each for probe in own)
     return {
         "wall_s": wall / 1e9,
-        "cpu_per_wall": cpu / wall if wall else None,
-        "wait_s": _seconds(noise.wait_ns for noise in noises),
-        "involuntary_switches": _total(noise.involuntary_switches for noise in noises),
-        "steal_s": _seconds(noise.steal_ns for noise in noises),
-        "pressure_s": _seconds(noise.pressure_ns for noise in noises),
-        "throttled_s": _seconds(noise.throttled_ns for noise in noises),
-        "late_cpu_s": _seconds(noise.late_cpu_ns for noise in noises),
+        "cpu_per_wall": sum(noise.cpu_ns for noise in noises) / wall if wall else None,
+        "wait_s": total("wait_ns"),
+        "involuntary_switches": None if switches is None else int(switches),
+        "steal_s": total("steal_ns"),
+        "pressure_s": total("pressure_ns"),
+        "throttled_s": total("throttled_ns"),
+        "late_cpu_s": total("late_cpu_ns"),
         "never_quiet_turns": sum(noise.quiet_after_ns is None for noise in noises),
         "probe_bits": measurement.probe_bits,
-        "probe_floor_s": _probe_floor(measurement),
-        "probe_slow_share": _probe_slow_share(measurement),
+        "probe_floor_s": min(map(min, of_each)) / 1e9 if of_each else None,
+        "probe_slow_share": slow / sum(map(len, of_each)) if of_each else None,
     }
-
-
-def _total(values: Iterable[int | None]) -> int | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None
-
-
-def _seconds(values: Iterable[int | None]) -> float | None:
-    total = _total(values)
-    return None if total is None else total / 1e9
-
-
-def _probes(measurement: Measurement) -> list[list[int]]:
-    """Of each process that has any."""
-    found: dict[int, list[int]] = {}
-    for turn in measurement.turns:
-        found.setdefault(turn.replicate, []).extend(probe for probe in turn.probe_ns if probe > 0)
-    return [probes for probes in found.values() if probes]
-
-
-def _probe_floor(measurement: Measurement) -> float | None:
-    probes = _probes(measurement)
-    return min(map(min, probes)) / 1e9 if probes else None
-
-
-def _probe_slow_share(measurement: Measurement) -> float | None:
-    """Each against the floor of its own process, as the rule `probe` has it."""
-    probes = _probes(measurement)
-    if not probes:
-        return None
-    slow = sum(probe > min(one) * PROBE_SLOW for one in probes for probe in one)
-    return slow / sum(map(len, probes))
 
 
 # How long a budget would probably decide what is still open, in words that can be typed.
@@ -196,8 +175,8 @@ def compare_advice(comparison: RunComparison) -> str:
 
 
 def _open(known: int, still: int) -> str:
-    many = f"{known} of {still}" if known < still else f"{still}"
-    return f"{many} {'case' if still == 1 else 'cases'} still open"
+    of = f"{known} of " if known < still else ""
+    return f"{of}{count(still, 'case')} still open"
 
 
 STDERR_LINES = 8
@@ -221,48 +200,63 @@ def hang(lead: str, text: str, width: int, style: Style, role: str = "") -> list
     ]
 
 
-def outcomes(result: Result, width: int, style: Style) -> list[str]:
-    """Every arm that did not end well: what, where, the last words, the remedy."""
+@dataclass(frozen=True)
+class Note:
+    """A paragraph under a table: whom it speaks of, what it says, and what goes with it."""
+
+    role: str
+    text: str
+    name: str = ""
+    head: str = ""
+    """The outcome or the verdict of the arm that is named; the text goes on from it."""
+    quoted: tuple[str, ...] = ()
+    remedy: str = ""
+
+
+def note_lines(notes: Iterable[Note], width: int, style: Style) -> list[str]:
+    """For the terminal."""
+    glyphs = style.glyphs
+    marks = {"fail": f"{glyphs.cross} ", "doubt": "? ", "warn": "! ", "note": "- "}
     lines: list[str] = []
-    for measurement in result.arms:
-        if measurement.outcome is not Outcome.OK:
-            lines += _outcome(measurement, width, style)
+    for note in notes:
+        lead, text = f"  {marks.get(note.role, '')}", style.safe(f"{note.head}{note.text}")
+        if note.name:
+            name = shorten(style.safe(note.name), width // 3, glyphs.ellipsis)
+            lines += hang(f"{lead}{name}  ", text, width, style, note.role)
+        else:
+            lines += [style.paint(line, note.role) for line in hang(lead, text, width, style)]
+        for said in note.quoted:
+            # Leading blanks are kept: a traceback is read by its indent.
+            body = style.safe(said.rstrip().expandtabs(4))
+            blank = min(len(body) - len(body.lstrip(" ")), 12)
+            for row in wrap(body, width - 6 - blank, rows=_STDERR_ROWS, ellipsis=glyphs.ellipsis):
+                lines.append(style.paint(f"    {glyphs.quote} {' ' * blank}{row}".rstrip(), "dim"))
+        if note.remedy:
+            lines += hang(f"    {glyphs.arrow} ", style.safe(note.remedy), width, style)
     return lines
 
 
-def _outcome(measurement: Measurement, width: int, style: Style) -> list[str]:
-    detail, glyphs = measurement.detail, style.glyphs
-    name = shorten(style.safe(measurement.arm.name), width // 3, glyphs.ellipsis)
-    head = measurement.outcome.value.replace("_", " ")
-    if detail.phase:
-        head += f" ({style.safe(detail.phase)})"
-    told = detail.signal in detail.message  # as in "killed by SIGSEGV"
-    ends = [style.safe(detail.signal)] if detail.signal and not told else []
-    ends += [f"exit code {detail.exit_code}"] if detail.exit_code is not None else []
-    text = ": ".join(part for part in (head, style.safe(detail.message)) if part)
-    text += f" [{', '.join(ends)}]" if ends else ""
-    lines = hang(f"  {glyphs.cross} {name}  ", text, width, style, "fail")
-    for said in detail.stderr[-STDERR_LINES:]:
-        # Leading blanks are kept: a traceback is read by its indent.
-        body = style.safe(said.rstrip().expandtabs(4))
-        blank = min(len(body) - len(body.lstrip(" ")), 12)
-        for row in wrap(body, width - 6 - blank, rows=_STDERR_ROWS, ellipsis=glyphs.ellipsis):
-            lines.append(style.paint(f"    {glyphs.quote} {' ' * blank}{row}".rstrip(), "dim"))
-    if detail.remedy:
-        lines += hang(f"    {glyphs.arrow} ", style.safe(detail.remedy), width, style)
-    return lines
-
-
-def doubts(result: Result, width: int, style: Style) -> list[str]:
-    """Why a verdict is withheld, and the smallest change that this data could have shown."""
-    lines: list[str] = []
+def problems(result: Result) -> list[Note]:
+    """Arms that did not end well: what, where, the last words, the remedy. Then why a verdict is
+    withheld, and the smallest change that this data could have shown."""
+    notes = [_outcome(m) for m in result.arms if m.outcome is not Outcome.OK]
     for comparison in result.comparisons:
         text = doubt_text(comparison, result)
         if text:
-            name = shorten(style.safe(comparison.new), width // 3, style.glyphs.ellipsis)
-            said = f"{comparison.verdict.value}: {style.safe(text)}"
-            lines += hang(f"  ? {name}  ", said, width, style, "doubt")
-    return lines
+            notes.append(Note("doubt", f": {text}", comparison.new, comparison.verdict.value))
+    return notes
+
+
+def _outcome(measurement: Measurement) -> Note:
+    detail = measurement.detail
+    told = detail.signal in detail.message  # as in "killed by SIGSEGV"
+    ends = [detail.signal] if detail.signal and not told else []
+    ends += [f"exit code {detail.exit_code}"] if detail.exit_code is not None else []
+    text = f" ({detail.phase})" if detail.phase else ""
+    text += f": {detail.message}" if detail.message else ""
+    text += f" [{', '.join(ends)}]" if ends else ""
+    head, quoted = measurement.outcome.words, detail.stderr[-STDERR_LINES:]
+    return Note("fail", text, measurement.arm.name, head, quoted, detail.remedy)
 
 
 def doubt_text(comparison: Comparison, result: Result | None = None) -> str:
@@ -277,19 +271,15 @@ def doubt_text(comparison: Comparison, result: Result | None = None) -> str:
     return " ".join(filter(None, said))
 
 
-def checks(result: Result, width: int, style: Style) -> list[str]:
+def checks(result: Result, style: Style) -> list[Note]:
     """Fails in full, warnings and notes once a rule, those that passed only counted."""
-    marks = {Level.FAIL: style.glyphs.cross, Level.WARN: "!", Level.NOTE: "-"}
-    lines: list[str] = []
-    for level, mark in marks.items():
+    notes = []
+    for level in (Level.FAIL, Level.WARN, Level.NOTE):
         for alike in _by_rule([c for c in result.checks if c.level is level]):
             text = check_text(alike[0], result, style) + _others(alike[1:], style)
-            found = hang(f"  {mark} ", text, width, style)
-            lines += [style.paint(line, level.value) for line in found]
+            notes.append(Note(level.value, text))
     passed = sum(check.level is Level.OK for check in result.checks)
-    if passed:
-        lines.append(style.paint(f"  {passed} check{'' if passed == 1 else 's'} ok", "dim"))
-    return lines
+    return notes + ([Note("dim", f"{count(passed, 'check')} ok")] if passed else [])
 
 
 def _by_rule(found: list[Check]) -> list[list[Check]]:
@@ -304,8 +294,7 @@ def _by_rule(found: list[Check]) -> list[list[Check]]:
 def _others(alike: list[Check], style: Style) -> str:
     """Four arms on a noisy machine need not be told four times; the JSON has every figure."""
     names = dict.fromkeys(name for check in alike for name in check.arms)
-    shown = [shorten(style.safe(name), 30, style.glyphs.ellipsis) for name in names]
-    return f" Likewise {', '.join(shown)}." if shown else ""
+    return f" Likewise {_named(names, style)}." if names else ""
 
 
 def check_text(check: Check, result: Result, style: Style) -> str:
@@ -313,9 +302,12 @@ def check_text(check: Check, result: Result, style: Style) -> str:
     unnamed = [name for name in check.arms if name not in check.message]
     if len(result.arms) < 2 or len(check.arms) == len(result.arms):
         unnamed = []
-    arms = ", ".join(shorten(style.safe(name), 30, style.glyphs.ellipsis) for name in unnamed)
-    rule = style.safe(check.rule)
-    return f"{rule}{f' ({arms})' if arms else ''}: {style.safe(check.message)}"
+    arms = f" ({_named(unnamed, style)})" if unnamed else ""
+    return f"{style.safe(check.rule)}{arms}: {style.safe(check.message)}"
+
+
+def _named(names: Iterable[str], style: Style) -> str:
+    return ", ".join(shorten(style.safe(name), 30, style.glyphs.ellipsis) for name in names)
 
 
 def course(result: Result, style: Style) -> list[str]:
@@ -327,66 +319,50 @@ def course(result: Result, style: Style) -> list[str]:
         turns = max(len(m.turns) for m in counted)
         samples = sum(len(turn.wall_ns) for m in counted for turn in m.turns)
         each = " an arm" if len(result.arms) > 1 else ""
-        parts.append(f"{_count(processes, 'process', 'processes')}, {turns} turns{each}")
-        parts.append(_count(samples, "sample", "samples"))
+        parts.append(f"{count(processes, 'process', 'processes')}, {turns} turns{each}")
+        parts.append(count(samples, "sample"))
     if result.method.elapsed_s:
         parts.append(format_seconds(result.method.elapsed_s, 3, ascii_only=style.ascii_only))
     if result.pruned:
         command = style.safe(" ".join(result.pruned.command))
         parts.append(
-            f"its {_count(result.pruned.samples, 'sample', 'samples')} were removed on "
+            f"its {count(result.pruned.samples, 'sample')} were removed on "
             f"{style.safe(result.pruned.created[:10])} by `{command}`"
         )
     stopped = result.method.stopped_by
-    if stopped:
-        parts.append(_STOPPED.get(stopped, stopped))
-    return parts
-
-
-def _count(count: int, one: str, many: str) -> str:
-    return f"{count:,} {one if count == 1 else many}"
+    return [*parts, _STOPPED.get(stopped, stopped)] if stopped else parts
 
 
 # What rules of today say of stored results: the changes, then what still stands against them.
 
 
-WIDTH = 100
-
-
 def evaluation_report(
-    evaluated: Sequence[tuple[Result, Sequence[str]]], *, color: bool = False, unicode: bool = True
+    evaluated: Sequence[tuple[Result, Sequence[str]]],
+    *,
+    color: bool = False,
+    width: int = 100,
+    unicode: bool = True,
 ) -> str:
     """One paragraph a result that changed or fails, then a sentence that counts them all."""
     style = Style(color, unicode)
     lines: list[str] = []
     for result, changes in evaluated:
         failed = [check for check in result.checks if check.level is Level.FAIL]
-        if changes or failed or len(evaluated) == 1:
-            lines += _paragraph(result, changes, failed, style)
-    lines.append(_sentence(evaluated))
-    return "\n".join(lines) + "\n"
-
-
-def _paragraph(
-    result: Result, changes: Sequence[str], failed: Sequence[Check], style: Style
-) -> list[str]:
-    name = style.safe(result.label or (result.arms[0].arm.target if result.arms else ""))
-    lines = [style.paint(f"{style.safe(result.id)}  {name}".rstrip(), "title")]
-    for change in changes:
-        lines += hang(f"  {style.glyphs.arrow} ", style.safe(change), WIDTH, style)
-    for check in failed:
-        found = hang(f"  {style.glyphs.cross} ", check_text(check, result, style), WIDTH, style)
-        lines += [style.paint(line, "fail") for line in found]
-    return lines
-
-
-def _sentence(evaluated: Sequence[tuple[Result, Sequence[str]]]) -> str:
+        if not (changes or failed or len(evaluated) == 1):
+            continue
+        name = style.safe(result.label or (result.arms[0].arm.target if result.arms else ""))
+        lines.append(style.paint(f"{style.safe(result.id)}  {name}".rstrip(), "title"))
+        for change in changes:
+            lines += hang(f"  {style.glyphs.arrow} ", style.safe(change), width, style)
+        notes = [Note("fail", check_text(check, result, style)) for check in failed]
+        lines += note_lines(notes, width, style)
     changed = sum(bool(changes) for _, changes in evaluated)
-    failed = sum(any(c.level is Level.FAIL for c in result.checks) for result, _ in evaluated)
-    results = f"{len(evaluated)} result{'' if len(evaluated) == 1 else 's'}"
-    changes = f"{changed} changed" if changed else "nothing changed"
-    doubt = f"{failed} not to be believed" if failed else "none fails a check"
-    return f"{results} evaluated by the rules of today: {changes}, {doubt}."
+    failing = sum(any(c.level is Level.FAIL for c in result.checks) for result, _ in evaluated)
+    said = f"{changed} changed" if changed else "nothing changed"
+    doubt = f"{failing} not to be believed" if failing else "none fails a check"
+    results = count(len(evaluated), "result")
+    lines.append(f"{results} evaluated by the rules of today: {said}, {doubt}.")
+    return "\n".join(lines) + "\n"
 
 
 # What the figures of a case mean, in a sentence: for who decides, not for who measures.
@@ -438,21 +414,17 @@ def _more(speedup: float) -> str:
 def _times(case: CaseMetrics, ascii_only: bool) -> str:
     if not case.base_ns or not case.new_ns:
         return ""
-    base, new = (format_seconds(ns / 1e9, 3, ascii_only=ascii_only) for ns in _both(case))
-    return f"{base} to {new}"
-
-
-def _both(case: CaseMetrics) -> tuple[float, float]:
-    return case.base_ns or 0.0, case.new_ns or 0.0
+    both = (case.base_ns, case.new_ns)
+    return " to ".join(format_seconds(ns / 1e9, 3, ascii_only=ascii_only) for ns in both)
 
 
 def _pays_off(case: CaseMetrics, ascii_only: bool) -> str:
     """After how many calls what is saved makes up for compiling; only of what is faster."""
-    base, new = _both(case)
+    saved = (case.base_ns or 0.0) - (case.new_ns or 0.0)
     cold = case.compile_cold_ns or 0
-    if case.verdict is not Verdict.FASTER or cold < LEAST_COMPILE_NS or base <= new:
+    if case.verdict is not Verdict.FASTER or cold < LEAST_COMPILE_NS or saved <= 0:
         return ""
-    calls = cold / (base - new)
+    calls = cold / saved
     if calls > MANY_CALLS:
         return ""
     took = format_seconds(cold / 1e9, 3, ascii_only=ascii_only)

@@ -6,31 +6,18 @@ import dataclasses
 import json
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import Any
 
-from torchstone.records import Check, Comparison, Level, Measurement, Outcome, Result
-from torchstone.records.format import format_percent
-from torchstone.show.charts.strip import sample_turns
-from torchstone.show.evidence import check_text, course, doubt_text, summary
-from torchstone.show.rows import (
-    Figure,
-    Row,
-    Rows,
-    axis,
-    common_scale,
-    figures,
-    machine,
-    rows,
-    strip,
-    what,
-)
-from torchstone.show.table import UNICODE, Style, sanitise, shorten
+from torchstone.records import Measurement, Result
+from torchstone.show.evidence import Note, checks, course, problems, summary
+from torchstone.show.rows import Figure, arm_table, figures, machine, what
+from torchstone.show.table import Style, sanitise, shorten, table_line
 
 STRIP_WIDTH = 24
 NAME_WIDTH = 60
-_LEVEL_WORDS = {Level.FAIL: "**fail**", Level.WARN: "**warn**", Level.NOTE: "note"}
+_BULLETS = {"fail": "**fail** ", "warn": "**warn** ", "note": "note "}
 _TAME = re.compile(r"[\w .,()=+:%'@/-]*\Z")
 _SPECIAL = re.compile(
     r"""[]!"#$&*<>?@\\^`{|}~[]|(?<![^\W_])_|_(?![^\W_])|(?<=:)//|(?<=www)\.""", re.IGNORECASE
@@ -41,17 +28,18 @@ _LINKING = frozenset("@#")
 
 def markdown(result: Result) -> str:
     """Heading, table, what went wrong and the checks. Text from outside cannot become markup."""
-    table = rows(result)
-    lines = [
-        f"**{escape(what(result)[0])}**" + "".join(f" · {escape(p)}" for p in what(result)[1:])
-    ]
-    where = " · ".join(escape(part) for part in machine(result))
-    lines += ["", where] if where else []
-    lines += ["", *_table(table)] if table.rows else ["", "Nothing was measured."]
-    lines += _section(_outcomes(result) + _doubts(result)) + _section(_checks(result))
+    title, *settings = map(escape, what(result))
+    where = " · ".join(map(escape, machine(result)))
     ending = [*course(result, Style()), f"id {result.id}" if result.id else ""]
-    lines += ["", "<sub>" + " · ".join(escape(part) for part in ending if part) + "</sub>"]
-    return "\n".join(lines) + "\n"
+    sections = [
+        [" · ".join([f"**{title}**", *settings])],
+        [where] if where else [],
+        _table(result) if result.arms else ["Nothing was measured."],
+        _bullets(problems(result)),
+        _bullets(checks(result, Style())),
+        ["<sub>" + " · ".join(escape(part) for part in ending if part) + "</sub>"],
+    ]
+    return "\n\n".join("\n".join(lines) for lines in sections if lines) + "\n"
 
 
 def escape(text: str) -> str:
@@ -71,87 +59,35 @@ def code(text: str) -> str:
     return f"<code>{escape(text)}</code>"
 
 
-def _short(name: str) -> str:
-    return shorten(sanitise(name), NAME_WIDTH)
+def _name(text: str) -> str:
+    return code(shorten(sanitise(text), NAME_WIDTH))
 
 
-def _table(table: Rows) -> list[str]:
-    columns: list[tuple[str, str, Callable[[Row], str]]] = [
-        ("arm", ":--", lambda row: code(_short(row.name))),
-        (f"{table.lead} per call", "--:", lambda row: f"{row.time} {row.spread}".strip()),
-        ("speed-up", "--:", lambda row: row.speedup),
-        (format_percent(table.level), ":--", lambda row: row.interval),
-        ("verdict", ":--", lambda row: f"**{row.verdict}**" if row.role == "fail" else row.verdict),
-        *_pictures(table),
-        (table.other, "--:", lambda row: f"{row.other} {row.other_speedup}".strip()),
-        ("memory", "--:", lambda row: f"{row.memory} {row.memory_ratio}".strip()),
-        ("process", "--:", lambda row: row.process),
-        ("compiler", "--:", lambda row: row.compiler),
-        ("compile cold / warm", "--:", lambda row: row.compile),
-    ]
-    kept = [column for column in columns if any(column[2](row) for row in table.rows)]
-    return [
-        _line([title for title, _, _ in kept]),
-        _line([mark for _, mark, _ in kept]),
-        *(_line([cell(row) for _, _, cell in kept]) for row in table.rows),
-    ]
+def _table(result: Result) -> list[str]:
+    made = arm_table(result, Style())
+    columns: list[tuple[str, str, list[str]]] = [("arm", ":--", list(map(_name, made.names)))]
+    for title, words in (*made.main.items(), *made.details.items()):
+        texts = [f"{figure} {beside}".strip() for figure, beside in words]
+        if title == "verdict":
+            bold = zip(texts, made.roles, strict=True)
+            columns.append((title, ":--", [f"**{t}**" if r == "fail" else t for t, r in bold]))
+            axis, drawn = made.pictures(STRIP_WIDTH, Style()) or ("", [])
+            columns.append((f"`{axis}`", ":--", [f"`{one}`" if one else "" for one in drawn]))
+        else:
+            columns.append((title, "--:", texts))
+    kept = [column for column in columns if any(column[2])]
+    heads = [[title for title, _, _ in kept], [mark for _, mark, _ in kept]]
+    return [table_line(row) for row in (*heads, *zip(*(texts for *_, texts in kept), strict=True))]
 
 
-def _pictures(table: Rows) -> list[tuple[str, str, Callable[[Row], str]]]:
-    scale = common_scale([row.figures.samples for row in table.rows if row.figures])
-    if scale is None:
-        return []
-
-    def draw(row: Row) -> str:
-        if row.figures is None:
-            return ""
-        found = row.figures
-        return f"`{strip(found.samples, found.floor.value, scale, STRIP_WIDTH, UNICODE)}`"
-
-    return [(f"`{axis(scale, STRIP_WIDTH, UNICODE, ascii_only=False)}`", ":--", draw)]
-
-
-def _line(fields: Sequence[str]) -> str:
-    return "| " + " | ".join(fields) + " |"
-
-
-def _section(lines: list[str]) -> list[str]:
-    return ["", *lines] if lines else []
-
-
-def _outcomes(result: Result) -> list[str]:
+def _bullets(notes: Iterable[Note]) -> list[str]:
     lines = []
-    for measurement in result.arms:
-        if measurement.outcome is Outcome.OK:
-            continue
-        detail = measurement.detail
-        ends = [detail.signal, "" if detail.exit_code is None else f"exit code {detail.exit_code}"]
-        facts = ", ".join(part for part in (detail.phase, *ends) if part)
-        word = measurement.outcome.value.replace("_", " ")
-        line = f"- {code(_short(measurement.arm.name))} **{word}**"
-        line += f" ({escape(facts)})" if facts else ""
-        line += f": {escape(detail.message).rstrip('.')}." if detail.message else "."
-        lines.append(line + (f" {escape(detail.remedy)}" if detail.remedy else ""))
+    for note in notes:
+        head = f"{_name(note.name)} " if note.name else _BULLETS.get(note.role, "")
+        head += f"**{note.head}**" if note.role == "fail" and note.head else note.head
+        remedy = f" → {escape(note.remedy)}" if note.remedy else ""
+        lines.append(f"- {head}{escape(note.text)}{remedy}")
     return lines
-
-
-def _doubts(result: Result) -> list[str]:
-    return [
-        f"- {code(_short(comparison.new))} {comparison.verdict.value}: {escape(text)}"
-        for comparison in result.comparisons
-        if (text := doubt_text(comparison, result))
-    ]
-
-
-def _checks(result: Result) -> list[str]:
-    lines = [
-        f"- {word} {escape(check_text(check, result, Style()))}"
-        for level, word in _LEVEL_WORDS.items()
-        for check in result.checks
-        if check.level is level
-    ]
-    passed = sum(check.level is Level.OK for check in result.checks)
-    return lines + ([f"- {passed} check{'' if passed == 1 else 's'} ok"] if passed else [])
 
 
 # The public JSON document: one shape from every command, versioned, strict.
@@ -162,25 +98,20 @@ def _checks(result: Result) -> list[str]:
 DOCUMENT_SCHEMA = 1
 _ONE_LINE = 180
 """Objects of plain values that fit in so many characters stay on one line."""
+_COMPARISON = (
+    "base new time_ratio speedup interval verdict floor typical decided_by margin threshold "
+    "smallest_detectable deciding_budget_s reason"
+)
 
 
 def document(result: Result) -> dict[str, Any]:
     """The result as plain data. What JSON cannot hold (NaN, infinities) becomes null."""
     return {
         "schema": DOCUMENT_SCHEMA,
-        "id": plain(result.id),
-        "created": plain(result.created),
-        "kind": plain(result.kind),
-        "command": plain(result.command),
-        "version": plain(result.version),
+        **_picked(result, "id created kind command version"),
         "arms": [_arm(measurement, result.method.alpha) for measurement in result.arms],
-        "comparisons": [_comparison(comparison) for comparison in result.comparisons],
-        "checks": [_check(check) for check in result.checks],
-        "method": plain(result.method),
-        "calibration": plain(result.calibration),
-        "clocks_hz": plain(result.clocks_hz),
-        "remeasurements": plain(result.remeasurements),
-        "pruned": plain(result.pruned),
+        "comparisons": [_picked(comparison, _COMPARISON) for comparison in result.comparisons],
+        **_picked(result, "checks method calibration clocks_hz remeasurements pruned"),
     }
 
 
@@ -213,29 +144,36 @@ def plain(value: Any) -> Any:
     return value
 
 
+def _picked(record: object, names: str) -> dict[str, Any]:
+    """These fields and properties of a record, as plain data; all null where there is none."""
+    return {name: plain(getattr(record, name, None)) for name in names.split()}
+
+
 def _arm(measurement: Measurement, alpha: float) -> dict[str, Any]:
-    detail = measurement.detail
+    cost, calls = measurement.compile, sum(len(turn.wall_ns) for turn in measurement.turns)
+    faults = sum(turn.minor_faults for turn in measurement.turns)
     return {
         "name": plain(measurement.arm.name),
         "outcome": measurement.outcome.value,
-        "outcome_detail": {
-            "message": plain(detail.message),
-            "phase": plain(detail.phase),
-            "signal": plain(detail.signal),
-            "exit_code": detail.exit_code,
-            "stderr": plain(detail.stderr),
-            "remedy": plain(detail.remedy),
-            "strays_killed": detail.strays_killed,
-        },
+        "outcome_detail": _picked(
+            measurement.detail, "message phase signal exit_code stderr remedy strays_killed"
+        ),
         "time": _time(measurement, alpha),
-        "memory": _memory(measurement),
-        "compile": _compile(measurement),
-        "contract": plain(measurement.contract),
-        "agreement": plain(measurement.agreement),
-        "environment": plain(measurement.environment),
-        "graphs": plain(measurement.graphs),
-        "flops": plain(measurement.flops),
-        "faults": {"minor_per_call": _minor_per_call(measurement)},
+        "memory": _picked(
+            measurement.memory,
+            "tensor_peak_bytes tensor_held_bytes overhead_bytes peak_bytes step_peak_bytes "
+            "start_peak_bytes source",
+        ),
+        "compile": None
+        if cost is None
+        else {
+            "cold_s": _seconds(cost.cold_ns),
+            "warm_s": _seconds(cost.warm_ns),
+            "toolchain_s": _seconds(cost.toolchain_ns),
+            "first_call_s": _seconds(cost.first_call_ns),
+        },
+        **_picked(measurement, "contract agreement environment graphs flops"),
+        "faults": {"minor_per_call": faults / (measurement.loops * calls) if calls else None},
         "noise": plain(summary(measurement)),
         "notes": plain(measurement.notes),
         "spec": plain(measurement.arm),
@@ -255,7 +193,19 @@ def _time(measurement: Measurement, alpha: float) -> dict[str, Any] | None:
         "calls_per_sample": found.calls_per_sample,
         "calls": found.calls,
         "processes": found.processes,
-        "turns": _turns(measurement),
+        "turns": [
+            {
+                "process": turn.replicate,
+                "turn": turn.index,
+                "samples": len(turn.wall_ns),
+                "minor_faults": turn.minor_faults,
+                "major_faults": turn.major_faults,
+                "wait_s": _seconds(turn.noise.wait_ns),
+                "involuntary_switches": turn.noise.involuntary_switches,
+                "steal_s": _seconds(turn.noise.steal_ns),
+            }
+            for turn in measurement.turns
+        ],
         "samples": list(found.samples),
         "slow": _slow(measurement),
     }
@@ -263,6 +213,8 @@ def _time(measurement: Measurement, alpha: float) -> dict[str, Any] | None:
 
 def _slow(measurement: Measurement) -> list[int]:
     """The places, among all samples, of those beside a probe that ran slow."""
+    from torchstone.show.charts.strip import sample_turns  # charts come with it
+
     marked = {(one.process, one.index): one.dirty for one in sample_turns(measurement)}
     found: list[int] = []
     start = 0
@@ -270,23 +222,6 @@ def _slow(measurement: Measurement) -> list[int]:
         found += [start + i for i in sorted(marked.get((turn.replicate, turn.index), ()))]
         start += len(turn.wall_ns)
     return found
-
-
-def _turns(measurement: Measurement) -> list[dict[str, Any]]:
-    """Each with what the system did to it."""
-    return [
-        {
-            "process": turn.replicate,
-            "turn": turn.index,
-            "samples": len(turn.wall_ns),
-            "minor_faults": turn.minor_faults,
-            "major_faults": turn.major_faults,
-            "wait_s": _seconds(turn.noise.wait_ns),
-            "involuntary_switches": turn.noise.involuntary_switches,
-            "steal_s": _seconds(turn.noise.steal_ns),
-        }
-        for turn in measurement.turns
-    ]
 
 
 def _seconds(nanoseconds: int | None) -> float | None:
@@ -298,65 +233,6 @@ def _ends(figure: Figure) -> list[float | None] | None:
     if figure.interval is None or not all(math.isfinite(end) for end in figure.interval):
         return None
     return list(figure.interval)
-
-
-def _memory(measurement: Measurement) -> dict[str, Any]:
-    memory = measurement.memory
-    return {
-        "tensor_peak_bytes": memory.tensor_peak_bytes if memory else None,
-        "tensor_held_bytes": memory.tensor_held_bytes if memory else None,
-        "overhead_bytes": memory.overhead_bytes if memory else None,
-        "peak_bytes": memory.peak_bytes if memory else None,
-        "step_peak_bytes": memory.step_peak_bytes if memory else None,
-        "start_peak_bytes": memory.start_peak_bytes if memory else None,
-        "source": plain(memory.source) if memory else None,
-    }
-
-
-def _compile(measurement: Measurement) -> dict[str, Any] | None:
-    cost = measurement.compile
-    if cost is None:
-        return None
-    return {
-        "cold_s": cost.cold_ns / 1e9,
-        "warm_s": None if cost.warm_ns is None else cost.warm_ns / 1e9,
-        "toolchain_s": None if cost.toolchain_ns is None else cost.toolchain_ns / 1e9,
-        "first_call_s": cost.first_call_ns / 1e9,
-    }
-
-
-def _minor_per_call(measurement: Measurement) -> float | None:
-    calls = measurement.loops * sum(len(turn.wall_ns) for turn in measurement.turns)
-    return sum(turn.minor_faults for turn in measurement.turns) / calls if calls else None
-
-
-def _comparison(comparison: Comparison) -> dict[str, Any]:
-    return {
-        "base": plain(comparison.base),
-        "new": plain(comparison.new),
-        "time_ratio": plain(comparison.time_ratio),
-        "speedup": plain(comparison.speedup),
-        "interval": plain(comparison.interval),
-        "verdict": comparison.verdict.value,
-        "floor": plain(comparison.floor),
-        "typical": plain(comparison.typical),
-        "decided_by": plain(comparison.decided_by),
-        "margin": comparison.margin,
-        "threshold": plain(comparison.threshold),
-        "smallest_detectable": plain(comparison.smallest_detectable),
-        "deciding_budget_s": plain(comparison.deciding_budget_s),
-        "reason": plain(comparison.reason),
-    }
-
-
-def _check(check: Check) -> dict[str, Any]:
-    return {
-        "rule": plain(check.rule),
-        "level": check.level.value,
-        "message": plain(check.message),
-        "figures": plain(check.figures),
-        "arms": plain(check.arms),
-    }
 
 
 def _write(value: Any, indent: str, lead: str) -> str:

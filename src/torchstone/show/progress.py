@@ -6,6 +6,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import TextIO
 
 from torchstone.records import CaseKey, CaseMetrics, Outcome, Run
@@ -15,7 +16,7 @@ from torchstone.show.cells import speedup_cell
 from torchstone.show.evidence import meaning
 from torchstone.show.rows import VERDICT_ROLES
 from torchstone.show.run import check_mark, short_names, title
-from torchstone.show.table import Style, can_unicode, cells, clip, pad, sanitise, shorten, wrap
+from torchstone.show.table import Style, can_unicode, cells, clip, pad, shorten, wrap
 
 REDRAW_S = 0.1
 """Ten redraws a second look lively; more would only cost time between turns."""
@@ -34,15 +35,14 @@ class Progress:
         self,
         stream: TextIO,
         *,
-        enabled: bool = True,
         live: bool = False,
+        color: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._stream = stream
-        self._enabled = enabled
+        self._stream: TextIO | None = stream
         self._live = live
         self._clock = clock
-        self._unicode = can_unicode(stream)
+        self._style = Style(color, can_unicode(stream))
         self._started = clock()
         self._phase = ""
         self._drawn_at = float("-inf")
@@ -54,9 +54,10 @@ class Progress:
             return
         self._phase = text
         if self._live:
-            self._draw(self._clean(text))
+            self._draw(self._style.safe(text))
         else:
-            self._write(f"[{self._clock() - self._started:4.0f} s] {self._clean(text)}\n")
+            passed = self._clock() - self._started
+            self._write(f"[{passed:4.0f} s] {self._style.safe(text)}\n")
 
     def update(
         self, done_fraction: float, text: str = "", seconds_left: float | None = None
@@ -65,7 +66,7 @@ class Progress:
         if not self._live or self._clock() - self._drawn_at < REDRAW_S:
             return
         done = min(1.0, max(0.0, done_fraction)) if done_fraction == done_fraction else 0.0
-        parts = [self._bar(done), f"{done:4.0%}", left(seconds_left), self._clean(text)]
+        parts = [self._bar(done), f"{done:4.0%}", left(seconds_left), self._style.safe(text)]
         self._draw("  ".join(part for part in parts if part))
 
     def close(self) -> None:
@@ -73,7 +74,7 @@ class Progress:
         if self._dirty:
             self._write("\r\x1b[K")
             self._dirty = False
-        self._enabled = False
+        self._stream = None
 
     def __enter__(self) -> Progress:
         return self
@@ -81,34 +82,30 @@ class Progress:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _clean(self, text: str) -> str:
-        return sanitise(text, ascii_only=not self._unicode)
-
     def _bar(self, done: float) -> str:
-        full, rest = ("━", "─") if self._unicode else ("#", "-")
-        count = round(done * BAR_WIDTH)
-        return full * count + rest * (BAR_WIDTH - count)
+        full, rest = ("━", "─") if self._style.unicode else ("#", "-")
+        drawn = round(done * BAR_WIDTH)
+        return full * drawn + rest * (BAR_WIDTH - drawn)
 
     def _draw(self, text: str) -> None:
-        ellipsis = "…" if self._unicode else "..."
-        self._write("\r" + shorten(text, self._width() - 1, ellipsis) + "\x1b[K")
+        shown = shorten(text, self._width() - 1, self._style.glyphs.ellipsis)
+        self._write(f"\r{shown}\x1b[K")
         self._drawn_at, self._dirty = self._clock(), True
 
     def _width(self) -> int:
-        try:
-            columns = os.get_terminal_size(self._stream.fileno()).columns
-        except (OSError, ValueError):
-            columns = 0
+        columns = 0
+        with suppress(OSError, ValueError):
+            columns = os.get_terminal_size(self._stream.fileno()).columns if self._stream else 0
         return max(20, columns or _PLAIN_WIDTH)  # some terminals do not know and say 0
 
     def _write(self, text: str) -> None:
-        if not self._enabled:
+        if self._stream is None:
             return
         try:
             self._stream.write(text)
             self._stream.flush()
         except (OSError, ValueError):
-            self._enabled = False
+            self._stream = None
 
 
 def left(seconds: float | None) -> str:
@@ -123,10 +120,13 @@ def left(seconds: float | None) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60:02d} min left"
 
 
-def make_progress(stream: TextIO, enabled: bool = True) -> Progress:
+def make_progress(stream: TextIO) -> Progress:
     """Progress that suits the stream: live on a terminal that can rewrite a line."""
-    live = enabled and stream.isatty() and os.environ.get("TERM", "") != "dumb"
-    return Progress(stream, enabled=enabled, live=live)
+    return Progress(stream, live=_can_rewrite(stream))
+
+
+def _can_rewrite(stream: TextIO) -> bool:
+    return stream.isatty() and os.environ.get("TERM", "") != "dumb"
 
 
 # A run while it happens, on stderr: one living line, and one lasting line for each case.
@@ -148,15 +148,13 @@ class RunProgress(Progress):
         self,
         stream: TextIO,
         *,
-        enabled: bool = True,
         live: bool = False,
         color: bool = False,
         verbose: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        super().__init__(stream, enabled=enabled, live=live, clock=clock)
+        super().__init__(stream, live=live, color=color, clock=clock)
         self._verbose = verbose
-        self._style = Style(color, self._unicode)
         self._outcomes: Counter[Outcome] = Counter()
         self._place = self._doing = ""
         self._key: CaseKey | None = None
@@ -226,7 +224,7 @@ class RunProgress(Progress):
         """Place, case, what it is doing, outcomes so far, time left, within so many cells."""
         dot = self._style.glyphs.dot
         ends = [part for part in (self._counts(), _roughly(self._time_left())) if part]
-        doing = [self._clean(self._doing)] if self._doing else []
+        doing = [self._style.safe(self._doing)] if self._doing else []
         spare = room - len(self._place) - 1 - sum(cells(dot + part) for part in ends)
         if spare - sum(cells(dot + part) for part in doing) < LEAST_NAME:
             doing = []
@@ -245,7 +243,7 @@ class RunProgress(Progress):
 
     def _name(self, key: CaseKey | None, room: int) -> str:
         """The longest name that fits; where none does, the model's, cut."""
-        names = [self._clean(name) for name in short_names(key)] if key else [""]
+        names = [self._style.safe(name) for name in short_names(key)] if key else [""]
         fitting = (name for name in names if cells(name) <= room)
         return next(fitting, shorten(names[-1], max(8, room), self._style.glyphs.ellipsis))
 
@@ -302,8 +300,8 @@ def _roughly(seconds: float | None) -> str:
     return left(seconds)
 
 
-def make_run_progress(stream: TextIO, enabled: bool = True, verbose: bool = False) -> RunProgress:
+def make_run_progress(stream: TextIO, verbose: bool = False) -> RunProgress:
     """Progress that suits the stream: live and in colour on a terminal that can rewrite a line."""
-    live = enabled and stream.isatty() and os.environ.get("TERM", "") != "dumb"
+    live = _can_rewrite(stream)
     color = live and not os.environ.get("NO_COLOR")
-    return RunProgress(stream, enabled=enabled, live=live, color=color, verbose=verbose)
+    return RunProgress(stream, live=live, color=color, verbose=verbose)

@@ -1,4 +1,4 @@
-"""One row an arm: the words and numbers that terminal and Markdown both show."""
+"""A result in words and numbers: its heading, and the table of its arms."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from torchstone.records import (
     Environment,
     GitState,
     Measurement,
-    Memory,
     Outcome,
     Result,
     Verdict,
@@ -41,7 +40,7 @@ MOST_TARGETS = 3
 def what(result: Result) -> list[str]:
     """The command's kind and its subject, then the settings that all arms share."""
     specs = [measurement.arm for measurement in result.arms]
-    targets = _distinct(_subject(spec) for spec in specs)
+    targets = _distinct(spec.statement.stmt if spec.statement else spec.target for spec in specs)
     subject = ", ".join(targets) if len(targets) <= MOST_TARGETS else f"{len(specs)} arms"
     if result.label and result.label != subject:
         subject = f"{result.label}: {subject}" if subject else result.label
@@ -67,7 +66,7 @@ def machine(result: Result) -> list[str]:
         _shared(e.os.get("system", "") for e in found),
         _shared(_python(e) for e in found),
         _shared(f"torch {v}" for e in found if (v := e.torch.get("version"))),
-        _shared(_revision(e) for e in found),
+        _shared(revision(e.git) for e in found),
     ]
     return [part for part in parts if part]
 
@@ -86,10 +85,6 @@ def flow(parts: Iterable[str], width: int, style: Style) -> list[str]:
     return [line for line in lines if line]
 
 
-def _subject(spec: ArmSpec) -> str:
-    return spec.statement.stmt if spec.statement else spec.target
-
-
 def _distinct(values: Iterable[str]) -> list[str]:
     return [value for value in dict.fromkeys(values) if value]
 
@@ -99,14 +94,8 @@ def _shared(values: Iterable[str]) -> str:
 
 
 def _threads(result: Result) -> str:
-    counts = []
-    for measurement in result.arms:
-        environment = measurement.environment
-        known = environment.threads if environment else {}
-        count = measurement.arm.threads or known.get("torch")
-        if count:
-            counts.append(str(count))
-    found = _shared(counts)
+    known = [(m.arm.threads, m.environment.threads if m.environment else {}) for m in result.arms]
+    found = _shared(str(asked or of.get("torch") or "") for asked, of in known)
     return f"{found} thread{'' if found == '1' else 's'}" if found else ""
 
 
@@ -138,10 +127,6 @@ def _python(environment: Environment) -> str:
     version = environment.python.get("version", "")
     free = " without GIL" if environment.python.get("gil") == "off" else ""
     return f"Python {version}{free}" if version else ""
-
-
-def _revision(environment: Environment) -> str:
-    return revision(environment.git)
 
 
 def revision(git: GitState | None) -> str:
@@ -246,89 +231,71 @@ LEAST_COMPILE_NS = 100_000_000
 """A first call that costs less above a steady one has compiled nothing worth a column."""
 _TYPICAL_TYPE = {TYPICAL, "median", "mean", "pairs"}
 """Estimators of the ordinary call; every other one speaks of the fastest."""
+Words = tuple[str, str]
+"""A figure and what stands beside it; empty where there is nothing to say."""
 
 
 @dataclass(frozen=True)
-class Row:
-    """An arm in words. Empty strings where there is nothing to say."""
+class ArmTable:
+    """The table of a result: columns by title, each with the words of every arm."""
 
-    name: str
-    time: str
-    spread: str
-    other: str
-    other_speedup: str
-    speedup: str
-    interval: str
-    verdict: str
-    role: str
-    memory: str
-    """Tensors at a step's peak."""
-    memory_ratio: str
-    process: str
-    compiler: str
-    compile: str
-    figures: Figures | None
+    names: tuple[str, ...]
+    main: dict[str, list[Words]]
+    details: dict[str, list[Words]]
+    roles: tuple[str, ...]
+    """Of the verdicts."""
+    figures: tuple[Figures | None, ...]
+
+    def pictures(self, width: int, style: Style) -> tuple[str, list[str]] | None:
+        """A heading and a histogram of every arm's samples; None without samples."""
+        scale = common_scale([found.samples for found in self.figures if found])
+        if scale is None:
+            return None
+        drawn = [
+            strip(one.samples, one.floor.value, scale, width, style.glyphs) if one else ""
+            for one in self.figures
+        ]
+        return axis(scale, width, style.glyphs, ascii_only=style.ascii_only), drawn
 
 
 @dataclass(frozen=True)
-class Rows:
-    """All rows, which figure leads, and the name of the other one."""
+class _Arm:
+    """An arm with its figures, its comparison with the baseline, and the baseline (None: it is)."""
 
-    rows: tuple[Row, ...]
-    lead: str
-    other: str
-    level: float
+    measured: Measurement
+    found: Figures | None
+    comparison: Comparison | None
+    base: _Arm | None
 
 
-def rows(result: Result, *, ascii_only: bool = False, plus_minus: str = "±") -> Rows:
-    """The rows of a result. The figure that decided the comparisons leads."""
-    decided = [comparison.decided_by for comparison in result.comparisons]
+def arm_table(result: Result, style: Style) -> ArmTable:
+    """One row an arm. The figure that decided the comparisons leads."""
+    arms: list[_Arm] = []
+    for measured in result.arms:
+        found = figures(measured, result.method.alpha)
+        compared = against_first(result, measured.arm.name)
+        arms.append(_Arm(measured, found, compared, arms[0] if arms else None))
+    decided = {comparison.decided_by for comparison in result.comparisons}
     lead = TYPICAL if _TYPICAL_TYPE & {*decided, result.method.estimator} else FLOOR
-    levels = [e.level for c in result.comparisons if (e := c.floor or c.typical)]
-    found = [figures(m, result.method.alpha) for m in result.arms]
-    base = found[0] if found else None
-    made = tuple(
-        _row(result, m, own, base, lead, ascii_only, plus_minus)
-        for m, own in zip(result.arms, found, strict=True)
-    )
-    return Rows(made, lead, FLOOR if lead == TYPICAL else TYPICAL, min(levels, default=LEVEL))
-
-
-def _row(
-    result: Result,
-    measurement: Measurement,
-    found: Figures | None,
-    base: Figures | None,
-    lead: str,
-    ascii_only: bool,
-    plus_minus: str,
-) -> Row:
-    comparison = against_first(result, measurement.arm.name)
-    speedup, interval = _speedup(comparison, ascii_only)
-    verdict, role = _verdict(result, measurement, comparison)
-    first, second = ("", ""), ("", "")
-    memory, base_memory = measurement.memory, _base_memory(result, measurement)
-    if found is not None:
-        ratio = comparison.time_ratio if comparison else None
-        other = found.typical if lead == FLOOR else found.floor
-        pair = headline(found, lead, base, ratio), other
-        first, second = (_timed(figure, ascii_only, plus_minus) for figure in pair)
-    return Row(
-        name=measurement.arm.name,
-        time=first[0],
-        spread=first[1],
-        other=second[0],
-        other_speedup=_other_speedup(comparison, lead, ascii_only),
-        speedup=speedup,
-        interval=interval,
-        verdict=verdict,
-        role=role,
-        memory=_bytes(memory.tensor_peak_bytes if memory else None),
-        memory_ratio=_memory_ratio(base_memory, memory, ascii_only),
-        process=_bytes(memory.peak_bytes if memory else None),
-        compiler=_compiler(base_memory, measurement),
-        compile=_compile(measurement, ascii_only),
-        figures=found,
+    level = min((e.level for c in result.comparisons if (e := c.floor or c.typical)), default=LEVEL)
+    main = {
+        f"{lead} per call": [_time(arm, lead, style) for arm in arms],
+        f"speed-up ({format_percent(level)})": [_speedup(arm, style) for arm in arms],
+        "verdict": [(_verdict(arm, len(arms))[0], "") for arm in arms],
+    }
+    details = {
+        FLOOR if lead == TYPICAL else TYPICAL: [_other(arm, lead, style) for arm in arms],
+        "memory": [_memory(arm, style) for arm in arms],
+        "process": [(_bytes(m.memory.peak_bytes if m.memory else None), "") for m in result.arms],
+        "compiler": [(_compiler(arm), "") for arm in arms],
+        "compile cold / warm": [(_compile(m, style), "") for m in result.arms],
+    }
+    return ArmTable(
+        names=tuple(m.arm.name for m in result.arms),
+        main=main,
+        details=details,
+        roles=tuple(_verdict(arm, len(arms))[1] for arm in arms),
+        figures=tuple(arm.found for arm in arms),
     )
 
 
@@ -338,15 +305,33 @@ def against_first(result: Result, name: str) -> Comparison | None:
     return next((c for c in result.comparisons if c.base == base and c.new == name), None)
 
 
-def _timed(figure: Figure, ascii_only: bool, plus_minus: str) -> tuple[str, str]:
+def _time(arm: _Arm, lead: str, style: Style) -> Words:
+    if arm.found is None:
+        return "", ""
+    base = arm.base.found if arm.base else None
+    figure = headline(arm.found, lead, base, arm.comparison.time_ratio if arm.comparison else None)
     share = half_width(figure.value, figure.interval) if figure.interval else None
-    spread = "" if share is None else f"{plus_minus}{_capped(share)}"
-    return format_seconds(figure.value, ascii_only=ascii_only), spread
+    spread = ""
+    if share is not None:
+        # Beyond 100 % the number says no more than that nothing is known.
+        shown = format_percent(share) if share <= 1 else ">100 %"
+        spread = f"{style.glyphs.plus_minus}{shown}"
+    return format_seconds(figure.value, ascii_only=style.ascii_only), spread
 
 
-def _capped(share: float) -> str:
-    """Beyond 100 % the number says no more than that nothing is known."""
-    return format_percent(share) if share <= 1 else ">100 %"
+def _other(arm: _Arm, lead: str, style: Style) -> Words:
+    """The figure that did not decide, with its speed-up: a reader should know where they part."""
+    if arm.found is None:
+        return "", ""
+    figure = arm.found.typical if lead == FLOOR else arm.found.floor
+    compared = arm.comparison
+    estimate = compared and (compared.typical if lead == FLOOR else compared.floor)
+    beside = ""
+    if estimate and estimate.time_ratio > 0:
+        speedup = 1 / estimate.time_ratio
+        decimals = ratio_decimals(speedup, None)
+        beside = format_ratio(speedup, decimals, ascii_only=style.ascii_only)
+    return format_seconds(figure.value, ascii_only=style.ascii_only), beside
 
 
 def speedup_interval(comparison: Comparison) -> tuple[float, float] | None:
@@ -355,75 +340,58 @@ def speedup_interval(comparison: Comparison) -> tuple[float, float] | None:
     return (1 / high, 1 / low) if 0 < low <= high < math.inf else None
 
 
-def _speedup(comparison: Comparison | None, ascii_only: bool) -> tuple[str, str]:
-    speedup = comparison.speedup if comparison else None
-    if comparison is None or speedup is None or not math.isfinite(speedup):
+def _speedup(arm: _Arm, style: Style) -> Words:
+    speedup = arm.comparison.speedup if arm.comparison else None
+    if arm.comparison is None or speedup is None or not math.isfinite(speedup):
         return "", ""
-    ends = speedup_interval(comparison)
+    ends = speedup_interval(arm.comparison)
     decimals = ratio_decimals(speedup, ends)
     return (
-        format_ratio(speedup, decimals, ascii_only=ascii_only),
-        format_interval(ends, decimals, ascii_only=ascii_only),
+        format_ratio(speedup, decimals, ascii_only=style.ascii_only),
+        format_interval(ends, decimals, ascii_only=style.ascii_only),
     )
 
 
-def _other_speedup(comparison: Comparison | None, lead: str, ascii_only: bool) -> str:
-    """The speed-up by the figure that did not decide: where the two part, a reader should know."""
-    if comparison is None:
-        return ""
-    estimate = comparison.typical if lead == FLOOR else comparison.floor
-    if estimate is None or not estimate.time_ratio > 0:
-        return ""
-    speedup = 1 / estimate.time_ratio
-    return format_ratio(speedup, ratio_decimals(speedup, None), ascii_only=ascii_only)
-
-
-def _verdict(
-    result: Result, measurement: Measurement, comparison: Comparison | None
-) -> tuple[str, str]:
-    if measurement.outcome is not Outcome.OK:
-        return measurement.outcome.value.replace("_", " "), "fail"
-    if comparison is not None:
-        return comparison.verdict.value, VERDICT_ROLES[comparison.verdict]
-    return ("baseline", "dim") if measurement is result.arms[0] and result.arms[1:] else ("", "")
-
-
-def _base_memory(result: Result, measurement: Measurement) -> Memory | None:
-    """The baseline's; None for the baseline itself."""
-    return None if measurement is result.arms[0] else result.arms[0].memory
+def _verdict(arm: _Arm, arms: int) -> tuple[str, str]:
+    """The words and their role."""
+    if arm.measured.outcome is not Outcome.OK:
+        return arm.measured.outcome.words, "fail"
+    if arm.comparison is not None:
+        return arm.comparison.verdict.value, VERDICT_ROLES[arm.comparison.verdict]
+    return ("baseline", "dim") if arm.base is None and arms > 1 else ("", "")
 
 
 def _bytes(count: int | None) -> str:
     return "" if count is None else format_bytes(count)
 
 
-def _memory_ratio(base: Memory | None, new: Memory | None, ascii_only: bool) -> str:
-    old, now = (memory.tensor_peak_bytes if memory else None for memory in (base, new))
-    return as_much(now / old, ascii_only=ascii_only) if old and now else ""
+def _memory(arm: _Arm, style: Style) -> Words:
+    """Tensors at a step's peak, and how much that is of the baseline's."""
+    memory, base = arm.measured.memory, arm.base.measured.memory if arm.base else None
+    now, old = (one.tensor_peak_bytes if one else None for one in (memory, base))
+    return _bytes(now), as_much(now / old, ascii_only=style.ascii_only) if now and old else ""
 
 
-def _compiler(base: Memory | None, measurement: Measurement) -> str:
+def _compiler(arm: _Arm) -> str:
     """What a compiled arm's process keeps beyond tensors and the baseline's does not."""
-    new = measurement.memory
-    if not _compiled(measurement) or base is None or new is None:
+    memory, base = arm.measured.memory, arm.base.measured.memory if arm.base else None
+    if not _compiled(arm.measured) or base is None or memory is None:
         return ""
-    if base.overhead_bytes is None or new.overhead_bytes is None:
+    if base.overhead_bytes is None or memory.overhead_bytes is None:
         return ""
-    return format_bytes(new.overhead_bytes - base.overhead_bytes)
+    return format_bytes(memory.overhead_bytes - base.overhead_bytes)
 
 
 def _compiled(measurement: Measurement) -> bool:
     return measurement.compile is not None and measurement.compile.cold_ns >= LEAST_COMPILE_NS
 
 
-def _compile(measurement: Measurement, ascii_only: bool) -> str:
+def _compile(measurement: Measurement, style: Style) -> str:
     cost = measurement.compile
     if cost is None or not _compiled(measurement):
         return ""
-    cold = format_seconds(cost.cold_ns / 1e9, 3, ascii_only=ascii_only)
-    if cost.warm_ns is None:
-        return cold
-    return f"{cold} / {format_seconds(cost.warm_ns / 1e9, 3, ascii_only=ascii_only)}"
+    times = [ns for ns in (cost.cold_ns, cost.warm_ns) if ns is not None]
+    return " / ".join(format_seconds(ns / 1e9, 3, ascii_only=style.ascii_only) for ns in times)
 
 
 # A small histogram of an arm's samples in one row of text, on a scale shared by all arms.
@@ -471,18 +439,12 @@ def strip(
     counts = [0] * room
     for value in samples:
         counts[scale.cell(value, room)] += 1
-    most = max(counts, default=0)
-    bars = [_bar(count, most, glyphs) for count in counts]
-    row = [glyphs.empty, *bars]
+    most, steps = max(counts, default=0), len(glyphs.bars)
+    row = [glyphs.empty]
+    row += [glyphs.bars[math.ceil(n / most * steps) - 1] if n else glyphs.empty for n in counts]
     if floor is not None and floor > 0:
         row[scale.cell(floor, room)] = glyphs.floor
     return "".join(row)
-
-
-def _bar(count: int, most: int, glyphs: Glyphs) -> str:
-    if not count:
-        return glyphs.empty
-    return glyphs.bars[math.ceil(count / most * len(glyphs.bars)) - 1]
 
 
 def axis(scale: Scale, width: int, glyphs: Glyphs, *, ascii_only: bool) -> str:

@@ -3,21 +3,9 @@
 from __future__ import annotations
 
 from torchstone.records import Result
-from torchstone.records.format import format_percent
 from torchstone.show import evidence
 from torchstone.show.evidence import flow_commands, in_database
-from torchstone.show.rows import (
-    Row,
-    Rows,
-    Scale,
-    axis,
-    common_scale,
-    flow,
-    machine,
-    rows,
-    strip,
-    what,
-)
+from torchstone.show.rows import Words, arm_table, flow, machine, what
 from torchstone.show.table import Cell, Column, Style, cells, pack, pad
 
 LEAST_WIDTH = 40
@@ -40,81 +28,44 @@ def report(
     `db` is the database that was named, for those commands.
     """
     width, style = max(width, LEAST_WIDTH), Style(color, unicode)
+    heading = [style.paint(line, "title") for line in flow(what(result), width, style)]
+    heading += [style.paint(line, "dim") for line in flow(machine(result), width, style)]
     sections = [
-        _heading(result, width, style),
-        _tables(result, width, style),
-        evidence.outcomes(result, width, style) + evidence.doubts(result, width, style),
-        evidence.checks(result, width, style),
+        heading,
+        *(_tables(result, width, style) if result.arms else [["  nothing was measured"]]),
+        evidence.note_lines(evidence.problems(result), width, style),
+        evidence.note_lines(evidence.checks(result, style), width, style),
         _closing(result, width, style, saved, db),
     ]
     return "\n\n".join("\n".join(lines) for lines in sections if lines) + "\n"
 
 
-def _heading(result: Result, width: int, style: Style) -> list[str]:
-    lines = [style.paint(line, "title") for line in flow(what(result), width, style)]
-    return lines + [style.paint(line, "dim") for line in flow(machine(result), width, style)]
-
-
-def _tables(result: Result, width: int, style: Style) -> list[str]:
-    if not result.arms:
-        return ["  nothing was measured"]
-    table = rows(result, ascii_only=style.ascii_only, plus_minus=style.glyphs.plus_minus)
-    names = Column("", tuple(Cell(style.safe(row.name), "title") for row in table.rows))
-    groups = [_main(table), _pictures(table, style), _details(table)]
-    tables = pack(names, groups, width, style)
-    lines: list[str] = []
-    for index, made in enumerate(tables):
-        lines += ["", *made] if index else made
-    return lines
-
-
-def _column(title: str, table: Rows, field: str) -> Column:
-    return Column(title, tuple(Cell(getattr(row, field)) for row in table.rows), right=True)
-
-
-def _pair(title: str, table: Rows, left: str, right: str) -> Column:
-    """Two fields in one column, each aligned with itself, one blank between."""
-    pairs = [(getattr(row, left), getattr(row, right)) for row in table.rows]
-    inner = max(cells(first) for first, _ in pairs)
-    return Column(title, tuple(Cell(f"{pad(a, inner, right=True)} {b}".rstrip()) for a, b in pairs))
-
-
-def _main(table: Rows) -> list[Column]:
-    return [
-        _pair(f"{table.lead} per call", table, "time", "spread"),
-        _pair(f"speed-up ({format_percent(table.level)})", table, "speedup", "interval"),
-        Column("verdict", tuple(Cell(row.verdict, row.role) for row in table.rows)),
+def _tables(result: Result, width: int, style: Style) -> list[list[str]]:
+    table = arm_table(result, style)
+    names = Column("", tuple(Cell(style.safe(name), "title") for name in table.names))
+    main = [
+        _column(title, words, table.roles if title == "verdict" else ())
+        for title, words in table.main.items()
     ]
+    details = [_column(title, words) for title, words in table.details.items()]
+
+    def draw(room: int) -> tuple[str, tuple[Cell, ...]]:
+        heading, drawn = table.pictures(room, style) or ("", [])
+        return heading, tuple(Cell(one, "strip") for one in drawn)
+
+    blank = tuple(Cell() for _ in table.names)
+    pictures = [Column("", blank, least=STRIP_LEAST, most=STRIP_MOST, grow=draw)]
+    groups = [main, pictures if any(table.figures) else [], details]
+    return pack(names, groups, width, style)
 
 
-def _details(table: Rows) -> list[Column]:
-    return [
-        _pair(table.other, table, "other", "other_speedup"),
-        _pair("memory", table, "memory", "memory_ratio"),
-        _column("process", table, "process"),
-        _column("compiler", table, "compiler"),
-        _column("compile cold / warm", table, "compile"),
-    ]
-
-
-def _pictures(table: Rows, style: Style) -> list[Column]:
-    scale = common_scale([row.figures.samples for row in table.rows if row.figures])
-    if scale is None:
-        return []
-
-    def draw(width: int) -> tuple[str, tuple[Cell, ...]]:
-        drawn = tuple(_picture(row, scale, width, style) for row in table.rows)
-        return axis(scale, width, style.glyphs, ascii_only=style.ascii_only), drawn
-
-    blank = tuple(Cell() for _ in table.rows)
-    return [Column("", blank, least=STRIP_LEAST, most=STRIP_MOST, grow=draw)]
-
-
-def _picture(row: Row, scale: Scale, width: int, style: Style) -> Cell:
-    if row.figures is None:
-        return Cell()
-    found = row.figures
-    return Cell(strip(found.samples, found.floor.value, scale, width, style.glyphs), "strip")
+def _column(title: str, words: list[Words], roles: tuple[str, ...] = ()) -> Column:
+    """Figures aligned with each other, and what stands beside them, one blank between."""
+    if roles:
+        return Column(title, tuple(map(Cell, (figure for figure, _ in words), roles)))
+    inner = max(cells(figure) for figure, _ in words)
+    drawn = (f"{pad(figure, inner, right=True)} {beside}".rstrip() for figure, beside in words)
+    return Column(title, tuple(map(Cell, drawn)), right=not any(beside for _, beside in words))
 
 
 def _closing(result: Result, width: int, style: Style, saved: bool, db: str) -> list[str]:

@@ -38,7 +38,8 @@ def timeit_report(
             lines.append(style.paint(name, "title"))
         found = figures(measurement, result.method.alpha)
         lines += _answer(measurement, found, unit, precision, style)
-    lines += evidence.outcomes(result, width, style) + evidence.checks(result, width, style)
+    notes = [*evidence.problems(result), *evidence.checks(result, style)]
+    lines += evidence.note_lines(notes, width, style)
     ending = evidence.course(result, style)
     if saved and result.id:
         ending.append(in_database(f"torchstone show {result.id}", db))
@@ -59,33 +60,21 @@ def _answer(
     measurement: Measurement, found: Figures | None, unit: str | None, precision: int, style: Style
 ) -> list[str]:
     if found is None:
-        outcome = measurement.outcome.value.replace("_", " ")
-        return [] if measurement.outcome is not Outcome.OK else [f"no samples ({outcome})"]
+        return ["no samples (ok)"] if measurement.outcome is Outcome.OK else []
     best = min(found.samples)
-    name = unit or _unit(best)
+    # The largest unit in which the time is at least one; nanoseconds below that.
+    fitting = (name for name, size in reversed(UNITS.items()) if best >= size)
+    name = unit or next(fitting, "nsec")
     statement = measurement.arm.statement
     clock = ", CPU time" if statement is not None and statement.clock == "cpu" else ""
-    time = _in_unit(best, name, precision)
-    first = f"{_loops(found)}, best of {len(found.samples)}: {time} per loop{clock}"
+    loops = f"{found.calls_per_sample} loop{'' if found.calls_per_sample == 1 else 's'}"
+    time = f"{best / UNITS[name]:.{precision}g} {name}"
+    first = f"{loops}, best of {len(found.samples)}: {time} per loop{clock}"
     return [
         style.paint(first, "title"),
         _line("floor", found.floor, name, precision, style),
         _line("typical", found.typical, name, precision, style),
     ]
-
-
-def _loops(found: Figures) -> str:
-    count = found.calls_per_sample
-    return f"{count} loop{'' if count == 1 else 's'}"
-
-
-def _unit(seconds: float) -> str:
-    """The largest unit in which the time is at least one; nanoseconds below that."""
-    return next((n for n, s in reversed(UNITS.items()) if seconds >= s), "nsec")
-
-
-def _in_unit(seconds: float, unit: str, precision: int) -> str:
-    return f"{seconds / UNITS[unit]:.{precision}g} {unit}"
 
 
 def _line(label: str, figure: Figure, unit: str, precision: int, style: Style) -> str:
