@@ -153,6 +153,23 @@ def test_every_key_of_a_contract_file_is_documented() -> None:
         assert f"`{key}`" in text, key
 
 
+@pytest.mark.parametrize("title", ["A roofline", "A ledger"])
+def test_every_key_of_an_explanation_is_documented(title: str) -> None:
+    import dataclasses
+
+    from torchstone.explain import Ceiling, Point, Roofline
+    from torchstone.records import ledger
+    from torchstone.stats.roofline import Utilisation
+
+    kinds: tuple[type, ...] = (Roofline, Ceiling, Point, Utilisation)
+    if title == "A ledger":
+        found = [one for one in vars(ledger).values() if isinstance(one, type)]
+        kinds = tuple(one for one in found if one.__module__ == ledger.__name__)
+    body = sections(text_of("json.md"))[title]
+    names = {field.name for kind in kinds for field in dataclasses.fields(kind)}
+    assert [name for name in sorted(names) if f"`{name}`" not in body] == []
+
+
 def test_every_group_of_plug_ins_is_documented() -> None:
     registries = [interop.FORMATS, profile.FORMATS, PROBES, SUITES]
     registries += [VARIANTS, RULES, CHECKUPS, FINDINGS, FORMULAS]
