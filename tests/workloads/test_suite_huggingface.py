@@ -205,7 +205,7 @@ def test_the_page_shows_the_sizes() -> None:
             if name in NAMES and len(cells) == 3:
                 rows[name] = [*cells[:2], bool(star)]
     for model in HF_MODELS:
-        sizes = [" × ".join(map(str, model.sizes(scale))) for scale in ("full", "small")]
+        sizes = ["×".join(map(str, model.sizes(scale))) for scale in ("full", "small")]
         assert rows[model.name] == [*sizes, model.skipped], model.name
 
 
