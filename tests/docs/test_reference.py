@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 import inspect
 import re
-import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import click
 import pytest
@@ -20,9 +20,6 @@ from torchstone.profile.probes import PROBES
 from torchstone.validate import RULES
 from torchstone.variants.registry import VARIANTS
 from torchstone.workloads.suites import SUITES
-
-if sys.version_info >= (3, 11):
-    pass
 
 REFERENCE = ROOT / "docs" / "reference"
 _LONG = re.compile(r"`(--[a-z][a-z-]*)")
@@ -166,6 +163,26 @@ def test_every_key_of_an_explanation_is_documented(title: str) -> None:
     body = sections(text_of("json.md"))[title]
     names = {field.name for kind in kinds for field in dataclasses.fields(kind)}
     assert [name for name in sorted(names) if f"`{name}`" not in body] == []
+
+
+def anchor_of(heading: str) -> str:
+    """As GitHub makes it of a heading."""
+    return re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")
+
+
+def anchors(page: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.M)
+    return {anchor_of(heading) for heading in headings}
+
+
+def test_links_into_pages_meet_a_heading() -> None:
+    broken = []
+    for page in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md")):
+        for link in re.findall(r"\]\(([^)\s:]*#[^)\s]+)\)", page.read_text(encoding="utf-8")):
+            path, _, anchor = link.partition("#")
+            if anchor not in anchors(page.parent / path if path else page):
+                broken.append(f"{page.name}: {link}")
+    assert broken == []
 
 
 def test_every_group_of_plug_ins_is_documented() -> None:
