@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 import inspect
 import re
-import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import click
 import pytest
@@ -20,9 +20,6 @@ from torchstone.profile.probes import PROBES
 from torchstone.validate import RULES
 from torchstone.variants.registry import VARIANTS
 from torchstone.workloads.suites import SUITES
-
-if sys.version_info >= (3, 11):
-    pass
 
 REFERENCE = ROOT / "docs" / "reference"
 _LONG = re.compile(r"`(--[a-z][a-z-]*)")
@@ -61,21 +58,34 @@ def options(command: click.Command) -> Iterator[click.Option]:
             yield parameter
 
 
+def rows_of(body: str) -> list[str]:
+    return [line for line in body.splitlines() if line.startswith("| `")]
+
+
 @pytest.mark.parametrize(("name", "command"), all_commands(), ids=str)
 def test_every_option_of_a_command_is_documented(name: str, command: click.Command) -> None:
-    body = sections(text_of("cli.md"))[name]
-    rows = [line for line in body.splitlines() if line.startswith("| `")]
+    pages = sections(text_of("cli.md"))
+    own, shared = rows_of(pages[name]), rows_of(pages["Shared options"])
     known: set[str] = set()
     for option in options(command):
         written = [*option.opts, *option.secondary_opts]
         known |= set(written)
-        row = next((r for r in rows if all(f"`{word}" in r for word in written)), "")
+        row = next((r for r in own + shared if all(f"`{word}" in r for word in written)), "")
         assert row, f"{name}: {written} is not in a row"
         default = option.default
         if isinstance(default, (str, int)) and not isinstance(default, bool) and default != "":
             assert f"`{default}`" in row, f"{name} {written[0]}: the default is {default!r}"
-    invented = {word for row in rows for word in _LONG.findall(row.split("|")[1])} - known
+    invented = {word for row in own for word in _LONG.findall(row.split("|")[1])} - known
     assert invented == set(), f"{name} has no such option"
+
+
+def test_every_shared_option_is_shared() -> None:
+    rows = rows_of(sections(text_of("cli.md"))["Shared options"])
+    listed = [word for row in rows for word in _LONG.findall(row.split("|")[1])]
+    taken = [
+        {*o.opts, *o.secondary_opts} for _, command in all_commands() for o in options(command)
+    ]
+    assert [word for word in listed if sum(word in one for one in taken) < 2] == []
 
 
 def test_every_command_has_a_section_and_nothing_else_has_one() -> None:
@@ -139,6 +149,43 @@ def test_every_key_of_a_contract_file_is_documented() -> None:
     fields = [f.name for record in (Contract, Leaf) for f in dataclasses.fields(record)]
     for key in (*map(str, keys), *fields, *BOUNDARY_CASES):
         assert f"`{key}`" in text, key
+
+
+@pytest.mark.parametrize("title", ["A roofline", "A ledger"])
+def test_every_key_of_an_explanation_is_documented(title: str) -> None:
+    import dataclasses
+
+    from torchstone.explain import Ceiling, Point, Roofline
+    from torchstone.records import ledger
+    from torchstone.stats.roofline import Utilisation
+
+    kinds: tuple[type, ...] = (Roofline, Ceiling, Point, Utilisation)
+    if title == "A ledger":
+        found = [one for one in vars(ledger).values() if isinstance(one, type)]
+        kinds = tuple(one for one in found if one.__module__ == ledger.__name__)
+    body = sections(text_of("json.md"))[title]
+    names = {field.name for kind in kinds for field in dataclasses.fields(kind)}
+    assert [name for name in sorted(names) if f"`{name}`" not in body] == []
+
+
+def anchor_of(heading: str) -> str:
+    """As GitHub makes it of a heading."""
+    return re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")
+
+
+def anchors(page: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.M)
+    return {anchor_of(heading) for heading in headings}
+
+
+def test_links_into_pages_meet_a_heading() -> None:
+    broken = []
+    for page in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md")):
+        for link in re.findall(r"\]\(([^)\s:]*#[^)\s]+)\)", page.read_text(encoding="utf-8")):
+            path, _, anchor = link.partition("#")
+            if anchor not in anchors(page.parent / path if path else page):
+                broken.append(f"{page.name}: {link}")
+    assert broken == []
 
 
 def test_every_group_of_plug_ins_is_documented() -> None:

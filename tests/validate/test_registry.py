@@ -153,17 +153,9 @@ def test_a_plug_in_is_found_and_a_broken_one_does_not_crash(tmp_path: Path) -> N
 
 def test_every_rule_is_documented_and_no_other() -> None:
     page = (ROOT / "docs" / "reference" / "checks.md").read_text(encoding="utf-8")
-    documented = re.findall(r"^### `([a-z-]+)`", page, re.MULTILINE)
-    assert len(documented) == len(set(documented))
+    documented = re.findall(r"^\| `([a-z-]+)` \|", page.partition("\n## ")[2], re.MULTILINE)
     built_in = [p.name for p in known_rules() if p.value.startswith("torchstone.")]
     assert sorted(documented) == sorted(built_in)
-
-
-def test_the_table_of_rules_names_each() -> None:
-    page = (ROOT / "docs" / "reference" / "checks.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| \[`([a-z-]+)`\]\(#[a-z-]+\) \|", page, re.MULTILINE)
-    built_in = [p for p in known_rules() if p.value.startswith("torchstone.")]
-    assert sorted(rows) == sorted(point.name for point in built_in)
 
 
 def test_evaluating_loads_neither_pandas_nor_scipy() -> None:
