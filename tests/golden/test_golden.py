@@ -16,8 +16,12 @@ from starlette.testclient import TestClient
 
 from tests.show import synthetic_comparison, synthetic_result, synthetic_run
 from tests.web.conftest import client_of, database  # noqa: F401  (a fixture)
-from torchstone import show
 from torchstone.cli.app import cli
+from torchstone.show.comparison import compare_markdown, compare_report
+from torchstone.show.markdown import dumps, markdown
+from torchstone.show.run import run_markdown, run_report
+from torchstone.show.run_data import compare_csv, compare_dumps, run_csv, run_dumps
+from torchstone.show.terminal import report
 
 FOLDER = Path(__file__).parent
 RESULTS = ("two_faster", "four_with_failures", "cannot_tell", "statement", "no_samples", "hostile")
@@ -37,22 +41,22 @@ ROUTES = (
 )
 
 
-def _terminal(report: Callable[..., str]) -> dict[str, Callable[[], str]]:
+def _terminal(made: Callable[..., str]) -> dict[str, Callable[[], str]]:
     """At three widths; the narrow one without Unicode, the wide one painted."""
     return {
-        "txt": lambda: report(width=100),
-        "narrow.txt": lambda: report(width=60, unicode=False),
-        "wide.txt": lambda: report(width=160, color=True),
+        "txt": lambda: made(width=100),
+        "narrow.txt": lambda: made(width=60, unicode=False),
+        "wide.txt": lambda: made(width=160, color=True),
     }
 
 
 def _results() -> Iterator[tuple[str, Callable[[], str]]]:
     for name in RESULTS:
         made = getattr(synthetic_result, name)()
-        ways = _terminal(lambda made=made, **how: show.report(made, **how))
-        ways["md"] = lambda made=made: show.markdown(made)
+        ways = _terminal(lambda made=made, **how: report(made, **how))
+        ways["md"] = lambda made=made: markdown(made)
         if name in ("two_faster", "four_with_failures"):
-            ways["json"] = lambda made=made: show.dumps(made)
+            ways["json"] = lambda made=made: dumps(made)
         yield from ((f"result-{name}.{ending}", way) for ending, way in ways.items())
 
 
@@ -60,25 +64,25 @@ def _runs() -> Iterator[tuple[str, Callable[[], str]]]:
     for name in RUNS:
         view = getattr(synthetic_run, name)()
         of = synthetic_run.summaries(view)
-        ways = _terminal(lambda view=view, of=of, **how: show.run_report(view, of, **how))
-        ways["commands.txt"] = lambda view=view, of=of: show.run_report(
+        ways = _terminal(lambda view=view, of=of, **how: run_report(view, of, **how))
+        ways["commands.txt"] = lambda view=view, of=of: run_report(
             view, of, commands=True, db="a folder/x.db"
         )
-        ways["md"] = lambda view=view, of=of: show.run_markdown(view, of)
-        ways["csv"] = lambda view=view: show.run_csv(view)
-        ways["json"] = lambda view=view, of=of: show.run_dumps(view, of)
+        ways["md"] = lambda view=view, of=of: run_markdown(view, of)
+        ways["csv"] = lambda view=view: run_csv(view)
+        ways["json"] = lambda view=view, of=of: run_dumps(view, of)
         yield from ((f"run-{name}.{ending}", way) for ending, way in ways.items())
 
 
 def _comparisons() -> Iterator[tuple[str, Callable[[], str]]]:
     for name in COMPARISONS:
         made = getattr(synthetic_comparison, name)()
-        ways = _terminal(lambda made=made, **how: show.compare_report(made, **how))
-        ways["everything.txt"] = lambda made=made: show.compare_report(made, everything=True)
-        ways["md"] = lambda made=made: show.compare_markdown(made)
-        ways["csv"] = lambda made=made: show.compare_csv(made)
+        ways = _terminal(lambda made=made, **how: compare_report(made, **how))
+        ways["everything.txt"] = lambda made=made: compare_report(made, everything=True)
+        ways["md"] = lambda made=made: compare_markdown(made)
+        ways["csv"] = lambda made=made: compare_csv(made)
         if name != "across":
-            ways["json"] = lambda made=made: show.compare_dumps(made)
+            ways["json"] = lambda made=made: compare_dumps(made)
         yield from ((f"compare-{name}.{ending}", way) for ending, way in ways.items())
 
 
