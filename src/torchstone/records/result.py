@@ -277,7 +277,7 @@ class Result:
     pruned: Pruning | None = None
     """None: every sample is there."""
     signature: str = ""
-    """By the installation that made it, over the code that it names (`lab.installation`)."""
+    """By the installation that made it, over the code that it names (`lab.secrets`)."""
     schema: int = RESULT_SCHEMA
 
 

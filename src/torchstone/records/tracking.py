@@ -73,7 +73,7 @@ class Conditions(NamedTuple):
     threads: int
     allocator: str
     step_class: str
-    """The order of magnitude of a step (`track.floors.step_class`)."""
+    """The order of magnitude of a step (`track.compare.step_class`)."""
 
 
 @dataclass(frozen=True)

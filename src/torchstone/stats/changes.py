@@ -4,7 +4,7 @@
 against its own baseline, turn by turn, so what slowed the machine in one of the runs has cancelled
 already. On the log scale it is d = log S_new - log S_base; the runs' errors are independent, so
 its variance is the sum of theirs, with the degrees of freedom of Welch and Satterthwaite (rounded
-down a little, see `errors`). Errors count as the cases' own intervals promise them, that is wider
+down a little, see `drift`). Errors count as the cases' own intervals promise them, that is wider
 where a case was looked at before it ended. Interval and p-value are made from the same numbers: the
 95 % interval leaves out 1 exactly where p < 0.05.
 

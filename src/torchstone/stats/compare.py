@@ -68,7 +68,7 @@ def compare(
 def compare_sessions(
     base: Measurement, new: Measurement, *, margin: float, alpha: float, aa_floor: float
 ) -> Comparison:
-    """The same of one arm in two sessions, each summed up over all its processes (`sessions`).
+    """The same of one arm in two sessions, each summed up over all its processes (`fit_sessions`).
 
     The interval knows nothing of what changed on the machine between the two.
     """

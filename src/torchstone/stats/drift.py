@@ -246,9 +246,9 @@ def log_speedup(case: CaseMetrics) -> float | None:
 #
 # A process of one session is no partner of the process with the same number in the other, and the
 # sessions need not have equally many. So each session is summed up by itself: one log time for each
-# process, their mean and its standard error (`ratio.combine`, with the same weights and the same
+# process, their mean and its standard error (`combine`, with the same weights and the same
 # floor of the variance). The log ratio is the difference of the two means, and its variance the sum
-# of theirs, with the degrees of freedom of Welch and Satterthwaite (`errors`).
+# of theirs, with the degrees of freedom of Welch and Satterthwaite (`error_of_sum`).
 #
 # A floor falls with the number of samples it is taken from. All processes therefore count as having
 # as many as a typical one of the session that has fewer.

@@ -63,8 +63,8 @@ sample in ten is quiet, and no single odd reading decides it."""
 TYPICAL_ESTIMATOR = "median"
 """The estimator that reports call "typical"."""
 PAIRS_ESTIMATOR = "pairs"
-"""The middle of the ratios of calls that were neighbours in time (`pairs`). Of a single arm: the
-median of its calls."""
+"""The middle of the ratios of calls that were neighbours in time (`pair_logs`). Of a single arm:
+the median of its calls."""
 LONG_STEP_NS = 10_000_000
 """From here on a process gives dozens of calls, not hundreds, and their fastest per cent is a
 single call: pairs of neighbours were 3 to 10 times as repeatable as floors (benchmarks/aa.py)."""

@@ -20,10 +20,11 @@ the standard error is known better than that, and they are twice as many from th
 whatever the process-to-process part may be, the interval covers as often as it says (simulated
 from none of it to thirty times the turn-to-turn part, see `tests/stats/test_coverage.py`).
 
-**Weights.** Ratios of floors are a weighted mean over replicates (`weights`). Its variance is taken
-as if all replicates were equally good: sum(w (d - m)^2) times S / (1 - S) with S = sum(w^2), and
-its floor is S times the weighted median of the jackknife variances. That is right where the weights
-tell nothing and too large where they are right: an interval does not owe its width to a weight.
+**Weights.** Ratios of floors are a weighted mean over replicates (`speed_weights`). Its variance is
+taken as if all replicates were equally good: sum(w (d - m)^2) times S / (1 - S) with S = sum(w^2),
+and its floor is S times the weighted median of the jackknife variances. That is right where the
+weights tell nothing and too large where they are right: an interval does not owe its width to a
+weight.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ from torchstone.stats.process import (
 # the fastest probes of both its processes were within 0.5 % of full speed, by 0.7 % at 2-3 %, by
 # 1.5 % at 3-4 %, by 2 % at 4-6 %. The weights follow that line.
 #
-# They only steer the estimate. The interval does not rely on them: see `ratio.combine`.
+# They only steer the estimate. The interval does not rely on them: see `combine`.
 
 FASTEST = 4
 """Probes whose mean is a process's fastest: no single odd reading decides."""
@@ -278,7 +279,7 @@ def combine(
 
 
 def combine_pairs(values: Sequence[tuple[float, float]]) -> LogFit:
-    """Processes' (median log ratio, its variance) to one fit (`pairs`)."""
+    """Processes' (median log ratio, its variance) to one fit (`pool_variances`)."""
     usable = [value for value in values if math.isfinite(value[0])]
     count = len(usable)
     if not count:

@@ -12,7 +12,7 @@ independent: they were measured at different times, each against its own baselin
 
 **Looks.** A case that stops as soon as it is precise stops more readily when its processes agree
 by chance, so its error is too small. Its own interval makes up for that by a level above 95 % (see
-`sequential`), and what is made from it here must do so as well: the error is widened, and the
+`looks`), and what is made from it here must do so as well: the error is widened, and the
 p-value raised, as that level asks. Without this a mean of cases that stopped at one of three or
 four looks held the truth in 91 % of simulated suites; with it, in 94 % and more. Cases of a fixed
 number of processes, such as the four of `torchstone run`, are not touched.
