@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchstone.show.svg import LogAxis, Svg, axis_around, format_si, format_tick
+from torchstone.show.svg import Axis, Plot, Svg, axis_around, format_si, format_tick
 
 
 @given(st.text())
@@ -25,11 +25,10 @@ def test_only_known_colours() -> None:
 
 
 def test_an_axis_and_its_marks() -> None:
-    axis = LogAxis(1, 10_000)
-    assert axis.share(100) == pytest.approx(0.5)
-    assert axis.at(0.25) == pytest.approx(10)
-    assert axis.ticks() == [1, 10, 100, 1000, 10_000]
-    assert LogAxis(3, 30).ticks() == [5, 10, 20]
+    axis = Axis(1, 10_000, log=True)
+    assert Plot(0, 8, 4, 0, axis, axis).x(100) == pytest.approx(4)
+    assert axis.powers() == [1, 10, 100, 1000, 10_000]
+    assert Axis(3, 30, log=True).powers() == [5, 10, 20]
     around = axis_around([2, 8, 0], 2)
     assert (around.low, around.high) == (1, 16)
     assert axis_around([], 2).low > 0

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from torchstone.records.format import MISSING, count, format_bytes, format_seconds
 from torchstone.show.markdown import plain, to_text
 from torchstone.show.rows import flow
-from torchstone.show.svg import LogAxis, Plot, Svg, axis_around, circle, format_si, format_tick
+from torchstone.show.svg import Axis, Plot, Svg, axis_around, circle, format_si, format_tick
 from torchstone.show.table import Style, cells, clip, pad, shorten, wrap
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ MARGIN = 3.0
 """Room beyond the outermost point or ridge, as a factor."""
 
 
-def frame(found: Roofline) -> tuple[LogAxis, LogAxis]:
+def frame(found: Roofline) -> tuple[Axis, Axis]:
     """FLOP per byte across, FLOP per second up; every point, ridge and the peak inside."""
     placed = [p for p in found.points if p.rate is not None and p.intensity is not None]
     peak = compute_peak(found)
@@ -71,12 +71,12 @@ def compute_peak(found: Roofline) -> float | None:
 Line = tuple[tuple[float, float], tuple[float, float]]
 
 
-def ends(found: Roofline, ceiling: Ceiling, across: LogAxis, up: LogAxis) -> Line:
+def ends(found: Roofline, ceiling: Ceiling, plot: Plot) -> Line:
     """A peak's line from end to end as (intensity, rate), as far as the frame shows it.
 
     Memory rises until compute is lower; compute begins where the fastest memory reaches it.
     """
-    peak = compute_peak(found)
+    peak, across, up = compute_peak(found), plot.across, plot.up
     if ceiling.kind == "compute":
         bands = [one.value for one in found.ceilings if one.kind == "memory"]
         start = max(across.low, ceiling.value / max(bands)) if bands else across.low
@@ -160,11 +160,10 @@ def _role(cell: tuple[str, str]) -> str:
 
 
 def _plot(found: Roofline, width: int, style: Style) -> list[str]:
-    across, up = frame(found)
     canvas = _Canvas(width - GUTTER, ROWS)
-    plot = Plot(0, canvas.columns - 1, 0, ROWS - 1, across, up)  # a cell is a pixel
+    plot = Plot(0, canvas.columns - 1, 0, ROWS - 1, *frame(found))  # a cell is a pixel
     rising, level = ("╱", "─") if style.unicode else ("/", "-")
-    paths = [(ceiling, _path(ends(found, ceiling, across, up), plot)) for ceiling in found.ceilings]
+    paths = [(ceiling, _path(ends(found, ceiling, plot), plot)) for ceiling in found.ceilings]
     for ceiling, path in paths:
         for column, row in path:
             char = level if ceiling.kind == "compute" else rising
@@ -172,7 +171,7 @@ def _plot(found: Roofline, width: int, style: Style) -> list[str]:
     for ceiling, path in paths:
         _label(ceiling, path, canvas)
     _marks(found, canvas, plot)
-    return _with_axes(canvas, plot, (across, up), style)
+    return _with_axes(canvas, plot, style)
 
 
 def _path(line: Line, plot: Plot) -> list[tuple[int, int]]:
@@ -210,18 +209,15 @@ def _marks(found: Roofline, canvas: _Canvas, plot: Plot) -> None:
             canvas.put(free[0], row, mark, "title" if point.kind == "step" else "doubt")
 
 
-def _with_axes(
-    canvas: _Canvas, plot: Plot, axes: tuple[LogAxis, LogAxis], style: Style
-) -> list[str]:
-    across, up = axes
+def _with_axes(canvas: _Canvas, plot: Plot, style: Style) -> list[str]:
     bar, corner, rule = ("│", "└", "─") if style.unicode else ("|", "+", "-")
-    marks = {round(plot.y(tick)): format_tick(tick) for tick in up.ticks()}
+    marks = {round(plot.y(tick)): format_tick(tick) for tick in plot.up.powers()}
     lines = [pad("FLOP/s", GUTTER - 2, right=True)]
     for row, line in enumerate(canvas.lines(style)):
         lines.append(f"{pad(marks.get(row, ''), GUTTER - 2, right=True)} {bar}{line}")
     lines.append(" " * (GUTTER - 1) + corner + rule * canvas.columns)
     feet = _Canvas(canvas.columns, 1)
-    for tick in across.ticks():
+    for tick in plot.across.powers():
         text = format_tick(tick)
         column = min(max(0, round(plot.x(tick)) - len(text) // 2), canvas.columns - len(text))
         if feet.free(column, 0, len(text)):
@@ -299,14 +295,13 @@ def roofline_svg(found: Roofline, *, embedded: bool = False) -> str:
     height = TOP + PLOT_HEIGHT + 62 + ROW * len(words)
     title = f"Roofline of {found.target or found.arm}"
     svg = Svg(WIDTH, height, title, found.sentence, embedded)
-    axes = frame(found)
-    plot = Plot(LEFT, WIDTH - RIGHT, TOP, TOP + PLOT_HEIGHT, *axes)
+    plot = Plot(LEFT, WIDTH - RIGHT, TOP, TOP + PLOT_HEIGHT, *frame(found))
     svg.text((LEFT, 28), shorten(title, 90), size=17, bold=True)
     said = " · ".join([*_settings(found), f"bound: {found.bound or 'not known'}"])
     svg.text((LEFT, 48), shorten(said, 110), "soft", 12)
-    _grid(svg, plot, *axes)
+    _grid(svg, plot)
     for ceiling in found.ceilings:
-        start, end = ((plot.x(x), plot.y(y)) for x, y in ends(found, ceiling, *axes))
+        start, end = ((plot.x(x), plot.y(y)) for x, y in ends(found, ceiling, plot))
         _ceiling(svg, ceiling, start, end)
     _points(svg, found, plot)
     for number, line in enumerate(words):
@@ -315,12 +310,12 @@ def roofline_svg(found: Roofline, *, embedded: bool = False) -> str:
     return svg.render()
 
 
-def _grid(svg: Svg, plot: Plot, across: LogAxis, up: LogAxis) -> None:
-    for tick in across.ticks():
+def _grid(svg: Svg, plot: Plot) -> None:
+    for tick in plot.across.powers():
         x = plot.x(tick)
         svg.line((x, plot.top), (x, plot.bottom), "grid")
         svg.text((x, plot.bottom + 17), format_tick(tick), "soft", 11, "middle")
-    plot.draw_grid(svg, [(tick, format_tick(tick)) for tick in up.ticks()])
+    plot.draw_grid(svg, [(tick, format_tick(tick)) for tick in plot.up.powers()])
     svg.line((plot.left, plot.bottom), (plot.right, plot.bottom), "soft")
     svg.line((plot.left, plot.top), (plot.left, plot.bottom), "soft")
     middle = (plot.left + plot.right) / 2

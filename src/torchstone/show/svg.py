@@ -270,38 +270,20 @@ _ROUND = (1.0, 2.0, 5.0)
 
 
 @dataclass(frozen=True)
-class LinearAxis:
-    """From `low` to `high`, equal differences at equal distances."""
+class Axis:
+    """From `low` to `high`: equal distances are equal differences, or equal ratios (`log`)."""
 
     low: float
     high: float
+    log: bool = False
 
-
-@dataclass(frozen=True)
-class LogAxis:
-    """From `low` to `high`, equal ratios at equal distances."""
-
-    low: float
-    high: float
-
-    def share(self, value: float) -> float:
-        """How far along the value lies: 0 at the low end, 1 at the high end, beyond outside."""
-        return math.log(value / self.low) / math.log(self.high / self.low)
-
-    def at(self, share: float) -> float:
-        """The value that lies so far along."""
-        return self.low * math.exp(share * math.log(self.high / self.low))
-
-    def ticks(self) -> list[float]:
+    def powers(self) -> list[float]:
         """Powers of ten within the ends; with 2 and 5 where there are few."""
         decades = math.log10(self.high / self.low)
         steps = _ROUND if decades < _FEW_DECADES else (1.0,)
         first, last = math.floor(math.log10(self.low)), math.ceil(math.log10(self.high))
         marks = [step * 10.0**power for power in range(first, last + 1) for step in steps]
         return [mark for mark in marks if self.low <= mark <= self.high]
-
-
-Axis = LinearAxis | LogAxis
 
 
 @dataclass(frozen=True)
@@ -338,8 +320,8 @@ class Plot:
 def _place(axis: Axis, start: float, end: float) -> Callable[[float], float]:
     """A function, with all that is the same for thousands of values worked out once."""
     low, least, most = axis.low, min(start, end), max(start, end)
-    log, ratio = math.log, isinstance(axis, LogAxis)
-    each = (end - start) / (math.log(axis.high / low) if ratio else axis.high - low)
+    log, span = math.log, math.log(axis.high / low) if axis.log else axis.high - low
+    each = (end - start) / span
 
     def by_ratio(value: float) -> float:
         at = start + log(value / low) * each if value > 0 else start
@@ -349,7 +331,7 @@ def _place(axis: Axis, start: float, end: float) -> Callable[[float], float]:
         at = start + (value - low) * each
         return least if at < least else most if at > most else at
 
-    return by_ratio if ratio else evenly
+    return by_ratio if axis.log else evenly
 
 
 def round_values(low: float, high: float, most: int) -> list[float]:
@@ -365,20 +347,20 @@ def round_values(low: float, high: float, most: int) -> list[float]:
     return []
 
 
-def round_ratios(axis: LogAxis, most: int) -> list[float]:
+def round_ratios(axis: Axis, most: int) -> list[float]:
     """Marks of a logarithmic axis: even steps where it is short, else 1, 2 and 5 or powers."""
-    marks = axis.ticks()
+    marks = axis.powers()
     if len(marks) < _LEAST_MARKS:
         return round_values(axis.low, axis.high, most)
     return marks[:: max(1, math.ceil(len(marks) / most))]
 
 
-def axis_around(values: Iterable[float], margin: float) -> LogAxis:
+def axis_around(values: Iterable[float], margin: float) -> Axis:
     """An axis that holds all values with a factor of `margin` to spare at both ends."""
     positive = [value for value in values if value > 0 and math.isfinite(value)]
     if not positive:
-        return LogAxis(1.0, 10.0)
-    return LogAxis(min(positive) / margin, max(positive) * margin)
+        return Axis(1.0, 10.0, log=True)
+    return Axis(min(positive) / margin, max(positive) * margin, log=True)
 
 
 def format_si(value: float, unit: str = "") -> str:

@@ -155,6 +155,27 @@ class AppState:
         told = f"{source.version()} {__version__} {site.version()}"
         return hashlib.sha256(told.encode()).hexdigest()[:20]
 
+    def answer(
+        self, request: Request, kind: str, make: Callable[[DataAccess, str], str]
+    ) -> Response:
+        """What `make` makes of one state of the store; nothing at all where the asker has it."""
+        with self.warmup_gate.reading():
+            source = self.source()
+            state = self.state(source)
+            tag = f'"{state}"'
+            headers = {"etag": tag, "cache-control": LOOK_AGAIN, "vary": "accept"}
+            if tag in request.headers.get("if-none-match", ""):
+                return Response(status_code=304, headers=headers)
+            # Many readers look at the same few pages while nothing is stored.
+            key = (state, request.scope["path"], request.scope["query_string"])
+            body: str | None = self.cache.find("answer", key)
+            if body is None:
+                with source.store.snapshot():
+                    body = make(source, state)
+                if len(body) <= LARGEST_KEPT and self.state(source) == state:  # it is of that
+                    self.cache.put("answer", key, body)
+            return Response(body, media_type=kind, headers=headers)
+
 
 def make_app(store: Store, hosts: Hosts, app_state: AppState | None = None) -> App:
     """The application, guarded."""
@@ -171,7 +192,13 @@ def make_app(store: Store, hosts: Hosts, app_state: AppState | None = None) -> A
     for one in PAGES.values():
         _add_page(app, app_state, one)
         _add_data(app, app_state, one)
-    view = _view(app_state)
+
+    def view(request: Request, ident: str) -> Response:
+        def make(source: DataAccess, state: str) -> str:
+            return profile_page(source, ident, app_state.links)
+
+        return app_state.answer(request, "text/html", make)
+
     app.add_api_route("/profiles/{ident}/view", view, include_in_schema=False)
     app.add_api_route("/assets/{name}", _asset, include_in_schema=False)
     app.add_api_route("/favicon.ico", _icon, include_in_schema=False)
@@ -189,28 +216,6 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     yield
 
 
-def answer(
-    request: Request, app_state: AppState, kind: str, make: Callable[[DataAccess, str], str]
-) -> Response:
-    """What `make` makes of one state of the store; nothing at all where the asker has it."""
-    with app_state.warmup_gate.reading():
-        source = app_state.source()
-        state = app_state.state(source)
-        tag = f'"{state}"'
-        headers = {"etag": tag, "cache-control": LOOK_AGAIN, "vary": "accept"}
-        if tag in request.headers.get("if-none-match", ""):
-            return Response(status_code=304, headers=headers)
-        # Many readers look at the same few pages while nothing is stored.
-        key = (state, request.scope["path"], request.scope["query_string"])
-        body: str | None = app_state.cache.find("answer", key)
-        if body is None:
-            with source.store.snapshot():
-                body = make(source, state)
-            if len(body) <= LARGEST_KEPT and app_state.state(source) == state:  # it is of that
-                app_state.cache.put("answer", key, body)
-        return Response(body, media_type=kind, headers=headers)
-
-
 def _page_of(request: Request, one: PageDef, source: DataAccess) -> Page:
     """The page that the URL asks for."""
     asked = parse(request.query_params.multi_items())
@@ -225,22 +230,9 @@ def _add_page(app: FastAPI, app_state: AppState, one: PageDef) -> None:
             page = _page_of(request, one, source)
             return html(page, app_state.links, SiteInfo(source.name, now=state))
 
-        return answer(request, app_state, "text/html", make)
+        return app_state.answer(request, "text/html", make)
 
     app.add_api_route(one.path, show, include_in_schema=False)
-
-
-def _view(app_state: AppState) -> Callable[..., Response]:
-    def show(request: Request) -> Response:
-        ident = str(request.path_params["ident"])
-        return answer(
-            request,
-            app_state,
-            "text/html",
-            lambda source, _: profile_page(source, ident, app_state.links),
-        )
-
-    return show
 
 
 def _asset(name: str) -> Response:
@@ -295,7 +287,7 @@ def _add_data(app: FastAPI, app_state: AppState, one: PageDef) -> None:
         def make(source: DataAccess, state: str) -> str:
             return to_json(documents.page_data(_page_of(request, one, source)))
 
-        return answer(request, app_state, "application/json", make)
+        return app_state.answer(request, "application/json", make)
 
     def table(request: Request, name: Name, form: Form = "json") -> Response:
         if form not in FORMATS:
@@ -311,8 +303,8 @@ def _add_data(app: FastAPI, app_state: AppState, one: PageDef) -> None:
             return to_json(table_data(found))
 
         if form == "json":
-            return answer(request, app_state, "application/json", make)
-        done = answer(request, app_state, "text/csv", make)
+            return app_state.answer(request, "application/json", make)
+        done = app_state.answer(request, "text/csv", make)
         done.headers["content-disposition"] = f'attachment; filename="{one.name}.csv"'
         return done
 
@@ -324,7 +316,7 @@ def _add_data(app: FastAPI, app_state: AppState, one: PageDef) -> None:
                 raise NotFound(f"This page has no chart {shown(name)}, or nothing in it.")
             return drawn
 
-        done = answer(request, app_state, "image/svg+xml", make)
+        done = app_state.answer(request, "image/svg+xml", make)
         done.headers["content-security-policy"] = PICTURE_POLICY
         return done
 
@@ -355,7 +347,7 @@ def _add_progress(app: FastAPI, app_state: AppState) -> None:
         def make(source: DataAccess, state: str) -> str:
             return to_json(documents.live_data(state, found(source)))
 
-        return answer(request, app_state, "application/json", make)
+        return app_state.answer(request, "application/json", make)
 
     def of_all(request: Request) -> Response:
         return live(request, lambda source: running(source, ()))

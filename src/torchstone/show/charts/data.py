@@ -17,7 +17,7 @@ from torchstone.records.format import (
     ratio_decimals,
     time_unit,
 )
-from torchstone.show.svg import Axis, LogAxis, format_si, format_tick, round_ratios, round_values
+from torchstone.show.svg import Axis, format_si, format_tick, round_ratios, round_values
 
 LARGEST = 1e30
 """Beyond it, and below its inverse where a logarithm is taken, a number is no figure of ours."""
@@ -210,7 +210,7 @@ class Words:
 
     def __init__(self, axis: Axis, unit: str) -> None:
         self._unit = unit
-        self._even = not isinstance(axis, LogAxis)
+        self._even = not axis.log
         self._scale, self._name = _scale(max(abs(axis.low), abs(axis.high)), unit)
         span = (axis.high - axis.low) / self._scale
         fine = 2 - math.floor(math.log10(span)) if span > 0 and math.isfinite(span) else 2
@@ -228,7 +228,7 @@ class Words:
 
 def axis_marks(axis: Axis, unit: str, most: int) -> list[tuple[float, str]]:
     """Round values within the axis, each with its words."""
-    if isinstance(axis, LogAxis):
+    if axis.log:
         values = _powers_of_two(axis, most) if unit == BYTES else round_ratios(axis, most)
         # Each with a unit of its own: along the axis they differ.
         scales = [_scale(value, unit) for value in values]
@@ -269,7 +269,7 @@ def _decimals(values: Sequence[float]) -> int:
     return len(step.partition(".")[2])
 
 
-def _powers_of_two(axis: LogAxis, most: int) -> list[float]:
+def _powers_of_two(axis: Axis, most: int) -> list[float]:
     first, last = math.ceil(math.log2(axis.low)), math.floor(math.log2(axis.high))
     step = max(1, math.ceil((last - first + 1) / most))
     return [2.0**power for power in range(math.ceil(first / step) * step, last + 1, step)]

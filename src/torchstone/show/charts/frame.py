@@ -16,7 +16,7 @@ from torchstone.show.charts.data import (
     date_marks,
     is_date,
 )
-from torchstone.show.svg import SHAPES, Axis, LinearAxis, LogAxis, Maker, Plot, Svg, text_width
+from torchstone.show.svg import SHAPES, Axis, Maker, Plot, Svg, text_width
 from torchstone.show.table import sanitise, shorten, wrap
 
 WIDE = 960
@@ -70,18 +70,18 @@ def draw_notes(svg: Svg, lines: Sequence[str]) -> None:
         svg.text((12, y), text, "soft", SMALL)
 
 
-def time_axis(moments: Sequence[float]) -> LinearAxis:
+def time_axis(moments: Sequence[float]) -> Axis:
     """An axis that holds all moments."""
     low, high = min(moments, default=0.0), max(moments, default=1.0)
     if high - low < _LEAST_S:
-        return LinearAxis(low - _DAY / 2, low + _DAY / 2)
-    return LinearAxis(low, high)
+        return Axis(low - _DAY / 2, low + _DAY / 2)
+    return Axis(low, high)
 
 
 def value_axis(values: Sequence[float], ends: Sequence[tuple[float, float]], unit: str) -> Axis:
     """An axis for the values, and for their intervals as far as these do not squash them."""
     if not values:
-        return LinearAxis(0.9, 1.1) if unit == RATIO else LinearAxis(0.0, 1.0)
+        return Axis(0.9, 1.1) if unit == RATIO else Axis(0.0, 1.0)
     low, high = min(values), max(values)
     if ends:
         room = max(high - low, WIDE_INTERVALS * median((top - end) / 2 for end, top in ends))
@@ -89,11 +89,11 @@ def value_axis(values: Sequence[float], ends: Sequence[tuple[float, float]], uni
         high = max(high, min(max(top for _, top in ends), high + room))
     if low > 1 / LARGEST and high / low >= LOG_FROM and unit != SHARE:
         room = (high / low) ** ROOM
-        return LogAxis(low / room, high * room)
+        return Axis(low / room, high * room, log=True)
     return _even_axis(low, high, unit)
 
 
-def _even_axis(low: float, high: float, unit: str) -> LinearAxis:
+def _even_axis(low: float, high: float, unit: str) -> Axis:
     if unit == RATIO:
         spread = max(high - low, LEAST_SPAN)
         if low > 1.0 and low - 1.0 <= spread:
@@ -106,11 +106,11 @@ def _even_axis(low: float, high: float, unit: str) -> LinearAxis:
         low, high = _widened(low, high, least, unit)
     room = ROOM * (high - low)
     if unit != RATIO and 0 <= low <= NEAR_ZERO * high:
-        return LinearAxis(0.0, high + room)
+        return Axis(0.0, high + room)
     if unit == SHARE:
-        return LinearAxis(max(0.0, low - room), min(1.0, high + room) if high <= 1 else high + room)
+        return Axis(max(0.0, low - room), min(1.0, high + room) if high <= 1 else high + room)
     bottom = low - room
-    return LinearAxis(max(0.0, bottom) if unit == SECONDS and low >= 0 else bottom, high + room)
+    return Axis(max(0.0, bottom) if unit == SECONDS and low >= 0 else bottom, high + room)
 
 
 def _widened(low: float, high: float, least: float, unit: str) -> tuple[float, float]:

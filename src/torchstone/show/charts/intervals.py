@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from torchstone.show.charts.data import LARGEST, RATIO, IntervalRow, axis_marks, format_estimate
 from torchstone.show.charts.frame import EDGE, SMALL, WIDE, draw_title
-from torchstone.show.svg import LogAxis, Maker, Plot, Svg, circle, down, number, text_width, up
+from torchstone.show.svg import Axis, Maker, Plot, Svg, circle, down, number, text_width, up
 from torchstone.show.table import sanitise, shorten
 
 ROW = 20.0
@@ -94,7 +94,7 @@ def _plot(rows: Sequence[tuple[IntervalRow, Known]], top: float, bottom: float) 
     names = max((text_width(_name(row), _NAME) for row, _ in rows), default=0.0)
     figures = max((text_width(_figures(row), SMALL) for row, _ in rows), default=0.0)
     left, right = min(names + 24, WIDE * 0.4), WIDE - min(figures + 20, WIDE * 0.34)
-    axis = LogAxis(low, high)
+    axis = Axis(low, high, log=True)
     return Plot(left, right, top, bottom, axis, axis, EDGE)
 
 

@@ -20,7 +20,7 @@ from torchstone.show.charts.frame import (
     note_lines,
 )
 from torchstone.show.rows import Figures
-from torchstone.show.svg import LogAxis, Plot, Svg, cross, number, text_width, up
+from torchstone.show.svg import Axis, Plot, Svg, cross, number, text_width, up
 from torchstone.show.table import sanitise, shorten
 
 PANEL = 118
@@ -114,7 +114,7 @@ class _Panel:
     def draw(self, svg: Svg, factor: float, top: float) -> None:
         """The whole panel, with its heading at the top."""
         low = (self.samples[0] if self.samples else 1.0) / ROOM
-        axis = LogAxis(low, low * factor * ROOM * ROOM)
+        axis = Axis(low, low * factor * ROOM * ROOM, log=True)
         marks = axis_marks(axis, SECONDS, 4)
         left, right = left_room(marks), WIDE - (_LEVELS if any(self._levels.values()) else 12)
         plot = Plot(left, right, top + _NAME + 4, top + _NAME + PANEL, axis, axis)
@@ -139,7 +139,7 @@ class _Panel:
             x += width
         return starts, width
 
-    def _draw_heading(self, svg: Svg, axis: LogAxis, top: float) -> None:
+    def _draw_heading(self, svg: Svg, axis: Axis, top: float) -> None:
         """The arm's name, and what its signs mean."""
         name = shorten(sanitise(self.name), 40)
         svg.path(f"M16 {number(top + 11)}h0", stroke=self._colour, thick=7)
