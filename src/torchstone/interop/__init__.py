@@ -6,7 +6,7 @@ records of its benchmark database. Touches: the files it is given, for reading; 
 figures keep their definitions and their names: none is ever put into a field of ours.
 """
 
-from torchstone.interop.base import Format, Imported, Medians, find_format
+from torchstone.interop.base import FORMATS, Format, Imported, Medians, find_format
 from torchstone.interop.rows import medians_of
 
-__all__ = ["Format", "Imported", "Medians", "find_format", "medians_of"]
+__all__ = ["FORMATS", "Format", "Imported", "Medians", "find_format", "medians_of"]
