@@ -78,8 +78,12 @@ def write_contract(request: BenchRequest, path: str, events: Events | None = Non
     if not writable(path):
         raise UsageError(f"{path} cannot be written.", ANOTHER)
     inspections = _inspect(request, events)
-    _refuse_broken(inspections[0])
     base = inspections[0].measurement
+    if _lame(inspections[0]):
+        raise UsageError(
+            f"{base.arm.target} has no contract to speak of: {_outcome(base)}.",
+            "Make it run with `torchstone bench` first.",
+        )
     left_out = {i.measurement.arm.variant: _outcome(i.measurement) for i in inspections if _lame(i)}
     document = {
         "schema": FILE_SCHEMA,
@@ -151,15 +155,6 @@ def _inspect(request: BenchRequest, events: Events | None) -> list[Inspection]:
     check_settings(request.settings)
     found = inspect_arms(make_arms(request), request.settings, events)
     return [replace(one, measurement=public_measurement(one.measurement)) for one in found]
-
-
-def _refuse_broken(inspection: Inspection) -> None:
-    measurement = inspection.measurement
-    if _lame(inspection):
-        raise UsageError(
-            f"{measurement.arm.target} has no contract to speak of: {_outcome(measurement)}.",
-            "Make it run with `torchstone bench` first.",
-        )
 
 
 def _lame(inspection: Inspection) -> bool:

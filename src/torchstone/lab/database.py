@@ -148,17 +148,18 @@ class Reevaluated:
     def changes(self) -> tuple[str, ...]:
         """What is said now and was not, and the other way round; one line each."""
         old, new = _levels(self.before.checks), _levels(self.after.checks)
-        lines = [
-            f"{rule}{_of(arms)}: {old.get(key, 'not said')} → {new.get(key, 'not said')}"
-            for key in dict.fromkeys((*old, *new))
-            for rule, arms in [key]
-            if old.get(key) != new.get(key)
-        ]
+        lines = []
+        for key in dict.fromkeys((*old, *new)):
+            before, after = (levels.get(key, "not said") for levels in (old, new))
+            if before != after:
+                rule, arms = key
+                of = f" ({', '.join(arms)})" if arms else ""
+                lines.append(f"{rule}{of}: {before} → {after}")
         pairs = zip(self.before.comparisons, self.after.comparisons, strict=True)
         lines += [
-            f"{was.new} against {was.base}: {was.verdict.value} → {now.verdict.value}"
-            for was, now in pairs
-            if was.verdict is not now.verdict
+            f"{one.new} against {one.base}: {one.verdict.value} → {again.verdict.value}"
+            for one, again in pairs
+            if one.verdict is not again.verdict
         ]
         return tuple(lines)
 
@@ -183,7 +184,9 @@ def validate_stored(wanted: str, db: str | None, *, save: bool) -> list[Reevalua
     if save and changed:
         with open_store(db) as store:
             for one in changed:
-                store.add_evaluation(one.after, _evaluation(one.after), _derive)
+                said = one.after.checks, one.after.comparisons
+                evaluation = Evaluation(now(), torchstone.__version__, *said)
+                store.add_evaluation(one.after, evaluation, _derive)
     return evaluated
 
 
@@ -197,15 +200,6 @@ def _pruned(wanted: str, result: Result) -> UsageError:
     )
 
 
-def _evaluation(result: Result) -> Evaluation:
-    return Evaluation(
-        created=now(),
-        version=torchstone.__version__,
-        checks=result.checks,
-        comparisons=result.comparisons,
-    )
-
-
 def _levels(checks: Sequence[Check]) -> dict[tuple[str, tuple[str, ...]], str]:
     """The worst level of each rule for each arm or pair of arms."""
     order = list(Level)
@@ -214,7 +208,3 @@ def _levels(checks: Sequence[Check]) -> dict[tuple[str, tuple[str, ...]], str]:
         key = (check.rule, check.arms)
         worst[key] = max(worst.get(key, check.level), check.level, key=order.index)
     return {key: level.value for key, level in worst.items()}
-
-
-def _of(arms: tuple[str, ...]) -> str:
-    return f" ({', '.join(arms)})" if arms else ""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -31,7 +30,7 @@ def metrics_of(
     new = next(one for one in result.arms if one.arm.name == arm)
     failed = base if base.outcome is not Outcome.OK else new
     comparison = next((c for c in result.comparisons if c.new == arm), None)
-    checks = _checks_of(result.checks, base.arm.name, arm)
+    checks = [one for one in result.checks if _speaks_of(one, base.arm.name, arm)]
     worse = tuple(dict.fromkeys(c.rule for c in checks if c.level in (Level.WARN, Level.FAIL)))
     figures = CaseMetrics(
         key=planned.key,
@@ -124,14 +123,10 @@ def _with_answer(figures: CaseMetrics, new: Measurement) -> CaseMetrics:
     )
 
 
-def _checks_of(checks: Sequence[Check], base: str, arm: str) -> list[Check]:
-    """Those that speak of the case's arm, of its baseline or of the whole result."""
-    return [check for check in checks if _speaks_of(check, base, arm)]
-
-
 def _speaks_of(check: Check, base: str, arm: str) -> bool:
-    """One that names the baseline and other arms compares those with it, and is theirs. Failed it
-    is this arm's too: the ratio is withheld wherever a failed arm is one of the two."""
+    """Of the case's arm, of its baseline or of the whole result. A check that names the baseline
+    and other arms compares those with it, and is theirs. Failed it is this arm's too: the ratio is
+    withheld wherever a failed arm is one of the two."""
     if not check.arms or arm in check.arms or set(check.arms) == {base}:
         return True
     return check.level is Level.FAIL and base in check.arms

@@ -289,16 +289,12 @@ def _tier_note(
 def _planned(suite: Suite, info: ModelInfo, key: CaseKey) -> PlannedCase:
     scale = f"@{key.scale}" if key.scale else ""
     target = info.target or f"{suite.prefix}:{info.name}{scale}"
-    return PlannedCase(key, target, _why_not(info, key, target))
-
-
-def _why_not(info: ModelInfo, key: CaseKey, target: str) -> str:
-    if info.missing:
-        return info.missing
-    if key.mode not in info.modes:
-        return f"{info.name} has no {key.mode} mode"
-    variant = resolve_variant(key.variant)
-    return variant.unsupported(arm_of(PlannedCase(key, target))) or ""
+    case = PlannedCase(key, target)
+    why_not = info.missing
+    if not why_not and key.mode not in info.modes:
+        why_not = f"{info.name} has no {key.mode} mode"
+    why_not = why_not or resolve_variant(key.variant).unsupported(arm_of(case)) or ""
+    return replace(case, not_supported=why_not)
 
 
 def arm_of(case: PlannedCase, variant: str | None = None, seed: int = 0) -> ArmSpec:

@@ -211,19 +211,9 @@ def _check_types(types: tuple[type, ...]) -> None:
 # What rows have in common, stored once and named by a number: series, groups, lanes, details.
 
 
-def series_of(connection: Connection, keys: Sequence[CaseKey]) -> dict[CaseKey, int]:
-    """The row of each key, added where it is not there."""
-    return _of_keys(connection, series, keys, KEY)
-
-
-def groups_of(connection: Connection, keys: Sequence[CaseKey]) -> dict[CaseKey, int]:
-    """The row of each key without a model, added where it is not there."""
-    return _of_keys(connection, case_group, keys, GROUP_KEY)
-
-
-def _of_keys(
-    connection: Connection, table: Table, keys: Sequence[CaseKey], names: Sequence[str]
-) -> dict[CaseKey, int]:
+def rows_of(connection: Connection, table: Table, keys: Sequence[CaseKey]) -> dict[CaseKey, int]:
+    """The row of each key in `series` or `case_group`, added where it is not there."""
+    names = KEY if table is series else GROUP_KEY
     digests = {key_digest(key): key for key in keys}
 
     def columns(digest: str) -> dict[str, Any]:
@@ -302,7 +292,7 @@ def put(connection: Connection, place: Place, cases: Sequence[tuple[int, CaseMet
     if not cases:
         return 0
     made = [(position, one, *row_of(one)) for position, one in cases]
-    series_ids = series_of(connection, [one.key for _, one in cases])
+    series_ids = rows_of(connection, series, [one.key for _, one in cases])
     details = details_of(connection, [text for *_, text in made if text is not None])
     rows = [
         {

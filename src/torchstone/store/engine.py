@@ -143,7 +143,11 @@ def open_engine(location: Location, *, create: bool, read_only: bool) -> Engine:
         if read_only and not version:
             raise UsageError(f"The database {path} is empty.", "Run `torchstone bench` first.")
         if read_only and version < schema.SCHEMA:
-            raise _older(str(path), version)
+            raise UsageError(  # its columns are not today's
+                f"The database {path} was made by an older Torchstone (schema {version}; this "
+                f"program reads {schema.SCHEMA}).",
+                f"Bring it up to date: torchstone db rebuild --db {path}",
+            )
         if read_only:
             return _engine(path, _readable_mode(path))
         if not exists and location.own:
@@ -158,15 +162,6 @@ def open_engine(location: Location, *, create: bool, read_only: bool) -> Engine:
             engine.dispose()
             raise
         return engine
-
-
-def _older(name: str, version: int) -> UsageError:
-    """The error for a database whose columns are not today's, where nothing may be changed."""
-    return UsageError(
-        f"The database {name} was made by an older Torchstone (schema {version}; this program "
-        f"reads {schema.SCHEMA}).",
-        f"Bring it up to date: torchstone db rebuild --db {name}",
-    )
 
 
 def check(location: Location) -> bool:
@@ -418,7 +413,7 @@ def bring_up_to_date(connection: Connection) -> None:
 
 
 class Base:
-    """An open database. The parts of the store (`*_part`) add what can be asked of it."""
+    """An open database. `HistoryPart` and the like add what can be asked of it."""
 
     def __init__(self, engine: Engine, path: Path, *, read_only: bool) -> None:
         self._engine = engine

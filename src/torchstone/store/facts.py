@@ -30,7 +30,7 @@ from torchstone.records import (
     Verdict,
 )
 from torchstone.store import case_facts, heartbeat, schema
-from torchstone.store.case_facts import Place, groups_of, machine_branch_of
+from torchstone.store.case_facts import Place, machine_branch_of, rows_of
 from torchstone.store.limits import storable
 from torchstone.store.schema import (
     GROUP_KEY,
@@ -191,8 +191,8 @@ def put_groups(connection: Connection, place: Place, planned: Sequence[CaseMetri
     # Sums by an older definition, beside those by today's, are what an older program still reads.
     made = {METRICS_DEFINITION, FOREIGN_DEFINITION, *(one.figures_definition for one in summaries)}
     _remove(connection, place, group_fact.c.figures_definition.in_(made))
-    keys = [_key_of(summary) for summary in summaries]
-    ids = groups_of(connection, keys)
+    keys = [CaseKey(model="", **{n: getattr(one, n) for n in GROUP_KEY}) for one in summaries]
+    ids = rows_of(connection, case_group, keys)
     rows = [
         {**_row(one), "run": place.run, "case_group": ids[key], "position": i, "at": place.at}
         for i, (key, one) in enumerate(zip(keys, summaries, strict=True))
@@ -207,10 +207,6 @@ def _remove(connection: Connection, place: Place, which: ColumnElement[bool]) ->
             group_fact.c.run == place.run, group_fact.c.definition == SUITE_DEFINITION, which
         )
     )
-
-
-def _key_of(summary: SuiteSummary) -> CaseKey:
-    return CaseKey(model="", **{name: getattr(summary, name) for name in GROUP_KEY})
 
 
 def _row(summary: SuiteSummary) -> dict[str, Any]:
