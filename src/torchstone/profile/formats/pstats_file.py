@@ -66,37 +66,41 @@ class _Reader:
 
     def value(self, depth: int) -> Any:
         """The next value, `depth` containers deep."""
-        code = self._byte()
+        code = self._data[self.at]
+        self.at += 1
         self._objects += 1
         if self._objects > MAX_OBJECTS:
             raise Malformed(f"it holds more than {MAX_OBJECTS:,} values")
         kind = chr(code & ~_REF_FLAG)
-        if kind == "N":
-            return None
-        if kind == "r":
+        value: Any
+        if kind in _NUMBERS:
+            value = self._unpack(_NUMBERS[kind])
+        elif kind == "r":
             return self._reference()
-        place, shared = len(self._refs), code & _REF_FLAG
+        elif kind in ")([{":
+            return self._container(kind, depth + 1, bool(code & _REF_FLAG))
+        elif kind in "zZaAut":
+            value = self._text(kind)
+        elif kind == "N":
+            return None
+        elif kind in "lf":
+            value = self._long() if kind == "l" else self._float()
+        else:
+            raise Malformed(f"byte {self.at - 1} begins a value of a kind that is not read here")
+        if code & _REF_FLAG:
+            self._refs.append(value)
+        return value
+
+    def _container(self, kind: str, depth: int, shared: bool) -> Any:
+        if depth > MAX_DEPTH:
+            raise Malformed(f"it is nested deeper than {MAX_DEPTH} levels")
+        place = len(self._refs)
         if shared:  # numbered before what is in it
             self._refs.append(_UNFINISHED)
-        value = self._value(kind, depth)
+        value = self._dict(depth) if kind == "{" else self._items(kind, depth)
         if shared:
             self._refs[place] = value
         return value
-
-    def _value(self, kind: str, depth: int) -> Any:
-        if kind in ")([{":
-            if depth >= MAX_DEPTH:
-                raise Malformed(f"it is nested deeper than {MAX_DEPTH} levels")
-            return self._dict(depth + 1) if kind == "{" else self._items(kind, depth + 1)
-        if kind in "zZaAut":
-            return self._text(kind)
-        if kind in _NUMBERS:
-            return self._unpack(_NUMBERS[kind])
-        if kind == "l":
-            return self._long()
-        if kind == "f":
-            return self._float()
-        raise Malformed(f"byte {self.at - 1} begins a value of a kind that is not read here")
 
     def _unpack(self, form: struct.Struct) -> Any:
         (value,) = form.unpack_from(self._data, self.at)
