@@ -267,6 +267,7 @@ def _variant_rows() -> list[VariantRow]:
 @click.argument("id")
 @opt.option("--trust", is_flag=True, help="Run a record that came from elsewhere.")
 @opt.option("--recipe", metavar="DIR", help="Write a lock file and a Containerfile; run nothing.")
+@opt.option("--force", is_flag=True, help="With --recipe: replace files that are there.")
 @opt.option("--budget", type=opt.DURATION, help="Another budget than the stored one.")
 @opt.database_option
 @opt.output_options
@@ -275,6 +276,7 @@ def repro(
     id: str,
     trust: bool,
     recipe: str | None,
+    force: bool,
     budget: float | None,
     db: str | None,
     output: opt.Output,
@@ -296,7 +298,7 @@ def repro(
     with open_store(db, create=False, read_only=True) as store:
         stored = store.load(id)
     if recipe is not None:
-        for path in write_recipe(stored, recipe):
+        for path in write_recipe(stored, recipe, trust=trust, force=force):
             click.echo(f"wrote {path}")
         return opt.Exit.OK
     recorder = Recorder(db, saves=save)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
 import shlex
+import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -164,6 +166,15 @@ class Reproduction:
         return replace(both, comparisons=comparisons, checks=checks)
 
 
+def _need_trust(stored: Result, trust: bool) -> None:
+    elsewhere = where_from(stored)
+    if elsewhere and not trust:
+        raise UsageError(
+            f"{stored.id} {elsewhere} and names code that would be run.",
+            "Look at it with `torchstone show`, then add --trust.",
+        )
+
+
 def repro(
     stored: Result,
     *,
@@ -173,12 +184,7 @@ def repro(
     budget_s: float | None = None,
 ) -> Reproduction:
     """Run the stored arms again. A record from elsewhere names code to run, so it needs `trust`."""
-    elsewhere = where_from(stored)
-    if elsewhere and not trust:
-        raise UsageError(
-            f"{stored.id} {elsewhere} and names code that would be run.",
-            "Look at it with `torchstone show`, then add --trust.",
-        )
+    _need_trust(stored, trust)
     for measured in stored.arms:
         refuse_incomplete(measured)
     arms = [restore_env(measured.arm) for measured in stored.arms]
@@ -354,8 +360,15 @@ CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 """Where PyTorch keeps its builds for the CPU (`+cpu`); other indexes do not have them."""
 
 
-def write_recipe(result: Result, folder: str) -> list[Path]:
-    """A lock file, a Containerfile and a note on how to use them."""
+def write_recipe(
+    result: Result, folder: str, *, trust: bool = False, force: bool = False
+) -> list[Path]:
+    """A lock file, a Containerfile and a note on how to use them.
+
+    A record from elsewhere says what a container runs, so it needs `trust`. Files that are there
+    stay, but for `force`; a link is never written through.
+    """
+    _need_trust(result, trust)
     environment = next((arm.environment for arm in result.arms if arm.environment), None)
     if environment is None:
         raise UsageError(f"{result.id} has no environment on record: no arm got that far.")
@@ -367,8 +380,14 @@ def write_recipe(result: Result, folder: str) -> list[Path]:
             "Containerfile": containerfile(result, environment),
             "README.md": _readme(result, environment),
         }
+        there = [name for name in files if os.path.lexists(place / name)]
+        if there and not force:
+            said = f"{', '.join(there)} {'is' if len(there) == 1 else 'are'} in {folder} already."
+            raise UsageError(said, "Choose another folder, or add --force.")
         for name, text in files.items():
-            (place / name).write_text(text, encoding="utf-8")
+            (place / name).unlink(missing_ok=True)
+            with (place / name).open("x", encoding="utf-8") as file:
+                file.write(text)
     except OSError as error:
         raise UsageError(f"{folder} cannot be written: {error.strerror}.") from None
     return [place / name for name in files]
@@ -407,20 +426,26 @@ def containerfile(result: Result, environment: Environment) -> str:
         "RUN pip install --no-cache-dir -r /requirements.lock",
     ]
     for name, value in sorted(environment.variables.items()):
-        if _NAME.fullmatch(name) and name.isupper() and "\n" not in value:
+        temporary = value.startswith(tempfile.gettempdir() + os.sep)  # not there in a container
+        if _NAME.fullmatch(name) and name.isupper() and value.isprintable() and not temporary:
             quoted = value.replace("\\", "\\\\").replace('"', '\\"').replace("$", "\\$")
             lines.append(f'ENV {name}="{quoted}"')
     lines += ["COPY . /work", "WORKDIR /work"]
-    words = ["".join(c if c.isprintable() else " " for c in word) for word in result.command]
+    words = [_one_line(word) for word in result.command]
     lines.append(f"CMD {json.dumps(words, ensure_ascii=False)}")
     return "\n".join(lines) + "\n"
+
+
+def _one_line(text: str) -> str:
+    """Without control characters, which would do something where the file is shown."""
+    return "".join(c if c.isprintable() else " " for c in text)
 
 
 def _readme(result: Result, environment: Environment) -> str:
     git = environment.git
     commit = f"commit `{git.commit}`" if git else "no known commit"
     dirty = " with uncommitted changes, which are not recorded" if git and git.dirty else ""
-    command = shlex.join(result.command)
+    command = shlex.join(map(_one_line, result.command))
     cpu, memory = environment.cpu.get("model", "unknown CPU"), environment.memory_bytes / 2**30
     return (
         f"# Recipe for {result.id}\n\n"
