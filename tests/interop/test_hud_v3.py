@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from tests.interop.support import (
 )
 from torchstone.interop.dynamo_csv import DYNAMO_CSV
 from torchstone.interop.hud_v3 import HUD_V3
-from torchstone.interop.rows import metric_of, metric_text
+from torchstone.interop.rows import metric_of, metric_text, plain
 from torchstone.records import (
     FOREIGN_DEFINITION,
     CaseMetrics,
@@ -240,3 +241,16 @@ def test_what_the_record_says_beside_is_kept_even_if_it_is_no_text(tmp_path: Pat
     json.dumps(to_data(imported.cases[0]), ensure_ascii=False).encode("utf-8")
     (out,) = HUD_V3.write(imported.view).values()
     assert records(out) == [record]
+
+
+@given(st.lists(st.floats(allow_nan=True, allow_infinity=True), min_size=2, max_size=5))
+@example([math.inf, -math.inf])
+@example([1e308, 1e308, 1e308])
+@example([math.nan, 1.0])
+def test_any_numbers_have_a_mean(values: list[float]) -> None:
+    cell = metric_text({"name": "speedup", "benchmark_values": values})
+    found = float(plain(cell))
+    if all(map(math.isfinite, values)):
+        assert min(values) <= found <= max(values) or math.isclose(found, values[0])
+    else:
+        assert not math.isfinite(found)

@@ -174,8 +174,16 @@ def plain(text: str) -> str:
     numbers = [number(text_of(one)) for one in values]
     known = [one for one in numbers if one is not None]
     if len(values) > 1 and len(known) == len(values):
-        return repr(statistics.fmean(known))
+        return repr(_mean(known))
     return text_of(values[0]) if len(values) == 1 else ""
+
+
+def _mean(values: Sequence[float]) -> float:
+    """NaN of both infinities; numbers whose sum is too large are divided first."""
+    try:
+        return statistics.fmean(values)
+    except (OverflowError, ValueError):
+        return sum(value / len(values) for value in values)
 
 
 def _decoded(text: str) -> Any:
