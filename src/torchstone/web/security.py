@@ -69,9 +69,12 @@ def host_name(header: str) -> str:
     """The name without port and brackets, in small letters; empty where there is none."""
     text = header.strip().lower()
     if text.startswith("["):
-        return text[1:].partition("]")[0]
-    name, _, port = text.partition(":")
-    return name.rstrip(".") if not port or port.isdigit() else ""
+        name, _, rest = text[1:].partition("]")
+        colon, port = rest[:1], rest[1:]
+    else:
+        name, colon, port = text.partition(":")
+    whole = colon in ("", ":") and (not port or port.isdigit())
+    return name.rstrip(".") if whole else ""
 
 
 def ip_address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
