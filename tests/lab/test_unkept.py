@@ -145,3 +145,11 @@ def test_without_saving_a_database_that_cannot_be_used_is_not_spoken_of(tmp_path
     recorder = Recorder(str(path), saves=False)
     assert aa_floor(recorder, arm("eager")) == DEFAULT_AA_FLOOR
     assert recorder.storage_warnings == []
+
+
+def test_an_empty_file_is_a_new_database(tmp_path: Path) -> None:
+    path = tmp_path / "empty.db"
+    path.touch()
+    recorder = Recorder(str(path))
+    assert aa_floor(recorder, arm("eager")) == DEFAULT_AA_FLOOR
+    assert recorder.storage_warnings == []

@@ -21,6 +21,7 @@ from torchstone.records import (
     to_data,
 )
 from torchstone.store import AlreadyStored, StoreBusyError, check_store, open_store
+from torchstone.store.location import locate
 
 if TYPE_CHECKING:
     from torchstone.store import Store
@@ -104,8 +105,8 @@ class Recorder:
         """What the database says; None where there is none yet."""
 
         def asked() -> T | None:
-            if not self.check():
-                return None
+            if not self.check() or not locate(self.url).path.stat().st_size:
+                return None  # an empty file is a database that nothing was stored in yet
             with open_store(self.url, read_only=True) as store:
                 return ask(store)
 
