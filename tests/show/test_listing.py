@@ -11,7 +11,8 @@ import pytest
 from torchstone.records import to_data
 from torchstone.show.listing import LISTINGS, ModelRow, SuiteRow, VariantRow, listing
 from torchstone.show.table import cells
-from torchstone.store import LedgerSummary, ProfileSummary, RunSummary, Summary
+from torchstone.store.profiles import LedgerSummary, ProfileSummary
+from torchstone.store.summary import RunSummary, Summary
 
 from .synthetic_result import HOSTILE
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import binomtest
 
 from torchstone.records import ArmSpec, Measurement, Noise, Outcome, Replicate, Turn, WarmUp
 
@@ -138,5 +137,7 @@ def _bursts(rng: np.random.Generator, shape: tuple[int, int], model: Model) -> F
 
 def clopper_pearson(successes: int, trials: int, level: float = 0.95) -> tuple[float, float]:
     """The exact interval of a share that simulations showed."""
+    from scipy.stats import binomtest  # late: other tests look at what is loaded
+
     low, high = binomtest(int(successes), trials).proportion_ci(level, method="exact")
     return float(low), float(high)

@@ -228,7 +228,11 @@ class Templates:
     def _start(self, key: Key, slot: int) -> Template:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         python, variables, _ = key
-        env = with_layout(dict(variables), random.Random(f"template {slot}").randrange(2**32))
+        # Each has a part of the range to itself: large libraries begin at multiples of 2 MiB, and
+        # layouts that differ by less than that may put them at one address.
+        part = LAYOUT_PAGES // SLOTS
+        layout = slot * part + random.Random(f"template {slot}").randrange(part // 2)
+        env = with_layout(dict(variables), layout)
         with theirs:
             worker = WorkerProcess(
                 ArmSpec("template"),
