@@ -8,6 +8,7 @@ import shlex
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
+from operator import attrgetter
 from typing import Any
 
 from torchstone.records import (
@@ -40,6 +41,7 @@ from torchstone.show.table import sanitise
 
 KEY = ("suite", "model", "scale", "mode", "precision", "variant", "device", "threads", "allocator")
 """The parts of a case's key, in the order of JSON, CSV and links."""
+_PARTS, _SCALE = attrgetter(*KEY), KEY.index("scale")
 COMMIT_DIGITS = 8
 LONGEST_LABEL = 60
 _NOT_SLUG = re.compile(r"[^a-z0-9]+")
@@ -349,9 +351,14 @@ def state_cell(head: RunHead) -> Cell:
 
 def case_place(key: CaseKey, carried: tuple[tuple[str, str], ...] = ()) -> Link:
     """A model's page."""
-    own = {name: str(getattr(key, name)) for name in KEY}
-    own["scale"] = key.scale or "all"
-    return Link("case", "", (*own.items(), *carried))
+    return Link("case", "", (*key_params(key), *carried))
+
+
+def key_params(key: CaseKey) -> list[tuple[str, str]]:
+    """The parts of a key as an address has them."""
+    own = list(zip(KEY, map(str, _PARTS(key)), strict=True))
+    own[_SCALE] = ("scale", key.scale or "all")
+    return own
 
 
 def suite_title(suite: str, scale: str) -> str:

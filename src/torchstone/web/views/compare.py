@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cache
 from heapq import nlargest
 from typing import Any
 
@@ -289,8 +290,10 @@ def _new(change: CaseChange) -> CaseMetrics | None:
 def _case_fields(labels: Labels, context: Context) -> tuple[Field[CaseChange], ...]:
     speedup, times = "Speed-up", "Time, new over base"
 
+    place = cache(lambda key: case_place(key, context.carried))  # seven cells of a row lead there
+
     def to(change: CaseChange) -> Link:
-        return case_place(change.key, context.carried)
+        return place(change.key)
 
     def of_new(change: CaseChange) -> Cell:
         new = _new(change)

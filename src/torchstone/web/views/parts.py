@@ -30,6 +30,7 @@ from torchstone.show.cells import (
     command_line,
     commit_of,
     cut,
+    key_params,
     machine_title,
     run_title,
     speedup_cell,
@@ -81,9 +82,8 @@ def group_key(summary: SuiteSummary) -> CaseKey:
 
 def suite_place(key: CaseKey, carried: tuple[tuple[str, str], ...] = ()) -> Link:
     """The models behind a group's figures."""
-    own = {name: str(getattr(key, name)) for name in KEY if name != "model"}
-    own["scale"] = key.scale or "all"
-    return Link("suite", "", (*own.items(), *carried))
+    own = [item for item in key_params(key) if item[0] != "model"]
+    return Link("suite", "", (*own, *carried))
 
 
 def progress_of(head: RunHead) -> Progress:
