@@ -31,8 +31,6 @@ HEADED = "group"
 """The key of a column that a terminal shows as headings, where the table has them."""
 MOST_CHARACTERS = 60_000
 """GitHub takes 65,536 characters in a comment; whoever posts it may want to say something too."""
-FEW_ROWS = 12
-"""So many rows are shown at once in Markdown; more wait behind a click."""
 NAME_WIDTH = 100
 REASON_WIDTH = 400
 ROLES = {
