@@ -1,0 +1,82 @@
+"""Data loaders that load ahead, whoever makes them."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from torchstone.machine.processes import usable_cores
+from torchstone.records import ArmSpec, NotSupported
+from torchstone.variants.techniques.base import PREPARE, TOLERANCE, Code, Technique
+from torchstone.workloads import Workload
+
+
+def loader_workers(workers: int, prefetch: int = 4, pin: bool = False) -> None:
+    """Every DataLoader made from now on loads in processes of its own, which stay, and ahead."""
+    import functools
+
+    from torch.utils.data import DataLoader
+
+    make: Any = DataLoader.__init__
+
+    @functools.wraps(make)
+    def made(self: Any, dataset: Any, *args: Any, **kwargs: Any) -> None:
+        if len(args) <= 4 and not kwargs.get("num_workers"):
+            kwargs.update(num_workers=workers, persistent_workers=True)
+            kwargs.setdefault("prefetch_factor", prefetch)
+            kwargs.setdefault("pin_memory", pin)
+        make(self, dataset, *args, **kwargs)
+
+    DataLoader.__init__ = made  # type: ignore[method-assign]
+
+
+def _no_pinning(arm: ArmSpec) -> str:
+    return "" if arm.device.startswith("cuda") else "pinned memory is for copies to a CUDA device"
+
+
+def _only_with_loader(workload: Workload) -> Workload:
+    """Refuse a target that made no DataLoader: nothing would change."""
+    import gc
+
+    from torch.utils.data import DataLoader
+
+    if not any(isinstance(one, DataLoader) for one in gc.get_objects()):
+        raise NotSupported("the target makes no DataLoader when it is built")
+    return workload
+
+
+_COMMON: dict[str, Any] = {
+    "apply": _only_with_loader,
+    "tier": TOLERANCE,
+    "group": "data loader",
+    "lines": ("loading", "files", "interpreter", "dispatch", "kernels", "locks"),
+    "may_break": "random numbers drawn by the data set; data sets that cannot be sent to a process",
+}
+
+
+def _several() -> int:
+    return max(2, usable_cores())
+
+
+LOADER_ONE = Technique(
+    "loader_worker",
+    "data loaders load ahead in a process of their own",
+    before=partial(loader_workers, 1),
+    code=(Code(PREPARE, loader_workers, "1"),),
+    **_COMMON,
+)
+LOADER_SEVERAL = Technique(
+    "loader_workers",
+    "data loaders load ahead in as many processes as there are cores",
+    before=lambda: loader_workers(_several()),
+    code=(Code(PREPARE, loader_workers, "workers={cores}"),),
+    **_COMMON,
+)
+LOADER_PINNED = Technique(
+    "loader_pinned",
+    "the same into pinned memory",
+    before=lambda: loader_workers(_several(), pin=True),
+    unsupported=_no_pinning,
+    code=(Code(PREPARE, loader_workers, "workers={cores}, pin=True"),),
+    **_COMMON,
+)
