@@ -1,0 +1,321 @@
+"""The marks of a step: at each, the time since the last one goes to a phase, so that the phases add
+up to the wall time. All that runs in the training thread is here and in `hooks`."""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from time import perf_counter_ns as _now
+from typing import Any, NamedTuple
+
+MOST_WAITING = 200_000
+"""Steps that wait to be added up. Beyond that the oldest are lost, which their numbers show."""
+SCHEDULER_EVERY_NS = 10_000_000
+"""A look at the scheduler's counters is a system call: 4 µs by itself, up to 60 µs seen between the
+steps of a busy machine. Once in 10 ms that stays under 1 % of the time."""
+MOST_LEAVES = 16
+"""Tensors of a batch that are looked at."""
+MOST_SIGNATURES = 10_000
+"""Different batches that are told apart; a loop over texts may have thousands of lengths."""
+UNKNOWN = -1
+MANY = -2
+"""The signature of a batch beyond `MOST_SIGNATURES`."""
+
+
+class StepRow(NamedTuple):
+    """One step. Times are nanoseconds; `UNKNOWN` where nothing could be marked."""
+
+    step: int
+    end: int
+    gap: int
+    data: int
+    forward: int
+    backward: int
+    collective: int
+    optimizer: int
+    other: int
+    backwards: int
+    optimizers: int
+    loss: float
+    lossless: int
+    """1 where no loss could be read: a NaN is then not one of the training's."""
+    signature: int
+    training: int
+    """1, 0, or `UNKNOWN`."""
+    profiled: int
+
+
+Leaf = tuple[str, tuple[int, ...], str, str]
+"""Name, shape, dtype and device."""
+
+
+class StepClock:
+    """The step that is running in one thread."""
+
+    __slots__ = (
+        "_at",
+        "_backward_began",
+        "_backwards",
+        "_data",
+        "_depth",
+        "_forward",
+        "_gap",
+        "_lead",
+        "_lead_steps",
+        "_loader_seen",
+        "_loss",
+        "_lossless",
+        "_optimizer",
+        "_optimizers",
+        "_other",
+        "_ready",
+        "_scheduler_at",
+        "_signature",
+        "_training",
+        "auto",
+        "backward",
+        "between",
+        "collective",
+        "model",
+        "opened",
+        "profiled",
+        "ranks",
+        "rows",
+        "scheduler",
+        "scheduler_file",
+        "signatures",
+        "step",
+        "tensor",
+        "thread",
+    )
+
+    def __init__(self, tensor: Any, step: int = 0, model: Any = None, auto: bool = False) -> None:
+        self.tensor = tensor
+        """The class of tensors; torch is not imported here."""
+        self.step = step
+        self.model = model
+        self.auto = auto
+        """Whether a DataLoader's batches, or else the optimizer's steps, begin a step."""
+        self.ranks = False
+        """Whether gradients are exchanged with other ranks at the end of backward."""
+        self.thread = threading.get_ident()
+        self.scheduler_file = _scheduler_file()
+        self.rows: deque[StepRow] = deque(maxlen=MOST_WAITING)
+        self.scheduler: deque[tuple[int, bytes]] = deque(maxlen=MOST_WAITING)
+        self.signatures: dict[Any, int] = {}
+        self.opened = False
+        self.between: Callable[[], None] | None = None
+        """Called after each step, where somebody wants that."""
+        self.profiled = 0
+        self._lead = 0
+        self._lead_steps = 0
+        self._loader_seen = False
+        self._depth = self._gap = 0
+        self._signature = UNKNOWN
+        self._at = self._scheduler_at = _now()
+        self._reset(0)
+
+    def _reset(self, data: int) -> None:
+        self._data = data
+        self._forward = self._optimizer = self._other = 0
+        self.backward = self.collective = 0
+        self._backwards = self._optimizers = 0
+        self._loss = math.nan
+        self._lossless = 1
+        self._ready = self._lead_steps = 0
+        self._training = UNKNOWN
+
+    # Where batches come from.
+
+    def fetch_begins(self) -> None:
+        """The body of a step is over, and the next batch is asked for."""
+        now = _now()
+        if self.opened:
+            self._close(now)
+        else:
+            self._gap = now - self._at
+        self._at = now
+
+    def fetch_ends(self, batch: Any) -> None:
+        """The batch is there, and the body begins."""
+        now = _now()
+        self._reset(now - self._at)
+        self._at = now
+        self.opened = self._loader_seen = True
+        try:
+            key = self._describe(batch)
+            found = self.signatures.get(key)
+            if found is None:
+                found = MANY
+                if len(self.signatures) < MOST_SIGNATURES:
+                    found = self.signatures[key] = len(self.signatures)
+        except Exception:  # a batch may be anything; a training never ends because of it
+            found = UNKNOWN
+        self._signature = found
+
+    def _describe(self, batch: Any) -> Any:
+        tensor = self.tensor
+        if isinstance(batch, tensor):
+            return (batch.shape, batch.dtype, batch.device)
+        if isinstance(batch, (list, tuple)):
+            return tuple(
+                (one.shape, one.dtype, one.device)
+                for one in batch[:MOST_LEAVES]
+                if isinstance(one, tensor)
+            )
+        if isinstance(batch, Mapping):
+            return tuple(
+                (name, one.shape, one.dtype, one.device)
+                for name, one in list(batch.items())[:MOST_LEAVES]
+                if isinstance(one, tensor)
+            )
+        return None
+
+    # The autograd engine and the optimizer.
+
+    def backward_begins(self, loss: Any) -> None:
+        """What came before it is the forward pass, the loss included."""
+        self._depth += 1
+        if self._depth > 1:  # a checkpointed part runs its own backward inside
+            return
+        now = _now()
+        if self.opened:
+            self._forward += now - self._at
+            self._take_loss(loss)
+            model = self.model
+            if model is not None:
+                self._training = 1 if model.training else 0
+        self._backwards += 1
+        self._ready = 0
+        self._at = self._backward_began = _now()
+        if self.opened:
+            self._other += self._at - now  # our own
+
+    def _take_loss(self, loss: Any) -> None:
+        try:
+            if not isinstance(loss, self.tensor) or loss.dim() or not loss.is_cpu:
+                return  # reading it from a device would wait for the device
+            if not self._backwards or math.isfinite(self._loss):  # one that is not stays
+                self._loss = loss.item()
+                self._lossless = 0
+        except Exception:  # a subclass of tensors may refuse; a training never ends because of it
+            return
+
+    def give_loss(self, value: float) -> None:
+        """What the program itself knows."""
+        self._loss = value
+        self._lossless = 0
+
+    def gradients_ready(self, _: Any) -> None:
+        """The last gradient of this rank is there; what is left of backward is the exchange."""
+        self._ready = _now()
+
+    def backward_ends(self) -> None:
+        """Backward is over, the exchange of gradients too."""
+        self._depth -= 1
+        if self._depth:
+            return
+        now = _now()
+        took = now - self._backward_began
+        if self._ready:
+            waited = now - self._ready
+            self.collective += waited
+            took -= waited
+        self.backward += took
+        self._at = now
+
+    def optimizer_begins(self) -> None:
+        """Clipping, unscaling and the like lie between backward and this."""
+        now = _now()
+        self._other += now - self._at
+        self._at = now
+
+    def optimizer_ends(self, optimizer: int) -> None:
+        """With no batches to go by, the step of the first optimizer seen ends a step."""
+        now = _now()
+        self._optimizer += now - self._at
+        self._optimizers += 1
+        self._at = now
+        if not self.auto:
+            return
+        self._lead = self._lead or optimizer
+        if optimizer != self._lead:
+            return
+        if self._loader_seen and not self._lead_steps:
+            self._lead_steps = 1
+            return
+        if self.opened:
+            self._close(now)
+        self._gap = 0
+        self._reset(UNKNOWN)
+        self._signature = UNKNOWN
+        self.opened = True
+
+    # The end of a step.
+
+    def _close(self, now: int) -> None:
+        if now - self._scheduler_at > SCHEDULER_EVERY_NS and self.scheduler_file >= 0:
+            self.scheduler.append((now, os.pread(self.scheduler_file, 64, 0)))
+            self._scheduler_at = now
+        self.rows.append(
+            (
+                self.step,
+                now,
+                self._gap,
+                self._data,
+                self._forward if self._backwards else now - self._at,
+                self.backward,
+                self.collective if self.ranks else UNKNOWN,
+                self._optimizer,
+                self._other + (now - self._at if self._backwards else 0),
+                self._backwards,
+                self._optimizers,
+                self._loss,
+                self._lossless,
+                self._signature,
+                self._training,
+                self.profiled,
+            )  # type: ignore[arg-type]  # a plain tuple: a named one takes three times as long
+        )
+        self.step += 1
+        self._gap = 0
+        self.opened = False
+        if self.between is not None:
+            self.between()
+
+    def end(self) -> None:
+        """Close the step that is open; after the last step of an optimizer nothing has begun."""
+        if self.opened and (self._backwards or self._data != UNKNOWN):
+            self._close(_now())
+        if self.scheduler_file >= 0:
+            os.close(self.scheduler_file)
+            self.scheduler_file = -1
+
+    @property
+    def mine(self) -> bool:
+        """Whether the caller is the thread that is watched."""
+        return threading.get_ident() == self.thread
+
+
+def _scheduler_file() -> int:
+    """The counters of this thread, kept open; -1 where the system has none."""
+    try:
+        return os.open(f"/proc/self/task/{threading.get_native_id()}/schedstat", os.O_RDONLY)
+    except OSError:
+        return -1
+
+
+def leaves(key: Any) -> tuple[Leaf, ...]:
+    """A signature in words."""
+    parts = key if isinstance(key, tuple) else ()
+    if len(parts) == 3 and not isinstance(parts[1], tuple):  # a shape is a tuple too
+        parts = (parts,)
+    found = []
+    for number, one in enumerate(parts):
+        *name, shape, dtype, device = one
+        text = str(dtype).removeprefix("torch.")
+        found.append((str(name[0]) if name else str(number), tuple(shape), text, str(device)))
+    return tuple(found)

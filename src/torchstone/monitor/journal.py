@@ -1,0 +1,256 @@
+"""The record of a monitor: one file of JSON lines a rank, only ever added to, flushed a chunk.
+
+`kill -9` loses what was not written yet, at most a second. A reader takes a line that was cut short
+for what it is, and nothing in a file is trusted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from torchstone.machine.processes import read_text
+from torchstone.machine.software import data_directory
+from torchstone.records import RecordError, UsageError, from_data, to_data
+from torchstone.records.monitoring import (
+    KINDS,
+    Line,
+    MonitorEnd,
+    MonitorEvent,
+    MonitorHeader,
+    RequestChunk,
+    StepChunk,
+)
+from torchstone.records.plugins import did_you_mean
+
+VARIABLE = "TORCHSTONE_MONITORS"
+"""The folder of all monitors, where it is not the usual one."""
+PROFILE_REQUEST = "profile-request.json"
+LONGEST_LINE = 1 << 20
+_WORDS = {cls: word for word, cls in KINDS.items()}
+_RANK = re.compile(r"rank-(\d{1,6})\.jsonl")
+_STARTED = 19
+"""Position in /proc/PID/stat, after the name in brackets."""
+
+
+def monitors_folder() -> Path:
+    """Where monitors write; it need not exist yet."""
+    named = os.environ.get(VARIABLE, "")
+    return Path(named).expanduser() if named else data_directory() / "monitors"
+
+
+def encode(line: Line) -> str:
+    """One line of the file."""
+    data = {"line": _WORDS[type(line)], **to_data(line)}
+    return json.dumps(data, separators=(",", ":"), allow_nan=False)
+
+
+def decode(text: str) -> Line | None:
+    """What the line says; None where it is cut short, or none of ours."""
+    if len(text) > LONGEST_LINE:
+        return None
+    try:
+        data = json.loads(text)
+        cls = KINDS[data.pop("line")]
+        return from_data(cls, data)
+    except (ValueError, KeyError, AttributeError, TypeError, RecordError, RecursionError):
+        return None
+
+
+class Journal:
+    """Writes a rank's file. It is a sink like any other: what cannot be written is counted."""
+
+    def __init__(self, folder: Path, header: MonitorHeader) -> None:
+        self._folder = folder
+        self._header = header
+        self._file: int | None = None
+
+    def write(self, lines: Iterable[Line]) -> None:
+        """All lines at once, so that a reader sees none of them in halves."""
+        if self._file is None:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            path = self._folder / f"rank-{self._header.rank}.jsonl"
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+            self._file = os.open(path, flags, 0o644)
+            lines = (self._header, *lines)
+        data = "".join(encode(one) + "\n" for one in lines).encode()
+        while data:
+            data = data[os.write(self._file, data) :]
+
+    def close(self) -> None:
+        """Nothing is buffered."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+
+@dataclass
+class RankRecord:
+    """What one rank has written so far. `read` takes what came since."""
+
+    path: Path
+    header: MonitorHeader | None = None
+    chunks: list[StepChunk] = field(default_factory=list)
+    requests: list[RequestChunk] = field(default_factory=list)
+    events: list[MonitorEvent] = field(default_factory=list)
+    end: MonitorEnd | None = None
+    damaged: int = 0
+    """Lines that could not be read."""
+    _position: int = 0
+    _rest: bytes = b""
+
+    def read(self) -> bool:
+        """Take what was added; whether there was anything."""
+        try:
+            with open(self.path, "rb") as file:
+                file.seek(self._position)
+                data = file.read()
+        except OSError:
+            return False
+        self._position += len(data)
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            self._take(line.decode("utf-8", "replace"))
+        return bool(lines)
+
+    def _take(self, text: str) -> None:
+        found = decode(text)
+        if isinstance(found, MonitorHeader):
+            self.header = self.header or found
+        elif isinstance(found, StepChunk):
+            self.chunks.append(found)
+        elif isinstance(found, RequestChunk):
+            self.requests.append(found)
+        elif isinstance(found, MonitorEvent):
+            self.events.append(found)
+        elif isinstance(found, MonitorEnd):
+            self.end = found
+        elif text.strip():
+            self.damaged += 1
+
+    @property
+    def rank(self) -> int:
+        """By the name of the file."""
+        found = _RANK.fullmatch(self.path.name)
+        return int(found[1]) if found else 0
+
+    @property
+    def running(self) -> bool:
+        """Whether the process lives that wrote the header, and has not said that it ended."""
+        head = self.header
+        return (
+            head is not None
+            and self.end is None
+            and head.host == os.uname().nodename
+            and process_started(head.pid) == head.process_started is not None
+        )
+
+
+@dataclass
+class MonitorRecord:
+    """A monitor: the records of its ranks."""
+
+    folder: Path
+    ranks: list[RankRecord]
+
+    @property
+    def id(self) -> str:
+        """The name of its folder."""
+        return self.folder.name
+
+    @property
+    def header(self) -> MonitorHeader | None:
+        """Of the first rank that has one."""
+        return next((one.header for one in self.ranks if one.header), None)
+
+    @property
+    def running(self) -> bool:
+        """Whether any rank is."""
+        return any(one.running for one in self.ranks)
+
+    @property
+    def last_s(self) -> float:
+        """When something was written last."""
+        times = [
+            one[-1].time_s for rank in self.ranks for one in (rank.chunks, rank.requests) if one
+        ]
+        starts = [one.header.started_s for one in self.ranks if one.header]
+        return max([0.0, *times, *starts])
+
+    def read(self) -> bool:
+        """Take what was added, and ranks that have come; whether there was anything."""
+        known = {one.path for one in self.ranks}
+        self.ranks += [RankRecord(path) for path in _files(self.folder) if path not in known]
+        self.ranks.sort(key=lambda one: one.rank)
+        return sum(one.read() for one in self.ranks) > 0
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    try:
+        names = os.listdir(folder)
+    except OSError:
+        return
+    for name in names:
+        if _RANK.fullmatch(name):
+            yield folder / name
+
+
+def open_record(folder: Path) -> MonitorRecord:
+    """A monitor, read."""
+    record = MonitorRecord(folder, [])
+    record.read()
+    return record
+
+
+def find_record(name: str, folder: Path | None = None) -> MonitorRecord:
+    """The monitor of that id, its beginning, its name (the newest of them), or `last`."""
+    records = all_records(folder)
+    if name == "last" and records:
+        return records[0]
+    fitting = [one for one in records if one.id == name]
+    fitting = fitting or [one for one in records if one.header and one.header.name == name][:1]
+    fitting = fitting or [one for one in records if name and one.id.startswith(name)]
+    if len(fitting) == 1:
+        return fitting[0]
+    if fitting:
+        ids = ", ".join(one.id for one in fitting[:5])
+        raise UsageError(f"Several monitors begin with {name!r}: {ids}.", "Give more of the id.")
+    near = did_you_mean(name, [one.id for one in records])
+    raise UsageError(
+        f"There is no monitor {name!r}.", f"{near}`torchstone monitor list` lists all of them."
+    )
+
+
+def all_records(folder: Path | None = None) -> list[MonitorRecord]:
+    """All monitors, the newest first."""
+    place = folder or monitors_folder()
+    try:
+        folders = [entry for entry in place.iterdir() if entry.is_dir()]
+    except OSError:
+        return []
+    records = [open_record(one) for one in folders]
+    return sorted((one for one in records if one.ranks), key=lambda one: -one.last_s)
+
+
+def monitors_stamp() -> int:
+    """Changes whenever a monitor writes."""
+    place, newest = monitors_folder(), 0
+    with contextlib.suppress(OSError):
+        for folder in os.scandir(place):
+            for path in _files(Path(folder.path)):
+                found = path.stat()
+                newest ^= hash((path.name, folder.name, found.st_mtime_ns, found.st_size))
+    return newest
+
+
+def process_started(pid: int) -> int | None:
+    """When a process began, in ticks since the machine did; None where it is gone."""
+    words = (read_text(f"/proc/{pid}/stat") or "").rpartition(")")[2].split()
+    if len(words) <= _STARTED or words[0] in "ZX":
+        return None
+    return int(words[_STARTED])

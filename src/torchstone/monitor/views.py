@@ -1,0 +1,204 @@
+"""What monitors have written, added up: for `top`, the dashboard and comparisons."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from torchstone.monitor.journal import MonitorRecord, RankRecord, all_records, find_record
+from torchstone.monitor.ranks import SlowRank, slow_rank
+from torchstone.records.monitoring import (
+    PHASES,
+    Histogram,
+    MonitorEvent,
+    Process,
+    RequestChunk,
+    StepChunk,
+    merged,
+)
+
+RECENT_S = 10.0
+"""What `now` means in `top`."""
+
+
+@dataclass(frozen=True)
+class Totals:
+    """Chunks added up: of steps or of requests."""
+
+    seconds: float = 0.0
+    steps: int = 0
+    wall_ns: int = 0
+    phases_ns: dict[str, int | None] = field(default_factory=dict)
+    times: Histogram = field(default_factory=Histogram)
+    samples: int | None = None
+    tokens: int | None = None
+    loss: float | None = None
+    gap_ns: int = 0
+    gc_ns: int = 0
+    cpu_ns: int | None = None
+    delay_ns: int | None = None
+    errors: int | None = None
+    queue: Histogram | None = None
+    batches: dict[str, int] = field(default_factory=dict)
+    process: Process = field(default_factory=Process)
+    """The newest."""
+
+    @property
+    def per_second(self) -> float | None:
+        """Steps or requests a second."""
+        return self.steps / self.seconds if self.seconds > 0 else None
+
+    def share(self, phase: str) -> float | None:
+        """Of the wall time; None where the phase is not known."""
+        found = self.phases_ns.get(phase)
+        return None if found is None or not self.wall_ns else found / self.wall_ns
+
+    def phase_s(self, phase: str) -> float | None:
+        """Per step."""
+        found = self.phases_ns.get(phase)
+        return None if found is None or not self.steps else found / self.steps / 1e9
+
+
+@dataclass(frozen=True)
+class RankView:
+    """One rank as `top` shows it: all of it, and the last seconds."""
+
+    rank: int
+    pid: int
+    running: bool
+    last_step: int
+    whole: Totals
+    recent: Totals
+    dropped: dict[str, int]
+
+
+@dataclass(frozen=True)
+class MonitorView:
+    """One monitor."""
+
+    id: str
+    name: str
+    kind: str
+    state: str
+    """`running`, `ended`, `failed`, or `lost` (killed, or the machine went down)."""
+    started_s: float
+    last_s: float
+    device: str
+    torch: str
+    command: str
+    ranks: tuple[RankView, ...]
+    events: tuple[tuple[int, MonitorEvent], ...]
+    """With the rank of each, in order of time."""
+    unseen: tuple[str, ...]
+    flops_per_step: float | None = None
+    slow_rank: SlowRank | None = None
+    reason: str = ""
+    damaged: int = 0
+
+
+def view_of(record: MonitorRecord) -> MonitorView:
+    """What a monitor has written so far."""
+    head = record.header
+    events = [(one.rank, event) for one in record.ranks for event in one.events]
+    slow = slow_rank(record)
+    ends = [one.end for one in record.ranks if one.end]
+    reason = next((end.reason for end in ends if end.reason), "")
+    state = "running" if record.running else "failed" if reason else "ended" if ends else "lost"
+    return MonitorView(
+        record.id,
+        head.name if head else record.id,
+        head.kind if head else "training",
+        state,
+        head.started_s if head else 0.0,
+        record.last_s,
+        head.device if head else "",
+        head.torch if head else "",
+        head.command if head else "",
+        tuple(_rank_view(one) for one in record.ranks),
+        tuple(sorted(events, key=lambda one: one[1].time_s)),
+        head.unseen if head else (),
+        head.flops_per_step if head else None,
+        slow,
+        reason,
+        sum(one.damaged for one in record.ranks),
+    )
+
+
+def _rank_view(rank: RankRecord) -> RankView:
+    head = rank.header
+    chunks: Sequence[StepChunk | RequestChunk] = rank.chunks or rank.requests
+    last = chunks[-1].time_s if chunks else 0.0
+    recent = [one for one in chunks if one.time_s > last - RECENT_S]
+    return RankView(
+        rank.rank,
+        head.pid if head else 0,
+        rank.running,
+        rank.chunks[-1].last_step if rank.chunks else -1,
+        totals(chunks),
+        totals(recent),
+        dict(chunks[-1].dropped) if chunks else {},
+    )
+
+
+def totals(chunks: Iterable[StepChunk | RequestChunk]) -> Totals:
+    """Chunks added up."""
+    chunks = list(chunks)
+    if not chunks:
+        return Totals()
+    seconds = sum(one.seconds for one in chunks)
+    process, gc_ns = chunks[-1].process, sum(one.process.gc_ns for one in chunks)
+    cpu, delay = (
+        _known([getattr(one.process, name) for one in chunks]) for name in ("cpu_ns", "delay_ns")
+    )
+    steps = [one for one in chunks if isinstance(one, StepChunk)]
+    if not steps:
+        return _of_requests([one for one in chunks if isinstance(one, RequestChunk)])
+    kinds = [sums for one in steps for sums in one.kinds.values()]
+    return Totals(
+        seconds,
+        sum(one.steps for one in steps),
+        sum(one.wall_ns for one in kinds),
+        {name: _known([one.phases_ns.get(name) for one in kinds]) for name in PHASES},
+        merged(one.times for one in kinds),
+        _known([one.samples for one in steps]),
+        _known([one.tokens for one in steps]),
+        next((one.loss for one in reversed(steps) if one.loss is not None), None),
+        sum(one.gap_ns for one in steps),
+        gc_ns,
+        cpu,
+        delay,
+        process=process,
+    )
+
+
+def _of_requests(chunks: Sequence[RequestChunk]) -> Totals:
+    queues = [one.queue for one in chunks if one.queue is not None]
+    batches: dict[str, int] = {}
+    for one in chunks:
+        for size, count in one.batches.items():
+            batches[size] = batches.get(size, 0) + count
+    return Totals(
+        sum(one.seconds for one in chunks),
+        sum(one.requests for one in chunks),
+        times=merged(one.latency for one in chunks),
+        errors=sum(one.errors for one in chunks),
+        queue=merged(queues) if queues else None,
+        batches=batches,
+        gc_ns=sum(one.process.gc_ns for one in chunks),
+        process=chunks[-1].process,
+    )
+
+
+def _known(values: Iterable[int | None]) -> int | None:
+    found = [value for value in values if value is not None]
+    return sum(found) if found else None
+
+
+def views(everything: bool = False) -> list[MonitorView]:
+    """Monitors of this machine, the newest first: those that run, or all."""
+    return [view_of(one) for one in all_records() if everything or one.running]
+
+
+def find_view(name: str) -> MonitorView:
+    """One by its id, its name, or `last`."""
+    return view_of(find_record(name))
