@@ -117,7 +117,7 @@ def groups_of(
         for place, case in zip(places, found, strict=True):
             held[place] = _with_costs(case, limits)
             change = changes[place]
-            if change is not None:
+            if change is not None and not _too_wide(case):
                 means[key].append(change)
     return _judged(groups, means, terms), tuple(held)
 
@@ -157,7 +157,7 @@ def _group(
 ) -> GroupChange:
     """The group without its mean change, which is evaluated among all groups of its suite."""
     paired = [case for case in cases if case.paired]
-    told = [case for case in paired if case.speedup is not None]
+    told = [case for case in paired if case.speedup is not None and not _too_wide(case)]
     olds, news = [c.base for c in told if c.base], [c.new for c in told if c.new]
     level, many = terms.rules.level, len(paired)
     middle = stats.drift_of([math.log(case.baseline_time) for case in paired if case.baseline_time])
@@ -184,6 +184,11 @@ def _group(
             if (mean := means[name].value) is not None and limit.mean_changed(mean)
         ),
     )
+
+
+def _too_wide(case: CaseChange) -> bool:
+    """Known too badly in one of the runs to be in a mean over both."""
+    return any(side is not None and side.too_wide for side in (case.base, case.new))
 
 
 def _judged(

@@ -1,0 +1,308 @@
+"""`torchstone check`: does the change make anything slower? Both revisions are measured now."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import torchstone
+from torchstone.conductor import Events, open_templates
+from torchstone.conductor.case import Silent
+from torchstone.lab.check_targets import targets_of
+from torchstone.lab.peaks import SEED_APART
+from torchstone.lab.recording import Recorder
+from torchstone.lab.request import check_choices
+from torchstone.lab.revisions import (
+    BASE,
+    NEW,
+    HowToRun,
+    Pairing,
+    Prefixed,
+    Side,
+    check_how,
+    line_of,
+    make_side,
+    missing,
+    seen_in,
+)
+from torchstone.lab.secrets import public_words
+from torchstone.lab.worktrees import (
+    Commit,
+    Repository,
+    Trees,
+    changed_files,
+    find_commit,
+    find_repository,
+    merge_base,
+    open_trees,
+    working_copy,
+)
+from torchstone.records import (
+    CheckedTarget,
+    CheckReport,
+    NotRunError,
+    Outcome,
+    Result,
+    Revision,
+    Status,
+    UsageError,
+)
+from torchstone.show.rows import machine
+from torchstone.store.limits import now
+from torchstone.track import check as rules
+from torchstone.track.check import Seen
+
+KERNEL = "torchstone.workloads.load:run()"
+"""A control that no change can touch: two milliseconds of arithmetic of our own."""
+KERNEL_BUDGET_S = 3.0
+NEITHER = "neither revision has it"
+ON_UNKNOWN = ("", "pass", "fail")
+
+
+@dataclass(frozen=True)
+class CheckRequest:
+    """`torchstone check`, as asked. An empty `base` is the merge base with the main branch, an
+    empty `new` the working copy."""
+
+    targets: tuple[str, ...] = ()
+    suite: str = ""
+    base: str = ""
+    new: str = ""
+    on_unknown: str = ""
+    how: HowToRun = field(default_factory=HowToRun)
+    folder: str = "."
+
+
+def check(
+    request: CheckRequest, recorder: Recorder | None = None, events: Events | None = None
+) -> CheckReport:
+    """Check out and build both revisions, then measure every target in both, turn by turn."""
+    began, events = time.monotonic(), events or Silent()
+    check_choices("answer to --on-unknown", ON_UNKNOWN, request.on_unknown)
+    check_how(request.how)
+    repository = find_repository(request.folder)
+    base, new = revisions(repository, request)
+    with open_trees(repository) as trees:
+        course = _Course(request, repository, recorder, events, base, new)
+        report = course.run(trees)
+    return replace(report, elapsed_s=round(time.monotonic() - began, 1))
+
+
+def compare_revisions(base: str, head: str, targets: Sequence[str]) -> tuple[CheckedTarget, ...]:
+    """Two commits side by side, for whoever asks how much and not only whether: each target in
+    their order."""
+    usual = HowToRun()
+    how = replace(usual, settings=replace(usual.settings, until="precise"))
+    return check(CheckRequest(tuple(targets), base=base, new=head, how=how)).targets
+
+
+def revisions(repository: Repository, request: CheckRequest) -> tuple[Commit, Commit]:
+    """The two commits: as named, or where the working copy left the main branch."""
+    new = find_commit(repository, request.new) if request.new else working_copy(repository)
+    base = find_commit(repository, request.base) if request.base else merge_base(repository, new)
+    if base.sha == new.sha:
+        raise UsageError(
+            f"There is nothing to compare: both sides are {base.short}.",
+            "Name another --base, or change something.",
+        )
+    return base, new
+
+
+@dataclass
+class _Course:
+    """One check on its way."""
+
+    request: CheckRequest
+    repository: Repository
+    recorder: Recorder | None
+    events: Events
+    base: Commit
+    new: Commit
+    results: dict[str, list[Result]] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+    kept: set[str] = field(default_factory=set)
+    at: str = ""
+    """The target that is being measured, for the progress line."""
+
+    def run(self, trees: Trees) -> CheckReport:
+        """Build both, then measure; what cannot be compared says why."""
+        how, changed = self.request.how, changed_files(self.repository, self.base, self.new)
+        sides = [
+            make_side(trees, self.repository, name, commit, how, self.events)
+            for name, commit in ((BASE, self.base), (NEW, self.new))
+        ]
+        asked, suite = self.request.targets, self.request.suite
+        self.events.phase("looking for targets")
+        targets, by_name = targets_of(self.repository, sides[1], asked, suite)
+        absent = {one: found for one in targets if (found := _absent(sides, one, by_name))}
+        if len(absent) == len(targets):
+            nowhere = absent[targets[0]].reason.startswith(NEITHER)
+            raise (UsageError if nowhere else NotRunError)(
+                f"Nothing can be compared: {absent[targets[0]].reason}",
+                "Name a target that both revisions have, or another --base.",
+            )
+        with open_templates() as templates:
+            pairing = Pairing(
+                how, self.recorder, Prefixed(self.events, self._where), templates, (), "check"
+            )
+            pairing.command = public_words(("torchstone", *self.command()))
+            seen, again, kernels, stopped = self._measure(pairing, sides, targets, absent, changed)
+        return self._report(targets, absent, seen, again, kernels, stopped, sides)
+
+    def command(self) -> list[str]:
+        """The arguments that ask for the same two revisions again."""
+        request = self.request
+        new = [] if self.new.dirty else ["--new", self.new.sha]
+        suite = ["--suite", request.suite] if request.suite else []
+        sure = ["--on-unknown", request.on_unknown] if request.on_unknown else []
+        sides = ["--base", self.base.sha, *new]
+        return ["check", *request.targets, *suite, *sides, *request.how.words(), *sure]
+
+    def _where(self) -> str:
+        return f"{self.at}: " if self.at else ""
+
+    def _measure(
+        self,
+        pairing: Pairing,
+        sides: Sequence[Side],
+        targets: Sequence[str],
+        absent: dict[str, CheckedTarget],
+        changed: Sequence[str],
+    ) -> tuple[dict[str, Seen], dict[str, Seen], list[Seen], bool]:
+        """Every target once, the controls, then once more what looks slower."""
+        settings, present = pairing.how.settings, [one for one in targets if one not in absent]
+        seen: dict[str, Seen] = {}
+        again: dict[str, Seen] = {}
+        kernels: list[Seen] = []
+
+        def look(target: str, number: str, seed: int = 0) -> Seen | None:
+            self.at = f"{number} {target}"
+            began = time.monotonic()
+            own = replace(settings, seed=settings.seed + seed)
+            if target == KERNEL:
+                short = min(KERNEL_BUDGET_S, own.budget_s)
+                own = replace(own, budget_s=short, check_outputs=False)
+            try:
+                result = pairing.measure(sides[0], sides[1], target, own)
+            except UsageError as error:
+                why = sides[0].without_paths(sides[1].without_paths(error.message))
+                return Seen(target, Outcome.NOT_RUN, Outcome.NOT_RUN, why=why)
+            finally:
+                spent = time.monotonic() - began
+                self.seconds[target] = self.seconds.get(target, 0.0) + spent
+            if result.method.stopped_by == "interrupt":
+                return None
+            self.results.setdefault(target, []).append(result)
+            recorder = self.recorder
+            if recorder is not None and recorder.saves and not recorder.storage_warnings:
+                self.kept.add(result.id)
+            return seen_in(result, target, sides, changed)
+
+        kernel = look(KERNEL, "control")
+        if kernel is None:
+            return seen, again, kernels, True
+        kernels.append(kernel)
+        for number, target in enumerate(present, 1):
+            found = look(target, f"{number} of {len(present)}")
+            if found is None:
+                return seen, again, kernels, True
+            seen[target] = found
+        for target in rules.suspects(list(seen.values()), settings.margin):
+            found = look(target, "looks slower, a second time:", SEED_APART)
+            if found is None:
+                return seen, again, kernels, True
+            again[target] = found
+        return seen, again, kernels, False
+
+    def _report(
+        self,
+        targets: Sequence[str],
+        absent: dict[str, CheckedTarget],
+        seen: dict[str, Seen],
+        again: dict[str, Seen],
+        kernels: Sequence[Seen],
+        stopped: bool,
+        sides: Sequence[Side],
+    ) -> CheckReport:
+        margin = self.request.how.settings.margin
+        looked = list(seen.values())
+        rows, shift, suite = rules.evaluate(
+            looked, [again.get(one.target) for one in looked], kernels, margin
+        )
+        found = {one.target: self._completed(one, sides[1]) for one in rows} | absent
+        order = list(Status)
+        kept = sorted(
+            (found[t] for t in targets if t in found), key=lambda o: order.index(o.status)
+        )
+        return CheckReport(
+            base=_revision(self.base),
+            new=_revision(self.new),
+            margin=margin,
+            targets=tuple(kept),
+            controls=tuple(self._completed(rules.control(one), sides[1]) for one in kernels),
+            control_shift=shift,
+            suite_shift=suite,
+            corrected=shift is not None and shift.real,
+            on_unknown=self.request.on_unknown,
+            created=now(),
+            version=torchstone.__version__,
+            machine=self._machine(),
+            command=public_words(("torchstone", *self.command())),
+            interrupted=stopped,
+        )
+
+    def _machine(self) -> str:
+        """Of the last result: a target's, which knows more than the kernel's; without commits."""
+        results = [one for several in self.results.values() for one in several]
+        parts = machine(results[-1]) if results else []
+        return " · ".join(part for part in parts if not part.startswith("git "))
+
+    def _completed(self, row: CheckedTarget, side: Side) -> CheckedTarget:
+        """With times, ids and where it is defined."""
+        results = self.results.get(row.target, [])
+        file, line = line_of(side, row.target)
+        row = replace(
+            row,
+            file=file,
+            line=line,
+            result_ids=tuple(r.id for r in results if r.id in self.kept),
+            elapsed_s=round(self.seconds.get(row.target, 0.0), 1),
+        )
+        if not results or row.time_ratio is None:
+            return row
+        base_s = _seconds(results[0])
+        budgets = [c.deciding_budget_s for c in results[0].comparisons]
+        return replace(
+            row,
+            base_s=base_s,
+            new_s=None if base_s is None else base_s * row.time_ratio,
+            deciding_budget_s=budgets[0] if row.status is Status.CANNOT_TELL and budgets else None,
+        )
+
+
+def _seconds(result: Result) -> float | None:
+    from torchstone import stats
+    from torchstone.validate.base import seconds_per_call
+
+    return seconds_per_call(result.arms[0], stats.estimator_of(result.arms[0]))
+
+
+def _revision(commit: Commit) -> Revision:
+    return Revision(commit.sha, commit.name, commit.subject, commit.dirty)
+
+
+def _absent(sides: Sequence[Side], target: str, by_name: bool) -> CheckedTarget | None:
+    """A target that one of the revisions does not have. One that is new, and that nobody named,
+    has nothing to be held against; any other that is missing is not compared."""
+    in_base, in_new = (missing(side, target) for side in sides)
+    if not in_base and not in_new:
+        return None
+    if in_base and in_new:
+        return CheckedTarget(target, Status.NOT_COMPARED, f"{NEITHER}: {in_new}")
+    if in_base:
+        status = Status.NOT_COMPARED if by_name else Status.ADDED
+        reason = f"{target} is in the new revision alone: there is nothing to compare it with."
+        return CheckedTarget(target, status, reason)
+    reason = f"{target} is in the base alone: the change removed it."
+    return CheckedTarget(target, Status.NOT_COMPARED, reason)

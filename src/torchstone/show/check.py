@@ -1,0 +1,290 @@
+"""`torchstone check` for people: a terminal, a comment on a pull request, annotations, JSON.
+
+Everything is made from the report alone, so that a comment can be written where the code of a pull
+request must not run, from a JSON file that nobody has to trust.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from torchstone.records import (
+    CHECK_SCHEMA,
+    CheckedTarget,
+    CheckReport,
+    RecordError,
+    Revision,
+    Shift,
+    Status,
+    UsageError,
+    from_data,
+    to_data,
+)
+from torchstone.records.format import count, format_percent
+from torchstone.show.blocks import (
+    Block,
+    Commands,
+    Entry,
+    Grid,
+    Listed,
+    Parts,
+    Report,
+    Sentence,
+    to_markdown,
+    to_terminal,
+)
+from torchstone.show.cells import command_line, seconds_cell, text_cell
+from torchstone.show.evidence import budget_advice, duration
+from torchstone.show.page import Cell, Field, field, make_table
+from torchstone.show.table import Style, sanitise
+
+MARKER = "<!-- torchstone check -->"
+"""How a comment of ours is found again, and replaced in place of another one."""
+MOST_ROWS = 10
+"""Of a comment; the rest is folded."""
+MOST_BYTES = 1 << 20
+MOST_TARGETS = 1000
+MOST_LETTERS = 2000
+_MARKS = {
+    Status.SLOWER: "worse",
+    Status.WRONG_ANSWER: "fail",
+    Status.FAILS: "fail",
+    Status.NOT_COMPARED: "fail",
+    Status.CANNOT_TELL: "doubt",
+    Status.NOT_SLOWER: "not-worse",
+    Status.FASTER: "better",
+    Status.SAME_CODE: "quiet",
+    Status.ADDED: "quiet",
+}
+ANSWERS = {
+    0: "not slower",
+    1: "slower, wrong or failing",
+    3: "cannot tell at this margin",
+    4: "could not run",
+    130: "interrupted",
+}
+_SHORT = 10
+
+
+def check_report(
+    report: CheckReport,
+    code: int,
+    *,
+    color: bool = False,
+    width: int = 100,
+    unicode: bool = True,
+) -> str:
+    """For a terminal: every target."""
+    return to_terminal(_report(report, code, len(report.targets)), width, Style(color, unicode))
+
+
+def check_markdown(report: CheckReport, code: int) -> str:
+    """For one comment that is renewed: at most ten rows, the rest folded."""
+    return f"{MARKER}\n{to_markdown(_report(report, code, MOST_ROWS))}"
+
+
+def _report(report: CheckReport, code: int, most: int) -> Report:
+    first, rest = report.targets[:most], report.targets[most:]
+    tables: list[Block] = [_grid(first)] if first else []
+    if rest:
+        tables.append(replace(_grid(rest), fold=True, summary=f"{count(len(rest), 'more target')}"))
+    return [
+        [
+            Parts([headline(report, code)], role="title"),
+            Parts([f"{_side(report.base)} → {_side(report.new)}"]),
+        ],
+        tables,
+        [Listed("Why", [*_reasons(report)])],
+        [Sentence(text, role="", lead="") for text in remarks(report)],
+        [
+            Parts([*_course(report)], role="dim"),
+            Commands([("Again", command_line(report.command))], inline=True),
+        ],
+    ]
+
+
+def headline(report: CheckReport, code: int) -> str:
+    """The answer in one sentence."""
+    found = Counter(one.status for one in report.targets)
+    all_of = count(len(report.targets), "target")
+    margin = format_percent(report.margin)
+    if report.interrupted:
+        return f"Interrupted after {count(len(report.targets), 'target')}: no answer."
+    if found[Status.SLOWER]:
+        worst = max(
+            (one for one in report.targets if one.status is Status.SLOWER),
+            key=lambda one: one.time_ratio or 0.0,
+        )
+        size = format_percent((worst.time_ratio or 1.0) - 1.0, signed=True)
+        most = f"{worst.target} {size}" if found[Status.SLOWER] == 1 else f"up to {size}"
+        return f"Slower: {found[Status.SLOWER]} of {all_of} ({most})."
+    bad = found[Status.WRONG_ANSWER] + found[Status.FAILS]
+    if bad:
+        kind = "a wrong answer" if found[Status.WRONG_ANSWER] else "a failure"
+        return f"Broken: {bad} of {all_of} now give {kind}."
+    if code == 1 and report.suite_shift is not None and report.on_unknown != "fail":
+        size = format_percent(report.suite_shift.ratio - 1.0, signed=True)
+        return f"Slower: all {report.suite_shift.n} targets together, by {size}."
+    if found[Status.NOT_COMPARED] or not any(one.time_ratio for one in report.targets):
+        return f"Could not compare {found[Status.NOT_COMPARED] or len(report.targets)} of {all_of}."
+    if found[Status.CANNOT_TELL]:
+        return f"Cannot tell at a margin of {margin}: {found[Status.CANNOT_TELL]} of {all_of}."
+    if found[Status.SAME_CODE] == len(report.targets):
+        return f"Not slower: what {all_of} import is the same in both revisions."
+    return f"Not slower: {all_of}, at a margin of {margin}."
+
+
+def _side(revision: Revision) -> str:
+    name = "" if revision.name.startswith(revision.commit[:_SHORT]) else revision.name
+    commit = "" if revision.dirty else revision.commit[:_SHORT]
+    words = " ".join(part for part in (name, commit) if part)
+    return f"{words} ({revision.subject})" if revision.subject else words
+
+
+def _grid(rows: Sequence[CheckedTarget]) -> Grid:
+    fields: tuple[Field[CheckedTarget], ...] = (
+        field("target", "Target", lambda one: text_cell(one.target)),
+        field("base", "Base", lambda one: seconds_cell(one.base_s), number=True),
+        field("new", "New", lambda one: seconds_cell(one.new_s), number=True),
+        field("change", "Change", _change),
+        field("answer", "Answer", _answer),
+    )
+    return Grid(make_table("targets", "Targets", fields, rows))
+
+
+def _change(one: CheckedTarget) -> Cell:
+    if one.time_ratio is None:
+        return Cell()
+    ends = ""
+    if one.interval is not None:
+        ends = " to ".join(format_percent(end - 1.0, signed=True) for end in one.interval)
+    return Cell(one.time_ratio, format_percent(one.time_ratio - 1.0, signed=True), detail=ends)
+
+
+def _answer(one: CheckedTarget) -> Cell:
+    return Cell(one.status.value, one.status.value, mark=_MARKS[one.status])
+
+
+def _reasons(report: CheckReport) -> list[Entry]:
+    """Of what is not clear from the figures."""
+    entries = []
+    for one in report.targets:
+        parts = [one.reason, _second(one)]
+        if one.status is Status.CANNOT_TELL:
+            parts.append(budget_advice(one.deciding_budget_s, report.margin, "--budget "))
+        text = " ".join(part for part in parts if part)
+        if text:
+            entries.append(Entry(text, one.target, failed=one.status.bad))
+    return entries
+
+
+def _second(one: CheckedTarget) -> str:
+    if one.first_ratio is None or one.status is not Status.SLOWER:
+        return ""
+    first = format_percent(one.first_ratio - 1.0, signed=True)
+    return f"Measured twice, in new processes: {first} at first; the figure is of both."
+
+
+def remarks(report: CheckReport) -> list[str]:
+    """What the controls and the suite as a whole did, and what was left out."""
+    lines = []
+    suite, controls = report.suite_shift, report.control_shift
+    if suite is not None:
+        moved = "moved together" if suite.real else "did not move together"
+        lines.append(f"All {suite.n} targets {moved}: {_shift(suite)}.")
+    same = sum(one.status is Status.SAME_CODE for one in report.targets)
+    if controls is not None:
+        what = count(len(report.controls), "kernel of ours", "kernels of ours")
+        what += f" and {count(same, 'target')} of the same code" if same else ""
+        if controls.real:
+            lines.append(
+                f"The controls ({what}) moved by {_shift(controls)}: that is the machine or its "
+                "surroundings, not the change. Nothing is claimed that this could explain."
+            )
+        else:
+            lines.append(f"The controls ({what}) did not move: {_shift(controls)}.")
+    return [*lines, *report.notes]
+
+
+def _shift(shift: Shift) -> str:
+    size = format_percent(shift.ratio - 1.0, signed=True)
+    if shift.interval is None:
+        return size
+    low, high = (format_percent(end - 1.0, signed=True) for end in shift.interval)
+    return f"{size} ({low} to {high})"
+
+
+def _course(report: CheckReport) -> list[str]:
+    took = duration(report.elapsed_s) if report.elapsed_s else ""
+    return [part for part in (report.machine, f"took {took}" if took else "") if part]
+
+
+# JSON, and back from where it need not be trusted.
+
+
+def check_dumps(report: CheckReport, code: int) -> str:
+    """The report, its exit code and what that means."""
+    document = {**to_data(report), "exit_code": code, "answer": ANSWERS.get(code, "")}
+    return json.dumps(document, indent=2, allow_nan=False) + "\n"
+
+
+def check_loads(text: str) -> CheckReport:
+    """The report in a file of `check --json`, with every part of it bounded."""
+    if len(text) > MOST_BYTES:
+        raise UsageError(f"The report is larger than {MOST_BYTES // 1024} KiB.")
+    try:
+        data = json.loads(text, parse_constant=_no_constant)
+        data = {k: v for k, v in data.items() if k not in ("exit_code", "answer")}
+        report = from_data(CheckReport, data)
+        _refuse_long(data)
+    except (ValueError, AttributeError, RecursionError) as error:
+        why = f" ({error})" if isinstance(error, RecordError) else ""
+        raise UsageError(f"This is not a report of `torchstone check --json`{why}.") from None
+    if report.schema != CHECK_SCHEMA or len(report.targets) > MOST_TARGETS:
+        raise UsageError("The report is of another version, or has too many targets.")
+    return report
+
+
+def _no_constant(name: str) -> float:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _refuse_long(data: Any) -> None:
+    if isinstance(data, str) and len(data) > MOST_LETTERS:
+        raise ValueError("a text in it is too long")
+    for value in (
+        data.values() if isinstance(data, dict) else data if isinstance(data, list) else ()
+    ):
+        _refuse_long(value)
+
+
+# In a GitHub workflow.
+
+
+def annotation_lines(report: CheckReport) -> list[str]:
+    """Workflow commands that mark a target's line: errors where it is slower, wrong or failing."""
+    lines = []
+    for one in report.targets:
+        level = "error" if one.status.bad else "warning"
+        if not one.status.bad and one.status not in (Status.CANNOT_TELL, Status.NOT_COMPARED):
+            continue
+        size = "" if one.time_ratio is None else f" {_change(one).text}"
+        text = f"{one.target}: {one.status.value}{size}. {one.reason}".strip()
+        place = [f"file={_property(one.file)}"] if one.file else []
+        place += [f"line={one.line}"] if one.file and one.line else []
+        properties = ",".join([*place, "title=torchstone check"])
+        lines.append(f"::{level} {properties}::{_data(text)}")
+    return lines
+
+
+def _data(text: str) -> str:
+    """A message of one line, whatever is in it: a second one could be a command of its own."""
+    return sanitise(text).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")

@@ -1,0 +1,307 @@
+"""Changes of level as a report, a table of a page, JSON, or the text of an issue."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from torchstone.records import OURS, ChangeReport, FalseAlarms, LevelChange, MissingData, SeriesRun
+from torchstone.records.format import count, format_percent, percent
+from torchstone.records.metrics import BY_KEY
+from torchstone.show.blocks import (
+    Block,
+    Commands,
+    Entry,
+    Grid,
+    Listed,
+    Parts,
+    Report,
+    Sentence,
+    to_markdown,
+    to_terminal,
+)
+from torchstone.show.cells import text_cell, when_s
+from torchstone.show.charts.data import format_value
+from torchstone.show.page import Cell, Field, Link, field, hidden, make_table
+from torchstone.show.table import Style, sanitise
+
+OPEN_STATES = ("open", "confirmed", "acknowledged", "muted", "closed")
+TITLES = {
+    "open": "Open",
+    "confirmed": "Confirmed by measuring again",
+    "acknowledged": "Acknowledged",
+    "muted": "Muted",
+    "closed": "Closed",
+    "better": "Improvements",
+}
+MOST_ROWS = 20
+"""Of each state in a terminal; the rest is counted, and in the JSON."""
+MOST_IN_ISSUE = 40
+NAME_WIDTH = 60
+MEANING = (
+    "change: new level over old, with its 95 % interval; first bad: the first run of the new level "
+    "(.. : the commits since the last good one); a change needs three values on either side"
+)
+_UNITS = {"seconds": "s", "count": ""}
+
+
+def value_text(value: float, unit: str) -> str:
+    """A level in words."""
+    return format_value(value, _UNITS.get(unit, unit)) if math.isfinite(value) else str(value)
+
+
+def metric_title(key: str) -> str:
+    """A metric's title; another tool's word as it is."""
+    return BY_KEY[key].title if key in BY_KEY else sanitise(key)
+
+
+def commit_text(run: SeriesRun) -> str:
+    """The commit's beginning, or what else names the run."""
+    return sanitise(run.commit)[:8] or sanitise(run.id)[:12]
+
+
+def range_text(change: LevelChange) -> str:
+    """The first bad commit, and the last good one before it."""
+    return f"{commit_text(change.last_good)}..{commit_text(change.first_bad)}"
+
+
+def change_words(change: LevelChange) -> str:
+    """`+12 % (+10 % to +14 %)`."""
+    if not math.isfinite(change.ratio):
+        return "from 0"
+    low, high = (format_percent(end - 1.0, signed=True) for end in change.interval)
+    return f"{format_percent(change.ratio - 1.0, signed=True)} ({low} to {high})"
+
+
+def false_alarm_words(rate: FalseAlarms, series: int) -> str:
+    """The rate on this database's own noise, with how it was found."""
+    if rate.rate is None:
+        return (
+            "False alarms: not calibrated, because no series is long enough (30 values); in "
+            "simulations at most 2 % of series without a change were flagged."
+        )
+    low, high = (percent(end) for end in rate.interval)
+    raised = f", with thresholds raised {rate.factor:g}-fold for it" if rate.factor > 1.0 else ""
+    return (
+        f"False alarms: {percent(rate.rate)} of series without a change ({low} to {high}); about "
+        f"{rate.expected:.0f} of {series:,} by chance. Calibrated on this database: what is left "
+        f"of its series after their changes was shuffled in blocks of 10, and {rate.flagged} of "
+        f"{rate.tested} were flagged{raised}."
+    )
+
+
+def change_fields(link: bool = False) -> tuple[Field[LevelChange], ...]:
+    """The columns of a change, the same in a terminal, Markdown, CSV and on a page."""
+
+    def to(one: LevelChange) -> Link | None:
+        return Link("change", one.id) if link else None
+
+    def case(one: LevelChange) -> Cell:
+        return text_cell(sanitise(one.key.title), to(one), NAME_WIDTH)
+
+    return (
+        field("name", "Series", case),
+        field("metric", "Metric", lambda c: Cell(c.key.metric, metric_title(c.key.metric))),
+        field(
+            "change",
+            "Change",
+            lambda c: Cell(
+                c.ratio if math.isfinite(c.ratio) else None,
+                change_words(c),
+                mark="worse" if c.worse else "better",
+            ),
+            True,
+            "×",
+        ),
+        field("first_bad", "First bad", lambda c: Cell(c.first_bad.commit, range_text(c))),
+        field("id", "Id", lambda c: Cell(c.id, c.id, to(c))),
+        field(
+            "since", "Since", lambda c: Cell(c.first_bad.at, when_s(c.first_bad.at)[:10]), wide=True
+        ),
+        field("moved", "Moved", lambda c: Cell(c.moved, c.moved), wide=True),
+        field(
+            "machine",
+            "Machine",
+            lambda c: Cell(c.machine, "changed too" if c.machine else "", title=c.machine),
+        ),
+        hidden("suite", "Suite", lambda c: c.key.suite, False),
+        hidden("tool", "Tool", lambda c: c.key.tool, False),
+        hidden("machine_id", "Machine's id", lambda c: c.key.machine, False),
+        hidden("environment", "Branch or environment", lambda c: c.key.environment, False),
+        hidden("low", "Change, low end", lambda c: c.interval[0]),
+        hidden("high", "Change, high end", lambda c: c.interval[1]),
+        hidden("before", "Level before", lambda c: c.before, unit="as the metric"),
+        hidden("after", "Level after", lambda c: c.after, unit="as the metric"),
+        hidden("last_good", "Last good", lambda c: c.last_good.commit, False),
+        hidden("state", "State", lambda c: c.state, False),
+        hidden("reason", "Reason", lambda c: c.reason, False),
+    )
+
+
+def regressions_report(
+    report: ChangeReport,
+    *,
+    color: bool = False,
+    width: int = 100,
+    unicode: bool = True,
+    everything: bool = False,
+) -> str:
+    """For a terminal."""
+    return to_terminal(_report(report, everything), width, Style(color, unicode))
+
+
+def regressions_markdown(report: ChangeReport, *, everything: bool = False) -> str:
+    """For a comment or a step summary."""
+    return to_markdown(_report(report, everything))
+
+
+def headline(report: ChangeReport) -> str:
+    """How many there are, in one line."""
+    worse = sum(one.worse for one in report.changes)
+    counts = [
+        f"{number} {state}" for state in OPEN_STATES if (number := len(report.of_state(state)))
+    ]
+    told = f"{count(worse, 'regression')}" + (f" ({', '.join(counts)})" if counts else "")
+    better = len(report.of_state("better"))
+    return f"{told}, {count(better, 'improvement')}" if better else told
+
+
+def _report(report: ChangeReport, everything: bool) -> Report:
+    looked = f"{count(report.series, 'series', 'series')}, {report.values:,} values"
+    top: list[Block] = [
+        Parts([headline(report), looked, *([report.asked] if report.asked else [])], "title"),
+        Sentence(false_alarm_words(report.false_alarms, report.series)),
+        Sentence(f"Changes of less than {percent(report.least)} are not told."),
+    ]
+    if report.short:
+        short = count(report.short, "series has", "series have")
+        top.append(Sentence(f"{short} fewer than 10 values, and cannot be looked at yet."))
+    sections: list[Sequence[Block]] = [top]
+    if report.missing:
+        entries = [Entry(missing_words(one), one.name, failed=True) for one in report.missing]
+        sections.append([Listed("Missing data", entries[:MOST_ROWS], aside=_rest(entries))])
+    for state in (*OPEN_STATES, "better"):
+        changes = report.of_state(state)
+        code = [one for one in changes if not one.machine]
+        shared = [one for one in changes if one.machine]
+        if code:
+            sections.append(_section(state, TITLES[state], code, everything))
+        if shared:
+            title = f"{TITLES[state]}, but something else changed too"
+            sections.append(_section(state, title, shared, everything))
+    if report.changes:
+        sections.append([Sentence(MEANING), Commands(_next(report))])
+    return sections
+
+
+def missing_words(one: MissingData) -> str:
+    """What is missing since when."""
+    return f"{one.what}: {one.detail}; last seen {when_s(one.since.at)} ({commit_text(one.since)})"
+
+
+def _rest(entries: Sequence[Entry]) -> str:
+    more = len(entries) - MOST_ROWS
+    return f"and {more} more" if more > 0 else ""
+
+
+def _section(
+    state: str, title: str, changes: Sequence[LevelChange], everything: bool
+) -> list[Block]:
+    shown = changes if everything else changes[:MOST_ROWS]
+    more = len(changes) - len(shown)
+    told = f"{title}: {len(changes)}" + (f"; the largest {len(shown)}" if more else "")
+    without = ("machine",) if any(one.moved for one in shown) else ("machine", "moved")
+    table = make_table(state, title, change_fields(), shown, without=without)
+    blocks: list[Block] = [Grid(table, summary=told, fold=state in ("closed", "better"))]
+    remarks: dict[str, list[str]] = {}
+    for change in shown:
+        for text in _remarks(change):
+            remarks.setdefault(text, []).append(change.id)
+    blocks += [Sentence(f"{_some(ids)}: {text}") for text, ids in remarks.items()]
+    return blocks
+
+
+def _some(ids: Sequence[str]) -> str:
+    return ", ".join(ids[:3]) + (f" and {len(ids) - 3} more" if len(ids) > 3 else "")
+
+
+def _remarks(change: LevelChange) -> list[str]:
+    found = []
+    if change.machine:
+        found.append(f"may not be the code: {change.machine}")
+    if change.ledger:
+        found.append(change.ledger)
+    if change.reason:
+        until = f" (until {change.until})" if change.until else ""
+        found.append(f"{change.state}{until}: {change.reason}")
+    return found
+
+
+def _next(report: ChangeReport) -> list[tuple[str, str]]:
+    one = next((c for c in report.changes if c.worse), report.changes[0])
+    found = [(f"torchstone history {one.key.name!r}", "see it over time")]
+    if one.key.tool == OURS:
+        found.append((f"torchstone regressions --confirm {one.id}", "measure both commits again"))
+    mute = f'torchstone regressions --mute {one.id} --until 30d --reason "..."'
+    return [*found, (mute, "say nothing of it until then")]
+
+
+# JSON, and an issue.
+
+
+def change_data(change: LevelChange) -> dict[str, Any]:
+    """A change as plain data."""
+    data = asdict(change)
+    for name in ("last_good", "first_bad", "earliest", "latest"):
+        data[name] = getattr(change, name)._asdict()
+    for name in ("ratio", "before", "after", "strength"):
+        data[name] = _finite(data[name])
+    data["interval"] = [_finite(end) for end in change.interval]
+    data["series"] = data.pop("key")
+    return data
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def regressions_document(report: ChangeReport) -> dict[str, Any]:
+    """All of it as plain data."""
+    return {
+        "schema": 1,
+        "asked": report.asked,
+        "series": report.series,
+        "values": report.values,
+        "too_short": report.short,
+        "least": report.least,
+        "false_alarms": asdict(report.false_alarms),
+        "missing": [{**asdict(one), "since": one.since._asdict()} for one in report.missing],
+        "changes": [change_data(one) for one in report.changes],
+    }
+
+
+def issue_text(report: ChangeReport) -> str:
+    """The text of an issue: title in the first line, then what to look at, a box each."""
+    wanted = [*report.of_state("confirmed"), *report.of_state("open")]
+    code = [one for one in wanted if not one.machine]
+    lines = [f"Performance: {count(len(code), 'regression')} to look at", ""]
+    for one in code[:MOST_IN_ISSUE]:
+        level = f"{value_text(one.before, one.key.unit)} → {value_text(one.after, one.key.unit)}"
+        state = " **confirmed**" if one.state == "confirmed" else ""
+        name = sanitise(one.key.title).replace("`", "'")
+        moved = f"; {one.moved} moved" if one.moved else ""
+        lines.append(
+            f"- [ ] `{name}` {metric_title(one.key.metric)}: {change_words(one)}, {level}{moved}; "
+            f"first bad `{range_text(one)}`, {when_s(one.first_bad.at)[:10]}{state} (`{one.id}`)"
+        )
+    if len(code) > MOST_IN_ISSUE:
+        lines.append(f"- and {len(code) - MOST_IN_ISSUE} more: `torchstone regressions --json`")
+    shared = [one for one in wanted if one.machine]
+    if shared:
+        lines += ["", f"Not counted, because the machine changed too: {len(shared)}."]
+    lines += [f"Missing: {missing_words(one)} ({sanitise(one.name)})" for one in report.missing]
+    lines += ["", false_alarm_words(report.false_alarms, report.series)]
+    lines += ["", "Each can be measured again: `torchstone regressions --confirm ID`."]
+    return "\n".join(lines) + "\n"
