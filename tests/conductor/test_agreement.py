@@ -73,21 +73,22 @@ def test_what_agrees_is_measured(case: CaseResult, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "words"),
+    ("name", "words", "remedy"),
     [
-        ("random_output", "two runs from one seed differ: output"),
-        ("random_weights", "two processes with one seed differ: output"),
-        ("counts_its_calls", "two runs from one seed differ: output"),
+        ("random_output", "two runs from one seed differ: output", "seeds itself"),
+        ("random_weights", "two processes with one seed differ: output", "default_rng(0)"),
+        ("counts_its_calls", "two runs from one seed differ: output", "seeds itself"),
     ],
 )
 def test_a_baseline_without_a_fixed_answer_is_nondeterministic(
-    name: str, words: str, monkeypatch: pytest.MonkeyPatch
+    name: str, words: str, remedy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     arms = [ArmSpec(name, target("outputs", name)), ArmSpec("again", target("outputs", name))]
     first, second = run_arms(*arms, replicates=1).arms
     assert first.outcome is Outcome.NONDETERMINISTIC
     assert first.detail.message.startswith(words)
+    assert remedy in first.detail.remedy
     assert first.turns  # its time can still be known
     assert second.outcome is Outcome.NONDETERMINISTIC
 

@@ -16,9 +16,7 @@ from torchstone.conductor.case import CaseProgress
 from torchstone.conductor.launch import Launcher
 from torchstone.conductor.state import ArmState
 from torchstone.conductor.turn_scheduler import (
-    LEAST_REPLICATES,
     LEAST_TURNS,
-    MOST_REPLICATES,
     MOST_TURNS,
     Plan,
     cycle_seconds,
@@ -39,6 +37,7 @@ from torchstone.records import (
 )
 from torchstone.store.codec import MAX_SAMPLES
 
+LEAST_REPLICATES, MOST_REPLICATES = Settings().does.least_processes, Settings().does.most_processes
 FICKLE = """
 from pathlib import Path
 
@@ -136,7 +135,7 @@ def stopped(states: list[ArmState], index: int, **asked: float) -> tuple[str, fl
     progress = CaseProgress()
     progress.looks = stats.looks(8)
     asked_for = Settings(**asked)  # type: ignore[arg-type]
-    found = measuring._stopped_by(states, asked_for, Plan(8, 6), progress, index)
+    found = measuring.stopped_by(states, asked_for, Plan(8, 6), progress, index)
     return found, progress.alpha
 
 

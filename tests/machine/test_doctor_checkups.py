@@ -465,6 +465,16 @@ def test_pressure_of_each_kind(kind: str, least: int, tmp_path: Path) -> None:
     assert len(found) == 2
 
 
+@pytest.mark.parametrize(("share", "level"), [(0.45, Level.WARN), (0.71, Level.FAIL)])
+def test_a_machine_whose_tasks_wait_half_of_the_time_is_not_fit(
+    share: float, level: Level, tmp_path: Path
+) -> None:
+    second = {"proc/pressure/cpu": pressure(1000 + round(share * 1e6))}
+    found = {f.name: f for f in findings(cores.PRESSURE, view(tmp_path, second=second))}
+    assert found["pressure-cpu"].level is level
+    assert found["pressure-cpu"].figures["share"] == pytest.approx(share, abs=0.01)
+
+
 def test_work_of_processes_that_are_not_listed_is_missed_by_no_one(tmp_path: Path) -> None:
     found = findings(cores.PROCESSES, view(tmp_path, second={"proc/stat": HIDDEN_LOAD}))
     assert [f.level for f in found] == [Level.OK, Level.WARN]

@@ -262,3 +262,47 @@ def test_allocator_says_nothing_without_cost_or_samples() -> None:
     assert checks("allocator", pair(*unknown)) == []
     assert checks("allocator", pair(replace(new, outcome=Outcome.WRONG_ANSWER), base)) == []
     assert checks("allocator", result(base)) == []
+
+
+def narrow(precision: str, step: float, flags: str) -> Measurement:
+    """An arm in this precision on a CPU with these flags."""
+    made = arm(precision, step, seed=2)
+    here = environment(cpu={"logical_cores": "2", "flags": flags})
+    return replace(made, arm=replace(made.arm, precision=precision), environment=here)
+
+
+def test_a_narrow_type_that_the_cpu_lacks_is_the_reason_for_its_time() -> None:
+    check = one("precision", pair(narrow("bf16", 35e-3, "avx avx2")), "bf16")
+    assert check.level is Level.NOTE
+    assert check.message.startswith("bf16 takes 7.0× the time because this CPU has no instructions")
+    assert "Use fp32 here." in check.message
+    assert check.figures["time_ratio"] == pytest.approx(7.0, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("precision", "step", "flags"),
+    [
+        ("bf16", 35e-3, "avx512f avx512_bf16"),
+        ("bf16", 5e-3, "avx2"),
+        ("fp32", 35e-3, "avx2"),
+        ("bf16", 35e-3, ""),
+    ],
+)
+def test_no_reason_is_given_where_it_is_another(precision: str, step: float, flags: str) -> None:
+    assert checks("precision", pair(narrow(precision, step, flags))) == []
+
+
+def test_threads_beyond_the_cores_are_named_and_blamed() -> None:
+    """99 threads on 2 cores disturb themselves: no other work need be stopped."""
+    crowd = share_of(arm("eager"), 1.0, {"wait_ns": 0.5})
+    crowd = replace(crowd, arm=replace(crowd.arm, threads=99))
+    crowd = replace(crowd, environment=environment(cpu={"affinity": "2"}))
+    check = one("threads", result(crowd), "eager")
+    assert check.level is Level.WARN
+    assert "99 threads on 2 cores" in check.message
+    disturbed = one("noise", result(crowd), "eager").message
+    assert "its own 99 threads share 2 cores" in disturbed
+    assert "ther work" not in disturbed
+    enough = replace(crowd, arm=replace(crowd.arm, threads=2))
+    assert levels("threads", result(enough)) == []
+    assert "top other work" in one("noise", result(enough), "eager").message

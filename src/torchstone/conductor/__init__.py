@@ -6,16 +6,29 @@ rounds of turns, and `run_case`, which tells the story. Touches: `records`, `sta
 Never imports torch and never runs user code in its own process.
 """
 
-from torchstone.conductor.case import CaseResult, CaseSpec, Events, Settings
+from torchstone.conductor.case import (
+    ArmNow,
+    CaseResult,
+    CaseSpec,
+    Events,
+    ExtraChecks,
+    LiveEvents,
+    Settings,
+)
+from torchstone.conductor.effort import EFFORTS
 from torchstone.conductor.launch import Templates, open_templates
 from torchstone.conductor.run import run_case
 from torchstone.conductor.worker import ArmEnded, signal_name
 
 __all__ = [
+    "EFFORTS",
     "ArmEnded",
+    "ArmNow",
     "CaseResult",
     "CaseSpec",
     "Events",
+    "ExtraChecks",
+    "LiveEvents",
     "Settings",
     "Templates",
     "open_templates",

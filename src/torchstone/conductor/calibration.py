@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,6 +11,7 @@ from pathlib import Path
 
 from torchstone.conductor.worker import ArmEnded, Spawn, WorkerProcess
 from torchstone.machine.calibrate.request import CPU, Request, Say, make_request, unsound
+from torchstone.machine.folders import own_folder
 from torchstone.machine.hardware import ILLEGAL
 from torchstone.records import ArmSpec, Calibration, Outcome, UsageError
 
@@ -68,7 +68,7 @@ def _measured(request: Request, say: Say | None, limit_s: float) -> Calibration:
 
     path = (str(Path(__file__).resolve().parents[2]), os.environ.get("PYTHONPATH", ""))
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, path))}
-    with tempfile.TemporaryDirectory(prefix="torchstone-") as folder:
+    with own_folder() as folder:
         arm = ArmSpec("calibration", "")
         worker = WorkerProcess(arm, Spawn([sys.executable, "-c", PROGRAM]), env, Path(folder))
         try:

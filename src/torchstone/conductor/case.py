@@ -3,15 +3,33 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
+from torchstone.conductor.effort import EFFORTS, USUAL, Effort
 from torchstone.records import ArmSpec, Measurement
 
 BUILD_TIMEOUT_S = 600.0
 STEP_TIMEOUT_S = 60.0
+
+
+@dataclass(frozen=True)
+class ExtraChecks:
+    """What is asked of an arm besides the answers of timed calls.
+
+    `inputs` are those with which its known failures show: a wrong answer to one is the arm's
+    outcome. One to `conditions` only says under which condition the arm can be used. `losses`: the
+    loss after some training steps must be as good as the baseline's; `metric` names the user's own
+    function, which must not find the arm worse.
+    """
+
+    arm: str
+    inputs: tuple[str, ...] = ()
+    conditions: tuple[str, ...] = ()
+    losses: bool = False
+    metric: str = ""
 
 
 @dataclass(frozen=True)
@@ -36,6 +54,22 @@ class Settings:
     alpha: float = 0.05
     together: bool = False
     """The arms of a replicate share one process, where their settings allow it."""
+    effort: str = USUAL
+    """One of `EFFORTS`."""
+    total_s: float | None = None
+    """Bounds everything: building, compiling, checks, turns."""
+    until: str = "precise"
+    """When to stop before the budget is spent: `precise`, every interval is within `within`;
+    `decided`, every one lies on one side of the margin; `checked`, as `torchstone check` asks
+    (`stats.is_decided`); `adopted`, as the tuner does."""
+    extra_checks: tuple[ExtraChecks, ...] = ()
+    hopeless: float | None = None
+    """An arm that alone takes this many times the baseline's step is not measured further."""
+
+    @property
+    def does(self) -> Effort:
+        """What the effort stands for."""
+        return EFFORTS[self.effort]
 
 
 @dataclass(frozen=True)
@@ -44,6 +78,8 @@ class CaseSpec:
 
     arms: tuple[ArmSpec, ...]
     settings: Settings = field(default_factory=Settings)
+    until: float | None = None
+    """When it must be over, by `time.monotonic`."""
 
     def __post_init__(self) -> None:
         if len({arm.shapes for arm in self.arms}) > 1:
@@ -95,6 +131,43 @@ class Events(Protocol):
 
     def update(self, fraction: float, text: str, seconds_left: float | None) -> None:
         """Progress within the case."""
+
+
+@dataclass(frozen=True)
+class ArmNow:
+    """What is known of an arm by now. Provisional: shown while it is measured, never stored."""
+
+    name: str
+    seconds: float | None = None
+    """Per call."""
+    spread: tuple[float, float] | None = None
+    speedup: float | None = None
+    """Over the baseline."""
+    interval: tuple[float, float] | None = None
+    processes: int = 0
+    """Measuring processes it rests on; 0: only on calls made while the arm ran alone."""
+    outcome: str = ""
+    """Where it did not end well."""
+
+
+@runtime_checkable
+class LiveEvents(Events, Protocol):
+    """Who also wants provisional figures. Others are told phases and progress only."""
+
+    def note(self, text: str) -> None:
+        """What should be known at once, and stay visible."""
+
+    def provisional(self, arms: Sequence[ArmNow]) -> None:
+        """Every arm as it is known by now, the baseline first."""
+
+    def expect(self, seconds_left: float, why: str) -> None:
+        """What the whole will probably still take; `why` is what it is made of."""
+
+    def doing(self, text: str) -> None:
+        """What goes on within the part that began last."""
+
+    def tick(self) -> None:
+        """Time has passed, while nothing is timed."""
 
 
 class Silent:

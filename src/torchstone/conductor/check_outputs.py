@@ -9,6 +9,7 @@ finite in the arm, whatever the baseline has there.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -99,6 +100,8 @@ TOLERANCES = {
     "amp": 1e-1,
     "amp-bf16": 1e-1,
     "amp-fp16": 3e-2,
+    "int8": 1.0,
+    "metric": math.inf,
 }
 """Relative to the reference's own size; a tenth of it is added to the baseline's error. fp32 is
 PyTorch's default; the others are about ten units in the last place of the narrowest type used."""
@@ -159,7 +162,7 @@ def evaluate(
 
     `moved` says for each leaf of the baseline how far one rounding moves it.
     """
-    tolerance = TOLERANCES[arm.precision]
+    tolerance = max(TOLERANCES[name] for name in (arm.precision, *changes) if name in TOLERANCES)
     unlike = _unlike(eager, fp64) if fp64 is not None else ""
     if unlike:
         fp64, reason = None, unlike
@@ -180,7 +183,21 @@ def evaluate(
         for got, want, truth in zip(found, eager, truths, strict=True)
     ]
     truth_of = [want if true is None else true for want, true in zip(eager, truths, strict=True)]
-    return _over_leaves(start, _with_noughts(ones, truth_of, tolerance))
+    whole = _over_leaves(start, _with_noughts(ones, truth_of, tolerance))
+    return replace(whole, identical=_identical(found, eager))
+
+
+def _identical(found: Sequence[Output], eager: Sequence[Output]) -> bool:
+    """Bit for bit, in the same types."""
+    return all(
+        got.leaf.dtype == want.leaf.dtype
+        and (
+            got.values == want.values
+            if isinstance(got.values, bytes) or isinstance(want.values, bytes)
+            else bool(np.array_equal(got.values, want.values, equal_nan=got.kind[0] == "f"))
+        )
+        for got, want in zip(found, eager, strict=True)
+    )
 
 
 def _with_noughts(
@@ -412,6 +429,7 @@ def combine(first: Agreement | None, second: Agreement, timed: bool) -> Agreemen
         method=weakest.method,
         reason=weakest.reason,
         checked=first.checked + second.checked,
+        identical=first.identical and second.identical,
         timed=first.timed + second.timed,
     )
 

@@ -17,14 +17,16 @@ import shutil
 import socket
 import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from torchstone.conductor.case import CaseProgress, Events, Settings, Silent
+from torchstone.conductor.live import Live
 from torchstone.conductor.worker import Spawn, Started, WorkerProcess
+from torchstone.machine.folders import own_folder
 from torchstone.machine.interpreters import resolve_interpreter
 from torchstone.machine.memory import allocator_environment
 from torchstone.machine.processes import memory_available
@@ -141,7 +143,7 @@ class Template:
         if not reply or json.loads(reply)["unsafe"]:
             self.close()
 
-    def start(self, env: Mapping[str, str], stderr: int, pipes: tuple[int, int]) -> Started:
+    def start(self, env: Mapping[str, str], stderr: int, pipes: tuple[int, ...]) -> Started:
         """Fork a worker with these variables besides its own."""
         status, told = os.pipe()
         try:
@@ -192,7 +194,7 @@ class Templates:
         for key, arm in arms:
             if key[2]:
                 kinds.setdefault(key, []).append(arm)
-        if len(kinds) * SLOTS > MOST_TEMPLATES:
+        if not self.fits(kinds):
             return
         busy = []
         for key, specs in kinds.items():
@@ -204,6 +206,11 @@ class Templates:
                     busy.append(template)
         for template in busy:
             template.end_import(timeout_s)
+
+    @staticmethod
+    def fits(kinds: Iterable[Key]) -> bool:
+        """Whether so many kinds may be there at once."""
+        return len({key for key in kinds if key[2]}) * SLOTS <= MOST_TEMPLATES
 
     def of(self, key: Key, arm: ArmSpec, slot: int) -> Template | None:
         """A template that has imported the arm's libraries, if there is one."""
@@ -245,10 +252,13 @@ class Templates:
 
 
 @contextmanager
-def open_templates() -> Iterator[Templates]:
-    """For one case or for all cases of a run; gone afterwards."""
-    with tempfile.TemporaryDirectory(prefix="torchstone-", ignore_cleanup_errors=True) as folder:
-        templates = Templates(Path(folder))
+def open_templates(ready: Templates | None = None) -> Iterator[Templates]:
+    """For one case or for all cases of a run; gone afterwards. Those that are `ready` serve too."""
+    if ready is not None:
+        yield ready
+        return
+    with own_folder() as folder:
+        templates = Templates(folder)
         try:
             yield templates
         finally:
@@ -264,6 +274,8 @@ class Launcher:
 
     folder: Path
     templates: Templates | None = None
+    until: float | None = None
+    """When everything must be over, by `time.monotonic`."""
     _script: Path = field(init=False)
     _interpreters: dict[str, str] = field(default_factory=dict)
     salt: str = field(default_factory=lambda: os.urandom(16).hex())
@@ -292,16 +304,25 @@ class Launcher:
             if layout is not None:
                 own[FORK_LAYOUT] = str(layout)
             with contextlib.suppress(TorchstoneError):  # the template is gone: do without
-                return WorkerProcess(arm, template, own, scratch)
+                return WorkerProcess(arm, template, own, scratch, self.until)
         env = self.environment(arm, cache)
         if layout is not None:
             env = with_layout(env, layout)
-        return WorkerProcess(arm, Spawn([self.interpreter(arm), str(self._script)]), env, scratch)
+        spawn = Spawn([self.interpreter(arm), str(self._script)])
+        return WorkerProcess(arm, spawn, env, scratch, self.until)
 
     def import_ahead(self, arms: Sequence[ArmSpec], timeout_s: float, slots: int = SLOTS) -> None:
         """Have the arms' libraries imported in templates, side by side; nothing runs afterwards."""
-        if self.templates is not None:
-            self.templates.prepare([(self._key(arm), arm) for arm in arms], timeout_s, slots)
+        if self.templates is None:
+            return
+        if self.until is not None:
+            timeout_s = min(timeout_s, max(0.1, self.until - time.monotonic()))
+        self.templates.prepare([(self._key(arm), arm) for arm in arms], timeout_s, slots)
+
+    def import_first(self, arms: Sequence[ArmSpec], timeout_s: float) -> None:
+        """Only what the first arm needs, where all arms will be forked: else none is."""
+        if self.templates is not None and self.templates.fits(map(self._key, arms)):
+            self.import_ahead(arms[:1], timeout_s, slots=1)
 
     def _template(self, arm: ArmSpec, slot: int) -> Template | None:
         if self.templates is None:
@@ -343,6 +364,7 @@ class CaseContext:
     settings: Settings
     events: Events = field(default_factory=Silent)
     progress: CaseProgress = field(default_factory=CaseProgress)
+    live: Live = field(default_factory=Live)
 
 
 def arm_environment(arm: ArmSpec) -> Mapping[str, str]:

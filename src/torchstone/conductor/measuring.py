@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 from torchstone import stats
 from torchstone.conductor.case import CaseProgress, Settings
 from torchstone.conductor.launch import CaseContext, Launcher
+from torchstone.conductor.live import MEASURING
 from torchstone.conductor.references import References
 from torchstone.conductor.state import ArmState
 from torchstone.conductor.turn_scheduler import (
@@ -19,11 +21,18 @@ from torchstone.conductor.turn_scheduler import (
 )
 from torchstone.machine.processes import memory_available
 from torchstone.measure.warmup import SLOW_STATEMENT_NS
-from torchstone.records import Outcome
+from torchstone.records import Estimate, Outcome
 
 MEMORY_SHARE = 0.8
 """Arms are resident together when their solo peaks take at most this share of free memory."""
 SAMPLE_LIMIT_NS = 50_000_000
+PRECISE, DECIDED, OUT_OF_TIME = "precision", "decided", "total"
+CHECKED, ADOPTED = "checked", "adopted"
+"""Beside `DECIDED`, settings of `Settings.until`."""
+"""Why it ended; the others are `budget`, `replicates`, `interrupt` and `no arm left`."""
+TIME_USED = 0.9
+"""Of the time that is left, for starting processes and turns; the rest is for checks."""
+LEAST_BUDGET_S = 0.5
 MOST_AHEAD = 3
 """Replicates whose processes are built side by side: two cores have enough to do with three."""
 
@@ -33,23 +42,28 @@ def measure_arms(
 ) -> None:
     """Replicates until the intervals are narrow enough, the budget is spent, or no arm is left."""
     settings = case.settings
-    _pin_loops(states)
+    pin_loops(states)
     _pin_probes(case.launcher, states)
-    one_call = _call_by_call(states, settings)
-    rounds = TurnScheduler(case, references, states[0], forked=one_call)
+    one_call = call_by_call(states, settings)
+    forked = one_call or settings.does.forks_short_steps
+    rounds = TurnScheduler(case, references, states[0], forked)
     rounds.together = settings.together and not _apart(states)
-    if one_call:
+    if forked:
         with case.progress.phase("import libraries"):
             alive = [state.spec for state in states if state.alive]
-            case.launcher.import_ahead(alive, settings.build_timeout_s)
+            case.launcher.import_ahead(alive, settings.build_timeout_s, settings.does.slots)
     try:
-        _replicates(case, rounds, states, one_call)
+        _replicates(case, rounds, states, one_call, forked)
     finally:
         rounds.dismiss()
 
 
 def _replicates(
-    case: CaseContext, rounds: TurnScheduler, states: Sequence[ArmState], one_call: bool
+    case: CaseContext,
+    rounds: TurnScheduler,
+    states: Sequence[ArmState],
+    one_call: bool,
+    forked: bool,
 ) -> None:
     settings, progress, index = case.settings, case.progress, 0
     alone = _fitting(states) < 1
@@ -63,14 +77,17 @@ def _replicates(
             cycle_s = cycle_seconds(settings, every, states[0].spec.shapes, one_call)
             slow_s = min(sample_ns) / 1e9 if _slow_statements(states, sample_ns) else 0.0
             start_s = (time.monotonic() - began) * (arms if alone else 1)
-            plan = make_plan(settings, start_s, cycle_s, slow_s, one_call)
+            fitting = within_time(settings, case.launcher.until, start_s)
+            plan = make_plan(fitting, start_s, cycle_s, slow_s, one_call)
             progress.looks = _looks(settings, plan)
         return plan
 
     while alive := [state for state in states if state.alive]:
+        if settings.until == ADOPTED and alive == [states[0]] and len(states) > 1:
+            return  # nobody is left to be compared with the baseline
         of = f" of {plan.replicates}" if plan else ""
-        case.events.phase(f"measuring: process {index + 1}{of}")
-        if plan is not None and one_call and not alone and index not in rounds.ahead:
+        case.live.step(MEASURING, f"measuring: process {index + 1}{of}")
+        if plan is not None and forked and not alone and index not in rounds.ahead:
             rounds.start_ahead(alive, _next_batch(states, plan, progress.looks, index))
         for group in [[state] for state in alive] if alone else [alive]:
             began = time.monotonic()
@@ -81,9 +98,10 @@ def _replicates(
             rounds.dismiss()
         index += 1
         progress.replicates = index
+        case.live.round(done=True)
         if plan is None or again:
             continue  # whoever is to be tried again is tried, also after the last process planned
-        progress.stopped_by = _stopped_by(states, settings, plan, progress, index)
+        progress.stopped_by = stopped_by(states, settings, plan, progress, index)
         if progress.stopped_by:
             return
 
@@ -116,7 +134,7 @@ def _next_batch(states: Sequence[ArmState], plan: Plan, looks: Sequence[int], in
     return range(index, min(until, index + max(1, min(MOST_AHEAD, _fitting(states)))))
 
 
-def _call_by_call(states: Sequence[ArmState], settings: Settings) -> bool:
+def call_by_call(states: Sequence[ArmState], settings: Settings) -> bool:
     """Whether arms take turns of one call: where pairs of neighbours decide, and a sample is one
     call. By the pass alone of the baseline, so before anything is compared."""
     base = next((state for state in states if state.alive), states[0])
@@ -132,33 +150,90 @@ def _slow_statements(states: Sequence[ArmState], sample_ns: Sequence[int]) -> bo
 
 def _looks(settings: Settings, plan: Plan) -> tuple[int, ...]:
     """When precision is looked at: never before the end where the number was asked for."""
-    return (plan.replicates,) if settings.replicates is not None else stats.looks(plan.replicates)
+    asked = settings.replicates is not None and settings.until != ADOPTED
+    return (plan.replicates,) if asked else stats.looks(plan.replicates)
 
 
-def _stopped_by(
+def stopped_by(
     states: Sequence[ArmState], settings: Settings, plan: Plan, progress: CaseProgress, index: int
 ) -> str:
     """Why to stop now, or nothing. Precision is looked at only at the preset looks."""
     looks = progress.looks
     if index >= plan.replicates:
-        progress.alpha = stats.alpha_at(len(looks) - 1, looks, settings.alpha)
+        progress.alpha = last_alpha(looks, settings)
         return "replicates" if settings.replicates is not None else "budget"
-    if settings.replicates is None and index in looks:  # else so many were asked for
-        alpha = stats.alpha_at(looks.index(index), looks, settings.alpha)
-        if _is_precise(states, alpha, settings.within):
-            progress.alpha = alpha
-            return "precision"
+    asked = settings.replicates is not None and settings.until != ADOPTED
+    if not asked and index in looks:
+        alpha = stats.alpha_at(looks.index(index), looks, settings.alpha, settings.does.early_share)
+        rules = ((PRECISE, _is_precise), (DECIDED, _is_decided), (DECIDED, _is_gated))
+        for reason, reached in rules:
+            if reached(states, alpha, settings):
+                progress.alpha = alpha
+                return reason
     return ""
 
 
-def _is_precise(states: Sequence[ArmState], alpha: float, within: float) -> bool:
+def last_alpha(looks: Sequence[int], settings: Settings) -> float:
+    """The chance of error that is left for the last analysis."""
+    return stats.alpha_at(len(looks) - 1, looks, settings.alpha, settings.does.early_share)
+
+
+def within_time(settings: Settings, until: float | None, start_s: float) -> Settings:
+    """With a budget that fits what is left of the whole time, beside the starts of processes."""
+    if until is None:
+        return settings
+    left = TIME_USED * (until - time.monotonic())
+    processes = settings.replicates or settings.does.least_processes
+    fits = max(LEAST_BUDGET_S, left - (processes - 1) * start_s)
+    return replace(settings, budget_s=min(settings.budget_s, fits))
+
+
+def _is_decided(states: Sequence[ArmState], alpha: float, settings: Settings) -> bool:
+    """Every ratio is clear of the margin or inside it, where that is enough; corrected by
+    Bonferroni, which asks for more than Holm's correction of the verdicts does."""
+    arms = [state.measurement() for state in states if state.alive and state.turns]
+    if not settings.does.stops_when_decided or len(arms) < 2:
+        return False
+    level = 1 - alpha / (len(arms) - 1)
+    name = stats.estimator_of(arms[0])
+    found = (stats.ratio(arms[0], arm, name, level) for arm in arms[1:])
+    return all(stats.is_clear(one.interval, settings.margin) for one in found)
+
+
+def _is_precise(states: Sequence[ArmState], alpha: float, settings: Settings) -> bool:
     """Every ratio to the baseline is known well enough; of a single arm, its time."""
+    within = settings.within
     arms = [state.measurement() for state in states if state.alive and state.turns]
     name = stats.estimator_of(arms[0])
     if len(arms) == 1:
         found = stats.absolute(arms[0], name, 1 - alpha)
         return stats.is_precise((found.lo, found.hi), within)
     return stats.stop([stats.ratio(arms[0], arm, name, 1 - alpha) for arm in arms[1:]], within)
+
+
+def _is_gated(states: Sequence[ArmState], alpha: float, settings: Settings) -> bool:
+    """Whether whoever asked would be told the same by more data (`Settings.until`)."""
+    arms = [state.measurement() for state in states if state.alive and state.turns]
+    told = _UNTIL.get(settings.until)
+    if told is None or len(arms) < 2:
+        return False
+    level, name = 1 - alpha / (len(arms) - 1), stats.estimator_of(arms[0])
+    found = (stats.ratio(arms[0], arm, name, level) for arm in arms[1:])
+    return all(told(one, settings.margin) for one in found)
+
+
+def _on_one_side(found: Estimate, margin: float) -> bool:
+    """Slower by more than the margin, or not, for sure."""
+    return found.interval[1] <= 1 + margin or found.interval[0] > 1 + margin
+
+
+def _is_adopted_or_not(found: Estimate, margin: float) -> bool:
+    """Faster by more than half the margin, or not, for sure."""
+    edge = 1 / (1 + stats.least_effect(0.0, margin))
+    return found.interval[1] < edge or found.interval[0] > edge
+
+
+_UNTIL = {DECIDED: _on_one_side, CHECKED: stats.is_decided, ADOPTED: _is_adopted_or_not}
 
 
 def _forgive_oom(states: Sequence[ArmState]) -> bool:
@@ -170,7 +245,7 @@ def _forgive_oom(states: Sequence[ArmState]) -> bool:
     return bool(killed)
 
 
-def _pin_loops(states: Sequence[ArmState]) -> None:
+def pin_loops(states: Sequence[ArmState]) -> None:
     """The same block of calls for all arms, unless the slowest one's sample would be long."""
     alive = [state for state in states if state.alive and state.solo is not None]
     if not alive:

@@ -21,8 +21,6 @@ from torchstone.measure.channel import FLOAT64_FAILED, CheckedCall, CountReport,
 from torchstone.measure.reference import furthest
 from torchstone.records import Agreement, ArmSpec, UsageError
 
-CHECKED_CALLS = 4
-"""References per case: one for the solo pass, the others for outputs of timed turns."""
 SEED_STEP = 101
 REFERENCE_CACHE = "reference"
 COUNT_SLOWDOWN = 4.0
@@ -34,7 +32,8 @@ MOST_JUMP = 0.1
 
 def checked_calls(spec: ArmSpec, settings: Settings) -> tuple[CheckedCall, ...]:
     """The solo pass's at the base shape, then those of timed turns, at every shape timed."""
-    count = CHECKED_CALLS if spec.shapes == 1 else max(CHECKED_CALLS, 1 + spec.shapes)
+    count = settings.does.checked_calls
+    count = count if spec.shapes == 1 else max(count, 1 + spec.shapes)
     shapes = [0, *(timed_shape(spec, i) for i in range(count - 1))]
     return tuple(
         CheckedCall(settings.seed + SEED_STEP * (i + 1), shape) for i, shape in enumerate(shapes)
@@ -134,7 +133,7 @@ def finish_references(case: CaseContext, begun: PendingReference) -> References 
     """Wait for them. The process is there and built, and nothing is ever timed in it, so
     operations are counted in it too, unless it did not live through float64."""
     spec, worker, settings = begun.spec, begun.worker, case.settings
-    work = None
+    worker.listener, work = case.live.ticking(), None
     try:
         waiting = patience(settings, slack_s=settings.build_timeout_s)
         report = worker.wait_for(ReferenceReport, waiting)

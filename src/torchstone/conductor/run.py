@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
-from torchstone import stats
 from torchstone.conductor.case import CaseProgress, CaseResult, CaseSpec, Events, Settings, Silent
+from torchstone.conductor.extra_checks import check_further
 from torchstone.conductor.launch import (
-    SLOTS,
     CaseContext,
     Launcher,
     Templates,
     open_templates,
 )
-from torchstone.conductor.measuring import measure_arms
+from torchstone.conductor.live import IMPORTING, REFERENCE, Live
+from torchstone.conductor.measuring import OUT_OF_TIME, last_alpha, measure_arms
 from torchstone.conductor.references import (
     PendingReference,
     References,
@@ -27,17 +24,27 @@ from torchstone.conductor.references import (
     count_flops,
     finish_references,
 )
-from torchstone.conductor.solo import check_solo, check_structure, solo_pass, warm_toolchain
+from torchstone.conductor.solo import (
+    check_solo,
+    check_structure,
+    solo_pass,
+    stop_if_hopeless,
+    warm_toolchain,
+)
 from torchstone.conductor.state import ArmState
 from torchstone.conductor.turn_scheduler import check_asked
-from torchstone.conductor.worker import ArmEnded, clean, ended_by, patience
+from torchstone.conductor.worker import ArmEnded, OutOfTime, clean, ended_by, patience
+from torchstone.machine.folders import own_folder
 from torchstone.machine.processes import memory_available, usable_cores
 from torchstone.measure.channel import CountReport
 from torchstone.records import ArmSpec, Measurement, Outcome, UsageError
+from torchstone.records.format import count, format_seconds
 from torchstone.workloads import is_suite_model
 from torchstone.workloads.target import parse_target
 
 NO_SAMPLE = "Interrupted before a sample was taken."
+NO_TIME = "The time of --total was over before a sample was taken."
+MORE_TIME = "Give more time, or --fast."
 ROOM_FOR_IDLE = 6 * 2**30
 """Free memory below which no process waits beside the one that is looked at alone."""
 
@@ -55,22 +62,19 @@ def run_case(
     progress = CaseProgress()
     with ExitStack() as stack:
         templates = templates or stack.enter_context(open_templates())
-        launcher = Launcher(stack.enter_context(case_folder()), templates)
-        context = CaseContext(launcher, case.settings, events or Silent(), progress)
+        launcher = Launcher(stack.enter_context(own_folder()), templates, case.until)
+        events = events or Silent()
+        live = Live(events, case.settings, states)
+        context = CaseContext(launcher, case.settings, events, progress, live)
+        live.note(too_many_threads(case.arms, usable_cores()))
         try:
             references = prepare_arms(context, states)
             if case.settings.count_flops and states[0].alive:
                 with progress.phase("count operations"):
                     set_work(states, work_of(context, states[0], references))
             measure_arms(context, states, references)
-        except KeyboardInterrupt:
-            progress.stopped_by = "interrupt"
-            if progress.looks:  # some of the chance of error may have been spent by now
-                last = len(progress.looks) - 1
-                progress.alpha = stats.alpha_at(last, progress.looks, case.settings.alpha)
-            for state in states:
-                if not state.turns and state.outcome is Outcome.OK:
-                    state.wrong(Outcome.NOT_RUN, NO_SAMPLE, "")
+        except KeyboardInterrupt as ended:
+            _keep(states, progress, case.settings, out_of_time=isinstance(ended, OutOfTime))
     return CaseResult(
         arms=tuple(state.measurement() for state in states),
         replicates=progress.replicates,
@@ -83,34 +87,63 @@ def run_case(
     )
 
 
-@contextmanager
-def case_folder() -> Iterator[Path]:
-    """Payload, caches and evidence of one case; gone afterwards."""
-    folder = Path(tempfile.mkdtemp(prefix="torchstone-"))
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+def too_many_threads(arms: Sequence[ArmSpec], cores: int) -> str:
+    """Said before anything runs; empty where every arm has a core for each thread."""
+    asked = {arm.threads for arm in arms if arm.device == "cpu" and (arm.threads or 0) > cores}
+    if not asked:
+        return ""
+    many = ", ".join(str(number) for number in sorted(filter(None, asked)))
+    return (
+        f"{many} threads on {count(cores, 'core')}: they will wait for each other. "
+        f"--threads {cores} or fewer gives each a core."
+    )
+
+
+def _keep(
+    states: Sequence[ArmState], progress: CaseProgress, settings: Settings, out_of_time: bool
+) -> None:
+    """What there is when a case ends before its time."""
+    progress.stopped_by = OUT_OF_TIME if out_of_time else "interrupt"
+    if progress.looks:  # some of the chance of error may have been spent by now
+        progress.alpha = last_alpha(progress.looks, settings)
+    message, remedy = (NO_TIME, MORE_TIME) if out_of_time else (NO_SAMPLE, "")
+    for state in states:
+        if not state.turns and state.outcome is Outcome.OK:
+            state.wrong(Outcome.NOT_RUN, f"{message}{_alone(state)}", "", remedy)
+
+
+def _alone(state: ArmState) -> str:
+    """What is known of an arm without samples: no figure of a result, and better than nothing."""
+    if state.solo is None:
+        return ""
+    return f" Alone, a call took about {format_seconds(state.solo.step_ns / 1e9, 2)}."
 
 
 def prepare_arms(case: CaseContext, states: Sequence[ArmState]) -> dict[str, References]:
     """References and solo passes. Returns, by arm, the references that evaluate it."""
     settings, progress = case.settings, case.progress
-    case.events.phase("importing libraries")
+    case.live.step(IMPORTING, IMPORTING)
+    specs, base = [state.spec for state in states], states[0]
+    suite = all(map(is_suite_model, specs))
+    # Steps of suites' models are mostly long, and their replicates need both templates.
+    slots = settings.does.slots if suite else 1
     with progress.phase("import libraries"):
-        specs = [state.spec for state in states]
-        # Steps of suites' models are mostly long, and their replicates need both templates.
-        slots = SLOTS if all(map(is_suite_model, specs)) else 1
-        case.launcher.import_ahead(specs, settings.build_timeout_s, slots)
-    base = states[0]
+        if suite:
+            case.launcher.import_ahead(specs, settings.build_timeout_s, slots)
+        else:  # a person waits for the baseline's first figure: what others need comes after it
+            case.launcher.import_first(specs, settings.build_timeout_s)
     made: dict[str, References | ArmEnded] = {}
     judged_by: dict[str, References] = {}
     for state in states:
+        if state is not base:
+            with progress.phase("import libraries"):
+                case.launcher.import_ahead(specs, settings.build_timeout_s, slots)
         with progress.phase("warm toolchain"):
             state.toolchain_ns = warm_toolchain(case, state.spec)
         with _reference_beside(case, state, base) as begun:
             with progress.phase(f"{state.spec.name} alone"):
                 evidence = solo_pass(case, state)
+            case.live.forecast()
             if evidence is None or not settings.check_outputs:
                 continue
             evaluate_by = state if settings.independent else base
@@ -124,6 +157,8 @@ def prepare_arms(case: CaseContext, states: Sequence[ArmState]) -> dict[str, Ref
         if reference.report.constant:
             progress.constant.add(state.spec.name)
         check_solo(state, evaluate_by, reference, evidence, settings.independent)
+        stop_if_hopeless(state, base, settings)
+        check_further(case, state, base)
         judged_by[state.spec.name] = reference
     return judged_by
 
@@ -193,7 +228,7 @@ def _references_of(
 ) -> References | ArmEnded:
     name = state.spec.name
     if name not in made:
-        case.events.phase(f"{name}: reference in float64")
+        case.live.step(f"{REFERENCE} {name}", f"{name}: reference in float64")
         begun = begun or begin_references(case, state.spec, len(made))
         made[name] = finish_references(case, begun)
     return made[name]
@@ -218,8 +253,10 @@ def inspect_arms(
 ) -> list[Inspection]:
     """The solo pass of every arm, then the boundary cases of those that ran."""
     states = [ArmState(spec) for spec in arms]
-    with case_folder() as folder:
-        case = CaseContext(Launcher(folder), settings, events or Silent())
+    with own_folder() as folder:
+        events = events or Silent()
+        live = Live(events, settings, states, measures=False)
+        case = CaseContext(Launcher(folder), settings, events, live=live)
         prepare_arms(case, states)
         return [
             Inspection(state.measurement(), _boundary(case, state) if state.solo else {})

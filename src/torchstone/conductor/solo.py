@@ -26,6 +26,7 @@ from torchstone.records import (
     UsageError,
 )
 
+HOPELESS = "stopped early"
 SOLO_SLACK_S = 10.0
 """For what the solo pass does besides steps: evidence, environment, page faults."""
 
@@ -34,9 +35,10 @@ def solo_pass(case: CaseContext, state: ArmState) -> Path | None:
     """Run one arm alone; returns its evidence file, or None if it did not get that far."""
     launcher, settings, spec = case.launcher, case.settings, state.spec
     seed = checked_calls(spec, settings)[0].seed
-    case.events.phase(f"{spec.name}: alone (build, contract, memory)")
+    case.live.step(spec.name, f"{spec.name}: building, checking output and memory")
     evidence = launcher.folder / f"solo-{seed}-{len(list(launcher.folder.glob('solo-*')))}"
     worker = launcher.start(spec)
+    worker.listener = case.live.listener(state)
     try:
         state.solo = worker.ask_for(
             SoloReport,
@@ -48,12 +50,14 @@ def solo_pass(case: CaseContext, state: ArmState) -> Path | None:
                 "loops": settings.loops,
                 "arm_env": dict(arm_environment(spec)),
                 "salt": launcher.salt,
+                "deeper": settings.does.looks_deeper,
             },
             patience(settings, slack_s=SOLO_SLACK_S),
         )
         state.integrity = state.solo.integrity
         state.loops = state.solo.loops
-        _look_at_tensors(worker, state, settings)
+        if settings.does.looks_deeper:
+            _look_at_tensors(worker, state, settings)
     except ArmEnded as ended:
         state.end(ended)
         return None
@@ -91,9 +95,9 @@ def check_solo(
     found = references.evaluate(state, evidence, references.calls[0].seed, changes)
     state.agreement = combine(None, found, timed=False)
     if state is base:
-        problem = _nondeterminism(state, references, found)
+        problem, remedy = _nondeterminism(state, references, found)
         if problem:
-            state.wrong(Outcome.NONDETERMINISTIC, problem, "contract")
+            state.wrong(Outcome.NONDETERMINISTIC, problem, "contract", remedy)
             return
     if base.outcome is Outcome.NONDETERMINISTIC:
         state.wrong(
@@ -105,6 +109,18 @@ def check_solo(
         state.wrong(Outcome.WRONG_ANSWER, found.mismatch, "contract", _why_wrong(state, references))
     elif not independent and state is not base:
         _hold_to_promises(state, base, changes)
+
+
+def stop_if_hopeless(state: ArmState, base: ArmState, settings: Settings) -> None:
+    """By the steps that both took alone: what is so much slower there will not win in turns."""
+    if settings.hopeless is None or state is base or not state.alive:
+        return
+    if state.solo is None or base.solo is None or not base.solo.step_ns:
+        return
+    ratio = state.solo.step_ns / base.solo.step_ns
+    if ratio > settings.hopeless:
+        said = f"{HOPELESS}: alone a step takes {ratio:.1f} times as long as the baseline's"
+        state.wrong(Outcome.NOT_RUN, f"{said} (limit {settings.hopeless:g})", "solo")
 
 
 def check_structure(state: ArmState, base: ArmState, reason: str, independent: bool) -> None:
@@ -148,17 +164,32 @@ def declared_changes(state: ArmState, base: ArmState) -> frozenset[str]:
     return state.changes | extra
 
 
-def _nondeterminism(state: ArmState, references: References, found: Agreement) -> str:
+SEED_EACH_CALL = (
+    "Draw random numbers from a generator that the call seeds itself, or leave them out (dropout: "
+    "p=0 or eval()); for atomics, torch.use_deterministic_algorithms(True)."
+)
+SEED_THE_DATA = (
+    "random, numpy.random and torch are seeded before the file is imported and before its factory "
+    "is called. Seed other sources yourself: numpy.random.default_rng(0), "
+    "torch.Generator().manual_seed(0); use no time, hash() or order of a set."
+)
+
+
+def _nondeterminism(state: ArmState, references: References, found: Agreement) -> tuple[str, str]:
+    """What differs, and what to do about it; empty where nothing does."""
     again = references.repeats_itself(state.spec)
     if again.mismatch:
-        return f"two runs from one seed differ: {again.mismatch}"
+        return f"two runs from one seed differ: {again.mismatch}", SEED_EACH_CALL
     contract = state.solo.contract if state.solo else None
     weights = references.report.weights_hash
     if state.spec.precision == "fp32" and contract and contract.weights_hash != weights:
-        return "two processes with one seed build different weights: the factory is not seeded"
+        return (
+            "two processes with one seed build different weights: they are not seeded",
+            SEED_THE_DATA,
+        )
     if found.mismatch and state.spec.variant == "eager" and not references.out_of_range():
-        return f"two processes with one seed differ: {found.mismatch}"
-    return ""
+        return f"two processes with one seed differ: {found.mismatch}", SEED_THE_DATA
+    return "", ""
 
 
 def _hold_to_promises(state: ArmState, base: ArmState, changes: frozenset[str]) -> None:

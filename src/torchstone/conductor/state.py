@@ -80,6 +80,8 @@ class ArmState:
             patched_timers=tuple(sorted({*old.patched_timers, *seen.patched_timers})),
             new_threads=max(old.new_threads, seen.new_threads),
             profilers=tuple(sorted({*old.profilers, *seen.profilers})),
+            debug_settings=tuple(sorted({*old.debug_settings, *seen.debug_settings})),
+            threads_seen=tuple(sorted({*old.threads_seen, *seen.threads_seen})),
         )
 
     def measurement(self) -> Measurement:

@@ -23,12 +23,12 @@ from torchstone.machine.noise import difference, snapshot
 from torchstone.machine.processes import wait_until_quiet
 from torchstone.measure.arm import changed, hash_file
 from torchstone.measure.channel import CheckedCall, StartReport, TurnReport
-from torchstone.records import ArmSpec, Outcome, OutcomeDetail, Replicate, UsageError
+from torchstone.records import ArmSpec, Outcome, OutcomeDetail, Replicate, TwoClocks, UsageError
 
 # The processes of one replicate: one for each arm, or one for all arms together.
 
 UNTOUCHED = "Measure it again, and leave it as it is until that is done."
-SHARED_BY_ALL = ("python", "env", "allocator", "threads", "device", "precision", "mode")
+SHARED_BY_ALL = ("python", "env", "allocator", "threads", "device", "precision", "mode", "folder")
 """What arms must have in common to run in one process: settings that hold for all of it."""
 
 
@@ -99,12 +99,13 @@ def file_changed(names: Sequence[str]) -> str:
 
 # How many processes, turns and samples fit the budget.
 
-LEAST_REPLICATES = 4
-MOST_REPLICATES = 12
 START_SHARE = 0.5
 """Starting processes may take about this share of the budget. More processes narrow an interval
 faster than more turns do, until nothing is left for turns (benchmarks/aa.py)."""
 LEAST_TURNS = 4
+ENOUGH_PAIRS = 8
+"""Rounds of calls that make a median with a variance of its own (`stats.LEAST_PAIRS` is 6). Taken
+where they cost at most twice the budget."""
 MOST_TURNS = 400
 LEAST_SAMPLES = 4
 SLOW_SAMPLES = 2
@@ -144,7 +145,7 @@ def check_asked(settings: Settings) -> None:
     """Refuse, before anything runs, more samples than can be kept."""
     if settings.samples is None:
         return
-    most = MOST_OF_AN_ARM // max(1, settings.replicates or LEAST_REPLICATES)
+    most = MOST_OF_AN_ARM // max(1, settings.replicates or settings.does.least_processes)
     if settings.samples > most:
         raise UsageError(
             f"{settings.samples} samples in each process are more than can be kept.",
@@ -170,14 +171,19 @@ def make_plan(
     else:
         by_share = 1 + int(START_SHARE * settings.budget_s / max(start_s, 1e-3))
         kept = MOST_OF_AN_ARM // max(1, settings.samples or 1)
-        replicates = min(MOST_REPLICATES, max(LEAST_REPLICATES, min(by_share, kept)))
+        least, most = settings.does.least_processes, settings.does.most_processes
+        replicates = min(most, max(least, min(by_share, kept)))
     if settings.samples is not None:
         return Plan(replicates, 1)
     if slow_sample_s:
         fit = int(settings.budget_s / replicates / slow_sample_s) - 1  # the first one is apart
         return Plan(replicates, 1, min(MOST_SAMPLES, max(SLOW_SAMPLES, fit)))
     turns = math.floor(settings.budget_s / replicates / max(cycle_s, 1e-6))
-    return Plan(replicates, min(MOST_TURNS, max(LEAST_TURNS, turns)), one_call=one_call)
+    least = LEAST_TURNS
+    if one_call and settings.does.stops_when_decided:
+        affordable = math.floor(2 * settings.budget_s / replicates / max(cycle_s, 1e-6))
+        least = max(LEAST_TURNS, min(ENOUGH_PAIRS, affordable))
+    return Plan(replicates, min(MOST_TURNS, max(least, turns)), one_call=one_call)
 
 
 def samples_per_turn(
@@ -330,7 +336,7 @@ class TurnScheduler:
         """
         launcher, slots = self.case.launcher, list[WorkerSlot]()
         layout = random.Random(f"{self.settings.seed} layout {index}").randrange(2**32)
-        template = index if self.forked else None
+        template = index % self.settings.does.slots if self.forked else None
         try:
             for state in states:
                 shared = slots[0].worker if together and slots else None
@@ -358,7 +364,15 @@ class TurnScheduler:
     def _built(self, slots: Sequence[WorkerSlot]) -> list[WorkerSlot]:
         """Those that are built; an arm whose process died has its outcome."""
         waiting = patience(self.settings)
-        return [slot for slot in slots if survives(slot, lambda one: one.worker.wait(waiting))]
+
+        def wait(slot: WorkerSlot) -> None:
+            slot.worker.listener = self.case.live.ticking()  # nothing is timed yet
+            try:
+                slot.worker.wait(waiting)
+            finally:
+                slot.worker.listener = None
+
+        return [slot for slot in slots if survives(slot, wait)]
 
     def _drop(self, begun: Sequence[WorkerSlot], ready: Sequence[WorkerSlot]) -> None:
         """End the processes of which no arm is ready."""
@@ -417,6 +431,7 @@ class TurnScheduler:
             done = (index * plan.turns + turn + 1) / (plan.replicates * plan.turns)
             left = seconds_left(plan, index, turn, self.in_turns_s, self.start_s)
             self.case.events.update(done, f"process {index + 1} of {plan.replicates}", left)
+            self.case.live.round()
 
     def _turn(self, slot: WorkerSlot, place: Place, plan: Plan, checked: bool) -> None:
         """A turn of many samples, and one more call whose output may be checked."""
@@ -470,7 +485,7 @@ class TurnScheduler:
         state, worker = slot.state, slot.worker
         before = snapshot(worker.pid)
         worker.phase = "turn"
-        report = worker.ask_for(
+        report, marked, cpu = worker.take_turn(
             TurnReport,
             {"do": "turn", "arm": state.spec.name, **command},
             lambda _: self.settings.step_timeout_s + slack,
@@ -483,6 +498,9 @@ class TurnScheduler:
         # Turns of one round share their index, so that noise common to all arms can cancel.
         replicate, index = place
         taken = replace(seen, replicate=replicate, index=index, noise=noise)
+        if marked is not None:
+            clocks = TwoClocks(report.marked_ns, marked, report.cpu_ns, cpu)
+            taken = replace(taken, clocks=clocks)
         state.turns.append(replace(taken, checked=checked is not None))
         self.turn_number += 1
         state.late_recompiles += report.compiles

@@ -22,10 +22,11 @@ from pathlib import Path
 from typing import Any, NoReturn, Protocol, TypeVar
 
 from torchstone.conductor.case import Settings
+from torchstone.conductor.marks import LOST, Marks
 from torchstone.machine.hardware import ILLEGAL, ILLEGAL_REMEDY
-from torchstone.machine.processes import kill_tree, oom_kills
+from torchstone.machine.processes import kill_tree, oom_kills, process_cpu_ns
 from torchstone.machine.redact import redact_text, tail, visible_variables
-from torchstone.measure.channel import MESSAGE_LIMIT, TAG, ChannelClosed, Failure, send
+from torchstone.measure.channel import MESSAGE_LIMIT, TAG, ChannelClosed, Failure, Seen, send
 from torchstone.records import (
     ArmSpec,
     Outcome,
@@ -114,6 +115,7 @@ LONGER = "Raise --timeout (a step) or --build-timeout (building and compiling)."
 LONGER_STATEMENT = "Raise --timeout."
 LONGEST_POLL_S = 86_400.0
 """`poll` takes at most 2**31 - 1 ms, some 24 days; whoever has more patience asks again."""
+TICK_S = 1.0
 _UNUSABLE = {
     *(errno.E2BIG, errno.EACCES, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG),
     *(errno.ENOENT, errno.ENOEXEC, errno.ENOTDIR, errno.EPERM),
@@ -130,6 +132,10 @@ class ArmEnded(Exception):
         super().__init__(detail.message)
         self.outcome = outcome
         self.detail = detail
+
+
+class OutOfTime(KeyboardInterrupt):
+    """The time for everything is over. Whoever keeps what there is after Ctrl-C does so now."""
 
 
 def ended_by(error: UsageError, phase: str) -> ArmEnded:
@@ -158,7 +164,7 @@ Started = tuple[Process, int | None]
 class Starter(Protocol):
     """A way to have a process that serves two pipes."""
 
-    def start(self, env: Mapping[str, str], stderr: int, pipes: tuple[int, int]) -> Started:
+    def start(self, env: Mapping[str, str], stderr: int, pipes: tuple[int, ...]) -> Started:
         """Start it in a session of its own, standard error where it is told to."""
 
 
@@ -169,8 +175,8 @@ class Spawn:
     command: Sequence[str]
     pass_fds: tuple[int, ...] = ()
 
-    def start(self, env: Mapping[str, str], stderr: int, pipes: tuple[int, int]) -> Started:
-        """The pipes' numbers are its last two arguments."""
+    def start(self, env: Mapping[str, str], stderr: int, pipes: tuple[int, ...]) -> Started:
+        """The pipes' numbers are its last arguments."""
         try:
             process = subprocess.Popen(
                 [*self.command, *map(str, pipes)],
@@ -194,8 +200,20 @@ class Spawn:
 class WorkerProcess:
     """One process of one arm, in a session of its own so that all its children can be found."""
 
-    def __init__(self, arm: ArmSpec, starter: Starter, env: Mapping[str, str], scratch: Path):
+    def __init__(
+        self,
+        arm: ArmSpec,
+        starter: Starter,
+        env: Mapping[str, str],
+        scratch: Path,
+        until: float | None = None,
+    ):
         self.arm = arm
+        self.until = until
+        """When whoever waits for it must stop waiting, by `time.monotonic`."""
+        self.listener: Callable[[object], None] | None = None
+        """Told phases (`str`), calls that were seen (`Seen`), and once a second nothing (None):
+        only where nothing is timed that is compared."""
         self.phase = "start"
         self.tag = uuid.uuid4().hex
         self._env = {**env, TAG: self.tag}
@@ -221,7 +239,9 @@ class WorkerProcess:
             self._replies, replies_out = os.pipe()
             ours.callback(os.close, self._replies)
             theirs.callback(os.close, replies_out)
-            pipes = commands_in, replies_out
+            self._marks = ours.enter_context(Marks())
+            theirs.callback(self._marks.close_theirs)
+            pipes = commands_in, replies_out, self._marks.theirs
             self._process, self._death = starter.start(self._env, self._stderr.fileno(), pipes)
             ours.pop_all()
 
@@ -264,14 +284,35 @@ class WorkerProcess:
             if message is None:
                 self._time_out(timeout(self.phase))
             elif "phase" in message:
+                changed = self.phase != str(message["phase"])
                 self.phase = str(message["phase"])
                 deadline = time.monotonic() + timeout(self.phase)
+                if changed and self.listener is not None:
+                    self.listener(self.phase)
+            elif "seen" in message:
+                seen = self._record(Seen, message["seen"])
+                if self.listener is not None:
+                    self.listener(seen)
             elif "failed" in message:
                 self._failed(self._record(Failure, message["failed"]))
             elif "reply" in message:
                 return message["reply"]
             else:
                 self._protocol_violation()
+
+    def take_turn(
+        self, kind: type[T], command: dict[str, Any], timeout: Callable[[str], float]
+    ) -> tuple[T, int | None, int | None]:
+        """The reply to a command that times something; what the kernel says of the time between its
+        marks, and of the worker's CPU time from command to reply. None where it does not say."""
+        self._marks.clear()
+        cpu = process_cpu_ns(self.pid)
+        report = self.ask_for(kind, command, timeout)
+        used = process_cpu_ns(self.pid)
+        marked = self._marks.between()
+        if marked == LOST:
+            self._protocol_violation()
+        return report, marked, None if cpu is None or used is None else used - cpu
 
     def stop(self) -> int:
         """End the worker in good order, or without; returns how many strays had to be killed."""
@@ -299,6 +340,7 @@ class WorkerProcess:
         for descriptor in (self._commands, self._replies, self._death):
             if descriptor is not None:
                 os.close(descriptor)
+        self._marks.close()
         self._stderr.close()
 
     def _next_message(self, deadline: float) -> dict[str, Any] | None:
@@ -311,10 +353,18 @@ class WorkerProcess:
             message = self._parse()
             if message is not None:
                 return message
-            left = deadline - time.monotonic()
+            now = time.monotonic()
+            left = deadline - now
             if left <= 0:
                 return None
-            ready = {descriptor for descriptor, _ in poll.poll(min(left, LONGEST_POLL_S) * 1000)}
+            if self.until is not None:
+                if now >= self.until:
+                    raise OutOfTime
+                left = min(left, self.until - now)
+            longest = LONGEST_POLL_S if self.listener is None else TICK_S
+            ready = {descriptor for descriptor, _ in poll.poll(min(left, longest) * 1000)}
+            if not ready and self.listener is not None:
+                self.listener(None)
             if self._replies in ready:
                 part = os.read(self._replies, 1 << 20)
                 self._buffer += part

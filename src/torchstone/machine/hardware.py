@@ -26,6 +26,13 @@ FLAGS_OF_INTEREST = frozenset(
 )
 """Instruction sets that decide which kernel a library picks."""
 
+NATIVE = {
+    "bf16": ("bfloat16", ("avx512_bf16", "amx_bf16", "bf16")),
+    "fp16": ("float16", ("avx512_fp16", "amx_fp16", "asimdhp")),
+}
+"""By precision: its type, and the flags of which one must be there to compute in it. Without, torch
+converts to float32 and back around every op, or falls back to loops."""
+
 CPUS = "/sys/devices/system/cpu"
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 _SUFFIX = {"Data": "d", "Instruction": "i", "Unified": ""}
@@ -53,6 +60,17 @@ def describe_cpu() -> dict[str, str]:
         "hypervisor": _hypervisor(flags),
     }
     return {key: value for key, value in described.items() if value}
+
+
+def missing_instructions(precision: str, flags: str) -> str:
+    """What a CPU with these flags lacks to compute in a precision: `bfloat16 (none of
+    avx512_bf16, amx_bf16, bf16)`; empty where it has it, or nobody knows."""
+    short = "bf16" if precision == "amp" else precision.removeprefix("amp-")
+    if short not in NATIVE or not flags:
+        return ""
+    name, wanted = NATIVE[short]
+    known = {*flags.split()}
+    return "" if known & {*wanted} else f"{name} (none of {', '.join(wanted)})"
 
 
 def _cpuinfo() -> dict[str, str]:

@@ -87,6 +87,23 @@ def by_thread(process: int | str, column: int) -> dict[int, int]:
     return found
 
 
+_CPUCLOCK_SCHED = 2
+
+
+def process_cpu_ns(pid: int) -> int | None:
+    """CPU time of all threads of a process, the ended ones too, as the kernel has it this moment.
+
+    It is the clock that `process_time_ns` reads inside the process (clock_getcpuclockid(3)), and no
+    code in there can change what we read. None where there is no such clock or process.
+    """
+    if sys.platform != "linux":
+        return None
+    try:
+        return time.clock_gettime_ns((~pid << 3) | _CPUCLOCK_SCHED)
+    except OSError:
+        return None
+
+
 def _any_busy(pid: int) -> bool:
     return any(
         _state(f"/proc/{pid}/task/{thread}") in _BUSY_STATES

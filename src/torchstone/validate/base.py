@@ -121,6 +121,15 @@ def cores(arm: Measurement) -> int | None:
     return int(said) if said.isdigit() and int(said) > 0 else None
 
 
+def crowd(arm: Measurement) -> tuple[int, int] | None:
+    """The arm's threads and the cores it may use, where the threads are more."""
+    own, of = threads(arm), arm.environment.cpu if arm.environment else {}
+    said = of.get("affinity") or of.get("logical_cores", "")
+    if own is None or not said.isdigit() or not 0 < int(said) < own or arm.arm.device != "cpu":
+        return None
+    return own, int(said)
+
+
 def busy_limit(arm: Measurement) -> int:
     """The most threads that the arm may honestly keep busy."""
     return threads(arm) or cores(arm) or UNKNOWN_CORES

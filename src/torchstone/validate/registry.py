@@ -15,9 +15,23 @@ _BUILT_IN = {
         *("constant-output", "fresh-inputs", "late-work", "output-check", "plain-output"),
         "recompiles",
     ),
-    "machine": ("alike", "allocator", "clock", "noise", "probe", "profiler", "steady", "timer"),
+    "clocks": ("second-clock",),
+    "machine": (
+        *("alike", "allocator", "clock", "noise", "precision", "probe", "profiler", "steady"),
+        "threads",
+        "timer",
+    ),
     "peaks": ("peak", "roofline", "time-floor", "utilisation"),
-    "statistics": ("definition", "identical", "replicates", "same-time", "too-good"),
+    "settings": ("debug", "leak", "thread-change"),
+    "statistics": (
+        "definition",
+        "floor",
+        "identical",
+        "replicates",
+        "same-time",
+        "session",
+        "too-good",
+    ),
     "work": ("coverage", "flops", "working-set"),
 }
 """By module of `rules/`; the function of a rule has its name, with underscores."""

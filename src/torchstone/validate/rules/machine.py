@@ -9,6 +9,7 @@ from statistics import fmean, median
 
 import numpy as np
 
+from torchstone.machine.hardware import missing_instructions
 from torchstone.records import (
     Check,
     Comparison,
@@ -33,6 +34,7 @@ from torchstone.validate.base import (
     check,
     cores,
     cpu_per_wall,
+    crowd,
     estimator,
     fail,
     faults_per_call,
@@ -43,10 +45,10 @@ from torchstone.validate.base import (
     ok,
     rule,
     seconds_per_call,
-    threads,
     wait_share,
     warn,
 )
+from torchstone.validate.base import threads as thread_count
 from torchstone.validate.rules.peaks import plausible_clock
 
 # Did the processor keep its clock, and can the clock be what it is said to be? Figures for
@@ -156,7 +158,11 @@ def noise(arm: Measurement, result: Result) -> Iterator[Check]:
         level = (
             Level.WARN if causes["throttled"] or dirty > DIRTY_SHARE * len(turns) else Level.NOTE
         )
-        yield check(level, _disturbed(arm, turns, dirty, causes, result), **figures)
+        width = half_width(arm, result)
+        if width is not None and width <= result.method.margin:
+            figures["half_width"] = width
+        text = _disturbed(arm, turns, dirty, causes, figures.get("half_width"))
+        yield check(level, text, **figures)
     if idle > DIRTY_SHARE * len(turns):
         yield note(
             f"{name_of(arm)} used the CPU for {percent(used)} of its time although a core was "
@@ -167,6 +173,21 @@ def noise(arm: Measurement, result: Result) -> Iterator[Check]:
         )
     elif not dirty:
         yield ok(f"Nothing disturbed the {count(len(turns), 'turn')} of {name_of(arm)}.", **figures)
+
+
+@arm_rule("threads", "ours: threads beyond the cores wait for each other")
+def threads(arm: Measurement, _: Result) -> Iterator[Check]:
+    """More threads than cores."""
+    found = crowd(arm)
+    if found is None:
+        return
+    own, usable = found
+    yield warn(
+        f"{name_of(arm)} ran {own} threads on {count(usable, 'core')}, so its threads waited for "
+        f"each other, and the time is that of the crowd. Use --threads {usable} or fewer.",
+        threads=own,
+        cores=usable,
+    )
 
 
 def _disturbances(turn: Noise, arm: Measurement) -> list[str]:
@@ -187,8 +208,9 @@ def _is_idle(turn: Noise, arm: Measurement) -> bool:
 
 
 def _disturbed(
-    arm: Measurement, turns: list[Noise], dirty: int, causes: Counter[str], result: Result
+    arm: Measurement, turns: list[Noise], dirty: int, causes: Counter[str], width: float | None
 ) -> str:
+    """`width`: of the interval, where that is within the margin."""
     throttled = causes["throttled"]
     cause, remedy = _CAUSES["throttled" if throttled else causes.most_common(1)[0][0]]
     found = (
@@ -198,8 +220,11 @@ def _disturbed(
     if throttled:
         total = sum(turn.throttled_ns or 0 for turn in turns) / 1e9
         found += f" ({format_seconds(total, 3)} in {count(throttled, 'turn')})"
-    width = half_width(arm, result)
-    if width is not None and width <= result.method.margin:
+    own = crowd(arm)
+    if own is not None and not throttled:
+        on = f"its own {own[0]} threads share {count(own[1], 'core')}"
+        remedy = f"use --threads {own[1]} or fewer: {on}."
+    if width is not None:
         return (
             f"{found}; the interval is within ±{percent(width)} all the same, so the figure "
             f"stands. To have it quieter: {remedy}"
@@ -214,7 +239,7 @@ def _has_counters(turn: Noise) -> bool:
 
 def _single(arm: Measurement) -> bool:
     """One thread on the CPU, so that its CPU time should fill the wall time."""
-    return arm.arm.device == "cpu" and threads(arm) == 1
+    return arm.arm.device == "cpu" and thread_count(arm) == 1
 
 
 # Did the core itself run at full speed? The probe sees what the system's counters miss.
@@ -300,7 +325,13 @@ def steady(arm: Measurement, _: Result) -> Iterator[Check]:
         return
     unsettled = [p.warm_up for p in processes if not (p.warm_up.steady and p.warm_up.wall_ns)]
     first = _first_calls(arm)
-    figures = {"unsteady": len(unsettled), "processes": len(processes), "first_calls": first}
+    compiling = sum("compiling" in found.reason for found in unsettled)
+    figures = {
+        "unsteady": len(unsettled),
+        "processes": len(processes),
+        "first_calls": first,
+        "still_compiling": compiling,
+    }
     if unsettled:
         yield warn(
             f"{name_of(arm)} had not settled when timing began in {len(unsettled)} of "
@@ -408,7 +439,7 @@ def _conditions(arm: Measurement, environment: Environment) -> tuple[str, ...]:
         environment.torch.get("version", ""),
         environment.torch.get("git", ""),
         environment.python.get("version", ""),
-        str(threads(arm) or ""),
+        str(thread_count(arm) or ""),
         allocator,
     )
 
@@ -557,3 +588,30 @@ def timer(arm: Measurement, _: Result) -> Iterator[Check]:
         )
     else:
         yield ok(f"{name_of(arm)} left the timers alone.", patched=0)
+
+
+SURPRISING = 1.2
+"""Time against the baseline's in a wider type: a narrow type is chosen to be quicker."""
+
+
+@arm_rule("precision", "a new user's bf16 model, 7 times as slow without a word")
+def precision(arm: Measurement, result: Result) -> Iterator[Check]:
+    """Why an arm in a narrow type is slow: the CPU does not compute in it."""
+    base, found = result.arms[0], _against_base(arm, result)
+    flags = arm.environment.cpu.get("flags", "") if arm.environment else ""
+    missing = missing_instructions(arm.arm.precision, flags)
+    if not missing or not arm.arm.device.startswith("cpu") or found is None:
+        return
+    if base.arm.precision != arm.arm.precision and found > SURPRISING:
+        yield note(
+            f"{name_of(arm)} takes {found:.1f}× the time because this CPU has no instructions for "
+            f"{missing}: torch converts to float32 and back, or computes in plain loops. Use "
+            f"{base.arm.precision} here.",
+            time_ratio=found,
+        )
+
+
+def _against_base(arm: Measurement, result: Result) -> float | None:
+    """Its time ratio; None without a comparison."""
+    found = next((c for c in result.comparisons if c.new == arm.arm.name), None)
+    return found.time_ratio if found is not None else None

@@ -7,9 +7,31 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from torchstone.records import Check, Comparison, Measurement, Remeasurement, Result
-from torchstone.records.format import count, percent
-from torchstone.stats import DEFINITION, replicates_with_samples
-from torchstone.validate.base import arm_named, fail, name_of, note, ok, rule, threads, warn
+from torchstone.records.format import count, format_seconds, percent
+from torchstone.stats import (
+    DEFINITION,
+    DISTURBED,
+    FLOOR_ESTIMATOR,
+    LEAST_UNDISTURBED,
+    is_floor,
+    process_times,
+    replicates_with_samples,
+)
+from torchstone.validate.base import (
+    arm_named,
+    arm_rule,
+    estimator,
+    fail,
+    name_of,
+    note,
+    ok,
+    rule,
+    threads,
+    warn,
+)
+
+MOST_NAMED = 6
+"""Times of single processes in a sentence."""
 
 
 @rule("definition", "the method: figures of two definitions never mix")
@@ -45,6 +67,52 @@ def _difference(base: Measurement, arm: Measurement) -> str:
     if arm.schema != base.schema:
         return f"is a record of schema {arm.schema} and {name_of(base)} of schema {base.schema}"
     return ""
+
+
+# Is the floor one that comes again?
+
+
+@arm_rule("floor", "the method: a floor is the time of an undisturbed call")
+def floor(arm: Measurement, result: Result) -> Iterator[Check]:
+    """Processes whose fastest calls differ by more than processes of one program do."""
+    each = sorted(process_times(arm, FLOOR_ESTIMATOR))
+    if len(each) < 2:
+        return
+    used = sum(time <= DISTURBED * each[0] for time in each)
+    units = "stretches" if result.method.session else "processes"
+    figures = {"used": used, "processes": len(each), "lowest_s": each[0], "highest_s": each[-1]}
+    if used == len(each):
+        yield ok(f"All {units} were undisturbed at times.", **figures)
+    elif used >= LEAST_UNDISTURBED:
+        yield note(
+            f"{name_of(arm)}: {len(each) - used} of {len(each)} {units} were disturbed all along "
+            f"(their fastest calls take up to {format_seconds(each[-1], 3)}) and are not in its "
+            "floor.",
+            **figures,
+        )
+    else:
+        level = warn if is_floor(estimator(result)) else note
+        said = ", ".join(format_seconds(time, 3) for time in each[:MOST_NAMED])
+        more = f" and {len(each) - MOST_NAMED} more" if len(each) > MOST_NAMED else ""
+        yield level(
+            f"{name_of(arm)} has no floor: no two {units} agree on the time of an undisturbed "
+            f"call ({said}{more}). Stop other work, ask for fewer threads than there are free "
+            "cores, or give a longer --budget.",
+            **figures,
+        )
+
+
+@rule("session", "the method: replicates are fresh processes")
+def session(result: Result) -> Iterator[Check]:
+    """Objects measured in the process that they live in: what that leaves out."""
+    if result.method.session:
+        yield note(
+            "Measured in this Python process, so its interval covers changes over time but not "
+            "over processes, which differ by memory layout, allocator and what ran before, often "
+            "by a few per cent. Not measured: compile time from empty caches, memory of the "
+            "process, operations; a step that hangs is not stopped. To have all that, put it into "
+            "a file and give path.py:make.",
+        )
 
 
 # Is a difference larger than what identical arms differ by?
@@ -116,11 +184,16 @@ _PROCESSES = ("process", "processes")
 def replicates(result: Result) -> Iterator[Check]:
     """Too few processes, or a measurement that was interrupted."""
     counts = {arm.arm.name: len(replicates_with_samples(arm)) for arm in result.arms if arm.turns}
-    if result.method.stopped_by == "interrupt":
+    if result.method.session and result.method.stopped_by != "interrupt":
+        return  # the rule `session` speaks of its stretches
+    if result.method.cut_short:
         most = max(counts.values(), default=0)
+        out_of_time = result.method.stopped_by == "total"
+        ended = "ended by --total" if out_of_time else "interrupted"
+        remedy = "give more time" if out_of_time else "run it again"
         yield note(
-            f"The measurement was interrupted after {count(most, *_PROCESSES)}. The figures rest "
-            "on what was measured until then; run it again for the rest.",
+            f"The measurement was {ended} after {count(most, *_PROCESSES)}. The figures rest "
+            f"on what was measured until then; {remedy} for the rest.",
             processes=most,
         )
     if not counts:

@@ -221,6 +221,8 @@ LOAD_NOTE, LOAD_WARN = 0.5, 1.0
 PRESSURE_WARN = {"cpu": 0.20, "io": 0.10, "memory": 0.01}
 """Ours: nobody names a figure for PSI. CPU as in the rule `noise` (a machine known to be under load
 read 55-86 %); a step waits for no disk, and memory that stalls is memory that is short."""
+PRESSURE_LOST = {"cpu": 0.50}
+"""Ours: where tasks wait for a core half of the time, no step has it to itself (as in `core`)."""
 _STALLS = {
     "cpu": ("tasks waited for a core", "Stop what `processes` names, or measure later."),
     "io": ("tasks waited for a disk", "Wait until copies, builds or downloads are done."),
@@ -280,6 +282,7 @@ def _pressure(view: View) -> Iterator[Finding]:
             yield unseen(name, "the kernel keeps no pressure figures")
         else:
             level = Level.WARN if share > PRESSURE_WARN[kind] else Level.OK
+            level = Level.FAIL if share > PRESSURE_LOST.get(kind, 1.0) else level
             yield graded(
                 level, name, f"{what} for {percent(share)} of the time", remedy, share=share
             )

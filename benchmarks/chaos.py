@@ -1,0 +1,349 @@
+"""What is left when `bench`, `run` and `serve` are killed, stopped or starved at random moments.
+
+Each trial starts a command in a folder of its own, sends a signal to the whole tree or to one
+process of it at a random moment, and looks at what there is afterwards: processes, temporary
+folders, locks, the database and the exit code. Then disks that are full or read-only, and a time of
+day that jumps. `--trials 100` is the measurement in the docs; `--trials 6` a small one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+HONEST = ROOT / "tests" / "targets" / "honest.py"
+MARK = "TORCHSTONE_CHAOS"
+MAIN = "from torchstone.cli import main; main()"
+DOCUMENTED = {0, 1, 2, 130, 143, -signal.SIGKILL}
+"""Of a command that was killed itself there is no exit code but the signal."""
+SIGNALS = ("KILL", "TERM", "INT", "STOP")
+LONGEST_S = 180.0
+STOPPED_S = 1.0
+GONE_S = 15.0
+COMMANDS = {
+    "bench": ("bench", f"{HONEST}:make", f"{HONEST}:make_slow", "--budget", "2s"),
+    "run": ("run", "suite.toml", "--variants", "eager+no_grad", "--label", "chaos"),
+    "serve": ("serve", "--port", "0"),
+}
+MOMENTS_S = {"bench": 9.0, "run": 12.0, "serve": 3.0}
+SHIM = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <time.h>
+int clock_gettime(clockid_t clock, struct timespec *t) {
+    static int (*real)(clockid_t, struct timespec *);
+    static int calls;
+    if (!real) real = dlsym(RTLD_NEXT, "clock_gettime");
+    int failed = real(clock, t);
+    if (!failed && clock == CLOCK_REALTIME && ++calls % 40 > 20) t->tv_sec += 3600;
+    return failed;
+}
+"""
+
+
+@dataclass
+class Trial:
+    """One command, what was done to it, and what was wrong afterwards."""
+
+    command: str
+    what: str
+    exit_code: int | None = None
+    faults: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Place:
+    """A folder with a database, temporary files and a suite, and the commands that run in it."""
+
+    folder: Path
+    mark: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+    def __post_init__(self) -> None:
+        self.db, self.temporary = self.folder / "chaos.db", self.folder / "tmp"
+        self.temporary.mkdir()
+        names = ("one", "two", "three")
+        text = "".join(f'[[model]]\nname = "{n}"\ntarget = "{HONEST}:make"\n' for n in names)
+        (self.folder / "suite.toml").write_text(text)
+
+    def start(self, *words: str, db: Path | None = None, **env: str) -> subprocess.Popen[str]:
+        """A command, in a session of its own, with Ctrl-C as a terminal would leave it."""
+        own = {"TMPDIR": str(self.temporary), "HOME": str(self.folder), MARK: self.mark}
+        path = os.pathsep.join((str(ROOT / "src"), str(ROOT)))
+        return subprocess.Popen(
+            [sys.executable, "-c", MAIN, *words, "--db", str(db or self.db)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=self.folder,
+            env={**os.environ, **own, "PYTHONPATH": path, **env},
+            start_new_session=True,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509
+        )
+
+    def processes(self) -> list[int]:
+        """All that carry our mark, however they were started."""
+        entry, found = f"{MARK}={self.mark}".encode(), []
+        for name in filter(str.isdigit, os.listdir("/proc")):
+            with suppress(OSError):
+                if entry in Path("/proc", name, "environ").read_bytes().split(b"\0"):
+                    found.append(int(name))
+        return [pid for pid in found if pid != os.getpid()]
+
+    def stored(self, db: Path | None = None) -> tuple[list[str], list[tuple[str, int]]]:
+        """Results by id, and cases by run and position; all of them, to see double ones."""
+        path = db or self.db
+        if not path.exists() or not path.stat().st_size:
+            return [], []
+        with sqlite3.connect(path) as opened:
+            assert opened.execute("pragma integrity_check").fetchone() == ("ok",)
+            results = [row[0] for row in opened.execute("select id from result")]
+            cases = opened.execute("select run, position from run_case").fetchall()
+        opened.close()
+        return results, cases
+
+
+def words_of(command: str) -> tuple[str, ...]:
+    """As it is called in a trial."""
+    few = ("--budget-per-case", "0.3s") if command == "run" else ()
+    return (*COMMANDS[command], *few, *(() if command == "serve" else ("--replicates", "2")))
+
+
+def trial(place: Place, chance: random.Random) -> Trial:
+    """One command and one signal."""
+    command, name = chance.choice(list(COMMANDS)), chance.choice(SIGNALS)
+    whole = chance.random() < 0.5
+    done = Trial(command, f"SIG{name} to {'the whole tree' if whole else 'one process'}")
+    before = place.stored()
+    process = place.start(*words_of(command))
+    time.sleep(chance.random() * MOMENTS_S[command])
+    everyone = place.processes()
+    hit = everyone if whole else [chance.choice(everyone)] if everyone else []
+    strike(hit, name)
+    if command == "serve" and process.poll() is None:
+        process.send_signal(signal.SIGINT)  # a server ends when it is told to
+    done.exit_code = ended(process, done)
+    look(place, done, before, itself=process.pid in hit, name=name)
+    return done
+
+
+def strike(hit: list[int], name: str) -> None:
+    """Send the signal; what is stopped goes on after a while."""
+    number = signal.Signals[f"SIG{name}"]
+    for pid in hit:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
+    if name == "STOP":
+        time.sleep(STOPPED_S)
+        for pid in hit:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+
+
+def ended(process: subprocess.Popen[str], done: Trial) -> int | None:
+    """Its exit code; a command that hangs, or that shows a traceback, is a fault."""
+    try:
+        _, err = process.communicate(timeout=LONGEST_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
+        done.faults.append(f"did not end within {LONGEST_S:g} s")
+        return None
+    if "Traceback" in err:
+        done.faults.append(f"traceback: {err.splitlines()[-1][:200]}")
+    if process.returncode not in DOCUMENTED:
+        done.faults.append(f"exit code {process.returncode} is not documented")
+    return process.returncode
+
+
+def look(
+    place: Place,
+    done: Trial,
+    before: tuple[list[str], list[tuple[str, int]]],
+    itself: bool,
+    name: str,
+) -> None:
+    """What is left, lost or doubled."""
+    deadline = time.monotonic() + GONE_S
+    while place.processes() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    if left := place.processes():
+        done.faults.append(f"{len(left)} process(es) left")
+        strike(left, "KILL")
+    folders = list(place.temporary.glob("torchstone-*"))
+    if folders and not (name == "KILL" and itself):
+        done.faults.append(f"{len(folders)} folder(s) left by a command that could end itself")
+    sweep(place)
+    if folders := list(place.temporary.glob("torchstone-*")):
+        done.faults.append(f"{len(folders)} folder(s) left after the next start")
+    try:
+        results, cases = place.stored()
+    except (sqlite3.Error, AssertionError) as error:
+        done.faults.append(f"the database is damaged: {error}")
+        return
+    if not set(before[0]) <= set(results) or not set(before[1]) <= set(cases):
+        done.faults.append("something that was stored is gone")
+    if len(set(results)) < len(results) or len(set(cases)) < len(cases):
+        done.faults.append("something is stored twice")
+    if signs := [path for path in place.folder.glob("*.alive/*") if is_locked(path)]:
+        done.faults.append(f"{len(signs)} lock(s) left")
+
+
+def sweep(place: Place) -> None:
+    """What the next start does with the folders of programs that are gone."""
+    program = "from torchstone.machine.folders import sweep; sweep()"
+    env = {**os.environ, "TMPDIR": str(place.temporary), "PYTHONPATH": str(ROOT / "src")}
+    subprocess.run([sys.executable, "-c", program], env=env, check=True)
+
+
+def is_locked(path: Path) -> bool:
+    """Whether somebody holds it."""
+    import fcntl
+
+    with open(path, "rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return True
+    return False
+
+
+def resumed(place: Place) -> Trial:
+    """The last run goes on to its end, whatever was done to it."""
+    done = Trial("run --resume", "after all of that")
+    process = place.start("run", "--resume", "chaos")
+    done.exit_code = ended(process, done)
+    _, cases = place.stored()
+    if done.exit_code == 0 and len(cases) % 3:
+        done.faults.append(f"{len(cases)} cases are stored, which is no number of whole runs")
+    return done
+
+
+def _fails(words: list[str]) -> bool:
+    return subprocess.run(words, capture_output=True, check=False).returncode != 0
+
+
+@contextmanager
+def mounted(folder: Path, options: str) -> Iterator[Path | None]:
+    """A small file system; None where that is not allowed."""
+    folder.mkdir()
+    words = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)]
+    if shutil.which("mount") is None or _fails(words):
+        yield None
+        return
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def fill(folder: Path) -> None:
+    """Leave no byte free."""
+    with open(folder / "filler", "ab", buffering=0) as file:
+        for size in (65536, 512, 1):
+            with suppress(OSError):
+                while True:
+                    file.write(b"x" * size)
+
+
+def on_disk(place: Path, what: str, spoil: Callable[[Path], None]) -> Trial:
+    """`bench` with its database on a disk that does not take it: shown, said, exit code 1 or 2."""
+    done = Trial("bench", what)
+    with mounted(place / "disk", "size=1m") as disk:
+        if disk is None:
+            done.what += " (not tried: may not mount)"
+            return done
+        inside = Place(_made(place / f"place-{uuid.uuid4().hex}"))
+        spoil(disk)
+        process = inside.start(*words_of("bench"), db=disk / "x.db")
+        out, err = process.communicate(timeout=LONGEST_S)
+        done.exit_code = process.returncode
+        if done.exit_code not in (1, 2) or "Traceback" in err:
+            done.faults.append(f"exit code {done.exit_code}: {err[-200:]}")
+        if done.exit_code == 1 and "make" not in out:
+            done.faults.append("what was measured is not shown")
+    shutil.rmtree(place / "disk", ignore_errors=True)
+    return done
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir()
+    return folder
+
+
+def read_only(disk: Path) -> None:
+    """As a disk after a fault."""
+    subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+
+
+def clock_jumps(place: Place) -> Trial:
+    """The time of day goes an hour ahead and back, all the time; nothing is measured by it."""
+    done = Trial("bench", "the time of day jumps")
+    source, library = place.folder / "shim.c", place.folder / "shim.so"
+    source.write_text(SHIM)
+    words = ["cc", "-shared", "-fPIC", "-o", str(library), str(source), "-ldl"]
+    if shutil.which("cc") is None or _fails(words):
+        done.what += " (not tried: no C compiler)"
+        return done
+    before = place.stored()
+    process = place.start(*words_of("bench"), LD_PRELOAD=str(library))
+    done.exit_code = ended(process, done)
+    if done.exit_code != 0:
+        done.faults.append(f"exit code {done.exit_code}")
+    look(place, done, before, itself=False, name="")
+    return done
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--trials", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--json", help="write all trials to this file")
+    asked = parser.parse_args()
+    chance = random.Random(asked.seed)
+    with tempfile.TemporaryDirectory() as folder:
+        place = Place(_made(Path(folder) / "place"))
+        trials = []
+        for number in range(asked.trials):
+            trials.append(trial(place, chance))
+            shown(trials[-1], number + 1)
+        if any(one.command == "run" for one in trials) and place.stored()[1]:
+            trials.append(resumed(place))
+        trials.append(on_disk(Path(folder), "a full disk", fill))
+        trials.append(on_disk(Path(folder), "a read-only disk", read_only))
+        trials.append(clock_jumps(place))
+        for one in trials[asked.trials :]:
+            shown(one, 0)
+    faulty = [one for one in trials if one.faults]
+    codes = Counter(str(one.exit_code) for one in trials)
+    told = ", ".join(f"{code} × {number}" for code, number in sorted(codes.items()))
+    print(f"{len(trials)} trials, {len(faulty)} with a fault; exit codes {told}.")
+    if asked.json:
+        text = json.dumps([asdict(one) for one in trials], indent=1)
+        Path(asked.json).write_text(text + "\n", encoding="utf-8")
+    return 1 if faulty else 0
+
+
+def shown(one: Trial, number: int) -> None:
+    """One line a trial."""
+    said = "; ".join(one.faults) or "ok"
+    print(f"{number:4} {one.command:13} {one.what:32} exit {one.exit_code}: {said}", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,189 @@
+"""What is asked of an arm besides the answers of timed calls: answers to the inputs with which its
+techniques are known to fail, the loss after some training steps, the user's own metric.
+
+Run in processes of its own after the arm's solo pass: nothing is timed, and the arm's compile cache
+is warm by then.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from torchstone.conductor.case import ExtraChecks
+from torchstone.conductor.check_outputs import evaluate, read_evidence
+from torchstone.conductor.launch import CaseContext
+from torchstone.conductor.references import REFERENCE_CACHE
+from torchstone.conductor.solo import declared_changes
+from torchstone.conductor.state import ArmState
+from torchstone.conductor.worker import ArmEnded, clean, patience
+from torchstone.measure.adversarial import DOES_NOT_APPLY, file_of
+from torchstone.records import Agreement, ArmSpec, Outcome, UsageError
+
+SHORT = 300
+LOSS_SEEDS = (1, 2, 3)
+LOSS_STEPS, LEAST_STEPS = 24, 4
+LOSS_SECONDS = 20.0
+"""All steps of an arm together; fewer are taken where they would take longer."""
+LOSS_SLACK = 0.02
+"""By which the range of the baseline's losses is widened on either side, as a share of its mean."""
+METRIC_LOSS = 0.01
+"""Of the baseline's metric: nobody calls a model as good that loses more than a hundredth."""
+
+
+def check_further(case: CaseContext, state: ArmState, base: ArmState) -> None:
+    """Ask what the settings name for this arm, and refuse it for a wrong or a worse answer."""
+    wanted = next((one for one in case.settings.extra_checks if one.arm == state.spec.name), None)
+    if wanted is None or not state.alive:
+        return
+    names = tuple(dict.fromkeys((*wanted.inputs, *wanted.conditions)))
+    if names:
+        case.events.phase(f"{state.spec.name}: inputs with which it is known to fail")
+        with case.progress.phase("adversarial inputs"):
+            found = _compare(case, state, base, names)
+        state.agreement = replace(state.agreement or Agreement("none"), adversarial=found)
+        for name in wanted.inputs:
+            said = found[name]
+            if said and not said.startswith(DOES_NOT_APPLY):
+                state.wrong(Outcome.WRONG_ANSWER, f"with {name}: {said}", "adversarial inputs")
+                return
+    with case.progress.phase("quality"):
+        said = _quality(case, state, base, wanted)
+    if said:
+        state.wrong(Outcome.WRONG_ANSWER, clean(said, state.spec)[:SHORT], "quality")
+
+
+def _quality(case: CaseContext, state: ArmState, base: ArmState, wanted: ExtraChecks) -> str:
+    """What is worse than with the baseline, in words; empty where nothing is."""
+    found: dict[str, float] = {}
+    said = ""
+    if wanted.losses and state.spec.mode == "training":
+        said = _losses(case, state, base, found)
+    if wanted.metric and not said:
+        said = _metric(case, state, base, wanted.metric, found)
+    state.agreement = replace(state.agreement or Agreement("none"), quality=found)
+    return said
+
+
+def _losses(case: CaseContext, state: ArmState, base: ArmState, found: dict[str, float]) -> str:
+    case.events.phase(f"{state.spec.name}: loss over {len(LOSS_SEEDS)} seeds")
+    slowest = max(one.solo.step_ns for one in (state, base) if one.solo is not None) / 1e9
+    fitting = int(LOSS_SECONDS / max(slowest, 1e-9) / len(LOSS_SEEDS))
+    steps = min(LOSS_STEPS, max(LEAST_STEPS, fitting))
+    command = {"do": "losses", "seeds": LOSS_SEEDS, "steps": steps}
+    try:
+        theirs = _asked_once(case, base.spec, command, f"losses-{steps}")
+        mine = _asked(case, state.spec, command)
+    except (ArmEnded, UsageError) as ended:
+        return f"its loss over {steps} steps is not known: {ended}"
+    mean, base_mean = (sum(some) / len(some) for some in (mine, theirs))
+    found.update({"loss": mean, "baseline loss": base_mean})
+    slack = LOSS_SLACK * abs(base_mean)
+    if min(theirs) - slack <= mean <= max(theirs) + slack:
+        return ""
+    return (
+        f"after {steps} steps over {len(LOSS_SEEDS)} seeds its loss is {mean:.4g}; the baseline's "
+        f"lie between {min(theirs):.4g} and {max(theirs):.4g}"
+    )
+
+
+def _metric(
+    case: CaseContext, state: ArmState, base: ArmState, name: str, found: dict[str, float]
+) -> str:
+    case.events.phase(f"{state.spec.name}: {name}")
+    command = {"do": "metric", "name": name}
+    try:
+        theirs = float(_asked_once(case, base.spec, command, "metric"))
+        mine = float(_asked(case, state.spec, command))
+    except (ArmEnded, UsageError) as ended:
+        return f"its metric is not known: {ended}"
+    found.update({"metric": mine, "baseline metric": theirs})
+    if mine >= theirs - METRIC_LOSS * abs(theirs):
+        return ""
+    return f"its metric is {mine:.4g}, the baseline's {theirs:.4g}"
+
+
+def _asked_once(case: CaseContext, spec: ArmSpec, command: dict[str, Any], name: str) -> Any:
+    """What the baseline says, which is the same for all arms of a case."""
+    path = case.launcher.folder / f"baseline-{name}.json"
+    if not path.exists():
+        path.write_text(json.dumps(_asked(case, spec, command)))
+    return json.loads(path.read_text())
+
+
+def _asked(case: CaseContext, spec: ArmSpec, command: dict[str, Any]) -> Any:
+    worker = case.launcher.start(spec)
+    waiting = patience(case.settings, slack_s=case.settings.build_timeout_s)
+    try:
+        return worker.ask({**command, "arm": spec}, waiting)
+    finally:
+        worker.kill()
+
+
+def _compare(
+    case: CaseContext, state: ArmState, base: ArmState, names: tuple[str, ...]
+) -> dict[str, str]:
+    """By input what is wrong with the arm's answer; empty where nothing is."""
+    folder = case.launcher.folder / "adversarial"
+    folder.mkdir(exist_ok=True)
+    truth = _baseline(case, base.spec, names, folder)
+    own = folder / f"arm-{len(list(folder.iterdir()))}"
+    own.mkdir()
+    answers = _ask(case, state.spec, "arm", names, own)
+    return {
+        name: clean(truth[name] or answers[name] or _mismatch(name, state, base, own), state.spec)[
+            :SHORT
+        ]
+        for name in names
+    }
+
+
+def _baseline(
+    case: CaseContext, spec: ArmSpec, names: tuple[str, ...], folder: Path
+) -> Mapping[str, str]:
+    """What the baseline could not do, which nobody is blamed for; asked once for each input."""
+    known = folder / "said.json"
+    said: dict[str, str] = json.loads(known.read_text()) if known.exists() else {}
+    missing = tuple(name for name in names if name not in said)
+    if missing:
+        for name, text in _ask(case, spec, "baseline", missing, folder).items():
+            text = text.removeprefix(f"{DOES_NOT_APPLY}: ")
+            said[name] = f"{DOES_NOT_APPLY}: the baseline: {text}" if text else ""
+        known.write_text(json.dumps(said))
+    return said
+
+
+def _ask(
+    case: CaseContext, spec: ArmSpec, who: str, names: tuple[str, ...], folder: Path
+) -> Mapping[str, str]:
+    settings = case.settings
+    worker = case.launcher.start(spec, cache=REFERENCE_CACHE if who == "baseline" else None)
+    command = {
+        "do": "adversarial",
+        "arm": spec,
+        "who": who,
+        "cases": names,
+        "folder": str(folder),
+        "seed": settings.seed,
+    }
+    try:
+        found: Mapping[str, str] = worker.ask(
+            command, patience(settings, slack_s=settings.build_timeout_s)
+        )
+    except (ArmEnded, UsageError) as ended:
+        return dict.fromkeys(names, str(ended))
+    finally:
+        worker.kill()
+    return found
+
+
+def _mismatch(name: str, state: ArmState, base: ArmState, own: Path) -> str:
+    """How the arm's answer differs from the baseline's; empty where it does not."""
+    found = read_evidence(own / file_of("arm", name))
+    eager = read_evidence(own.parent / file_of("eager", name))
+    exact = own.parent / file_of("fp64", name)
+    fp64 = read_evidence(exact) if exact.exists() else None
+    return evaluate(state.spec, found, eager, fp64, declared_changes(state, base)).mismatch

@@ -1,0 +1,101 @@
+"""The rule that holds an arm's clock against the kernel's."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.validate.cases import arm, levels, one, pair
+from torchstone.records import Level, Measurement, Turn, TwoClocks
+
+RULE = "second-clock"
+
+
+def marked(turn: Turn, rate: float, cpu_rate: float = 1.0) -> Turn:
+    """The turn as the kernel would have seen it, had the arm's clock run at that rate."""
+    claimed = turn.first_ns + sum(turn.wall_ns) + sum(turn.probe_ns)
+    kernel, used = round(claimed / rate), claimed
+    clocks = TwoClocks(claimed, kernel, round(used * cpu_rate), used)
+    return replace(turn, clocks=clocks, noise=replace(turn.noise, wait_ns=0))
+
+
+def timed_twice(made: Measurement, rate: float, share: float = 1.0) -> Measurement:
+    """An arm whose clock ran at that rate in that share of its turns."""
+    off = round(share * len(made.turns))
+    turns = [marked(turn, rate if i < off else 0.998) for i, turn in enumerate(made.turns)]
+    return replace(made, turns=tuple(turns))
+
+
+def level(made: Measurement) -> Level:
+    (found,) = levels(RULE, pair(made))  # the other arm was timed once
+    return found
+
+
+def new() -> Measurement:
+    return arm("inductor", 4e-3, seed=2)
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.9, 0.95, 1.05, 1.2, 10.0])
+def test_a_clock_at_another_rate_fails(rate: float) -> None:
+    assert level(timed_twice(new(), rate)) is Level.FAIL
+
+
+@pytest.mark.parametrize("rate", [0.99, 0.998, 1.0, 1.002])
+def test_what_lies_between_samples_is_no_fault(rate: float) -> None:
+    assert level(timed_twice(new(), rate)) is Level.OK
+
+
+def test_a_clock_that_is_changed_in_some_turns_fails_by_the_sum() -> None:
+    assert level(timed_twice(new(), 0.3, share=0.25)) is Level.FAIL
+    assert level(timed_twice(new(), 3.0, share=0.25)) is Level.FAIL
+
+
+def test_a_wait_for_a_core_between_samples_is_no_fault() -> None:
+    made = timed_twice(new(), 0.93)
+    waits = [replace(t, noise=replace(t.noise, wait_ns=10**9)) for t in made.turns]
+    assert level(replace(made, turns=tuple(waits))) is Level.OK
+    # But it excuses no clock that has lost much.
+    slow = timed_twice(new(), 0.85)
+    waits = [replace(t, noise=replace(t.noise, wait_ns=10**9)) for t in slow.turns]
+    assert level(replace(slow, turns=tuple(waits))) is Level.FAIL
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.5, 2.0])
+def test_a_clock_of_cpu_time_at_another_rate_fails(rate: float) -> None:
+    made = new()
+    turns = [
+        replace(
+            marked(turn, 0.998),
+            clocks=replace(
+                marked(turn, 0.998).clocks or TwoClocks(1, 1, 1),
+                cpu_worker_ns=round(100_000_000 * rate),
+                cpu_conductor_ns=100_000_000,
+            ),
+        )
+        for turn in made.turns
+    ]
+    check = one(RULE, pair(replace(made, turns=tuple(turns))), "inductor")
+    assert check.level is Level.FAIL
+    assert "CPU time" in check.message
+
+
+def test_samples_with_more_cpu_time_than_their_threads_can_use_fail() -> None:
+    made = timed_twice(new(), 0.998)
+    first, *rest = made.turns
+    many = replace(first, cpu_ns=tuple(3 * ns for ns in first.wall_ns))
+    check = one(RULE, pair(replace(made, turns=(many, *rest))), "inductor")
+    assert check.level is Level.FAIL
+    assert "2 threads" in check.message
+
+
+def test_one_turn_far_off_is_a_warning() -> None:
+    made = timed_twice(new(), 0.998)
+    first, *rest = (replace(t, wall_ns=t.wall_ns * 8, cpu_ns=t.cpu_ns * 8) for t in made.turns)
+    longer = [marked(turn, 0.998) for turn in (first, *rest)]
+    longer[0] = marked(first, 0.48)
+    assert level(replace(made, turns=tuple(longer))) is Level.WARN
+
+
+def test_a_record_that_was_timed_once_has_no_check() -> None:
+    assert levels(RULE, pair(new())) == []
