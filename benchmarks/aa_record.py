@@ -19,9 +19,10 @@ from aa_ours import encode
 
 from torchstone.conductor import Settings
 from torchstone.conductor.launch import CaseContext, Launcher
-from torchstone.conductor.run import case_folder, prepare_arms
+from torchstone.conductor.run import prepare_arms
 from torchstone.conductor.state import ArmState
 from torchstone.conductor.turn_scheduler import LEAST_TURNS, Plan, TurnScheduler, cycle_seconds
+from torchstone.machine.folders import own_folder
 from torchstone.records import ArmSpec
 
 
@@ -66,7 +67,7 @@ def open_session(
     settings = Settings(
         check_outputs=False, seed=seed, budget_s=seconds, turn_ns=round(turn_ms * 1e6)
     )
-    case = CaseContext(Launcher(stack.enter_context(case_folder())), settings)
+    case = CaseContext(Launcher(stack.enter_context(own_folder())), settings)
     states = [ArmState(_arm(size, "base", 0, seed))]
     states += [ArmState(_arm(size, f"{effect} %", effect, seed)) for effect in effects]
     prepare_arms(case, states)

@@ -289,7 +289,8 @@ def _speedups() -> tuple[Entry, ...]:
         return result(inductor(EAGER_S, flops=None), mine, remeasurements=(look,))
 
     def threads() -> Result:
-        many = replace(surroundings(), threads={"torch": 8})
+        cpu = {**surroundings().cpu, "affinity": "8", "logical_cores": "8"}
+        many = replace(surroundings(), threads={"torch": 8}, cpu=cpu)
         new = inductor(EAGER_S / 5, "8 threads", threads=8, environment=many, flops=None)
         return result(inductor(EAGER_S, flops=None), new)
 

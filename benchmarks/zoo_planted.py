@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -25,13 +26,15 @@ from torchstone.records import (
     Remeasurement,
     Result,
     Statement,
+    Turn,
+    TwoClocks,
     Verdict,
 )
 
 
 def planted() -> tuple[Entry, ...]:
     """All of them."""
-    return (*planted_in_roofs(), *_machine(), *_arms(), *_claims())
+    return (*planted_in_roofs(), *_machine(), *_arms(), *_clock_and_settings(), *_claims())
 
 
 def _noisy(**shares: float) -> Result:
@@ -201,6 +204,54 @@ def _arms() -> tuple[Entry, ...]:
             ),
             "inductor",
             ("definition:fail",),
+        ),
+    )
+
+
+def _clock_and_settings() -> tuple[Entry, ...]:
+    """A clock that does not tell the time, and settings that the arm changed."""
+
+    def slow(turn: Turn) -> dict[str, Any]:
+        claimed = turn.first_ns + sum(turn.wall_ns) + sum(turn.probe_ns)
+        return {"clocks": TwoClocks(claimed, 10 * claimed, claimed, claimed)}
+
+    def growing(turn: Turn) -> dict[str, Any]:
+        return {"resident_bytes": (1 << 30) + turn.index * (100 << 20)}
+
+    def seen(**changes: Any) -> Result:
+        arm = inductor(integrity=Integrity(**changes))
+        return result(eager(), replace(arm, arm=replace(arm.arm, threads=2)))
+
+    def crowded() -> Result:
+        here = surroundings(threads={"torch": 8}, cpu={**surroundings().cpu, "affinity": "2"})
+        return result(eager(), inductor(threads=8, environment=here))
+
+    def turned(change: Callable[[Turn], dict[str, Any]]) -> Result:
+        return result(eager(), with_turns(inductor(), change))
+
+    return (
+        Entry("a clock at a tenth", lambda: turned(slow), "inductor", ("second-clock:fail",)),
+        Entry("memory kept at each call", lambda: turned(growing), "inductor", ("leak:warn",)),
+        Entry(
+            "threads set by the model",
+            lambda: seen(threads_seen=(2, 4)),
+            "inductor",
+            ("thread-change:warn",),
+            also=("alike",),
+        ),
+        Entry(
+            "8 threads on 2 cores",
+            crowded,
+            "inductor",
+            ("threads:warn",),
+            also=("alike",),
+        ),
+        Entry(
+            "every kernel waited for",
+            lambda: seen(debug_settings=("CUDA_LAUNCH_BLOCKING",)),
+            "inductor",
+            ("debug:warn",),
+            also=("alike",),
         ),
     )
 

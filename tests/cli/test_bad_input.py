@@ -18,7 +18,7 @@ from tests.validate.cases import pair
 from torchstone.cli.app import cli
 from torchstone.cli.bench import bench
 from torchstone.cli.options import Output, deliver_result
-from torchstone.lab.output_files import writable, write_file, writing
+from torchstone.lab.output_files import NotWritten, writable, write_file, writing
 from torchstone.machine.memory import allocator_environment
 from torchstone.records import UsageError
 from torchstone.store import open_store
@@ -53,7 +53,14 @@ BAD = [
     (["honest.py:make", "--arm", "threads=many"], "threads=many is not a number", ""),
     (["honest.py:make", "--json", "no/such/out.json"], "There is no folder", "Make it first"),
     (["honest.py:make", "--json", "."], "cannot be written", ""),
-    ([], "Missing argument", ""),
+    ([], "There is nothing to measure.", "Name a target"),
+    (["honest.py:make", "--threads", "two"], "--threads two is not a number", "1,2,4"),
+    (["honest.py:make", "--threads", "1,x"], "'x' is no number of threads", "1,2,4"),
+    (["honest.py:make", "--sweep", "batch"], "'batch' is no sweep", "batch=1,8,32"),
+    (["honest.py:make", "--sweep", "batch=1,,2"], "has an empty part", ""),
+    (["honest.py:make", "--command", "true"], "cannot be compared with targets", ""),
+    (["--command", "'"], "cannot be read", ""),
+    (["honest.py:make", "--svg", "x.svg"], "--svg draws a sweep", ""),
 ]
 
 
@@ -287,11 +294,11 @@ def test_where_rights_do_not_tell_it_is_tried_and_nothing_is_left(
 
 
 def test_a_disk_that_is_full_is_told_in_a_sentence() -> None:
-    with pytest.raises(UsageError, match=r"/dev/full cannot be written: No space left on device\."):
+    with pytest.raises(NotWritten, match=r"/dev/full cannot be written: No space left on device\."):
         write_file("/dev/full", "x" * 100_000)
     with pytest.raises(UsageError, match="wanted: once"), writing("x"):
         raise UsageError("wanted: once")
-    with pytest.raises(UsageError, match="/dev/full cannot be written"):
+    with pytest.raises(NotWritten, match="/dev/full cannot be written"):
         deliver_result(Output("/dev/full"), pair(), saved=False)
 
 
@@ -300,7 +307,7 @@ def test_a_disk_that_is_full_is_told_in_a_sentence() -> None:
     [
         (["bench", "honest.py:make", "--budget", "-5s"], "-5s is not more than zero."),
         (["list", "widgets"], "'widgets' is not one of"),
-        (["bench"], "Missing argument"),
+        (["show"], "Missing argument"),
     ],
 )
 def test_mistakes_are_told_in_one_voice(here: Path, words: list[str], said: str) -> None:

@@ -159,7 +159,7 @@ def test_an_interrupt_in_the_middle_of_the_proof_keeps_the_rest(
     )
     assert process.stderr is not None
     said = ""
-    while "alone" not in said:  # the first arm's process is about to start
+    while "building" not in said:  # the first arm's process is about to start
         line = process.stderr.readline()
         assert line, f"it ended before the proof: {said}"
         said += line

@@ -6,12 +6,16 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from datetime import datetime, timezone
 from pathlib import Path
+
+import pytest
 
 from tests.explain.synthetic import calibration
 from tests.targets import support
 from tests.targets.support import HONEST, ROOT, eventually, marked, target
+from torchstone.machine import folders
 from torchstone.machine.calibrate import fingerprint
 from torchstone.machine.hardware import cache_sizes, describe_cpu, memory_bytes
 from torchstone.machine.software import machine_id
@@ -42,14 +46,24 @@ def begin_turns(process: subprocess.Popen[str], mark: str) -> None:
     assert eventually(lambda: len(workers(mark, process.pid)) >= 2, 60)
 
 
-def test_an_interrupt_stores_what_there_is(tmp_path: Path, no_survivors: str) -> None:
-    db = tmp_path / "kept.db"
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupt_stores_what_there_is(
+    tmp_path: Path,
+    no_survivors: str,
+    monkeypatch: pytest.MonkeyPatch,
+    number: signal.Signals,
+    code: int,
+) -> None:
+    db, temporary = tmp_path / "kept.db", tmp_path / "tmp"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
     process = start("bench", HONEST, target("honest", "make_slow"), *SLOW_TURNS, "--db", str(db))
     begin_turns(process, no_survivors)
     assert not eventually(lambda: process.poll() is not None, 8.0)  # some turns go by
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     out, err = process.communicate(timeout=60)
-    assert process.returncode == 130, err
+    assert process.returncode == code, err
+    assert list(temporary.iterdir()) == []
     assert "Traceback" not in err
     assert "make" in out
     with open_store(str(db)) as store:
@@ -90,9 +104,21 @@ def test_an_interrupt_before_there_is_anything_to_draw(tmp_path: Path, no_surviv
         assert store.count() == 0
 
 
-def test_workers_die_with_a_conductor_that_is_killed(no_survivors: str) -> None:
+def test_workers_die_with_a_conductor_that_is_killed_and_its_folders_with_the_next_start(
+    tmp_path: Path, no_survivors: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
     process = start("bench", HONEST, target("honest", "make_slow"), *SLOW_TURNS, "--no-save")
     begin_turns(process, no_survivors)
     process.kill()
     process.communicate(timeout=30)
     assert eventually(lambda: not support.marked(no_survivors), 10)
+    left = set(temporary.glob("torchstone-*"))
+    assert left  # nobody could remove them
+    mine = temporary / "torchstone-mine"
+    mine.mkdir()
+    with folders.own_folder() as folder:
+        assert set(temporary.glob("torchstone-*")) == {folder, mine}

@@ -15,6 +15,7 @@ import pytest
 from tests.explain.ledger_synthetic import ledger
 from tests.show import synthetic_profile
 from tests.targets.support import HONEST, target, torchstone
+from tests.web import stored
 from torchstone import __version__ as version
 from torchstone.records import Ledger
 from torchstone.store import open_store
@@ -209,3 +210,15 @@ def test_a_list_loads_what_it_shows_and_little_else(tmp_path: Path) -> None:
     assert "torchstone.show.listing" in loaded
     assert not loaded & {"torch", "numpy", "torchstone.show.charts", "torchstone.show.run_table"}
     assert not loaded & {f"torchstone.cli.{name}" for name in ("bench", "profile", "run")}
+
+
+def test_a_list_where_there_are_only_runs_lists_them(tmp_path: Path) -> None:
+    db = str(tmp_path / "runs.db")
+    with open_store(db) as store:
+        stored.add_night(store, 0, stored.keys())
+    plain = torchstone("list", "--db", db)
+    assert "night00" in plain.stdout
+    assert "nothing stored yet" not in plain.stdout
+    data = json.loads(torchstone("list", "--json", "--db", db).stdout)
+    assert data["schema"] == 1
+    assert "results" in data  # what was asked for, whatever is in it

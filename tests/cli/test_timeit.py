@@ -122,3 +122,23 @@ def test_statements_are_compared() -> None:
     (comparison,) = document["comparisons"]
     assert comparison["time_ratio"] > 1
     assert comparison["verdict"] in ("slower", "cannot tell")
+
+
+def test_threads_of_blas_are_set_and_named() -> None:
+    words = ("--threads", "1", "-s", "import numpy; x = numpy.ones((64, 64))", "x @ x")
+    document = measured(*words)
+    arm = document["arms"][0]
+    assert arm["spec"]["threads"] == 1
+    assert (
+        arm["environment"]["threads"].get("openblas", arm["environment"]["threads"].get("mkl")) == 1
+    )
+    assert document["command"][2:4] == ["--threads", "1"]
+
+
+def test_a_setup_that_imports_does_not_make_samples_long() -> None:
+    """The import is in the first execution's setup alone: samples need not make up for it."""
+    slow = (
+        "import time, sys; 'seen' in sys.modules or (time.sleep(0.5), sys.modules.update(seen=1))"
+    )
+    document = measured("-s", slow, "time.sleep(0.002)")
+    assert document["arms"][0]["time"]["calls_per_sample"] == 1

@@ -16,9 +16,11 @@ from torchstone import interop, profile
 from torchstone.explain.findings.base import FINDINGS
 from torchstone.machine.doctor import CHECKUPS
 from torchstone.measure.flops import FORMULAS
+from torchstone.monitor.sinks import SINKS
 from torchstone.profile.probes import PROBES
 from torchstone.validate import RULES
 from torchstone.variants.registry import VARIANTS
+from torchstone.variants.techniques import REGISTRY as TECHNIQUES
 from torchstone.workloads.suites import SUITES
 
 REFERENCE = ROOT / "docs" / "reference"
@@ -93,7 +95,7 @@ def test_every_command_has_a_section_and_nothing_else_has_one() -> None:
     assert written == {name for name, _ in all_commands()}
 
 
-@pytest.mark.parametrize("name", ["bench", "compare", "timeit"])
+@pytest.mark.parametrize("name", ["bench", "compare", "timeit", "tune"])
 def test_every_parameter_of_the_api_is_documented(name: str) -> None:
     import torchstone
 
@@ -151,18 +153,20 @@ def test_every_key_of_a_contract_file_is_documented() -> None:
         assert f"`{key}`" in text, key
 
 
-@pytest.mark.parametrize("title", ["A roofline", "A ledger"])
+@pytest.mark.parametrize("title", ["A roofline", "A ledger", "A tuning"])
 def test_every_key_of_an_explanation_is_documented(title: str) -> None:
     import dataclasses
 
     from torchstone.explain import Ceiling, Point, Roofline
-    from torchstone.records import ledger
+    from torchstone.records import ledger, tuning
     from torchstone.stats.roofline import Utilisation
 
     kinds: tuple[type, ...] = (Roofline, Ceiling, Point, Utilisation)
     if title == "A ledger":
         found = [one for one in vars(ledger).values() if isinstance(one, type)]
         kinds = tuple(one for one in found if one.__module__ == ledger.__name__)
+    if title == "A tuning":
+        kinds = (tuning.Tuning, tuning.Experiment)
     body = sections(text_of("json.md"))[title]
     names = {field.name for kind in kinds for field in dataclasses.fields(kind)}
     assert [name for name in sorted(names) if f"`{name}`" not in body] == []
@@ -190,6 +194,6 @@ def test_links_into_pages_meet_a_heading() -> None:
 
 def test_every_group_of_plug_ins_is_documented() -> None:
     registries = [interop.FORMATS, profile.FORMATS, PROBES, SUITES]
-    registries += [VARIANTS, RULES, CHECKUPS, FINDINGS, FORMULAS]
+    registries += [VARIANTS, TECHNIQUES, RULES, CHECKUPS, FINDINGS, FORMULAS, SINKS]
     titles = sections(text_of("plugins.md"))
     assert [one.group for one in registries if one.group not in titles] == []

@@ -7,12 +7,22 @@ from dataclasses import replace
 import pytest
 
 from tests.explain.ledger_synthetic import ARM, ledger, op
+from tests.show import synthetic_result
 from torchstone.explain.findings.base import (
     FINDINGS,
     LEAST_GAIN,
     MOST_FINDINGS,
     FindingRule,
     with_findings,
+)
+from torchstone.explain.findings.code import (
+    batch_loop,
+    float64,
+    item_in_loop,
+    needless_cast,
+    same_value,
+    small_copies,
+    strided_input,
 )
 from torchstone.explain.findings.compiler import (
     graph_breaks,
@@ -24,6 +34,7 @@ from torchstone.explain.findings.hardware import (
     allocations,
     device_copies,
     idle_cores,
+    slow_precision,
     synchronisation,
     thread_pool,
 )
@@ -34,7 +45,7 @@ from torchstone.explain.findings.python import (
     python_between_ops,
 )
 from torchstone.explain.findings.waiting import data_loading, files, gil, locks, network, sleep
-from torchstone.records import Ledger, Remedy, SourceLine
+from torchstone.records import CodeSite, Ledger, Remedy, SourceLine
 from torchstone.show.ledger import predicted_words
 
 MANY = tuple(op(f"aten::op{i}", kernel=1e-5, front=2e-5, calls=20) for i in range(5))
@@ -42,6 +53,16 @@ SMALL_OPS = ledger({"interpreter": 0.3, "dispatch": 0.4, "kernels": 0.3}, wall_s
 COMPILED = replace(ARM, variant="inductor")
 CUDA = replace(ARM, device="cuda")
 PLACE = SourceLine("print", "model.py", 9)
+
+AVX2 = replace(synthetic_result.environment(), cpu={"flags": "avx avx2 fma"})
+SHARES = {"interpreter": 0.3, "dispatch": 0.3, "kernels": 0.4}
+
+
+def at_line(kind: str, detail: str = "") -> Ledger:
+    """A ledger with one site that is half of its step."""
+    site = CodeSite(kind, "model.py", 9, "x = f(x)", ("aten::mm ×64",), 64, 0.5, 0.5, 64, 1e-3)
+    return ledger(SHARES, ops=MANY, sites=(replace(site, detail=detail),))
+
 
 CASES: list[tuple[FindingRule, Ledger, Remedy]] = [
     (python_between_ops, SMALL_OPS, Remedy(variant="inductor")),
@@ -95,6 +116,21 @@ CASES: list[tuple[FindingRule, Ledger, Remedy]] = [
         ledger(arm=CUDA, ops=(op("aten::_local_scalar_dense", 2e-3, calls=6),)),
         Remedy(),
     ),
+    (batch_loop, at_line("batch-loop"), Remedy()),
+    (small_copies, at_line("small-copies", "grow"), Remedy()),
+    (small_copies, at_line("small-copies", "cast"), Remedy()),
+    (small_copies, at_line("small-copies", "copy"), Remedy()),
+    (item_in_loop, at_line("item"), Remedy()),
+    (same_value, at_line("same-value", "step"), Remedy()),
+    (same_value, at_line("same-value", "again"), Remedy()),
+    (float64, at_line("float64", "given"), Remedy()),
+    (needless_cast, at_line("cast", "back bfloat16 float32"), Remedy()),
+    (strided_input, at_line("strided-input", "8×8"), Remedy()),
+    (
+        slow_precision,
+        ledger({"kernels": 1.0}, arm=replace(ARM, precision="bf16"), environment=AVX2),
+        Remedy(),
+    ),
 ]
 QUIET = ledger(
     {"kernels": 0.97, "interpreter": 0.02, "dispatch": 0.01},
@@ -135,6 +171,17 @@ def test_python_that_has_nothing_to_do_with_ops_is_not_promised_away() -> None:
     lone = ledger({"interpreter": 0.95, "dispatch": 0.05}, ops=MANY[:1])
     found = python_between_ops.look(lone)
     assert found is None or found.time_ratio[0] > 0.8
+
+
+def test_a_cpu_with_bf16_is_not_blamed_for_it() -> None:
+    seen = ledger({"kernels": 1.0}, arm=replace(ARM, precision="bf16"), environment=AVX2)
+    able = replace(AVX2, cpu={"flags": "avx512_bf16"})
+    assert slow_precision.look(replace(seen, environment=able)) is None
+    assert slow_precision.look(replace(seen, arm=ARM)) is None
+    assert slow_precision.look(replace(seen, environment=None)) is None
+    found = slow_precision.look(seen)
+    assert found is not None
+    assert "no instructions for bfloat16 (none of avx512_bf16" in found.evidence
 
 
 def test_on_the_cpu_there_is_nothing_to_synchronise() -> None:

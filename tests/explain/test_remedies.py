@@ -20,6 +20,7 @@ from torchstone.records import (
     Remedy,
     Verdict,
 )
+from torchstone.records.format import times
 from torchstone.variants import check_variant
 
 
@@ -56,7 +57,7 @@ def test_whether_it_held(
     comparison = Comparison("a", "b", Verdict.FASTER, "floor", measured, interval)
     found = verdict(prediction(), replace(synthetic_result.single(), comparisons=(comparison,)))
     assert found.held is held
-    assert f"{measured:.2f}" in found.sentence
+    assert f"measured {times(1 / measured)}" in found.sentence
 
 
 def test_typical_steps_are_held_against_it_because_the_ledger_is_of_those() -> None:

@@ -54,6 +54,7 @@ def _results() -> Iterator[tuple[str, Callable[[], str]]]:
     for name in RESULTS:
         made = getattr(synthetic_result, name)()
         ways = _terminal(lambda made=made, **how: report(made, **how))
+        ways["brief.txt"] = lambda made=made: report(made, verbose=False)
         ways["md"] = lambda made=made: markdown(made)
         if name in ("two_faster", "four_with_failures"):
             ways["json"] = lambda made=made: dumps(made)

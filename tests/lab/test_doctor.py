@@ -17,6 +17,7 @@ from torchstone.lab.doctor import (
     DoctorRequest,
     calibrate,
     doctor,
+    history,
     in_force,
     measure_identical,
     see,
@@ -27,6 +28,8 @@ from torchstone.machine.hardware import ILLEGAL_REMEDY
 from torchstone.records import (
     Calibration,
     CompileCost,
+    Conditions,
+    Estimate,
     Level,
     Measurement,
     Outcome,
@@ -74,9 +77,29 @@ def test_identical_arms_on_a_quiet_machine_are_ok_and_remembered(recorder: Recor
     assert seen.finding.level is Level.OK
     assert seen.smallest is not None
     assert seen.smallest <= 0.02
-    assert "cannot be seen here today" in seen.finding.message
+    assert "(steps of 1-10 ms on one thread)" in seen.finding.message
+    assert "cannot be seen in such steps here today" in seen.finding.message
     assert seen.estimate is not None
     assert known_floor(recorder, made.arms[0]) == pytest.approx(abs(seen.estimate.time_ratio - 1))
+
+
+def test_the_history_is_told_by_threads_and_length_of_step(recorder: Recorder) -> None:
+    nothing = history("m1", recorder)
+    assert nothing.level is Level.NOTE
+    assert "nothing is known" in nothing.message
+    estimate = Estimate("floor", 1.06, (1.0, 1.1), 0.95, 4)
+    for threads, allocator, step, value in (
+        (1, "keep", "1-10 ms", 0.004),
+        (2, "keep", "10-100 ms", 0.06),
+        (2, "default", "10-100 ms", 0.02),
+    ):
+        recorder.remember_aa_floor("m1", Conditions(threads, allocator, step), value, estimate)
+    recorder.remember_aa_floor("m2", Conditions(1, "keep", "1-10 ms"), 0.5, estimate)
+    found = history("m1", recorder)
+    assert found.level is Level.OK
+    assert found.figures == {"1 thread, 1-10 ms": 0.004, "2 threads, 10-100 ms": 0.06}
+    assert "2 threads, 10-100 ms 6.0 % (2 pairs)" in found.message
+    assert history("m2", recorder).level is Level.WARN
 
 
 def test_identical_arms_that_differ_are_a_fail(recorder: Recorder) -> None:

@@ -141,4 +141,53 @@ def test_the_fixture_passes_fails_and_explains(tmp_path: Path) -> None:
     assert "slower by more than 3.0%" in out
     assert "wrong(): wrong_answer: output: " in out
     assert "FAILED test_speed.py::test_lambda" in out
-    assert "cannot be imported by a worker" in out
+    assert "wrong_answer" in out
+    assert "= torchstone =" in out  # the table at the end
+    table = out[out.index("= torchstone =") :]
+    assert "test_speed.py::test_slow  slow() / base()" in " ".join(table.split("  "))
+
+
+BASELINE = """
+import os
+
+TIMES = int(os.environ["TIMES"])
+
+def test_sum(torchstone):
+    def work():
+        return [sum(range(2000)) for _ in range(TIMES)][0]
+
+    torchstone.assert_no_regression(work, margin=0.5, on_doubt="pass", budget=0.4)
+
+def test_local(torchstone):
+    new, base = lambda: sum(range(2000)), lambda: sum(list(range(2000)))
+    torchstone.assert_not_slower(new, base, margin=3, budget=0.2)
+"""
+
+
+def run_baseline(folder: Path, times: int, *options: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-rA", "test_it.py", *options],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=200,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "TIMES": str(times)},
+        check=False,
+    )
+    return done.stdout + done.stderr
+
+
+def test_a_stored_baseline_of_this_machine_is_compared_with(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text(BASELINE)
+    database = ("--torchstone-db", str(tmp_path / "speed.db"))
+    first = run_baseline(tmp_path, 3, *database, "--torchstone-save")
+    assert "no stored baseline of this test on this machine" in first, first
+    assert "PASSED test_it.py::test_local" in first, first
+    table = " ".join(first[first.index("= torchstone =") :].split())
+    assert "test_it.py::test_local lambda #2 / lambda" in table
+    again = run_baseline(tmp_path, 3, *database, "-k", "sum")
+    assert "PASSED test_it.py::test_sum" in again, again
+    slower = run_baseline(tmp_path, 30, *database, "-k", "sum")
+    assert "FAILED test_it.py::test_sum" in slower, slower
+    assert "now takes" in slower
+    assert "of stored " in slower

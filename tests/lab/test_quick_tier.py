@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from tests.targets.support import ROOT
-from torchstone.cli.run import run
+from torchstone.cli.run import REPLICATES, run
 from torchstone.lab.run_plan import RunRequest, make_plan
 from torchstone.workloads.suites.torchbench_builtin import VARIABLE
 
@@ -34,4 +34,5 @@ def test_six_models_of_all_suites_and_one_of_them_trained() -> None:
 
 def test_each_case_has_four_processes_per_arm() -> None:
     (option,) = [one for one in run.params if one.name == "replicates"]
-    assert option.default == 4
+    assert "default: 4" in (option.help or "")
+    assert REPLICATES == 4

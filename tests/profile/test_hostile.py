@@ -183,6 +183,19 @@ def test_one_endless_event_is_refused(tmp_path: Path, monkeypatch: pytest.Monkey
     assert "longer than 2 MiB" in refused(path, "chrome")
 
 
+def test_the_bound_for_an_event_is_the_documented_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chrome, "MAX_VALUE", 2**21)
+    for length, taken in ((2**21 - 200, True), (2**21 + 200, False)):
+        event = {**x("a", 0, 1), "args": {"long": "y" * (length - len(json.dumps(x("a", 0, 1))))}}
+        path = put(tmp_path / "t.json", [event, x("b", 0, 1)])
+        if taken:
+            assert read(path, "chrome").frames
+        else:
+            assert "longer than 2 MiB" in refused(path, "chrome")
+
+
 def test_control_characters_are_escaped_everywhere(tmp_path: Path) -> None:
     name = "\x1b]0;title\x07\u202ename\ud800"
     chrome = read(

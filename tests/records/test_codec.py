@@ -25,6 +25,7 @@ class Outer:
 
     many: tuple[Inner, ...] = ()
     pair: tuple[float, str] = (0.0, "")
+    sizes: tuple[int, ...] = ()
 
 
 @pytest.mark.parametrize(
@@ -36,6 +37,11 @@ class Outer:
             {"pair": [10**400, ""]},
             "Outer.pair[0]: expected float, got an integer too large for one",
         ),
+        (
+            {"many": [{"size": 2**128}]},
+            "Outer.many[0].size: expected an integer of at most 128 bits",
+        ),
+        ({"sizes": [1, -(2**128)]}, "Outer.sizes: expected integers of at most 128 bits"),
         ({"pair": [1]}, "Outer.pair: expected 2 items, got 1"),
         ({"many": {}}, "Outer.many: expected a list, got dict"),
         ({"other": 1}, "Outer: unknown field 'other'"),

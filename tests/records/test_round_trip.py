@@ -20,11 +20,12 @@ from torchstone.records import RecordError, from_data, to_data
 
 MODULES = (
     *(f"torchstone.records.{name}" for name in ("measurement", "result", "run", "tracking")),
-    *("torchstone.records.profile", "torchstone.records.ledger", "torchstone.measure.channel"),
+    *(f"torchstone.records.{name}" for name in ("profile", "ledger", "monitoring", "tuning")),
+    *("torchstone.records.checked", "torchstone.measure.channel"),
 )
 SCALARS: Mapping[Any, st.SearchStrategy[Any]] = {
     bool: st.booleans(),
-    int: st.integers(),
+    int: st.integers(-(2**127), 2**127),
     float: st.floats(),
     str: st.text(max_size=5),
 }

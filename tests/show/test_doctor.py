@@ -58,7 +58,13 @@ ALL = made(PROVEN, PLUGGED, UNSEEN, GOVERNOR, CALM)
 
 def test_the_last_sentence_says_whether_it_is_fit_and_why() -> None:
     assert verdict(made(CALM, UNSEEN)) == (
-        "Fit to measure on. Differences under 1.3 % cannot be seen here today."
+        "Fit to measure on. Differences under 1.3 % cannot be seen today in short steps on one "
+        "thread; longer or threaded steps need more."
+    )
+    figures = {"1 thread, 1-10 ms": 0.004, "2 threads, 10-100 ms": 0.06}
+    seen = Finding("history", Level.OK, "known", figures)
+    assert verdict(made(CALM, seen)).endswith(
+        "need more: identical arms differed by up to 6.0 % (2 threads, 10-100 ms)."
     )
     two = made(CALM, GOVERNOR, replace(GOVERNOR, name="swap"), GOVERNOR, smallest=None)
     assert verdict(two) == "Fit with care: governor and swap may disturb what is measured."

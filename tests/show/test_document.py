@@ -51,6 +51,7 @@ TOP = [
     "clocks_hz",
     "remeasurements",
     "pruned",
+    "sweep",
 ]
 ARM = [
     "name",
@@ -73,8 +74,12 @@ TIME = [
     "unit",
     "floor",
     "floor_interval",
+    "floor_processes",
     "typical",
     "typical_interval",
+    "process_floors",
+    "process_typicals",
+    "fastest",
     "calls_per_sample",
     "calls",
     "processes",

@@ -74,7 +74,7 @@ def test_lines_by_level_with_the_rest_last_of_those_that_add_up(found: Ledger) -
 def test_findings_in_order_with_what_is_predicted(found: Ledger) -> None:
     text = ledger_report(found)
     assert text.index("1. Sleeping") < text.index("2. Graph breaks")
-    assert "Predicted: 0.62 to 0.90 of the time" in text
+    assert "Predicted: 1.11× to 1.6× faster." in text
     assert "By hand:" in text
     assert "project/model.py:9" in text
 

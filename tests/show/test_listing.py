@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from torchstone.records import to_data
-from torchstone.show.listing import LISTINGS, ModelRow, SuiteRow, VariantRow, listing
+from torchstone.show.listing import LISTINGS, ModelRow, SuiteRow, TechniqueRow, VariantRow, listing
 from torchstone.show.table import cells
 from torchstone.store.profiles import LedgerSummary, ProfileSummary
 from torchstone.store.summary import RunSummary, Summary
+from torchstone.store.tunings import TuningSummary
 
 from .synthetic_result import HOSTILE
 
@@ -73,6 +74,8 @@ HOSTILE_ROWS: dict[str, list[Any]] = {
     "runs": [replace(RUN, id=n[:30], label=n, origin=n, suites=(n,)) for n in HOSTILE],
     "profiles": [replace(PROFILE, id=n[:30], label=n, how=n, tool=n) for n in HOSTILE],
     "ledgers": [replace(LEDGER, id=n[:30], target=n, variant=n) for n in HOSTILE],
+    "tunings": [TuningSummary(n[:30], n, n, n, n, n, 3, (n,), 1.5) for n in HOSTILE],
+    "techniques": [TechniqueRow(n, n, n, (n,), n, n, (n,), n * 2) for n in HOSTILE],
     "suites": [SuiteRow(n, n, 3, 1, (n,), n * 4) for n in HOSTILE],
     "models": [ModelRow(n, n, n, n, (n,), n * 2) for n in HOSTILE],
     "variants": [row for n in HOSTILE for row in (VariantRow(n, n), VariantRow(n, n, n))],

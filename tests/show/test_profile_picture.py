@@ -20,7 +20,7 @@ from tests.show.synthetic_profile import (
     training,
     tree,
 )
-from torchstone.records import CallTree, Cost, Profile, Sampling, UsageError
+from torchstone.records import CallTree, Cost, Frame, Profile, Sampling, UsageError
 from torchstone.show.profile_svg import MARGIN, MOST_ROWS, WIDTH, profile_svg
 from torchstone.show.profile_text import cost_words, profile_text
 from torchstone.show.table import cells
@@ -114,9 +114,11 @@ def test_the_text_tells_what_matters() -> None:
 def test_samples_have_intervals_and_counts_have_none() -> None:
     text = profile_text(sampled())
     assert "27–33 %" in text
-    assert "1,000 every 10.0 ms, wall clock, 3 lost" in text
+    assert "1,000 every 10.0 ms, wall clock" in text
+    assert "3 more held up by native code, their time counted" in text
+    assert "3 lost" in profile_text(replace(sampled(), tool="another"))
     told = replace(sampled(), sampling=Sampling(1000, 0.0, "unknown"))
-    assert "1,000, unknown clock, 0 lost" in profile_text(told)
+    assert "1,000, unknown clock" in profile_text(told)
     assert "95 %" not in profile_text(counted())
     assert "call paths are estimated" in profile_text(counted())
 
@@ -141,3 +143,49 @@ def test_cost_is_told_beside_its_control() -> None:
     assert "1.50× (1.40–1.60)" in cost_words(dear)
     assert "told apart" not in cost_words(dear)
     assert "cannot be told apart" in cost_words(free)
+
+
+def imported() -> Profile:
+    """Half of the time under the machinery of imports, and two functions of one name."""
+    frames = (
+        Frame("<module>", "train.py", 1),
+        Frame("_find_and_load", "<frozen importlib._bootstrap>", 1165),
+        Frame("<module>", "/lib/torch/__init__.py", 1),
+        Frame("forward", "/work/net.py", 6),
+        Frame("forward", "/lib/torch/nn/modules/linear_of_a_very_long_name.py", 130),
+    )
+    tree = CallTree(
+        "seconds",
+        parents=(-1, 0, 1, 0, 3),
+        frames=(0, 1, 2, 3, 4),
+        own=(1.0, 1.0, 4.0, 1.0, 3.0),
+        threads=(0,) * 5,
+    )
+    return replace(sampled(), frames=frames, tree=tree, lines=(), label="train.py")
+
+
+def test_imports_are_summed_up_unless_they_are_asked_for() -> None:
+    text = profile_text(imported())
+    assert "imports left out (5.00 s, 50 % of all)" in text
+    assert "_find_and_load" not in text
+    assert "60 %" in text  # 3 of the 5 seconds that are no imports
+    with_all = profile_text(imported(), imports=True)
+    assert "left out" not in with_all
+    assert "_find_and_load" in with_all
+
+
+@pytest.mark.parametrize("width", [60, 80, 100])
+def test_the_table_is_one(width: int) -> None:
+    text = profile_text(imported(), width=width)
+    assert text.count("where") == 1
+    rows = [line for line in text.splitlines() if ":6" in line or ":130" in line]
+    assert len(rows) == 2
+    assert all("forward" in row and "%" in row for row in rows)
+    assert max(map(len, text.splitlines())) <= width
+
+
+def test_boxes_of_one_name_carry_their_place() -> None:
+    drawn = profile_svg(imported())
+    written = {text.text for text in ET.fromstring(drawn).iter(SVG + "text")}
+    assert "forward (net.py:6)" in written
+    assert "_find_and_load" in written  # the only one of its name

@@ -11,7 +11,8 @@ import sys
 import threading
 from pathlib import Path
 
-from torchstone.show.progress import Progress, left, make_progress
+from torchstone.show.live import make_progress
+from torchstone.show.progress import Progress, left
 
 
 class Clock:

@@ -50,7 +50,7 @@ def test_same_figures_as_the_terminal() -> None:
         "**slower &#33;**",
         "12.3 → 13.7 ms",
         "12.1 s",
-        "1.05×",
+        "0.95×",
         "2",
         "8d2k1f",
         "allocator, noise",

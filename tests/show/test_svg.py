@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchstone.show.svg import Axis, Plot, Svg, axis_around, format_si, format_tick
+from torchstone.records.format import format_si, format_tick
+from torchstone.show.svg import Axis, Plot, Svg, axis_around
 
 
 @given(st.text())

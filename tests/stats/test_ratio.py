@@ -163,7 +163,7 @@ def test_shared_weather_does_not_lift_the_floor() -> None:
 
 
 def test_absolute_is_the_geometric_mean_over_processes() -> None:
-    value, lo, hi = absolute(constant("a", 1000, 4000), "low1")
+    value, lo, hi = absolute(constant("a", 1000, 4000), "median")
     assert value == pytest.approx(2e-6)
     assert lo < value < hi
     assert absolute(constant("a", 1000), "low1") == pytest.approx((1e-6, 0.0, math.inf))

@@ -13,7 +13,7 @@ from scipy import stats as oracle
 
 from tests.stats.suite_cases import case, many, measured
 from torchstone import stats
-from torchstone.records import CaseMetrics, Mean, Outcome
+from torchstone.records import CaseMetrics, Mean, Outcome, Verdict
 from torchstone.stats import geometric_mean_speedup
 
 
@@ -210,3 +210,39 @@ def test_a_record_with_less_than_one_degree_of_freedom_is_not_believed(freedom: 
     (summary,) = stats.summarise([case(log_speedup=0.1, error=0.01, freedom=freedom)])
     assert summary.speedup is not None
     assert summary.speedup.interval is None
+
+
+WIDE = case(log_speedup=-2.4, error=0.9, freedom=1.0, interval=(0.00178, 4.40))
+"""A case of two processes as it was once measured: it made a suite's mean 0.38."""
+
+
+@pytest.mark.parametrize("verdict", list(Verdict))
+def test_a_case_known_to_no_better_than_a_factor_is_in_no_mean(verdict: Verdict) -> None:
+    known = case(log_speedup=0.51, error=0.02, freedom=3.0, interval=(1.60, 1.74))
+    mean = geometric_mean_speedup([replace(WIDE, verdict=verdict), known])
+    assert mean == replace(geometric_mean_speedup([known]), of=2)
+    assert geometric_mean_speedup([WIDE]) == Mean(None, 0, 1)
+
+
+@pytest.mark.parametrize(("interval", "wide"), [((0.51, 2.0), False), ((0.49, 2.0), True)])
+def test_the_width_alone_decides_wherever_the_interval_lies(
+    interval: tuple[float, float], wide: bool
+) -> None:
+    for factor in (0.01, 1.0, 100.0):
+        low, high = (end * factor for end in interval)
+        assert case(interval=(low, high)).too_wide is wide
+    assert not case(interval=(0.0, math.inf), error=None).too_wide  # one process has no width
+
+
+def test_leaving_wide_cases_out_does_not_bias_the_mean() -> None:
+    """Half of the cases are known badly; over many suites the mean stays at the truth."""
+    rng = np.random.default_rng(11)
+    logs = []
+    for _ in range(300):
+        cases = []
+        for error in (0.02, 0.02, 0.02, 0.5, 0.5, 0.5):
+            log, half = rng.normal(0.1, error), error * rng.uniform(0.5, 4.0)
+            ends = math.exp(log - half), math.exp(log + half)
+            cases.append(case(log_speedup=log, error=error, interval=ends))
+        logs.append(math.log(geometric_mean_speedup(cases).value or math.nan))
+    assert np.mean(logs) == pytest.approx(0.1, abs=3 * np.std(logs) / math.sqrt(len(logs)))

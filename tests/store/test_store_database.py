@@ -116,7 +116,7 @@ def test_a_summary_says_the_verdict_and_the_failures(db: Path) -> None:
     assert lines["aa12"] == "inductor: cannot tell"
     assert lines["aa13"].endswith("inductor: crash (1 check failed)")
     assert lines["aa13"].count("inductor") == 1
-    assert lines["aa14"].startswith("eager: fastest sample 5")
+    assert lines["aa14"].startswith("eager: floor 5")
     assert lines["aa14"].endswith(" ms")
     assert lines["aa15"].endswith("; and 2 more")
 

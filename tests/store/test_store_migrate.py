@@ -161,3 +161,20 @@ def _start(db: Path, env: dict[str, str], *words: str) -> subprocess.Popen[str]:
         text=True,
         env=env,
     )
+
+
+def test_a_database_of_the_first_schema_gets_every_table_of_this_one(old: Path) -> None:
+    """Whoever adds a table must add it to the step as well."""
+    with closing(sqlite3.connect(old)) as raw:
+        wanted = set(raw.execute("SELECT type, name FROM sqlite_master"))
+        raw.execute("PRAGMA foreign_keys = OFF")
+        for table in schema.SINCE_2:
+            raw.execute(f"DROP TABLE {table.name}")
+        raw.execute("UPDATE meta SET value = '1' WHERE key = 'torchstone_schema'")
+        raw.execute("PRAGMA user_version = 1")
+        raw.commit()
+    with open_store(str(old)) as store:
+        assert store.load("aa11") == make_result("aa11")
+    with closing(sqlite3.connect(old)) as raw:
+        assert set(raw.execute("SELECT type, name FROM sqlite_master")) == wanted
+    assert versions(old) == (str(OLD), OLD)

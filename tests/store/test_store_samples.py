@@ -5,12 +5,16 @@ from __future__ import annotations
 import tracemalloc
 import zlib
 from array import array
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from store_cases import make_result
 
-from torchstone.store import codec
+from torchstone.records import TwoClocks
+from torchstone.store import codec, open_store
 from torchstone.store.codec import (
     FORMAT,
     BlobError,
@@ -104,3 +108,19 @@ def test_what_could_not_be_read_back_is_not_written(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(codec, "MAX_SAMPLES", 10)
     with pytest.raises(BlobError, match="more than 10 samples"):
         pack([range(6), range(6)])
+
+
+@pytest.mark.parametrize("with_clocks", [(0,), (1,), (0, 1)])
+def test_turns_of_which_some_were_timed_twice(tmp_path: Path, with_clocks: tuple[int, ...]) -> None:
+    """Where the time of day is set meanwhile, a turn has no second clock."""
+    made = make_result("mixed")
+    first = made.arms[0]
+    clocks = TwoClocks(1, 2, 3, None)
+    turns = [
+        replace(turn, clocks=clocks if place % 2 in with_clocks else None)
+        for place, turn in enumerate(first.turns)
+    ]
+    result = replace(made, arms=(replace(first, turns=tuple(turns)), *made.arms[1:]))
+    with open_store(str(tmp_path / "x.db")) as store:
+        store.save(result)
+        assert store.load("mixed") == result

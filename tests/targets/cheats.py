@@ -202,3 +202,24 @@ def torch_lazy() -> Made:
                 return function(*map(force, args), **(kwargs or {}))
 
     return (lambda x: x.as_subclass(Lazy)), _matrix
+
+
+def leaks() -> Made:
+    """Keeps a megabyte of each call."""
+    kept: list[bytes] = []
+
+    def call(values: list[int]) -> list[int]:
+        kept.append(b"x" * (1 << 20))
+        return work(values)
+
+    return call, draw
+
+
+def torch_sets_threads() -> Made:
+    import torch
+
+    def call(x: torch.Tensor) -> torch.Tensor:
+        torch.set_num_threads(2)
+        return x @ x
+
+    return call, lambda seed: (torch.ones(64, 64) * (seed % 7 + 1),)

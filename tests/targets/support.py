@@ -8,19 +8,29 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from torchstone.conductor import CaseResult, CaseSpec, Settings, run_case
+from torchstone.conductor import EFFORTS, CaseResult, CaseSpec, Settings, run_case
 from torchstone.records import ArmSpec, Measurement
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 HONEST = f"{HERE / 'honest.py'}:make"
 MARK = "TORCHSTONE_TEST_MARK"
-QUICK: dict[str, Any] = {"budget_s": 0.2, "replicates": 2, "turn_ns": 2_000_000}
+FORKED = "forked"
+QUICK: dict[str, Any] = {
+    "budget_s": 0.2,
+    "replicates": 2,
+    "turn_ns": 2_000_000,
+    "effort": FORKED,
+}
+# As usual, but torch is imported once for a case and not in each of its processes: what becomes of
+# an arm does not depend on it. Tests of new processes ask for the usual effort.
+EFFORTS[FORKED] = replace(EFFORTS["usual"], forks_short_steps=True, slots=1)
 
 
 def target(file: str, name: str = "make") -> str:

@@ -17,11 +17,33 @@ from torchstone.variants.techniques import TECHNIQUES
 CHECK = """
 import gc, json, sys, torch
 from torchstone.records import ArmSpec
+from torch.utils.data import DataLoader
+from torchstone.records import NotSupported
 from torchstone.variants import with_techniques
+from torchstone.variants.registry import before_loading
 from torchstone.workloads.load import load_workload
+from torchstone.variants.techniques.loading import loader_workers
+load = lambda target: load_workload(ArmSpec("x", target), lambda phase: None)
+folder = sys.argv[2]
+blocks = load(folder + ":blocks")
+blocks.call(*blocks.inputs).sum().backward()
+expected = {
+    "folding": (lambda w: w.call(*w.inputs))(load(folder + ":folding")),
+    "rows": (lambda w: w.call(*w.inputs))(load(folder + ":rows")),
+    "blocks": blocks.call(*blocks.inputs),
+    "gradient": blocks.call[0][0].weight.grad.clone(),
+}
+plain = DataLoader.__init__
 for target, variant, check in json.loads(sys.argv[1]):
-    made = with_techniques(load_workload(ArmSpec("x", target), lambda phase: None), variant)
+    before_loading(variant)
+    try:
+        made = with_techniques(load(target), variant)
+    except NotSupported as error:
+        assert "refused" in target and "torchao" in str(error), (variant, error)
+        continue
+    sizes = getattr(made.call, "SIZES", None)
     exec(check)
+    DataLoader.__init__ = plain
 """
 CHECKS = {
     "gc_freeze": ("make", "assert gc.get_freeze_count() > 0; assert gc.get_threshold()[0] > 700"),
@@ -29,18 +51,95 @@ CHECKS = {
         "grad",
         "assert made.call(torch.ones(2, requires_grad=True)).requires_grad is False",
     ),
+    "inference_mode": ("grad", "assert made.call(torch.ones(2)).is_inference()"),
+    "eval_mode": (
+        "trained",
+        "assert not made.call.__globals__['NORM'].training; made.call(torch.ones(4, 2))",
+    ),
     "channels_last": (
         "conv",
-        "assert made.inputs[0].is_contiguous(memory_format=torch.channels_last)\n"
-        "assert made.call.weight.is_contiguous(memory_format=torch.channels_last)",
+        "assert made.call.weight.is_contiguous(memory_format=torch.channels_last)\n"
+        "out = made.call(*made.inputs)\n"
+        "assert out.is_contiguous(memory_format=torch.channels_last)",
+    ),
+    "fold_batchnorm": (
+        "folding",
+        "assert type(made.call[1]).__name__ == 'Identity'\n"
+        "assert torch.allclose(made.call(*made.inputs), expected['folding'], atol=1e-5)",
+    ),
+    "float32": (
+        "wide",
+        "assert made.call(*made.inputs).dtype == torch.float32\n"
+        "assert made.call.weight.dtype == torch.float32",
+    ),
+    "bf16_matmul": (
+        "conv",
+        "assert torch.get_float32_matmul_precision() == 'medium'\n"
+        "torch.set_float32_matmul_precision('highest')",
     ),
     "fused_optimizer": (
         "adam",
         "opt = made.optimizer(made.call.parameters())\n"
         "assert opt.defaults['fused'] is True and opt.defaults['lr'] == 0.25\n"
+        "assert opt.param_groups[0]['fused'] is True\n"
         "assert type(opt).__name__ == 'AdamW'",
     ),
+    "foreach_optimizer": (
+        "adam",
+        "opt = made.optimizer(made.call.parameters())\n"
+        "assert opt.param_groups[0]['foreach'] is True and opt.defaults['lr'] == 0.25",
+    ),
+    "micro_batches_4": (
+        "rows",
+        "made.call(*made.inputs); assert sizes == [2, 2, 2, 2], sizes\n"
+        "assert torch.allclose(made.call(*made.inputs), expected['rows'])",
+    ),
+    "micro_batches_16": (
+        "rows",
+        "made.call(*made.inputs); assert sizes == [1] * 8, sizes",
+    ),
+    "loader_worker": ("loader", "assert made.call.loader.num_workers == 1"),
+    "loader_workers": (
+        "loader",
+        "assert made.call.loader.num_workers >= 2\n"
+        "assert made.call.loader.persistent_workers\n"
+        "assert made.call.other.num_workers == 5, 'what the user asked for stays'",
+    ),
+    "loader_pinned": ("loader", "assert made.call.loader.pin_memory"),
+    "checkpoint": (
+        "blocks",
+        "made.call(*made.inputs).sum().backward()\n"
+        "assert torch.allclose(made.call[0][0].weight.grad, expected['gradient'])\n"
+        "assert 'checkpoint' in repr(made.call[0].forward)",
+    ),
+    "checkpoint_selective": (
+        "blocks",
+        "made.call(*made.inputs).sum().backward()\n"
+        "assert torch.allclose(made.call[0][0].weight.grad, expected['gradient'])",
+    ),
+    "int8_dynamic": (
+        "blocks",
+        "assert 'quantized' in type(made.call[0][0]).__module__\n"
+        "out = made.call(*made.inputs)\n"
+        "assert (out - expected['blocks']).abs().max() < 0.1",
+    ),
+    "torchao_int8_dynamic": ("refused", ""),
+    "torchao_int8_weights": ("refused", ""),
+    "prune_unstructured": (
+        "blocks",
+        "assert abs((made.call[0][0].weight == 0).float().mean() - 0.5) < 0.1",
+    ),
+    "prune_structured": (
+        "hidden",
+        "assert made.call[0].weight.shape == (4, 4) and made.call[2].weight.shape == (3, 4)\n"
+        "assert made.call(*made.inputs).shape == (2, 3)",
+    ),
+    "compile_blocks": (
+        "blocks",
+        "assert all(block._compiled_call_impl is not None for block in made.call)",
+    ),
 }
+"""By technique: a factory below, and what must hold afterwards."""
 TARGETS = """
 import torch
 from torchstone.workloads import Workload
@@ -57,6 +156,51 @@ def conv():
 def adam():
     return Workload(torch.nn.Linear(2, 2), (torch.ones(1, 2),),
                     optimizer=lambda p: torch.optim.AdamW(p, lr=0.25, foreach=False))
+
+def folding():
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.BatchNorm2d(4), torch.nn.ReLU())
+    model(torch.randn(4, 3, 8, 8))
+    return model.eval(), (torch.randn(2, 3, 8, 8),)
+
+NORM = torch.nn.BatchNorm1d(2)
+
+def trained():
+    return (lambda x: NORM(x)), (torch.ones(4, 2),)
+
+def wide():
+    return torch.nn.Linear(2, 2).double(), (torch.ones(1, 2, dtype=torch.float64),)
+
+class Rows(torch.nn.Module):
+    SIZES = []
+
+    def forward(self, x):
+        self.SIZES.append(len(x))
+        return x * 2
+
+def rows():
+    return Rows(), (torch.arange(16.0).reshape(8, 2),)
+
+class Loads(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        data = [torch.zeros(1)] * 4
+        self.loader = torch.utils.data.DataLoader(data)
+        self.other = torch.utils.data.DataLoader(data, num_workers=5)
+
+def loader():
+    return Loads(), ()
+
+def blocks():
+    torch.manual_seed(0)
+    one = lambda: torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Tanh())
+    return torch.nn.Sequential(one(), one()), (torch.randn(2, 4),)
+
+refused = blocks
+
+def hidden():
+    layers = torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3)
+    return torch.nn.Sequential(*layers), (torch.randn(2, 4),)
 
 def rmsprop():
     return Workload(torch.nn.Linear(2, 2), (torch.ones(1, 2),), optimizer=torch.optim.RMSprop)
@@ -78,15 +222,18 @@ else:
 
 def test_techniques_do_what_they_say(tmp_path: Path) -> None:
     """All in one process, because each would import torch."""
-    pytest.importorskip("torch")
     path = tmp_path / "own.py"
     path.write_text(TARGETS, encoding="utf-8")
-    assert set(CHECKS) == set(TECHNIQUES)
+    ours = [name for name in TECHNIQUES if TECHNIQUES.source(name) == "torchstone"]
+    assert set(CHECKS) == {name for name in ours if TECHNIQUES[name].modifier}
     jobs = [(f"{path}:{name}", f"eager+{one}", check) for one, (name, check) in CHECKS.items()]
     for name, said in (("rmsprop", "RMSprop has no fused"), ("fused", "SGD is fused already")):
         jobs.append((f"{path}:{name}", "eager+fused_optimizer", REFUSED.format(said=said)))
     done = subprocess.run(
-        [sys.executable, "-c", CHECK, json.dumps(jobs)], capture_output=True, text=True, cwd=ROOT
+        [sys.executable, "-c", CHECK, json.dumps(jobs), str(path)],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
     )
     assert done.returncode == 0, done.stderr
 
@@ -127,5 +274,6 @@ def test_a_list_names_our_variants_and_techniques_as_ours() -> None:
         check=True,
     )
     source = {one["name"]: one["source"] for one in json.loads(done.stdout)["variants"]}
-    names = ("eager", "inductor", *(f"+{name}" for name in TECHNIQUES))
+    ours = [one for one in TECHNIQUES.values() if one.modifier]
+    names = ("eager", "inductor", *(f"+{one.name}" for one in ours))
     assert {source[name] for name in names} == {"torchstone"}

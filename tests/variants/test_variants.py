@@ -183,7 +183,8 @@ def test_amp_on_cuda_means_float16() -> None:
 
 
 def test_every_precision_has_a_tolerance() -> None:
-    assert set(TOLERANCES) == set(PRECISIONS)
+    # What techniques compute in, and are judged by, without being a precision of an arm.
+    assert set(TOLERANCES) == {*PRECISIONS, "int8", "metric"}
 
 
 def _gradients(workload: Workload, precision: str) -> tuple[Any, int]:

@@ -57,6 +57,15 @@ def rows(page: Any, table: str, column: int = 1) -> list[str]:
     return [text.strip() for text in cells.all_inner_texts()]
 
 
+STOPS = """[...document.querySelectorAll("table tbody")].map((body) => {
+  const stops = [...document.querySelectorAll("a[href], button, input, select, [tabindex='0']")];
+  const before = stops.filter((one) => one.tabIndex >= 0 && one.offsetParent &&
+    body.compareDocumentPosition(one) & Node.DOCUMENT_POSITION_PRECEDING);
+  return before.length;
+})"""
+HEIGHTS = "[...document.querySelectorAll('.headline li a')].map((one) => one.offsetHeight)"
+
+
 def expect(locator: Any) -> Any:
     from playwright.sync_api import expect as expected
 
@@ -88,7 +97,7 @@ def test_a_droplist_changes_the_address_and_the_content_and_back_undoes_it(
     page = new_page(address)
     page.goto(address)
     failing = page.locator("#table-huggingface-small tbody tr").first
-    assert failing.locator("td").nth(0).inner_text().endswith("4/4 100 %")
+    assert failing.locator("td").nth(0).inner_text().split()[-3:] == ["4/4", "100", "%"]
     page.locator("select[name=mode]").select_option("training")
     page.wait_for_url("**mode=training")
     assert asked(page) == {"mode": "training"}  # defaults stay out of the address
@@ -99,17 +108,17 @@ def test_a_droplist_changes_the_address_and_the_content_and_back_undoes_it(
     assert "1" in failing.locator("td").nth(1).inner_text()  # newly failing since then
     page.go_back()
     page.wait_for_url("**mode=training")
-    assert page.locator("select[name=base]").input_value() == "night04x"
+    expect(page.locator("select[name=base]")).to_have_value("night04x")
     page.go_back()
     page.wait_for_url(f"{address}/")
-    assert page.locator("select[name=mode]").input_value() == "inference"
+    expect(page.locator("select[name=mode]")).to_have_value("all")
 
 
 def test_tables_are_sorted_and_filtered_and_the_address_remembers(
     new_page: Any, address: str
 ) -> None:
     page = new_page(address)
-    page.goto(f"{address}/suite?suite=timm&variant=inductor")
+    page.goto(f"{address}/suite?suite=timm&variant=inductor&mode=inference")
     button = page.get_by_role("button", name="Model")
     button.click()
     assert rows(page, "models") == ["ghostnet_100", "mobilenetv3_large_100", "resnet18"]
@@ -219,7 +228,62 @@ def test_by_keyboard_alone(new_page: Any, address: str) -> None:
     assert outline == "solid"
     page.locator("select[name=mode]").focus()
     page.keyboard.press("ArrowDown")
+    page.wait_for_url("**mode=inference**")
+    page.keyboard.press("ArrowDown")  # the focus is where it was
     page.wait_for_url("**mode=training**")
+    assert page.evaluate("document.activeElement.name") == "mode"
+
+
+def test_a_table_is_one_stop_and_arrows_go_on_inside_it(new_page: Any, address: str) -> None:
+    page = new_page(address)
+    for path in ("/", "/compare", "/suite?suite=all", "/failures"):
+        page.goto(address + path)
+        stops = page.evaluate(STOPS)
+        assert max(stops) <= 60, path
+    page.goto(f"{address}/suite?suite=timm")
+    page.locator("#table-models tbody tr").nth(0).locator("th a").focus()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowRight")
+    place = page.evaluate(
+        "(() => { const at = document.activeElement.closest('td'); "
+        "return [at.parentElement.sectionRowIndex, at.querySelector('a') !== null]; })()"
+    )
+    assert place == [1, True]
+
+
+def test_a_choice_keeps_the_place_and_escape_leaves_a_zoom(new_page: Any, address: str) -> None:
+    page = new_page(address)
+    page.goto(f"{address}/?from=2026-11-02&to=2026-11-04")
+    page.evaluate("window.scrollTo(0, 600)")
+    page.evaluate("window.stayed = true")
+    before = page.evaluate("scrollY")
+    assert before > 100
+    page.keyboard.press("Escape")
+    page.wait_for_url(f"{address}/")
+    expect(page.locator("select[name=range]")).to_have_value("7")
+    assert page.evaluate("[window.stayed, scrollY]") == [True, before]
+
+
+@pytest.mark.parametrize("path", ["/", "/compare", "/suite?suite=huggingface", "/failures"])
+def test_every_column_fits_a_usual_screen(new_page: Any, address: str, path: str) -> None:
+    page = new_page(address, viewport={"width": 1280, "height": 800})
+    page.goto(address + path)
+    wide = page.evaluate(
+        "[...document.querySelectorAll('.block > .scroll')].map(e => e.scrollWidth - e.clientWidth)"
+    )
+    assert wide
+    assert max(wide) <= 0
+
+
+def test_on_a_phone_the_figures_come_before_the_choices(new_page: Any, address: str) -> None:
+    page = new_page(address, viewport={"width": 390, "height": 844})
+    page.goto(address)
+    expect(page.locator("#controls")).to_be_hidden()
+    box = page.locator("#headline-changes li").first.bounding_box()
+    assert box["y"] + box["height"] < 844
+    assert min(page.evaluate(HEIGHTS)) >= 40
+    page.locator("details.choices summary").click()
+    expect(page.locator("#controls")).to_be_visible()
 
 
 def test_it_can_be_read_and_asked_without_scripts(new_page: Any, address: str) -> None:

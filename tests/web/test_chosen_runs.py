@@ -278,7 +278,7 @@ def test_the_threshold_that_is_applied_is_shown(
         for kind in ("under 1 ms", "1-10 ms", "10-100 ms", "over 100 ms"):
             if floor:
                 store.remember_aa_floor(stored.MACHINE, Conditions(1, "keep", kind), floor, {})
-    said = f"the change exceeds {format_percent(applied)} ("
+    said = f"the change exceeds the noise limit of {format_percent(applied)} ("
     with reading(path) as store:
         source = DataAccess(store)
         landing, compared, suite = (view(source, name) for name in ("landing", "compare", "suite"))
@@ -287,7 +287,7 @@ def test_the_threshold_that_is_applied_is_shown(
     assert said in tables_of(compared)["groups"].note
     assert said in tables_of(suite)["models"].note
     for table in (*tables_of(landing).values(), tables_of(compared)["groups"]):
-        place = [one.key for one in table.columns if one.shown].index("threshold")
+        place = [one.key for one in table.columns].index("threshold")
         assert {row[place].text for row in table.rows} == {format_percent(applied)}
     done = call("compare", "latest~1", "latest", "--db", str(path))
     assert f"beyond {format_percent(applied)}" in " ".join(done.stdout.split())

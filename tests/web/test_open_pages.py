@@ -108,7 +108,7 @@ def test_the_overview_changes_as_a_whole_and_its_charts_answer(
 ) -> None:
     address, add = growing
     page = opened(new_page, address, "/")
-    trends = page.locator("#content .note", has_text="each at its commit")
+    trends = page.locator("#content .note", has_text="runs.")
     expect(trends).to_contain_text("2 runs")
     page.locator("select[name=mode]").focus()
     add(2)
@@ -138,7 +138,7 @@ def test_the_first_run_of_all_appears(new_page: Any, tmp_path: Path) -> None:
         page.clock.fast_forward(LATER_MS)
         expect(page.locator(ABOUT)).to_contain_text("nightly-0")
         assert page.locator("select[name=mode]").count() == 1
-        assert page.locator("#table-timm-small tbody tr").count() == 2
+        assert page.locator("#table-timm-small tbody tr").count() == 4
 
 
 def test_a_table_is_copied_without_its_signs(new_page: Any, address: str) -> None:

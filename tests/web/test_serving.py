@@ -18,6 +18,7 @@ from urllib.request import urlopen
 import pytest
 from click.testing import CliRunner
 
+from tests.targets.support import eventually
 from tests.web import stored
 from tests.web.conftest import PATIENCE_S
 from tests.web.real_server import served
@@ -62,9 +63,30 @@ def test_a_taken_port_is_said(database: Path) -> None:
     assert "--port" in refused.value.remedy
 
 
-def test_without_a_database_nothing_is_served(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no database"):
-        serve(said, db=str(tmp_path / "none.db"))
+def page(address: str) -> str:
+    with urlopen(address, timeout=PATIENCE_S) as answer:
+        return str(answer.read().decode())
+
+
+@pytest.mark.parametrize("empty_file", [False, True])
+def test_a_database_that_is_not_there_yet_is_served_empty_and_picks_up_the_first_run(
+    tmp_path: Path, empty_file: bool
+) -> None:
+    path = tmp_path / "later.db"
+    if empty_file:
+        path.touch()
+    with started(SERVE.format("print", str(path))) as (process, address):
+        assert "No run is stored yet." in page(address)
+        with open_store(str(path)) as store:
+            stored.add_night(store, 0, stored.keys())
+        assert eventually(lambda: "huggingface" in page(address), PATIENCE_S)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=PATIENCE_S)
+
+
+def test_a_folder_that_is_not_there_is_a_mistake(tmp_path: Path) -> None:
+    with pytest.raises(UsageError):
+        serve(said, db=str(tmp_path / "no" / "none.db"))
     assert list(tmp_path.iterdir()) == []
 
 

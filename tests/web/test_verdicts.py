@@ -80,7 +80,7 @@ def test_the_comparison_lists_signs_and_counts_every_verdict(path: Path) -> None
     assert all(rows[place]["deciding_budget_s"] > spent for place in (2, 4))
     assert rows[3]["deciding_budget_s"] is None  # not within an hour
     assert "raised as much, would probably tell 2 % in 2 of 3 cases still open" in page
-    assert "≥ not worse and ≤ not better" in page
+    assert "≥ not worse, ≤ not better" in page
     (group,) = data["tables"]["groups"]["rows"]
     for verdict in Verdict:
         assert f"1 {verdict.value}" in group["verdicts"]

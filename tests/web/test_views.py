@@ -45,7 +45,7 @@ def cells(table: Table, where: str, value: Any) -> dict[str, Cell]:
 
 
 def test_the_landing_page_has_a_table_a_suite_with_every_denominator(source: DataAccess) -> None:
-    page = view(source, "landing")
+    page = view(source, "landing", mode="inference")
     tables = tables_of(page)
     assert list(tables) == ["huggingface-small", "timm-small"]
     row = cells(tables["huggingface-small"], "variant", "inductor")
@@ -55,13 +55,13 @@ def test_the_landing_page_has_a_table_a_suite_with_every_denominator(source: Dat
     assert row["run"].value == LAST
     assert page.controls is not None
     chosen = {one.name: one.value for one in page.controls.choices}
-    assert (chosen["mode"], chosen["precision"], chosen["new"]) == ("inference", "fp32", LAST)
+    assert (chosen["mode"], chosen["precision"], chosen["new"]) == ("inference", "all", LAST)
 
 
 def test_a_slower_suite_is_marked_by_the_verdict_and_the_threshold_is_told(
     source: DataAccess,
 ) -> None:
-    page = view(source, "landing")
+    page = view(source, "landing", mode="inference")
     tables = tables_of(page)
     slower = cells(tables["huggingface-small"], "variant", "inductor")
     assert (slower["change"].mark, slower["verdict"].value) == ("worse", "slower")
@@ -112,7 +112,9 @@ def test_a_zoom_in_the_url_is_the_range(source: DataAccess) -> None:
 
 
 def test_models_are_told_apart_and_the_side_that_moved_is_named(source: DataAccess) -> None:
-    table = tables_of(view(source, "suite", suite="huggingface", variant="inductor"))["models"]
+    table = tables_of(
+        view(source, "suite", suite="huggingface", variant="inductor", mode="inference")
+    )["models"]
     assert sorted(cell.value for cell in column(table, "model")) == sorted(
         stored.SUITES["huggingface"]
     )

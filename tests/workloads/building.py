@@ -37,7 +37,7 @@ def build_all(requests: Sequence[Request], **env: str) -> dict[Request, dict[str
 
 def describe(target: str, mode: str, precision: str) -> dict[str, Any]:
     """Build, run one step, and say what is known of it."""
-    from torchstone.measure.worker import _failure
+    from torchstone.measure.worker import failure_of
     from torchstone.records import ArmSpec
     from torchstone.workloads import load_workload
 
@@ -47,7 +47,7 @@ def describe(target: str, mode: str, precision: str) -> dict[str, Any]:
         workload = load_workload(arm, phases.append)
         return {"outcome": "ok", "phases": phases, "notes": workload.notes, **step(workload, arm)}
     except Exception as error:
-        failure = _failure(error, phases[-1])
+        failure = failure_of(error, phases[-1])
         return {"outcome": failure.kind, "reason": failure.message, "phases": phases}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from importlib import import_module
 
@@ -10,12 +11,14 @@ import click
 
 from torchstone import __version__
 from torchstone.cli import options as opt
+from torchstone.cli.gate import guard_terminal
 from torchstone.cli.main import SECTIONS, help_text
 
 NAMES = [name for names in SECTIONS.values() for name in names]
 _MODULES = {
     **dict.fromkeys(("show", "list", "repro", "validate"), "stored"),
     **dict.fromkeys(("export", "import"), "db"),
+    **dict.fromkeys(("history", "regressions"), "regressions"),
 }
 """Of commands that share a module; any other has one of its name."""
 
@@ -48,7 +51,21 @@ def cli() -> None:
 
 
 def run() -> int:
-    """Run the command line; returns its exit code."""
+    """Run the command line; returns its exit code. SIGTERM ends it as Ctrl-C does."""
+    told: list[int] = []
+
+    def interrupt(number: int, frame: object) -> None:
+        told.append(number)
+        raise KeyboardInterrupt
+
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:  # whoever ignores it has a reason
+        signal.signal(signal.SIGTERM, interrupt)
+    guard_terminal()
+    code = _run()
+    return opt.Exit.TERMINATED if told and code == opt.Exit.INTERRUPTED else code
+
+
+def _run() -> int:
     try:
         code = cli.main(standalone_mode=False, prog_name="torchstone")
         sys.stdout.flush()
@@ -78,7 +95,14 @@ def run() -> int:
 
 
 def _say(message: str, remedy: str = "") -> None:
-    """One voice for all mistakes: a sentence, and what to do."""
-    click.echo(f"torchstone: {message}", err=True)
-    if remedy:
-        click.echo(f"  {remedy}", err=True)
+    """One voice for all mistakes: a sentence, and what to do. It may name anything that somebody
+    put into a file or a command line."""
+    for line in (f"torchstone: {message}", f"  {remedy}" if remedy else ""):
+        if line:
+            click.echo(line if line.isprintable() else _harmless(line), err=True)
+
+
+def _harmless(line: str) -> str:
+    from torchstone.show.table import sanitise
+
+    return "\n".join(sanitise(part) for part in line.split("\n"))

@@ -272,28 +272,54 @@ def export(run: str, format_name: str, out: Path, force: bool, db: str | None) -
 
 
 @click.command("import")
-@click.argument("format_name", metavar="dynamo-csv|hud-v3|db")
+@click.argument("format_name", metavar="asv|pyperf|pytest-benchmark|...|db")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 @opt.option("--label", default="", help="A name to find the run by.")
+@opt.option("--project", default="", help="Of a history: its name (default: the folder's).")
 @opt.database_option
-def import_(format_name: str, paths: tuple[str, ...], label: str, db: str | None) -> None:
+def import_(
+    format_name: str, paths: tuple[str, ...], label: str, project: str, db: str | None
+) -> None:
     """Read other tools' files into a run, or join shards from other databases.
 
-    Imported figures keep the definitions and the names of the tool that made them.
+    Imported figures keep the definitions and the names of the tool that made them. Of asv, pyperf,
+    pytest-benchmark and google-benchmark a whole history is read, for `torchstone history` and
+    `torchstone regressions`; files that were imported before are passed over. dynamo-csv and
+    hud-v3, the PyTorch project's own formats, become one run.
 
     \b
     Examples:
       torchstone import dynamo-csv inductor_timm_models_*.csv --label upstream
       torchstone import hud-v3 results.json
+      torchstone import asv numpy-bench/results
+      torchstone import pytest-benchmark .benchmarks/
       torchstone import db shard-1.db shard-2.db
     """
+    from torchstone.interop.histories import READERS
     from torchstone.lab.database import import_files, join_databases
 
     if format_name == "db":
         lines = join_databases(paths, db)
+    elif format_name in READERS:
+        lines = _import_history(format_name, paths, project, db)
     else:
         imported = import_files(format_name, paths, label, db)
         lines = [f"{imported.run.id}: {len(imported.cases)} cases"]
         lines += [f"  {note}" for note in imported.notes]
     for line in lines:
         click.echo(line)
+
+
+def _import_history(tool: str, paths: tuple[str, ...], project: str, db: str | None) -> list[str]:
+    """What was imported, in words."""
+    from torchstone.lab.regressions import import_history
+    from torchstone.records.format import count
+    from torchstone.show.table import sanitise
+
+    found, added = import_history(tool, paths, project, db)
+    known = f"; {count(added.known, 'file')} known already" if added.known else ""
+    return [
+        f"{sanitise(found.project)}: {count(added.runs, 'file')}, "
+        f"{count(added.series, 'series', 'series')}, {added.values:,} values{known}",
+        *(f"  {note}" for note in found.notes),
+    ]

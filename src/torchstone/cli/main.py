@@ -15,6 +15,7 @@ SECTIONS = {
         "doctor": "Check whether this machine is suitable for benchmarking.",
     },
     "Check": {
+        "check": "Check whether a change makes anything slower.",
         "validate": "Re-run the checks on stored results.",
         "contract": "Record a target's input/output contract; verify it later.",
         "repro": "Measure a stored result again; compare with the old.",
@@ -22,11 +23,19 @@ SECTIONS = {
     "Explain": {
         "profile": "Profile the time or memory of a step or program.",
         "explain": "Break down where a step's time goes and suggest fixes.",
+        "tune": "Find what makes a target faster, and prove it.",
+    },
+    "Watch": {
+        "monitor": "Watch a training while it runs; compare two trainings.",
+        "top": "Show what is monitored on this machine, live.",
     },
     "Track and show": {
         "show": "Show a stored result, run, profile or ledger.",
         "list": "List what is stored, and suites, models, variants.",
         "compare": "Compare two stored runs.",
+        "history": "Show stored figures over time, with changes of level.",
+        "regressions": "List changes of level: since when, how large, whose doing.",
+        "bisect": "Find the commit that changed a target's time.",
         "serve": "Show stored runs as a dashboard in the browser.",
         "export": "Write a run as the PyTorch project's files, or a site.",
         "import": "Read other tools' files; join shards.",

@@ -8,17 +8,17 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import partial, wraps
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 import click
 
 if TYPE_CHECKING:
     from torchstone.conductor import Settings
-    from torchstone.lab.recording import Recorder
+    from torchstone.lab.recording import Recorder, StorageWarning
     from torchstone.records import Result
     from torchstone.show.progress import Progress
 
@@ -40,8 +40,14 @@ class Exit(IntEnum):
     """Something that was measured, checked or compared failed, or could not be stored."""
     USAGE = 2
     """The request itself cannot be carried out; nothing was measured (`UsageError`)."""
+    UNKNOWN = 3
+    """What was measured cannot answer the question (`check`, `bisect`)."""
+    NOT_RUN = 4
+    """A sound request that could not be carried out, so that there is no answer."""
     INTERRUPTED = 130
     """Ctrl-C, as of a program that SIGINT ended."""
+    TERMINATED = 143
+    """The same after SIGTERM."""
 
 
 # Values that are more than a word.
@@ -101,10 +107,18 @@ def _parse_words(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(words))
 
 
+def _parse_axis(text: str) -> tuple[str, tuple[str, ...]]:
+    name, equals, values = text.partition("=")
+    if not equals or not name.strip().isidentifier():
+        raise ValueError(f"{text!r} is no sweep; write batch=1,8,32")
+    return name.strip(), _parse_words(values)
+
+
 DURATION = Parsed("duration", parse_duration)
 SHARE = Parsed("share", _parse_share)
 ASSIGNMENT = Parsed("name=value", _parse_assignment)
 WORDS = Parsed("a,b,...", _parse_words)
+AXIS = Parsed("name=a,b,...", _parse_axis)
 
 
 # Options.
@@ -146,6 +160,28 @@ margin_option = option(
     default="2%",
     help="Smallest ratio that counts as a change; also what `not slower` excludes.",
 )
+effort_options = options(
+    option(
+        "--fast",
+        is_flag=True,
+        help="A decent answer within a minute: stop once the verdict is clear; fewer processes "
+        "and checks, margin 5%, budget 5s.",
+    ),
+    option(
+        "--rigorous",
+        is_flag=True,
+        help="At least 10 processes, a duplicate of the baseline, within 0.5%, budget 2m.",
+    ),
+    option(
+        "--total",
+        type=DURATION,
+        help="Bound on everything: building, compiling, checks, measuring. When it is over you "
+        "get the result so far.",
+    ),
+)
+verbose_option = option(
+    "-v", "--verbose", is_flag=True, help="Every check, and all details (as `show` has them)."
+)
 strict_option = option("--strict", is_flag=True, help="Exit 1 if any check fails.")
 arm_options = options(
     option("--mode", default="inference", metavar=MODES),
@@ -154,14 +190,45 @@ arm_options = options(
     option("--threads", type=int, help="Threads of torch and OpenMP (default: theirs)."),
 )
 """How a target is run: in all commands that run one."""
-process_options = options(
+swept_options = options(
+    option("--mode", default="inference", metavar=MODES),
+    option(
+        "--precision",
+        type=WORDS,
+        default="fp32",
+        metavar=PRECISIONS,
+        help="Several (fp32,bf16) are a sweep.",
+    ),
+    device_option,
+    option(
+        "--threads",
+        type=WORDS,
+        metavar="N[,N...]",
+        help="Threads of torch and OpenMP (default: theirs); several (1,2,4) are a sweep.",
+    ),
+    option(
+        "--sweep",
+        type=AXIS,
+        multiple=True,
+        metavar="NAME=A,B,...",
+        help="Call the factory with each of these values, e.g. batch=1,8,32 (repeatable: every "
+        "combination). One table, kept as one result; --budget is for each case.",
+    ),
+)
+"""The same in `bench`, which takes several values of them."""
+interpreter_options = options(
     option("--python", metavar="PYTHON", help="Interpreter of all arms, e.g. python3.13."),
     option("--env", multiple=True, type=ASSIGNMENT, help="Environment variable for all arms."),
-    allocator_option,
 )
+process_options = options(interpreter_options, allocator_option)
 """In which processes it is run."""
 settings_options = options(
-    margin_option,
+    option(
+        "--margin",
+        type=SHARE,
+        help="Smallest ratio that counts as a change; also what `not slower` excludes "
+        "(default: 2%, with --fast 5%).",
+    ),
     option("--seed", type=int, default=0),
     option("--timeout", type=DURATION, default="60s", help="For a step."),
     option(
@@ -181,13 +248,26 @@ def save_option(help: str, default: bool = True) -> Callable[[F], F]:
     return option("--save/--no-save", default=default, help=help)
 
 
+def take_effort(asked: dict[str, Any]) -> str:
+    """`fast`, `usual` or `rigorous`, from the two flags."""
+    from torchstone.conductor.effort import FAST, RIGOROUS, USUAL
+    from torchstone.records import UsageError
+
+    fast, rigorous = asked.pop("fast", False), asked.pop("rigorous", False)
+    if fast and rigorous:
+        raise UsageError("--fast and --rigorous exclude each other.", "Give one of them.")
+    return FAST if fast else RIGOROUS if rigorous else USUAL
+
+
 def take_settings(asked: dict[str, Any]) -> Settings:
     """The settings among what was asked, taken out of it."""
-    from torchstone.conductor import Settings
+    from torchstone.lab.request import with_effort
 
-    return Settings(
+    return with_effort(
+        take_effort(asked),
+        total_s=asked.pop("total", None),
         budget_s=asked.pop("budget"),
-        within=asked.pop("within", Settings.within),
+        within=asked.pop("within", None),
         margin=asked.pop("margin"),
         seed=asked.pop("seed"),
         step_timeout_s=asked.pop("timeout"),
@@ -196,6 +276,27 @@ def take_settings(asked: dict[str, Any]) -> Settings:
         independent=asked.pop("independent", False),
         together=asked.pop("together"),
     )
+
+
+def take_sweep(asked: dict[str, Any]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """The axes of a sweep among what was asked; single values of threads and precision are put
+    back as they are."""
+    from torchstone.records import UsageError
+
+    axes = list(asked.pop("sweep"))
+    for name in ("threads", "precision"):
+        values = asked[name]
+        if values is not None and len(values) > 1:
+            axes.append((name, values))
+            asked.pop(name)
+        elif values is not None:
+            asked[name] = values[0]
+    threads = asked.get("threads")
+    if threads is not None:
+        if not threads.removeprefix("-").isdigit():
+            raise UsageError(f"--threads {threads} is not a number.", "Write --threads 2 or 1,2,4.")
+        asked["threads"] = int(threads)
+    return tuple(axes)
 
 
 def is_given(ctx: click.Context, name: str) -> bool:
@@ -243,31 +344,64 @@ class Output:
         markdown: Callable[[], str] | None = None,
         csv: Callable[[], str] | None = None,
     ) -> None:
-        """Write what is wanted in files, and print what is to stand alone, or else the report."""
-        from torchstone.lab.output_files import write_file
-        from torchstone.show.table import can_unicode
+        """Write what is wanted in files, and print what is to stand alone, or else the report.
 
+        What was measured is shown, whatever becomes of the files: a file that cannot be written is
+        reported afterwards, and where nothing can be printed the report goes to standard error.
+        """
+        from torchstone.lab.output_files import NotWritten, write_file
+
+        failed: NotWritten | None = None
         for path, make in ((self.json_path, json), (self.csv_path, csv)):
             if path is None or make is None:
                 continue
             text = make()
             text = text if text.endswith("\n") else f"{text}\n"
-            if path == STDOUT:
-                click.echo(text, nl=False)
-            else:
-                write_file(path, text)
-        if self.alone:
-            return
-        tty = sys.stdout.isatty()
+            try:
+                if path == STDOUT:
+                    _print(text)
+                else:
+                    write_file(path, text)
+            except NotWritten as error:
+                failed = error
+        if failed is not None or not self.alone:
+            shown = self._shown(report, markdown)
+            try:
+                _print(shown, err=failed is not None and self.alone)
+            except NotWritten as error:
+                failed = error
+                with suppress(NotWritten):
+                    _print(shown, err=True)
+        if failed is not None:
+            raise failed
+
+    def _shown(self, report: Callable[..., str], markdown: Callable[[], str] | None) -> str:
+        from torchstone.show.table import can_unicode
+
         if self.markdown and markdown is not None:
-            text = markdown()
-        else:
-            text = report(
-                color=tty and not os.environ.get("NO_COLOR"),
-                width=shutil.get_terminal_size().columns if tty else PLAIN_WIDTH,
-                unicode=can_unicode(sys.stdout),
-            )
-        click.echo(text, nl=False, color=True)
+            return markdown()
+        tty = sys.stdout.isatty()
+        return report(
+            color=tty and not os.environ.get("NO_COLOR"),
+            width=shutil.get_terminal_size().columns if tty else PLAIN_WIDTH,
+            unicode=can_unicode(sys.stdout),
+        )
+
+
+def _print(text: str, err: bool = False) -> None:
+    """Print it; a reader that has gone away is another matter than a place that is full."""
+    from torchstone.lab.output_files import not_written
+
+    stream = sys.stderr if err else sys.stdout
+    try:
+        click.echo(text, nl=False, color=True, file=stream)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        # What is still in the buffer would fail once more when Python ends.
+        with suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        raise not_written("Standard error" if err else "Standard output", error) from None
 
 
 def _as_output(*several: Callable[[F], F]) -> Callable[[F], F]:
@@ -342,13 +476,16 @@ def deliver_result(
     saved: bool,
     db: str | None = None,
     report: Callable[..., str] | None = None,
+    verbose: bool = True,
 ) -> None:
     """A result's report, Markdown or JSON."""
     from torchstone.show import markdown as shown
     from torchstone.show.terminal import report as usual
 
     output.deliver(
-        partial(report or usual, result, saved=saved, db=named_database(db)),
+        partial(
+            report or partial(usual, verbose=verbose), result, saved=saved, db=named_database(db)
+        ),
         partial(shown.dumps, result),
         partial(shown.markdown, result),
     )
@@ -357,7 +494,7 @@ def deliver_result(
 @contextmanager
 def progress() -> Iterator[Progress]:
     """Progress on stderr; cleared at the end."""
-    from torchstone.show.progress import make_progress
+    from torchstone.show.live import make_progress
 
     with make_progress(sys.stderr) as made:
         yield made
@@ -372,7 +509,15 @@ def exit_code(result: Result, strict: bool = False) -> int:
     return Exit.FAILED if failed or not any(arm.turns for arm in result.arms) else Exit.OK
 
 
-def print_storage_warnings(recorder: Recorder, code: int) -> int:
+class HasStorageWarnings(Protocol):
+    """A recorder, or the end of a run."""
+
+    @property
+    def storage_warnings(self) -> Sequence[StorageWarning]:
+        """What the database refused."""
+
+
+def print_storage_warnings(recorder: HasStorageWarnings, code: int) -> int:
     """Say on stderr, after the report and never instead of it, what the database refused, and why;
     the exit code is then not 0."""
     from torchstone.show.table import sanitise
@@ -382,3 +527,26 @@ def print_storage_warnings(recorder: Recorder, code: int) -> int:
         if one.remedy:
             click.echo(f"  {sanitise(one.remedy)}", err=True)
     return code or (Exit.FAILED if recorder.storage_warnings else Exit.OK)
+
+
+def end_measurement(
+    output: Output,
+    result: Result,
+    recorder: Recorder,
+    code: int,
+    report: Callable[..., str] | None = None,
+    verbose: bool = True,
+) -> int:
+    """Show the result, then what the database refused, whatever became of the files."""
+    try:
+        deliver_result(
+            output,
+            result,
+            saved=recorder.has_kept,
+            db=recorder.url,
+            report=report,
+            verbose=verbose,
+        )
+    finally:
+        code = print_storage_warnings(recorder, code)
+    return code

@@ -20,23 +20,19 @@ if TYPE_CHECKING:
     from torchstone.records import Profile
 
 
-class ProfileCommand(click.Command):
-    """Options of a target may come after it, as elsewhere; what follows a program is its own."""
+class ProgramCommand(click.Command):
+    """What follows a program is its own; ours comes before it."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Set what follows the program apart before click sees it."""
-        from torchstone.lab.profile import is_target
-
-        place = self._first_positional(args)
+        place = self.first_positional(args)
         if place >= len(args):
             return super().parse_args(ctx, args)
         module = args[place] == "-m"
         ours, rest = args[:place], args[place + module :]
-        if not module and is_target(rest[0]):
-            return super().parse_args(ctx, [*ours, *rest[1:], "--", rest[0]])
         return super().parse_args(ctx, [*ours, *(["-m"] if module else []), "--", *rest])
 
-    def _first_positional(self, args: list[str]) -> int:
+    def first_positional(self, args: list[str]) -> int:
         """Where the program is named: the first word that is neither an option nor its value."""
         takes_value = {
             name
@@ -55,8 +51,22 @@ class ProfileCommand(click.Command):
         return place
 
 
+class ProfileCommand(ProgramCommand):
+    """Options of a target may come after it, as elsewhere."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """A target is put last; a program is left where it is."""
+        from torchstone.lab.profile import is_target
+
+        place = self.first_positional(args)
+        if place < len(args) and args[place] != "-m" and is_target(args[place]):
+            args = [*args[:place], *args[place + 1 :], "--", args[place]]
+            return click.Command.parse_args(self, ctx, args)
+        return super().parse_args(ctx, args)
+
+
 @click.command(cls=ProfileCommand)
-@click.argument("what", metavar="TARGET|SCRIPT")
+@click.argument("what", metavar="TARGET|SCRIPT", required=False, default="")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[ARGUMENTS]...")
 @opt.option("-m", "--module", is_flag=True, help="Run a module, as `python -m` does.")
 @opt.option(
@@ -64,6 +74,14 @@ class ProfileCommand(click.Command):
     default="sample",
     metavar="count|sample|trace|memory|all",
     help="In which way; all: the first three side by side.",
+)
+@opt.option("--pid", type=int, metavar="PID", help="Look at a process that runs already (py-spy).")
+@opt.option("--top", is_flag=True, help="With --pid: show what it does, every two seconds.")
+@opt.option(
+    "--duration",
+    type=opt.DURATION,
+    metavar="DURATION",
+    help="With --pid: how long (default: 10s; with --top until Ctrl-C).",
 )
 @opt.option("--out", metavar="FILE", help="Write the profile; the ending says the format.")
 @opt.option("--format", metavar="NAME", help="Write --out in this format, whatever its ending.")
@@ -77,6 +95,11 @@ class ProfileCommand(click.Command):
     help="What samples measure: time, CPU time, or holding the GIL.",
 )
 @opt.option("--native", is_flag=True, help="Samples show native functions too (py-spy).")
+@opt.option(
+    "--include-imports",
+    is_flag=True,
+    help="Of a program: list functions that were called to import modules, too.",
+)
 @opt.option(
     "--functions", multiple=True, metavar="NAME", help="Look at these line by line (memory)."
 )
@@ -102,6 +125,10 @@ def profile(
     clock: str,
     native: bool,
     functions: tuple[str, ...],
+    include_imports: bool,
+    pid: int | None,
+    top: bool,
+    duration: float | None,
     timeout: float,
     output: opt.Output,
     db: str | None,
@@ -120,6 +147,8 @@ def profile(
       torchstone profile model.py:make --how all --view
       torchstone profile --how count --out train.prof train.py --epochs 1
       torchstone profile --how memory --functions load -m mypackage.prepare
+      torchstone profile --pid 4321 --duration 30s --view
+      torchstone profile --pid 4321 --top
     """
     from torchstone.lab.profile import ProfileRequest
     from torchstone.lab.recording import Recorder
@@ -128,13 +157,80 @@ def profile(
     check_out(out, format)
     options = ProbeOptions(rate_hz=rate, clock=clock, native=native, functions=tuple(functions))
     request = ProfileRequest(what, options=options, timeout_s=timeout, **asked)
+    _check_what(what, pid, top, duration)
     recorder = Recorder(db, saves=save)
     if save:
         recorder.check()
-    found, code = _profiled(request, recorder)
+    if pid is not None:
+        found, code = _attached(request, pid, duration, recorder, _Top(pid) if top else None)
+    else:
+        found, code = _profiled(request, recorder)
     page = _page_of(found[0]) if view else None
-    deliver_profiles(output, found, out, format, page, recorder.ids_kept)
+    deliver_profiles(output, found, out, format, page, recorder.ids_kept, include_imports)
     return opt.print_storage_warnings(recorder, code)
+
+
+def _check_what(what: str, pid: int | None, top: bool, duration: float | None) -> None:
+    from torchstone.records import UsageError
+
+    if pid is None and not what:
+        raise UsageError(
+            "There is nothing to profile.", "Name a target (model.py:make), a script, or --pid."
+        )
+    if pid is not None and what:
+        raise UsageError("--pid looks at a process, so there is nothing to run.", f"Drop {what}.")
+    if pid is None and (top or duration is not None):
+        raise UsageError("--top and --duration are for --pid.", "Remove this option.")
+
+
+class _Top:
+    """The functions that a process was in during the last seconds, over and over in place."""
+
+    ROWS = 15
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+
+    def __call__(self, last: Profile, seconds: float) -> None:
+        """One more round."""
+        import shutil
+
+        from torchstone.show.profile_text import profile_text
+        from torchstone.show.table import can_unicode
+
+        tty = sys.stdout.isatty()
+        width = shutil.get_terminal_size().columns if tty else opt.PLAIN_WIDTH
+        text = profile_text(
+            replace(last, label=f"process {self._pid}, the last {last.wall_s:.0f} s", notes=()),
+            color=tty and not os.environ.get("NO_COLOR"),
+            width=width,
+            unicode=can_unicode(sys.stdout),
+            top=self.ROWS,
+            imports=True,
+        )
+        clear = "\x1b[H\x1b[2J" if tty else ""
+        said = f"{seconds:.0f} s so far; Ctrl-C ends it and keeps the profile\n"
+        click.echo(f"{clear}{text}{said}", color=True)
+
+
+def _attached(
+    request: ProfileRequest,
+    pid: int,
+    duration: float | None,
+    recorder: Recorder,
+    top: _Top | None,
+) -> tuple[tuple[Profile, ...], int]:
+    """A process that runs already; Ctrl-C ends the looking, and what was seen is kept."""
+    from torchstone.lab.profile import profile_process
+
+    with opt.progress() as events:
+        found, interrupted = profile_process(request, pid, duration, events, top)
+    if recorder.saves:
+        with recorder.collect_errors("The profile was not kept"):
+            recorder.save_profile(found)
+            recorder.ids_kept.append(found.id)
+    ended = interrupted and (top is None or duration is not None)
+    return (found,), opt.Exit.INTERRUPTED if ended else opt.Exit.OK
 
 
 def _profiled(request: ProfileRequest, recorder: Recorder) -> tuple[tuple[Profile, ...], int]:
@@ -192,11 +288,12 @@ def deliver_profiles(
     format: str | None,
     page: str | None,
     kept: Sequence[str] = (),
+    imports: bool = False,
 ) -> None:
     """Print and write what was asked for; where things are is said last."""
     from torchstone.show.table import sanitise
 
-    output.deliver(partial(_text, profiles), partial(_json, profiles))
+    output.deliver(partial(_text, profiles, imports), partial(_json, profiles))
     said = []
     if out is not None:
         for name, remarks in _write(profiles, out, format):
@@ -252,13 +349,13 @@ def _profile_of(name: str, db: str | None, *, named: bool) -> Profile:
         return store.load_profile(name)
 
 
-def _text(profiles: Sequence[Profile], **how: Any) -> str:
+def _text(profiles: Sequence[Profile], imports: bool, **how: Any) -> str:
     from torchstone.show.profile_text import lines_text, profile_text, ways_text
 
     top = _TOP if len(profiles) == 1 else _TOP_OF_SEVERAL
     parts = []
     for one in profiles:
-        parts += [profile_text(one, top=top, **how), lines_text(one, **how)]
+        parts += [profile_text(one, top=top, imports=imports, **how), lines_text(one, **how)]
     return "".join(f"{part}\n" for part in (*parts, ways_text(profiles, **how)) if part)
 
 

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from torchstone.records import RunView
 
 
+BUDGET_S = 20.0
+REPLICATES, FAST_REPLICATES = 4, 3
+
+
 def deliver_run(output: opt.Output, view: RunView, commands: bool, db: str | None) -> None:
     """The report, Markdown, CSV or JSON of a run. `db`: the database it is in, as it was named."""
     from torchstone.show.run import run_markdown, run_report
@@ -59,14 +63,18 @@ def deliver_run(output: opt.Output, view: RunView, commands: bool, db: str | Non
 @opt.option("--shard", metavar="I/N", help="Only the I-th of N parts; parts of a --label join.")
 @opt.option("--resume", metavar="RUN", help="Resume an interrupted run.")
 @opt.option(
+    "--fast",
+    is_flag=True,
+    help="A quick look: 3 processes an arm, 5s a case, margin 5%, fewer checks.",
+)
+@opt.option(
     "--budget-per-case",
     "budget",
     type=opt.DURATION,
-    default="20s",
-    help="Measurement time; starting processes, compiling and checks come on top.",
+    help="Measuring time (default: 20s). Building, checking and compiling come on top.",
 )
 @opt.option("--total-budget", type=opt.DURATION, help="Stop starting new cases after this long.")
-@opt.option("--replicates", type=int, default=4, help="Processes per arm.")
+@opt.option("--replicates", type=int, help="Processes per arm (default: 4).")
 @opt.device_option
 @opt.option("--threads", type=int, help="Threads (default: 1 on two cores or fewer).")
 @opt.allocator_option
@@ -128,13 +136,19 @@ def run(
             command = ("torchstone", *sys.argv[1:])
             request = _request(suites, torchbench, asked)
             end = start_run(request, command, db, events, part, total_budget)
-    deliver_run(output, end.view, commands, db)
-    return _exit_code(end, strict)
+    try:
+        deliver_run(output, end.view, commands, db)
+    finally:
+        code = opt.print_storage_warnings(end, _exit_code(end, strict))
+    return code
 
 
 def _request(suites: tuple[str, ...], torchbench: str, asked: dict[str, Any]) -> RunRequest:
     from torchstone.lab.run_plan import RunRequest
 
+    fast = asked["fast"]
+    asked["budget"] = asked["budget"] or (None if fast else BUDGET_S)
+    asked["replicates"] = asked["replicates"] or (FAST_REPLICATES if fast else REPLICATES)
     settings = opt.take_settings(asked)
     asked["modes"] = asked["modes"] or ()
     asked["tier"] = asked["tier"] or ""

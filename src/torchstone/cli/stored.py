@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -15,15 +16,18 @@ from torchstone.cli import options as opt
 if TYPE_CHECKING:
     from torchstone.lab.database import Reevaluated
     from torchstone.lab.repro import Reproduction
-    from torchstone.records import Ledger, Profile, Result, RunView
-    from torchstone.show.listing import ModelRow, SuiteRow, VariantRow
+    from torchstone.records import Ledger, Profile, Result, RunView, Tuning
+    from torchstone.show.listing import ModelRow, SuiteRow, TechniqueRow, VariantRow
     from torchstone.store import Store
     from torchstone.workloads.suites import ModelInfo, Suite
 
-    Stored = Result | RunView | Profile | Ledger
+    Stored = Result | RunView | Profile | Ledger | Tuning
 
 
-WHAT = ("results", "runs", "profiles", "ledgers", "suites", "models", "variants")
+WHAT = (
+    *("results", "runs", "profiles", "ledgers", "tunings"),
+    *("suites", "models", "variants", "techniques"),
+)
 
 
 @click.command()
@@ -31,7 +35,11 @@ WHAT = ("results", "runs", "profiles", "ledgers", "suites", "models", "variants"
 @click.argument("other", required=False)
 @opt.option("--commands", is_flag=True, help="Show the command that re-runs each case of a run.")
 @opt.option("--view", is_flag=True, help="Of a profile: write an HTML page to look at it.")
-@opt.option("--out", metavar="FILE", help="Of a profile: write it; the ending says the format.")
+@opt.option(
+    "--out",
+    metavar="FILE",
+    help="Of a profile: write it; the ending says the format. Of a sweep: its picture (.svg).",
+)
 @opt.database_option
 @opt.shown_options
 def show(
@@ -43,7 +51,7 @@ def show(
     db: str | None,
     output: opt.Output,
 ) -> None:
-    """Show a stored result, run, profile or ledger, or a profile's file.
+    """Show a stored result, run, profile, ledger or tuning, or a profile's file.
 
     ID may be shortened as long as it is unique; a run may also be named by its label; `last` is
     the newest of all. The name of a file stands for the profile in it: ours, or one of cProfile,
@@ -59,7 +67,7 @@ def show(
       torchstone show train.prof
       torchstone show before.prof after.prof
     """
-    from torchstone.records import Ledger, Profile, RunView, UsageError
+    from torchstone.records import Ledger, Profile, Result, RunView, Tuning, UsageError
     from torchstone.store import open_store
 
     if other is not None or os.path.isfile(id):
@@ -67,8 +75,11 @@ def show(
 
         show_profiles(output, [id, other] if other is not None else [id], out, view, db)
         return
+    drawn = out is not None and out.lower().endswith(".svg")
     with open_store(db, create=False, read_only=True) as store:
-        found = _find(store, id, profile=view or out is not None)
+        found = _find(store, id, profile=view or (out is not None and not drawn))
+    if drawn and isinstance(found, Result):
+        _draw(out, found)
     if isinstance(found, Profile):
         from torchstone.cli.profile import show_profile
 
@@ -80,6 +91,10 @@ def show(
         from torchstone.cli.explain import deliver_ledger
 
         deliver_ledger(output, found)
+    elif isinstance(found, Tuning):
+        from torchstone.cli.tune import deliver_tuning
+
+        deliver_tuning(output, found, db)
     elif isinstance(found, RunView):
         from torchstone.cli.run import deliver_run
 
@@ -88,8 +103,14 @@ def show(
         opt.deliver_result(output, found, saved=True, db=db)
 
 
+def _draw(out: str | None, result: Result) -> None:
+    from torchstone.lab.sweep import write_picture
+
+    write_picture(out, result)
+
+
 def _find(store: Store, name: str, profile: bool) -> Stored:
-    """A result or a run, else a profile or a ledger; where only a profile will do, that."""
+    """A result or a run, else a profile, a ledger or a tuning; or only a profile."""
     from torchstone.records import UsageError
     from torchstone.store.limits import LAST
 
@@ -99,7 +120,7 @@ def _find(store: Store, name: str, profile: bool) -> Stored:
         found = store.find(name)
         return _newer(store, found) if name == LAST else found
     except UsageError as error:
-        for load in (store.load_profile, store.load_ledger):
+        for load in (store.load_profile, store.load_ledger, store.load_tuning):
             try:
                 return load(name)
             except UsageError:
@@ -108,7 +129,7 @@ def _find(store: Store, name: str, profile: bool) -> Stored:
 
 
 def _newer(store: Store, found: Result | RunView) -> Stored:
-    """The newest of all: this, or the last profile or ledger."""
+    """The newest of all: this, or the last profile, ledger or tuning."""
     from torchstone.records import RunView
     from torchstone.store.limits import seconds_of
 
@@ -117,6 +138,7 @@ def _newer(store: Store, found: Result | RunView) -> Stored:
     for listed, load in (
         (store.list_profiles(1), store.load_profile),
         (store.list_ledgers(1), store.load_ledger),
+        (store.list_tunings(1), store.load_tuning),
     ):
         for one in listed:
             newest = max(newest, (seconds_of(one.created) or 0.0, load), key=lambda pair: pair[0])
@@ -141,10 +163,11 @@ def list_results(
     db: str | None,
     output: opt.Output,
 ) -> None:
-    """List what is stored, newest first; or suites, models and variants.
+    """List what is stored, newest first; or suites, models, variants and techniques.
 
-    WHAT is results (the default), runs, profiles, ledgers, suites, models or variants.
-    `list models SUITE` lists one suite.
+    WHAT is results (the default), runs, profiles, ledgers, tunings, suites, models, variants or
+    techniques (what `torchstone tune` can try here, and why not). `list models SUITE` lists one
+    suite.
 
     \b
     Examples:
@@ -165,17 +188,30 @@ def list_results(
         rows = _model_rows(suite)
     elif what == "variants":
         rows = _variant_rows()
+    elif what == "techniques":
+        rows = _technique_rows()
     else:
         with open_store(db, create=False, read_only=True) as store:
             lists: dict[str, Callable[[int], Sequence[Any]]] = {
                 "runs": store.list_runs,
                 "profiles": store.list_profiles,
                 "ledgers": store.list_ledgers,
+                "tunings": store.list_tunings,
             }
             newest = lists.get(what, partial(store.list, arm=arm, since=since))
             rows = newest(limit)
+            if what == "results" and not rows and output.json_path is None:
+                what, rows = _other_kind(lists)
     document = {"schema": 1, what: [to_data(row) for row in rows]}
     output.deliver(partial(listing, what, rows), partial(opt.dumps, document))
+
+
+def _other_kind(lists: Mapping[str, Callable[[int], Sequence[Any]]]) -> tuple[str, Sequence[Any]]:
+    """Where there is no result: runs (imported ones have none), profiles or ledgers."""
+    for kind, newest in lists.items():
+        if rows := newest(20):
+            return kind, rows
+    return "results", ()
 
 
 def _suites(name: str | None) -> tuple[list[tuple[Suite, list[ModelInfo]]], dict[str, str]]:
@@ -253,10 +289,43 @@ def _variant_rows() -> list[VariantRow]:
         except (ImportError, AttributeError, UsageError) as error:  # costs the others nothing
             summary = f"cannot be loaded: {error}"
         rows.append(VariantRow(name, source, summary))
-    rows += [VariantRow(f"+{one.name}", OURS, one.summary) for one in TECHNIQUES.values()]
+    rows += [
+        VariantRow(f"+{one.name}", TECHNIQUES.source(one.name), one.summary)
+        for one in TECHNIQUES.values()
+        if one.modifier
+    ]
     for name in torch_backends(None):
         if name not in known and not name.endswith(NOT_FOR_USERS):
             rows.append(VariantRow(name, "torch.compile"))
+    return rows
+
+
+def _technique_rows() -> list[TechniqueRow]:
+    """What can be tried here: of an arm on the CPU in a mode that the technique is for."""
+    from importlib import metadata
+
+    from torchstone.records import ArmSpec
+    from torchstone.show.listing import TechniqueRow
+    from torchstone.variants.techniques import TECHNIQUES
+
+    try:
+        torch = metadata.version("torch")
+    except metadata.PackageNotFoundError:
+        torch = ""
+    rows = []
+    for name in TECHNIQUES:
+        try:
+            one = TECHNIQUES[name]
+        except Exception as error:  # a package of somebody else's; it costs the others nothing
+            said = f"it cannot be loaded: {error}"
+            rows.append(TechniqueRow(name, TECHNIQUES.source(name), missing=said))
+            continue
+        missing = one.why_not(ArmSpec("", mode=one.modes[0]), torch)
+        if not torch and one.needs_torch:
+            missing = "torch is not installed here"
+        inputs = (*one.inputs, *one.conditions)
+        row = TechniqueRow(name, TECHNIQUES.source(name), one.tier, one.modes, one.summary)
+        rows.append(replace(row, may_break=one.may_break, inputs=inputs, missing=missing))
     return rows
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import click
@@ -18,9 +19,16 @@ from torchstone.cli import options as opt
 @opt.option("-u", "--unit", type=click.Choice(["nsec", "usec", "msec", "sec"]))
 @opt.option("-v", "--verbose", is_flag=True, help="More digits, and every check.")
 @opt.option("--vs", multiple=True, metavar="STMT", help="Compare with this statement (repeatable).")
+@opt.option("--threads", type=int, help="Threads of OpenMP, BLAS and torch (default: theirs).")
 @opt.option("--python", metavar="PYTHON", help="Interpreter to run in, e.g. python3.13.")
 @opt.allocator_option
-@opt.option("--budget", type=opt.DURATION, default="5s")
+@opt.option(
+    "--budget",
+    type=opt.DURATION,
+    default="3s",
+    help="Measuring time; starting processes and warm-up come on top.",
+)
+@opt.option("--total", type=opt.DURATION, help="Bound on everything; then the result so far.")
 @opt.option("--timeout", type=opt.DURATION, default="60s", help="For a sample.")
 @opt.option("--replicates", type=int, help="Processes (default: as the budget allows).")
 @opt.database_option
@@ -47,6 +55,7 @@ def timeit(
     Examples:
       torchstone timeit "'-'.join(map(str, range(100)))"
       torchstone timeit -s "x = list(range(1000))" "sorted(x)" --vs "x.copy().sort()"
+      torchstone timeit -s "import numpy; x = numpy.ones((500, 500))" "x @ x" --threads 1
       torchstone timeit -n 1000 -r 5 -s "import torch; a = torch.ones(64)" "a + a"
     """
     from torchstone.conductor import Settings
@@ -61,6 +70,7 @@ def timeit(
         samples=asked["repeat"],
         step_timeout_s=asked["timeout"],
         replicates=asked["replicates"],
+        total_s=asked["total"],
     )
     recorder = Recorder(db, saves=save)
     with opt.progress() as events:
@@ -71,16 +81,15 @@ def timeit(
             python=asked["python"],
             clock="cpu" if process else "wall",
             allocator=asked["allocator"],
+            threads=asked["threads"],
             recorder=recorder,
             events=events,
         )
 
+    single = partial(timeit_report, unit=unit, precision=6 if verbose else 3)
+
     def answer(result: Any, **how: Any) -> str:
-        if vs:
-            text = report(result, **how)
-        else:
-            text = timeit_report(result, unit=unit, precision=6 if verbose else 3, **how)
+        text = (report if vs else single)(result, verbose=verbose, **how)
         return text + passed_checks(result, how["width"]) if verbose else text
 
-    opt.deliver_result(output, result, saved=recorder.has_kept, db=db, report=answer)
-    return opt.print_storage_warnings(recorder, opt.exit_code(result))
+    return opt.end_measurement(output, result, recorder, opt.exit_code(result), answer)

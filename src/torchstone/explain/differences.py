@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from torchstone.explain.findings.base import is_eager
 from torchstone.explain.kinds import bare, figure
 from torchstone.records import Difference, Ledger, OpChange, OpCost
-from torchstone.records.format import count
+from torchstone.records.format import count, percent
 
 LEAST_SHARE = 0.005
 """Of the longer step: smaller changes are not told."""
@@ -117,7 +117,8 @@ def _sentences(base: Ledger, new: Ledger) -> list[str]:
     for change, title in sorted(parts, key=lambda part: -abs(part[0]))[:3]:
         if abs(change) >= LEAST_SHARE * base.wall_s:
             word = "less" if change < 0 else "more"
-            told.append(f"{abs(change) / base.wall_s:.0%} of it {word} in {title}.")
+            share = percent(abs(change) / base.wall_s)
+            told.append(f"{title[0].upper()}{title[1:]}: {share} of the step {word}.")
     return [*told, *_compiled_sentences(base, new)]
 
 

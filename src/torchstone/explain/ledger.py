@@ -223,6 +223,7 @@ def make_ledger(arm: ArmSpec, passes: Passes, calibration: Calibration | None = 
         ops=(*ops, *_copies(usual)),
         breaks=compiled.breaks if compiled else (),
         recompiles=compiled.recompiles if compiled else (),
+        sites=passes.sites,
         graphs=compiled.graphs.graphs if compiled else 0,
         late_compiles=compiled.late if compiled else 0,
         interpreter=interpreter_words(passes, lines),

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from torchstone.conductor import ArmEnded, Settings
 from torchstone.conductor.launch import Launcher
-from torchstone.conductor.run import case_folder
 from torchstone.conductor.worker import Spawn, WorkerProcess, patience
 from torchstone.explain.passes.report import Passes, Plan
+from torchstone.machine.folders import own_folder
 from torchstone.records import ArmSpec, TorchstoneError, from_data
 
 SLACK_S = 120.0
@@ -24,7 +24,7 @@ _INIT = '"""The part of this package that is sent to the worker."""\n'
 def run_passes_of(arm: ArmSpec, plan: Plan, settings: Settings | None = None) -> Passes:
     """All passes of one arm. A `TorchstoneError` says why there are none."""
     settings = settings or Settings()
-    with case_folder() as folder:
+    with own_folder() as folder:
         launcher = Launcher(folder)
         script = _add_child(folder / "payload")
         env = launcher.environment(arm, "cache-explain")

@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 
 from torchstone.records import ArmSpec, Outcome, Prediction, Remedy, Result, Verification
+from torchstone.records.format import faster_range, times
 
 
 def verdict(prediction: Prediction, result: Result) -> Verification:
@@ -34,10 +35,11 @@ def verdict(prediction: Prediction, result: Result) -> Verification:
         None: "It cannot be told whether the prediction held",
         False: "The prediction did not hold",
     }
-    spread = f" ({interval[0]:.2f}–{interval[1]:.2f})" if interval else ""
+    ends = [math.inf if not end else 1 / end for end in interval or ()]
+    spread = f" ({times(ends[1])} to {times(ends[0])})" if ends else ""
     sentence = (
-        f"{words[held]}: predicted {low:.2f}–{high:.2f} of the time, measured "
-        f"{measured:.2f}{spread}{' by typical steps' if typical else ''}."
+        f"{words[held]}: predicted {faster_range(low, high)}, measured {times(1 / measured)}"
+        f"{spread}{' by typical steps' if typical else ''}."
     )
     return Verification(prediction.name, (low, high), measured, interval, held, sentence, result.id)
 

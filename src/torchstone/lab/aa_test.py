@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from torchstone import stats
 from torchstone.conductor import CaseResult
+from torchstone.conductor.effort import FAST, RIGOROUS, USUAL
 from torchstone.lab.recording import Recorder
 from torchstone.records import ArmSpec, Conditions, Estimate, Measurement, Outcome
 from torchstone.track.compare import DEFAULT_AA_FLOOR, step_class
@@ -26,10 +27,13 @@ MARGIN = 0.02
 """The default one: what two identical arms differ by does not depend on what was asked."""
 
 
-def is_due(recorder: Recorder | None, arms: Sequence[ArmSpec]) -> bool:
-    """Whether this case should carry a duplicate of its baseline."""
-    if recorder is None or not recorder.saves or len(arms) < 2:
+def is_due(recorder: Recorder | None, arms: Sequence[ArmSpec], effort: str = USUAL) -> bool:
+    """Whether this case should carry a duplicate of its baseline: a rigorous one always, one that
+    is to be fast never."""
+    if recorder is None or not recorder.saves or len(arms) < 2 or effort == FAST:
         return False
+    if effort == RIGOROUS:
+        return True
     stored = recorder.read(lambda store: store.count()) or 0
     return stored % EVERY == EVERY - 1
 

@@ -2,24 +2,38 @@
 
 from __future__ import annotations
 
-import inspect
-import os
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from typing import Any
 
-from torchstone.conductor import Settings
+from torchstone.conductor import Events, Settings
 from torchstone.lab import bench as lab_bench
 from torchstone.lab import timing
 from torchstone.lab.recording import Recorder
 from torchstone.lab.request import BenchRequest
-from torchstone.records import Result, UsageError
+from torchstone.lab.result import BenchResult, for_people
+from torchstone.lab.session import BUDGET_S as SESSION_BUDGET_S
+from torchstone.lab.session import (
+    SessionRequest,
+    as_objects,
+    bench_session,
+    import_name,
+    is_object,
+)
+from torchstone.records import Result, Tuning, UsageError
+from torchstone.show.notebook import api_progress
 
-Target = str | Callable[..., Any]
+BUDGET_S = 30.0
+Target = Any
+"""A string as on the command line, a function or factory of a file, or an object: a module, a
+lambda, a local function, `(call, inputs)`, a `Workload`."""
 
 
 def bench(
     *targets: Target,
+    inputs: Any = None,
     vs: str | Sequence[str] = (),
     arms: str | Sequence[str] = (),
     mode: str = "inference",
@@ -29,7 +43,7 @@ def bench(
     python: str | None = None,
     env: Mapping[str, str] | None = None,
     allocator: str = "",
-    budget: float = 30.0,
+    budget: float | None = None,
     within: float = 0.01,
     margin: float = 0.02,
     seed: int = 0,
@@ -38,47 +52,70 @@ def bench(
     replicates: int | None = None,
     independent: bool = False,
     together: bool = False,
+    until: str = "precise",
     save: bool = False,
     db: str | None = None,
-) -> Result:
+    label: str = "",
+    progress: bool | None = None,
+) -> BenchResult:
     """Measure one target, or compare several; the first arm is the baseline. Times in seconds.
 
-    A target is a string as on the command line, or a function or factory defined at the top level
-    of a file (workers import it: no lambda, no nested function). Nothing is stored without `save`.
-    An empty `allocator` is `keep` where the C library is glibc.
+    Strings, and functions or factories at the top level of a file, are measured in fresh processes
+    that import them; anything else (`bench(model, x, vs="inductor")`, a lambda) is an object of
+    this session, measured in this process. Nothing is stored without `save`.
     """
-    request = BenchRequest(
-        targets=tuple(as_target(target) for target in targets),
-        vs=_words(vs),
-        arms=_words(arms),
-        mode=mode,
-        precision=precision,
-        device=device,
-        threads=threads,
-        python=python,
-        env=tuple(sorted((env or {}).items())),
-        allocator=allocator,
-        settings=Settings(
-            budget_s=budget,
-            within=within,
-            margin=margin,
-            seed=seed,
-            step_timeout_s=timeout,
-            build_timeout_s=build_timeout,
-            replicates=replicates,
-            independent=independent,
-            together=together,
-        ),
+    settings = Settings(
+        budget_s=BUDGET_S if budget is None else budget,
+        within=within,
+        margin=margin,
+        seed=seed,
+        step_timeout_s=timeout,
+        build_timeout_s=build_timeout,
+        replicates=replicates,
+        independent=independent,
+        together=together,
+        until=until,
     )
-    recorder = Recorder(db, saves=save)
-    return _told(lab_bench.bench(request, recorder), recorder)
+    recorder, pairs = Recorder(db, saves=save), tuple(sorted((env or {}).items()))
+    shared = {"mode": mode, "precision": precision, "device": device, "threads": threads}
+    common: dict[str, Any] = {**shared, "vs": _words(vs), "label": label, "settings": settings}
+    apart = {"arms": _words(arms), "python": python, "allocator": allocator}
+    if inputs is not None or any(map(is_object, targets)):
+        _refuse(**apart, env=pairs, replicates=replicates, together=together)
+        if budget is None:
+            common["settings"] = replace(settings, budget_s=SESSION_BUDGET_S)
+        session = SessionRequest(as_objects(targets, inputs), **common)
+        with _events(progress) as events:
+            return _told(bench_session(session, recorder, events), recorder)
+    names = tuple(as_target(target) for target in targets)
+    request = BenchRequest(names, **common, **apart, env=pairs)  # type: ignore[arg-type]
+    with _events(progress) as events:
+        return _told(lab_bench.bench(request, recorder, events), recorder)
 
 
-def _told(result: Result, recorder: Recorder) -> Result:
+def _refuse(**options: object) -> None:
+    """What another process would be needed for."""
+    for name, value in options.items():
+        if value:
+            raise UsageError(
+                f"Objects of a session are measured in this process, so {name} cannot be set.",
+                "Write a factory `def make(): ...` in a file, and name it: path.py:make.",
+            )
+
+
+def _events(wanted: bool | None) -> AbstractContextManager[Events | None]:
+    return api_progress(wanted) or nullcontext()
+
+
+def _told(result: Result, recorder: Recorder) -> BenchResult:
     """The result, with a warning for each thing that could not be kept."""
+    _warn(recorder)
+    return for_people(result, recorder.has_kept)
+
+
+def _warn(recorder: Recorder) -> None:
     for one in recorder.storage_warnings:
-        warnings.warn(f"{one.message} {one.remedy}".rstrip(), stacklevel=3)
-    return result
+        warnings.warn(f"{one.message} {one.remedy}".rstrip(), stacklevel=4)
 
 
 def _words(given: str | Sequence[str]) -> tuple[str, ...]:
@@ -86,8 +123,8 @@ def _words(given: str | Sequence[str]) -> tuple[str, ...]:
     return (given,) if isinstance(given, str) else tuple(given)
 
 
-def compare(base: Target, new: Target, **options: Any) -> Result:
-    """Two targets, the first the baseline; `result.comparisons[0]` has the verdict.
+def compare(base: Target, new: Target, **options: Any) -> BenchResult:
+    """Two targets, the first the baseline: `result.verdict`, `result.speedup`.
 
     Refuses `vs`: it would make four arms of two targets, and the first comparison another one.
     """
@@ -112,7 +149,8 @@ def timeit(
     allocator: str = "",
     save: bool = False,
     db: str | None = None,
-) -> Result:
+    progress: bool | None = None,
+) -> BenchResult:
     """Time a statement as `timeit` would; several statements are compared with the first."""
     statements = (stmt,) if isinstance(stmt, str) else tuple(stmt)
     settings = Settings(
@@ -123,10 +161,77 @@ def timeit(
         replicates=replicates,
     )
     recorder = Recorder(db, saves=save)
-    result = timing.time_statements(
-        statements, setup, settings, python=python, allocator=allocator, recorder=recorder
-    )
+    with _events(progress) as events:
+        result = timing.time_statements(
+            statements,
+            setup,
+            settings,
+            python=python,
+            allocator=allocator,
+            recorder=recorder,
+            events=events,
+        )
     return _told(result, recorder)
+
+
+def tune(
+    target: Target,
+    *,
+    mode: str = "inference",
+    precision: str = "fp32",
+    device: str = "cpu",
+    threads: int | None = None,
+    python: str | None = None,
+    env: Mapping[str, str] | None = None,
+    allocator: str = "default",
+    goal: str = "speed",
+    allow: str = "tolerance",
+    budget: float = 600.0,
+    metric: str = "",
+    only: str | Sequence[str] = (),
+    without: str | Sequence[str] = (),
+    recipe: str = "",
+    margin: float = 0.02,
+    seed: int = 0,
+    timeout: float = 60.0,
+    build_timeout: float = 600.0,
+    save: bool = False,
+    db: str | None = None,
+) -> Tuning:
+    """Find what makes a target faster, and prove it; see `torchstone tune --help`.
+
+    `adopted` of what is returned names the techniques, `recipe_path` the file that applies them.
+    """
+    from torchstone.lab.tune import TuneRequest
+    from torchstone.lab.tune import tune as run
+
+    asked = BenchRequest(
+        targets=(as_target(target),),
+        mode=mode,
+        precision=precision,
+        device=device,
+        threads=threads,
+        python=python,
+        env=tuple(sorted((env or {}).items())),
+        allocator=allocator,
+        settings=Settings(
+            margin=margin, seed=seed, step_timeout_s=timeout, build_timeout_s=build_timeout
+        ),
+    )
+    request = TuneRequest(
+        asked,
+        goal=goal,
+        allow=allow,
+        budget_s=budget,
+        metric=metric,
+        only=_words(only),
+        without=_words(without),
+        recipe=recipe,
+    )
+    recorder = Recorder(db, saves=save)
+    found = run(request, recorder)
+    _warn(recorder)
+    return found
 
 
 def as_target(target: Target) -> str:
@@ -136,15 +241,11 @@ def as_target(target: Target) -> str:
     """
     if isinstance(target, str):
         return target
-    name = getattr(target, "__qualname__", "")
-    try:
-        path = inspect.getsourcefile(target)
-    except TypeError:
-        path = None
-    if not path or not name or "<" in name or not os.path.isfile(path):
+    place = import_name(target)
+    if place is None:
         raise UsageError(
-            f"{name or target!r} cannot be imported by a worker.",
+            f"{target!r} cannot be imported by a worker.",
             "Define it at the top level of a file, or pass a string such as path.py:make.",
         )
-    factory = name == "make" or name.startswith("make_")
-    return f"{os.path.abspath(path)}:{name}{'' if factory else '()'}"
+    name = place.rpartition(":")[2]
+    return place if name == "make" or name.startswith("make_") else f"{place}()"

@@ -11,7 +11,15 @@ from pathlib import Path
 
 import torchstone
 from torchstone import stats, validate
-from torchstone.conductor import CaseResult, CaseSpec, Events, Settings, Templates, run_case
+from torchstone.conductor import (
+    CaseResult,
+    CaseSpec,
+    Events,
+    Settings,
+    Templates,
+    open_templates,
+    run_case,
+)
 from torchstone.lab import aa_test
 from torchstone.lab.peaks import (
     evaluate,
@@ -41,6 +49,8 @@ from torchstone.records import (
 from torchstone.store.limits import now
 from torchstone.workloads.target import parse_target
 
+END_S = 1.0
+"""Of a bound on everything, for evaluating and storing what there is by then."""
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 
 
@@ -51,7 +61,9 @@ def bench(
     check_settings(request.settings)
     arms = vary_shapes(make_arms(request))
     command = public_words(command_of(request))
-    settings = replace(request.settings, count_flops=True)
+    # A gate wants to know one thing soon; what the step does is for those who look closer.
+    asked = request.settings
+    settings = replace(asked, count_flops=asked.does.looks_deeper and asked.until == "precise")
     return measure(arms, settings, recorder, events, command, "bench", request.label)
 
 
@@ -63,11 +75,18 @@ def measure(
     command: tuple[str, ...],
     kind: str,
     label: str = "",
+    templates: Templates | None = None,
 ) -> Result:
     """Measure arms that are known to be sound, and keep the result."""
     if recorder is not None and recorder.saves:
         recorder.check()
-    result = measure_unsaved(arms, settings, recorder, events, command, kind, label)
+    with open_templates(templates) as ready:  # libraries are imported once, whatever is measured
+        result = measure_unsaved(arms, settings, recorder, events, command, kind, label, ready)
+    return keep(result, recorder)
+
+
+def keep(result: Result, recorder: Recorder | None) -> Result:
+    """The result, saved where that was asked for; a failure to is a warning of the recorder."""
     if recorder is None or not recorder.saves or _came_to_nothing(result):
         return result
     try:
@@ -83,7 +102,7 @@ def measure(
 
 def _came_to_nothing(result: Result) -> bool:
     """Interrupted before anything was known: nothing is lost by not keeping it."""
-    return result.method.stopped_by == "interrupt" and all(
+    return result.method.cut_short and all(
         arm.outcome is Outcome.NOT_RUN and arm.compile is None and arm.memory is None
         for arm in result.arms
     )
@@ -100,11 +119,12 @@ def measure_unsaved(
     templates: Templates | None = None,
 ) -> Result:
     """Measure and evaluate, as every command does that measures. `recorder` knows the machine."""
-    watched = aa_test.is_due(recorder, arms)
+    until = None if settings.total_s is None else time.monotonic() + settings.total_s - END_S
+    watched = aa_test.is_due(recorder, arms, settings.effort)
     specs = aa_test.with_duplicate(arms) if watched else tuple(arms)
     sources = {arm.name: source_hash(arm) for arm in specs}
     clock = read_clock()
-    case = run_case(CaseSpec(specs, settings), events, templates)
+    case = run_case(CaseSpec(specs, settings, until), events, templates)
     clocks = (*clock, *read_clock())
     if recorder is not None and watched:
         case = aa_test.observe(recorder, case)
@@ -128,7 +148,7 @@ def measure_unsaved(
     )
     result = evaluate(with_peaks(made, recorder), aa_test.aa_floor(recorder, made.arms[0]))
     result = recalibrated(result, recorder, events)
-    return with_remeasurements(result, arms, settings, events, templates)
+    return with_remeasurements(result, arms, settings, events, templates, until)
 
 
 def _public(arm: Measurement, constant: bool, source: str) -> Measurement:

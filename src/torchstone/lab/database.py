@@ -14,6 +14,7 @@ from torchstone.interop import Imported, find_format, medians_of
 from torchstone.lab.bench import new_id
 from torchstone.lab.metrics import metrics_of
 from torchstone.lab.peaks import evaluate_again
+from torchstone.lab.sweep import evaluate_sweep
 from torchstone.records import (
     CaseMetrics,
     Check,
@@ -179,7 +180,7 @@ def validate_stored(wanted: str, db: str | None, *, save: bool) -> list[Reevalua
             stored = [found]
     if stored and all(result.pruned for result in stored):
         raise _pruned(wanted, stored[0])
-    evaluated = [Reevaluated(one, one if one.pruned else evaluate_again(one)) for one in stored]
+    evaluated = [Reevaluated(one, one if one.pruned else _again(one)) for one in stored]
     changed = [one for one in evaluated if one.after != one.before]
     if save and changed:
         with open_store(db) as store:
@@ -188,6 +189,10 @@ def validate_stored(wanted: str, db: str | None, *, save: bool) -> list[Reevalua
                 evaluation = Evaluation(now(), torchstone.__version__, *said)
                 store.add_evaluation(one.after, evaluation, _derive)
     return evaluated
+
+
+def _again(result: Result) -> Result:
+    return evaluate_sweep(result) if result.sweep else evaluate_again(result)
 
 
 def _pruned(wanted: str, result: Result) -> UsageError:

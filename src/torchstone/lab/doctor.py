@@ -44,6 +44,7 @@ from torchstone.records import (
 )
 from torchstone.records.format import count, percent
 from torchstone.store.limits import now, seconds_of
+from torchstone.store.machines import FloorSummary
 
 # The doctor and the calibration: make one, or say which is in force and whether it still holds.
 
@@ -200,8 +201,13 @@ def see(result: Result, recorder: Recorder) -> Seen:
         aa_test.remember(recorder, base, estimate)
     floor = aa_test.aa_floor(recorder, base)
     smallest = None if shown is None or not math.isfinite(shown) else max(shown, floor)
-    finding = _judge(estimate, differ, smallest, result.method.budget_s)
+    finding = _judge(estimate, differ, smallest, result.method.budget_s, _steps(base))
     return Seen(finding, estimate, smallest, interrupted)
+
+
+def _steps(base: Measurement) -> str:
+    """What the A/A stands for: it says nothing of longer steps, or of several threads."""
+    return f"steps of {aa_test.conditions(base).step_class} on one thread"
 
 
 def _estimate(base: Measurement, twin: Measurement) -> Estimate | None:
@@ -212,7 +218,9 @@ def _estimate(base: Measurement, twin: Measurement) -> Estimate | None:
     return found if usable else None
 
 
-def _judge(estimate: Estimate, differ: bool, smallest: float | None, budget_s: float) -> Finding:
+def _judge(
+    estimate: Estimate, differ: bool, smallest: float | None, budget_s: float, steps: str
+) -> Finding:
     apart = abs(estimate.time_ratio - 1)
     figures = {"difference": apart, "processes": float(estimate.replicates)}
     if smallest is not None:
@@ -228,8 +236,8 @@ def _judge(estimate: Estimate, differ: bool, smallest: float | None, budget_s: f
     if smallest is None:
         return _unknown("the spread of the samples has no bound")
     said = (
-        f"two identical programs differ by {percent(apart)} in {budget_s:g} s: "
-        f"differences under {percent(smallest)} cannot be seen here today"
+        f"two identical programs ({steps}) differ by {percent(apart)} in {budget_s:g} s: "
+        f"differences under {percent(smallest)} cannot be seen in such steps here today"
     )
     if smallest <= GOOD:
         return _identical(Level.OK, said, figures)
@@ -238,6 +246,54 @@ def _judge(estimate: Estimate, differ: bool, smallest: float | None, budget_s: f
         return _identical(Level.WARN, said, figures, remedy)
     remedy = "Make the machine quieter, or measure on another."
     return _identical(Level.FAIL, said, figures, remedy)
+
+
+# What identical arms have differed by here, by length of step and threads.
+
+
+_history = partial(Finding, "history")
+MOST_KINDS = 6
+"""Named in a sentence; the figures have all."""
+
+
+def history(machine: str, recorder: Recorder) -> Finding:
+    """From the identical arms that `bench`, `run` and the doctor have measured on this machine.
+    Nothing is said of kinds of steps that were never measured."""
+    found: list[FloorSummary] = []
+    with recorder.collect_errors("What identical arms differ by could not be looked up"):
+        found = recorder.read(lambda store: store.aa_floors(machine)) or []
+    worst: dict[tuple[int, str], tuple[float, int]] = {}
+    for one in found:
+        key = (one.conditions.threads, one.conditions.step_class)
+        value, seen = worst.get(key, (0.0, 0))
+        worst[key] = (max(value, one.value), seen + one.observations)
+    if not worst:
+        return _history(
+            Level.NOTE,
+            "no identical arms have been stored yet, so of longer or threaded steps nothing is "
+            "known: they need more than the figure above",
+            remedy="`torchstone bench` learns it as it goes: one comparison in twenty carries a "
+            "second baseline.",
+        )
+    figures = {_kind(*key): value for key, (value, _) in worst.items()}
+    said = [
+        f"{_kind(*key)} {percent(value)} ({count(seen, 'pair')})"
+        for key, (value, seen) in sorted(worst.items())
+    ]
+    more = f" and {len(said) - MOST_KINDS} more" if len(said) > MOST_KINDS else ""
+    level = Level.WARN if max(figures.values()) > aa_test.USELESS else Level.OK
+    remedy = "Identical arms differed by more than a fifth: make the machine quieter."
+    return _history(
+        level,
+        f"identical arms seldom differed by more than this here: {', '.join(said[:MOST_KINDS])}"
+        f"{more}",
+        figures,
+        remedy if level is Level.WARN else "",
+    )
+
+
+def _kind(threads: int, step_class: str) -> str:
+    return f"{count(threads, 'thread')}, {step_class}"
 
 
 def _unknown(why: str) -> Finding:
@@ -307,6 +363,7 @@ def doctor(
             findings.append(seen.finding)
             if seen.interrupted:
                 raise KeyboardInterrupt
+            findings.append(history(machine, recorder))
         calibration, found = (
             calibrate(request.device, recorder, events, run_calibration)
             if request.calibrate

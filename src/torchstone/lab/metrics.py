@@ -98,7 +98,7 @@ def _with_costs(figures: CaseMetrics, base: Measurement, new: Measurement) -> Ca
             costs[f"{side}_tensor_bytes"] = arm.memory.tensor_peak_bytes
             costs[f"{side}_peak_bytes"] = arm.memory.peak_bytes
             costs[f"{side}_overhead_bytes"] = arm.memory.overhead_bytes
-    if compiled is not None:
+    if compiled is not None and new.arm.compiles:
         costs |= {"compile_cold_ns": compiled.cold_ns, "compile_warm_ns": compiled.warm_ns}
     if graphs is not None:
         costs |= {"graphs": graphs.graphs, "graph_breaks": graphs.breaks}

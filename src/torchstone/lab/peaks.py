@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 
 from torchstone import stats, validate
-from torchstone.conductor import CaseSpec, Events, Settings, Templates, run_case
+from torchstone.conductor import CaseResult, CaseSpec, Events, Settings, Templates, run_case
 from torchstone.conductor.calibration import run_calibration
+from torchstone.conductor.measuring import OUT_OF_TIME
 from torchstone.lab.recording import Recorder
 from torchstone.lab.secrets import public_measurement
 from torchstone.machine.calibrate import fingerprint, is_stale
@@ -107,7 +108,7 @@ def recalibrated(result: Result, recorder: Recorder | None, events: Events | Non
 
     A peak is the best of many short samples, so on a noisy machine it may have been missed.
     """
-    if result.method.stopped_by == "interrupt":
+    if result.method.cut_short:
         return result
     wanted = validate.needs_recalibration(result)
     calibration = result.calibration
@@ -162,6 +163,8 @@ SEED_APART = 7_919
 """Added to the seed: other inputs and, where the factory is seeded, other weights."""
 SHARE = 0.5
 """Of the first look's budget: an effect of two times needs no fine interval to be seen again."""
+RunPair = Callable[[Sequence[ArmSpec], Settings], CaseResult]
+"""How two arms are measured again where that is not in fresh processes."""
 SHORTEST_S = 3.0
 REPLICATES = 3
 
@@ -172,13 +175,15 @@ def with_remeasurements(
     settings: Settings,
     events: Events | None,
     templates: Templates | None = None,
+    until: float | None = None,
+    run: RunPair | None = None,
 ) -> Result:
     """Measure each suspicious comparison again and evaluate the result by both looks.
 
     One that cannot be had (a file is gone, the disk is full) says why, and costs nothing of the
     first.
     """
-    if result.method.stopped_by == "interrupt":
+    if result.method.cut_short:
         return result
     wanted = validate.needs_remeasuring(result)
     if not wanted:
@@ -186,7 +191,7 @@ def with_remeasurements(
     by_name = {arm.name: arm for arm in arms}
     try:
         looks = tuple(
-            look_again(by_name[c.base], by_name[c.new], c, settings, events, templates)
+            look_again(by_name[c.base], by_name[c.new], c, settings, events, templates, until, run)
             for c in wanted
         )
     except KeyboardInterrupt:  # the first look is whole and is kept
@@ -206,8 +211,10 @@ def look_again(
     settings: Settings,
     events: Events | None,
     templates: Templates | None = None,
+    until: float | None = None,
+    run: RunPair | None = None,
 ) -> Remeasurement:
-    """The same two arms from another seed, in processes of their own.
+    """The same two arms from another seed, in processes of their own, or as `run` does it.
 
     Half a look says nothing, so Ctrl-C ends it as a `KeyboardInterrupt`.
     """
@@ -222,7 +229,12 @@ def look_again(
         count_flops=False,
     )
     pair = tuple(replace(arm, seed=seed) for arm in (base, new))
-    case = run_case(CaseSpec(pair, again), events, templates)
+    if run is not None:
+        case = run(pair, again)
+    else:
+        case = run_case(CaseSpec(pair, again, until), events, templates)
+    if case.stopped_by == OUT_OF_TIME:
+        raise TorchstoneError("the time of --total was over")
     if case.stopped_by == "interrupt":
         raise KeyboardInterrupt
     made = Remeasurement(first.base, first.new, seed, first.speedup or 0.0, None)

@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -23,8 +22,10 @@ from torchstone.lab.bench import new_id
 from torchstone.lab.recording import this_machine
 from torchstone.lab.request import check_arm, check_threads, distinct, option_words, repeated
 from torchstone.lab.secrets import public_arm, public_words
+from torchstone.machine.folders import own_folder
 from torchstone.machine.memory import usual_allocator
 from torchstone.profile import read_profile
+from torchstone.profile.attach import watch
 from torchstone.profile.child_script import FAILED, INTERRUPTED, ScriptRequest
 from torchstone.profile.context import check_sampling, cost_of, take_turns
 from torchstone.profile.probes import ProbeOptions, choose_probe
@@ -197,7 +198,7 @@ def _profiles(
 @contextmanager
 def _child(arm: ArmSpec) -> Iterator[tuple[WorkerProcess, Path]]:
     """A process that profiles, gone with all its children at the end."""
-    with tempfile.TemporaryDirectory(prefix="torchstone-") as folder:
+    with own_folder() as folder:
         spawn = Spawn([sys.executable, "-m", PROFILE_CHILD])
         worker = WorkerProcess(arm, spawn, _environment(arm), Path(folder))
         try:
@@ -256,6 +257,37 @@ def command_of(request: ProfileRequest) -> tuple[str, ...]:
         request.what,
         *request.arguments,
     )
+
+
+# A process that runs already.
+
+
+ATTACH_S = 10.0
+
+
+def profile_process(
+    request: ProfileRequest,
+    pid: int,
+    seconds: float | None,
+    events: Events | None = None,
+    top: Callable[[Profile, float], object] | None = None,
+) -> tuple[Profile, bool]:
+    """Look at it from outside, and whether Ctrl-C ended it; `top` is shown each round, and how long
+    it has been."""
+    check_sampling(request.options.rate_hz, request.options.clock)
+    if request.options.clock == "cpu" or request.how not in ("sample", "py-spy"):
+        raise UsageError(
+            "A running process is sampled by py-spy: wall time, or --clock gil.",
+            "Remove --how and --clock.",
+        )
+    if top is None:
+        seconds = seconds or ATTACH_S
+        (events or Silent()).phase(f"process {pid}: looking for {seconds:g} s (Ctrl-C ends it)")
+    shown = None if top is None else lambda last, whole: top(last, whole.wall_s)
+    found, interrupted = watch(pid, request.options, seconds, shown)
+    words = ("torchstone", "profile", "--pid", str(pid))
+    made = replace(stamp(found, request), label=f"process {pid}", command=words)
+    return made, interrupted
 
 
 # A script or a module, profiled as a whole: run as Python would run it, in the same terminal.
@@ -345,10 +377,10 @@ def _check_program(request: ProfileRequest) -> None:
 
 
 def _run_once(request: ProfileRequest, way: str) -> tuple[Profile, int, float]:
-    with tempfile.TemporaryDirectory(prefix="torchstone-") as folder:
+    with own_folder() as folder:
         path = Path(folder) / "program.profile.json"
         started = time.perf_counter()
-        with _started(request, way, folder, path) as process:
+        with _started(request, way, str(folder), path) as process:
             code = _wait(process)
         took = time.perf_counter() - started
         failed = Path(f"{path}{FAILED}")
@@ -455,10 +487,10 @@ def _timed_again(request: ProfileRequest, way: str, events: Events) -> Cost:
         nonlocal size, runs
         events.update(runs / RUNS, f"{name}: run {runs + 1} of {RUNS}", None)
         runs += 1
-        with tempfile.TemporaryDirectory(prefix="torchstone-") as folder:
+        with own_folder() as folder:
             path = Path(folder) / "again.profile.json"
             started = time.perf_counter()
-            with _started(request, of_way, folder, path, silent=True) as process:
+            with _started(request, of_way, str(folder), path, silent=True) as process:
                 code = process.wait()
             took = time.perf_counter() - started
             if code:  # the profiled run ended with 0, or there would be no cost to measure

@@ -175,6 +175,15 @@ def _need_trust(stored: Result, trust: bool) -> None:
         )
 
 
+def _refuse_work_trees(stored: Result) -> None:
+    """Arms of `check` and `bisect` ran in work trees, which are gone; the command makes them."""
+    if any(arm.arm.folder for arm in stored.arms):
+        raise UsageError(
+            f"{stored.id} was measured in work trees of a git repository, which are gone.",
+            f"Run it there again: {shlex.join(stored.command)}",
+        )
+
+
 def repro(
     stored: Result,
     *,
@@ -184,7 +193,18 @@ def repro(
     budget_s: float | None = None,
 ) -> Reproduction:
     """Run the stored arms again. A record from elsewhere names code to run, so it needs `trust`."""
+    if stored.method.session:
+        raise UsageError(
+            f"{stored.id} was measured from objects of a session, which is over.",
+            "Measure them again where they live, or put them into a file: path.py:make.",
+        )
+    _refuse_work_trees(stored)
     _need_trust(stored, trust)
+    if stored.sweep:
+        raise UsageError(
+            f"{stored.id} is a sweep of {len(stored.sweep)} cases, which repro does not repeat.",
+            f"Measure it again: {shlex.join(stored.command)}",
+        )
     for measured in stored.arms:
         refuse_incomplete(measured)
     arms = [restore_env(measured.arm) for measured in stored.arms]

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from torchstone import stats
-from torchstone.conductor import Settings
+from torchstone.conductor import EFFORTS, Settings
+from torchstone.conductor.measuring import ADOPTED, CHECKED, DECIDED
 from torchstone.lab.secrets import public_arm_text, public_env
 from torchstone.machine.interpreters import resolve_interpreter
 from torchstone.machine.memory import allocator_environment, usual_allocator
@@ -57,6 +58,10 @@ class BenchRequest:
     allocator: str = ""
     label: str = ""
     settings: Settings = field(default_factory=Settings)
+    sweep: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """Arguments of the factory, `threads` or `precision`, each with its values (`lab.sweep`)."""
+    commands: tuple[str, ...] = ()
+    """Whole commands as arms; there are no targets then."""
 
 
 def make_arms(request: BenchRequest) -> tuple[ArmSpec, ...]:
@@ -197,6 +202,8 @@ def check_settings(settings: Settings) -> None:
         "timeout": settings.step_timeout_s,
         "build timeout": settings.build_timeout_s,
     }
+    if settings.total_s is not None:
+        positive["total"] = settings.total_s
     for name, value in positive.items():
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise UsageError(
@@ -204,6 +211,7 @@ def check_settings(settings: Settings) -> None:
             )
         if not value > 0:
             raise UsageError(f"The {name} must be more than zero, not {value:g}.")
+    check_choices("until", ("precise", DECIDED, CHECKED, ADOPTED), settings.until)
     for name in ("loops", "samples", "replicates"):
         value = getattr(settings, name)
         if value is not None and value < 1:
@@ -230,8 +238,11 @@ def settings_from(method: Method) -> Settings:
 
 def _shared(settings: Settings | Method) -> dict[str, Any]:
     """What is asked for and kept under one name."""
-    names = ("budget_s", "within", "margin", "seed", "step_timeout_s", "build_timeout_s")
-    return {name: getattr(settings, name) for name in (*names, "independent", "together")}
+    names = (
+        *("budget_s", "within", "margin", "seed", "step_timeout_s", "build_timeout_s"),
+        *("independent", "together", "effort", "total_s"),
+    )
+    return {name: getattr(settings, name) for name in names}
 
 
 def command_of(request: BenchRequest) -> tuple[str, ...]:
@@ -239,6 +250,8 @@ def command_of(request: BenchRequest) -> tuple[str, ...]:
     names = ("mode", "precision", "device", "threads", "python", "label")
     return (
         *("torchstone", "bench", *request.targets),
+        *repeated("--command", request.commands),
+        *repeated("--sweep", (f"{name}={','.join(values)}" for name, values in request.sweep)),
         *repeated("--vs", request.vs),
         *repeated("--arm", request.arms),
         *option_words(request, BenchRequest(()), *names),
@@ -276,13 +289,23 @@ _SETTING_FLAGS = {
     "replicates": ("--replicates", "{}"),
     "independent": ("--independent",),
     "together": ("--together",),
+    "effort": ("--{}",),
+    "total_s": ("--total", "{:g}s"),
 }
 
 
-def settings_words(settings: Settings) -> list[str]:
+def with_effort(effort: str, **asked: Any) -> Settings:
+    """The settings of an effort, with whatever was asked for instead of its own (not None)."""
+    does = EFFORTS[effort]
+    plain = {"budget_s": does.budget_s, "within": does.within, "margin": does.margin}
+    given = {name: value for name, value in asked.items() if value is not None}
+    return Settings(**{**plain, **given, "effort": effort})
+
+
+def settings_words(settings: Settings, plain: Settings | None = None) -> list[str]:
     """The flags of everything that is not at its default."""
     words: list[str] = []
-    plain = Settings()
+    plain = plain or replace(with_effort(settings.effort), effort=Settings.effort)
     for name, words_of in _SETTING_FLAGS.items():
         value = getattr(settings, name)
         if value != getattr(plain, name):

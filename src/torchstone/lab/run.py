@@ -16,7 +16,7 @@ import torchstone
 from torchstone.conductor import Events, Settings, Templates, open_templates
 from torchstone.lab.bench import measure_unsaved, new_id
 from torchstone.lab.metrics import metrics_of, unmeasured
-from torchstone.lab.recording import Recorder, this_machine
+from torchstone.lab.recording import Recorder, StorageWarning, this_machine
 from torchstone.lab.request import distinct, method_of, settings_from
 from torchstone.lab.run_plan import (
     TORCHBENCH_CHECKOUT,
@@ -271,10 +271,13 @@ class RunEvents(Events, Protocol):
 
 @dataclass(frozen=True)
 class RunEnd:
-    """The run as far as it got, and why it stopped: `done`, `total budget` or `interrupt`."""
+    """The run as far as it got, and why it stopped: `done`, `total budget`, `interrupt` or
+    `storage`."""
 
     view: RunView
     stopped_by: str
+    storage_warnings: tuple[StorageWarning, ...] = ()
+    """What the database refused."""
 
 
 def start_run(
@@ -341,16 +344,28 @@ def carry_out(
     total = sum(len(group.cases) for group in left)
     events.run_started(run, total, len(done))
 
-    def keep(result: Result | None, figures: Sequence[Placed]) -> None:
-        for one in recorder.add_cases(run.id, result, figures):
-            events.case_finished(one)
+    ended: dict[int, CaseMetrics] = {}
+
+    def keep(result: Result | None, figures: Sequence[Placed]) -> bool:
+        """Whether it is stored. What is not is shown at the end all the same, and measured again by
+        `--resume`: with the database full there is no sense in going on."""
+        ended.update(figures)
+        names = ", ".join(case.key.name for _, case in figures)
+        before = len(recorder.storage_warnings)
+        with recorder.collect_errors(f"{names} was not kept"):
+            for one in recorder.add_cases(run.id, result, figures):
+                events.case_finished(one)
+        return len(recorder.storage_warnings) == before
 
     clock, index, stopped_by = Clock(len(todo), total_budget_s), len(unable), "done"
     try:
         # All of them first: they take no time, and until they are stored they count as not run.
-        keep(None, [(at, _unsupported(case, settings)) for at, case in unable])
+        kept = keep(None, [(at, _unsupported(case, settings)) for at, case in unable])
         with open_templates() as templates:
             for group in todo:
+                if not kept:
+                    stopped_by = "storage"
+                    break
                 if clock.is_over:
                     stopped_by = "total budget"
                     break
@@ -358,16 +373,27 @@ def carry_out(
                 events.case_started(index, total, shown, clock.seconds_left)
                 sign.now(shown.name, index, total)
                 figures, result = measure_group(group, settings, recorder, events, templates)
-                keep(result, figures)
+                kept = keep(result, figures)
                 if result is not None:
                     events.case_times(result.method.phases)
                 index += len(group.cases)
                 clock.tick()
     except KeyboardInterrupt:
         stopped_by = "interrupt"
-    view = recorder.read(lambda store: store.run_view(run.id))
-    assert view is not None  # its plan was stored before
-    return RunEnd(view, stopped_by)
+    view = _view(recorder, run, ended)
+    return RunEnd(view, stopped_by, tuple(recorder.storage_warnings))
+
+
+def _view(recorder: Recorder, run: Run, ended: Mapping[int, CaseMetrics]) -> RunView:
+    """The run with all figures that are stored, and those of this program that could not be."""
+    stored: RunView | None = None
+    with recorder.collect_errors("What was stored before cannot be shown"):
+        stored = recorder.read(lambda store: store.run_view(run.id))
+    if stored is None:
+        return RunView(run, tuple(case for _, case in sorted(ended.items())))
+    known = {case.key for case in stored.cases}
+    unsaved = tuple(case for _, case in sorted(ended.items()) if case.key not in known)
+    return replace(stored, cases=(*stored.cases, *unsaved)) if unsaved else stored
 
 
 def _only(all_groups: Sequence[Group], wanted: Callable[[int, PlannedCase], bool]) -> list[Group]:

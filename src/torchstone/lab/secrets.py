@@ -18,6 +18,7 @@ from typing import Any
 
 from torchstone.conductor.worker import clean
 from torchstone.machine.redact import redact_text, visible_variables, without_secrets
+from torchstone.machine.software import data_directory
 from torchstone.records import (
     ArmSpec,
     Ledger,
@@ -26,7 +27,6 @@ from torchstone.records import (
     UsageError,
     to_data,
 )
-from torchstone.store.location import data_directory
 
 HIDDEN = "(hidden)"
 STATEMENT_NOTE = "a secret in the statement is not kept"

@@ -15,6 +15,7 @@ from torchstone.lab.request import (
     distinct,
     repeated,
     settings_words,
+    with_effort,
 )
 from torchstone.lab.secrets import public_words
 from torchstone.machine.memory import usual_allocator
@@ -22,7 +23,7 @@ from torchstone.machine.redact import without_secrets
 from torchstone.measure.arm import compile_statement
 from torchstone.records import ArmSpec, Result, Statement
 
-BUDGET_S = 5.0
+BUDGET_S = 3.0
 """`python -m timeit` takes one to two seconds; fresh processes take a little more."""
 _NAME_LENGTH = 40
 
@@ -35,6 +36,7 @@ def time_statements(
     python: str | None = None,
     clock: str = "wall",
     allocator: str = "",
+    threads: int | None = None,
     recorder: Recorder | None = None,
     events: Events | None = None,
 ) -> Result:
@@ -44,7 +46,9 @@ def time_statements(
     longest = max(settings.build_timeout_s, settings.step_timeout_s)
     settings = replace(settings, build_timeout_s=longest)
     allocator = allocator or usual_allocator()
-    common = ArmSpec(name="", python=python, allocator=allocator, seed=settings.seed)
+    common = ArmSpec(
+        name="", python=python, allocator=allocator, seed=settings.seed, threads=threads
+    )
     arms = distinct([_arm(Statement(stmt, setup, clock), common) for stmt in statements])
     for arm in arms:
         check_arm(arm)
@@ -56,9 +60,14 @@ def command_of(
     statements: Sequence[str], setup: str, settings: Settings, common: ArmSpec, clock: str
 ) -> tuple[str, ...]:
     """The command line that asks for the same again."""
-    plain = Settings()
+    plain = with_effort(settings.effort)
     said = replace(settings, budget_s=plain.budget_s, build_timeout_s=plain.build_timeout_s)
-    counts = {"-n": settings.loops, "-r": settings.samples, "--python": common.python}
+    counts: dict[str, int | str | None] = {
+        "-n": settings.loops,
+        "-r": settings.samples,
+        "--threads": common.threads,
+        "--python": common.python,
+    }
     return (
         *("torchstone", "timeit"),
         *(word for flag, n in counts.items() if n is not None for word in (flag, str(n))),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import hashlib
 import importlib
 import math
@@ -10,15 +11,17 @@ import os
 import sys
 import sysconfig
 import textwrap
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from torchstone.machine.processes import read_text
 from torchstone.measure.loops import TimeBlock, statement_block, step_block
 from torchstone.records import ArmSpec, Statement, UsageError
 from torchstone.variants import (
     NotSupported,
     Prepared,
+    before_loading,
     prepare,
     resolve_variant,
     uses_torch,
@@ -87,6 +90,7 @@ class Sources:
 
     def __init__(self, arm: ArmSpec) -> None:
         self._here = os.getcwd()  # before user code may change it
+        self._folder = arm.folder
         self._target = None if arm.statement is not None else parse_target(arm.target)
         self._found: dict[str, str] = {}
         self.look()
@@ -100,22 +104,39 @@ class Sources:
 
     def _files(self) -> Iterator[str]:
         target = self._target
+        own = ""
         if target is None or target.kind == "suite":
-            return  # statements and models of suites have no file of the user's own
-        if target.kind == "file":
+            if not self._folder:
+                return  # statements and models of suites have no file of the user's own
+        elif target.kind == "file":
             own = os.path.normpath(os.path.join(self._here, target.place))
         else:
             names = (target.place.partition(".")[0], target.place)
             files = [self._file_of(sys.modules.get(name)) for name in names]
             own = files[0] or files[1]  # a package without an `__init__.py` has no file
-        if not own:
+        if not own and not self._folder:
             return
-        yield own
-        folder = os.path.join(os.path.dirname(own), "")
+        if own:
+            yield own
+        folder = os.path.join(self._folder or os.path.dirname(own), "")
         for name, module in list(sys.modules.items()):
             file = self._file_of(module)
             if file.startswith(folder) and not _is_installed(file) and name.split(".")[0] != _OURS:
                 yield file
+
+    def digest(self) -> str:
+        """One hash over all of them, and over libraries mapped from the arm's folder; paths count
+        from there, so that two checkouts of the same code have the same. Empty where the arm has
+        neither a folder nor a file."""
+        found = self.look()
+        if not found and not self._folder:
+            return ""
+        folder = self._folder or os.path.dirname(next(iter(found)))
+        whole = {**found, **{path: hash_file(path) for path in _mapped_from(folder)}}
+        lines = sorted(
+            f"{os.path.relpath(path, folder)} {hashed}" for path, hashed in whole.items()
+        )
+        return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:HASH_DIGITS]
 
     def _file_of(self, module: Any) -> str:
         """The source file; not what others have made of it (`.so`), which may be made again."""
@@ -123,6 +144,13 @@ class Sources:
         if not isinstance(file, str) or not file.endswith(".py"):
             return ""
         return os.path.normpath(os.path.join(self._here, file))
+
+
+def _mapped_from(folder: str) -> list[str]:
+    """Compiled libraries in this process that lie in the folder and are not installed."""
+    inside, maps = os.path.join(folder, ""), read_text("/proc/self/maps") or ""
+    paths = {line.split(maxsplit=5)[-1] for line in maps.splitlines() if ".so" in line}
+    return [path for path in paths if path.startswith(inside) and not _is_installed(path)]
 
 
 def _is_installed(file: str) -> bool:
@@ -265,14 +293,18 @@ class Built:
         return step_block(self.prepared.step, ring, loops, self.device.synchronize)
 
 
-def build(arm: ArmSpec, phase: Phase) -> Built:
-    """Import and build. `phase` is called before each part, so that a death can be placed."""
+def build(arm: ArmSpec, phase: Phase, given: Workload | None = None) -> Built:
+    """Import and build. `phase` is called before each part, so that a death can be placed.
+
+    `given` is a workload that is there already, of a session; else the target is loaded.
+    """
     if arm.statement is not None:
         phase("build")
         return Built(arm, CPU, inner=compile_statement(arm.statement))
     phase("import")
     import_variant(arm)
-    workload = with_techniques(load_workload(arm, phase), arm.variant)
+    before_loading(arm.variant)
+    workload = with_techniques(given or load_workload(arm, phase), arm.variant)
     set_threads(arm)
     device = find_device(arm.device)
     prepared = prepare(workload, draw_for(arm, workload, arm.seed), arm)
@@ -319,12 +351,46 @@ def set_threads(arm: ArmSpec) -> None:
         torch.set_num_threads(arm.threads)
 
 
+THREADED_LIBRARIES = {
+    "openblas": (
+        *("openblas_get_num_threads", "openblas_get_num_threads64_"),
+        *("scipy_openblas_get_num_threads", "scipy_openblas_get_num_threads64_"),
+    ),
+    "mkl_rt": ("MKL_Get_Max_Threads",),
+}
+"""A part of a library's file name, and the functions that tell its threads: OpenBLAS by how it was
+built, numpy's own copy with a prefix."""
+
+
 def thread_counts() -> dict[str, int]:
-    """What the libraries say they will use."""
-    torch = sys.modules.get("torch")
-    if torch is None:
-        return {}
-    return {"torch": torch.get_num_threads(), "interop": torch.get_num_interop_threads()}
+    """What the libraries that are loaded say they will use."""
+    torch, found = sys.modules.get("torch"), dict[str, int]()
+    if torch is not None:
+        found = {"torch": torch.get_num_threads(), "interop": torch.get_num_interop_threads()}
+    for name, functions in THREADED_LIBRARIES.items():
+        counts = [n for path in _loaded(name) if (n := _ask_library(path, functions))]
+        if counts:
+            found[name.removesuffix("_rt")] = max(counts)
+    return found
+
+
+def _loaded(name: str) -> list[str]:
+    """The files of libraries of this name that are mapped into this process."""
+    lines = (read_text("/proc/self/maps") or "").splitlines()
+    paths = {line.split(maxsplit=5)[5] for line in lines if name in line.rpartition("/")[2]}
+    return sorted(path for path in paths if ".so" in path)
+
+
+def _ask_library(path: str, functions: Sequence[str]) -> int:
+    """0 where it has none of them, or cannot be opened again."""
+    try:
+        library = ctypes.CDLL(path)
+    except OSError:
+        return 0
+    for function in functions:
+        if hasattr(library, function):
+            return int(getattr(library, function)())
+    return 0
 
 
 def inputs_bytes(inputs: Inputs) -> int:

@@ -104,6 +104,13 @@ class SoloReport:
     """Hashes of the user's own source files, by path."""
 
 
+@dataclass(frozen=True)
+class Seen:
+    """Calls that an arm has just made alone, sent while its pass goes on: nanoseconds of each."""
+
+    call_ns: tuple[int, ...]
+
+
 NO_TENSORS = "the memory of its tensors is unknown"
 
 
@@ -163,3 +170,7 @@ class TurnReport:
     turn: Turn
     compiles: int
     integrity: Integrity
+    marked_ns: int = 0
+    """Between the two marks, by the worker's clock."""
+    cpu_ns: int = 0
+    """CPU time since the command came."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -78,6 +79,29 @@ def _of_torch(torch: Any) -> Iterator[str]:
         yield "torch.autograd anomaly mode"
     for mode in _ask(torch, "utils._python_dispatch._get_current_dispatch_mode_stack") or ():
         yield f"dispatch mode {type(mode).__name__.lstrip('_')}"
+
+
+_DEBUG_VARIABLES = (
+    *("CUDA_LAUNCH_BLOCKING", "MKL_VERBOSE", "ONEDNN_VERBOSE", "DNNL_VERBOSE", "TORCH_LOGS"),
+    *("TORCH_COMPILE_DEBUG", "TORCHDYNAMO_VERBOSE", "TORCH_TRACE", "PYTHONASYNCIODEBUG"),
+)
+_DEBUG_CALLS = {
+    "get_deterministic_debug_mode": "torch.set_deterministic_debug_mode",
+    "are_deterministic_algorithms_enabled": "torch.use_deterministic_algorithms",
+}
+
+
+def debug_settings() -> tuple[str, ...]:
+    """What is on that helps to find faults and costs time."""
+    found = [name for name in _DEBUG_VARIABLES if os.environ.get(name, "0") not in ("", "0")]
+    if sys.flags.dev_mode:
+        found.append("Python's development mode")
+    if os.environ.get("PYTHONMALLOC", "").endswith("debug"):
+        found.append("PYTHONMALLOC")
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        found += [name for place, name in _DEBUG_CALLS.items() if _ask(torch, place)]
+    return tuple(sorted(set(found)))
 
 
 def _ask(torch: Any, place: str) -> Any:

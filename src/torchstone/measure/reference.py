@@ -146,11 +146,15 @@ class Reference:
 
 
 def make_references(
-    arm: ArmSpec, phase: Phase, calls: Sequence[CheckedCall], folder: str
+    arm: ArmSpec,
+    phase: Phase,
+    calls: Sequence[CheckedCall],
+    folder: str,
+    given: Workload | None = None,
 ) -> tuple[ReferenceReport, Reference]:
     """Write `eager-SEED`, `again-SEED` (the first call a second time) and `moved-SEED` (how far
     each leaf moves when the numbers move by a rounding) files."""
-    plain, workload, pristine, prepared = _build(arm, phase)
+    plain, workload, pristine, prepared = _build(arm, phase, given)
     weights = weights_fingerprint(prepared.module)
     prints, notes, step_ns = [], list[str](), 0
     named = [*(("eager", call) for call in calls), ("again", calls[0])]
@@ -187,10 +191,12 @@ def look_closer(arm: ArmSpec, phase: Phase, call: CheckedCall, path: str) -> Non
     write_distances(path, moved)
 
 
-def _build(arm: ArmSpec, phase: Phase) -> tuple[ArmSpec, Workload, Workload | None, Prepared]:
+def _build(
+    arm: ArmSpec, phase: Phase, given: Workload | None = None
+) -> tuple[ArmSpec, Workload, Workload | None, Prepared]:
     """The arm as plain eager code: its workload, an untouched copy of it, and its step."""
     plain = replace(arm, variant="eager")
-    workload = load_workload(plain, phase)
+    workload = given or load_workload(plain, phase)
     set_threads(plain)
     pristine = _copy(workload)
     phase("reference")

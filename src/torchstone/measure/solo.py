@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -36,6 +36,14 @@ SAMPLE_NS = 500_000
 """Steps shorter than 0.25 ms are timed in blocks of about 0.5 ms: long against the clock's own cost
 (some 50 ns), short enough to fall between two disturbances."""
 MOST_LOOPS = 10_000_000
+EARLY_NS = 1_000_000
+"""A step this long is worth a figure from its first two calls; shorter ones are soon warm."""
+LATEST = 50
+"""Calls of warm-up from which a provisional figure is made."""
+STATEMENT_LIMIT_NS = 500_000_000
+"""Of a statement only the size of a sample is learnt here; every measuring process warms up."""
+
+Seen = Callable[[Sequence[int]], None]
 
 
 class MemoryWatch:
@@ -71,9 +79,13 @@ def solo(
     loops: int | None,
     arm_env: Mapping[str, str],
     salt: bytes,
+    seen: Seen,
+    deeper: bool = True,
+    built: Built | None = None,
 ) -> tuple[SoloReport, Built]:
-    """Build the arm, look at its first call, then at its steady state.
+    """Build the arm, unless it is `built`, look at its first call, then at its steady state.
 
+    `seen` is told of calls as they are made. Not `deeper`: without looking for remembered answers.
     Returns what was built too, for what is asked of this process when nothing is timed any more.
     """
     watch = MemoryWatch()
@@ -85,13 +97,18 @@ def solo(
             watch.start()
         phase(name)
 
-    built = build(arm, watched)
+    built = built or build(arm, watched)
     sources.look()
     threads_before = python_threads()
     if built.is_statement:
-        report = _solo_statement(built, phase, loops, watch)
+        report = _solo_statement(built, phase, loops, watch, seen)
     else:
-        report = _solo_step(built, phase, check_seed, evidence_path, loops, watch)
+        report = _solo_step(built, phase, check_seed, evidence_path, loops, watch, seen)
+        if deeper:
+            phase("step")
+            step = step_ns(report["warm_up"], report["loops"])
+            found = look_for_memory(built, lambda: phase("step"), step)
+            report["integrity"] = replace(found, output_types=report["integrity"].output_types)
     environment = describe_environment(
         arm_env=arm_env,
         target_dir=target_dir(arm, here),
@@ -107,7 +124,7 @@ def solo(
     )
     report.update(
         step_ns=step_ns(report["warm_up"], report["loops"]),
-        environment=environment,
+        environment=replace(environment, imports=sources.digest()),
         integrity=integrity,
         fault_cost_ns=memory_signals.fault_cost_ns(),
         probe_bits=make_probe().exponent_bits,
@@ -128,6 +145,7 @@ def _solo_step(
     evidence_path: str,
     loops: int | None,
     watch: MemoryWatch,
+    seen: Seen,
 ) -> dict[str, Any]:
     prepared = built.prepared
     assert prepared is not None
@@ -148,9 +166,14 @@ def _solo_step(
     del output, evidence
     phase("step")
     ring = built.ring(check_seed + 1000, 8)
+    calls = []
     for one in ring[:2]:
+        started = wall_clock()
         built.call(one)
+        calls.append(wall_clock() - started)
         phase("step")
+    if min(calls) >= EARLY_NS:
+        seen(calls)
     start_peak = watch.peak()  # before the step's own is looked for, which begins again
     step_peak = memory_signals.step_peak(lambda: built.call(ring[0]))
     memory = watch.read(step_peak, start_peak)
@@ -159,8 +182,7 @@ def _solo_step(
     loops = built.whole_passes(loops)
     phase("warm-up")
     warm = warm_up(built.block(ring, loops), first_call_ns, lambda: phase("warm-up"))
-    phase("step")
-    memory_of_inputs = look_for_memory(built, lambda: phase("step"), step_ns(warm, loops))
+    seen([ns // loops for ns in warm.wall_ns[-LATEST:]])
     return {
         "first_call_ns": first_call_ns,
         "warm_up": warm,
@@ -168,29 +190,34 @@ def _solo_step(
         "contract": contract,
         "memory": memory,
         "graphs": describe_graphs(),
-        "integrity": replace(memory_of_inputs, output_types=types),
+        "integrity": Integrity(output_types=types),
         "changes": tuple(sorted(prepared.changes)),
     }
 
 
 def _solo_statement(
-    built: Built, phase: Phase, loops: int | None, watch: MemoryWatch
+    built: Built, phase: Phase, loops: int | None, watch: MemoryWatch, seen: Seen
 ) -> dict[str, Any]:
     phase("first call")
     once = built.block([], 1)
-    started = wall_clock()
     first_call_ns = once()
-    setup_ns = max(0, wall_clock() - started - first_call_ns)
     phase("step")
     warm = _slow_statement(once, first_call_ns, loops)
     if warm is None:
+        started = wall_clock()
+        call_ns = once()  # not the first, whose setup imports what the others find imported
+        setup_ns = max(0, wall_clock() - started - call_ns)
+        seen([call_ns])
         phase("step")
         sample_ns = max(2 * SAMPLE_NS, setup_ns // 2)
         make, beat = partial(built.block, []), partial(phase, "step")
         loops = loops or _choose_loops(make, beat, sample_ns)
         phase("warm-up")
-        warm = warm_up(built.block([], loops), first_call_ns, lambda: phase("warm-up"))
+        warm = warm_up(
+            built.block([], loops), first_call_ns, lambda: phase("warm-up"), STATEMENT_LIMIT_NS
+        )
     loops = loops or 1
+    seen([ns // loops for ns in warm.wall_ns[-LATEST:]])
     return {
         "first_call_ns": first_call_ns,
         "warm_up": warm,

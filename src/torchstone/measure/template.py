@@ -21,7 +21,7 @@ import signal
 import socket
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -32,14 +32,14 @@ from torchstone.measure.loops import wall_clock
 from torchstone.records import ArmSpec
 
 REQUEST_LIMIT = 1 << 20
-DESCRIPTORS = 4
+DESCRIPTORS = 5
 """Of a request: commands in, replies out, standard error, and where the exit code goes."""
 FORK_LAYOUT = "TORCHSTONE_FORK_LAYOUT"
 """The variable with the number that the memory of a fork is laid out by."""
 HEAP_PAGES = 4096
 """The heap of a fork begins up to 16 MiB further on; the pages are never touched."""
 
-Serve = Callable[[int, int], int]
+Serve = Callable[[int, int, int], int]
 """The worker's loop over its two pipes; returns the exit code."""
 
 
@@ -100,14 +100,14 @@ def _fork(
     serve: Serve,
 ) -> tuple[int, _Child]:
     """A worker on the descriptors that were passed; `others` are those of workers before it."""
-    commands, replies, stderr, status = passed
+    *pipes, stderr, status = passed
     told, ready = os.pipe()
     pid = os.fork()
     if pid == 0:
         for descriptor in (*others, status, told):
             os.close(descriptor)
-        _become_worker(control, request, (commands, replies, stderr, ready), serve)
-    for descriptor in (commands, replies, stderr, ready):
+        _become_worker(control, request, (*pipes, stderr, ready), serve)
+    for descriptor in (*pipes, stderr, ready):
         os.close(descriptor)
     os.read(told, 1)  # until it can be found by its session and its tag, or is dead
     os.close(told)
@@ -128,7 +128,7 @@ def _tell_end(descriptor: int, child: _Child) -> None:
 def _become_worker(
     control: socket.socket,
     request: dict[str, Any],
-    descriptors: tuple[int, int, int, int],
+    descriptors: Sequence[int],
     serve: Serve,
 ) -> NoReturn:
     code = 1
@@ -136,7 +136,7 @@ def _become_worker(
         template = os.getppid()
         os.setsid()
         die_with_parent(template)
-        commands, replies, stderr, ready = descriptors
+        *pipes, stderr, ready = descriptors
         os.dup2(stderr, 2)
         os.close(stderr)
         control.close()
@@ -146,7 +146,8 @@ def _become_worker(
         os.close(ready)
         _stretches = vary_memory(int(env.get(FORK_LAYOUT, "0")))
         signal.set_wakeup_fd(-1)
-        code = serve(commands, replies)
+        commands, replies, marks = pipes
+        code = serve(commands, replies, marks)
     finally:
         os._exit(code)
 

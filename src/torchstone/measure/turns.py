@@ -7,12 +7,13 @@ import resource
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from torchstone.machine.memory import rss_bytes
 from torchstone.machine.noise import make_probe
-from torchstone.measure.arm import Built, Phase, Sources, build, inputs_bytes
+from torchstone.measure.arm import Built, Phase, Sources, build, inputs_bytes, thread_counts
 from torchstone.measure.bootstrap import SETTLED, VARIABLE
 from torchstone.measure.channel import StartReport, TurnReport
 from torchstone.measure.evidence import checked_call, encode_evidence, true_evidence
-from torchstone.measure.graphs import active_profilers, compile_count
+from torchstone.measure.graphs import active_profilers, compile_count, debug_settings
 from torchstone.measure.loops import (
     Samples,
     TimeBlock,
@@ -29,6 +30,8 @@ from torchstone.records import ArmSpec, Integrity, Noise, Turn
 from torchstone.workloads import Inputs
 from torchstone.workloads.load import seed_everything
 
+Mark = Callable[[], None]
+"""Called at the begin and the end of what is timed, for a clock that user code cannot reach."""
 PROBE_SHARE = 0.10
 """Probes take at most this share of a turn (the method)."""
 PROBE_NS = 100_000
@@ -45,6 +48,7 @@ class Turns:
         loops: int,
         probe_bits: int | None,
         caches: Mapping[str, str],
+        built: Built | None = None,
     ) -> None:
         self.caches = caches
         os.environ.update(caches)  # another arm in this process may have set its own
@@ -52,7 +56,7 @@ class Turns:
         started = wall_clock()
         self.arm = arm
         self.loops = loops
-        self.built: Built = build(arm, phase)
+        self.built: Built = built or build(arm, phase)
         self.start_ns = wall_clock() - started
         self.sources.look()
         self.probe = make_probe(exponent_bits=probe_bits)
@@ -60,6 +64,7 @@ class Turns:
         self.threads: int | None = None
         self.first_call_ns: int | None = None
         self.compiled = 0
+        self.cpu_before = 0
         self.evidence = b""
 
     def warm_up(self, phase: Phase, seed: int, limit_s: float) -> StartReport:
@@ -99,6 +104,7 @@ class Turns:
 
     def turn(
         self,
+        mark: Mark,
         samples: int,
         sample_ns: int,
         seed: int,
@@ -115,14 +121,16 @@ class Turns:
         block = built.block(ring, self.loops)
         buffers = Samples(samples, _probe_every(sample_ns))
         run = fill_without_gc if built.is_statement else fill
+        mark()
         cpu, wall = cpu_clock(), wall_clock()
         first = block()
         before = resource.getrusage(resource.RUSAGE_SELF)
         run(buffers, block, self.probe)
         after = resource.getrusage(resource.RUSAGE_SELF)
         wall, cpu = wall_clock() - wall, cpu_clock() - cpu
+        mark()
         self._final_call(checked, check_seed, keep)
-        return self._report(buffers, first, (before, after), (wall, cpu))
+        return self._report(buffers, first, (before, after), (wall, cpu), wall)
 
     def _probe_again(self) -> int:
         """The second reading of two: the first finds caches that a long call has filled."""
@@ -131,6 +139,7 @@ class Turns:
 
     def _begin_turn(self) -> None:
         """Count from here: another arm in this process may have compiled or started threads."""
+        self.cpu_before = cpu_clock()
         self.compiled = compile_count()
         if self.threads is None:
             self.threads = python_threads()
@@ -141,6 +150,7 @@ class Turns:
         first_ns: int,
         usage: tuple[resource.struct_rusage, resource.struct_rusage],
         whole: tuple[int, int],
+        marked_ns: int,
     ) -> TurnReport:
         before, after = usage
         turn = Turn(
@@ -154,15 +164,19 @@ class Turns:
             minor_faults=after.ru_minflt - before.ru_minflt,
             major_faults=after.ru_majflt - before.ru_majflt,
             noise=Noise(*whole),
+            resident_bytes=rss_bytes(),
         )
         integrity = Integrity(
             patched_timers(),
             max(0, python_threads() - (self.threads or 0)),
             profilers=active_profilers(),
+            debug_settings=debug_settings(),
+            threads_seen=tuple(filter(None, [thread_counts().get("torch")])),
         )
-        return TurnReport(turn, compile_count() - self.compiled, integrity)
+        cpu_ns = cpu_clock() - self.cpu_before
+        return TurnReport(turn, compile_count() - self.compiled, integrity, marked_ns, cpu_ns)
 
-    def one_call(self, seed: int, restore: bool, keep: bool) -> TurnReport:
+    def one_call(self, mark: Mark, seed: int, restore: bool, keep: bool) -> TurnReport:
         """A turn of one call with inputs of its own, whose output is the one that may be checked.
 
         `restore`: in training from the start state, as it must be where the output is checked.
@@ -175,18 +189,22 @@ class Turns:
             self.restore()
         seed_everything(seed)
         taken = Samples(1, 1)
+        mark()
+        marked = wall_clock()
         taken.probe[0] = self._probe_again()
         before = resource.getrusage(resource.RUSAGE_SELF)
         cpu = cpu_clock()
         wall, output = timed_call(built.prepared.step, inputs, built.device.synchronize)
         cpu = cpu_clock() - cpu
         after = resource.getrusage(resource.RUSAGE_SELF)
+        marked = wall_clock() - marked
+        mark()
         # Read at once: a thread that fills it in later comes too late.
         if keep:
             found = true_evidence(built.prepared, built.call, inputs, seed, output)
             self.evidence = encode_evidence(found)
         taken.wall[0], taken.cpu[0], taken.probe[1] = wall, cpu, self._probe_again()
-        return self._report(taken, 0, (before, after), (wall, cpu))
+        return self._report(taken, 0, (before, after), (wall, cpu), marked)
 
     def _final_call(self, inputs: Any, seed: int, keep: bool) -> None:
         """The same call once more, its output kept; in training from the start state.

@@ -8,7 +8,7 @@ import os
 import socket
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from torchstone.machine.processes import die_with_parent
@@ -18,6 +18,7 @@ from torchstone.measure.channel import (
     CheckedCall,
     CountReport,
     Failure,
+    Seen,
     receive,
     send,
 )
@@ -25,14 +26,16 @@ from torchstone.records import ArmSpec, Memory, UsageError, from_data, to_data
 from torchstone.variants import NotSupported, unsupported_backend
 
 TRACEBACK_LINES = 12
+_write = os.write  # bound before user code can patch it
 
 
 class Worker:
     """Answers the conductor. Holds at most one measuring process's state."""
 
-    def __init__(self, commands: int, replies: int) -> None:
+    def __init__(self, commands: int, replies: int, marks: int) -> None:
         self.commands = commands
         self.replies = replies
+        self.marks = marks
         self.where = "start"
         self.turns: dict[str, Any] = {}
         """By arm: all those of a case may live in one process."""
@@ -46,6 +49,16 @@ class Worker:
         self.where = name
         send(self.replies, {"phase": name})
 
+    def mark(self) -> None:
+        """The timed part of a turn begins, or ends: the kernel stamps the message with its clock,
+        and the conductor, which reads it after the turn, need not wake up for it."""
+        with contextlib.suppress(OSError):  # the conductor finds that one is missing
+            _write(self.marks, b"m")
+
+    def seen(self, call_ns: Sequence[int]) -> None:
+        """Tell what calls took, before the pass is over: somebody waits for a first figure."""
+        send(self.replies, {"seen": to_data(Seen(tuple(call_ns)))})
+
     def serve(self) -> None:
         """The loop."""
         handlers = self.handlers()
@@ -55,11 +68,12 @@ class Worker:
             if name == "stop":
                 return
             try:
+                _enter_folder(command)
                 reply = {"reply": to_data(handlers[name](command))}
             except ChannelClosed:
                 raise
             except BaseException as error:  # SystemExit and KeyboardInterrupt end an arm as well
-                send(self.replies, {"failed": to_data(_failure(error, self.where))})
+                send(self.replies, {"failed": to_data(failure_of(error, self.where))})
                 return
             send(self.replies, reply)
             if self.control is not None:
@@ -77,6 +91,9 @@ class Worker:
             "closer": self._closer,
             "count": self._count,
             "boundary": self._boundary,
+            "adversarial": self._adversarial,
+            "losses": self._losses,
+            "metric": self._metric,
             "toolchain": self._toolchain,
             "start": self._start,
             "turn": self._turn,
@@ -98,10 +115,10 @@ class Worker:
             import_variant(arm)
             import_libraries(arm)
 
-        def serve_fork(commands: int, replies: int) -> int:
-            for descriptor in (self.commands, self.replies):
+        def serve_fork(commands: int, replies: int, marks: int) -> int:
+            for descriptor in (self.commands, self.replies, self.marks):
                 os.close(descriptor)
-            return serve(type(self), _move(commands), _move(replies))
+            return serve(type(self), _move(commands), _move(replies), _move(marks))
 
         serve_forks(control, do_import, serve_fork)
 
@@ -116,6 +133,8 @@ class Worker:
             command["loops"],
             command["arm_env"],
             bytes.fromhex(command["salt"]),
+            self.seen,
+            deeper=command["deeper"],
         )
         return report
 
@@ -155,6 +174,24 @@ class Worker:
         arm = from_data(ArmSpec, command["arm"])
         return boundary_behaviour(arm, self.phase, command["cases"])
 
+    def _adversarial(self, command: dict[str, Any]) -> Any:
+        from torchstone.measure.adversarial import answers, baseline_answers
+
+        ask = baseline_answers if command["who"] == "baseline" else answers
+        arm, folder = from_data(ArmSpec, command["arm"]), command["folder"]
+        return ask(arm, self.phase, command["cases"], folder, command["seed"])
+
+    def _losses(self, command: dict[str, Any]) -> Any:
+        from torchstone.measure.quality import final_losses
+
+        arm = from_data(ArmSpec, command["arm"])
+        return final_losses(arm, self.phase, command["seeds"], command["steps"])
+
+    def _metric(self, command: dict[str, Any]) -> Any:
+        from torchstone.measure.quality import metric
+
+        return metric(from_data(ArmSpec, command["arm"]), self.phase, command["name"])
+
     def _toolchain(self, command: dict[str, Any]) -> Any:
         from torchstone.measure.template import warm_toolchain
 
@@ -178,8 +215,8 @@ class Worker:
             return turns.warm_up(self.phase, **command)
         self.where = "turn"
         if command.pop("one_call", False):
-            return turns.one_call(**command)
-        return turns.turn(**command)
+            return turns.one_call(self.mark, **command)
+        return turns.turn(self.mark, **command)
 
     def _evidence(self, command: dict[str, Any]) -> Any:
         self.turns[command["arm"]].write_evidence(command["path"])
@@ -190,7 +227,16 @@ class Worker:
         return calibrate(from_data(Request, command["request"]), self.phase)
 
 
-def _failure(error: BaseException, phase: str) -> Failure:
+def _enter_folder(command: Mapping[str, Any]) -> None:
+    """Go where the arm's processes run, before any code of it is imported."""
+    arm = command.get("arm")
+    folder = arm.get("folder") if isinstance(arm, Mapping) else ""
+    if folder:
+        os.chdir(folder)
+
+
+def failure_of(error: BaseException, phase: str) -> Failure:
+    """What is told of an error in the user's code, or in a request."""
     lines = traceback.format_exception(type(error), error, error.__traceback__)
     tail = tuple("".join(lines).splitlines()[-TRACEBACK_LINES:])
     if isinstance(error, UsageError):
@@ -222,24 +268,24 @@ def _is_out_of_memory(error: BaseException) -> bool:
 
 
 def main(kind: type[Worker] = Worker) -> None:
-    """Take over the two pipes given by number, and serve."""
+    """Take over the two pipes and the socket given by number, and serve."""
     assert loops.wall_clock is not None
     # Out of the way of user code that closes or counts low descriptors, and not for grandchildren.
-    commands, replies = (_move(int(number)) for number in sys.argv[1:3])
+    commands, replies, marks = (_move(int(number)) for number in sys.argv[1:4])
     sys.argv = ["torchstone"]
     die_with_parent()
     with contextlib.suppress(Exception):  # no stderr, or one without a descriptor
         faulthandler.enable()  # a segmentation fault leaves its Python stack
-    code = serve(kind, commands, replies)
+    code = serve(kind, commands, replies, marks)
     # Not sys.exit: threads and atexit hooks of user code must not keep the conductor waiting.
     os._exit(code)
 
 
-def serve(kind: type[Worker], commands: int, replies: int) -> int:
+def serve(kind: type[Worker], commands: int, replies: int, marks: int) -> int:
     """Answer until told to stop or cut off; returns the exit code."""
     code = 0
     try:
-        kind(commands, replies).serve()
+        kind(commands, replies, marks).serve()
     except ChannelClosed:
         pass
     except BaseException:  # user code has broken the pipes or more; leave what evidence we can

@@ -507,9 +507,29 @@ def _functions(profile: Profile) -> tuple[Sequence[FunctionCalls], float]:
     return functions(tree), max(whole, profile.wall_s) if profile.functions else whole
 
 
+IMPORTING = ("<frozen importlib", "<frozen zipimport")
+"""Files of the machinery that every import goes through."""
+
+
+def without_imports(tree: CallTree, frames: Sequence[Frame]) -> tuple[CallTree, float]:
+    """The tree without what was called to import modules, and what that took."""
+    starts = [frame.file.startswith(IMPORTING) for frame in frames]
+    inside: list[bool] = []
+    for parent, frame in zip(tree.parents, tree.frames, strict=True):
+        inside.append(starts[frame] or (parent >= 0 and inside[parent]))
+    left = sum(own for own, out in zip(tree.own, inside, strict=True) if out)
+    kept = [node for node, out in enumerate(inside) if not out]
+    threads = tuple(tree.threads[node] for node in kept)
+    return replace(_chosen(tree, kept), threads=threads), left
+
+
 def _only(tree: CallTree, thread: int) -> CallTree:
     """The part of one thread."""
-    kept = [node for node, of in enumerate(tree.threads) if of == thread]
+    return _chosen(tree, [node for node, of in enumerate(tree.threads) if of == thread])
+
+
+def _chosen(tree: CallTree, kept: Sequence[int]) -> CallTree:
+    """These nodes, whose parents are among them or no matter; all of one thread."""
     place = {node: index for index, node in enumerate(kept)}
     return CallTree(
         tree.unit,

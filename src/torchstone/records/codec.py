@@ -17,6 +17,8 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
+_TOO_LARGE = 2**128
+"""Operations of the largest training step fit, and arithmetic with floats stays possible."""
 _NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
@@ -77,6 +79,8 @@ def _decoder(kind: Any) -> Decoder:
         return _record(typing.cast("type[Any]", kind))
     if isinstance(kind, type) and issubclass(kind, Enum):
         return _enum(kind)
+    if kind is int:
+        return _integer
     return _float if kind is float else _scalar(kind)
 
 
@@ -113,7 +117,17 @@ def _integers(data: Any) -> tuple[int, ...]:
     _expect(list, data)
     if not all(type(value) is int for value in data):
         raise _Wrong("expected a list of integers")
+    if data and not -_TOO_LARGE < min(data) <= max(data) < _TOO_LARGE:
+        raise _Wrong("expected integers of at most 128 bits")
     return tuple(data)
+
+
+def _integer(data: Any) -> int:
+    if type(data) is not int:
+        raise _Wrong(f"expected int, got {data!r:.80}")
+    if not -_TOO_LARGE < data < _TOO_LARGE:
+        raise _Wrong("expected an integer of at most 128 bits")
+    return data
 
 
 def _fixed(args: tuple[Any, ...]) -> Decoder:

@@ -24,6 +24,13 @@ class UsageError(TorchstoneError):
     exit_code = 2
 
 
+class NotRunError(TorchstoneError):
+    """The request is sound and could not be carried out: a build failed, a target is missing in a
+    revision. Never mistaken for an answer."""
+
+    exit_code = 4
+
+
 class NotSupported(Exception):
     """This arm cannot run here, for a reason that is not its fault; becomes `not_supported`."""
 

@@ -145,19 +145,26 @@ def format_bytes(count: float | None) -> str:
     return f"{sign}{_digits(max(size, 1e-3), 3)} {_BYTE_UNITS[unit]}"
 
 
-def format_si(value: float, unit: str) -> str:
+def format_si(value: float, unit: str = "") -> str:
     """`93.3 GFLOP/s`: three significant digits or so, under the decimal prefix that fits."""
+    scaled, prefix = _prefixed(value)
+    size = abs(scaled)
+    decimals = 0 if size >= 99.95 else 1 if size >= 9.995 else 2
+    shown = f"{scaled:.1e}" if 0 < size < 0.01 else f"{scaled:.{decimals}f}"
+    return f"{shown} {prefix}{unit}".rstrip()
+
+
+def format_tick(value: float, unit: str = "") -> str:
+    """`10 G`, `0.1`: a round value in as few characters as it takes."""
+    scaled, prefix = _prefixed(value)
+    return f"{scaled:g} {prefix}{unit}".rstrip()
+
+
+def _prefixed(value: float) -> tuple[float, str]:
     for scale, prefix in _PREFIXES:
         if abs(value) >= scale * 0.9995:
-            return f"{_fixed(value / scale)} {prefix}{unit}"
-    return f"{_fixed(value)} {unit}"
-
-
-def _fixed(value: float) -> str:
-    size = abs(value)
-    if 0 < size < 0.01:
-        return f"{value:.1e}"
-    return f"{value:.{0 if size >= 99.95 else 1 if size >= 9.995 else 2}f}"
+            return value / scale, prefix
+    return value, ""
 
 
 def format_count(value: float) -> str:
@@ -201,3 +208,17 @@ def percent(share: float) -> str:
 def count(amount: int, one: str, many: str = "") -> str:
     """`1 process`, `3 processes`, `1,200 cases`."""
     return f"{amount:,} {one if amount == 1 else many or one + 's'}"
+
+
+def times(speedup: float) -> str:
+    """`1.4×`, `11×`; near 1 with two decimals, because there they matter."""
+    if not _usable(speedup) or speedup <= 0:
+        return MISSING
+    digits = 3 if 0.1 <= speedup < 1.5 else 2
+    shown = _digits(_significant(speedup, digits), digits)
+    return f"{shown[:4] if '.' in shown else shown}×"
+
+
+def faster_range(low: float, high: float) -> str:
+    """`1.1× to 11× faster`, from the lowest and highest time after ÷ before."""
+    return f"{times(1 / high)} to {times(1 / low)} faster"

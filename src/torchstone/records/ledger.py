@@ -74,6 +74,31 @@ class SourceLine:
 
 
 @dataclass(frozen=True)
+class CodeSite:
+    """A line of the user's code that does what it need not: what its ops have of a step."""
+
+    kind: str
+    """`batch-loop`, `small-copies`, `same-value`, `item`, `float64`, `cast` or `strided-input`."""
+    file: str
+    line: int
+    source: str = ""
+    """The text of the line."""
+    ops: tuple[str, ...] = ()
+    """Most often called first, with their calls: `aten::addmm ×128`."""
+    calls: float = 0.0
+    """Of all ops of the site in a step."""
+    call_share: float = 0.0
+    """Of the calls of all ops that Python made."""
+    kernel_share: float = 0.0
+    """Of the time that the kernels of those ops took."""
+    repeats: int = 0
+    """Times in a step."""
+    saved_s: float = 0.0
+    """What was measured to go, where that could be tried."""
+    detail: str = ""
+
+
+@dataclass(frozen=True)
 class Remedy:
     """What can be tried by itself: changes to the arm."""
 
@@ -139,6 +164,8 @@ class Ledger:
     verifications: tuple[Verification, ...] = ()
     breaks: tuple[SourceLine, ...] = ()
     recompiles: tuple[SourceLine, ...] = ()
+    sites: tuple[CodeSite, ...] = ()
+    """Lines of the user's code that findings are made of."""
     graphs: int = 0
     late_compiles: int = 0
     interpreter: str = ""

@@ -10,6 +10,8 @@ from enum import Enum
 
 MODES = ("inference", "training")
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16", "amp", "amp-bf16", "amp-fp16")
+TIERS = ("bitwise", "tolerance", "statistical", "metric")
+"""How near an answer is to the baseline's, the strictest first (`variants.techniques`)."""
 ALLOCATORS = ("default", "keep", "jemalloc", "tcmalloc")
 """`default` is the system's own; `keep` is it too, told never to give memory back."""
 DYNAMIC_SHAPES = 4
@@ -51,6 +53,15 @@ class ArmSpec:
     shapes: int = 1
     """Input shapes that a sample goes through in turn, none of them seen in warm-up; 1: one shape,
     always the same."""
+    params: tuple[tuple[str, str], ...] = ()
+    """Arguments of the factory, as typed: `(("batch", "8"),)`."""
+    folder: str = ""
+    """Where its processes run, and whose source files it is made of; empty: where we are."""
+
+    @property
+    def compiles(self) -> bool:
+        """Whether its variant compiles: what eager code's first call costs more is no compiling."""
+        return self.statement is None and self.variant.split("+")[0] != "eager"
 
 
 # Where a measurement was made. Made so that no secret can land in it (see `machine/redact`).
@@ -72,6 +83,8 @@ class Environment:
     `machine_id` is a hash of the parts that decide speed. `variables` holds allow-listed
     environment variables by value; `hidden_variables` the arm's other ones by salted hash only.
     `source` is a hash of the target's file; empty where the target is none, and in older records.
+    `imports` is one over that file and all else that the arm loaded from its folder: equal where
+    two arms ran the same code.
     """
 
     machine_id: str
@@ -88,6 +101,7 @@ class Environment:
     packages: Mapping[str, str] = field(default_factory=dict)
     git: GitState | None = None
     source: str = ""
+    imports: str = ""
 
 
 # What an arm must keep to: the shape of its inputs and outputs, its state, its reference.
@@ -163,6 +177,14 @@ class Agreement:
     timed: int = 0
     mismatch: str = ""
     error_ratio: float | None = None
+    identical: bool | None = None
+    """Whether every output that was checked has the very bits of the baseline's."""
+    adversarial: Mapping[str, str] = field(default_factory=dict)
+    """By the name of inputs with which a technique is known to fail: what was wrong with the
+    answer, empty where nothing was."""
+    quality: Mapping[str, float] = field(default_factory=dict)
+    """`loss` and `metric` of the arm, and `baseline loss` and `baseline metric`, where they were
+    asked for."""
 
 
 NO_REFERENCE = "no reference"
@@ -241,6 +263,21 @@ class Noise:
 
 
 @dataclass(frozen=True)
+class TwoClocks:
+    """One turn by the worker's clocks, which the measured code can reach, and by others.
+
+    `marked`: the timed part, between two messages to the conductor, by the worker's clock and by
+    the times at which the kernel took the messages. `cpu`: CPU time from the command to the reply,
+    by the worker's clock and by the conductor's reading of it; None where there is no such reading.
+    """
+
+    marked_worker_ns: int
+    marked_kernel_ns: int
+    cpu_worker_ns: int
+    cpu_conductor_ns: int | None = None
+
+
+@dataclass(frozen=True)
 class Turn:
     """One uninterrupted stretch of samples by one process while all other arms were idle.
 
@@ -260,6 +297,10 @@ class Turn:
     major_faults: int
     noise: Noise
     checked: bool = False
+    clocks: TwoClocks | None = None
+    """None in records without it: imported, or made before turns were timed twice."""
+    resident_bytes: int | None = None
+    """Of the process, after the turn; None where the system does not say."""
 
 
 @dataclass(frozen=True)
@@ -291,10 +332,11 @@ class CompileCost:
     """First-call cost above steady cost, in nanoseconds.
 
     Cold: empty per-case cache, toolchain already warm (its own one-time cost is
-    `toolchain_ns`). Warm: a second process with the cache that the first one filled.
+    `toolchain_ns`); None where the cache was not ours to empty. Warm: a second process with the
+    cache that the first one filled.
     """
 
-    cold_ns: int
+    cold_ns: int | None
     warm_ns: int | None = None
     toolchain_ns: int | None = None
     first_call_ns: int = 0
@@ -399,6 +441,10 @@ class Integrity:
     output_types: tuple[str, ...] = ()
     profilers: tuple[str, ...] = ()
     """What watched the process after a turn: tracers, profilers, modes that see each op."""
+    debug_settings: tuple[str, ...] = ()
+    """Settings for finding faults that were on: they cost time."""
+    threads_seen: tuple[int, ...] = ()
+    """Compute threads of torch after the turns: one number, unless the arm changed it."""
 
 
 @dataclass(frozen=True)

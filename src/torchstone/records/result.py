@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from torchstone.records.measurement import Measurement
@@ -196,7 +196,7 @@ class Method:
     replicates: int = 0
     looks: tuple[int, ...] = ()
     stopped_by: str = ""
-    """`precision`, `budget`, `replicates`, `interrupt`, or `no arm left`."""
+    """`precision`, `decided`, `budget`, `replicates`, `total`, `interrupt`, or `no arm left`."""
     elapsed_s: float = 0.0
     estimator: str = ""
     alpha: float = 0.05
@@ -205,12 +205,24 @@ class Method:
     """Version of the statistics' definition; figures of two versions are never mixed."""
     together: bool = False
     """Whether the arms of a replicate were to share one process."""
+    session: bool = False
+    """Whether the arms were objects of one running process, measured in it: its replicates are
+    stretches of time and no fresh processes."""
     phases: Mapping[str, float] = field(default_factory=dict)
     """Where the wall time went: seconds by what was done."""
     asked_replicates: int | None = None
     asked_samples: int | None = None
     """Processes, and samples a process, where so many were asked for; None: as the budget allowed.
     """
+    effort: str = "usual"
+    """`fast` (fewer processes and checks), `usual` or `rigorous`."""
+    total_s: float | None = None
+    """The bound on everything that was asked for."""
+
+    @property
+    def cut_short(self) -> bool:
+        """Ended before its time: by Ctrl-C, or because the whole time was over."""
+        return self.stopped_by in ("interrupt", "total")
 
 
 @dataclass(frozen=True)
@@ -255,6 +267,15 @@ class Pruning:
 
 
 @dataclass(frozen=True)
+class SweepCase:
+    """One case of a sweep: how many arms of the result it has, and how it was measured."""
+
+    arms: int
+    method: Method
+    clocks_hz: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
 class Result:
     """One case: the baseline is the first arm. `origin` is `here` or where it was imported from."""
 
@@ -278,7 +299,32 @@ class Result:
     """None: every sample is there."""
     signature: str = ""
     """By the installation that made it, over the code that it names (`lab.secrets`)."""
+    sweep: tuple[SweepCase, ...] = ()
+    """Of a sweep its cases in order, each with a baseline of its own; empty: one case."""
     schema: int = RESULT_SCHEMA
+
+    def cases(self) -> tuple[Result, ...]:
+        """The cases of a sweep, each as a result of its own; else the result itself."""
+        if not self.sweep:
+            return (self,)
+        found, first = [], 0
+        for case in self.sweep:
+            arms = self.arms[first : first + case.arms]
+            names = {arm.arm.name for arm in arms}
+            found.append(
+                replace(
+                    self,
+                    arms=arms,
+                    method=case.method,
+                    comparisons=tuple(c for c in self.comparisons if c.new in names),
+                    checks=tuple(c for c in self.checks if not c.arms or names & {*c.arms}),
+                    clocks_hz=case.clocks_hz,
+                    remeasurements=tuple(r for r in self.remeasurements if r.new in names),
+                    sweep=(),
+                )
+            )
+            first += case.arms
+        return tuple(found)
 
 
 # What the doctor found about a machine as a place to measure on.

@@ -44,9 +44,12 @@ RUN_SCHEMA = 2
 METRICS_DEFINITION = 2
 """Version of what the fields of `CaseMetrics` mean; figures of two versions are never mixed.
 2: the memory ratio is of tensors; by 1 it was of the process's peaks."""
-SUITE_DEFINITION = 2
+SUITE_DEFINITION = 3
 """Version of what the fields of `SuiteSummary` mean (docs/reference/figures.md). 2: verdicts by the
-one rule, `not slower` and `not faster` among them; the memory ratio of tensors."""
+one rule, `not slower` and `not faster` among them; the memory ratio of tensors. 3: the mean
+speed-up leaves out cases whose interval is too wide."""
+WIDEST = 2.0
+"""A case's interval may reach this factor either way of its middle; wider ones are in no mean."""
 SCALES = ("small", "full")
 CASE_KIND = "case"
 """`Result.kind` of results that belong to a run."""
@@ -188,6 +191,15 @@ class CaseMetrics:
     def high(self) -> float | None:
         """The high end of the speed-up's interval."""
         return self.interval[1] if self.interval else None
+
+    @property
+    def too_wide(self) -> bool:
+        """Whether its speed-up is known too badly to be in a mean. One of a single process has no
+        width: it is in the mean, which then has no interval."""
+        if self.log_error is None or self.interval is None:
+            return False
+        low, high = self.interval
+        return not (low > 0.0 and high <= WIDEST**2 * low)
 
     @property
     def memory_ratio(self) -> float | None:

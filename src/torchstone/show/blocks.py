@@ -41,6 +41,7 @@ ROLES = {
     "not-better": "even",
     "pass": "good",
     "quiet": "dim",
+    "unsure": "doubt",
     "moved": "warn",
 }
 """How a terminal paints a cell's mark, where it has another name for it."""

@@ -26,6 +26,7 @@ from torchstone.records import (
 from torchstone.records.format import (
     COARSE,
     FINE,
+    as_much,
     fewer_decimals,
     format_bytes,
     format_interval,
@@ -51,9 +52,9 @@ VERDICT_MARKS = {
     Verdict.SAME: "same",
     Verdict.NOT_SLOWER: "not-worse",
     Verdict.NOT_FASTER: "not-better",
-    Verdict.CANNOT_TELL: "doubt",
+    Verdict.CANNOT_TELL: "unsure",
 }
-_SAID = {"not-worse": "not worse", "not-better": "not better", "doubt": "cannot tell"}
+_SAID = {"not-worse": "not worse", "not-better": "not better", "unsure": "cannot tell"}
 """What a mark of a change means, where its own word does not say it."""
 LEVEL_MARKS = {Level.OK: "pass", Level.NOTE: "quiet", Level.WARN: "doubt", Level.FAIL: "fail"}
 CARRIED = (
@@ -95,9 +96,13 @@ def pass_words(passes: PassRate) -> tuple[str, str]:
 
 
 def of_words(*means: Mean) -> str:
-    """`of 5`: how many cases a mean is over; `of 5 / 4` where two differ."""
-    counts = [mean.n for mean in means if mean.value is not None]
-    return f"of {' / '.join(str(n) for n in dict.fromkeys(counts))}" if counts else ""
+    """`of 5`: how many cases a mean is over; `4 of 5` where some are left out, `of 5 / 4` where two
+    means differ."""
+    known = [mean for mean in means if mean.value is not None]
+    if len(means) == 1 and known and known[0].n < known[0].of:
+        return f"{known[0].n} of {known[0].of}"
+    counts = dict.fromkeys(str(mean.n) for mean in known)
+    return f"of {' / '.join(counts)}" if counts else ""
 
 
 def compile_words(cold: Mean, warm: Mean) -> str:
@@ -157,10 +162,24 @@ def ratio_cell(value: float | None, to: Link | None = None, mark: str = "") -> C
     return Cell(_finite(value), speedup_words(value, None)[0], to, mark)
 
 
+MEMORY_RATIOS = ("memory_ratio", "process_memory_ratio")
+
+
+def memory_cell(value: float | None, to: Link | None = None) -> Cell:
+    """A memory ratio (base over new) the way round that people read it: `2.94×`, which on hover is
+    2.94× as much memory."""
+    if value is None or not value > 0.0 or not math.isfinite(value):
+        return Cell(_finite(value), "", to)
+    used = 1.0 / value
+    return Cell(value, speedup_words(used, None)[0], to, title=f"{as_much(used)} memory as base")
+
+
 def metric_cell(case: CaseMetrics, key: str, to: Link | None = None) -> Cell:
     """A metric of a case, written as its unit wants it."""
     metric = BY_KEY[key]
     value = metric.public(case)
+    if key in MEMORY_RATIOS:
+        return memory_cell(value, to)
     if metric.unit == "s":
         return seconds_cell(value, to)
     if metric.unit == "bytes":
@@ -197,9 +216,9 @@ def mean_cell(mean: Mean, to: Link | None = None, decimals: int | None = None) -
     return Cell(_finite(mean.value), value, to, "", ends, _over(mean), of_words(mean))
 
 
-def mean_ratio_cell(mean: Mean, to: Link | None = None) -> Cell:
-    """A mean of ratios that have no interval."""
-    return ratio_cell(mean.value, to)._replace(over=of_words(mean))
+def mean_memory_cell(mean: Mean, to: Link | None = None) -> Cell:
+    """A mean of memory ratios, which have no interval."""
+    return memory_cell(mean.value, to)._replace(over=of_words(mean))
 
 
 def mean_bytes_cell(mean: Mean, to: Link | None = None) -> Cell:

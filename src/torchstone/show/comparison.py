@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from torchstone.records import (
+    WIDEST,
     CaseChange,
     ChangeKind,
     GroupChange,
@@ -45,6 +46,10 @@ LOST_NOTE = "changed by itself, but among all cases of its suite such a change i
 MEANING = (
     "speed-ups: geometric means over the cases that pass in both runs; over all: of each run over "
     "all its passing cases; compile and memory: new / base, above 1 is worse"
+)
+TOO_WIDE = (
+    f"; in no mean: cases whose interval reaches further than a factor of {WIDEST:g} either way in "
+    "one of the runs"
 )
 MOVED = "moved: the side whose time left the machine's drift; eager, compiled: its time, new / base"
 VERDICT_ORDER = (
@@ -118,7 +123,13 @@ def _groups(comparison: RunComparison) -> list[Block]:
         field("passed", "Passed", _passed, band=1),
         field("over_all", "Over all", lambda g: Cell(None, over_all(g)), band=1),
     )
-    return [Grid(make_table("groups", "", fields, groups)), Sentence(MEANING)]
+    wide = TOO_WIDE if any(map(some_too_wide, groups)) else ""
+    return [Grid(make_table("groups", "", fields, groups)), Sentence(MEANING + wide)]
+
+
+def some_too_wide(group: GroupChange) -> bool:
+    """Whether paired cases with a change are in no mean."""
+    return 0 < group.base_common.n < group.base_common.of
 
 
 def _group_verdict(group: GroupChange) -> Cell:
@@ -343,8 +354,10 @@ def counted(group: GroupChange, side: str) -> int:
 
 
 def coverage_words(group: GroupChange) -> str:
-    """`38 of 40 / 41`: cases that pass in both, of those of base and of new."""
-    return f"{group.paired} of {counted(group, 'base')} / {counted(group, 'new')}"
+    """`38 of 40 / 41`: cases that pass in both, of those of base and of new; `(36 in the means)`
+    where some are known too badly for one."""
+    said = f"{group.paired} of {counted(group, 'base')} / {counted(group, 'new')}"
+    return f"{said} ({group.base_common.n} in the means)" if some_too_wide(group) else said
 
 
 def over_all(group: GroupChange) -> str:

@@ -22,7 +22,7 @@ SECTIONS = {
     "Settings": (
         *("threads", "variables", "allocator", "huge-pages", "address-layout", "perf-events"),
     ),
-    "Proof": ("identical", "calibration"),
+    "Proof": ("identical", "history", "calibration"),
 }
 """What stands where; what a plug-in adds comes after these, under `More`."""
 _MORE = "More"
@@ -92,10 +92,22 @@ def verdict(report: DoctorReport) -> str:
     smallest = ""
     if report.smallest_detectable is not None:
         least = format_percent(report.smallest_detectable)
-        smallest = f" Differences under {least} cannot be seen here today."
+        smallest = (
+            f" Differences under {least} cannot be seen today in short steps on one thread; longer "
+            f"or threaded steps need {_of_longer(report)}."
+        )
     if warned:
         return f"Fit with care: {_listed(warned)} may disturb what is measured.{smallest}"
     return f"Fit to measure on.{smallest}"
+
+
+def _of_longer(report: DoctorReport) -> str:
+    """What is known of other steps: the worst of this machine's own history."""
+    known = next((f.figures for f in report.findings if f.name == "history"), {})
+    if not known:
+        return "more"
+    kind, worst = max(known.items(), key=lambda one: one[1])
+    return f"more: identical arms differed by up to {format_percent(worst)} ({kind})"
 
 
 def doctor_dumps(report: DoctorReport) -> str:

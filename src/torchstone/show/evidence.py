@@ -23,8 +23,16 @@ from torchstone.records import (
     RunView,
     Verdict,
 )
-from torchstone.records.format import count, format_percent, format_seconds
-from torchstone.show.rows import LEAST_COMPILE_NS, flow
+from torchstone.records.format import (
+    count,
+    format_interval,
+    format_percent,
+    format_ratio,
+    format_seconds,
+    percent,
+    ratio_decimals,
+)
+from torchstone.show.rows import LEAST_COMPILE_NS, VERDICT_ROLES, flow, speedup_interval
 from torchstone.show.table import Style, cells, shorten, wrap
 
 # Commands that a report prints, so that they work as they stand.
@@ -184,10 +192,12 @@ STDERR_LINES = 8
 _STDERR_ROWS = 3
 _STOPPED = {
     "precision": "precise enough",
+    "decided": "stopped when the verdict was clear",
+    "total": "time of --total over: this is what was known by then",
     "budget": "budget spent",
     "replicates": "as many processes as asked",
     "interrupt": "interrupted",
-    "no arm left": "no arm left",
+    "no arm left": "no arm could run",
 }
 
 
@@ -217,6 +227,7 @@ def note_lines(notes: Iterable[Note], width: int, style: Style) -> list[str]:
     """For the terminal."""
     glyphs = style.glyphs
     marks = {"fail": f"{glyphs.cross} ", "doubt": "? ", "warn": "! ", "note": "- "}
+    marks |= dict.fromkeys(("good", "bad", "even"), f"{glyphs.arrow} ")
     lines: list[str] = []
     for note in notes:
         lead, text = f"  {marks.get(note.role, '')}", style.safe(f"{note.head}{note.text}")
@@ -245,6 +256,39 @@ def problems(result: Result) -> list[Note]:
         if text:
             notes.append(Note("doubt", f": {text}", comparison.new, comparison.verdict.value))
     return notes
+
+
+def answers(result: Result, style: Style) -> list[Note]:
+    """What was asked, answered: every verdict with its ratio or its reason, after the arms that
+    did not end well."""
+    notes = [_outcome(m) for m in result.arms if m.outcome is not Outcome.OK]
+    told = {m.arm.name for m in result.arms if not m.outcome.comparable}
+    for one in result.comparisons:
+        if one.new in told:
+            continue
+        said = ratio_words(one, style) if one.verdict.different or not one.verdict.undecided else ""
+        text = " ".join(filter(None, (said, doubt_text(one, result))))
+        if text:
+            role = VERDICT_ROLES[one.verdict]
+            notes.append(Note(role, f": {text}", one.new, one.verdict.value))
+    return notes
+
+
+def left_out(result: Result) -> list[Note]:
+    """What the effort asked for leaves out."""
+    return [Note("dim", FAST_LEAVES_OUT)] if result.method.effort == "fast" else []
+
+
+def ratio_words(comparison: Comparison, style: Style) -> str:
+    """`1.42× as fast as eager (1.38–1.46).`"""
+    speedup, ends = comparison.speedup, speedup_interval(comparison)
+    if speedup is None or not math.isfinite(speedup):
+        return ""
+    decimals, plain = ratio_decimals(speedup, ends), style.ascii_only
+    ratio = format_ratio(speedup, decimals, ascii_only=plain)
+    between = format_interval(ends, decimals, ascii_only=plain)
+    base = shorten(style.safe(comparison.base), 30, style.glyphs.ellipsis)
+    return f"{ratio} as fast as {base}{f' ({between})' if between else ''}."
 
 
 def _outcome(measurement: Measurement) -> Note:
@@ -280,6 +324,80 @@ def checks(result: Result, style: Style) -> list[Note]:
             notes.append(Note(level.value, text))
     passed = sum(check.level is Level.OK for check in result.checks)
     return notes + ([Note("dim", f"{count(passed, 'check')} ok")] if passed else [])
+
+
+BUSY = ("noise", "probe", "steady")
+"""Rules that say the same where the machine was busy."""
+CROWDED = "threads"
+"""The rule that knows better than they do: the arm's own threads were too many."""
+QUIETER = "Stop other work, use fewer --threads, or give a longer --budget."
+
+
+def brief_checks(result: Result, style: Style) -> list[Note]:
+    """What weighs: fails in full, warnings once a rule, a busy machine in one line. The rest is
+    counted, and `--verbose` or `show` have it."""
+    found = [check for check in result.checks if check.level is not Level.OK]
+    busy = [check for check in found if _is_busy(check)]
+    crowded = [check for check in found if check.rule == CROWDED]
+    if not crowded and not any(check.level is Level.WARN for check in busy):
+        busy = []
+    notes = []
+    for level in (Level.FAIL, Level.WARN):
+        own = [c for c in found if c.level is level and c not in busy]
+        for alike in _by_rule(own):
+            text = check_text(alike[0], result, style) + _others(alike[1:], style)
+            notes.append(Note(level.value, text))
+    if busy and not crowded:
+        notes.append(Note(Level.WARN.value, busy_text(busy)))
+    hidden = sum(check.level is Level.NOTE and check not in busy for check in found)
+    passed = sum(check.level is Level.OK for check in result.checks)
+    counts = [count(passed, "check") + " ok"] if passed else []
+    counts += [count(hidden, "note")] if hidden else []
+    if busy or hidden:
+        counts.append("--verbose has them all")
+    return notes + ([Note("dim", ", ".join(counts))] if counts else [])
+
+
+def _is_busy(check: Check) -> bool:
+    """Whether it only says that others had the machine: no limit of ours, no arm that sleeps."""
+    if check.rule not in BUSY or check.level is Level.FAIL:
+        return False
+    other = ("throttled_turns", "idle_turns", "still_compiling")
+    if any(check.figures.get(name) for name in other):
+        return False
+    return check.rule != "steady" or bool(check.figures.get("unsteady"))
+
+
+def busy_text(busy: Sequence[Check]) -> str:
+    """One sentence for all of them, with the worst figure of each, and the remedy."""
+    worst = {
+        name: max((check.figures.get(name, 0.0) for check in busy), default=0.0)
+        for name in ("dirty_share", "slow_share", "half_width")
+    }
+    steady = [check.figures for check in busy if check.rule == "steady"]
+    unsteady, processes = (
+        int(sum(figures.get(name, 0.0) for figures in steady)) for name in ("unsteady", "processes")
+    )
+    parts = [
+        f"{percent(worst['dirty_share'])} of turns disturbed" if worst["dirty_share"] else "",
+        f"{percent(worst['slow_share'])} of samples on a slowed core"
+        if worst["slow_share"]
+        else "",
+        f"{unsteady} of {processes} processes not settled" if unsteady else "",
+    ]
+    stands = ""
+    if worst["half_width"]:
+        stands = f" The interval is within ±{percent(worst['half_width'])} all the same."
+    rules = ", ".join(dict.fromkeys(check.rule for check in busy))
+    said = ", ".join(filter(None, parts))
+    return f"{rules}: The machine was busy: {said}.{stands} {QUIETER}"
+
+
+FAST_LEAVES_OUT = (
+    "--fast: fewer processes, forked where steps are short; fewer outputs of timed turns checked; "
+    "not looked at: memory of tensors, operations, remembered answers."
+)
+"""What the report says of the effort; `conductor.effort` has what it is."""
 
 
 def _by_rule(found: list[Check]) -> list[list[Check]]:
@@ -319,7 +437,10 @@ def course(result: Result, style: Style) -> list[str]:
         turns = max(len(m.turns) for m in counted)
         samples = sum(len(turn.wall_ns) for m in counted for turn in m.turns)
         each = " an arm" if len(result.arms) > 1 else ""
-        parts.append(f"{count(processes, 'process', 'processes')}, {turns} turns{each}")
+        ran = count(processes, "process", "processes")
+        if result.method.session:
+            ran = f"this process, {count(processes, 'stretch', 'stretches')}"
+        parts.append(f"{ran}, {turns} turns{each}")
         parts.append(count(samples, "sample"))
     if result.method.elapsed_s:
         parts.append(format_seconds(result.method.elapsed_s, 3, ascii_only=style.ascii_only))

@@ -14,7 +14,7 @@ from torchstone.records import (
     OpChange,
     Prediction,
 )
-from torchstone.records.format import format_percent, format_seconds
+from torchstone.records.format import faster_range, format_percent, format_seconds
 from torchstone.show.markdown import plain, to_text
 from torchstone.show.rows import allocator_title, flow
 from torchstone.show.table import Style, cells, clip, pad, sanitise, shorten, wrap
@@ -206,7 +206,7 @@ def remedy_words(finding: Prediction) -> str:
 def predicted_words(finding: Prediction) -> str:
     """The range; nothing where none is predicted."""
     low, high = finding.time_ratio
-    return f"Predicted: {low:.2f} to {high:.2f} of the time." if low < high else ""
+    return f"Predicted: {faster_range(low, high)}." if low < high else ""
 
 
 # Two ledgers side by side in the terminal: lines, ops that changed, breaks with their lines.

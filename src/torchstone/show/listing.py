@@ -49,6 +49,20 @@ class VariantRow:
     summary: str = ""
 
 
+@dataclass(frozen=True)
+class TechniqueRow:
+    """A technique. `missing` says why it cannot run here; empty where it can."""
+
+    name: str
+    source: str = ""
+    tier: str = ""
+    modes: tuple[str, ...] = ()
+    summary: str = ""
+    may_break: str = ""
+    inputs: tuple[str, ...] = ()
+    missing: str = ""
+
+
 class Shown(NamedTuple):
     """A column: its title, and what a row says under it (by default its field of that name)."""
 
@@ -221,6 +235,18 @@ def _backends(rows: Sequence[VariantRow]) -> tuple[str, list[str]]:
     return "other backends", [f"of {source}: {', '.join(of)}" for source, of in names.items()]
 
 
+def _technique_reasons(rows: Sequence[TechniqueRow]) -> tuple[str, list[str]]:
+    return "why not", [f"{row.name}: {row.missing}" for row in rows if row.missing]
+
+
+def _gain(row: Any, style: Style) -> str:
+    """What a tuning came to."""
+    if not row.adopted:
+        return "nothing adopted"
+    gain = f" ({row.speedup:.3g} times as fast)" if row.speedup else ""
+    return f"{', '.join(row.adopted)}{gain}"
+
+
 _ID = Shown("id", lambda row, style: Cell(style.safe(row.id), "title"))
 _NAME = Shown("", lambda row, style: Cell(style.safe(row.name), "title"))
 _WHEN = Shown("when", lambda row, style: when(row.created))
@@ -276,6 +302,35 @@ LISTINGS = {
             Shown("findings", lambda row, style: str(row.findings), right=True),
         ),
         (Shown("target", least=20),),
+    ),
+    "tunings": Listing(
+        "no tuning stored yet; `torchstone tune` makes a first one",
+        _ID,
+        (
+            _WHEN,
+            Shown("mode"),
+            Shown("goal"),
+            Shown("state"),
+            Shown("measured", lambda row, style: str(row.experiments), right=True),
+        ),
+        (Shown("adopted", _gain, most=60, least=20), Shown("target", least=20)),
+    ),
+    "techniques": Listing(
+        "no techniques",
+        _NAME._replace(title="technique"),
+        (
+            Shown("answers", lambda row, style: row.tier),
+            Shown(
+                "for",
+                lambda row, style: row.modes[0] if len(row.modes) == 1 else "both modes",
+            ),
+            Shown(
+                "runs here",
+                lambda row, style: Cell("no", "fail") if row.missing else Cell("yes", "good"),
+            ),
+        ),
+        (Shown("what it is", lambda row, style: row.summary, least=24),),
+        notes=_technique_reasons,
     ),
     "suites": Listing(
         "no suite is installed; `pip install torchstone[suites]` brings their libraries",

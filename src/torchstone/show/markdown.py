@@ -13,6 +13,7 @@ from typing import Any
 from torchstone.records import Measurement, Result
 from torchstone.show.evidence import Note, checks, course, problems, summary
 from torchstone.show.rows import Figure, arm_table, figures, machine, what
+from torchstone.show.sweep import sweep_table
 from torchstone.show.table import Style, sanitise, shorten, table_line
 
 STRIP_WIDTH = 24
@@ -64,7 +65,7 @@ def _name(text: str) -> str:
 
 
 def _table(result: Result) -> list[str]:
-    made = arm_table(result, Style())
+    made = sweep_table(result, Style()) if result.sweep else arm_table(result, Style())
     columns: list[tuple[str, str, list[str]]] = [("arm", ":--", list(map(_name, made.names)))]
     for title, words in (*made.main.items(), *made.details.items()):
         texts = [f"{figure} {beside}".strip() for figure, beside in words]
@@ -111,7 +112,7 @@ def document(result: Result) -> dict[str, Any]:
         **_picked(result, "id created kind command version"),
         "arms": [_arm(measurement, result.method.alpha) for measurement in result.arms],
         "comparisons": [_picked(comparison, _COMPARISON) for comparison in result.comparisons],
-        **_picked(result, "checks method calibration clocks_hz remeasurements pruned"),
+        **_picked(result, "checks method calibration clocks_hz remeasurements pruned sweep"),
     }
 
 
@@ -167,8 +168,8 @@ def _arm(measurement: Measurement, alpha: float) -> dict[str, Any]:
         "compile": None
         if cost is None
         else {
-            "cold_s": _seconds(cost.cold_ns),
-            "warm_s": _seconds(cost.warm_ns),
+            "cold_s": _seconds(cost.cold_ns) if measurement.arm.compiles else None,
+            "warm_s": _seconds(cost.warm_ns) if measurement.arm.compiles else None,
             "toolchain_s": _seconds(cost.toolchain_ns),
             "first_call_s": _seconds(cost.first_call_ns),
         },
@@ -188,8 +189,12 @@ def _time(measurement: Measurement, alpha: float) -> dict[str, Any] | None:
         "unit": "s",
         "floor": plain(found.floor.value),
         "floor_interval": _ends(found.floor),
+        "floor_processes": found.floor.used,
         "typical": plain(found.typical.value),
         "typical_interval": _ends(found.typical),
+        "process_floors": list(found.floor.processes),
+        "process_typicals": list(found.typical.processes),
+        "fastest": min(found.samples),
         "calls_per_sample": found.calls_per_sample,
         "calls": found.calls,
         "processes": found.processes,

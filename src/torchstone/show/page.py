@@ -16,12 +16,13 @@ MARKS = {
     "not-worse": "≥",
     "not-better": "≤",
     "doubt": "?",
+    "unsure": "?",
     "fail": "✗",
     "pass": "✓",
     "running": "●",
     "quiet": "",
 }
-"""What a mark looks like without colour; `quiet` is only paler."""
+"""What a mark looks like without colour; `quiet` is only paler, and so is `unsure`."""
 
 
 @dataclass(frozen=True)
@@ -254,6 +255,11 @@ class Facts:
 
 
 @dataclass(frozen=True)
+class Headline(Facts):
+    """Counts in words, each a link: what a reader wants to know first. Stands above the choices."""
+
+
+@dataclass(frozen=True)
 class Code:
     """A command to copy, or a text as it was left behind."""
 
@@ -343,6 +349,8 @@ class Page:
     status: int = 200
     watched: str = attribute(default="")
     """The run whose progress the page follows; empty: whatever runs."""
+    progress: str = ""
+    """The address that says when an open page has changed; empty: that of runs."""
     live: bool = False
     """Whether an open page is kept up to date; elsewhere a newer state is offered."""
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os.path
 import zlib
 from dataclasses import dataclass, field
 
 from torchstone.records import CallTree, Frame, Profile, UsageError
 from torchstone.records.format import format_percent
-from torchstone.show.profile_text import call_tree, cost_words, format_amount
+from torchstone.show.profile_text import call_tree, cost_words, format_amount, repeated_names
 from torchstone.show.svg import FONT, clean
 from torchstone.show.table import clip
 
@@ -33,6 +34,8 @@ class _Box:
     total: float = 0.0
     own: float = 0.0
     inner: dict[tuple[int, int], _Box] = field(default_factory=dict)
+    placed: bool = False
+    """Its name alone does not tell which function it is."""
 
 
 def profile_svg(profile: Profile) -> str:
@@ -43,7 +46,7 @@ def profile_svg(profile: Profile) -> str:
             "This profile has no call paths to draw.",
             "Take one with --how sample or --how trace.",
         )
-    root = _gathered(profile, tree)
+    root = _gathered(profile, tree, repeated_names(profile))
     drawn, rows = _placed(root)
     height = HEAD + rows * ROW + FOOT
     label = profile.label or profile.id
@@ -69,7 +72,7 @@ def profile_svg(profile: Profile) -> str:
     return "\n".join(parts) + "\n"
 
 
-def _gathered(profile: Profile, tree: CallTree) -> _Box:
+def _gathered(profile: Profile, tree: CallTree, repeated: frozenset[str]) -> _Box:
     """Boxes by call path; where there are several threads, each has its own."""
     root = _Box(Frame("all", kind="root"))
     several = len(set(tree.threads)) > 1
@@ -81,6 +84,7 @@ def _gathered(profile: Profile, tree: CallTree) -> _Box:
         if parent < 0 and several:
             above = above.inner.setdefault((thread, -1), _Box(_thread(profile, thread)))
         box = above.inner.setdefault((0, frame), _Box(profile.frames[frame]))
+        box.placed = profile.frames[frame].name in repeated
         box.own += max(0.0, own)
         boxes.append(box)
     _sum(root)
@@ -129,7 +133,8 @@ def _drawn(box: _Box, x: float, row: int, wide: float, rows: int, root: _Box, un
     room = int((wide - 6) / _LETTER)
     text = ""
     if room >= 3:
-        label = clean(clip(frame.name, room))
+        where = f" ({os.path.basename(frame.file)}:{frame.line})"
+        label = clean(clip(frame.name + (where if box.placed and frame.line else ""), room))
         text = f'<text x="{x + 4:.1f}" y="{y + 13}" class="ink">{label}</text>'
     size = f'width="{max(NARROWEST, wide - 0.6):.1f}" height="{ROW - 1}"'
     return (

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter as CountOf
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from torchstone.profile.trees import Row, from_spans, side_by_side
+from torchstone.profile.trees import Row, from_spans, side_by_side, without_imports
 from torchstone.records import (
     CallTree,
     Cost,
@@ -14,6 +15,7 @@ from torchstone.records import (
     Frame,
     LineTable,
     Profile,
+    Sampling,
     Spans,
     UsageError,
 )
@@ -25,7 +27,18 @@ from torchstone.records.format import (
     format_seconds,
 )
 from torchstone.show.rows import flow
-from torchstone.show.table import Cell, Column, Style, cells, clip, pack, pad, wrap
+from torchstone.show.table import (
+    GAP,
+    INDENT,
+    Cell,
+    Column,
+    Style,
+    cells,
+    clip,
+    pack,
+    pad,
+    wrap,
+)
 
 # Memory line by line in the terminal, beside the source.
 
@@ -258,6 +271,19 @@ def cost_words(cost: Cost, *, ascii_only: bool = False) -> str:
     return words
 
 
+_WEIGHED = ("sampler", "py-spy")
+"""Tools of ours whose samples stand for all the time since the one before."""
+
+
+def _late_words(profile: Profile, sampling: Sampling) -> str:
+    """What became of samples that could not be taken in time."""
+    if not sampling.lost:
+        return ""
+    if profile.tool not in _WEIGHED:
+        return f", {sampling.lost:,} lost"
+    return f" ({sampling.lost:,} more held up by native code, their time counted)"
+
+
 def facts_of(profile: Profile) -> list[tuple[str, str]]:
     """Names and values of what the profile is, those that it has."""
     sampling = profile.sampling
@@ -266,7 +292,7 @@ def facts_of(profile: Profile) -> list[tuple[str, str]]:
         taken = f"{sampling.samples:,}"
         if sampling.interval_s > 0:
             taken += f" every {format_seconds(sampling.interval_s, 3)}"
-        taken += f", {sampling.clock} clock, {sampling.lost:,} lost"
+        taken += f", {sampling.clock} clock{_late_words(profile, sampling)}"
     facts = [
         ("how", profile.how),
         ("tool", profile.tool),
@@ -286,18 +312,29 @@ def facts_of(profile: Profile) -> list[tuple[str, str]]:
 
 
 TOP = 20
+LEAST_FUNCTION = 28
+"""Characters of a function's name before its place gets any: `<built-in method time.sleep>`."""
 MOST_ALIVE = 5
+LEAST_WORDS, LEAST_PLACE = 34, 12
+"""Columns for a function's name and place together, and for the place."""
 _UNIT_WORDS = {"seconds": "time", "samples": "samples", "bytes": "memory", "calls": "calls"}
 
 
 def profile_text(
-    profile: Profile, *, color: bool = False, width: int = 100, unicode: bool = True, top: int = TOP
+    profile: Profile,
+    *,
+    color: bool = False,
+    width: int = 100,
+    unicode: bool = True,
+    top: int = TOP,
+    imports: bool = False,
 ) -> str:
-    """The whole summary; no line is wider than `width` (60 at least)."""
+    """The whole summary; no line is wider than `width` (60 at least). With `imports`, what was
+    called to import modules is among the functions; else it is only summed up."""
     width, style = max(width, LEAST_WIDTH), Style(color, unicode)
     sections = [
         [style.paint(line, "title") for line in flow(_heading(profile), width, style)],
-        *_functions(profile, width, style, top),
+        _functions(profile, width, style, top, imports),
         _memory(profile, width, style),
         _counters(profile.counters, width, style),
         _words(profile, width, style),
@@ -315,17 +352,48 @@ def _heading(profile: Profile) -> list[str]:
     ]
 
 
-def _functions(profile: Profile, width: int, style: Style, top: int) -> list[list[str]]:
+def repeated_names(profile: Profile) -> frozenset[str]:
+    """Names that more than one function has: many a `forward`."""
+    counts = CountOf(frame.name for frame in profile.frames)
+    return frozenset(name for name, times in counts.items() if times > 1)
+
+
+def _functions(profile: Profile, width: int, style: Style, top: int, imports: bool) -> list[str]:
+    """One table: where the terminal is narrow, places are cut at the front, then figures go."""
     tree = call_tree(profile)
+    unit, head = unit_of(profile, tree), ""
+    left = 0.0
+    if tree is not None and not profile.functions and not imports:
+        whole = sum(tree.own)
+        tree, left = without_imports(tree, profile.frames)
+        if left > 0:
+            amount = format_amount(left, unit, ascii_only=style.ascii_only)
+            head = f"; imports left out ({amount}, {format_percent(left / whole)} of all)"
     rows = top_functions(profile, tree, top)
     if not rows:
         return []
-    unit, whole = unit_of(profile, tree), whole_of(profile, tree)
     names = Column("function", tuple(Cell(style.safe(row.frame.name)) for row in rows))
-    groups = [_figures(profile, rows, unit, whole, style), [_places(rows, style)]]
-    head = f"most {_UNIT_WORDS.get(unit, unit)} by itself"
-    tables = pack(names, groups, width, style)
-    return [[style.paint(head, "title"), *tables[0]], *tables[1:]]
+    figures = _figures(profile, rows, unit, whole_of(profile, tree), style)
+    table = _one_table(names, figures, rows, width, style)
+    said = wrap(f"most {_UNIT_WORDS.get(unit, unit)} by itself{head}", width)
+    return [*(style.paint(line, "title") for line in said), *table]
+
+
+def _one_table(
+    names: Column, figures: list[Column], rows: Sequence[FunctionRow], width: int, style: Style
+) -> list[str]:
+    room = width - INDENT
+    shown = [column for column in figures if not column.empty]
+
+    def free(columns: Sequence[Column]) -> int:
+        return room - sum(column.width + GAP for column in columns)
+
+    while len(shown) > 1 and free(shown) < LEAST_WORDS:
+        shown = [*shown[:2], *shown[3:]] if len(shown) > 2 else shown[:1]
+    beside = max(LEAST_PLACE, free(shown) - min(names.width, LEAST_FUNCTION, free(shown)) - GAP)
+    places = _places(rows, style, beside)
+    tables = pack(names, [[*shown, places]], width, style)
+    return [line for table in tables for line in table]
 
 
 def _figures(
@@ -357,11 +425,17 @@ def _ends(interval: tuple[float, float], style: Style) -> str:
     return f"{low}{'-' if style.ascii_only else '–'}{high}"
 
 
-def _places(rows: tuple[FunctionRow, ...], style: Style) -> Column:
+def _places(rows: Sequence[FunctionRow], style: Style, room: int) -> Column:
+    """File and line, of long ones the end."""
+
     def place(row: FunctionRow) -> str:
         parts = row.frame.file.replace("\\", "/").split("/")
         short = "/".join(parts[-2:])
-        return style.safe(f"{short}:{row.frame.line}" if row.frame.line else short)
+        text = style.safe(f"{short}:{row.frame.line}" if row.frame.line else short)
+        if cells(text) <= room:
+            return text
+        ellipsis = style.glyphs.ellipsis
+        return ellipsis + text[len(text) - max(1, room - len(ellipsis)) :]
 
     return Column("where", tuple(Cell(place(row), "dim") for row in rows))
 

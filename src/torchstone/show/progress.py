@@ -5,11 +5,20 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TextIO
 
-from torchstone.records import CaseKey, CaseMetrics, Outcome, Run
+from torchstone.records import (
+    CaseKey,
+    CaseMetrics,
+    Decision,
+    Experiment,
+    Outcome,
+    Run,
+    Stage,
+    Tuning,
+)
 from torchstone.records.format import count
 from torchstone.show.blocks import ascii_signs
 from torchstone.show.cells import speedup_cell
@@ -39,7 +48,8 @@ class Progress:
         color: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._stream: TextIO | None = stream
+        # The terminal itself: this is the one who moves the cursor. Its texts are made safe here.
+        self._stream: TextIO | None = getattr(stream, "trusted", stream)
         self._live = live
         self._clock = clock
         self._style = Style(color, can_unicode(stream))
@@ -120,12 +130,8 @@ def left(seconds: float | None) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60:02d} min left"
 
 
-def make_progress(stream: TextIO) -> Progress:
-    """Progress that suits the stream: live on a terminal that can rewrite a line."""
-    return Progress(stream, live=_can_rewrite(stream))
-
-
-def _can_rewrite(stream: TextIO) -> bool:
+def can_rewrite(stream: TextIO) -> bool:
+    """Whether lines can be drawn over there."""
     return stream.isatty() and os.environ.get("TERM", "") != "dumb"
 
 
@@ -302,6 +308,56 @@ def _roughly(seconds: float | None) -> str:
 
 def make_run_progress(stream: TextIO, verbose: bool = False) -> RunProgress:
     """Progress that suits the stream: live and in colour on a terminal that can rewrite a line."""
-    live = _can_rewrite(stream)
+    live = can_rewrite(stream)
     color = live and not os.environ.get("NO_COLOR")
     return RunProgress(stream, live=live, color=color, verbose=verbose)
+
+
+# A tuning while it happens: which experiment, the best so far, the time left.
+
+
+class TuneProgress(RunProgress):
+    """One living line, and one lasting line for each experiment."""
+
+    def __init__(self, stream: TextIO, *, live: bool = False, color: bool = False) -> None:
+        super().__init__(stream, live=live, color=color)
+        self._done = self._planned = 0
+        self._best = ""
+        self._until = 0.0
+
+    def tuning_started(self, tuning: Tuning, candidates: int) -> None:
+        """The plan stands: say its name, so that it can be resumed whatever happens."""
+        self._planned = candidates
+        self._keep(f"tuning {tuning.id}: {count(candidates, 'technique')} to try")
+
+    def experiment_started(self, stage: str, names: Sequence[str], left: float) -> None:
+        """A case begins; `left` is what is left of the budget."""
+        self._place, self._until = f"{stage} {', '.join(names)}", self._clock() + left
+        self._doing = ""
+        self._show()
+
+    def experiment_finished(self, experiment: Experiment) -> None:
+        """An experiment has ended: its line stays."""
+        screened = experiment.stage is Stage.SCREEN
+        self._done += screened
+        ratio = f"{experiment.speedup:.3g}x" if experiment.speedup else ""
+        if experiment.decision is Decision.ADOPTED:
+            self._best = f"best: {' + '.join(experiment.techniques)} {ratio}"
+        said = f"{experiment.stage.value:8}{experiment.decision.value:15}{ratio:>7}"
+        self._keep(f"{said}  {experiment.technique}  {experiment.reason}".rstrip())
+
+    def __enter__(self) -> TuneProgress:
+        return self
+
+    def _show(self) -> None:
+        if not self._live:
+            return
+        parts = [f"[{self._done}/{self._planned}] {self._place}", self._doing, self._best]
+        parts.append(_roughly(max(0.0, self._until - self._clock())))
+        self._draw(self._style.glyphs.dot.join(self._style.safe(part) for part in parts if part))
+
+
+def make_tune_progress(stream: TextIO) -> TuneProgress:
+    """Progress that suits the stream."""
+    live = can_rewrite(stream)
+    return TuneProgress(stream, live=live, color=live and not os.environ.get("NO_COLOR"))

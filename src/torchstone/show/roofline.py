@@ -6,10 +6,17 @@ import math
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from torchstone.records.format import MISSING, count, format_bytes, format_seconds
+from torchstone.records.format import (
+    MISSING,
+    count,
+    format_bytes,
+    format_seconds,
+    format_si,
+    format_tick,
+)
 from torchstone.show.markdown import plain, to_text
 from torchstone.show.rows import flow
-from torchstone.show.svg import Axis, Plot, Svg, axis_around, circle, format_si, format_tick
+from torchstone.show.svg import Axis, Plot, Svg, axis_around, circle
 from torchstone.show.table import Style, cells, clip, pad, shorten, wrap
 
 if TYPE_CHECKING:

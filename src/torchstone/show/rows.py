@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from torchstone.records import (
@@ -19,6 +19,7 @@ from torchstone.records import (
 )
 from torchstone.records.format import (
     as_much,
+    count,
     format_bytes,
     format_interval,
     format_percent,
@@ -53,6 +54,7 @@ def what(result: Result) -> list[str]:
         _shared(f"{spec.shapes} input shapes" for spec in specs if spec.shapes > 1),
         _allocator(specs),
         "" if result.origin == "here" else f"from {result.origin}",
+        "objects of a session" if result.method.session else "",
     ]
     return [part for part in (f"{result.kind} {subject}".strip(), *settings) if part]
 
@@ -96,7 +98,17 @@ def _shared(values: Iterable[str]) -> str:
 def _threads(result: Result) -> str:
     known = [(m.arm.threads, m.environment.threads if m.environment else {}) for m in result.arms]
     found = _shared(str(asked or of.get("torch") or "") for asked, of in known)
-    return f"{found} thread{'' if found == '1' else 's'}" if found else ""
+    if found:
+        return f"{found} thread{'' if found == '1' else 's'}"
+    return _shared(blas_threads(of) for _, of in known)
+
+
+def blas_threads(threads: Mapping[str, int]) -> str:
+    """`2 OpenBLAS threads`; empty where no such library was loaded."""
+    titles = {"openblas": "OpenBLAS", "mkl": "MKL"}
+    return ", ".join(
+        count(threads[name], f"{title} thread") for name, title in titles.items() if name in threads
+    )
 
 
 def _allocator(specs: list[ArmSpec]) -> str:
@@ -145,10 +157,15 @@ TYPICAL = "typical"
 
 @dataclass(frozen=True)
 class Figure:
-    """Seconds per call by one estimator; no interval where too few processes ran."""
+    """Seconds per call by one estimator; no value where none is known, no interval where too few
+    processes ran or they differ too much."""
 
-    value: float
+    value: float | None
     interval: tuple[float, float] | None
+    processes: tuple[float, ...] = ()
+    """What each process has by itself."""
+    used: int = 0
+    """Processes that the value is made from."""
 
 
 @dataclass(frozen=True)
@@ -194,28 +211,21 @@ def figures(measurement: Measurement, alpha: float) -> Figures | None:
     )
 
 
-def headline(found: Figures, lead: str, base: Figures | None, ratio: float | None) -> Figure:
-    """The time that stands beside a speed-up: the baseline's own, and of others that of the
-    baseline times their ratio, so that times and ratio agree.
-
-    A ratio rests on what was measured side by side, which two times by themselves do not.
-    """
-    own = found.floor if lead == FLOOR else found.typical
-    if base is None or not ratio or not math.isfinite(ratio):
-        return own
-    value = ratio * (base.floor if lead == FLOOR else base.typical).value
-    if own.interval is None or not own.value:
-        return Figure(value, None)
-    low, high = (end * value / own.value for end in own.interval)
-    return Figure(value, (low, high))
-
-
 def _figure(measurement: Measurement, estimator: str, level: float) -> Figure:
-    from torchstone.stats import absolute  # numpy comes with it: only when a figure is wanted
+    from torchstone.stats import call_time  # numpy comes with it: only when a figure is wanted
 
-    value, low, high = absolute(measurement, estimator, level)
-    bounded = 0 < low <= high and math.isfinite(high)  # one process alone gives no bounds
-    return Figure(value, (low, high) if bounded else None)
+    found = call_time(measurement, estimator, level)
+    return Figure(found.value, found.interval, found.processes, found.used)
+
+
+def lead_of(result: Result) -> str:
+    """The figure that leads, `floor` or `typical`: of the kind that decided the comparisons."""
+    decided = {comparison.decided_by for comparison in result.comparisons}
+    return TYPICAL if _TYPICAL_TYPE & {*decided, result.method.estimator} else FLOOR
+
+
+UNKNOWN = "unknown"
+"""Stands where a floor would; the rule `floor` says why."""
 
 
 VERDICT_ROLES = {
@@ -275,8 +285,7 @@ def arm_table(result: Result, style: Style) -> ArmTable:
         found = figures(measured, result.method.alpha)
         compared = against_first(result, measured.arm.name)
         arms.append(_Arm(measured, found, compared, arms[0] if arms else None))
-    decided = {comparison.decided_by for comparison in result.comparisons}
-    lead = TYPICAL if _TYPICAL_TYPE & {*decided, result.method.estimator} else FLOOR
+    lead = lead_of(result)
     level = min((e.level for c in result.comparisons if (e := c.floor or c.typical)), default=LEVEL)
     main = {
         f"{lead} per call": [_time(arm, lead, style) for arm in arms],
@@ -308,8 +317,9 @@ def against_first(result: Result, name: str) -> Comparison | None:
 def _time(arm: _Arm, lead: str, style: Style) -> Words:
     if arm.found is None:
         return "", ""
-    base = arm.base.found if arm.base else None
-    figure = headline(arm.found, lead, base, arm.comparison.time_ratio if arm.comparison else None)
+    figure = arm.found.floor if lead == FLOOR else arm.found.typical
+    if figure.value is None:
+        return UNKNOWN, ""
     share = half_width(figure.value, figure.interval) if figure.interval else None
     spread = ""
     if share is not None:
@@ -331,6 +341,8 @@ def _other(arm: _Arm, lead: str, style: Style) -> Words:
         speedup = 1 / estimate.time_ratio
         decimals = ratio_decimals(speedup, None)
         beside = format_ratio(speedup, decimals, ascii_only=style.ascii_only)
+    if figure.value is None:
+        return UNKNOWN, beside
     return format_seconds(figure.value, ascii_only=style.ascii_only), beside
 
 
@@ -383,7 +395,9 @@ def _compiler(arm: _Arm) -> str:
 
 
 def _compiled(measurement: Measurement) -> bool:
-    return measurement.compile is not None and measurement.compile.cold_ns >= LEAST_COMPILE_NS
+    cost = measurement.compile
+    cold = cost.cold_ns if cost is not None else None
+    return measurement.arm.compiles and cold is not None and cold >= LEAST_COMPILE_NS
 
 
 def _compile(measurement: Measurement, style: Style) -> str:

@@ -9,6 +9,7 @@ from itertools import repeat
 from operator import attrgetter, ne
 
 from torchstone.records import (
+    WIDEST,
     CaseKey,
     CaseMetrics,
     Level,
@@ -39,11 +40,11 @@ from torchstone.show.cells import (
     mean_bytes_cell,
     mean_cell,
     mean_decimals,
-    mean_ratio_cell,
+    mean_memory_cell,
+    memory_cell,
     nanoseconds_cell,
     number_cell,
     pass_cell,
-    ratio_cell,
     speedup_cell,
     suite_of,
     text_cell,
@@ -67,8 +68,8 @@ _SETTINGS = ("mode", "precision", "device", "threads", "allocator")
 GroupKey = tuple[str, str, str, str, str, str, int, str]
 PASSED = "passed: of all planned cases but those not supported"
 MEANS = (
-    "; of 5: a mean over five passing cases (geometric for ratios); memory above 1: the arm's "
-    "tensors need less than the baseline's"
+    "; of 5: a mean over five passing cases (geometric for ratios), 4 of 5: over four of them; "
+    "memory 2×: the arm's tensors need twice as much as the baseline's"
 )
 
 
@@ -124,7 +125,17 @@ def _suites(view: RunView, summaries: Sequence[SuiteSummary]) -> list[Block]:
     if not shown:
         return []
     means = MEANS if any(one.speedup.value is not None for one in shown) else ""
+    wide = sum(case.outcome is Outcome.OK and case.too_wide for case in view.complete)
+    means += f"; {wide_words(wide)}" if wide and means else ""
     return [Grid(suites_table(shown, summaries, labels_of(view))), Sentence(PASSED + means)]
+
+
+def wide_words(number: int) -> str:
+    """What is said of cases that no mean speed-up has."""
+    return (
+        f"{count(number, 'case')} in no mean speed-up: the interval reaches further than a factor "
+        f"of {WIDEST:g} either way"
+    )
 
 
 def itself(summary: SuiteSummary) -> SuiteSummary:
@@ -176,11 +187,11 @@ def suite_fields(
     live, to = to is not None, to or (lambda _: None)
     decimals = mean_decimals(one.speedup for one in summaries)
     level = min((one.speedup.level for one in summaries), default=0.95)
-    mean, peak = "Mean over passing cases", "Tensors at the peak, baseline over arm"
+    mean, peak = "Mean over passing cases", "Tensors at the peak, arm against baseline"
 
     def ratio(key: str, title: str, help: str, band: int) -> Field[Item]:
         column = Column(key, title, True, "×", help=help, band=band, wide=band > 1)
-        return Field(column, lambda r: mean_ratio_cell(getattr(of(r), key), to(r)))
+        return Field(column, lambda r: mean_memory_cell(getattr(of(r), key), to(r)))
 
     return (
         field(
@@ -274,7 +285,7 @@ def _case_fields(
         field("verdict", "Verdict", lambda c: verdict_cell(c, verdicts[c.key])),
         field("times", "Base → new", _times, True),
         field("compile_cold", "Compile", compile_time_cell, True, band=1),
-        field("memory_ratio", "Memory", lambda c: ratio_cell(c.memory_ratio), True, band=1),
+        field("memory_ratio", "Memory", lambda c: memory_cell(c.memory_ratio), True, band=1),
         field("breaks", "Breaks", lambda c: number_cell(c.graph_breaks), True, band=1),
         *(_foreign_field(name) for name in foreign_columns(cases)),
         field("result", "Result", lambda c: Cell(None, c.result_id), band=3, wide=True),

@@ -261,7 +261,6 @@ SHAPES: tuple[Maker, ...] = (
 # Axes: where a value lies, and which values are worth a mark.
 
 
-_PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 _FEW_DECADES = 2.5
 """Shorter axes get marks at 2 and 5 as well."""
 _LEAST_MARKS = 3
@@ -361,25 +360,3 @@ def axis_around(values: Iterable[float], margin: float) -> Axis:
     if not positive:
         return Axis(1.0, 10.0, log=True)
     return Axis(min(positive) / margin, max(positive) * margin, log=True)
-
-
-def format_si(value: float, unit: str = "") -> str:
-    """`93.3 GFLOP/s`: three digits under the prefix that fits; plain where it is small."""
-    scaled, prefix = _prefixed(value)
-    size = abs(scaled)
-    decimals = 0 if size >= 99.95 else 1 if size >= 9.995 else 2
-    shown = f"{scaled:.1e}" if 0 < size < 0.01 else f"{scaled:.{decimals}f}"
-    return f"{shown} {prefix}{unit}".rstrip()
-
-
-def format_tick(value: float, unit: str = "") -> str:
-    """`10 G`, `0.1`: a round value in as few characters as it takes."""
-    scaled, prefix = _prefixed(value)
-    return f"{scaled:g} {prefix}{unit}".rstrip()
-
-
-def _prefixed(value: float) -> tuple[float, str]:
-    for scale, prefix in _PREFIXES:
-        if abs(value) >= scale * 0.9995:
-            return value / scale, prefix
-    return value, ""

@@ -164,6 +164,7 @@ _ROLES = {
     "note": "2",
 }
 """A role's SGR code, from the eight colours that every terminal theme adapts."""
+COLOUR_CODES = frozenset(_ROLES.values())
 
 
 @dataclass(frozen=True)

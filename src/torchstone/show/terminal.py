@@ -6,6 +6,7 @@ from torchstone.records import Result
 from torchstone.show import evidence
 from torchstone.show.evidence import flow_commands, in_database
 from torchstone.show.rows import Words, arm_table, flow, machine, what
+from torchstone.show.sweep import sweep_table
 from torchstone.show.table import Cell, Column, Style, cells, pack, pad
 
 LEAST_WIDTH = 40
@@ -21,27 +22,30 @@ def report(
     unicode: bool = True,
     saved: bool = True,
     db: str = "",
+    verbose: bool = True,
 ) -> str:
     """The whole report. No line is wider than `width` (40 at least); no escape without `color`.
 
     `saved` closes it with the commands that show and repeat it; a result without an id has none.
-    `db` is the database that was named, for those commands.
+    `db` is the database that was named, for those commands. Not `verbose`: checks that weigh, and
+    no table of details.
     """
     width, style = max(width, LEAST_WIDTH), Style(color, unicode)
     heading = [style.paint(line, "title") for line in flow(what(result), width, style)]
     heading += [style.paint(line, "dim") for line in flow(machine(result), width, style)]
+    checks = evidence.checks if verbose else evidence.brief_checks
     sections = [
         heading,
+        evidence.note_lines(evidence.answers(result, style), width, style),
         *(_tables(result, width, style) if result.arms else [["  nothing was measured"]]),
-        evidence.note_lines(evidence.problems(result), width, style),
-        evidence.note_lines(evidence.checks(result, style), width, style),
+        evidence.note_lines([*checks(result, style), *evidence.left_out(result)], width, style),
         _closing(result, width, style, saved, db),
     ]
     return "\n\n".join("\n".join(lines) for lines in sections if lines) + "\n"
 
 
 def _tables(result: Result, width: int, style: Style) -> list[list[str]]:
-    table = arm_table(result, style)
+    table = sweep_table(result, style) if result.sweep else arm_table(result, style)
     names = Column("", tuple(Cell(style.safe(name), "title") for name in table.names))
     main = [
         _column(title, words, table.roles if title == "verdict" else ())
@@ -71,7 +75,8 @@ def _column(title: str, words: list[Words], roles: tuple[str, ...] = ()) -> Colu
 def _closing(result: Result, width: int, style: Style, saved: bool, db: str) -> list[str]:
     lines = flow(evidence.course(result, style), width, style)
     if saved and result.id:
-        words = (f"torchstone {verb} {result.id}" for verb in ("show", "repro"))
+        verbs = ("show",) if result.sweep or result.method.session else ("show", "repro")
+        words = (f"torchstone {verb} {result.id}" for verb in verbs)
         parts = [f"id {result.id}", *(in_database(command, db) for command in words)]
         lines += flow_commands(parts, width, style)
     return [style.paint(line, "dim") for line in lines]

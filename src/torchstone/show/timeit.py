@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
-
 from torchstone.records import Level, Measurement, Outcome, Result
-from torchstone.records.format import format_percent
+from torchstone.records.format import count, format_percent
 from torchstone.show import evidence
 from torchstone.show.evidence import flow_commands, in_database
-from torchstone.show.rows import LEVEL, Figure, Figures, figures
+from torchstone.show.rows import LEVEL, UNKNOWN, Figure, Figures, blas_threads, figures
 from torchstone.show.table import Style, shorten
 
 UNITS = {"nsec": 1e-9, "usec": 1e-6, "msec": 1e-3, "sec": 1.0}
@@ -25,6 +23,7 @@ def timeit_report(
     precision: int = PRECISION,
     saved: bool = True,
     db: str = "",
+    verbose: bool = True,
 ) -> str:
     """`50 loops, best of 5: 4.12 usec per loop`, then floor, typical, checks and how it went.
 
@@ -38,9 +37,10 @@ def timeit_report(
             lines.append(style.paint(name, "title"))
         found = figures(measurement, result.method.alpha)
         lines += _answer(measurement, found, unit, precision, style)
-    notes = [*evidence.problems(result), *evidence.checks(result, style)]
+    checks = evidence.checks if verbose else evidence.brief_checks
+    notes = [*evidence.problems(result), *checks(result, style)]
     lines += evidence.note_lines(notes, width, style)
-    ending = evidence.course(result, style)
+    ending = [*_threads(result), *evidence.course(result, style)]
     if saved and result.id:
         ending.append(in_database(f"torchstone show {result.id}", db))
     lines += [style.paint(f"  {line}", "dim") for line in flow_commands(ending, width - 2, style)]
@@ -54,6 +54,13 @@ def passed_checks(result: Result, width: int) -> str:
     texts = [evidence.check_text(check, result, style) for check in passed]
     lines = [line for text in texts for line in evidence.hang("  ok ", text, width, style)]
     return "".join(f"{line}\n" for line in lines)
+
+
+def _threads(result: Result) -> list[str]:
+    """How many threads the libraries of the first statement had, where it loaded any."""
+    of = result.arms[0].environment.threads if result.arms and result.arms[0].environment else {}
+    torch = [count(of["torch"], "torch thread")] if "torch" in of else []
+    return [part for part in (*torch, blas_threads(of)) if part]
 
 
 def _answer(
@@ -83,8 +90,12 @@ def _line(label: str, figure: Figure, unit: str, precision: int, style: Style) -
     def shown(seconds: float) -> str:
         return f"{seconds / UNITS[unit]:#.{precision + 1}g}".rstrip(".")
 
-    text = f"  {label:<8} {shown(figure.value)} {unit}"
-    if figure.interval is None or not all(math.isfinite(end) for end in figure.interval):
+    value = UNKNOWN if figure.value is None else f"{shown(figure.value)} {unit}"
+    text = f"  {label:<8} {value}"
+    if figure.interval is not None:
+        low, high = (shown(end) for end in figure.interval)
+        return text + style.paint(f"  ({low} to {high}, {format_percent(LEVEL)})", "dim")
+    if len(figure.processes) < 2:
         return text + style.paint("  (one process: no interval)", "dim")
-    low, high = (shown(end) for end in figure.interval)
-    return text + style.paint(f"  ({low} to {high}, {format_percent(LEVEL)})", "dim")
+    low, high = (shown(end) for end in (min(figure.processes), max(figure.processes)))
+    return text + style.paint(f"  (processes from {low} to {high}: no interval)", "dim")

@@ -172,23 +172,89 @@ def as_estimate(fit: LogFit, estimator: str, level: float) -> Estimate:
     )
 
 
+# The time of one arm by itself. Unlike a ratio, it has no neighbour with which a disturbance could
+# cancel, so a floor rests on processes that were not disturbed, and is withheld without any.
+
+DISTURBED = 1.10
+"""A process whose floor lies this far above the lowest was disturbed all its life: processes of one
+program differ by memory layout by less (standard deviation 0.6 % with memory kept), by neighbours
+and lack of cores by several times (430, 71 and 182 ms)."""
+LEAST_UNDISTURBED = 2
+"""One process below all others shows what is possible once; a floor is what comes again."""
+
+
+@dataclass(frozen=True)
+class CallTime:
+    """Seconds per call of one arm by one estimator, and what each of its processes has by itself.
+
+    `value` is None where it is not known, `interval` where the processes are too few or too
+    different to bound it.
+    """
+
+    value: float | None
+    interval: tuple[float, float] | None
+    processes: tuple[float, ...]
+    used: int
+    """Processes that the value is made from: for a floor the undisturbed ones."""
+
+
 def absolute(measurement: Measurement, estimator: str, level: float = 0.95) -> Interval:
     """Seconds per call of one arm: the geometric mean over processes, with its interval; of floors
-    weighed by what the probes saw, as their ratios are."""
+    over undisturbed processes, weighed by what the probes saw. NaN, 0 to inf where not known."""
     processes = processes_of(measurement)
     values = [process_time(estimator, data, data.samples.size) for data in processes]
-    fit = combine(values, own_weights(processes, estimator))
+    fit = _own_fit(values, processes, estimator)
     return Interval(exp_or_inf(fit.centre), *fit.interval(level))
+
+
+def call_time(measurement: Measurement, estimator: str, level: float = 0.95) -> CallTime:
+    """`absolute` as it may be shown.
+
+    An interval that begins below anything possible is none: a typical time is not below the
+    fastest of all samples, and a floor not further below it than processes differ.
+    """
+    processes = processes_of(measurement)
+    values = [process_time(estimator, data, data.samples.size) for data in processes]
+    fit = _own_fit(values, processes, estimator)
+    own = tuple(exp_or_inf(log) for log, _ in values if math.isfinite(log))
+    if not fit.replicates:
+        return CallTime(None, None, own, 0)
+    low, high = fit.interval(level)
+    fastest = min(float(data.samples.min()) for data in processes)
+    possible = fastest / DISTURBED if is_floor(estimator) else fastest
+    bounded = fit.replicates > 1 and possible <= low <= high < math.inf
+    return CallTime(exp_or_inf(fit.centre), (low, high) if bounded else None, own, fit.replicates)
 
 
 def central_time(measurement: Measurement, estimator: str) -> float | None:
     """The value of `absolute` without its interval, whose jackknife is most of the work; None
-    without samples."""
+    where it is not known."""
     function = find_estimator(estimator)
     processes = processes_of(measurement)
     values = [(_log(function(data)), math.nan) for data in processes]
-    fit = combine(values, own_weights(processes, estimator))
+    fit = _own_fit(values, processes, estimator)
     return exp_or_inf(fit.centre) if fit.replicates else None
+
+
+def process_times(measurement: Measurement, estimator: str) -> tuple[float, ...]:
+    """Seconds per call of each process by itself, where it has enough samples."""
+    function = find_estimator(estimator)
+    every = (function(data) for data in processes_of(measurement))
+    return tuple(time for time in every if math.isfinite(time))
+
+
+def _own_fit(
+    values: Sequence[tuple[float, float]], processes: Sequence[ProcessData], estimator: str
+) -> LogFit:
+    """One arm's processes to one fit; of a floor that no second process reached, an empty one."""
+    if not is_floor(estimator):
+        return combine(values)
+    lowest = min((log for log, _ in values if math.isfinite(log)), default=math.nan)
+    most = lowest + math.log(DISTURBED)
+    kept = [(v, p) for v, p in zip(values, processes, strict=True) if v[0] <= most]
+    if len(kept) < min(LEAST_UNDISTURBED, len(values)):
+        return LogFit(math.nan, math.nan, 0)
+    return combine([v for v, _ in kept], own_weights([p for _, p in kept], estimator))
 
 
 def geometric_mean(ratios: Sequence[float], level: float = 0.95) -> Interval:

@@ -10,6 +10,11 @@ degrees of freedom of Welch and Satterthwaite. It is not a claim about models ou
 (`geometric_mean` makes that one, and its interval is much wider). It takes the cases' errors as
 independent: they were measured at different times, each against its own baseline.
 
+**Width.** A speed-up known to no better than a factor of `WIDEST` either way (0.0018 to 4.4) would
+decide a mean by itself. Such cases are left out of it by their width alone, before anybody looks
+where the interval lies: leaving them out by verdict would keep the large ones and bias the mean.
+Every mean says how many cases it is over and of how many.
+
 **Looks.** A case that stops as soon as it is precise stops more readily when its processes agree
 by chance, so its error is too small. Its own interval makes up for that by a level above 95 % (see
 `looks`), and what is made from it here must do so as well: the error is widened, and the
@@ -91,12 +96,13 @@ def pass_rate(cases: Sequence[CaseMetrics]) -> PassRate:
 
 
 def geometric_mean_speedup(cases: Iterable[CaseMetrics], level: float = 0.95) -> Mean:
-    """exp(mean log speed-up) over passing cases that have one, with its interval.
+    """exp(mean log speed-up) over passing cases that have one, with its interval; without those
+    that are `too_wide`.
 
     There is no interval where one of them has no measuring error (a single process).
     """
     ok = passing(cases)
-    known = ((log_speedup(case), case) for case in ok)
+    known = ((log_speedup(case), case) for case in ok if not case.too_wide)
     used = [(log, promised_error(case)) for log, case in known if log is not None]
     if not used:
         return Mean(None, 0, len(ok), level=level)

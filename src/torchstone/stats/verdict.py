@@ -137,21 +137,39 @@ def looks(replicates: int) -> tuple[int, ...]:
     return (*early, replicates)
 
 
-def alpha_at(look_index: int, looks: Sequence[int], alpha: float = 0.05) -> float:
-    """The alpha of one look; early looks share a fifth in proportion to their replicates."""
+def alpha_at(
+    look_index: int, looks: Sequence[int], alpha: float = 0.05, share: float = EARLY_SHARE
+) -> float:
+    """The alpha of one look; early looks have a `share`, in proportion to their replicates."""
     if not 0 <= look_index < len(looks):
         raise ValueError(f"there is no look {look_index} among {len(looks)}")
     early = looks[:-1]
     if not early:
         return alpha
     if look_index == len(looks) - 1:
-        return alpha * (1.0 - EARLY_SHARE)
-    return alpha * EARLY_SHARE * early[look_index] / sum(early)
+        return alpha * (1.0 - share)
+    return alpha * share * early[look_index] / sum(early)
+
+
+def is_clear(interval: tuple[float, float], margin: float) -> bool:
+    """Whether the whole interval of a time ratio lies beyond the margin on one side, or inside."""
+    low, high = logs_of(interval)
+    limit = math.log1p(margin)
+    return low > limit or high < -limit or (-limit <= low and high <= limit)
 
 
 def stop(estimates: Sequence[Estimate], within: float) -> bool:
     """True when every interval is precise enough; False when there is none at all."""
     return bool(estimates) and all(is_precise(e.interval, within) for e in estimates)
+
+
+def is_decided(found: Estimate, margin: float) -> bool:
+    """Whether slower by more than the margin is excluded, or slower is sure and the best estimate
+    beyond the margin: what `torchstone check` asks (`track.check`)."""
+    low, high = found.interval
+    if high <= 1.0 + margin:
+        return True
+    return low > 1.0 and found.time_ratio > 1.0 + margin
 
 
 def is_precise(interval: tuple[float, float], within: float) -> bool:

@@ -225,12 +225,12 @@ def _give_arrays(arm: dict[str, Any], arrays: list[tuple[int, ...]]) -> None:
 
 
 def _columns(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Records of one type as columns; a nested record becomes nested columns."""
+    """Records of one type as columns; a nested record that all of them have, as nested columns."""
     if not rows:
         return {}
     return {
         name: _columns([row[name] for row in rows])
-        if isinstance(rows[0][name], dict)
+        if all(isinstance(row[name], dict) for row in rows)
         else [row[name] for row in rows]
         for name in rows[0]
     }

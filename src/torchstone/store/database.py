@@ -17,6 +17,7 @@ from torchstone.store import case_rows, facts, limits, lookup, results, runs, sc
 from torchstone.store.case_rows import BulkRun, Derive
 from torchstone.store.engine import open_engine
 from torchstone.store.history import HistoryPart
+from torchstone.store.imported import ImportedPart
 from torchstone.store.limits import checked_limit, in_parts, now, seconds_of
 from torchstone.store.location import locate
 from torchstone.store.lookup import RESULT, RUN
@@ -24,10 +25,21 @@ from torchstone.store.machines import MachinesPart
 from torchstone.store.maintenance import MaintenancePart
 from torchstone.store.profiles import LedgersPart, ProfilesPart
 from torchstone.store.schema import run_fact
+from torchstone.store.series import SeriesPart
 from torchstone.store.summary import RunSummary, Summary, sentence
+from torchstone.store.tunings import TuningsPart
 
 
-class Store(HistoryPart, MachinesPart, ProfilesPart, LedgersPart, MaintenancePart):
+class Store(
+    HistoryPart,
+    MachinesPart,
+    ProfilesPart,
+    LedgersPart,
+    ImportedPart,
+    SeriesPart,
+    TuningsPart,
+    MaintenancePart,
+):
     """Results and runs on disk, append-only. Made by `open_store`; a context manager."""
 
     def __enter__(self) -> Store:
@@ -93,12 +105,16 @@ class Store(HistoryPart, MachinesPart, ProfilesPart, LedgersPart, MaintenancePar
                     facts.refresh(connection, run, runs.read(connection, run))
 
     def list(
-        self, limit: int = 20, arm: str | None = None, since: datetime | str | None = None
+        self,
+        limit: int = 20,
+        arm: str | None = None,
+        since: datetime | str | None = None,
+        label: str | None = None,
     ) -> builtins.list[Summary]:
         """The newest results first (in order of saving), without decoding any samples.
 
         `arm` keeps those with an arm of that name, `since` those created at or after that time
-        (ISO 8601; without a zone, UTC).
+        (ISO 8601; without a zone, UTC), `label` those of exactly that label.
         """
         table, arms = schema.result, schema.measurement
         names = ("id", "created", "kind", "label", "origin", "bytes")
@@ -110,6 +126,8 @@ class Store(HistoryPart, MachinesPart, ProfilesPart, LedgersPart, MaintenancePar
             query = query.where(table.c.seq.in_(select(arms.c.result).where(arms.c.arm == arm)))
         if since is not None:
             query = query.where(table.c.created_s >= _since(since))
+        if label is not None:
+            query = query.where(table.c.label == label)
         with self._reading() as connection:
             rows = connection.execute(query).mappings().all()
             arms_of, line_of = _details(connection, [row["seq"] for row in rows])

@@ -107,7 +107,7 @@ def _translate(path: Path, reason: str, *, refused: bool) -> TorchstoneError:
             f"The database {path} is damaged ({reason}).",
             "Restore it from a backup, or name another database with --db.",
         )
-    if "full" in text:
+    if "full" in text or _is_full(path):  # opening a file on a full disk fails for other reasons
         return TorchstoneError(
             f"The database {path} cannot grow: the disk is full.",
             "Free some space, or name another database with --db.",
@@ -115,6 +115,19 @@ def _translate(path: Path, reason: str, *, refused: bool) -> TorchstoneError:
     if "readonly" in text or "read-only" in text:
         return cannot_open(path, "it may not be written")
     return cannot_open(path, reason)
+
+
+_ROOM = 64 * 1024
+"""Less than this is no room: a first page, an index and a log need more."""
+
+
+def _is_full(path: Path) -> bool:
+    """Whether the file system has no room left, for us."""
+    try:
+        found = os.statvfs(path.parent)
+    except (OSError, AttributeError):
+        return False
+    return found.f_bavail * found.f_frsize < _ROOM
 
 
 def not_a_database(path: Path) -> UsageError:
@@ -185,22 +198,27 @@ def writing(engine: Engine) -> Iterator[Connection]:
 
 @contextmanager
 def _finishing() -> Iterator[None]:
-    """Put Ctrl-C off for the milliseconds of a write, and then let it act.
+    """Put Ctrl-C and SIGTERM off for the milliseconds of a write, and then let them act.
 
     The libraries beneath do not expect an interrupt between any two of their lines.
     """
     main = threading.current_thread() is threading.main_thread()
-    if not main or signal.getsignal(signal.SIGINT) is None:  # None: not Python's to put back
+    known = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    # None: not Python's to put back. The system's own end of a program needs nothing put off.
+    ours = [number for number, handler in known.items() if callable(handler)]
+    if not main or not ours:
         yield
         return
     waiting: list[int] = []
-    previous = signal.signal(signal.SIGINT, lambda number, frame: waiting.append(number))
+    for number in ours:
+        signal.signal(number, lambda got, frame: waiting.append(got))
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, previous)
+        for number in ours:
+            signal.signal(number, known[number])
         if waiting:
-            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(waiting[0])
 
 
 def _version(path: Path, *, read_only: bool) -> int:
@@ -391,7 +409,11 @@ def compact(engine: Engine) -> int:
 # version that has the file open meanwhile goes on working, and no step can lose what is stored.
 
 
-STEPS: Mapping[int, Callable[[Connection], None]] = {}
+def _add_imported(connection: Connection) -> None:
+    schema.metadata.create_all(connection, tables=schema.SINCE_2)
+
+
+STEPS: Mapping[int, Callable[[Connection], None]] = {2: _add_imported}
 """By the version that a step leads to. A table changed later needs its older form kept here."""
 
 

@@ -8,6 +8,7 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
+from torchstone.machine.software import data_directory
 from torchstone.records import UsageError
 
 VARIABLE = "TORCHSTONE_DB"
@@ -67,20 +68,6 @@ def _path_of(url: str) -> Path:
         return Path(text).expanduser()
     except RuntimeError:
         raise UsageError(f"No home directory is known for {text!r}.", "Give a full path.") from None
-
-
-def data_directory() -> Path:
-    """The user's own, where nothing else is said; it need not exist yet."""
-    base = os.environ.get("XDG_DATA_HOME", "")
-    if os.path.isabs(base):  # a relative one is to be ignored, says the XDG specification
-        return Path(base) / "torchstone"
-    try:
-        return Path.home() / ".local" / "share" / "torchstone"
-    except RuntimeError:
-        raise UsageError(
-            "No home directory is known, so there is no place for the database.",
-            f"Give --db PATH or set {VARIABLE}.",
-        ) from None
 
 
 def check_file(location: Location, *, create: bool, read_only: bool) -> bool:

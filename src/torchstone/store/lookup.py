@@ -29,12 +29,13 @@ class Kind:
 
 
 RESULT = Kind(schema.result, "result", "Make one with `torchstone bench`.")
-RUN, PROFILE, LEDGER = (
+RUN, PROFILE, LEDGER, TUNING = (
     Kind(table, table.name, make, f"See what is stored with `torchstone list {table.name}s`.")
     for table, make in (
         (schema.run, "Make one with `torchstone run`."),
         (schema.profile, "Take one with `torchstone profile`."),
         (schema.ledger, "Make one with `torchstone explain`."),
+        (schema.tuning, "Make one with `torchstone tune`."),
     )
 )
 

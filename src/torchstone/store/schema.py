@@ -3,7 +3,8 @@
 `result` and `measurement` hold what was measured, `run` and `run_case` what was planned and what
 became of it, `aa_floor`, `calibration` and `doctor` what a machine was like, `evaluation` what
 later rules said of a result, `profile` which file holds one, `profile_arm` what it is of, `ledger`
-where the time of a step went, `pruned` whose samples were removed; these are only ever added to.
+where the time of a step went, `tuning` and `tuning_part` what tuning a target found, `pruned` whose
+samples were removed; these are only ever added to.
 `summary` is derived from them, and so are the tables of facts.
 """
 
@@ -38,7 +39,7 @@ from torchstone.records import CASE_KIND, UsageError
 from torchstone.records.metrics import METRICS
 from torchstone.store.location import FILE_NAME
 
-SCHEMA = 1
+SCHEMA = 2
 """Version of the tables. A database with a higher one was made by a newer program; one with a
 lower one is brought up to date by `engine.STEPS` when it is opened for writing."""
 
@@ -258,6 +259,23 @@ ledger = _append_only(
 )
 
 
+tuning = _append_only(
+    "tuning",
+    _id(),
+    *_texts("created", *ARM_KEY, "machine_id", "goal"),
+    _document(),  # as it was when it began
+    Index("tuning_arm", *ARM_KEY, "seq"),
+)
+
+tuning_part = _append_only(
+    "tuning_part",
+    Column("tuning", ForeignKey(tuning.c.seq), nullable=False),
+    *_texts("kind"),  # `experiment`, or `end`: the tuning without its experiments, as it is now
+    _document(),
+    Index("tuning_part_key", "tuning", "seq"),
+)
+
+
 def of_no_run() -> ColumnElement[bool]:
     """Results that are not a run's cases, in the very words of their index."""
     return result.c.kind != text(f"'{CASE_KIND}'")
@@ -413,6 +431,52 @@ group_fact = Table(
     Column("false_discovery_rate", Float, nullable=False),
     Index("group_fact_history", "case_group", "at"),
 )
+
+
+# Histories that other tools measured, and what people said about changes.
+#
+# A series is one benchmark under one setting on one machine; a row of `imported_values` holds what
+# one import brought of it, packed: a million values are a few thousand rows.
+
+imported_run = _append_only(
+    "imported_run",
+    *_texts("tool", "project", "machine", "environment", "revision", "branch", "source"),
+    Column("at", Float, nullable=False),  # of the commit, else of the measurement
+    Column("digest", LargeBinary, nullable=False, unique=True),  # of the file and its name
+    same_row="digest = NEW.digest",
+)
+
+SERIES_KEY = (
+    *("tool", "suite", "name", "parameters", "metric", "unit", "better"),
+    *("machine", "environment", "version"),
+)
+
+imported_series = _append_only(
+    "imported_series",
+    Column("key", LargeBinary, nullable=False, unique=True),  # digest of the `SeriesKey`
+    *_texts(*SERIES_KEY),
+    Index("imported_series_name", "name"),
+    same_row="key = NEW.key",
+)
+
+imported_values = _append_only(
+    "imported_values",
+    Column("series", ForeignKey(imported_series.c.seq), nullable=False),
+    Column("runs", LargeBinary, nullable=False),  # 32-bit numbers of `imported_run`
+    Column("data", LargeBinary, nullable=False),  # 64-bit floats; NaN: it failed
+    Index("imported_values_series", "series", "seq"),
+)
+
+change_note = _append_only(
+    "change_note",
+    *_texts("change", "action", "reason", "created", "until"),  # `until`: a date, or empty
+    *_texts("document"),  # which change: series, metric, place, direction
+    Index("change_note_change", "change", "seq"),
+)
+"""What was said of a change: acknowledged, muted, reopened, or what measuring again gave."""
+
+SINCE_2 = (imported_run, imported_series, imported_values, change_note, tuning, tuning_part)
+"""Tables that the first version lacks."""
 
 
 # The version of the tables.

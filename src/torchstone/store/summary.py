@@ -6,14 +6,15 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from torchstone.records import Level, Outcome, Result, Verdict
+from torchstone.records import Level, Measurement, Outcome, Result, Verdict
 from torchstone.records.format import count, format_seconds
 from torchstone.store.limits import storable
 
 MAX_PARTS = 3
 """Arms spoken of in a headline; it has to fit on a line."""
 
-_FASTEST = "fastest sample"
+_TIMES = ("floor", "typical")
+"""What a number of seconds is called, as in every report."""
 
 
 @dataclass(frozen=True)
@@ -63,12 +64,20 @@ def headline(result: Result) -> str:
         if arm.outcome is not Outcome.OK:
             parts.append((name, arm.outcome.words, None))
         elif not result.comparisons:
-            # The fastest sample: it needs no definition of a statistic.
-            samples = [time for turn in arm.turns for time in turn.wall_ns]
-            seconds = min(samples) / max(1, arm.loops) / 1e9 if samples else None
-            parts.append((name, _FASTEST if samples else "no samples", seconds))
+            parts.append((name, *_time(arm, result.method.estimator)))
     failed = sum(check.level is Level.FAIL for check in result.checks)
     return json.dumps({"parts": parts, "failed_checks": failed}, separators=(",", ":"))
+
+
+def _time(arm: Measurement, estimator: str) -> tuple[str, float | None]:
+    """The figure that leads in a report, by its name there."""
+    if not any(turn.wall_ns for turn in arm.turns):
+        return "no samples", None
+    from torchstone.stats import central_time, estimator_of, is_floor  # numpy comes with it
+
+    name = "floor" if is_floor(estimator or estimator_of(arm)) else "typical"
+    seconds = central_time(arm, name)
+    return (name, seconds) if seconds is not None else (f"{name} unknown", None)
 
 
 def sentence(document: str) -> str:
@@ -88,6 +97,6 @@ def sentence(document: str) -> str:
 def _part(name: str, word: str, number: float | None) -> str:
     if number is None:
         return f"{name}: {word}"
-    if word == _FASTEST:
+    if word in _TIMES:
         return f"{name}: {word} {format_seconds(number, 3)}"
     return f"{name}: {number:.2f}x {word}"

@@ -10,6 +10,7 @@ from torchstone.records import NotSupported
 from torchstone.variants.base import Applied, Variant
 from torchstone.variants.compiled import unsupported_backend
 from torchstone.variants.registry import (
+    before_loading,
     check_variant,
     known_variants,
     resolve_variant,
@@ -23,6 +24,7 @@ __all__ = [
     "NotSupported",
     "Prepared",
     "Variant",
+    "before_loading",
     "check_variant",
     "known_variants",
     "prepare",

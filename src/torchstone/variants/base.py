@@ -64,7 +64,7 @@ class Eager:
     def with_modifiers(self, modifiers: tuple[str, ...]) -> Eager:
         """Eager has none."""
         if modifiers:
-            techniques = ", ".join(f"+{name}" for name in TECHNIQUES)
+            techniques = ", ".join(f"+{name}" for name in TECHNIQUES if TECHNIQUES[name].modifier)
             raise UsageError(f"eager has no modifier {modifiers[0]!r}.", f"Known: {techniques}.")
         return self
 

@@ -175,7 +175,8 @@ class Compiled:
         """The same backend with switches set."""
         for modifier in modifiers:
             if modifier not in MODIFIERS:
-                names = [f"+{name}" for name in (*MODIFIERS, *TECHNIQUES)]
+                techniques = [name for name in TECHNIQUES if TECHNIQUES[name].modifier]
+                names = [f"+{name}" for name in (*MODIFIERS, *techniques)]
                 raise UsageError(
                     f"{self.backend} has no modifier {modifier!r}.",
                     f"{did_you_mean(f'+{modifier}', names)}Modifiers: {', '.join(names)}.",

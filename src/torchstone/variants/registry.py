@@ -12,6 +12,13 @@ from torchstone.records import ArmSpec, UsageError
 from torchstone.records.plugins import Registry, did_you_mean
 from torchstone.variants.base import Applied, Variant
 from torchstone.variants.compiled import Compiled
+from torchstone.variants.recipe import (
+    find_recipe,
+    is_recipe,
+    prepare_process,
+    recipe_techniques,
+    with_recipe,
+)
 from torchstone.variants.techniques import TECHNIQUES, Technique
 from torchstone.workloads import Inputs, Workload
 
@@ -42,10 +49,12 @@ def resolve_variant(text: str) -> Variant:
 
     A modifier that is a technique changes the workload; any other is the backend's own.
     """
+    if is_recipe(text):
+        return find_recipe(text)
     head, *modifiers = text.split("+")
     point = known_variants().get(head)
     variant = cast("Variant", point.load()) if point else Compiled(head)
-    own = tuple(name for name in modifiers if name not in TECHNIQUES)
+    own = tuple(name for name in modifiers if not _is_technique(name))
     variant = variant.with_modifiers(own)
     techniques = techniques_of(text)
     return Technical(variant, techniques) if techniques else variant
@@ -53,14 +62,31 @@ def resolve_variant(text: str) -> Variant:
 
 def techniques_of(text: str) -> tuple[Technique, ...]:
     """The techniques among a variant's modifiers, each once, in the order given."""
-    names = dict.fromkeys(text.split("+")[1:])
-    return tuple(TECHNIQUES[name] for name in names if name in TECHNIQUES)
+    names = () if is_recipe(text) else dict.fromkeys(text.split("+")[1:])
+    return tuple(TECHNIQUES[name] for name in names if _is_technique(name))
+
+
+def _is_technique(name: str) -> bool:
+    """Whether it is one that is written behind a variant."""
+    return name in TECHNIQUES and TECHNIQUES[name].modifier
+
+
+def before_loading(text: str) -> None:
+    """What the techniques of that variant do before the target is imported."""
+    if is_recipe(text):
+        prepare_process(text)
+    for technique in techniques_of(text):
+        if technique.before is not None:
+            technique.before()
 
 
 def with_techniques(workload: Workload, text: str) -> Workload:
     """The workload as the techniques of that variant change it."""
+    if is_recipe(text):
+        return with_recipe(workload, text)
     for technique in techniques_of(text):
-        workload = technique.apply(workload)
+        if technique.apply is not None:
+            workload = technique.apply(workload)
     return workload
 
 
@@ -101,11 +127,17 @@ class Technical:
 
 def uses_torch(text: str) -> bool:
     """Whether the variant, or a technique of it, means something for torch alone."""
+    if is_recipe(text):
+        names = recipe_techniques(text)
+        return any(name not in TECHNIQUES or TECHNIQUES[name].needs_torch for name in names)
     return text.split("+")[0] != "eager" or any(one.needs_torch for one in techniques_of(text))
 
 
 def check_variant(text: str, backends: Callable[[], Sequence[str]]) -> None:
     """Refuse an unknown name. `backends` lists torch's own; it is slow, so asked only if needed."""
+    if is_recipe(text):
+        find_recipe(text)
+        return
     head = text.split("+")[0]
     known = sorted(known_variants())
     if head not in known:

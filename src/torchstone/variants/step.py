@@ -57,13 +57,15 @@ def prepare(workload: Workload, example: Inputs, arm: ArmSpec) -> Prepared:
     uses_torch = _uses_torch(workload, example)
     wants_torch = variant_uses_torch(arm.variant) or arm.mode == "training"
     wants_torch |= arm.precision != "fp32"
-    if not uses_torch and (wants_torch or arm.device != "cpu"):
+    refused = not uses_torch and (wants_torch or arm.device != "cpu")
+    if refused and not _may_use_torch(workload, arm):
         raise NotSupported(
             f"{arm.target} does not use torch, so {arm.variant}/{arm.mode}/{arm.precision} "
             f"on {arm.device} means nothing for it"
         )
     if not uses_torch:
-        return Prepared(workload.call, _identity)
+        applied = variant.apply(workload.call, example, arm)
+        return Prepared(applied.call, _identity, changes=variant.changes)
     return _prepare_torch(workload, example, arm)
 
 
@@ -82,6 +84,20 @@ def _uses_torch(workload: Workload, example: Inputs) -> bool:
     leaves = walk((example.args, example.kwargs), "")
     return isinstance(workload.call, torch.nn.Module) or any(
         isinstance(leaf, torch.Tensor) for _, leaf in leaves
+    )
+
+
+def _may_use_torch(workload: Workload, arm: ArmSpec) -> bool:
+    """Of a function that is given no tensor: whether it makes its own, by what it knows of. It is
+    run as it is, with gradients as they are."""
+    if arm.mode == "training" or arm.precision != "fp32" or arm.device != "cpu":
+        return False
+    known = getattr(workload.call, "__globals__", {})
+    torch = sys.modules.get("torch")
+    return torch is not None and any(
+        value is torch or getattr(value, "__name__", "").startswith("torch.")
+        for value in list(known.values())
+        if isinstance(value, type(sys))
     )
 
 

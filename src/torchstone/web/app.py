@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 import logging
@@ -16,11 +17,21 @@ from fastapi import Query as Parameter
 from fastapi.exceptions import RequestValidationError
 from pydantic import create_model
 from starlette.exceptions import HTTPException
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from torchstone import __version__
+from torchstone.monitor.journal import monitors_stamp
 from torchstone.records import TorchstoneError, UsageError
-from torchstone.show.page import Link, Notice, Page, Progress, charts_of, tables_of
+from torchstone.show.page import (
+    Cell,
+    Facts,
+    Link,
+    Notice,
+    Page,
+    Progress,
+    charts_of,
+    tables_of,
+)
 from torchstone.store import CorruptResultError, CorruptRunError, Store
 from torchstone.store.limits import LAST
 from torchstone.web import documents, site
@@ -40,6 +51,7 @@ from torchstone.web.render import SiteInfo, draw, html, profile_page
 from torchstone.web.security import PICTURE_POLICY, App, Guard, Hosts
 from torchstone.web.sources import DataAccess, PageCache
 from torchstone.web.tables import csv_text, table_data, to_json
+from torchstone.web.views.monitors import PROGRESS, monitors_progress
 from torchstone.web.views.parts import running
 from torchstone.web.views.runs import progress_of_run
 
@@ -97,9 +109,14 @@ THREADS = 8
 KEEP = "public, max-age=31536000, immutable"
 """Assets have their content's hash in their address."""
 LARGEST_KEPT = 1_000_000
+LEAST_COMPRESSED = 1_000
+"""Bytes; below it the head of an answer is most of it."""
+COMPRESSION = 5
+"""Of zlib: level 9 takes three times as long for a hundredth less."""
 DRILL_DOWN = ("landing", "suite", "case")
 """From the newest run to a model: each page's first row leads to the next."""
 LISTS = ("compare", "failures", "runs")
+MONITORS = "/monitors"
 ALL_TIME = Link("landing", "", (("range", "all"),))
 LOOK_AGAIN = "no-cache"
 """Pages may be kept, but the server is asked whether they still hold."""
@@ -150,9 +167,11 @@ class AppState:
             return next((one.rows[0][0].to for one in tables_of(page).values() if one.rows), None)
         return None
 
-    def state(self, source: DataAccess) -> str:
+    def state(self, source: DataAccess, path: str = "") -> str:
         """A short word that changes whenever an answer might."""
         told = f"{source.version()} {__version__} {site.version()}"
+        if MONITORS in path:  # of files, which change each second while a training runs
+            told += f" {monitors_stamp()}"
         return hashlib.sha256(told.encode()).hexdigest()[:20]
 
     def answer(
@@ -161,7 +180,7 @@ class AppState:
         """What `make` makes of one state of the store; nothing at all where the asker has it."""
         with self.warmup_gate.reading():
             source = self.source()
-            state = self.state(source)
+            state = self.state(source, request.scope["path"])
             tag = f'"{state}"'
             headers = {"etag": tag, "cache-control": LOOK_AGAIN, "vary": "accept"}
             if tag in request.headers.get("if-none-match", ""):
@@ -172,9 +191,34 @@ class AppState:
             if body is None:
                 with source.store.snapshot():
                     body = make(source, state)
-                if len(body) <= LARGEST_KEPT and self.state(source) == state:  # it is of that
+                if len(body) <= LARGEST_KEPT and state == self.state(
+                    source, request.scope["path"]
+                ):  # it is of that
                     self.cache.put("answer", key, body)
+            return self._sent(request, body, kind, headers, key)
+
+    def _sent(
+        self, request: Request, body: str, kind: str, headers: dict[str, str], key: object
+    ) -> Response:
+        """Compressed where the asker can read that; what is kept is kept so too."""
+        headers = {**headers, "vary": "accept, accept-encoding"}
+        if len(body) < LEAST_COMPRESSED or not _takes_gzip(request):
             return Response(body, media_type=kind, headers=headers)
+        packed: bytes | None = self.cache.find("packed", key)
+        if packed is None:
+            packed = gzip.compress(body.encode(), COMPRESSION, mtime=0)
+            if len(body) <= LARGEST_KEPT:
+                self.cache.put("packed", key, packed)
+        return Response(packed, media_type=kind, headers={**headers, "content-encoding": "gzip"})
+
+
+def _takes_gzip(request: Request) -> bool:
+    """Whether `gzip` is among what may be sent; `gzip;q=0` refuses it."""
+    for part in request.headers.get("accept-encoding", "").lower().split(","):
+        name, _, rest = part.partition(";")
+        if name.strip() == "gzip":
+            return rest.strip().replace(" ", "") not in ("q=0", "q=0.0", "q=0.00", "q=0.000")
+    return False
 
 
 def make_app(store: Store, hosts: Hosts, app_state: AppState | None = None) -> App:
@@ -202,7 +246,9 @@ def make_app(store: Store, hosts: Hosts, app_state: AppState | None = None) -> A
     app.add_api_route("/profiles/{ident}/view", view, include_in_schema=False)
     app.add_api_route("/assets/{name}", _asset, include_in_schema=False)
     app.add_api_route("/favicon.ico", _icon, include_in_schema=False)
+    app.add_api_route("/health", _health, include_in_schema=False)
     _add_progress(app, app_state)
+    _add_docs(app, app_state)
     _add_errors(app, app_state)
     app_state.describe = app.openapi
     return Guard(app, hosts)
@@ -235,17 +281,26 @@ def _add_page(app: FastAPI, app_state: AppState, one: PageDef) -> None:
     app.add_api_route(one.path, show, include_in_schema=False)
 
 
-def _asset(name: str) -> Response:
+def _asset(name: str, request: Request) -> Response:
     found = site.all_assets().get(name)
     if found is None:
         raise NotFound("There is no such file.")
     kind = site.KINDS[name.rpartition(".")[2]]
-    return Response(found, media_type=kind, headers={"cache-control": KEEP})
+    headers = {"cache-control": KEEP, "vary": "accept-encoding"}
+    if len(found) < LEAST_COMPRESSED or not _takes_gzip(request):
+        return Response(found, media_type=kind, headers=headers)
+    packed = gzip.compress(found, COMPRESSION, mtime=0)
+    return Response(packed, media_type=kind, headers={**headers, "content-encoding": "gzip"})
 
 
-def _icon() -> Response:
+async def _health() -> Response:
+    """That the server answers. Not in a thread: those may all be making pages."""
+    return PlainTextResponse("ok\n", headers={"cache-control": "no-store"})
+
+
+def _icon(request: Request) -> Response:
     """At an address without a hash: what is kept of it must be asked for again."""
-    found = _asset("icon.svg")
+    found = _asset("icon.svg", request)
     found.headers["cache-control"] = "public, max-age=3600"
     return found
 
@@ -352,15 +407,43 @@ def _add_progress(app: FastAPI, app_state: AppState) -> None:
     def of_all(request: Request) -> Response:
         return live(request, lambda source: running(source, ()))
 
+    def of_monitors(request: Request) -> Response:
+        return live(request, lambda source: monitors_progress())
+
     def of_one(request: Request, ident: Ident) -> Response:
         return live(request, lambda source: [progress_of_run(source, ident)])
 
     told: dict[str, Any] = {"response_model": documents.LiveDocument, "tags": ["live"]}
     words = "Runs that are measured now"
     app.add_api_route(f"{API}/progress", of_all, summary=words, operation_id="progress", **told)
+    words = "Monitors that write now"
+    named = "monitors_progress"
+    app.add_api_route(PROGRESS, of_monitors, summary=words, operation_id=named, **told)
     told |= {"responses": ERRORS, "operation_id": "run_progress"}
     path = f"{API}/runs/{{ident}}/progress"
     app.add_api_route(path, of_one, summary="How far one run is", **told)
+
+
+def _add_docs(app: FastAPI, app_state: AppState) -> None:
+    """The API for people to read, made from its description: nothing is fetched from elsewhere."""
+
+    def show() -> Response:
+        items = []
+        for path, told in app.openapi()["paths"].items():
+            asked = told["get"].get("parameters", ())
+            names = ", ".join(one["name"] for one in asked if one["in"] == "query")
+            detail = f"Parameters: {names}." if names else ""
+            items.append((path, Cell(path, told["get"]["summary"], detail=detail)))
+        start = Notice(
+            "Every page, table and chart is there as data, to be read only. A page's own address "
+            f"works too: put {API} before it.",
+            remedy=f"{API}/openapi.json describes it for programs.",
+        )
+        page = Page("docs", "API", (start, Facts("api", "Addresses", tuple(items))))
+        text = html(page, app_state.links, SiteInfo(app_state.store.path.name))
+        return Response(text, media_type="text/html")
+
+    app.add_api_route("/docs", show, include_in_schema=False)
 
 
 def _add_errors(app: FastAPI, app_state: AppState) -> None:

@@ -25,6 +25,7 @@ from torchstone.web.query import (
 from torchstone.web.sources import DataAccess
 
 LISTED = 100
+MAIN_BRANCHES = ("main", "master", "trunk")
 """Runs in a droplist; and branches, builds of torch and machines, of which there may be
 thousands."""
 _FIELDS = {
@@ -58,7 +59,7 @@ class Context:
     new: RunHead | None
     base: RunHead | None
     groups: tuple[SuiteSummary, ...] = ()
-    """The suites of the new run, before mode and precision were chosen."""
+    """The suites of the new run."""
     passed_over: tuple[RunHead, ...] = ()
     """Runs newer than `new` that were interrupted, where the reader chose none."""
     across: frozenset[str] = frozenset()
@@ -90,8 +91,8 @@ class Context:
         return (*rest, ("new", self.base.id)) if self.base else rest
 
 
-def resolve(source: DataAccess, query: Query, modes: bool = True) -> Context:
-    """Fill in what the URL leaves open. With `modes`, one mode and one precision are chosen."""
+def resolve(source: DataAccess, query: Query) -> Context:
+    """Fill in what the URL leaves open: every mode and precision, the newest runs, a week."""
     choices = source.choices()
     _check(query, choices)
     runs = Selection(
@@ -109,10 +110,8 @@ def resolve(source: DataAccess, query: Query, modes: bool = True) -> Context:
     groups = tuple(source.groups(new)) if new is not None else ()
     zoomed = bool(query.since or query.until)
     granularity = "week" if query.range in LONG_RANGES else "run"
-    chosen = with_defaults(query, range="7", granularity=granularity)
+    chosen = with_defaults(query, range="7", granularity=granularity, mode=ALL, precision=ALL)
     chosen = replace(chosen, range="") if zoomed else chosen
-    if modes:
-        chosen = _first_group(chosen, groups)
     if new is not None:  # figures of two machines or branches are no history of each other
         chosen = with_defaults(chosen, machine=new.machine_id, branch=new.branch)
     return Context(
@@ -147,7 +146,20 @@ def _before(source: DataAccess, heads: Sequence[RunHead], new: RunHead | None) -
         # It may be as old as the oldest that is listed, or older.
         near = Selection(machine_id=new.machine_id, branch=new.branch)
         known += [head for head in source.heads(near, LISTED, new.id) if _comparable(head, new)]
+    known = known or _on_main(source, heads, new)
     return newest_whole([head for head in known if head.state != "running"] or known)
+
+
+def _on_main(source: DataAccess, heads: Sequence[RunHead], new: RunHead) -> list[RunHead]:
+    """For the first run of a branch, such as a pull request's: the runs of the main branch that
+    were there before it."""
+    found: list[RunHead] = []
+    for branch in MAIN_BRANCHES:
+        near = Selection(machine_id=new.machine_id, branch=branch)
+        told = [*heads, *source.heads(near, LISTED, new.id)]
+        asked = replace(new, branch=branch)
+        found += [one for one in told if one.branch == branch and _comparable(one, asked)]
+    return sorted({one.id: one for one in found}.values(), key=lambda one: -(one.created_s or 0.0))
 
 
 def newer_than(source: DataAccess, base: RunHead) -> RunHead | None:
@@ -164,18 +176,6 @@ def _comparable(head: RunHead, new: RunHead) -> bool:
         and (head.created_s or 0.0) <= (new.created_s or 0.0)
         and same_series(head, new)
     )
-
-
-def _first_group(chosen: Query, groups: Iterable[SuiteSummary]) -> Query:
-    """The mode and precision of the newest run's first suite, where they were not chosen."""
-    wanted = "" if chosen.suite == ALL else chosen.suite
-    known = [group for group in groups if wanted in ("", group.suite)]
-    modes = sorted({group.mode for group in known})
-    if not modes:
-        return with_defaults(chosen, mode=ALL, precision=ALL)
-    mode = chosen.mode or modes[0]
-    fit = [group.precision for group in known if mode in (ALL, group.mode)]
-    return with_defaults(chosen, mode=mode, precision=fit[0] if fit else ALL)
 
 
 def _check(query: Query, choices: Choices) -> None:
@@ -219,7 +219,7 @@ def _choice(context: Context, name: str, optional: bool) -> Choice | None:
         return Choice(name, "Time range", chosen, (*zoomed, *RANGES.items()))
     if name == "base_variant":
         known = ((one, cut(sanitise(one), 40)) for one in context.choices.variants)
-        return Choice(name, "Base's variant", query.base_variant, (("", "the same"), *known))
+        return Choice(name, "Compare with variant", query.base_variant, (("", "same"), *known))
     return _named(context, name, chosen, optional)
 
 
@@ -228,7 +228,7 @@ def _across(chosen: str) -> Choice:
     options = [("", "nothing"), *asked.items(), (",".join(asked), "all of these")]
     if chosen not in [value for value, _ in options]:
         options.append((chosen, chosen.replace(",", ", ")))
-    return Choice("across", "May differ", chosen, tuple(options))
+    return Choice("across", "Allow differences in", chosen, tuple(options))
 
 
 def _named(context: Context, name: str, chosen: str, optional: bool) -> Choice | None:

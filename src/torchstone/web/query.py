@@ -222,6 +222,10 @@ ROUTES = {
     "case": "/case",
     "compare": "/compare",
     "failures": "/failures",
+    "regressions": "/regressions",
+    "change": "/regressions/{}",
+    "imported": "/imported",
+    "series": "/imported/{}",
     "machines": "/machines",
     "machine": "/machines/{}",
     "runs": "/runs",
@@ -229,7 +233,11 @@ ROUTES = {
     "profiles": "/profiles",
     "profile": "/profiles/{}",
     "profile-view": "/profiles/{}/view",
+    "tunings": "/tunings",
+    "tuning": "/tunings/{}",
     "result": "/result/{}",
+    "monitors": "/monitors",
+    "monitor": "/monitors/{}",
 }
 """The path of each page; the braces stand for what it is about."""
 LANDING_API = "/landing"

@@ -14,9 +14,12 @@ from torchstone.web.views.evidence import result
 from torchstone.web.views.failures import failures
 from torchstone.web.views.landing import landing
 from torchstone.web.views.machines import machine, machines
+from torchstone.web.views.monitors import monitor, monitors
 from torchstone.web.views.profiles import profile, profiles
+from torchstone.web.views.regressions import change, imported, regressions, series
 from torchstone.web.views.runs import run, runs
 from torchstone.web.views.suite import suite
+from torchstone.web.views.tunings import tuning, tunings
 
 View = Callable[[DataAccess, Query, str], Page]
 
@@ -52,12 +55,20 @@ PAGES = {
         PageDef("case", _plain(case), "One model under one variant over time, with its evidence"),
         PageDef("compare", _plain(compare), "Two runs against each other, case by case"),
         PageDef("failures", _plain(failures), "What fails, since when, and the first bad commit"),
+        PageDef("regressions", _plain(regressions), "Changes of level: open, confirmed, closed"),
+        PageDef("change", change, "One change of level: its series, its commits, its state"),
+        PageDef("imported", _plain(imported), "Series that other tools measured"),
+        PageDef("series", series, "One imported series over time, with its changes"),
         PageDef("machines", _plain(machines), "Machines that measured"),
         PageDef("machine", machine, "One machine: calibration, noise, the doctor's reports"),
         PageDef("runs", _plain(runs), "Stored runs, the newest first"),
         PageDef("run", run, "One run, and how far it is"),
         PageDef("profiles", _plain(profiles), "Stored profiles, the newest first"),
         PageDef("profile", profile, "What one profile says in short"),
+        PageDef("tunings", _plain(tunings), "Stored tunings, the newest first"),
+        PageDef("tuning", tuning, "One tuning: adopted steps, experiments, time against memory"),
+        PageDef("monitors", _plain(monitors), "Trainings and services monitored on this machine"),
+        PageDef("monitor", monitor, "One monitored training or service, live"),
         PageDef("result", result, "One result with its samples, checks and contract"),
     )
 }

@@ -84,6 +84,9 @@ def _picture(picture: Picture, alone: bool) -> str:
         if not any(strip.turns for strip in data):
             return ""
         return _strips(data, title, alone)
+    if all(isinstance(one, charts.ScatterPoint) for one in data):
+        titles = ("time, as a share of the baseline's", "memory")
+        return charts.scatter_chart(data, titles=titles, title=title, embedded=not alone)
     return charts.interval_chart(data, title=title, embedded=not alone)
 
 
@@ -96,9 +99,13 @@ NAVIGATION = (
     ("landing", "Overview"),
     ("compare", "Compare"),
     ("failures", "Failures"),
+    ("regressions", "Regressions"),
     ("runs", "Runs"),
     ("machines", "Machines"),
     ("profiles", "Profiles"),
+    ("imported", "Imported"),
+    ("tunings", "Tunings"),
+    ("monitors", "Monitors"),
 )
 WITHIN = {
     "suite": "landing",
@@ -107,6 +114,10 @@ WITHIN = {
     "run": "runs",
     "machine": "machines",
     "profile": "profiles",
+    "change": "regressions",
+    "series": "imported",
+    "tuning": "tunings",
+    "monitor": "monitors",
 }
 """Where in the navigation a page belongs."""
 MARK_WORDS = {
@@ -115,7 +126,8 @@ MARK_WORDS = {
     "same": "the same",
     "not-worse": "not worse",
     "not-better": "not better",
-    "doubt": "in doubt",
+    "doubt": "uncertain",
+    "unsure": "cannot tell",
     "fail": "failing",
     "pass": "passing",
     "running": "running",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import resource
 import socket
 import threading
 import webbrowser
@@ -15,11 +16,16 @@ import uvicorn
 
 from torchstone.records import UsageError
 from torchstone.store import open_store
+from torchstone.store.location import locate
 from torchstone.web.app import AppState, make_app
+from torchstone.web.connections import protocol
 from torchstone.web.security import LOOPBACK, Hosts, host_name, ip_address
 
-MOST_CONNECTIONS = 1000
-"""Held at once; a further one is told to come back."""
+MOST_CONNECTIONS = 3500
+"""Held at once; a further one is told to come back. Those that wait for a request are closed long
+before (`MOST_WAITING`), unless thousands come within seconds."""
+DESCRIPTORS = 4096
+"""Open files that we ask for: a connection is one, and many systems give 1024."""
 WAITING = 2048
 """Connections that may wait to be taken, as many as uvicorn's own default."""
 SELDOM = (20_000, 50, 50)
@@ -47,6 +53,11 @@ def serve(
     """Serve until Ctrl-C; `say` gets each line for the terminal. `names` are host names that it
     answers to beside its own."""
     _check_host(host, port, public)
+    _raise_limit()
+    new = is_new(db)
+    if new:
+        with open_store(db):  # an empty one, in which the first run will be found
+            pass
     with open_store(db, create=False, read_only=True) as store:
         store.run_heads(limit=1)  # a database of an older program has no history: said now
         own = [] if host in ("0.0.0.0", "::") else [host]
@@ -56,6 +67,8 @@ def serve(
             shown = f"[{host}]" if ":" in host else host
             address = f"http://{shown}:{listening.getsockname()[1]}/"
             say(f"The dashboard of {store.path} is at {address} (Ctrl-C ends it).")
+            if new:
+                say("There was no such database: an empty one was made. Runs show up as they come.")
             if not is_loopback(host):
                 say(EXPOSED.format(address=address))
             app_state = AppState(store)
@@ -116,10 +129,26 @@ def _config(app: object) -> uvicorn.Config:
         log_level="warning",
         access_log=False,
         server_header=False,
+        http=protocol(),
         ws="none",
         limit_concurrency=MOST_CONNECTIONS,
         timeout_graceful_shutdown=PATIENCE_S,
     )
+
+
+def is_new(db: str | None) -> bool:
+    """Whether nothing was ever stored there: no file, or an empty one."""
+    path = locate(db).path
+    return not path.exists() or (path.is_file() and not path.stat().st_size)
+
+
+def _raise_limit() -> None:
+    """More open files, as far as the system lets us."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = DESCRIPTORS if hard == resource.RLIM_INFINITY else min(DESCRIPTORS, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def is_loopback(host: str) -> bool:

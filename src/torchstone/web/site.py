@@ -136,6 +136,8 @@ def _is_ours(name: str) -> bool:
     return found is not None and (found["folder"] or "") in INSIDE and name != LIST
 
 
+OF_THIS_MACHINE = ("monitors", "monitor")
+"""Pages of what is not in the database: they are not given away with it."""
 MOST_PAGES = 5000
 """Pages of one site; where it would have more, the last ones are named and not linked."""
 STANDING = frozenset(
@@ -165,7 +167,7 @@ class Site:
         """Whether a page is written; asking for it is what has it written."""
         if place in self._known:
             return True
-        if not (place.page in PAGES or place.page == VIEW):
+        if not (place.page in PAGES or place.page == VIEW) or place.page in OF_THIS_MACHINE:
             return False
         if any(name not in STANDING for name, _ in place.params):
             return False

@@ -10,12 +10,14 @@ from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 from threading import Lock
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from torchstone.records import (
+    OURS,
     CaseKey,
     CaseMetrics,
     CasePoint,
+    ChangeReport,
     Choices,
     FailureSpan,
     GroupPoint,
@@ -25,6 +27,7 @@ from torchstone.records import (
     RunComparison,
     RunHead,
     Selection,
+    SeriesKey,
     SuiteSummary,
     TorchstoneError,
     UsageError,
@@ -46,15 +49,24 @@ from torchstone.track import (
 )
 from torchstone.web.query import NotFound
 
+if TYPE_CHECKING:
+    from torchstone.stats.series import Lines
+
 T = TypeVar("T")
 EVERYTHING = Selection()
 MOST_POINTS = 5000
 """Of a suite over time; of more, the newest."""
 DAY_S = 86_400.0
+LEAST_CHANGE = 0.03
+"""Of a level, as `torchstone regressions` tells of it."""
+MOST_IMPORTED_BYTES = 4_000_000
+"""Of imported values that a page looks at for changes: about 300,000 of them, a few seconds."""
+LONGEST_NUMBER = 15
 RECENT_S = 28 * DAY_S
 """Runs begin and go on in these; an older one changes only when resumed or evaluated again."""
 KEPT = {
     "answer": 32,
+    "packed": 32,
     "choices": 1,
     "comparison": 16,
     "side": 4,
@@ -67,6 +79,7 @@ KEPT = {
     "text": 4,
     "past": 8,
     "failures": 8,
+    "changes": 2,
 }
 """How many things of each kind are kept from one request to the next."""
 
@@ -255,6 +268,45 @@ class DataAccess:
         key = (head.id, head.done, selection, before, self.running())
         make = partial(self.store.failures, head.id, selection)
         return self._cache.get("failures", key, make)
+
+    def changes(self, look: bool = True) -> tuple[ChangeReport, bool] | None:
+        """All changes of level, and whether imported series were looked at too; None where there
+        is no series, or (without `look`) where nobody has asked for them yet."""
+        key = (self._revision, self.store.series_state())
+        known: tuple[ChangeReport, bool] | None = self._cache.find("changes", key)
+        if known is None and look:
+            from torchstone.lab.regressions import SeriesRequest, regressions_of
+
+            whole = self.store.imported_bytes() <= MOST_IMPORTED_BYTES
+            request = SeriesRequest(tool="" if whole else OURS)
+            try:
+                known = (regressions_of(self.store, request, LEAST_CHANGE), whole)
+            except UsageError:
+                return None
+            self._cache.put("changes", key, known)
+        return known
+
+    def series(self, ident: str) -> Lines:
+        """One imported series, by its number after an `i`."""
+        from torchstone.track.series import imported_lines
+
+        number = ident[1:]
+        known = ident.startswith("i") and number.isascii() and number.isdigit()
+        if not known or len(number) > LONGEST_NUMBER:
+            raise NotFound("There is no such series.", "See the list of imported series.")
+        found = imported_lines(self.store, wanted=[int(number)])
+        if not found.lines:
+            raise NotFound("There is no such series.", "See the list of imported series.")
+        return found
+
+    def series_like(self, key: SeriesKey) -> Lines:
+        """The series of that key, ours or imported, and those beside it."""
+        from torchstone.track.series import imported_lines, own_lines
+
+        if key.tool == OURS:
+            wanted = Selection(suite=key.suite, model=key.name)
+            return own_lines(self.store, wanted, (key.metric,))
+        return imported_lines(self.store, key.title, key.tool)
 
     def result(self, wanted: str) -> Result:
         """One result with its samples. By its whole id it is kept, until something of what was

@@ -78,11 +78,11 @@ def _rank(value: Scalar) -> tuple[int, float, str]:
 
 
 def _said(columns: Sequence[Column], row: Sequence[Cell]) -> str:
-    """All that a reader sees of a row."""
+    """The names and words of a row; "07" asks for a model, not for an interval's end."""
     return "\n".join(
         f"{cell.text} {cell.detail}"
         for column, cell in zip(columns, row, strict=True)
-        if column.shown
+        if column.shown and not column.number
     ).casefold()
 
 

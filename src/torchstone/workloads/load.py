@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import ast
+import contextlib
 import dataclasses
 import gc
 import importlib
+import importlib.abc
 import importlib.util
 import inspect
 import os
 import random
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
@@ -90,6 +96,49 @@ def seed_everything(seed: int) -> None:
         torch.manual_seed(seed)
 
 
+@contextmanager
+def seeded_imports(seed: int) -> Iterator[None]:
+    """Data made while a module is imported are the same in every process: what is loaded is seeded
+    now, and what the module loads itself as soon as it is there."""
+    seed_everything(seed)
+    finder = _SeedingFinder(seed)
+    sys.meta_path.insert(0, finder)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(finder)
+
+
+class _SeedingFinder(importlib.abc.MetaPathFinder):
+    """Finds nothing by itself; seeds libraries whose generators start from the system's entropy."""
+
+    def __init__(self, seed: int) -> None:
+        self._seeds: dict[str, Callable[[Any], object]] = {
+            "torch": lambda torch: torch.manual_seed(seed),
+            "numpy.random": lambda numpy_random: numpy_random.seed(seed % 2**32),
+        }
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """What the next finders say, told to seed the module once it has run."""
+        seed = self._seeds.pop(name, None)
+        spec = importlib.util.find_spec(name) if seed is not None else None
+        if seed is None or spec is None or spec.loader is None:
+            return spec
+        loader: Any = spec.loader
+        execute = loader.exec_module
+
+        def execute_and_seed(module: ModuleType) -> None:
+            execute(module)
+            with contextlib.suppress(Exception):  # a stand-in of that name need not have one
+                seed(module)
+
+        with contextlib.suppress(AttributeError):  # a loader without room for it seeds nothing
+            loader.exec_module = execute_and_seed
+        return spec
+
+
 def draw(workload: Workload, seed: int) -> Inputs:
     """The inputs that belong to `seed`: equal seeds, equal values."""
     if callable(workload.inputs):
@@ -150,14 +199,15 @@ def load_workload(arm: ArmSpec, phase: Callable[[str], None]) -> Workload:
     phase("import")
     if target.kind == "suite":
         return _build_model(target, arm, phase)
-    module = _import_file(target) if target.kind == "file" else _import_module(target)
+    with seeded_imports(seed):
+        module = _import_file(target) if target.kind == "file" else _import_module(target)
     made = _find(module, target)
     phase("build")
     seed_everything(seed)
     if target.direct:
         if not callable(made):
             raise TargetError(f"{target.text} is not a function but {kind_of(made)}.")
-        return Workload(made)
+        return Workload(partial(made, **_parameters(made, target, arm)) if arm.params else made)
     if isinstance(made, Workload):
         return made
     if not callable(made) or _is_module(made):
@@ -165,7 +215,40 @@ def load_workload(arm: ArmSpec, phase: Callable[[str], None]) -> Workload:
             f"{target.text} is {kind_of(made)}, not a factory.",
             f"Write a function without required arguments that returns {FORMS}.",
         )
-    return _as_workload(_call_factory(made, target, seed), target)
+    given = _parameters(made, target, arm)
+    return _as_workload(_call_factory(made, target, seed, given), target)
+
+
+def _parameters(made: Callable[..., Any], target: Target, arm: ArmSpec) -> dict[str, Any]:
+    """The arm's arguments for it: numbers and other literals as such, else text."""
+    given = {name: _literal(value) for name, value in arm.params}
+    try:
+        known = inspect.signature(made).parameters
+    except (TypeError, ValueError):
+        return given
+    takes_all = any(one.kind is one.VAR_KEYWORD for one in known.values())
+    strange = [name for name in given if name not in known]
+    if strange and not takes_all:
+        has = f"It has {', '.join(known)}." if known else f"Write def {target.name}({strange[0]}=8)"
+        raise TargetError(f"{target.text} has no parameter {strange[0]!r}.", has)
+    return given
+
+
+def _literal(text: str) -> Any:
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text
+
+
+def load_function(name: str) -> Callable[..., Any]:
+    """A function of the user's by its name, `file.py:fn` or `pkg.mod:fn`."""
+    target = parse_target(name)
+    module = _import_file(target) if target.kind == "file" else _import_module(target)
+    found: Callable[..., Any] = _find(module, target)
+    if not callable(found):
+        raise TargetError(f"{name} is {kind_of(found)}, not a function.")
+    return found
 
 
 def import_libraries(arm: ArmSpec) -> None:
@@ -204,24 +287,29 @@ def _build_model(target: Target, arm: ArmSpec, phase: Callable[[str], None]) -> 
     return _as_workload(suite.build(target.name, setting), target)
 
 
-def _call_factory(factory: Callable[..., Any], target: Target, seed: int) -> Any:
+def _call_factory(
+    factory: Callable[..., Any], target: Target, seed: int, given: dict[str, Any]
+) -> Any:
     try:
         parameters = inspect.signature(factory).parameters.values()
     except (TypeError, ValueError):
-        return factory()
+        return factory(**given)
     needed = [
         p.name
         for p in parameters
-        if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
+        if p.default is p.empty
+        and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
+        and p.name not in given
     ]
     if needed == ["seed"]:
-        return factory(seed=seed)
+        return factory(seed=seed, **given)
     if needed:
         raise TargetError(
             f"{target.text} needs arguments ({', '.join(needed)}), so it cannot be a factory.",
-            f"Write a function without required arguments that returns {FORMS}.",
+            f"Write a function without required arguments that returns {FORMS}, or give them with "
+            f"--sweep {needed[0]}=8.",
         )
-    return factory()
+    return factory(**given)
 
 
 def _as_workload(made: Any, target: Target) -> Workload:

@@ -77,8 +77,15 @@ def is_eager(ledger: Ledger) -> bool:
 
 
 _BUILT_IN = {
+    "code": (
+        *("batch-loop", "float64", "item-in-loop", "needless-cast", "same-value"),
+        *("small-copies", "strided-input"),
+    ),
     "compiler": ("graph-breaks", "layout-conversions", "recompiles", "unfused"),
-    "hardware": ("allocations", "device-copies", "idle-cores", "synchronisation", "thread-pool"),
+    "hardware": (
+        *("allocations", "device-copies", "idle-cores", "slow-precision", "synchronisation"),
+        "thread-pool",
+    ),
     "python": ("garbage-collection", "grad-in-inference", "optimizer", "python-between-ops"),
     "waiting": ("data-loading", "files", "gil", "locks", "network", "sleep"),
 }

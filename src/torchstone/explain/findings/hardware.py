@@ -5,6 +5,7 @@ from __future__ import annotations
 from torchstone.explain.findings.base import LEAST_GAIN, finding, predict
 from torchstone.explain.kinds import figure, physical_cores
 from torchstone.explain.passes.report import copies_to_device, synchronises
+from torchstone.machine.hardware import missing_instructions
 from torchstone.records import Ledger, OpCost, Prediction, Remedy
 from torchstone.records.format import percent
 from torchstone.records.ledger import ABSTRACTION, BACK_END
@@ -62,6 +63,25 @@ def thread_pool(ledger: Ledger) -> Prediction | None:
         stake,
         gain=(sure, most),
         remedy=Remedy(threads=enough),
+    )
+
+
+@finding("slow-precision", BACK_END, "A precision that this CPU does not compute in", least=0.10)
+def slow_precision(ledger: Ledger) -> Prediction | None:
+    """bf16 or fp16 on a CPU without instructions for it: converted around every op."""
+    flags = ledger.environment.cpu.get("flags", "") if ledger.environment else ""
+    missing = missing_instructions(ledger.arm.precision, flags)
+    if not missing or not ledger.arm.device.startswith("cpu"):
+        return None
+    stake = ledger.share("kernels") * ledger.wall_s
+    return predict(
+        ledger,
+        f"this CPU has no instructions for {missing}, so {percent(ledger.share('kernels'))} of the "
+        "step computes through float32 and back, or in plain loops",
+        "use fp32 here; measure bf16 and fp16 on the machine that will run them",
+        stake,
+        gain=(0.02 * stake, 0.97 * stake),
+        why_not=f"`torchstone bench` with --precision fp32,{ledger.arm.precision} compares them",
     )
 
 

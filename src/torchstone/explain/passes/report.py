@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from torchstone.measure.arm import Phase
-from torchstone.records import Contract, Environment, Flops, Graphs, SourceLine
+from torchstone.records import CodeSite, Contract, Environment, Flops, Graphs, SourceLine
 
 
 @dataclass(frozen=True)
@@ -214,6 +214,7 @@ class Passes:
     functions: tuple[Function, ...] = ()
     libraries: tuple[Library, ...] = ()
     compiled: Compiled | None = None
+    sites: tuple[CodeSite, ...] = ()
     flops: Flops | None = None
     steady: bool = True
     facts: Mapping[str, str] = field(default_factory=dict)

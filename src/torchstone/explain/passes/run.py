@@ -10,6 +10,8 @@ from typing import Any
 
 from torchstone.explain.passes import report
 from torchstone.explain.passes.blocked import WaitClock, blocked_pass
+from torchstone.explain.passes.calls import entry_ns, record_steps
+from torchstone.explain.passes.causes import find_sites
 from torchstone.explain.passes.compiler import describe_compiled, prepare_compiler
 from torchstone.explain.passes.dispatch_reference import (
     DispatchReference,
@@ -20,6 +22,7 @@ from torchstone.explain.passes.dispatch_reference import (
 from torchstone.explain.passes.floors import breaking_cost, for_step, measure_costs
 from torchstone.explain.passes.plain import library_lines, plain_round
 from torchstone.explain.passes.report import Costs, Passes, Plan, Round, functions_pass
+from torchstone.explain.passes.source import Sources
 from torchstone.explain.passes.traced import traced_round
 from torchstone.explain.passes.watch import watched_pass
 from torchstone.machine.clock import measure_clock
@@ -31,7 +34,7 @@ from torchstone.measure.flops import count_flops
 from torchstone.measure.graphs import compile_count
 from torchstone.measure.loops import wall_clock
 from torchstone.measure.warmup import warm_up
-from torchstone.records import ArmSpec, Flops, UsageError
+from torchstone.records import ArmSpec, CodeSite, Flops, UsageError
 from torchstone.workloads import Inputs
 
 SAMPLE_NS = 1_000_000
@@ -41,6 +44,9 @@ MOST_EVENTS = 60_000
 LEAST_SAMPLES = 3
 SLOW_STEP_NS = 1_000_000_000
 RING_SLOTS = 16
+RECORDED_STEPS = 4
+"""Steps whose ops are written down one by one: enough to see what stays the same and to have each
+op once without a neighbour; some ten times as slow as they are."""
 
 
 def run_passes(arm: ArmSpec, plan: Plan, phase: Phase) -> Passes:
@@ -70,6 +76,7 @@ def run_passes(arm: ArmSpec, plan: Plan, phase: Phase) -> Passes:
     blocks = blocked_pass(steps.block, steps.loops, count, phase)
     watched = watched_pass(steps.block, seconds, phase)
     functions = functions_pass(steps.block, steps.loops, count, phase)
+    sites, unseen = _sites(arm, steps, phase) if torch_here else ((), ())
     phase("passes")
     compiled_code = describe_compiled(late)  # now: what a break costs is compiled code of our own
     costs, unpriced = _with_breaks(costs, rounds)
@@ -89,11 +96,28 @@ def run_passes(arm: ArmSpec, plan: Plan, phase: Phase) -> Passes:
         functions=functions,
         libraries=library_lines(steps.block, steps.loops) if torch_here else (),
         compiled=compiled_code,
+        sites=sites,
         flops=_count(arm, phase) if plan.count_flops and torch_here else None,
         steady=warm.steady,
         facts=_facts(built),
-        notes=(*(() if warm.steady else (f"not steady: {warm.reason}",)), *unpriced),
+        notes=(*(() if warm.steady else (f"not steady: {warm.reason}",)), *unpriced, *unseen),
     )
+
+
+def _sites(
+    arm: ArmSpec, steps: Steps, phase: Phase
+) -> tuple[tuple[CodeSite, ...], tuple[str, ...]]:
+    """Lines of the user's code that findings can be made of; or a note why there are none.
+    Compiled code has no lines."""
+    if arm.variant.split("+")[0] != "eager":
+        return (), ()
+    phase("passes")
+    try:
+        recorded = record_steps(steps.prepared.step, steps.ring, RECORDED_STEPS)
+        return find_sites(recorded, Sources(), entry_ns()), ()
+    except Exception as error:  # whatever an op may raise that a dispatch mode looks at
+        said = (str(error).splitlines() or [type(error).__name__])[0]
+        return (), (f"no cause was looked for in the code: {said}",)
 
 
 def _with_breaks(costs: Costs, rounds: Sequence[Round]) -> tuple[Costs, tuple[str, ...]]:

@@ -176,13 +176,17 @@ class EventReader:
             else:
                 # A number that ends where the text ends may go on in what is not yet read.
                 if end < len(self._text) or self._all_read or isinstance(value, (dict, list, str)):
+                    self._check_length(end - self._at)
                     self._at = end
                     return value
+            self._check_length(len(self._text) - self._at)
             wanted = 2 * (len(self._text) - self._at)
-            if wanted > 2 * MAX_VALUE:
-                raise self._broken(f"it is longer than {MAX_VALUE // 2**20} MiB")
             while len(self._text) - self._at < wanted and self._more():
                 pass
+
+    def _check_length(self, length: int) -> None:
+        if length > MAX_VALUE:
+            raise self._broken(f"it is longer than {MAX_VALUE // 2**20} MiB")
 
     def _is_cut(self, error: json.JSONDecodeError) -> bool:
         """Whether the fault may be that the text ends too early."""

@@ -29,13 +29,17 @@ from torchstone.records import (
 KINDS = frozenset({"python", "native", "op", "kernel", "annotation", "gc", "wait", "root"})
 
 
+MAX_FIGURE = 2.0**53
+"""Seconds, bytes or samples of one row: whole numbers above it are not exact in a float."""
+
+
 class Inconsistent(ValueError):
     """A profile that is not what the record says it is; the message names the part."""
 
 
 def check_profile(profile: Profile) -> None:
     """Raise `Inconsistent` if columns differ in length, an index leads nowhere, a parent comes
-    after its child, a figure is not finite, or spans overlap."""
+    after its child, a figure is not finite or beyond all bounds, or spans overlap."""
     for part, holds in _checks(profile):
         if not holds:
             raise Inconsistent(f"{part} is not as it should be")
@@ -46,7 +50,7 @@ def _checks(profile: Profile) -> Iterator[tuple[str, bool]]:
     frames, threads = len(profile.frames), len(profile.threads)
     yield "how", profile.how in WAYS
     yield "frames", all(frame.kind in KINDS for frame in profile.frames)
-    yield "wall_s", math.isfinite(profile.wall_s) and profile.wall_s >= 0
+    yield "wall_s", 0 <= profile.wall_s <= MAX_FIGURE
     if profile.tree is not None:
         yield from _check_tree(profile.tree, frames, threads, "tree")
     if profile.spans is not None:
@@ -54,12 +58,12 @@ def _checks(profile: Profile) -> Iterator[tuple[str, bool]]:
     for one in profile.functions:
         rows = (one.of, *one.callers)
         yield "functions", _are_indexes([row.frame for row in rows], frames)
-        yield "functions", _are_finite(time for row in rows for time in (row.own_s, row.total_s))
+        yield "functions", _are_bounded(time for row in rows for time in (row.own_s, row.total_s))
         yield "functions", all(row.calls >= 0 and row.primitive >= 0 for row in rows)
     for table in profile.lines:
         columns = (table.hits, table.seconds, table.bytes, table.increment)
         yield "lines", all(len(c) in (0, len(table.lines)) for c in columns)
-        yield "lines", _are_finite(table.seconds)
+        yield "lines", _are_bounded(table.seconds)
     yield "bytecode", _are_indexes([code.frame for code in profile.bytecode], frames)
     memory = profile.memory
     if memory is not None:
@@ -74,8 +78,9 @@ def _are_indexes(indexes: Sequence[int], most: int) -> bool:
     return not indexes or (min(indexes) >= 0 and max(indexes) < most)
 
 
-def _are_finite(numbers: Iterable[float]) -> bool:
-    return all(map(math.isfinite, numbers))
+def _are_bounded(numbers: Iterable[float]) -> bool:
+    """Finite, and small enough that sums and changes of unit stay so."""
+    return all(-MAX_FIGURE <= number <= MAX_FIGURE for number in numbers)
 
 
 def _check_tree(
@@ -87,7 +92,7 @@ def _check_tree(
     yield f"{where}.unit", tree.unit in UNITS
     yield f"{where}.frames", _are_indexes(tree.frames, frames)
     yield f"{where}.threads", _are_indexes(tree.threads, threads)
-    yield f"{where}.own", _are_finite(tree.own)
+    yield f"{where}.own", _are_bounded(tree.own)
     yield f"{where}.parents", all(-1 <= above < node for node, above in enumerate(tree.parents))
     yield f"{where}.calls", min(tree.calls, default=0) >= 0
 

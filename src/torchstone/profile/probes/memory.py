@@ -6,16 +6,16 @@ import importlib
 import importlib.util
 import os
 import sys
-import tempfile
 import threading
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
-from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
+from torchstone.machine.folders import own_folder
 from torchstone.measure.allocations import (
     Allocation,
     TensorsBefore,
@@ -350,13 +350,14 @@ class AllocatorProbe:
     def start(self) -> None:
         memray: Any = importlib.import_module(MODULE)
         self._outer = outer_calls()
-        self._folder = tempfile.TemporaryDirectory(prefix="torchstone-")
-        self._file = Path(self._folder.name) / "memory.bin"
+        self._stack = ExitStack()
+        folder = self._stack.enter_context(own_folder())
+        self._file = folder / "memory.bin"
         try:
             self._tracker = memray.Tracker(self._file, memory_interval_ms=LOOK_MS)
             self._tracker.__enter__()
         except RuntimeError as error:
-            self._folder.cleanup()
+            self._stack.close()
             raise ProbeFailed(
                 f"memray could not begin: {error}.", "Only one of it can run in a process."
             ) from None
@@ -373,7 +374,7 @@ class AllocatorProbe:
                 records = list(reader.get_high_watermark_allocation_records(merge_threads=True))
                 total = reader.metadata.total_allocations
         finally:
-            self._folder.cleanup()
+            self._stack.close()
         seen = as_ours(_read(records), Outside(0, self._outer, (__file__,)))
         at_peak = seen.paths.tree("bytes", counted=True)
         return new_profile(
@@ -389,7 +390,7 @@ class AllocatorProbe:
 
     def discard(self) -> None:
         self._tracker.__exit__(None, None, None)
-        self._folder.cleanup()
+        self._stack.close()
 
 
 def _read(records: Iterable[Any]) -> Profile:

@@ -11,15 +11,15 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from types import CodeType, FunctionType
 
+from torchstone.machine.folders import own_folder
 from torchstone.machine.processes import read_word
 from torchstone.profile import trees
 from torchstone.profile.formats.base import FrameTable
@@ -261,9 +261,10 @@ class PySpyProbe:
     def start(self) -> None:
         """Have it attach, and wait until it samples."""
         self._outer = outer_calls()
-        self._folder = tempfile.TemporaryDirectory(prefix="torchstone-")
-        self._file = Path(self._folder.name) / "stacks.raw"
-        self._words = Path(self._folder.name) / "said.txt"
+        self._stack = ExitStack()
+        folder = self._stack.enter_context(own_folder())
+        self._file = folder / "stacks.raw"
+        self._words = folder / "said.txt"
         words = [program() or PROGRAM, "record", "--format", "raw", "--output", str(self._file)]
         words += ["--threads", "--full-filenames", "--rate", str(_rate(self._options))]
         words += ["--gil"] if self._options.clock == "gil" else ["--idle"]
@@ -358,7 +359,7 @@ class PySpyProbe:
         with contextlib.suppress(OSError):
             self._process.kill()
         self._process.wait()
-        self._folder.cleanup()
+        self._stack.close()
 
 
 def _rate(options: ProbeOptions) -> int:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 import itertools
-import tempfile
 import warnings
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
+from torchstone.machine.folders import own_folder
 from torchstone.profile import trees
 from torchstone.profile.probes.base import ProbeOptions, Step, new_profile
 from torchstone.profile.registry import read_profile
@@ -50,8 +49,8 @@ class TraceProbe:
     def stop(self) -> Profile:
         """What was recorded; of steps that are marked, from the first mark to the last."""
         self._profiler.stop()
-        with tempfile.TemporaryDirectory(prefix="torchstone-") as folder:
-            path = Path(folder) / "steps.pt.trace.json"
+        with own_folder() as folder:
+            path = folder / "steps.pt.trace.json"
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # torch's advice about its own profiler
                 self._profiler.export_chrome_trace(str(path))

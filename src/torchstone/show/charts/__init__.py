@@ -1,6 +1,7 @@
 """Charts as SVG, made on the server and readable without scripts.
 
-Holds: lines over time with intervals, raw samples by turn, and intervals by name. Touches: nothing;
+Holds: lines over time with intervals, raw samples by turn, intervals by name, and
+points of two ratios. Touches: nothing;
 plain numbers in, text out. Embedded charts take their colours from `assets/charts/charts.css` and
 come alive by `assets/charts/charts.js`; stand-alone ones need neither.
 """
@@ -8,16 +9,19 @@ come alive by `assets/charts/charts.js`; stand-alone ones need neither.
 from torchstone.show.charts.data import IntervalRow, Point, SampleTurn, Series, Strip
 from torchstone.show.charts.intervals import interval_chart
 from torchstone.show.charts.line import line_chart
+from torchstone.show.charts.scatter import ScatterPoint, scatter_chart
 from torchstone.show.charts.strip import strip_chart, strip_of
 
 __all__ = [
     "IntervalRow",
     "Point",
     "SampleTurn",
+    "ScatterPoint",
     "Series",
     "Strip",
     "interval_chart",
     "line_chart",
+    "scatter_chart",
     "strip_chart",
     "strip_of",
 ]

@@ -14,10 +14,12 @@ from torchstone.records.format import (
     format_interval,
     format_ratio,
     format_seconds,
+    format_si,
+    format_tick,
     ratio_decimals,
     time_unit,
 )
-from torchstone.show.svg import Axis, format_si, format_tick, round_ratios, round_values
+from torchstone.show.svg import Axis, round_ratios, round_values
 
 LARGEST = 1e30
 """Beyond it, and below its inverse where a logarithm is taken, a number is no figure of ours."""
@@ -90,14 +92,14 @@ class Strip:
 class IntervalRow:
     """One line of a forest plot: a ratio with its interval.
 
-    `verdict` is `better`, `worse`, `same`, `not-worse`, `not-better` or `doubt`.
+    `verdict` is `better`, `worse`, `same`, `not-worse`, `not-better` or `unsure`.
     """
 
     name: str
     value: float
     low: float | None = None
     high: float | None = None
-    verdict: str = "doubt"
+    verdict: str = "unsure"
 
 
 # Dates on an axis: round days and hours, in UTC, in as few letters as it takes.

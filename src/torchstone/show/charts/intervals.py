@@ -38,7 +38,7 @@ SIGNS = {
     "same": _Sign("the same", "slate", circle, 3.8),
     "not-worse": _Sign("not worse", "slate", up, 3.8, hollow=True),
     "not-better": _Sign("not better", "slate", down, 3.8, hollow=True),
-    "doubt": _Sign("cannot tell", "slate", circle, 3.6, hollow=True),
+    "unsure": _Sign("cannot tell", "slate", circle, 3.6, hollow=True),
 }
 
 
@@ -51,8 +51,9 @@ def interval_chart(rows: Sequence[IntervalRow], *, title: str, embedded: bool = 
     top = (_TITLE if title else 6.0) + _KEYS
     bottom = top + ROW * max(1, len(drawn))
     counts = {name: sum(row.verdict == name for row, _ in drawn) for name in SIGNS}
-    said = {name: f"{count} {SIGNS[name].words}" for name, count in counts.items() if count}
-    description = f"{len(drawn)} rows: {', '.join(said.values())}."
+    said = {name: SIGNS[name].words for name, count in counts.items() if count}
+    drawn_words = ", ".join(f"{counts[name]} {words}" for name, words in said.items())
+    description = f"{len(drawn)} rows: {drawn_words}."
     svg = Svg(WIDE, math.ceil(bottom + _AXIS), title, description, embedded, "intervals")
     draw_title(svg, 20)
     _draw_keys(svg, said, top - _KEYS + 8)

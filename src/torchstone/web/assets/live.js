@@ -6,7 +6,7 @@
   const BUSY_MS = 2000;
   const IDLE_MS = 6000;
   const { progress } = document.body.dataset;
-  const address = location.href; // as the server was asked; sorting and filtering here change it
+  let address = location.href; // as the server was asked; sorting and filtering here change it
   const main = document.getElementById("main");
   const newer = document.getElementById("newer");
   let state = document.body.dataset.state;
@@ -50,6 +50,40 @@
     exchange(fresh, ["about", "choices", "content"]);
     for (const [id, left, top] of places) document.getElementById(id)?.querySelector(".scroll")?.scrollTo(left, top);
   };
+
+  // Where the reader is: the field, or the heading of a table, that has the focus.
+  const focused = () => {
+    const held = document.activeElement;
+    if (!held || held === document.body) return null;
+    if (held.form?.id === "controls" && held.name && !held.dataset.key) return `#controls [name="${held.name}"]`;
+    const block = held.closest("[id]");
+    const key = held.dataset.key;
+    return block && key ? `#${CSS.escape(block.id)} [data-key="${key}"]` : block ? `#${CSS.escape(block.id)}` : null;
+  };
+
+  // Another state of the same page: fetched and put in its place, so that neither the scroll position
+  // nor the focus is lost. The address is the state all the same.
+  const show = async (href) => {
+    try {
+      const fresh = new DOMParser().parseFromString(await ask(href, "text/html"), "text/html");
+      const place = focused();
+      if (location.href !== href) history.pushState(null, "", href);
+      address = href;
+      document.title = fresh.title;
+      replaceAll(fresh);
+      main.dataset.made = fresh.getElementById("main").dataset.made;
+      newer.hidden = true;
+      if (place) document.querySelector(place)?.focus({ preventScroll: true });
+    } catch {
+      location.assign(href); // the server's own page says what is wrong
+    }
+  };
+  document.addEventListener("torchstone:go", (event) => {
+    if (new URL(event.detail).pathname !== location.pathname) return;
+    event.preventDefault();
+    show(event.detail);
+  });
+  addEventListener("popstate", () => show(location.href));
 
   // Whether the page is done with this state; what a reader is at just now is left alone, and tried again.
   const take = (fresh) => {

@@ -50,6 +50,10 @@
     if (button.name === "sort") remember("sort", (down ? "-" : "") + button.dataset.key);
   });
 
+  // As the server does: names and words, not figures.
+  const names = (row) =>
+    [...row.cells].filter((cell) => !cell.classList.contains("num")).map((cell) => cell.textContent).join("\n").toLowerCase();
+
   document.addEventListener("input", (event) => {
     const field = event.target;
     if (field.name !== "filter" || field.type !== "search") return;
@@ -57,8 +61,50 @@
     if (field.defaultValue !== "") return; // the server left rows out; it must be asked again
     const wanted = field.value.toLowerCase();
     for (const table of tables) {
-      for (const row of table.tBodies[0].rows) row.hidden = !row.textContent.toLowerCase().includes(wanted);
+      for (const row of table.tBodies[0].rows) row.hidden = !names(row).includes(wanted);
     }
     remember("filter", field.value);
   });
+}
+
+// One stop for Tab in a table; arrow keys go on inside it. Without scripts every link is a stop.
+{
+  const linksOf = (part) => [...part.querySelectorAll("a[href]")];
+
+  const prepare = () => {
+    for (const body of document.querySelectorAll("table tbody")) {
+      linksOf(body).forEach((link, place) => (link.tabIndex = place ? -1 : 0));
+    }
+  };
+
+  const beside = (link, step) => {
+    const row = linksOf(link.closest("tr"));
+    return row[row.indexOf(link) + step];
+  };
+
+  // The link in the same column, or the first of the row where that one has none.
+  const below = (link, step) => {
+    const { cellIndex } = link.closest("td, th");
+    let row = link.closest("tr");
+    while ((row = step > 0 ? row.nextElementSibling : row.previousElementSibling)) {
+      const found = row.cells[cellIndex]?.querySelector("a[href]") ?? linksOf(row)[0];
+      if (found && !row.hidden) return found;
+    }
+    return null;
+  };
+
+  const STEPS = { ArrowRight: [beside, 1], ArrowLeft: [beside, -1], ArrowDown: [below, 1], ArrowUp: [below, -1] };
+  document.addEventListener("keydown", (event) => {
+    const link = event.target.closest?.("tbody a[href]");
+    const step = STEPS[event.key];
+    if (!link || !step || event.ctrlKey || event.metaKey || event.altKey || event.shiftKey) return;
+    const next = step[0](link, step[1]);
+    if (!next) return;
+    event.preventDefault();
+    link.tabIndex = -1;
+    next.tabIndex = 0;
+    next.focus();
+  });
+  document.addEventListener("torchstone:fresh", prepare);
+  prepare();
 }

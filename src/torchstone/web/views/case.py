@@ -54,6 +54,7 @@ from torchstone.web.sources import DataAccess
 from torchstone.web.tables import arranged
 from torchstone.web.views import parts
 from torchstone.web.views.evidence import evidence
+from torchstone.web.views.regressions import case_events as changes
 
 OPTIONAL = (*parts.RUNS_OF, "torch")
 CONTROLS = (
@@ -68,6 +69,8 @@ SHOWN = (
 """Metrics of the chosen point; a metric of `records.metrics` needs no more than its name here."""
 BARS = "Bars are intervals that hold at 95 %, however often a case was looked at while it ran."
 Metric = Callable[[CaseMetrics], "float | None"]
+CHANGING = {"speedup": "speedup", "time": "new_ns", "memory": "new_tensor_bytes"}
+"""Charts that mark changes of level, and the metric whose."""
 TIMES: dict[str, Metric] = {
     "eager": lambda c: _seconds(c.base_ns),
     "compiled": lambda c: _seconds(c.new_ns),
@@ -185,14 +188,19 @@ def _charts(points: Sequence[CasePoint], context: Context) -> tuple[Chart, ...]:
             BARS if interval else "",
             parts.left_out((len(placed) - len(kept)) * len(metrics)),
         )
-        return Chart(name, title, unit, series, " ".join(part for part in notes if part))
+        marks = changes(points, CHANGING[name]) if name in CHANGING else ()
+        return Chart(
+            name, title, unit, series, " ".join(part for part in notes if part), events=marks
+        )
 
     return (
         chart("speedup", "Speed-up", "ratio", {"speed-up": lambda c: c.speedup}, interval=True),
         chart("time", "Time of a step", "seconds", TIMES),
         chart("compile", "Compile time", "seconds", COMPILES),
         chart("memory", "Tensors at a step's peak", "bytes", PEAKS),
-        chart("memory_ratio", "Memory ratio", "ratio", {"ratio": lambda c: c.memory_ratio}),
+        chart(
+            "memory_ratio", "Memory, eager ÷ compiled", "ratio", {"ratio": lambda c: c.memory_ratio}
+        ),
         chart("graph_breaks", "Graph breaks", "count", {"breaks": lambda c: c.graph_breaks}),
     )
 
@@ -259,7 +267,7 @@ def _history_fields() -> tuple[Field[CasePoint], ...]:
         metric("new_ns", "compiled", group=step),
         metric("compile_cold_ns", "compile_cold", title="Cold", group=compiling),
         metric("compile_warm_ns", "compile_warm", title="Warm", group=compiling),
-        metric("memory_ratio", title="Ratio", group=memory),
+        metric("memory_ratio", title="× eager", group=memory),
         metric("new_tensor_bytes", "tensor_bytes", group=memory),
         metric("new_peak_bytes", "peak_bytes", group=memory),
         metric("graph_breaks"),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from heapq import nlargest
@@ -18,6 +19,7 @@ from torchstone.records import (
     Outcome,
     Ratio,
     RunComparison,
+    Verdict,
 )
 from torchstone.records.format import format_percent
 from torchstone.show.cells import (
@@ -64,6 +66,7 @@ from torchstone.web.views import parts
 
 OPTIONAL = ("suite", *parts.SETTINGS)
 CONTROLS = ("base", "new", *OPTIONAL, "base_variant", "across", "common", "filter")
+TIMES: Mapping[str, Any] = {"number": True, "unit": "×"}
 FOREST = 40
 """Rows of the picture; the table has all."""
 _KIND_RANKS = {ChangeKind.NEWLY_FAILING: 0, ChangeKind.NEWLY_PASSING: 1, ChangeKind.PAIRED: 2}
@@ -72,14 +75,14 @@ _VERDICT_RANKS = {verdict: rank for rank, verdict in enumerate(VERDICT_ORDER)}
 
 def compare(source: DataAccess, query: Query) -> Page:
     """The two chosen runs; without a choice, the newest and the one before."""
-    context = resolve(source, query, modes=False)
+    context = resolve(source, query)
     here = Link("compare", "", query.params)
     form = controls(context, here, CONTROLS, OPTIONAL)
     if context.new is None:
         return Page("compare", "Compare", parts.nothing_stored(), params=query.params)
     found = parts.comparison(source, context)
     if found is None:
-        text = "There is no other run like this one yet; choose a base."
+        text = "There is no other run to compare with yet."
         if context.base is not None:
             text = "Base and new are the same run; choose another, or two variants."
         said = (Notice(text), *parts.remarks(found, context))
@@ -150,11 +153,16 @@ def _forest(cases: Sequence[CaseChange], labels: Labels) -> tuple[Section, ...]:
             f"{sanitise(one.key.model)} {sanitise(labels.within_suite(one.key))}",
             ratio.value,
             *_ends(ratio),
-            verdict=VERDICT_MARKS[one.verdict] if one.verdict else "doubt",
+            verdict=VERDICT_MARKS[one.verdict] if one.verdict else "unsure",
         )
-        for one, ratio in most
+        for one, ratio in sorted(most, key=lambda item: item[1].value)
     )
-    note = f"The {len(rows)} of {len(moved)} cases that moved most; above 1 the new run is better."
+    verdicts = Counter(one.verdict for one, _ in moved)
+    better, worse = verdicts[Verdict.FASTER], verdicts[Verdict.SLOWER]
+    note = (
+        f"The {len(rows)} of {len(moved)} cases that moved most, the worst first; above 1 the new "
+        f"run is better. Of all {len(moved)}: {better} better, {worse} worse."
+    )
     return (Picture("changes", "Change of the speed-up", rows, note),) if rows else ()
 
 
@@ -172,9 +180,13 @@ def _group_fields(labels: Labels, context: Context) -> tuple[Field[GroupChange],
     def to(one: GroupChange) -> Link:
         return parts.suite_place(one.key, context.carried)
 
+    def named(one: GroupChange) -> Cell:
+        cell = text_cell(labels.settings(one.key), to(one))
+        return cell._replace(detail=suite_title(one.key.suite, one.key.scale))
+
     return (
-        field("suite", "Suite", lambda g: text_cell(suite_title(g.key.suite, g.key.scale), to(g))),
-        field("settings", "Settings", lambda g: text_cell(labels.settings(g.key), to(g))),
+        field("settings", "Variant", named),
+        hidden("suite", "Suite", lambda g: suite_title(g.key.suite, g.key.scale), number=False),
         field(
             "paired",
             "Pass",
@@ -182,17 +194,15 @@ def _group_fields(labels: Labels, context: Context) -> tuple[Field[GroupChange],
             True,
             help="In both runs, of the cases that both have",
         ),
+        field("verdicts", "Cases", lambda g: _kinds(g, to(g))),
         field(
             "base_speedup",
             "Base",
             lambda g: without_detail(mean_cell(g.base_common, _suite_of_base(g, context))),
-            True,
-            "×",
             group=means,
+            **TIMES,
         ),
-        field(
-            "new_speedup", "New", lambda g: mean_cell(g.new_common, to(g)), True, "×", group=means
-        ),
+        field("new_speedup", "New", lambda g: mean_cell(g.new_common, to(g)), group=means, **TIMES),
         field(
             "change",
             "Change",
@@ -203,7 +213,7 @@ def _group_fields(labels: Labels, context: Context) -> tuple[Field[GroupChange],
         ),
         field(
             "threshold",
-            "Threshold",
+            "Noise limit",
             lambda g: threshold_cell(g.threshold, to(g)),
             True,
             help="A smaller change of the mean is not believed",
@@ -217,7 +227,6 @@ def _group_fields(labels: Labels, context: Context) -> tuple[Field[GroupChange],
             "×",
             help="How much slower the baselines were",
         ),
-        field("verdicts", "Cases", lambda g: _kinds(g, to(g))),
         hidden("common", "In both", lambda g: g.common),
         *ends("base_speedup", "Base's speed-up", lambda g: g.base_common.interval),
         *ends("new_speedup", "New speed-up", lambda g: g.new_common.interval),
@@ -237,9 +246,13 @@ def _case(change: CaseChange) -> CaseChange:
 def _kinds(change: GroupChange, to: Link) -> Cell:
     """How many cases are of which kind, and verdict."""
     paired = ChangeKind.PAIRED.value
-    said = ", ".join(f"{n} {name}" for name, n in change.counts.items() if n and name != paired)
-    failing = change.counts.get(ChangeKind.NEWLY_FAILING.value, 0)
-    return Cell(said, said, to, "fail" if failing else "")
+    known = [(name, n) for name, n in change.counts.items() if n and name != paired]
+    bad = {ChangeKind.NEWLY_FAILING.value: "fail", Verdict.SLOWER.value: "worse"}
+    known.sort(key=lambda item: [*bad, item[0]].index(item[0]))  # the bad ones first
+    said = [f"{n} {name}" for name, n in known]
+    mark = next((bad[name] for name, _ in known if name in bad), "")
+    shown = 1 if mark else 0
+    return Cell(", ".join(said), ", ".join(said[:shown]), to, mark, ", ".join(said[shown:]))
 
 
 def _cost_columns(peak: str, to: Callable[[Item], Link]) -> tuple[Field[Item], ...]:
@@ -319,7 +332,7 @@ def _case_fields(labels: Labels, context: Context) -> tuple[Field[CaseChange], .
             "×",
             group=speedup,
         ),
-        field("moved", "Moved", parts.moved_cell, help="Which side's time explains the change"),
+        field("moved", "Cause", parts.moved_cell, help="Which side's time explains the change"),
         field(
             "baseline_time",
             "Baseline",

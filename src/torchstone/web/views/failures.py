@@ -35,7 +35,7 @@ NOTE = (
 
 def failures(source: DataAccess, query: Query) -> Page:
     """Every case that fails now."""
-    context = resolve(source, query, modes=False)
+    context = resolve(source, query)
     here = Link("failures", "", query.params)
     if context.new is None:
         return Page("failures", "Failures", parts.nothing_stored(), params=query.params)
@@ -58,7 +58,7 @@ KEY = parts.SETTINGS[1:]
 
 
 def table_of(spans: Sequence[FailureSpan], carried: tuple[tuple[str, str], ...] = ()) -> Table:
-    """One row a failing case."""
+    """One row a failing case: what began to fail last comes first, what never passed last."""
     labels = Labels.of(span.figures.key for span in spans)
 
     def key(span: FailureSpan) -> CaseKey:
@@ -70,10 +70,10 @@ def table_of(spans: Sequence[FailureSpan], carried: tuple[tuple[str, str], ...] 
     fields: tuple[Field[FailureSpan], ...] = (
         *parts.named_fields(key, labels, to),
         field("outcome", "Outcome", lambda s: outcome_word(s.figures.outcome, s.figures.reason)),
-        field("reason", "Reason", lambda s: _reason(s.figures)),
         field("runs_failing", "Runs failing", lambda s: number_cell(s.runs_failing, to(s)), True),
-        field("first_bad", "First bad commit", lambda s: _commit(s.first_bad)),
+        field("first_bad", "First bad commit", _first_bad),
         field("last_good", "Last good", lambda s: _commit(s.last_good, "never seen to pass")),
+        field("reason", "Reason", lambda s: _reason(s.figures)),
         _text("first_bad_run", "First bad run", lambda s: s.first_bad.id if s.first_bad else ""),
         _text(
             "first_bad_created",
@@ -85,7 +85,8 @@ def table_of(spans: Sequence[FailureSpan], carried: tuple[tuple[str, str], ...] 
         _text("result_id", "Result", lambda s: s.figures.result_id),
         _text("command", "Command", lambda s: shlex.join(s.figures.command)),
     )
-    return make_table("failures", "Failures", fields, spans, empty="Nothing fails.")
+    newest = sorted(spans, key=lambda span: (span.last_good is None, span.runs_failing))
+    return make_table("failures", "Failures", fields, newest, empty="Nothing fails.")
 
 
 def _text(key: str, title: str, value: Callable[[FailureSpan], str]) -> Field[FailureSpan]:
@@ -96,6 +97,14 @@ def _reason(case: CaseMetrics) -> Cell:
     words = failure_text(case).partition(": ")[2]
     to = Link("result", case.result_id) if case.result_id else None
     return text_cell(words, to, 100)
+
+
+def _first_bad(span: FailureSpan) -> Cell:
+    """Where no stored run passed, the first bad commit is not known: the case fails since ever."""
+    cell = _commit(span.first_bad)
+    if span.last_good is not None or span.first_bad is None:
+        return cell
+    return cell._replace(text="since the first stored run", detail="", mark="quiet")
 
 
 def _commit(head: RunHead | None, none: str = "") -> Cell:

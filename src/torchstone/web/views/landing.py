@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from torchstone.records import ChangeKind, GroupChange, Mean, RunComparison, SuiteSummary
+from torchstone.records.format import count
 from torchstone.show.cells import (
     run_title,
     suite_title,
@@ -29,11 +30,14 @@ from torchstone.show.page import (
     make_table,
 )
 from torchstone.show.run import Labels, suite_fields
+from torchstone.show.table import sanitise
 from torchstone.store.case_facts import matcher
 from torchstone.web.context import Context, controls, resolve
 from torchstone.web.query import ALL, EVERY_S, Query
 from torchstone.web.sources import DataAccess
 from torchstone.web.views import parts
+from torchstone.web.views.headline import headline, summary_words
+from torchstone.web.views.regressions import summary_notice
 
 OPTIONAL = ("suite", *parts.SETTINGS, *parts.RUNS_OF, "torch")
 CONTROLS = ("range", "granularity", *OPTIONAL, "base", "new", "across")
@@ -60,7 +64,12 @@ def landing(source: DataAccess, query: Query) -> Page:
     for (suite, scale), rows in suites.items():
         name = table_name(suite_title(suite, scale), tables)
         tables[name] = _table(name, suite, scale, rows, found, context)
-    sections = (*top, *parts.remarks(found, context))
+    if found is not None and not found.refused:
+        cases = tuple(one.new for one in found.cases if one.new is not None)
+    else:
+        cases = source.cases(context.new)
+    sections = (*top, *headline(context, found, cases), *parts.remarks(found, context))
+    sections += summary_notice(source.changes(look=False))
     if not tables:
         sections += (Notice("This run has no case that fits the choices above."),)
     words = parts.threshold_words(found, fits) + parts.cost_words(found)
@@ -72,6 +81,7 @@ def landing(source: DataAccess, query: Query) -> Page:
         lead=_lead(context),
         controls=controls(context, here, CONTROLS, OPTIONAL),
         params=query.params,
+        actions=(("Regressions", Link("regressions")),),
         live=True,
     )
 
@@ -90,16 +100,8 @@ def _table(
     found: RunComparison | None,
     context: Context,
 ) -> Table:
-    chosen = context.chosen
-    place = Link(
-        "suite",
-        "",
-        (
-            *(("suite", suite), ("scale", scale or ALL), ("mode", chosen.mode)),
-            ("precision", chosen.precision),
-            *context.carried,
-        ),
-    )
+    asked = context.query.kept("mode", "precision")
+    place = Link("suite", "", (("suite", suite), ("scale", scale or ALL), *asked, *context.carried))
     changes = parts.changes_by_group(found)
     lines = []
     for one in groups:
@@ -127,7 +129,7 @@ def _fields(lines: Sequence[_Line], context: Context) -> tuple[Field[_Line], ...
     small = "A smaller change of the mean is not believed"
     return (
         field("variant", "Variant", lambda r: text_cell(labels.settings(r.one), r.to)),
-        passed,
+        Field(passed.column, lambda r: parts.pass_level(passed.cell(r), r.one.passes)),
         field(
             "newly_failing",
             "Newly failing",
@@ -135,10 +137,11 @@ def _fields(lines: Sequence[_Line], context: Context) -> tuple[Field[_Line], ...
             True,
             help="Passed in the base, not now",
         ),
-        speedup,
+        Field(speedup.column, lambda r: parts.speedup_level(speedup.cell(r), r.one.speedup)),
+        field("verdicts", "Cases", lambda r: summary_words(r.one, r.to), help="Their own verdicts"),
         field(
             "change",
-            "Against base",
+            "Change",
             lambda r: parts.against_cell(r.change, r.to),
             True,
             "×",
@@ -146,13 +149,18 @@ def _fields(lines: Sequence[_Line], context: Context) -> tuple[Field[_Line], ...
         ),
         field(
             "threshold",
-            "Threshold",
+            "Noise limit",
             lambda r: threshold_cell(r.change.threshold if r.change else None, r.to),
             True,
             help=small,
         ),
         Field(compiled.column, lambda r: _moved(compiled.cell(r), "compile_cold", r.change)),
-        Field(memory.column, lambda r: _moved(memory.cell(r), "memory", r.change, "peak ")),
+        Field(
+            memory.column,
+            lambda r: parts.memory_level(
+                _moved(memory.cell(r), "memory", r.change, "peak "), r.one.memory_ratio.value
+            ),
+        ),
         *parts.key_fields(KEY, lambda r: r.one),
         hidden("passed", "Passed", lambda r: r.one.passes.passed),
         hidden("counted", "Counted", lambda r: r.one.passes.counted),
@@ -205,18 +213,16 @@ def _moved(cell: Cell, name: str, change: GroupChange | None, what: str = "") ->
 
 
 def _trends(source: DataAccess, context: Context) -> tuple[Section, ...]:
-    """Four charts of the chosen suite; of the first one where none was chosen."""
-    wanted = context.history
-    if not wanted.suite:
-        fits = matcher(context.cases)
-        shown = [one for one in context.groups if fits(parts.group_key(one))]
-        if not shown:
-            return ()
-        wanted = replace(wanted, suite=shown[0].suite, scale=wanted.scale or shown[0].scale)
+    """Four charts with a line for every suite and mode, under one variant."""
+    fits = matcher(context.cases)
+    shown = [one for one in context.groups if fits(parts.group_key(one))]
+    if not shown:
+        return ()
+    variants = list(dict.fromkeys(one.variant for one in shown))
+    wanted = replace(context.history, variant=variants[0])
     points = source.points(wanted, EVERY_S[context.chosen.granularity])
-    charts = parts.trend_charts(points, context.carried)
-    runs = len({point.run.id for point in points})
-    title = f"Trends of {suite_title(wanted.suite, wanted.scale)}"
-    note = f"{runs} run{'' if runs == 1 else 's'}, each at its commit."
-    note += parts.newest_only(points)
-    return (Group(title, charts, grid=True, note=note),)
+    charts = parts.trend_charts(points, context.carried, suites=True)
+    more = f" Choose another of {len(variants)} under Variant." if len(variants) > 1 else ""
+    note = f"{count(len({one.run.id for one in points}), 'run')}.{more}"
+    title = f"Trends of {sanitise(variants[0])}"
+    return (Group(title, charts, grid=True, note=note + parts.newest_only(points)),)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from torchstone.records import Calibration, DoctorReport, Finding, Peak, RunHead, Selection
-from torchstone.records.format import format_percent, format_seconds
+from torchstone.records.format import format_percent, format_seconds, format_si
 from torchstone.show.cells import (
     commit_cell,
     cut,
@@ -35,7 +35,6 @@ from torchstone.show.page import (
     make_table,
 )
 from torchstone.show.rows import processor_name
-from torchstone.show.svg import format_si
 from torchstone.show.table import sanitise
 from torchstone.store.machines import FloorSummary, MachineSummary, NoisePoint
 from torchstone.web.query import NotFound, Query, shown

@@ -17,6 +17,7 @@ from torchstone.records import (
     Mean,
     Measurement,
     Outcome,
+    PassRate,
     Result,
     RunComparison,
     RunHead,
@@ -165,7 +166,7 @@ def _passed_over(context: Context) -> tuple[Notice, ...]:
     done = f"{head.done} of {count(head.planned, 'case')}"
     text = f"{run_title(head)} was interrupted after {done}{more}"
     place = Link("landing", "", (*context.carried, ("new", head.id)))
-    return (Notice(f"{text}; the newest run that got to its end is shown.", "note", to=place),)
+    return (Notice(f"{text}; the last complete run is shown.", "note", to=place),)
 
 
 def _ways(context: Context) -> tuple[Notice, ...]:
@@ -202,12 +203,44 @@ def threshold_words(found: RunComparison | None, fits: Callable[[CaseKey], bool]
     source = f" ({sanitise(found.threshold_source)})" if found.threshold_source else ""
     beyond = threshold_span(case for case in found.cases if fits(case.key))
     return (
-        f"▲ better and ▼ worse: the interval of the change excludes 0 and the change exceeds "
-        f"{beyond or 'what identical programs show'}{source}; = same: else, all of it lies within "
-        f"±{found.margin * 100:g} %; ≥ not worse and ≤ not better: it excludes the other side "
-        "beyond that; ? cannot tell: neither. Corrected for the number of cases "
-        f"of the suite in both runs (false discovery rate {found.false_discovery_rate * 100:g} %)."
+        f"▲ better, ▼ worse: the interval excludes 0 and the change exceeds the noise limit of "
+        f"{beyond or 'what identical programs show'}{source}; = same: else, all of it within "
+        f"±{found.margin * 100:g} %; ≥ not worse, ≤ not better: one side excluded; ? cannot tell. "
+        f"Corrected over the suite's cases (false discovery rate "
+        f"{found.false_discovery_rate * 100:g} %)."
     )
+
+
+# Levels: what is bad as it is, whatever it was before. Marked where no change is.
+
+
+HUNGRY = 0.95
+"""Eager's tensors over the arm's at the peak: below it the arm needs more memory than noise in
+rounding of blocks explains. The PyTorch dashboard marks the same ratio."""
+
+
+def hungry(ratio: float | None) -> bool:
+    """Whether the arm needs more memory than eager."""
+    return ratio is not None and ratio < HUNGRY
+
+
+def pass_level(cell: Cell, passes: PassRate) -> Cell:
+    """A pass rate, marked where a case fails."""
+    failed = sum(passes.outcomes.get(name, 0) for name in FAILED)
+    return cell._replace(mark="fail") if failed else cell
+
+
+def speedup_level(cell: Cell, mean: Mean) -> Cell:
+    """A mean speed-up, marked where its whole interval lies below 1."""
+    slow = mean.interval is not None and mean.interval[1] < 1
+    return cell._replace(mark="worse") if slow and not cell.mark else cell
+
+
+def memory_level(cell: Cell, ratio: float | None) -> Cell:
+    """A memory ratio, marked where the arm needs more than eager; a change's own mark stays."""
+    if cell.mark or not hungry(ratio) or ratio is None:
+        return cell
+    return cell._replace(mark="worse", title=f"{1 / ratio:.2g}× as much as eager")
 
 
 def against_cell(change: GroupChange | None, to: Link | None = None) -> Cell:
@@ -219,7 +252,9 @@ def against_cell(change: GroupChange | None, to: Link | None = None) -> Cell:
         return cell
     counted = change.new.passes.counted if change.new else change.common
     over = f"over {change.new_common.n} of {counted}"
-    return cell._replace(detail=f"{cell.detail}, {over}" if cell.detail else over)
+    if change.new_common.n < counted:  # a mean of few must not look like a mean of all
+        return cell._replace(detail=f"{cell.detail}, {over}" if cell.detail else over)
+    return cell._replace(title="; ".join(part for part in (over, cell.title) if part))
 
 
 def cost_words(found: RunComparison | None) -> str:
@@ -245,9 +280,16 @@ def changes_by_group(found: RunComparison | None) -> dict[CaseKey, GroupChange]:
 
 
 def moved_cell(change: CaseChange | None) -> Cell:
-    """Which side's time explains a case's change; paler where none does."""
-    moved = sanitise(change.moved) if change else ""
-    return Cell(change.moved if change else "", moved, mark="quiet" if moved in UNMOVED else "")
+    """Which side's time explains a case's change, in words; paler where none does."""
+    if change is None or not change.moved:
+        return Cell("", "")
+    times = {"arm": ("compiled", change.arm_time), "baseline": ("eager", change.baseline_time)}
+    text = {"both": "both sides"}.get(change.moved, sanitise(change.moved))
+    if change.moved in times:
+        side, ratio = times[change.moved]
+        got = "moved" if ratio is None else "got slower" if ratio > 1 else "got faster"
+        text = f"{side} {got}"
+    return Cell(change.moved, text, mark="quiet" if change.moved in UNMOVED else "")
 
 
 def base_cell(base: CaseMetrics | None, context: Context) -> Cell:
@@ -282,10 +324,18 @@ def named_fields(
     key: Callable[[Item], CaseKey], labels: Labels, to: Callable[[Item], Link]
 ) -> tuple[Field[Item], ...]:
     """How people are told which case a row is about; the model leads to its page."""
+
+    def model(item: Item) -> Cell:
+        suite = suite_title(key(item).suite, key(item).scale)
+        return text_cell(key(item).model, to(item))._replace(detail=suite)
+
+    def suite(item: Item) -> str:
+        return suite_title(key(item).suite, key(item).scale)
+
     return (
-        field("model", "Model", lambda r: text_cell(key(r).model, to(r))),
-        field("suite", "Suite", lambda r: text_cell(suite_title(key(r).suite, key(r).scale))),
-        field("settings", "Settings", lambda r: text_cell(labels.settings(key(r)))),
+        field("model", "Model", model),
+        hidden("suite", "Suite", suite, number=False),
+        field("settings", "Variant", lambda r: text_cell(labels.settings(key(r)))),
     )
 
 
@@ -479,25 +529,27 @@ class _Placed:
 
 
 def trend_charts(
-    points: Sequence[GroupPoint], carried: tuple[tuple[str, str], ...]
+    points: Sequence[GroupPoint], carried: tuple[tuple[str, str], ...], *, suites: bool = False
 ) -> tuple[Chart, ...]:
-    """Pass rate, speed-up, compile time and memory of one suite over time, a line a group."""
-    placed = _placed(points, carried)
+    """Suites over time, a line a group; `suites`: of several, so that a line names its own."""
+    placed = _placed(points, carried, suites)
     return (
         _trend("speedup", "Geometric mean speed-up", "ratio", placed, _speedup, BARS),
         _trend("pass_rate", "Pass rate", "share", placed, _passes),
         _trend("compile_time", "Compile time, cold", "seconds", placed, _cold),
-        _trend("memory_ratio", "Memory ratio", "ratio", placed, _memory),
+        _trend("memory_ratio", "Memory, eager ÷ compiled", "ratio", placed, _memory),
     )
 
 
-def _placed(points: Sequence[GroupPoint], carried: tuple[tuple[str, str], ...]) -> list[_Placed]:
+def _placed(
+    points: Sequence[GroupPoint], carried: tuple[tuple[str, str], ...], suites: bool
+) -> list[_Placed]:
     labels = Labels.of(point.summary for point in points)
     rest = tuple(item for item in carried if item[0] not in ("new", "base"))
     known = {point.run.id: point.run for point in points}
     lines = Lines.of((point.run, _definition(point.summary)) for point in points)
     said = {run.id: (commit_of(run) or run.id[:8], run_title(run)) for run in known.values()}
-    named = cache(lambda key: sanitise(labels.within_suite(key)))
+    named = cache(lambda key: sanitise((labels.group if suites else labels.within_suite)(key)))
     where = cache(lambda run_id, definition: lines.words(known[run_id], definition))
     made = []
     for point in points:

@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from torchstone.records import CaseChange, CaseKey, CaseMetrics, ChangeKind, Outcome, RunComparison
+from torchstone.records import (
+    CaseChange,
+    CaseKey,
+    CaseMetrics,
+    ChangeKind,
+    Outcome,
+    RunComparison,
+    Verdict,
+)
 from torchstone.records.metrics import BY_KEY
 from torchstone.show.cells import (
     LEVEL_MARKS,
     case_place,
     change_cell,
     mean_cell,
+    memory_cell,
     metric_cell,
     metric_column,
     nanoseconds_cell,
     outcome_cell,
     pass_cell,
-    ratio_cell,
     run_title,
     speedup_cell,
     suite_title,
@@ -41,18 +50,19 @@ from torchstone.show.page import (
     make_table,
 )
 from torchstone.show.run import Labels, failure_text
+from torchstone.show.run import verdict_cell as _verdict_cell
 from torchstone.show.table import sanitise
 from torchstone.store.case_facts import matcher
 from torchstone.web.context import Context, controls, resolve
-from torchstone.web.query import ALL, EVERY_S, NotFound, Query, with_defaults
+from torchstone.web.query import ALL, EVERY_S, NotFound, Query
 from torchstone.web.sources import DataAccess
 from torchstone.web.tables import arranged
 from torchstone.web.views import parts
+from torchstone.web.views.headline import CHANGES, SHOWN, levels, moved
 
 OPTIONAL = (*parts.SETTINGS, *parts.RUNS_OF)
 CONTROLS = ("suite", *OPTIONAL, "base", "new", "across", "common", "filter")
 KEY = ("suite", *parts.SETTINGS)
-FAILING = "failing"
 
 
 def suite(source: DataAccess, query: Query) -> Page:
@@ -62,17 +72,17 @@ def suite(source: DataAccess, query: Query) -> Page:
     if first.new is None:
         return Page("suite", "Suite", parts.nothing_stored(), params=query.params)
     known = [one.suite for one in first.groups]
-    wanted = query.suite if query.suite not in ("", ALL) else (known[0] if known else "")
-    if not wanted:
+    if not known:
         raise NotFound("The newest run has no suite.", "Choose another run.")
+    wanted = query.suite or known[0]
     context = first
     if wanted != query.suite:
-        chosen = with_defaults(replace(first.chosen, suite=wanted))
-        context = replace(first, chosen=chosen)
+        context = replace(first, chosen=replace(first.chosen, suite=wanted))
     found = parts.comparison(source, context)
     cases = source.cases(first.new, context.cases)
     table = arranged(_table(cases, found, context), query, here)
     title = suite_title(wanted, "" if context.chosen.scale == ALL else context.chosen.scale)
+    title = "All suites" if wanted == ALL else title
     return Page(
         "suite",
         title,
@@ -97,8 +107,9 @@ def _lead(context: Context) -> str:
 def _controls(context: Context, here: Link, cases: tuple[CaseMetrics, ...]) -> Controls:
     made = controls(context, here, CONTROLS, OPTIONAL)
     seen = sorted({case.outcome.value for case in cases})
-    options = [("", "all"), (FAILING, "failing"), *((one, one.replace("_", " ")) for one in seen)]
-    outcome = Choice("outcome", "Outcome", context.query.outcome, tuple(options))
+    ended = ((one, f"ended as {one.replace('_', ' ')}") for one in seen)
+    options = [("", "every case"), *SHOWN.items(), *ended]
+    outcome = Choice("outcome", "Show", context.query.outcome, tuple(options))
     hidden = tuple(item for item in made.hidden if item[0] != "outcome")
     return replace(made, choices=(*made.choices[:-2], outcome, *made.choices[-2:]), hidden=hidden)
 
@@ -115,12 +126,12 @@ def _groups(context: Context, found: RunComparison | None) -> tuple[Section, ...
         ("Pass rate", pass_cell(one.passes)),
         ("Speed-up, geomean", mean_cell(one.speedup)),
         ("Compile, cold", nanoseconds_cell(one.compile_cold_ns.value)),
-        ("Memory ratio", ratio_cell(one.memory_ratio.value)),
-        ("Process memory ratio", ratio_cell(one.process_memory_ratio.value)),
+        ("Memory, × eager", memory_cell(one.memory_ratio.value)),
+        ("Process memory, × eager", memory_cell(one.process_memory_ratio.value)),
     ]
     if change is not None:
-        items.insert(2, ("Against base", parts.against_cell(change)))
-        items.insert(3, ("Threshold", threshold_cell(change.threshold)))
+        items.insert(2, ("Change", parts.against_cell(change)))
+        items.insert(3, ("Noise limit", threshold_cell(change.threshold)))
         both = f"{change.paired} pass in both, of {change.common} in both"
         items.insert(4, ("Compared over", Cell(change.paired, both)))
         if change.drift is not None:
@@ -136,6 +147,8 @@ class _Line(NamedTuple):
     now: CaseMetrics | None
     change: CaseChange | None
     to: Link
+    verdict: Verdict | None = None
+    """The case's own, among all of its run."""
 
     @property
     def case(self) -> CaseMetrics:
@@ -154,23 +167,38 @@ def _table(cases: tuple[CaseMetrics, ...], found: RunComparison | None, context:
     keys = list(dict.fromkeys((*now, *changes)))
     if context.query.only_common and compared:
         keys = [key for key in keys if key in changes and changes[key].in_both]
-    keys = [key for key in keys if _wanted(now.get(key), context.query.outcome)]
+    verdicts = dict(zip(now, _verdicts(cases), strict=True))
+    every = len(keys)
+    keys = [
+        key
+        for key in keys
+        if _wanted(now.get(key), verdicts.get(key), changes.get(key), context.query.outcome)
+    ]
     labels = Labels.of(keys)
     lines = [
-        _Line(key, now.get(key), changes.get(key), case_place(key, context.carried)) for key in keys
+        _Line(
+            key,
+            now.get(key),
+            changes.get(key),
+            case_place(key, context.carried),
+            verdicts.get(key),
+        )
+        for key in keys
     ]
     one = len({labels.within_suite(key) for key in keys}) <= 1
     without = {"settings"} if one else set()
+    without |= {"of_suite"} if len({(key.suite, key.scale) for key in keys}) <= 1 else set()
     without |= set() if compared else {"base_speedup", "change", "moved"}
     without |= {"reason"} if all(_passes(now.get(key)) for key in keys) else set()
     empty = "No case fits the choices above."
     fields = _fields(labels, context)
-    return make_table("models", "Models", fields, lines, without=without, empty=empty)
+    left = f"{len(keys):,} of {every:,} cases are shown." if len(keys) < every else ""
+    return make_table("models", "Models", fields, lines, without=without, empty=empty, note=left)
 
 
 def _fields(labels: Labels, context: Context) -> tuple[Field[_Line], ...]:
-    speedup, step, memory = "Speed-up", "Time of a step", "Memory"
-    peak = "Tensors alive at the peak of a step"
+    speedup, step = "Speed-up", "Compiled, below it eager"
+    peak = "Tensors alive at the peak of a step, compiled against eager"
 
     def metric(key: str, name: str, **changes: Any) -> Field[_Line]:
         column = metric_column(key, name, **changes)
@@ -178,8 +206,9 @@ def _fields(labels: Labels, context: Context) -> tuple[Field[_Line], ...]:
 
     return (
         field("model", "Model", lambda r: text_cell(r.key.model, r.to)),
-        field("settings", "Settings", lambda r: text_cell(labels.within_suite(r.key))),
-        field("outcome", "Outcome", _outcome),
+        field("of_suite", "Suite", lambda r: text_cell(suite_title(r.key.suite, r.key.scale))),
+        field("settings", "Variant", lambda r: text_cell(labels.within_suite(r.key))),
+        field("outcome", "Outcome", _outcome, help="How it ended; its verdict against eager"),
         field(
             "base_speedup",
             "Base",
@@ -188,7 +217,7 @@ def _fields(labels: Labels, context: Context) -> tuple[Field[_Line], ...]:
             "×",
             group=speedup,
         ),
-        field("speedup", "New", lambda r: speedup_cell(r.case, r.to), True, "×", group=speedup),
+        field("speedup", "New", _speedup, True, "×", group=speedup),
         field(
             "change",
             "Change",
@@ -200,16 +229,16 @@ def _fields(labels: Labels, context: Context) -> tuple[Field[_Line], ...]:
         ),
         field(
             "moved",
-            "Moved",
+            "Cause",
             lambda r: parts.moved_cell(r.change),
             help="Which side's time explains the change",
         ),
-        metric("base_ns", "eager", group=step),
-        metric("new_ns", "compiled", group=step),
+        metric("base_ns", "eager", shown=False),
+        Field(metric_column("new_ns", "compiled", title="Step", help=step), _step),
         metric("compile_cold_ns", "compile_cold", title="Compile", help="Cold compile time"),
-        metric("base_tensor_bytes", "", title="Eager", group=memory, help=peak),
-        metric("new_tensor_bytes", "", title="Compiled", group=memory, help=peak),
-        metric("memory_ratio", "", title="Ratio", group=memory, help="Eager over compiled"),
+        metric("base_tensor_bytes", "", shown=False),
+        metric("new_tensor_bytes", "", shown=False),
+        Field(metric_column("memory_ratio", title="Memory", help=peak), _memory),
         metric("graph_breaks", "", title="Breaks", help="Graph breaks"),
         field("checks", "Checks", lambda r: _checks(r.case)),
         field("reason", "Reason", _reason),
@@ -221,14 +250,42 @@ def _passes(case: CaseMetrics | None) -> bool:
     return case is not None and case.outcome is Outcome.OK
 
 
-def _wanted(case: CaseMetrics | None, outcome: str) -> bool:
-    if not outcome:
+def _wanted(
+    case: CaseMetrics | None, verdict: Verdict | None, change: CaseChange | None, asked: str
+) -> bool:
+    if not asked:
         return True
+    if asked in CHANGES:
+        return change is not None and moved(change) == asked
     if case is None:
         return False
-    if outcome == FAILING:
-        return case.outcome.failed
-    return case.outcome.value == outcome
+    return asked in levels(case, verdict) or case.outcome.value == asked
+
+
+def _verdicts(cases: tuple[CaseMetrics, ...]) -> Sequence[Verdict | None]:
+    from torchstone.stats import verdicts
+
+    return verdicts(cases)
+
+
+def _step(line: _Line) -> Cell:
+    """The compiled step's time, and eager's below it."""
+    eager = metric_cell(line.case, "base_ns").text
+    cell = metric_cell(line.case, "new_ns", line.to)
+    return cell._replace(detail=f"eager {eager}") if cell.text and eager else cell
+
+
+def _memory(line: _Line) -> Cell:
+    """The ratio, and the bytes of both below it."""
+    cell = metric_cell(line.case, "memory_ratio", line.to)
+    both = [metric_cell(line.case, f"{side}_tensor_bytes").text for side in ("base", "new")]
+    detail = " → ".join(both) if all(both) else ""
+    return parts.memory_level(cell._replace(detail=detail), line.case.memory_ratio)
+
+
+def _speedup(line: _Line) -> Cell:
+    cell = speedup_cell(line.case, line.to)
+    return cell._replace(mark="worse") if line.verdict is Verdict.SLOWER else cell
 
 
 def _hidden() -> tuple[Field[_Line], ...]:
@@ -272,6 +329,8 @@ def _change(line: _Line) -> Cell:
 
 def _outcome(line: _Line) -> Cell:
     cell = outcome_cell(line.now)
+    if line.now is not None and line.now.outcome is Outcome.OK:
+        cell = _verdict_cell(line.now, line.verdict)
     marks = {ChangeKind.NEWLY_FAILING: "fail", ChangeKind.NEWLY_PASSING: "better"}
     if line.change is not None and line.change.kind in marks:
         return cell._replace(mark=marks[line.change.kind], detail=line.change.kind.value)
@@ -285,6 +344,7 @@ def _checks(case: CaseMetrics) -> Cell:
 
 def _note(table: Table, context: Context, found: RunComparison | None) -> str:
     left = f"{len(table.rows)} of {table.total} cases. " if table.more else ""
+    left += f"{table.note} " if table.note else ""
     common = "Only cases that both runs have. " if context.query.only_common else ""
     return left + common + parts.threshold_words(found, matcher(context.cases))
 

@@ -110,7 +110,7 @@ def _read(path: str) -> str:
 
 
 def _read_toml(text: str, path: str) -> tuple[list[Any], Any]:
-    toml = _toml_library(path)
+    toml = toml_library(path)
     try:
         content = toml.loads(text)
     except (ValueError, RecursionError) as error:
@@ -123,7 +123,7 @@ def _read_toml(text: str, path: str) -> tuple[list[Any], Any]:
     return models, content.get("name")
 
 
-def _toml_library(path: str) -> Any:
+def toml_library(path: str) -> Any:
     """In the standard library from Python 3.11 on."""
     for name in ("tomllib", "tomli"):
         try:

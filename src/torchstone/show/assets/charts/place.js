@@ -18,7 +18,7 @@ export function safeHref(href) {
 
 export function open(href, apart = false) {
   if (apart) window.open(href, "_blank", "noopener");
-  else location.assign(href);
+  else if (document.dispatchEvent(new CustomEvent("torchstone:go", { cancelable: true, detail: href }))) location.assign(href);
 }
 
 // UTC seconds for people and for the server: `2026-11-16T05:54:00Z`.

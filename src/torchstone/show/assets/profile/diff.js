@@ -44,6 +44,10 @@ class Joined {
     return this.ask("name", frame);
   }
 
+  boxName(frame) {
+    return this.ask("boxName", frame);
+  }
+
   place(frame) {
     return this.ask("place", frame);
   }

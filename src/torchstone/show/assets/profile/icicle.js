@@ -75,7 +75,7 @@ export class Icicle {
     context.fillRect(left, y, right - left - gap, ROW - 1);
     if (node === this.view.hovered) this.outline(context, left, y, right - left - gap);
     const room = right - left - 2 * INSET;
-    const name = this.labels.fit(context, this.view.tree.name(node), room);
+    const name = this.labels.fit(context, this.view.tree.boxName(node), room);
     if (!name) return;
     context.fillStyle = ink;
     context.fillText(name, left + INSET, y + ROW / 2);

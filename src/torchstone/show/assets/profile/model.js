@@ -52,6 +52,21 @@ export class Model {
     return this.kind(frame) === "native" ? bare(this.name(frame)) : this.name(frame);
   }
 
+  // The name in a box: with its place where other functions have the same name, as many a `forward`.
+  boxName(frame) {
+    if (frame < 0) return "?";
+    const place = this.line(frame) ? `${this.file(frame).split(/[\\/]/).pop()}:${this.line(frame)}` : "";
+    return place && this.repeated(frame) ? `${this.name(frame)} (${place})` : this.name(frame);
+  }
+
+  repeated(frame) {
+    if (!this.sameName) {
+      this.sameName = new Map();
+      for (const name of this.frames.name) this.sameName.set(name, (this.sameName.get(name) || 0) + 1);
+    }
+    return this.sameName.get(this.frames.name[frame]) > 1;
+  }
+
   file(frame) {
     return frame < 0 ? "" : this.strings[this.frames.file[frame]];
   }

@@ -91,7 +91,7 @@ export class Sunburst {
     const radius = inner + shape.ring / 2;
     const length = (to - from) * radius;
     if (length < 15 || shape.ring < 12) return;
-    const name = this.view.tree.name(node);
+    const name = this.view.tree.boxName(node);
     const angle = (from + to) / 2 - TURN / 4;
     const whole = this.labels.fit(context, name, length - 10);
     const bend = this.labels.width(name) ** 2 / (8 * radius);

@@ -76,6 +76,12 @@ export class Tree {
     return this.label;
   }
 
+  boxName(node) {
+    if (this.frame[node] >= 0) return this.model.boxName(this.frame[node]);
+    if (node > 0) return this.model.threadName(this.threads[node - 1]);
+    return this.label;
+  }
+
   childrenOf(node) {
     return this.children.subarray(this.first[node], this.first[node + 1]);
   }

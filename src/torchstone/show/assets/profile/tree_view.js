@@ -366,7 +366,7 @@ export class TreeView {
     own.forEach((weight, frame) => weight > 0 && weight >= least && frames.push(frame));
     frames.sort((a, b) => own[b] - own[a]);
     return make("ul", { class: "related" }, ...frames.slice(0, TOP).map((frame) => {
-      const name = this.model.name(frame);
+      const name = this.model.boxName(frame);
       const show = () => this.showFrame(frame);
       const amount = make("span", { class: "amount" }, formatShare(own[frame] / this.tree.total[0]));
       return make("li", {}, make("button", { type: "button", onclick: show, title: this.model.place(frame) }, name), amount);
