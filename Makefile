@@ -22,10 +22,11 @@ help: ## show this list
 run: $(READY) ## the quick suite: six models, eager against inductor, printed and stored
 	@$(BIN)/torchstone run --budget-per-case 10s
 
-# Tests start hundreds of processes: with byte code each is a third quicker.
+# Tests start hundreds of processes: with byte code each is a third quicker. Property tests try the
+# same examples every time (tests/conftest.py).
 test: lint ## lint, then every test that is not slow
 	@echo "== pytest"
-	@env -u PYTHONDONTWRITEBYTECODE $(PY) -m pytest -m "not slow" -n 2 --dist loadfile $(PYTEST_ARGS)
+	@env -u PYTHONDONTWRITEBYTECODE SAME_EXAMPLES=1 $(PY) -m pytest -m "not slow" -n 2 --dist loadfile $(PYTEST_ARGS)
 
 # Where only outcomes count, two at a time; where time is looked at, one.
 OUTCOMES := tests/cli/test_run_suites.py tests/workloads

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import threading
@@ -15,14 +16,14 @@ from tests.browsing import ARGUMENTS, CHROMIUM
 from tests.legal import keep_to_legal_instructions
 
 # A deadline asserts on absolute time, and a shared machine breaks that at will.
-# CI tries the same examples every time: what it finds must come from the change it looks at. A run
-# by hand searches at random.
+# `make test` tries the same examples every time: what it finds must come from the change it looks
+# at. pytest by hand searches at random.
 settings.register_profile(
     "torchstone",
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
     print_blob=True,
-    derandomize="CI" in os.environ,
+    derandomize="SAME_EXAMPLES" in os.environ,
 )
 settings.load_profile("torchstone")
 
@@ -59,6 +60,19 @@ def driver() -> Iterator[Any]:
         pytest.skip("needs Chromium")
     with api.sync_playwright() as playwright:
         yield playwright
+
+
+@pytest.fixture(autouse=True)
+def no_loop_of_the_browser(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Between its calls Playwright leaves its event loop "running" in this thread: hide it from
+    tests without a browser, which could not start a loop of their own."""
+    loop = asyncio._get_running_loop()
+    if loop is None or "driver" in request.fixturenames:
+        yield
+        return
+    asyncio._set_running_loop(None)
+    yield
+    asyncio._set_running_loop(loop)
 
 
 @pytest.fixture(scope="session")
