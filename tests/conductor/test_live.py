@@ -14,7 +14,7 @@ from tests.stats.synthetic import measurement
 from tests.targets.support import HONEST, settings
 from torchstone import stats
 from torchstone.conductor import ArmNow, CaseSpec, Settings, measuring, run_case
-from torchstone.conductor.effort import EFFORTS
+from torchstone.conductor.case import EFFORTS
 from torchstone.conductor.live import MEASURING, expected, steps_of
 from torchstone.conductor.measuring import within_time
 from torchstone.conductor.run import NO_TIME, too_many_threads

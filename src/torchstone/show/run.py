@@ -50,10 +50,10 @@ from torchstone.show.cells import (
     text_cell,
 )
 from torchstone.show.evidence import in_database, run_advice
-from torchstone.show.foreign import foreign_cell, foreign_columns, foreign_note
 from torchstone.show.listing import when
 from torchstone.show.page import Cell, Column, Field, Item, Link, Table, field, make_table
 from torchstone.show.rows import LEAST_COMPILE_NS, allocator_title, processor_name, revision
+from torchstone.show.run_data import foreign_cell, foreign_columns, foreign_note
 from torchstone.show.table import Style
 
 HERE = "here"

@@ -14,9 +14,14 @@ from torchstone.workloads.load import (
     map_nest,
     walk,
 )
-from torchstone.workloads.shapes import describe_shapes, draw_at
 from torchstone.workloads.target import check_target, libraries_ahead, parse_target
-from torchstone.workloads.workload import Inputs, Workload, normalise_inputs
+from torchstone.workloads.workload import (
+    Inputs,
+    Workload,
+    describe_shapes,
+    draw_at,
+    normalise_inputs,
+)
 
 __all__ = [
     "Inputs",
