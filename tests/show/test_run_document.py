@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from torchstone.records import GitState, Mean, RunView
-from torchstone.show.run_data import foreign_cell, run_document, run_dumps
+from torchstone.show.cells import foreign_cell
+from torchstone.show.run_data import run_document, run_dumps
 
 from . import synthetic_run as made
 from .test_document import keys, reject

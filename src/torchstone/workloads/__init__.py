@@ -6,7 +6,9 @@ target has imported it, so a target without torch needs no torch. These files tr
 """
 
 from torchstone.workloads.load import (
+    describe_shapes,
     draw,
+    draw_at,
     import_libraries,
     is_number_list,
     is_suite_model,
@@ -15,13 +17,7 @@ from torchstone.workloads.load import (
     walk,
 )
 from torchstone.workloads.target import check_target, libraries_ahead, parse_target
-from torchstone.workloads.workload import (
-    Inputs,
-    Workload,
-    describe_shapes,
-    draw_at,
-    normalise_inputs,
-)
+from torchstone.workloads.workload import Inputs, Workload, normalise_inputs
 
 __all__ = [
     "Inputs",
