@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+import gc
 import os
 import signal
 import threading
@@ -39,6 +39,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--renew-golden", action="store_true", help="write the golden files again")
 
 
+def pytest_collection_finish() -> None:
+    """What collecting has loaded (torch, every module of tests) stays to the end: collections that
+    look through all of it each time take minutes in sum."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(scope="session", autouse=True)
 def own_data_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Keep what tests measure out of the user's own store, in this process and in those it starts.
@@ -52,9 +59,10 @@ def own_data_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def driver() -> Iterator[Any]:
-    """Playwright, once for all tests of a process: a second one cannot be started beside it."""
+    """Playwright. Its event loop runs in this thread, so it ends with its module: tests of asyncio
+    may come next in this process."""
     api = pytest.importorskip("playwright.sync_api")
     if not CHROMIUM:
         pytest.skip("needs Chromium")
@@ -62,22 +70,9 @@ def driver() -> Iterator[Any]:
         yield playwright
 
 
-@pytest.fixture(autouse=True)
-def no_loop_of_the_browser(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Between its calls Playwright leaves its event loop "running" in this thread: hide it from
-    tests without a browser, which could not start a loop of their own."""
-    loop = asyncio._get_running_loop()
-    if loop is None or "driver" in request.fixturenames:
-        yield
-        return
-    asyncio._set_running_loop(None)
-    yield
-    asyncio._set_running_loop(loop)
-
-
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser(driver: Any) -> Iterator[Any]:
-    """One for all tests of a process."""
+    """One for all tests of a module."""
     started = driver.chromium.launch(executable_path=CHROMIUM, args=list(ARGUMENTS))
     yield started
     started.close()

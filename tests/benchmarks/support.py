@@ -23,7 +23,7 @@ def environment() -> dict[str, str]:
 
 def run(script: str, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        command(script, *words), env=environment(), capture_output=True, text=True, timeout=120
+        command(script, *words), env=environment(), capture_output=True, text=True, timeout=300
     )
 
 

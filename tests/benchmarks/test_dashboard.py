@@ -122,7 +122,7 @@ def answering(reply: bytes) -> Iterator[Server]:
         thread.start()
         yield Server(0, listening.getsockname()[1], 0.0)
         listening.shutdown(socket.SHUT_RDWR)
-    thread.join(10)
+    thread.join(120)
 
 
 def read_apart(server: Server, *asked: Any) -> Seen:

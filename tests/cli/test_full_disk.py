@@ -26,7 +26,7 @@ def torchstone(*words: str, stdout: int = subprocess.PIPE) -> subprocess.Complet
         stdout=stdout,
         stderr=subprocess.PIPE,
         text=True,
-        timeout=120,
+        timeout=300,
         env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
         check=False,
     )

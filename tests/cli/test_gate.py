@@ -20,7 +20,7 @@ import pytest
 
 from tests.targets.support import ROOT
 from tests.web.stored import make_hostile
-from torchstone.cli import gate
+from torchstone.cli import app
 from torchstone.cli.main import SECTIONS
 from torchstone.show.table import COLOUR_CODES
 
@@ -169,8 +169,8 @@ def test_a_database_in_which_any_text_may_be_anything(hostile: Path, tmp_path: P
 
 
 def test_the_gate_lets_our_colours_through_and_nothing_else() -> None:
-    assert gate.harmless("\x1b[31mred\x1b[0m\n\tµ") == "\x1b[31mred\x1b[0m\n\tµ"
-    assert gate.harmless("\x1b[8mhidden\x1b[K\r") == "\\x1b[8mhidden\\x1b[K\\r"
+    assert app.harmless("\x1b[31mred\x1b[0m\n\tµ") == "\x1b[31mred\x1b[0m\n\tµ"
+    assert app.harmless("\x1b[8mhidden\x1b[K\r") == "\\x1b[8mhidden\\x1b[K\\r"
 
 
 def test_what_a_look_at_the_output_would_find() -> None:

@@ -200,7 +200,7 @@ def test_ctrl_c_keeps_what_is_known_and_resume_goes_on(
             break
     time.sleep(1)
     process.send_signal(signal.SIGINT)
-    said, _ = process.communicate(timeout=120)
+    said, _ = process.communicate(timeout=300)
     assert process.returncode == 130
     assert "--resume" in said
     with open_store(str(tmp_path / "t.db"), read_only=True) as store:

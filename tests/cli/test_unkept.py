@@ -41,7 +41,7 @@ def run(*words: str) -> subprocess.CompletedProcess[str]:
         [sys.executable, "-c", IMPATIENT, *words],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         env={**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"},
     )
 

@@ -14,7 +14,7 @@ from tests.stats.synthetic import measurement
 from tests.targets.support import HONEST, settings
 from torchstone import stats
 from torchstone.conductor import ArmNow, CaseSpec, Settings, measuring, run_case
-from torchstone.conductor.effort import EFFORTS
+from torchstone.conductor.case import EFFORTS
 from torchstone.conductor.live import MEASURING, expected, steps_of
 from torchstone.conductor.measuring import within_time
 from torchstone.conductor.run import NO_TIME, too_many_threads
@@ -33,7 +33,7 @@ def make():
     return (lambda value: time.sleep({call}) or value), draw
 
 def make_slow_build():
-    time.sleep(60)
+    time.sleep(600)
     return make()
 """
 
@@ -125,7 +125,7 @@ def test_total_ends_a_build_and_says_so(tmp_path: Path) -> None:
     began = time.monotonic()
     spec = CaseSpec((ArmSpec("a", f"{path}:make_slow_build"),), settings(), began + 2.0)
     case = run_case(spec)
-    assert time.monotonic() - began < 40.0  # the build alone takes 60
+    assert time.monotonic() - began < 300  # the build alone takes 600
     assert case.stopped_by == "total"
     assert case.arms[0].outcome is Outcome.NOT_RUN
     assert case.arms[0].detail.message == NO_TIME

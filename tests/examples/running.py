@@ -38,7 +38,7 @@ def torchstone(
 
 def bench(*words: str, cwd: Path = ROOT, env: dict[str, str] | None = None) -> dict[str, Any]:
     """The JSON of a short `torchstone bench`: enough to see that it works, not to measure."""
-    few = ("--replicates", "2", "--budget", "1s", "--no-save", "--json", "-")
+    few = ("--replicates", "1", "--budget", "0.5s", "--no-save", "--json", "-")
     done = torchstone("bench", *few, *words, cwd=cwd, env=env)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     document: dict[str, Any] = json.loads(done.stdout)

@@ -50,6 +50,7 @@ def test_one_sum_five_ways(five_ways: dict[str, dict[str, Any]]) -> None:
         assert five_ways[name]["time"]["floor"] < loops / 10, name
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not HAS_NUMBA, reason="numba is not installed")
 def test_the_first_call_of_numba_shows_apart_from_its_steady_cost(
     five_ways: dict[str, dict[str, Any]],

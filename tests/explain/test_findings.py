@@ -39,12 +39,17 @@ from torchstone.explain.findings.hardware import (
     thread_pool,
 )
 from torchstone.explain.findings.python import (
+    data_loading,
+    files,
     garbage_collection,
+    gil,
     grad_in_inference,
+    locks,
+    network,
     optimizer,
     python_between_ops,
+    sleep,
 )
-from torchstone.explain.findings.waiting import data_loading, files, gil, locks, network, sleep
 from torchstone.records import CodeSite, Ledger, Remedy, SourceLine
 from torchstone.show.ledger import predicted_words
 

@@ -9,8 +9,8 @@ import pytest
 
 from tests.explain.ledger_synthetic import ARM, ledger
 from tests.show import synthetic_result
+from torchstone.explain.findings.base import apply_remedy, untested, verdict
 from torchstone.explain.findings.python import garbage_collection
-from torchstone.explain.verdicts import apply_remedy, untested, verdict
 from torchstone.records import (
     Comparison,
     Estimate,

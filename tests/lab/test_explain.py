@@ -16,8 +16,7 @@ from torchstone.conductor import Settings
 from torchstone.conductor.case import Silent
 from torchstone.explain.findings import base as findings
 from torchstone.explain.findings.hardware import idle_cores
-from torchstone.explain.findings.python import garbage_collection
-from torchstone.explain.findings.waiting import sleep
+from torchstone.explain.findings.python import garbage_collection, sleep
 from torchstone.explain.passes.report import Passes
 from torchstone.lab.explain import (
     INTERRUPTED,

@@ -137,7 +137,7 @@ def held(db: str, seconds: float | None) -> Iterator[None]:
 
     thread = threading.Thread(target=hold)
     thread.start()
-    assert taken.wait(10)
+    assert taken.wait(120)
     try:
         yield
     finally:

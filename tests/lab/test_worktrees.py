@@ -196,7 +196,7 @@ def test_what_a_killed_command_left_is_removed_by_the_next(repository: Path) -> 
 def test_ctrl_c_removes_the_trees(repository: Path) -> None:
     with hold(repository) as process:
         process.send_signal(signal.SIGINT)
-        process.wait(20)
+        process.wait(240)
     assert trees_of(repository) == []
     assert list(Path(tempfile.gettempdir()).iterdir()) == []
 

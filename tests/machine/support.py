@@ -28,13 +28,13 @@ def run(code: str, env: Mapping[str, str] | None = None, *start: str) -> str:
         env=env or clean_env(),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 
 
-def eventually(condition: Callable[[], bool], limit_s: float = 10.0) -> bool:
+def eventually(condition: Callable[[], bool], limit_s: float = 60.0) -> bool:
     """Whether the condition comes true in time."""
     end = time.monotonic() + limit_s
     while time.monotonic() < end:

@@ -40,8 +40,8 @@ def test_it_has_every_roof_or_says_why_not(whole: Calibration) -> None:
             assert peak is not None or f"{dtype}," in notes
     assert whole.clock is not None or "clock: unknown" in notes
     for level in ("L1", "L2", DRAM):
-        absent = any(said in notes for said in (f"{level}:", f"{level}, 1 threads"))
-        assert whole.bandwidth_of(level, 1) is not None or absent
+        dropped = f"{level}, 1 threads" in notes  # as beside a noisy neighbour
+        assert whole.bandwidth_of(level, 1) is not None or f"{level}:" in notes or dropped
     assert set(whole.costs) == {"timer", "python-call", "dispatch"}
     assert whole.costs["python-call"].value < whole.costs["dispatch"].value < 1e-3
     assert unsound(whole) == ""

@@ -105,7 +105,7 @@ def test_a_process_that_does_not_exist() -> None:
 # Everybody ends after half a minute, so that a failed test leaves no strays for long.
 FAMILY = """
 import os, subprocess, sys, time
-sleep = "import time; time.sleep(30)"
+sleep = "import time; time.sleep(120)"
 subprocess.Popen([sys.executable, "-c", sleep])
 # A grandchild in its own session whose parent is gone: neither group nor parent leads to it.
 orphan = "import subprocess as s, sys; s.Popen([sys.executable, '-c', %r], start_new_session=True)"
@@ -113,7 +113,7 @@ subprocess.run([sys.executable, "-c", orphan % sleep], start_new_session=True)
 # A child that threw its environment away: no tag leads to it.
 subprocess.Popen([sys.executable, "-c", sleep], env={}, start_new_session=True)
 print("ready", flush=True)
-time.sleep(30)
+time.sleep(120)
 """
 
 
@@ -138,7 +138,7 @@ def test_kill_tree_leaves_nobody() -> None:
     assert leader.pid in members
     assert len(tagged_processes(TAG, tag)) == 3  # one of them has no environment
     assert kill_tree(leader.pid, TAG, tag) == 3
-    assert leader.wait(10) == -signal.SIGKILL
+    assert leader.wait(120) == -signal.SIGKILL
     assert tagged_processes(TAG, tag) == []
     assert not [pid for pid in members if processes._state(f"/proc/{pid}") not in "ZX"]
     assert leader.stdout
@@ -165,7 +165,7 @@ def test_kill_tree_finds_the_orphan_after_the_leader_is_gone() -> None:
 
 def test_kill_tree_spares_others_and_refuses_its_own_group() -> None:
     other = subprocess.Popen(
-        [sys.executable, "-c", "import time; time.sleep(30)"],
+        [sys.executable, "-c", "import time; time.sleep(120)"],
         env=clean_env(**{TAG: "another"}),
         start_new_session=True,
     )
@@ -186,10 +186,10 @@ CHILD_OF_MORTAL = """
 import subprocess, sys, time
 code = (
     "from torchstone.machine.processes import die_with_parent; import os, time;"
-    "assert die_with_parent(os.getppid()); print(os.getpid(), flush=True); time.sleep(30)"
+    "assert die_with_parent(os.getppid()); print(os.getpid(), flush=True); time.sleep(120)"
 )
 process = subprocess.Popen([sys.executable, "-c", code])
-time.sleep(30)
+time.sleep(120)
 """
 
 

@@ -45,7 +45,7 @@ def lines(code: str) -> list[str]:
         env={"PYTHONPATH": str(SRC), "PATH": ""},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=True,
     )
     return done.stdout.splitlines()

@@ -20,6 +20,13 @@ UNIT = 2**20
 PROCESS = Memory("VmHWM", peak_bytes=100, before_bytes=1, start_peak_bytes=200)
 
 
+@pytest.fixture(autouse=True)
+def few_objects() -> None:
+    """Every object is looked at for tensors: those of the tests before would take seconds each."""
+    gc.collect()
+    gc.freeze()
+
+
 def units(count: float) -> Any:
     return torch.ones(int(count * UNIT) // 4)
 

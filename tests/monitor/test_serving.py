@@ -110,7 +110,7 @@ def test_prometheus_can_scrape_it(tmp_path: Path) -> None:
         with socket.create_connection(("127.0.0.1", sink.port)):
             sink.write([chunk, MonitorEvent(0.0, 3, "drift", MonitorLevel.WARN, "slow")])
             address = f"http://127.0.0.1:{sink.port}/metrics"
-            with urllib.request.urlopen(address, timeout=60) as answer:
+            with urllib.request.urlopen(address, timeout=240) as answer:
                 text = answer.read().decode()
     finally:
         sink.close()

@@ -45,15 +45,19 @@ def spinning(tmp_path: Path) -> Iterator[int]:
 
 
 @needs_pyspy
-def test_a_running_process_is_seen_by_its_functions_and_lines(spinning: int) -> None:
+def test_a_running_process_is_seen_by_its_functions_and_lines(
+    spinning: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Round after round, until Ctrl-C: how long one takes is the machine's business."""
+    monkeypatch.setattr(attach, "ROUND_S", 0.5)
     seen: list[Profile] = []
 
-    def two_rounds(last: Profile, _: Stacks) -> None:
+    def show(last: Profile, whole: object) -> None:
         seen.append(last)
         if len(seen) == 2:
             raise KeyboardInterrupt
 
-    found, interrupted = watch(spinning, ProbeOptions(), None, two_rounds)
+    found, interrupted = watch(spinning, ProbeOptions(), 300.0, show)
     assert interrupted
     names = {frame.name for frame in found.frames}
     assert {"inner", "work"} <= names

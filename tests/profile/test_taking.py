@@ -77,7 +77,7 @@ def test_a_recursion_is_one_profile() -> None:
 
 def test_threads_may_call_at_once() -> None:
     taken = torchstone.profile("count")
-    both = threading.Barrier(2, timeout=60)
+    both = threading.Barrier(2, timeout=240)
     failed: list[BaseException] = []
 
     @taken

@@ -13,7 +13,7 @@ from torchstone.records import Measurement, Result
 from torchstone.show.markdown import document
 from torchstone.show.rows import LEVEL, arm_table, figures
 from torchstone.show.table import Style
-from torchstone.show.timeit import timeit_report
+from torchstone.show.terminal import timeit_report
 
 from . import synthetic_result as made_result
 

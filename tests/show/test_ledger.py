@@ -12,7 +12,7 @@ from tests.explain.ledger_synthetic import ARM, ledger, op
 from torchstone.explain.differences import difference
 from torchstone.explain.findings.base import with_findings
 from torchstone.explain.findings.compiler import graph_breaks
-from torchstone.explain.findings.waiting import sleep
+from torchstone.explain.findings.python import sleep
 from torchstone.records import Ledger, LedgerPart, SourceLine, Verification
 from torchstone.show.ledger import (
     difference_markdown,

@@ -12,7 +12,7 @@ from torchstone.records import to_data
 from torchstone.show.listing import LISTINGS, ModelRow, SuiteRow, TechniqueRow, VariantRow, listing
 from torchstone.show.table import cells
 from torchstone.store.profiles import LedgerSummary, ProfileSummary
-from torchstone.store.summary import RunSummary, Summary
+from torchstone.store.results import RunSummary, Summary
 from torchstone.store.tunings import TuningSummary
 
 from .synthetic_result import HOSTILE

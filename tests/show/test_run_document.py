@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from torchstone.records import GitState, Mean, RunView
-from torchstone.show.foreign import foreign_cell
+from torchstone.show.cells import foreign_cell
 from torchstone.show.run_data import run_document, run_dumps
 
 from . import synthetic_run as made

@@ -7,8 +7,7 @@ import subprocess
 import sys
 from dataclasses import replace
 
-from torchstone.show.terminal import report
-from torchstone.show.timeit import passed_checks, timeit_report
+from torchstone.show.terminal import passed_checks, report, timeit_report
 
 from . import synthetic_result as made
 

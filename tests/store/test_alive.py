@@ -77,7 +77,7 @@ def said(process: subprocess.Popen[str]) -> str:
 
 
 def let_go(process: subprocess.Popen[str]) -> None:
-    process.communicate("go\n", timeout=60)
+    process.communicate("go\n", timeout=240)
     assert process.returncode == 0
 
 

@@ -132,7 +132,7 @@ def test_writers_at_once_lose_nothing(db: Path, writer: Writer) -> None:
     processes = [writer(db, name, 12, SAMPLES) for name in NAMES]
     for process in processes:
         _go(process)
-    outputs = [process.communicate(timeout=60)[0] for process in processes]
+    outputs = [process.communicate(timeout=240)[0] for process in processes]
     assert [process.returncode for process in processes] == [0, 0, 0]
     told = {line for output in outputs for line in output.split()}
     assert told == {f"{name}-{i}" for name in NAMES for i in range(12)}
@@ -165,7 +165,7 @@ def test_reading_while_another_process_saves(db: Path, writer: Writer) -> None:
             assert store.load(name) == make_result(name, samples=SAMPLES, seed=_seed_of(name))
             assert len(store.list(limit=1000)) > seen
             seen += 1
-        assert process.wait(timeout=30) == 0
+        assert process.wait(timeout=240) == 0
         assert seen == 30
 
 
@@ -251,7 +251,7 @@ with open_store(sys.argv[1]) as store:
         env=python_env,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
     )
     assert (done.returncode, done.stderr) == (0, "")
     lines = [line.split() for line in done.stdout.splitlines()]

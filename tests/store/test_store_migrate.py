@@ -133,7 +133,7 @@ def test_kill_dash_nine_on_the_way_leaves_the_old_schema(
     old: Path, python_env: dict[str, str]
 ) -> None:
     process = _start(old, python_env, "die")
-    process.communicate("go\n", timeout=60)
+    process.communicate("go\n", timeout=240)
     assert process.returncode == -signal.SIGKILL
     check(old, OLD)
 
@@ -149,7 +149,7 @@ def test_several_programs_bring_it_up_to_date_at_once(
         assert process.stdin is not None
         process.stdin.write("go\n")
         process.stdin.flush()
-    assert [process.communicate(timeout=60)[0] for process in processes] == ["1\n"] * 3
+    assert [process.communicate(timeout=240)[0] for process in processes] == ["1\n"] * 3
     check(old, NEW)
 
 

@@ -76,7 +76,7 @@ def test_kill_dash_nine_in_a_loop_then_the_rest(db: Path, run_writer: Writer) ->
             assert told <= _check(db, "run-1")
     assert len(told) >= 5
     _go(last)
-    output, _ = last.communicate(timeout=60)
+    output, _ = last.communicate(timeout=240)
     assert last.returncode == 0
     finished = {int(line.split()[1]) for line in output.splitlines()}
     assert not finished & told  # nothing is done again
@@ -88,7 +88,7 @@ def test_two_writers_with_cases_of_their_own(db: Path, run_writer: Writer) -> No
     processes = [run_writer(db, "run-1", CASES, first, 2) for first in (0, 1)]
     for process in processes:
         _go(process)
-    outputs = [process.communicate(timeout=60)[0].splitlines() for process in processes]
+    outputs = [process.communicate(timeout=240)[0].splitlines() for process in processes]
     assert [process.returncode for process in processes] == [0, 0]
     for first, output in enumerate(outputs):
         assert output == [f"stored {i}" for i in range(first, CASES, 2)]
@@ -99,7 +99,7 @@ def test_two_writers_with_the_same_cases(db: Path, run_writer: Writer) -> None:
     processes = [run_writer(db, "run-1", CASES, 0, 1) for _ in range(2)]
     for process in processes:
         _go(process)
-    outputs = [process.communicate(timeout=60)[0].split() for process in processes]
+    outputs = [process.communicate(timeout=240)[0].split() for process in processes]
     assert [process.returncode for process in processes] == [0, 0]
     words = [word for output in outputs for word in output[::2]]
     stored = [

@@ -15,7 +15,7 @@ from tests.show import synthetic_profile, synthetic_result
 from tests.show.synthetic_result import HOSTILE
 from tests.show.synthetic_run import bad, key, ok, target
 from torchstone.explain.findings.base import with_findings
-from torchstone.explain.findings.waiting import sleep
+from torchstone.explain.findings.python import sleep
 from torchstone.records import (
     Calibration,
     CaseKey,

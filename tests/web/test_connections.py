@@ -17,7 +17,7 @@ from torchstone.web import connections
 from torchstone.web.connections import PatientProtocol, Waiting
 
 HEAD = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
-LONG_S = 30.0
+LONG_S = 120.0
 
 
 async def app(scope: dict[str, Any], receive: Any, send: Any) -> None:

@@ -120,7 +120,7 @@ def run_python(source: str) -> subprocess.CompletedProcess[str]:
         env={**os.environ, "PYTHONPATH": str(SRC)},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
     )
 
 

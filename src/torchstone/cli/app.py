@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
+from functools import cache
 from importlib import import_module
+from typing import Any, TextIO
 
 import click
 
 from torchstone import __version__
 from torchstone.cli import options as opt
-from torchstone.cli.gate import guard_terminal
 from torchstone.cli.main import SECTIONS, help_text
 
 NAMES = [name for names in SECTIONS.values() for name in names]
@@ -106,3 +108,54 @@ def _harmless(line: str) -> str:
     from torchstone.show.table import sanitise
 
     return "\n".join(sanitise(part) for part in line.split("\n"))
+
+
+# What may reach a terminal: text, and our own colours.
+
+_PLAIN = re.compile(r"[\n\t\x20-\x7e]*")
+
+
+class Gate:
+    """A terminal's stream. `trusted` is the stream itself, for progress, which moves the cursor."""
+
+    def __init__(self, trusted: TextIO) -> None:
+        self.trusted = trusted
+
+    def write(self, text: str) -> int:
+        """Write the text; characters without a picture become escapes (`\\x1b`)."""
+        if not isinstance(text, str):
+            raise TypeError(f"write() takes str, not {type(text).__name__}")
+        self.trusted.write(text if _PLAIN.fullmatch(text) else harmless(text))
+        return len(text)
+
+    def writelines(self, lines: Any) -> None:
+        """All of them, through the gate."""
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.trusted, name)
+
+
+def harmless(text: str) -> str:
+    """The text with our own colours, line ends and tabs, and nothing else that has no picture."""
+    from torchstone.show.table import sanitise
+
+    parts = _ours().split(text)
+    return "".join(part if i % 2 else sanitise(part) for i, part in enumerate(parts))
+
+
+@cache
+def _ours() -> re.Pattern[str]:
+    from torchstone.show.table import COLOUR_CODES
+
+    codes = "|".join(re.escape(code) for code in COLOUR_CODES)
+    return re.compile(f"(\x1b\\[(?:0|{codes})m|\n|\t)")
+
+
+def guard_terminal() -> None:
+    """From here on, all that this program writes to a terminal goes through the gate."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is not None and stream.isatty() and not isinstance(stream, Gate):
+            setattr(sys, name, Gate(stream))

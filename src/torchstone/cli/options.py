@@ -250,7 +250,7 @@ def save_option(help: str, default: bool = True) -> Callable[[F], F]:
 
 def take_effort(asked: dict[str, Any]) -> str:
     """`fast`, `usual` or `rigorous`, from the two flags."""
-    from torchstone.conductor.effort import FAST, RIGOROUS, USUAL
+    from torchstone.conductor.case import FAST, RIGOROUS, USUAL
     from torchstone.records import UsageError
 
     fast, rigorous = asked.pop("fast", False), asked.pop("rigorous", False)

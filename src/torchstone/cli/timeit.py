@@ -61,8 +61,7 @@ def timeit(
     from torchstone.conductor import Settings
     from torchstone.lab import timing
     from torchstone.lab.recording import Recorder
-    from torchstone.show.terminal import report
-    from torchstone.show.timeit import passed_checks, timeit_report
+    from torchstone.show.terminal import passed_checks, report, timeit_report
 
     settings = Settings(
         budget_s=asked["budget"],

@@ -7,6 +7,7 @@ Never imports torch and never runs user code in its own process.
 """
 
 from torchstone.conductor.case import (
+    EFFORTS,
     ArmNow,
     CaseResult,
     CaseSpec,
@@ -15,7 +16,6 @@ from torchstone.conductor.case import (
     LiveEvents,
     Settings,
 )
-from torchstone.conductor.effort import EFFORTS
 from torchstone.conductor.launch import Templates, open_templates
 from torchstone.conductor.run import run_case
 from torchstone.conductor.worker import ArmEnded, signal_name

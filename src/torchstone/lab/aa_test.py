@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from torchstone import stats
 from torchstone.conductor import CaseResult
-from torchstone.conductor.effort import FAST, RIGOROUS, USUAL
+from torchstone.conductor.case import FAST, RIGOROUS, USUAL
 from torchstone.lab.recording import Recorder
 from torchstone.records import ArmSpec, Conditions, Estimate, Measurement, Outcome
 from torchstone.track.compare import DEFAULT_AA_FLOOR, step_class

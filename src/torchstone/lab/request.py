@@ -29,6 +29,7 @@ from torchstone.variants import check_variant
 from torchstone.workloads import check_target
 
 _BACKENDS = "import torch._dynamo as d; print('\\n'.join(d.list_backends(exclude_tags=())))"
+_backends_of: dict[str, list[str]] = {}
 _ARM_KEYS = (
     "name",
     "target",
@@ -187,10 +188,12 @@ def check_threads(threads: int | None) -> None:
 def torch_backends(python: str | None) -> list[str]:
     """The compile backends that the arm's torch has registered; none without torch."""
     executable = resolve_interpreter(python) if python else sys.executable
-    done = subprocess.run(
-        [executable, "-c", _BACKENDS], capture_output=True, text=True, check=False
-    )
-    return done.stdout.split()
+    if not _backends_of.get(executable):  # seconds each time, and they stay as they are
+        done = subprocess.run(
+            [executable, "-c", _BACKENDS], capture_output=True, text=True, check=False
+        )
+        _backends_of[executable] = done.stdout.split()
+    return _backends_of[executable]
 
 
 def check_settings(settings: Settings) -> None:

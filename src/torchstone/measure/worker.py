@@ -182,13 +182,13 @@ class Worker:
         return ask(arm, self.phase, command["cases"], folder, command["seed"])
 
     def _losses(self, command: dict[str, Any]) -> Any:
-        from torchstone.measure.quality import final_losses
+        from torchstone.measure.adversarial import final_losses
 
         arm = from_data(ArmSpec, command["arm"])
         return final_losses(arm, self.phase, command["seeds"], command["steps"])
 
     def _metric(self, command: dict[str, Any]) -> Any:
-        from torchstone.measure.quality import metric
+        from torchstone.measure.adversarial import metric
 
         return metric(from_data(ArmSpec, command["arm"]), self.phase, command["name"])
 

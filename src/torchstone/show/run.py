@@ -37,6 +37,9 @@ from torchstone.show.blocks import (
 from torchstone.show.cells import (
     VERDICT_MARKS,
     compile_cell,
+    foreign_cell,
+    foreign_columns,
+    foreign_note,
     mean_bytes_cell,
     mean_cell,
     mean_decimals,
@@ -50,7 +53,6 @@ from torchstone.show.cells import (
     text_cell,
 )
 from torchstone.show.evidence import in_database, run_advice
-from torchstone.show.foreign import foreign_cell, foreign_columns, foreign_note
 from torchstone.show.listing import when
 from torchstone.show.page import Cell, Column, Field, Item, Link, Table, field, make_table
 from torchstone.show.rows import LEAST_COMPILE_NS, allocator_title, processor_name, revision

@@ -25,8 +25,7 @@ from torchstone.records import (
     SuiteSummary,
 )
 from torchstone.records.metrics import METRICS
-from torchstone.show.cells import KEY
-from torchstone.show.foreign import foreign_data
+from torchstone.show.cells import KEY, foreign_data
 from torchstone.show.markdown import DOCUMENT_SCHEMA, plain, to_text
 from torchstone.show.run import Tally
 from torchstone.show.table import sanitise

@@ -16,7 +16,7 @@ from torchstone.records import CaseMetrics, Evaluation, Result, Run, RunView, Us
 from torchstone.store import case_rows, facts, limits, lookup, results, runs, schema
 from torchstone.store.case_rows import BulkRun, Derive
 from torchstone.store.engine import open_engine
-from torchstone.store.history import HistoryPart
+from torchstone.store.history import HistoryPart, SeriesPart
 from torchstone.store.imported import ImportedPart
 from torchstone.store.limits import checked_limit, in_parts, now, seconds_of
 from torchstone.store.location import locate
@@ -24,9 +24,8 @@ from torchstone.store.lookup import RESULT, RUN
 from torchstone.store.machines import MachinesPart
 from torchstone.store.maintenance import MaintenancePart
 from torchstone.store.profiles import LedgersPart, ProfilesPart
+from torchstone.store.results import RunSummary, Summary, sentence
 from torchstone.store.schema import run_fact
-from torchstone.store.series import SeriesPart
-from torchstone.store.summary import RunSummary, Summary, sentence
 from torchstone.store.tunings import TuningsPart
 
 

@@ -15,8 +15,8 @@ from torchstone.stats.series import IMPORTED, Line, Lines
 if TYPE_CHECKING:
     from torchstone.stats.process import Floats
     from torchstone.store import Store
+    from torchstone.store.history import CaseSeries
     from torchstone.store.imported import PackedSeries
-    from torchstone.store.series import CaseSeries
 
 SPEEDUP, BASE, NEW = "speedup", "base_ns", "new_ns"
 UNITS = {"s": "seconds", "bytes": "bytes", "×": "ratio", "": "count"}

@@ -5,9 +5,16 @@ Holds: the shape of a rule, the registry that finds and runs them, the rules by 
 records and never alters one. Imports only `records` and `stats`.
 """
 
-from torchstone.validate.again import needs_recalibration, needs_remeasuring, withhold
 from torchstone.validate.base import CONSTANT_OUTPUT_NOTE, FunctionRule, Rule
-from torchstone.validate.registry import RULES, evaluate, known_rules, run_rules
+from torchstone.validate.registry import (
+    RULES,
+    evaluate,
+    known_rules,
+    needs_recalibration,
+    needs_remeasuring,
+    run_rules,
+    withhold,
+)
 from torchstone.validate.rules.peaks import sound
 
 __all__ = [

@@ -6,7 +6,9 @@ target has imported it, so a target without torch needs no torch. These files tr
 """
 
 from torchstone.workloads.load import (
+    describe_shapes,
     draw,
+    draw_at,
     import_libraries,
     is_number_list,
     is_suite_model,
@@ -14,7 +16,6 @@ from torchstone.workloads.load import (
     map_nest,
     walk,
 )
-from torchstone.workloads.shapes import describe_shapes, draw_at
 from torchstone.workloads.target import check_target, libraries_ahead, parse_target
 from torchstone.workloads.workload import Inputs, Workload, normalise_inputs
 

@@ -20,7 +20,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-from torchstone.records import ArmSpec, UsageError
+from torchstone.records import ArmSpec, NotSupported, UsageError
 from torchstone.workloads.suites.base import BuildSetting, Suite, known_suites, load_suite
 from torchstone.workloads.target import Target, import_named, libraries_ahead, parse_target, suggest
 from torchstone.workloads.workload import Inputs, Workload, normalise_inputs
@@ -405,3 +405,97 @@ def run() -> int:
     for _ in range(ROUNDS):
         value = (_MULTIPLIER * value + _INCREMENT) % _MODULUS
     return value
+
+
+# Inputs of several shapes, for arms that are measured under changing ones.
+
+LEAST_BATCH = 2
+"""Dynamo compiles 0 and 1 as constants, so a batch that varies begins above them."""
+
+
+def draw_at(workload: Workload, seed: int, shape: int) -> Inputs:
+    """The inputs that belong to `seed`, at shape 0 (warm-up and base), 1, 2, …"""
+    if workload.at_shape is not None:
+        if shape == 0:
+            return draw(workload, seed)
+        seed_everything(seed)
+        return normalise_inputs(workload.at_shape(seed, shape))
+    drawn = draw(workload, seed)
+    batch = _batch_of(drawn)
+    size = _size(batch, shape)
+    made = _with_batch(drawn, batch, size)
+    if _batch_of(made) != size:  # a container of the user's own, which only `walk` looks into
+        raise _cannot("tensors inside an object that is no tuple, list or dict")
+    return made
+
+
+def describe_shapes(workload: Workload, seed: int, count: int) -> str:
+    """What is varied, for the contract; refuses what will not work when it comes to timing."""
+    if workload.at_shape is None:
+        batch = _batch_of(draw(workload, seed))
+        draw_at(workload, seed, count)
+        return "batch " + ", ".join(str(_size(batch, shape)) for shape in range(1, count + 1))
+    seen: dict[tuple[tuple[int, ...], ...], int] = {}
+    for shape in range(count + 1):
+        found = tuple(
+            tuple(int(n) for n in leaf.shape) for leaf in _arrays(draw_at(workload, seed, shape))
+        )
+        other = seen.setdefault(found, shape)
+        if other != shape:
+            raise UsageError(
+                f"The workload's at_shape gives the same shapes for {other} and {shape}.",
+                "Let it return inputs of another shape for every number from 0 (its inputs) on.",
+            )
+    return f"{count} of the workload's own"
+
+
+def _size(batch: int, shape: int) -> int:
+    return max(batch, LEAST_BATCH) + shape
+
+
+def _batch_of(inputs: Inputs) -> int:
+    """The first dimension that all tensors and arrays share; 0-d ones have no say."""
+    sizes = {int(leaf.shape[0]) for leaf in _arrays(inputs) if len(leaf.shape)}
+    if not sizes:
+        raise _cannot("no tensor or array among them")
+    if len(sizes) > 1:
+        raise _cannot(f"first dimensions of {', '.join(map(str, sorted(sizes)))}")
+    if sizes == {0}:
+        raise _cannot("an empty batch")
+    return sizes.pop()
+
+
+def _cannot(reason: str) -> NotSupported:
+    return NotSupported(
+        f"the input shapes cannot be varied ({reason}); give the Workload an at_shape"
+    )
+
+
+def _arrays(inputs: Inputs) -> list[Any]:
+    return [leaf for _, leaf in walk((inputs.args, inputs.kwargs), "") if _library(leaf)]
+
+
+def _library(leaf: Any) -> str:
+    torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
+    if torch is not None and isinstance(leaf, getattr(torch, "Tensor", ())):
+        return "torch"
+    return "numpy" if numpy is not None and isinstance(leaf, numpy.ndarray) else ""
+
+
+def _with_batch(inputs: Inputs, batch: int, size: int) -> Inputs:
+    if size == batch:
+        return inputs
+    whole, rest = divmod(size, batch)
+
+    def extend(leaf: Any) -> Any:
+        library = _library(leaf)
+        if not library or not len(leaf.shape):
+            return leaf
+        module = sys.modules[library]
+        if library == "numpy":
+            return module.concatenate([leaf] * whole + [leaf[:rest]] * bool(rest))
+        rows = leaf.detach()
+        longer = module.cat([rows] * whole + [rows[:rest]] * bool(rest))  # keeps channels_last
+        return longer.requires_grad_() if leaf.requires_grad else longer
+
+    return Inputs(map_nest(inputs.args, extend), map_nest(dict(inputs.kwargs), extend))

@@ -7,9 +7,8 @@ come alive by `assets/charts/charts.js`; stand-alone ones need neither.
 """
 
 from torchstone.show.charts.data import IntervalRow, Point, SampleTurn, Series, Strip
-from torchstone.show.charts.intervals import interval_chart
+from torchstone.show.charts.intervals import ScatterPoint, interval_chart, scatter_chart
 from torchstone.show.charts.line import line_chart
-from torchstone.show.charts.scatter import ScatterPoint, scatter_chart
 from torchstone.show.charts.strip import strip_chart, strip_of
 
 __all__ = [
