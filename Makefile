@@ -26,7 +26,7 @@ run: $(READY) ## the quick suite: six models, eager against inductor, printed an
 # same examples every time (tests/conftest.py).
 test: lint ## lint, then every test that is not slow
 	@echo "== pytest"
-	@env -u PYTHONDONTWRITEBYTECODE SAME_EXAMPLES=1 $(PY) -m pytest -m "not slow" -n 2 --dist loadfile $(PYTEST_ARGS)
+	@env -u PYTHONDONTWRITEBYTECODE SAME_EXAMPLES=1 $(PY) -m pytest -m "not slow" -n 2 --dist worksteal $(PYTEST_ARGS)
 
 # Where only outcomes count, two at a time; where time is looked at, one.
 OUTCOMES := tests/cli/test_run_suites.py tests/workloads

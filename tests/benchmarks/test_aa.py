@@ -33,6 +33,7 @@ def trials(path: Path, kind: str) -> list[dict[str, Any]]:
     return [row for row in read_rows([path]) if row["kind"] == kind]
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_and_repeats_nothing(tmp_path: Path) -> None:
     out = tmp_path / "pools.jsonl"
     words = command("aa.py", *RECORD, "--load", "--out", str(out))
@@ -211,6 +212,7 @@ def test_torch_arms_give_the_same_answer(monkeypatch: pytest.MonkeyPatch) -> Non
     assert all(torch.equal(answer, answers[0]) for answer in answers)
 
 
+@pytest.mark.slow
 def test_a_disturbed_trial_is_set_aside_and_made_again(tmp_path: Path) -> None:
     out = tmp_path / "aa.jsonl"
     flags = ("--tools", "ours", "--trials", "1", "--effects", "0", "--budget", "0.2")

@@ -64,34 +64,43 @@ def test_another_memory_format_is_worth_a_remark_only() -> None:
     assert remarks(BASE, new, frozenset({"memory_format"})) == []
 
 
-def changed(what: str, name: str = "make") -> Measurement:
-    """The arm that makes this change, beside one that makes none."""
+def changed(*names: str, factory: str = "make") -> dict[str, Measurement]:
+    """Arms that make a change each, beside one that makes none."""
     plain = ArmSpec("plain", target("promises"))
-    asked = ArmSpec("asked", target("promises", name), env=((ASKED, what),))
+    asked = [ArmSpec(one, target("promises", factory), env=((ASKED, one),)) for one in names]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(ROOT))
-        base, new = run_arms(plain, asked, replicates=1).arms
+        base, *new = run_arms(plain, *asked, replicates=1).arms
     assert base.outcome is Outcome.OK, base.detail
-    return new
+    return {arm.arm.name: arm for arm in new}
 
 
-@pytest.mark.parametrize(
-    ("what", "words"),
-    [
-        ("training", "training: expected False, got True, which eager does not say"),
-        ("parameters", "parameters: expected 1056, got 1061, which eager"),
-        ("requires_grad", "output: carries gradients, the baseline's carries no"),
-    ],
-)
-def test_an_arm_that_changes_more_than_it_says_is_wrong(what: str, words: str) -> None:
-    arm = changed(what)
+UNSAID = {
+    "training": "training: expected False, got True, which eager does not say",
+    "parameters": "parameters: expected 1056, got 1061, which eager",
+    "requires_grad": "output: carries gradients, the baseline's carries no",
+}
+
+
+@pytest.fixture(scope="module")
+def beside_one_another() -> dict[str, Measurement]:
+    return changed(*UNSAID, "memory_format")
+
+
+@pytest.mark.parametrize(("what", "words"), UNSAID.items())
+def test_an_arm_that_changes_more_than_it_says_is_wrong(
+    beside_one_another: dict[str, Measurement], what: str, words: str
+) -> None:
+    arm = beside_one_another[what]
     assert arm.outcome is Outcome.WRONG_ANSWER
     assert arm.detail.message.startswith(words)
     assert not arm.turns
 
 
-def test_strides_are_noted_and_the_arm_is_measured() -> None:
-    arm = changed("memory_format")
+def test_strides_are_noted_and_the_arm_is_measured(
+    beside_one_another: dict[str, Measurement],
+) -> None:
+    arm = beside_one_another["memory_format"]
     assert arm.outcome is Outcome.OK, arm.detail
     assert arm.turns
     assert any("strided here" in note for note in arm.notes), arm.notes
@@ -99,6 +108,6 @@ def test_strides_are_noted_and_the_arm_is_measured() -> None:
 
 @pytest.mark.slow
 def test_another_target_may_differ_and_its_modes_are_noted() -> None:
-    arm = changed("training", name="other")
+    arm = changed("training", factory="other")["training"]
     assert arm.outcome is Outcome.OK, arm.detail
     assert "training differs from the baseline's: False there, True here" in arm.notes

@@ -65,7 +65,10 @@ def test_the_honest_arm_is_not_blamed(together: Result) -> None:
     assert together.arms[0].turns
 
 
-@pytest.mark.parametrize(("name", "how"), ALONE)
+@pytest.mark.parametrize(
+    ("name", "how"),
+    [pytest.param(*one, marks=pytest.mark.slow) if one[0] == "by_value" else one for one in ALONE],
+)
 def test_a_cheat_is_caught_without_anything_to_compare_it_with(
     name: str, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

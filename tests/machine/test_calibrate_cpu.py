@@ -24,7 +24,7 @@ torch = pytest.importorskip("torch")
 
 from torchstone.machine.calibrate import kernels, request  # noqa: E402
 
-MOMENT = 0.3
+MOMENT = 0.15
 
 
 @pytest.fixture(scope="module")

@@ -10,16 +10,15 @@ from torchstone.stats import ratio
 from .synthetic import from_turns, turn
 
 STRETCHES, ROUNDS = 4, 12
-TRIALS = 200
+TRIALS = 100
 
 
 def levels(rng: np.random.Generator, count: int, correlation: float, sd: float) -> np.ndarray:
     """An AR(1) series of that standard deviation: the machine's slow changes."""
-    found = np.empty(count)
-    found[0] = rng.normal(0.0, sd)
+    found = rng.normal(0.0, sd, count)
+    found[1:] *= np.sqrt(1 - correlation**2)
     for place in range(1, count):
-        step = rng.normal(0.0, sd * np.sqrt(1 - correlation**2))
-        found[place] = correlation * found[place - 1] + step
+        found[place] += correlation * found[place - 1]
     return found
 
 
@@ -37,7 +36,7 @@ def test_intervals_over_stretches_hold_the_ratio(estimator: str, correlation: fl
             made = []
             for place, level in enumerate(own):
                 noise = np.abs(rng.normal(0.0, 0.005, per_turn))
-                wall = [round(step * np.exp(level + one)) for one in noise]
+                wall = np.rint(step * np.exp(level + noise)).astype(int).tolist()
                 made.append(turn(place // ROUNDS, place, wall))
             arms.append(from_turns(name, made))
         low, high = ratio(arms[0], arms[1], estimator).interval

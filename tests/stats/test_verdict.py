@@ -42,7 +42,7 @@ def rule(centre: float, half: float, margin: float, floor: float) -> Verdict:
     return decide(centre, ends, abs(centre) > half, margin, least_effect(floor, margin))
 
 
-@settings(max_examples=500)
+@settings(max_examples=150)
 @given(situations)
 def test_every_interval_has_the_verdict_that_its_words_say(
     situation: tuple[float, float, float, float],
@@ -62,7 +62,7 @@ def test_every_interval_has_the_verdict_that_its_words_say(
     assert verdict.undecided == (verdict is not Verdict.SAME)
 
 
-@settings(max_examples=500)
+@settings(max_examples=150)
 @given(situations)
 def test_swapping_the_arms_mirrors_the_verdict(
     situation: tuple[float, float, float, float],
@@ -72,7 +72,7 @@ def test_swapping_the_arms_mirrors_the_verdict(
     assert back is MIRROR[there]
 
 
-@settings(max_examples=500)
+@settings(max_examples=150)
 @given(situations, st.floats(0.0, 1.0))
 def test_knowing_more_never_unsays_what_was_known(
     situation: tuple[float, float, float, float], share: float

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.targets.support import ROOT, run_arms
+from tests.targets.support import ROOT, run_arms, torchstone
 from torchstone.records import ArmSpec, Outcome, UsageError
 from torchstone.variants import resolve_variant, uses_torch
 from torchstone.variants.techniques import TECHNIQUES
@@ -267,12 +267,7 @@ def test_a_technique_measured_as_an_arm_keeps_the_answer() -> None:
 
 
 def test_a_list_names_our_variants_and_techniques_as_ours() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "torchstone", "list", "variants", "--json", "-"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = torchstone("list", "variants", "--json")
     source = {one["name"]: one["source"] for one in json.loads(done.stdout)["variants"]}
     ours = [one for one in TECHNIQUES.values() if one.modifier]
     names = ("eager", "inductor", *(f"+{one.name}" for one in ours))

@@ -25,7 +25,7 @@ from torchstone.web.app import make_app  # noqa: E402
 from torchstone.web.security import Hosts  # noqa: E402
 
 # Nothing here is about speed, and a shared machine may be slow.
-PATIENCE_MS = 60_000
+PATIENCE_MS = 180_000
 PATIENCE_S = 240.0
 
 

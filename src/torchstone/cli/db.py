@@ -1,4 +1,4 @@
-"""`torchstone db`: size, thin, rebuild."""
+"""`torchstone db`: size, prune, rebuild."""
 
 from __future__ import annotations
 

@@ -220,7 +220,7 @@ class Templates:
 
     def close(self) -> None:
         """End all of them."""
-        with ExitStack() as stack:  # all of them, also where one makes trouble
+        with ExitStack() as stack:  # all of them, also where one fails
             while self._known:
                 stack.callback(self._known.popitem()[1].close)
 

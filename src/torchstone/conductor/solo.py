@@ -226,7 +226,7 @@ def warm_toolchain(case: CaseContext, spec: ArmSpec) -> int | None:
     try:
         spent = worker.ask_for(int, {"do": "toolchain", "arm": spec}, patience(case.settings))
     except ArmEnded:
-        return None  # the arm itself will meet the same trouble, and say so
+        return None  # the arm itself will meet the same problem, and say so
     finally:
         worker.kill()
     if mark is None:

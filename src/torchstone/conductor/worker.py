@@ -121,7 +121,7 @@ _UNUSABLE = {
     *(errno.ENOENT, errno.ENOEXEC, errno.ENOTDIR, errno.EPERM),
 }
 """What is wrong with the interpreter itself. All else (no memory, no process, no file descriptor
-to be had) is the machine's trouble, and says nothing of the arm."""
+to be had) is the machine's problem, and says nothing of the arm."""
 _LENGTH = struct.Struct("!I")
 
 

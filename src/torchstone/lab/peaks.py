@@ -156,7 +156,7 @@ def _higher(old: Sequence[Peak], fresh: Sequence[Peak]) -> tuple[Peak, ...]:
     return tuple(best.values())
 
 
-# A second look at what is too good to be taken on trust: new processes, other inputs.
+# Measure again what is too good to be taken on trust: new processes, other inputs.
 
 
 SEED_APART = 7_919

@@ -196,7 +196,7 @@ def check(request: TuneRequest) -> None:
     if request.metric:
         check_target(request.metric)
         if request.bench.mode == "training":
-            raise UsageError("--metric judges inference.", "Remove --metric or --mode training.")
+            raise UsageError("--metric evaluates inference.", "Remove --metric or --mode training.")
 
 
 def _baseline(request: TuneRequest) -> ArmSpec:

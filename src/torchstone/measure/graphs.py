@@ -111,5 +111,5 @@ def _ask(torch: Any, place: str) -> Any:
         for part in place.split("."):
             value = getattr(value, part)
         return value()
-    except Exception:  # a private door of torch may close; a measurement is worth more
+    except Exception:  # a private name of torch may go; a measurement is worth more
         return None

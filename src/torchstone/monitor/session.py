@@ -1,5 +1,5 @@
 """`torchstone.monitor(...)`: watches a training loop. The loop only sets marks (`clock`); a thread
-takes them twice a second, adds them up, looks for trouble, and hands chunks on to sinks."""
+takes them twice a second, adds them up, looks for problems, and hands chunks on to sinks."""
 
 from __future__ import annotations
 

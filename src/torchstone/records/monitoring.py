@@ -44,9 +44,9 @@ class MonitorLevel(str, Enum):
     """How much an event matters."""
 
     NOTE = "note"
-    """Something to know; not a trouble, or not one of this program."""
+    """Something to know; not a problem, or not one of this program."""
     WARN = "warn"
-    """A trouble with a cause; the rate of false ones is controlled (`FALSE_ALARMS`)."""
+    """A problem with a cause; the rate of false ones is controlled (`FALSE_ALARMS`)."""
 
 
 FALSE_ALARMS = 0.01

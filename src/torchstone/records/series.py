@@ -52,7 +52,7 @@ class SeriesRun(NamedTuple):
 
 
 class CaseRow(NamedTuple):
-    """One case in one run: numbers of its series, lane (machine and branch) and run, whether it
+    """One case in one run: numbers of its series, machine and branch and run, whether it
     passed, and the wanted metrics in their order."""
 
     series: int

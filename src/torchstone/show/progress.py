@@ -28,7 +28,7 @@ from torchstone.show.run import check_mark, short_names, title
 from torchstone.show.table import Style, can_unicode, cells, clip, pad, shorten, wrap
 
 REDRAW_S = 0.1
-"""Ten redraws a second look lively; more would only cost time between turns."""
+"""Ten redraws per second are lively; more would only cost time between turns."""
 BAR_WIDTH = 24
 _PLAIN_WIDTH = 80
 

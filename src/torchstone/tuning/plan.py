@@ -119,7 +119,7 @@ def _unable(
     if TIERS.index(tier) > TIERS.index(wanted.allow):
         return Decision.NOT_ALLOWED, f"its answers are other ones: needs --allow {tier}", tier
     if tier == TIERS[-1] and not wanted.metric:
-        return Decision.NOT_ALLOWED, "only your metric can judge it: needs --metric", tier
+        return Decision.NOT_ALLOWED, "only your metric can evaluate it: needs --metric", tier
     return None
 
 

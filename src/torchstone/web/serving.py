@@ -95,7 +95,7 @@ class _Server(uvicorn.Server):
 @contextmanager
 def _warming(app_state: AppState) -> Iterator[None]:
     """Beside the server, a thread that makes the first pages. It is waited for: one that an ending
-    interpreter finds at work is broken off there, and where that is a library's C++, the program
+    interpreter finds at work is interrupted there, and where that is a library's C++, the program
     aborts. Whoever interrupts the waiting has the program end at once."""
     done = threading.Event()
     maker = threading.Thread(target=_warm, args=(app_state, done))

@@ -361,7 +361,7 @@ class SampleProbe:
 
 def _all_frames() -> dict[int, FrameType]:
     """Where every thread is. No garbage is collected meanwhile: the interpreter holds a lock that a
-    second look, or the start or end of a thread, would wait for in vain, and a collection may call
+    another look, or the start or end of a thread, would wait for in vain, and a collection may call
     anybody's Python. From Python 3.12 on none begins there; before, one may as soon as something is
     made. (A thread that itself switches collecting off within this microsecond would find it on.)
     """
