@@ -30,7 +30,7 @@ RATE = 500.0
 
 
 def sampled(
-    function: Callable[[], object], clock: str = "wall", least: int = 150, limit_s: float = 15
+    function: Callable[[], object], clock: str = "wall", least: int = 150, limit_s: float = 120
 ) -> Profile:
     """Repeated until enough was seen to tell."""
     probe = SampleProbe(ProbeOptions(rate_hz=RATE, clock=clock))

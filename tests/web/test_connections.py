@@ -111,7 +111,10 @@ def test_also_the_second_head_of_a_connection(served: tuple[str, int]) -> None:
         assert is_closed(one)
 
 
-def test_a_connection_may_ask_again(served: tuple[str, int]) -> None:
+def test_a_connection_may_ask_again(
+    served: tuple[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "HEAD_S", LONG_S)  # the pauses may become longer than asked
     with ExitStack() as stack:
         one = connected(stack, served)
         for _ in range(3):
