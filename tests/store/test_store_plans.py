@@ -26,7 +26,6 @@ QUESTIONS: dict[str, Callable[[Store], object]] = {
     "heads of a suite": lambda s: s.run_heads(SUITE),
     "heads of a model": lambda s: s.run_heads(Selection(model="A")),
     "head": lambda s: s.run_head(RUN),
-    "heads by name": lambda s: s.find_heads("main"),
     "choices": lambda s: s.choices(),
     "groups of a run": lambda s: s.run_groups(RUN, SUITE),
     "a week of a suite": lambda s: s.group_points(WEEK),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -332,11 +331,6 @@ def import_history(
         found = replace(found, project=project, series=series)
     with open_store(db) as store:
         return found, store.add_history(found)
-
-
-def is_number(value: float) -> bool:
-    """Whether JSON can hold it."""
-    return math.isfinite(value)
 
 
 def metric_title(key: str) -> str:

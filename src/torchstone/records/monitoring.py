@@ -76,11 +76,6 @@ class Histogram:
         return None
 
 
-def bucket_of(value: float) -> int:
-    """The bucket of a positive value."""
-    return math.ceil(math.log(value) / LOG_GAMMA)
-
-
 def merged(histograms: Iterable[Histogram]) -> Histogram:
     """All values together."""
     counts: dict[str, int] = {}

@@ -34,7 +34,6 @@ NOT_KNOWN = "?"
 """What cannot be seen here; never a zero."""
 NEWEST_EVENTS = 30
 STATES = {"running": "running", "ended": "pass", "failed": "fail", "lost": "doubt"}
-MANY_RANKS = 4
 QUANTILES = ((0.5, "median"), (0.9, "90 %"), (0.99, "99 %"))
 
 

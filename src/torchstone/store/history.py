@@ -62,7 +62,6 @@ _BEFORE_ALL = -1.0
 """Before the time of any run (`run_fact.at`)."""
 _MONDAY_S = 3 * 86_400.0
 """Time is counted from a Thursday: with so much more, weeks begin on Mondays."""
-_BEGINNING_LEAST = 4
 """Characters of a commit that are enough to look for it."""
 
 
@@ -97,14 +96,6 @@ class HistoryPart(Base):
     def _head(self, connection: Connection, seq: int) -> RunHead:
         query = select(*HEAD).where(run_fact.c.run == seq)
         return heads_of(connection.execute(query), self.path)[0]
-
-    def find_heads(self, word: str, limit: int = 20) -> list[RunHead]:
-        """Runs of that label or branch, or of a commit that begins so; the newest first."""
-        which = (run_fact.c.label == word) | (run_fact.c.branch == word)
-        if len(word) >= _BEGINNING_LEAST:
-            which |= func.substr(run_fact.c.revision, 1, len(word)) == word
-        with self._reading() as connection:
-            return self._newest_heads(connection, select(*HEAD).where(which), limit)
 
     def _newest_heads(
         self, connection: Connection, query: Select[Any], limit: int

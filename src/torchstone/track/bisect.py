@@ -84,22 +84,6 @@ class Posterior:
         ranked = sorted(range(1, len(self.culprit)), key=lambda j: -self.culprit[j])
         return ranked[:number]
 
-    def range_of(self, share: float) -> tuple[int, int]:
-        """The shortest stretch of commits around the best that holds this share of one culprit's
-        posterior: first and last."""
-        weights = np.asarray(self.culprit)
-        total = float(weights.sum()) or 1.0
-        low = high = self.best()[0]
-        held = weights[low]
-        while held < share * total and (low > 1 or high < len(weights) - 1):
-            left = weights[low - 1] if low > 1 else -1.0
-            right = weights[high + 1] if high < len(weights) - 1 else -1.0
-            if left >= right:
-                low, held = low - 1, held + left
-            else:
-                high, held = high + 1, held + right
-        return low, high
-
 
 def posterior(commits: int, probes: Sequence[Probe]) -> Posterior:
     """Over the commits 1 … `commits` after GOOD."""
