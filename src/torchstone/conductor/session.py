@@ -227,7 +227,7 @@ def _look(session: _Session, slot: _Slot, phase: Phase) -> bool:
 
 
 def _references(session: _Session, judge: _Slot) -> References | None:
-    """The judging arm's answers as plain eager code and in float64, made once."""
+    """The checking arm's answers as plain eager code and in float64, made once."""
     name = judge.state.spec.name
     if name in session.references:
         return session.references[name]

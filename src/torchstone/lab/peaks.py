@@ -26,7 +26,7 @@ from torchstone.records import (
 )
 from torchstone.validate.base import estimator
 
-# Judging: from what was measured to comparisons and checks. Samples in, words out.
+# Evaluating: from what was measured to comparisons and checks. Samples in, words out.
 
 
 def evaluate(result: Result, aa_floor: float) -> Result:
