@@ -89,12 +89,10 @@ def check(
     return replace(report, elapsed_s=round(time.monotonic() - began, 1))
 
 
-def compare_revisions(base: str, head: str, targets: Sequence[str]) -> tuple[CheckedTarget, ...]:
-    """Two commits side by side, for whoever asks how much and not only whether: each target in
-    their order."""
-    usual = HowToRun()
-    how = replace(usual, settings=replace(usual.settings, until="precise"))
-    return check(CheckRequest(tuple(targets), base=base, new=head, how=how)).targets
+def compare_revisions(base: str, head: str, target: str, how: HowToRun) -> CheckedTarget:
+    """A target at two commits side by side, for whoever asks how much and not only whether."""
+    how = replace(how, settings=replace(how.settings, until="precise"))
+    return check(CheckRequest((target,), base=base, new=head, how=how)).targets[0]
 
 
 def revisions(repository: Repository, request: CheckRequest) -> tuple[Commit, Commit]:
