@@ -137,18 +137,26 @@ def peers(python: str, many: Floats) -> dict[str, list[list[int]]]:
 
 
 def simulate(asked: argparse.Namespace) -> list[Rate]:
-    """Every kind of series, through every tool."""
-    rates: list[Rate] = []
+    """Every kind of series, through every tool; what `--out` has already is not done again."""
+    out = Path(asked.out) if asked.out else None
+    lines = out.read_text().splitlines() if out and out.exists() else []
+    rates = [Rate(**json.loads(line)) for line in lines]
+    done = {(one.kind, one.n, one.tool == OURS) for one in rates}
     kinds = [*NOISES, *(f"step {size}σ" for size in STEPS), "ramp"]
-    for n in SIZES:
-        for kind in kinds:
-            many, wanted = series_of(kind, n, asked.trials, asked.seed)
-            rates.append(Rate(OURS, kind, n, hits(find_changes(list(many)), wanted), asked.trials))
-            few = asked.peer_trials
-            if asked.peers and few:
-                for tool, found in peers(asked.peers, many[:few]).items():
-                    rates.append(Rate(tool, kind, n, hits(found, wanted[:few]), few))
-            print(f"{n} {kind}: {rates[-1].tool} done", file=sys.stderr, flush=True)
+    few = asked.peer_trials if asked.peers else 0
+    for n, kind in ((n, kind) for n in SIZES for kind in kinds):
+        many, wanted = series_of(kind, n, asked.trials, asked.seed)
+        new = []
+        if (kind, n, True) not in done:
+            new += [Rate(OURS, kind, n, hits(find_changes(list(many)), wanted), asked.trials)]
+        if few and (kind, n, False) not in done:
+            theirs = peers(asked.peers, many[:few])
+            new += [Rate(t, kind, n, hits(found, wanted[:few]), few) for t, found in theirs.items()]
+        rates += new
+        if out and new:
+            with out.open("a") as file:
+                file.writelines(json.dumps(asdict(one)) + "\n" for one in new)
+        print(f"{n} {kind} done", file=sys.stderr, flush=True)
     return rates
 
 
@@ -268,17 +276,16 @@ def main() -> None:
     parser.add_argument(
         "--no-changes", action="store_true", help="of `real`: import and chart only"
     )
-    parser.add_argument("--json", default="", help="write the rates to a file")
+    parser.add_argument(
+        "--out", default="", help="of `simulate`: go on with the rates in this file"
+    )
     asked = parser.parse_args()
     if asked.what == "real":
         if not asked.tree:
             parser.error("real needs the folder")
         print(real(asked))
         return
-    rates = simulate(asked)
-    if asked.json:
-        Path(asked.json).write_text(json.dumps([asdict(one) for one in rates], indent=1))
-    print(show(rates))
+    print(show(simulate(asked)))
 
 
 if __name__ == "__main__":

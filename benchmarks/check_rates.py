@@ -255,7 +255,7 @@ def main() -> None:
     parser.add_argument("paths", nargs="*")
     parser.add_argument("--trials", type=int, default=20)
     parser.add_argument("--load", action="store_true", help="keep one core busy meanwhile")
-    parser.add_argument("--only", default="", help="0, 0.02, 0.05, 0.1 or document")
+    parser.add_argument("--only", default="", help="some of 0,0.02,0.05,0.1,document")
     parser.add_argument("--peers", default=os.environ.get("PEERS", ""))
     parser.add_argument("--out", default=os.devnull)
     asked = parser.parse_args()
@@ -264,7 +264,7 @@ def main() -> None:
         return
     changes: list[float | str] = [*SLOWDOWNS, DOCUMENT]
     if asked.only:
-        changes = [asked.only if asked.only == DOCUMENT else float(asked.only)]
+        changes = [one if one == DOCUMENT else float(one) for one in asked.only.split(",")]
     with open(asked.out, "a", encoding="utf-8") as file:
         for row in run(asked.trials, asked.load, changes, asked.peers):
             file.write(json.dumps(row) + "\n")

@@ -107,6 +107,18 @@ def test_the_base_is_where_the_branch_left(repository: Path, monkeypatch: object
     assert merge_base(found, working_copy(found)).sha == start
 
 
+def test_a_target_branch_that_was_not_fetched_is_not_replaced(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pull request into `release`: main would be the wrong base."""
+    git(repository, "checkout", "-q", "-b", "change")
+    git(repository, "commit", "-q", "--allow-empty", "-m", "mine")
+    monkeypatch.setenv("GITHUB_BASE_REF", "release")
+    found = find_repository(str(repository))
+    with pytest.raises(UsageError, match=r"was not found \(origin/release\)"):
+        merge_base(found, working_copy(found))
+
+
 def test_a_branch_without_a_common_commit(repository: Path) -> None:
     git(repository, "checkout", "-q", "--orphan", "alone")
     git(repository, "commit", "-q", "-m", "alone")

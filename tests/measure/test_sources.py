@@ -58,3 +58,34 @@ def test_the_first_look_at_a_file_counts(folder: Path) -> None:
 )
 def test_what_has_no_file_of_the_users_own(folder: Path, arm: ArmSpec) -> None:
     assert Sources(arm).look() == {}
+
+
+def checkout(top: Path, monkeypatch: pytest.MonkeyPatch, lib: str, place: str) -> str:
+    """The digest of an arm that runs in `benchmarks/` of a checkout, and imports `lib`."""
+    (top / "benchmarks").mkdir(parents=True)
+    (top / ".git").write_text("gitdir: elsewhere")
+    (top / "benchmarks" / "model.py").write_text("import lib")
+    (top / place).mkdir(parents=True, exist_ok=True)
+    (top / place / "lib.py").write_text(lib)
+    module = ModuleType("lib")
+    module.__file__ = str(top / place / "lib.py")
+    monkeypatch.setitem(sys.modules, "lib", module)
+    target = str(top / "benchmarks" / "model.py") + ":make"
+    return Sources(ArmSpec("a", target, folder=str(top / "benchmarks"))).digest()
+
+
+def test_an_arm_in_a_part_of_its_checkout_is_made_of_the_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`cd benchmarks; torchstone check model.py:make`, of a change in src/."""
+    base = checkout(tmp_path / "base", monkeypatch, "x = 1", "src")
+    same = checkout(tmp_path / "same", monkeypatch, "x = 1", "src")
+    head = checkout(tmp_path / "head", monkeypatch, "x = 2", "src")
+    assert base == same != head
+
+
+def test_what_is_installed_inside_the_checkout_has_no_digest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = ".venv/lib/python3.12/site-packages"
+    assert checkout(tmp_path / "base", monkeypatch, "x = 1", place) == ""

@@ -103,7 +103,8 @@ def test_nothing_in_a_report_becomes_markup_or_a_command() -> None:
 
 def test_annotations_name_the_line() -> None:
     assert annotation_lines(REPORT) == [
-        "::error file=bench.py,line=3,title=torchstone check::bench.py:step(): slower +5.2 %25."
+        "::error file=bench.py,line=3,title=torchstone check::bench.py:step(): slower +5.2 %25 "
+        "(+4.1 %25 to +6.3 %25)."
     ]
 
 

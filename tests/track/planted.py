@@ -55,7 +55,7 @@ def night_run(night: int, models: list[str], torch: str = "2.13.0") -> Run:
         id=f"night{night:03d}",
         created=(START + timedelta(days=night)).isoformat(),
         command=("torchstone", "run", "timm"),
-        plan=tuple(PlannedCase(case_key(model), f"timm:{model}") for model in models),
+        plan=tuple(PlannedCase(case_key(model), f"timm:{model}@small") for model in models),
         label=f"nightly-{night}",
         machine_id="m1",
         machine="Machine 1",

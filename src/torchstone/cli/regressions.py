@@ -142,7 +142,7 @@ def _act(
     report: ChangeReport, asked: dict[str, Any], reason: str, until: str, db: str | None
 ) -> str:
     """Do what was asked about one change; what was done, or nothing."""
-    from torchstone.lab.regressions import confirm, find_change, mute_end, note_change
+    from torchstone.lab.regressions import find_change, mute_end, note_change
     from torchstone.records import UsageError
     from torchstone.show.table import sanitise
 
@@ -156,6 +156,8 @@ def _act(
     ((action, ident),) = wanted.items()
     change = find_change(report, ident)
     if action == "confirm":
+        from torchstone.lab.confirm import confirm
+
         done = confirm(change, db)
         return f"{done.id}: {done.state}; {sanitise(done.reason)}"
     if action == "mute" and not reason:

@@ -41,6 +41,7 @@ from torchstone.lab.worktrees import (
 from torchstone.records import (
     CheckedTarget,
     CheckReport,
+    Level,
     NotRunError,
     Outcome,
     Result,
@@ -48,6 +49,7 @@ from torchstone.records import (
     Status,
     UsageError,
 )
+from torchstone.records.format import count
 from torchstone.show.rows import machine
 from torchstone.store.limits import now
 from torchstone.track import check as rules
@@ -57,6 +59,8 @@ KERNEL = "torchstone.workloads.load:run()"
 """A control that no change can touch: two milliseconds of arithmetic of our own."""
 KERNEL_BUDGET_S = 3.0
 NEITHER = "neither revision has it"
+BUSY_RULES = ("noise", "probe")
+"""Checks of a result that other programs fail."""
 ON_UNKNOWN = ("", "pass", "fail")
 
 
@@ -89,12 +93,10 @@ def check(
     return replace(report, elapsed_s=round(time.monotonic() - began, 1))
 
 
-def compare_revisions(base: str, head: str, targets: Sequence[str]) -> tuple[CheckedTarget, ...]:
-    """Two commits side by side, for whoever asks how much and not only whether: each target in
-    their order."""
-    usual = HowToRun()
-    how = replace(usual, settings=replace(usual.settings, until="precise"))
-    return check(CheckRequest(tuple(targets), base=base, new=head, how=how)).targets
+def compare_revisions(base: str, head: str, target: str, how: HowToRun) -> CheckedTarget:
+    """A target at two commits side by side, for whoever asks how much and not only whether."""
+    how = replace(how, settings=replace(how.settings, until="precise"))
+    return check(CheckRequest((target,), base=base, new=head, how=how)).targets[0]
 
 
 def revisions(repository: Repository, request: CheckRequest) -> tuple[Commit, Commit]:
@@ -249,6 +251,7 @@ class _Course:
             version=torchstone.__version__,
             machine=self._machine(),
             command=public_words(("torchstone", *self.command())),
+            notes=busy_notes([one for several in self.results.values() for one in several]),
             interrupted=stopped,
         )
 
@@ -279,6 +282,20 @@ class _Course:
             new_s=None if base_s is None else base_s * row.time_ratio,
             deciding_budget_s=budgets[0] if row.status is Status.CANNOT_TELL and budgets else None,
         )
+
+
+def busy_notes(results: Sequence[Result]) -> tuple[str, ...]:
+    """That other work disturbed some of the measurements, where it did: why little can be told."""
+    busy = sum(
+        any(c.rule in BUSY_RULES and c.level in (Level.WARN, Level.FAIL) for c in one.checks)
+        for one in results
+    )
+    if not busy:
+        return ()
+    return (
+        f"The machine was busy with other work during {busy} of "
+        f"{count(len(results), 'measurement')}: `torchstone doctor` says more.",
+    )
 
 
 def _seconds(result: Result) -> float | None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from torchstone.interop.histories import find_reader
 from torchstone.records import (
@@ -264,58 +264,6 @@ def mute_end(text: str) -> str:
     if seconds_of(text) is None or not re.match(r"\d{4}-\d\d-\d\d", text):
         raise UsageError(f"{text[:40]!r} is not a date.", "Write 2026-12-31, or an age: 30d.")
     return text[:10]
-
-
-# `--confirm`: the two commits measured again, interleaved, before anything is called real.
-
-
-class Confirmation(Protocol):
-    """What measuring two revisions side by side gave: new over base."""
-
-    @property
-    def time_ratio(self) -> float | None:
-        """Of the target's time, head over base."""
-
-    @property
-    def interval(self) -> tuple[float, float] | None:
-        """Of that ratio."""
-
-
-CompareRevisions = Callable[..., Sequence[Confirmation]]
-"""`compare_revisions(base, head, targets)`: one answer a target, in their order."""
-
-
-def confirm(
-    change: LevelChange, db: str | None, measure: CompareRevisions | None = None
-) -> LevelChange:
-    """Measure the commits before and after a change side by side, and remember what that says."""
-    if change.key.tool != OURS:
-        raise UsageError(
-            f"{change.id} is a series of {change.key.tool}; only what was measured here can be "
-            "measured again.",
-            f"Run {change.key.tool} on {change.last_good.commit[:10]} and "
-            f"{change.first_bad.commit[:10]}.",
-        )
-    if not change.last_good.commit or not change.first_bad.commit:
-        raise UsageError(
-            f"The runs around {change.id} name no commit, so they cannot be measured again.",
-            "Run suites inside a git repository, and their commits are recorded.",
-        )
-    target = f"{change.key.suite}:{change.key.name}"
-    from torchstone.lab.check import compare_revisions
-
-    found = (measure or compare_revisions)(
-        change.last_good.commit, change.first_bad.commit, [target]
-    )
-    if not found or found[0].time_ratio is None or found[0].interval is None:
-        raise UsageError(f"{target} could not be measured at both commits.")
-    ratio, (low, high) = found[0].time_ratio, found[0].interval
-    slower = low > 1.0
-    told = f"measured again, interleaved: {ratio:.3f}× the time ({low:.3f}–{high:.3f})"
-    action = "confirmed" if slower == change.worse and not low <= 1.0 <= high else "refuted"
-    note_change(change, action, told, "", db)
-    state = "confirmed" if action == "confirmed" else "closed"
-    return replace(change, state=state, reason=told)
 
 
 # `torchstone import asv` and the like.

@@ -233,18 +233,25 @@ def seen_in(result: Result, target: str, sides: Sequence[Side], changed: Sequenc
 
 
 DOCUMENTS = (".md", ".rst", ".gitignore", "LICENSE")
+DOCUMENT_FOLDERS = ("doc/", "docs/", ".github/")
 """Files that no program reads while it is measured. Any other, but for Python source, may be."""
 
 
 def same_code(base: Measurement, new: Measurement, changed: Sequence[str]) -> bool:
-    """Whether the change cannot have touched what these arms ran: the same files were loaded from
-    both trees, the same packages are installed, and nothing else differs that might be read."""
+    """Whether the change cannot have touched what these arms ran: the same packages are installed,
+    the same files were loaded from both trees, and nothing else differs that might be read."""
     a, b = base.environment, new.environment
-    if a is None or b is None or not a.imports or a.imports != b.imports:
+    if a is None or b is None or a.imports != b.imports:
         return False
     if (a.packages, a.python, a.torch) != (b.packages, b.python, b.torch):
         return False
-    return all(name.endswith((*DOCUMENTS, ".py", ".pyi")) for name in changed)
+    rest = [
+        name
+        for name in changed
+        if not (name.endswith(DOCUMENTS) or name.startswith(DOCUMENT_FOLDERS))
+    ]
+    # Where nothing was loaded from the trees, a changed Python file may have been run otherwise.
+    return all(a.imports and name.endswith((".py", ".pyi")) for name in rest)
 
 
 def line_of(side: Side, text: str) -> tuple[str, int | None]:

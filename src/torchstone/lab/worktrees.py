@@ -34,6 +34,7 @@ CI_BASES = {
     "CI_MERGE_REQUEST_TARGET_BRANCH_NAME": "origin/{}",
 }
 """What a pull request is to be merged into, as GitHub and GitLab say it."""
+_NAME_BASE = "Fetch it, or name the base with --base."
 
 
 @dataclass(frozen=True)
@@ -169,28 +170,24 @@ def working_copy(repository: Repository) -> Commit:
 
 def merge_base(repository: Repository, new: Commit) -> Commit:
     """Where the change left the main branch."""
-    tried = [
+    targets = [
         form.format(value) for name, form in CI_BASES.items() if (value := os.environ.get(name))
     ]
-    candidates = [*tried, *MAINS]
-    main = next(
-        (
-            w
-            for w in candidates
-            if repository.ask("rev-parse", "--verify", "--quiet", f"{w}^{{commit}}")
-        ),
-        None,
-    )
+    # Another branch than the one a pull request targets would be the wrong base, silently.
+    candidates = targets or MAINS
+    verify = ("rev-parse", "--verify", "--quiet", "--end-of-options")
+    main = next((w for w in candidates if repository.ask(*verify, f"{w}^{{commit}}")), None)
     if main is None:
+        what = "The branch that is merged into" if targets else "A main branch"
         raise UsageError(
-            f"No main branch was found ({', '.join(candidates)}).",
-            _fetch_remedy(repository, "") if repository.shallow else "Name the base with --base.",
+            f"{what} was not found ({', '.join(candidates)}).",
+            _fetch_remedy(repository, "") if repository.shallow else _NAME_BASE,
         )
     sha = repository.ask("merge-base", main, new.sha)
     if sha is None:
         raise UsageError(
             f"{main} and {new.name or new.short} have no common commit.",
-            _fetch_remedy(repository, "") if repository.shallow else "Name the base with --base.",
+            _fetch_remedy(repository, "") if repository.shallow else _NAME_BASE,
         )
     subject = repository.ask("log", "-1", "--format=%s", sha) or ""
     if sha == new.sha:
@@ -207,7 +204,7 @@ def _fetch_remedy(repository: Repository, word: str) -> str:
             "This clone is shallow. Run `git fetch --unshallow`, "
             "or check out with fetch-depth: 0 (GitLab: GIT_DEPTH: 0)."
         )
-    return "`git branch --all` and `git tag` list names." if word else "Name it with --base."
+    return "`git branch --all` and `git tag` list names." if word else _NAME_BASE
 
 
 def changed_files(repository: Repository, base: Commit, new: Commit) -> tuple[str, ...]:

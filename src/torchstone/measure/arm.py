@@ -90,7 +90,7 @@ class Sources:
 
     def __init__(self, arm: ArmSpec) -> None:
         self._here = os.getcwd()  # before user code may change it
-        self._folder = arm.folder
+        self._folder = _checkout(arm.folder)
         self._target = None if arm.statement is not None else parse_target(arm.target)
         self._found: dict[str, str] = {}
         self.look()
@@ -125,11 +125,11 @@ class Sources:
                 yield file
 
     def digest(self) -> str:
-        """One hash over all of them, and over libraries mapped from the arm's folder; paths count
+        """One hash over all of them, and over libraries mapped from the arm's checkout; paths count
         from there, so that two checkouts of the same code have the same. Empty where the arm has
-        neither a folder nor a file."""
+        neither a folder nor a file, or runs what is installed inside its checkout."""
         found = self.look()
-        if not found and not self._folder:
+        if not (found or self._folder) or self._installed_inside():
             return ""
         folder = self._folder or os.path.dirname(next(iter(found)))
         whole = {**found, **{path: hash_file(path) for path in _mapped_from(folder)}}
@@ -138,12 +138,29 @@ class Sources:
         )
         return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:HASH_DIGITS]
 
+    def _installed_inside(self) -> bool:
+        """Whether the checkout has an environment of its own: nobody can tell which of its
+        packages were built from the checkout, and which are a library's gigabytes."""
+        inside = os.path.join(self._folder, "")
+        files = [self._file_of(module) for module in list(sys.modules.values())]
+        return bool(self._folder) and any(
+            file.startswith(inside) and _is_installed(file) for file in files
+        )
+
     def _file_of(self, module: Any) -> str:
         """The source file; not what others have made of it (`.so`), which may be made again."""
         file = getattr(module, "__dict__", {}).get("__file__")
         if not isinstance(file, str) or not file.endswith(".py"):
             return ""
         return os.path.normpath(os.path.join(self._here, file))
+
+
+def _checkout(folder: str) -> str:
+    """The whole checkout around an arm's folder, which may be a part of it; else the folder."""
+    parts = [folder]
+    while parts[-1] != os.path.dirname(parts[-1]):
+        parts.append(os.path.dirname(parts[-1]))
+    return next((one for one in parts if os.path.exists(os.path.join(one, ".git"))), folder)
 
 
 def _mapped_from(folder: str) -> list[str]:

@@ -56,7 +56,7 @@ class ArmSpec:
     params: tuple[tuple[str, str], ...] = ()
     """Arguments of the factory, as typed: `(("batch", "8"),)`."""
     folder: str = ""
-    """Where its processes run, and whose source files it is made of; empty: where we are."""
+    """Where its processes run, in the checkout it is made of; empty: where we are."""
 
     @property
     def compiles(self) -> bool:

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from torchstone.records.run import CaseKey
+
 OURS = "torchstone"
 """The tool of a series that was measured here."""
 
@@ -136,6 +138,8 @@ class LevelChange:
     """What grew in the step's ledger, where one is stored on both sides."""
     values_before: int = 0
     values_after: int = 0
+    case: CaseKey | None = None
+    """Of a series of ours: what was measured."""
 
 
 @dataclass(frozen=True)

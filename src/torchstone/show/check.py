@@ -159,10 +159,7 @@ def _grid(rows: Sequence[CheckedTarget]) -> Grid:
 def _change(one: CheckedTarget) -> Cell:
     if one.time_ratio is None:
         return Cell()
-    ends = ""
-    if one.interval is not None:
-        ends = " to ".join(format_percent(end - 1.0, signed=True) for end in one.interval)
-    return Cell(one.time_ratio, format_percent(one.time_ratio - 1.0, signed=True), detail=ends)
+    return Cell(one.time_ratio, _percents(one.time_ratio, one.interval))
 
 
 def _answer(one: CheckedTarget) -> Cell:
@@ -211,10 +208,15 @@ def remarks(report: CheckReport) -> list[str]:
 
 
 def _shift(shift: Shift) -> str:
-    size = format_percent(shift.ratio - 1.0, signed=True)
-    if shift.interval is None:
+    return _percents(shift.ratio, shift.interval)
+
+
+def _percents(ratio: float, interval: tuple[float, float] | None) -> str:
+    """`+10 % (+8 % to +12 %)`."""
+    size = format_percent(ratio - 1.0, signed=True)
+    if interval is None:
         return size
-    low, high = (format_percent(end - 1.0, signed=True) for end in shift.interval)
+    low, high = (format_percent(end - 1.0, signed=True) for end in interval)
     return f"{size} ({low} to {high})"
 
 

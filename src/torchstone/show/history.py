@@ -84,7 +84,9 @@ def plot(
     room = max(20, width - LABEL - 3)
     values = line.values
     low, high = float(values.min()), float(values.max())
-    spread = high - low or abs(high) or 1.0
+    if low == high:
+        low, high = min(low, 0.0), max(high, 0.0)
+    spread = high - low or 1.0
     columns = min(room, values.size)
     grid = [[" "] * columns for _ in range(HEIGHT)]
     dot, bar = _DOT[0] if unicode else _CHANGE[0], _DOT[1] if unicode else _CHANGE[1]
@@ -98,7 +100,7 @@ def plot(
         grid[row][place * columns // values.size] = dot
     made = []
     for number, row in enumerate(grid):
-        level = high - spread * number / (HEIGHT - 1)
+        level = low + spread * (HEIGHT - 1 - number) / (HEIGHT - 1)
         label = value_text(level, line.key.unit) if number % 3 == 0 or number == HEIGHT - 1 else ""
         label = label if unicode else label.replace("µ", "u").replace("×", "x")
         made.append(f"{label:>{LABEL}} {'┤' if unicode else '|'}{''.join(row)}".rstrip())

@@ -172,7 +172,7 @@ def _report(report: ChangeReport, everything: bool) -> Report:
     looked = f"{count(report.series, 'series', 'series')}, {report.values:,} values"
     top: list[Block] = [
         Parts([headline(report), looked, *([report.asked] if report.asked else [])], "title"),
-        Sentence(false_alarm_words(report.false_alarms, report.series)),
+        Sentence(false_alarm_words(report.false_alarms, report.series), role=""),
         Sentence(f"Changes of less than {percent(report.least)} are not told."),
     ]
     if report.short:
@@ -214,12 +214,15 @@ def _section(
     told = f"{title}: {len(changes)}" + (f"; the largest {len(shown)}" if more else "")
     without = ("machine",) if any(one.moved for one in shown) else ("machine", "moved")
     table = make_table(state, title, change_fields(), shown, without=without)
-    blocks: list[Block] = [Grid(table, summary=told, fold=state in ("closed", "better"))]
+    fold = state in ("closed", "better")
+    blocks: list[Block] = [] if fold else [Parts([told], "title", where="markdown")]
+    blocks.append(Grid(table, summary=told, fold=fold))
     remarks: dict[str, list[str]] = {}
     for change in shown:
         for text in _remarks(change):
             remarks.setdefault(text, []).append(change.id)
-    blocks += [Sentence(f"{_some(ids)}: {text}") for text, ids in remarks.items()]
+    role = "dim" if fold else ""
+    blocks += [Sentence(f"{_some(ids)}: {text}", role) for text, ids in remarks.items()]
     return blocks
 
 
@@ -240,7 +243,8 @@ def _remarks(change: LevelChange) -> list[str]:
 
 
 def _next(report: ChangeReport) -> list[tuple[str, str]]:
-    one = next((c for c in report.changes if c.worse), report.changes[0])
+    wanted = [*report.of_state("open"), *report.of_state("confirmed"), *report.changes]
+    one = min(wanted, key=lambda c: bool(c.machine))  # the first that may be the code's doing
     found = [(f"torchstone history {one.key.name!r}", "see it over time")]
     if one.key.tool == OURS:
         found.append((f"torchstone regressions --confirm {one.id}", "measure both commits again"))

@@ -69,6 +69,8 @@ class _Place:
     line: Line
     at: int
     change: LevelChange
+    span: tuple[int, int]
+    """The first and last value that it may as well begin with."""
 
 
 def find_regressions(
@@ -172,8 +174,10 @@ def _told(lines: Lines, line: Line, several: Sequence[int], least: float) -> Ite
             values_before=at - start,
             values_after=end - at,
             moved=_moved(line, start, at, end, least),
+            case=line.case,
         )
-        yield _Place(line, at, _closed_by_itself(lines, line, change, at, several, least))
+        change = _closed_by_itself(lines, line, change, at, several, least)
+        yield _Place(line, at, change, (min(level.first, at), max(level.last, at)))
 
 
 def change_id(key: SeriesKey, first_bad: SeriesRun) -> str:
@@ -315,9 +319,11 @@ def _with_machine(
     place: _Place, shared: Mapping[tuple[object, ...], tuple[int, int]]
 ) -> LevelChange:
     change, key = place.change, place.line.key
-    here = (*_lane(key), place.line.runs[place.at], change.ratio > 1)
-    moved, there = shared[here]
-    reasons = []
+    first, last = place.span
+    lane, grew, reasons = _lane(key), change.ratio > 1, []
+    # Wherever it may have begun: noise moves the change of one series by a few runs.
+    counts = [shared.get((*lane, run, grew), (0, 0)) for run in place.line.runs[first : last + 1]]
+    moved, there = max(counts)
     if moved >= LEAST_SHARED and moved >= SHARED * there:
         reasons.append(f"{moved} of {there} series of this machine moved the same way at this run")
     if key.tool == OURS and change.last_good.torch != change.first_bad.torch:
