@@ -8,6 +8,7 @@ Never imports torch and never runs user code in its own process.
 
 from torchstone.conductor.case import (
     EFFORTS,
+    USUAL,
     ArmNow,
     CaseResult,
     CaseSpec,
@@ -22,6 +23,7 @@ from torchstone.conductor.worker import ArmEnded, signal_name
 
 __all__ = [
     "EFFORTS",
+    "USUAL",
     "ArmEnded",
     "ArmNow",
     "CaseResult",

@@ -342,7 +342,7 @@ def _other(arm: _Arm, lead: str, style: Style) -> Words:
         decimals = ratio_decimals(speedup, None)
         beside = format_ratio(speedup, decimals, ascii_only=style.ascii_only)
     if figure.value is None:
-        return UNKNOWN, beside
+        return UNKNOWN, ""  # and a ratio of what is not known would only puzzle
     return format_seconds(figure.value, ascii_only=style.ascii_only), beside
 
 
