@@ -85,6 +85,7 @@ def test_outputs_are_checked_and_what_is_left_out_is_said(two: BenchResult) -> N
     assert two.method.session
     assert "objects of a session" in two.report(color=False)
     assert "this process, " in two.report(color=False)
+    assert len(two.report(verbose=True)) > len(two.report())
     assert not [check for check in two.checks if check.level is Level.FAIL]
 
 

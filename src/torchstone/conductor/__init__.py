@@ -8,6 +8,7 @@ Never imports torch and never runs user code in its own process.
 
 from torchstone.conductor.case import (
     EFFORTS,
+    FAST,
     USUAL,
     ArmNow,
     CaseResult,
@@ -23,6 +24,7 @@ from torchstone.conductor.worker import ArmEnded, signal_name
 
 __all__ = [
     "EFFORTS",
+    "FAST",
     "USUAL",
     "ArmEnded",
     "ArmNow",
