@@ -29,12 +29,12 @@ def _make(size: int, calls: int, more: int = 0) -> Pair:
 
 def make_1ms() -> Pair:
     """About 1 ms of matrix products on one core."""
-    return _make(192, 5)
+    return _make(152, 10)
 
 
 def make_1ms_more() -> Pair:
-    """40 % more."""
-    return _make(192, 5, 2)
+    """30 % more."""
+    return _make(152, 10, 3)
 
 
 def make_10ms() -> Pair:
@@ -43,8 +43,8 @@ def make_10ms() -> Pair:
 
 
 def make_10ms_more() -> Pair:
-    """40 % more."""
-    return _make(352, 10, 4)
+    """30 % more."""
+    return _make(352, 10, 3)
 
 
 def make_100ms() -> Pair:
@@ -53,8 +53,8 @@ def make_100ms() -> Pair:
 
 
 def make_100ms_more() -> Pair:
-    """40 % more."""
-    return _make(768, 10, 4)
+    """30 % more."""
+    return _make(768, 10, 3)
 
 
 class Block(nn.Module):

@@ -7,7 +7,19 @@ import sys
 from pathlib import Path
 
 import pytest
-from first_number import OURS, PAIRS, SCRIPT, TORCH, Waited, aims, commands, lines_of, wait_for
+from first_number import (
+    OURS,
+    PAIRS,
+    SCRIPT,
+    TORCH,
+    Waited,
+    aims,
+    as_json,
+    commands,
+    lines_of,
+    stored,
+    wait_for,
+)
 
 from tests.benchmarks.support import environment, run
 
@@ -53,6 +65,13 @@ def test_aims_hold_the_wait_against_the_script_and_want_the_right_verdict() -> N
     assert [aim.met for aim in aims([script, good, wrong])] == [True, False]
     compiled = Waited(GPT, OURS, 1.0, 5.0, 39.0, 0.5, "faster")
     assert [aim.met for aim in aims([compiled])] == [True]
+
+
+def test_a_later_call_adds_to_what_an_earlier_one_wrote(tmp_path: Path) -> None:
+    path, one = tmp_path / "runs.json", Waited(SHORT, OURS, 3.9, 5.0, 14.0, 1.3, "slower")
+    assert stored(None) == stored(path) == []
+    path.write_text(as_json([one, one]), encoding="utf-8")
+    assert stored(path) == [one, one]
 
 
 @pytest.mark.slow

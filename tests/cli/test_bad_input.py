@@ -120,7 +120,7 @@ def fine():
     [
         ("wrong", "returned an int; expected a Workload or (callable, inputs)", "wrong()"),
         ("needs", "needs arguments (a, b)", "without required arguments"),
-        ("odd", "returned a tuple", ""),
+        ("odd", "returned a pair whose first item, an int, cannot be called", ""),
         ("value", "is an int, not a factory", "Write a function"),
         ("hidden", "has no 'hidden'", "Did you mean"),
         ("Net", "returned a Net", "returns the module and its inputs"),

@@ -9,7 +9,7 @@ import pytest
 from tests.cli.test_timeit import asked
 from tests.targets.support import torchstone
 from torchstone.conductor import Settings
-from torchstone.conductor.turn_scheduler import SLOW_SAMPLES, Plan, make_plan
+from torchstone.conductor.turn_scheduler import SLOW_SAMPLES, Plan, cycle_seconds, make_plan
 from torchstone.conductor.worker import LONGER_STATEMENT
 from torchstone.measure import warmup
 from torchstone.measure.solo import _slow_statement
@@ -54,6 +54,26 @@ def test_windows_of_slow_statements_are_short(
     found = warm_up(clock, 2 * SECOND, lambda: None, statement=statement)
     assert found.steady
     assert clock.calls == calls
+
+
+def test_a_statement_of_a_fifth_of_a_second_is_warm_after_two_windows_of_three(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = Clock(SECOND // 5)
+    monkeypatch.setattr(warmup, "wall_clock", lambda: clock.now)
+    assert warm_up(clock, SECOND // 5, lambda: None, statement=True).steady
+    assert clock.calls == 2 * SLOW_WINDOW_CALLS
+
+
+def test_turns_of_statements_are_short_where_the_budget_is() -> None:
+    asked = Settings(budget_s=3.0)
+    samples = [SECOND // 5]
+    plan = make_plan(asked, 2.0, cycle_seconds(asked, samples), statements_s=0.2)
+    assert plan == Plan(4, 2, SLOW_SAMPLES)
+    took = plan.replicates * plan.turns * (SLOW_SAMPLES + 1) * 0.2
+    assert took < 2 * asked.budget_s
+    quick = cycle_seconds(asked, [SECOND // 50])
+    assert make_plan(asked, 2.0, quick, statements_s=0.02).samples is None  # they fit as they are
 
 
 def test_the_plan_of_a_slow_statement_has_one_short_turn() -> None:

@@ -263,6 +263,19 @@ def test_ctrl_c_while_a_roof_is_measured_again_keeps_the_measurement(
     assert recalibrated(stopped, recorder, None) is stopped  # Ctrl-C has been heard already
 
 
+def test_no_roof_is_measured_again_where_everything_must_be_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def late(**words: object) -> Calibration:
+        pytest.fail("--total does not bound it")
+
+    monkeypatch.setattr("torchstone.lab.peaks.run_calibration", late)
+    kept = recalibrated(beaten(), Recorder(str(tmp_path / "kept.db")), None, until=1.0)
+    assert kept.arms == beaten().arms
+    assert kept.calibration is not None
+    assert "--total leaves no time" in kept.calibration.notes[-1]
+
+
 def test_a_roof_measured_again_only_rises() -> None:
     fp32, fp64 = Peak(9e10, dtype="fp32", threads=1), Peak(4e10, dtype="fp64", threads=1)
     dram = Peak(2e10, level="DRAM", threads=1)

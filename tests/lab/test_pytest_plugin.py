@@ -68,6 +68,27 @@ def test_another_arm_does_not_come_between_the_two() -> None:
         fixture.assert_not_slower(slow, HONEST, margin=0.03, on_doubt="fail", **options)
 
 
+def test_a_suite_is_measured_fast_unless_the_margin_is_small(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[dict[str, Any]] = []
+
+    def note(*targets: object, **options: Any) -> Result:
+        asked.append(options)
+        return Told(Verdict.SAME, 0.99, 1.01).result
+
+    monkeypatch.setattr("torchstone.lab.api.compare", note)
+    fixture = SpeedAssertions()
+    fixture.assert_not_slower("new", "base")
+    fixture.assert_not_slower("new", "base", margin=0.01)
+    fixture.assert_not_slower("new", "base", effort="rigorous", budget=9)
+    assert [one.get("effort") for one in asked] == ["fast", None, "rigorous"]
+    assert [one["margin"] for one in asked] == [0.03, 0.01, 0.03]
+    assert [one["budget"] for one in asked] == [5.0, 5.0, 9]
+    assert asked[0]["within"] == 0.01
+    assert {one["until"] for one in asked} == {"decided"}
+
+
 class Told(SpeedAssertions):
     """The fixture over a comparison that is known beforehand."""
 
@@ -178,16 +199,19 @@ def run_baseline(folder: Path, times: int, *options: str) -> str:
 
 
 def test_a_stored_baseline_of_this_machine_is_compared_with(tmp_path: Path) -> None:
-    (tmp_path / "test_it.py").write_text(BASELINE)
+    folder = tmp_path / "work"
+    folder.mkdir()
+    (folder / "test_it.py").write_text(BASELINE)
+    # Where no settings say what pytest's root is, a path that exists moves it up, and every id.
     database = ("--torchstone-db", str(tmp_path / "speed.db"))
-    first = run_baseline(tmp_path, 3, *database, "--torchstone-save")
+    first = run_baseline(folder, 3, *database, "--torchstone-save")
     assert "no stored baseline of this test on this machine" in first, first
     assert "PASSED test_it.py::test_local" in first, first
     table = " ".join(first[first.index("= torchstone =") :].split())
     assert "test_it.py::test_local lambda #2 / lambda" in table
-    again = run_baseline(tmp_path, 3, *database, "-k", "sum")
+    again = run_baseline(folder, 3, *database, "-k", "sum")
     assert "PASSED test_it.py::test_sum" in again, again
-    slower = run_baseline(tmp_path, 30, *database, "-k", "sum")
+    slower = run_baseline(folder, 30, *database, "-k", "sum")
     assert "FAILED test_it.py::test_sum" in slower, slower
     assert "now takes" in slower
     assert "of stored " in slower

@@ -53,6 +53,16 @@ def test_arms_by_number_and_by_name(two: BenchResult) -> None:
         two.arms["lop"]
 
 
+def test_an_effort_sets_what_is_not_given() -> None:
+    fast = torchstone.bench(lambda: sum(NUMBERS), effort="fast", budget=0.2)
+    assert (fast.method.effort, fast.method.margin, fast.method.within) == ("fast", 0.05, 0.05)
+    assert torchstone.bench(lambda: 1, margin=0.5, **SHORT).method.margin == 0.5
+    with pytest.raises(UsageError, match="no effort 'quick'"):
+        torchstone.bench(lambda: 1, effort="quick")
+    with pytest.raises(UsageError, match="total cannot be set"):
+        torchstone.bench(lambda: 1, total=3.0)
+
+
 def test_times_have_the_names_of_the_report(two: BenchResult) -> None:
     time = two.arms["loop"].time
     assert time is not None
@@ -75,6 +85,7 @@ def test_outputs_are_checked_and_what_is_left_out_is_said(two: BenchResult) -> N
     assert two.method.session
     assert "objects of a session" in two.report(color=False)
     assert "this process, " in two.report(color=False)
+    assert len(two.report(verbose=True)) > len(two.report())
     assert not [check for check in two.checks if check.level is Level.FAIL]
 
 

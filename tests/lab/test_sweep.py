@@ -5,13 +5,14 @@ from __future__ import annotations
 import shlex
 import sys
 import xml.etree.ElementTree as ET
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.show import synthetic_result
-from torchstone.conductor import Settings
+from torchstone.conductor import ArmNow, Settings
 from torchstone.lab.database import validate_stored
 from torchstone.lab.recording import Recorder
 from torchstone.lab.repro import repro
@@ -157,9 +158,70 @@ def test_one_table_one_picture_one_document() -> None:
     assert [case["arms"] for case in document(whole)["sweep"]] == [2, 2]
     root = ET.fromstring(sweep_svg(whole))
     said = "".join(root.itertext())
-    assert "Time per call by batch" in said
+    assert "Floor time per call by batch" in said
     assert "eager" in said
     assert "inductor" in said
+
+
+def test_one_figure_leads_in_all_cases() -> None:
+    one, two = swept().cases()
+    by_pairs = tuple(replace(found, decided_by="pairs") for found in two.comparisons)
+    whole = merged([one, replace(two, comparisons=by_pairs)])
+    text = report(whole, width=160)
+    assert "typical per call" in text
+    assert "floor per call" not in text
+    rows = [line for line in text.splitlines() if "batch=" in line and "█" in line]
+    assert len(rows) == 4
+    assert "Typical time per call by batch" in sweep_svg(whole)
+
+
+class Watcher:
+    """Everything that a person would see."""
+
+    def __init__(self) -> None:
+        self.expected: list[tuple[float, str]] = []
+
+    def expect(self, seconds_left: float, why: str) -> None:
+        self.expected.append((seconds_left, why))
+
+    def note(self, text: str) -> None: ...
+    def provisional(self, arms: Sequence[ArmNow]) -> None: ...
+    def doing(self, text: str) -> None: ...
+    def tick(self) -> None: ...
+    def phase(self, text: str) -> None: ...
+    def update(self, fraction: float, text: str, seconds_left: float | None) -> None: ...
+
+
+def test_the_whole_time_is_for_all_cases(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, shares, watcher = [0.0], list[float | None](), Watcher()
+
+    def measured(
+        arms: object, settings: Settings, recorder: object, told: Watcher, *_: object
+    ) -> Result:
+        told.expect(5.0, "checks 5 s")
+        shares.append(settings.total_s)
+        clock[0] += 12.0
+        return synthetic_result.two_faster()
+
+    monkeypatch.setattr("torchstone.lab.sweep.measure_unsaved", measured)
+    monkeypatch.setattr("torchstone.lab.sweep.time.monotonic", lambda: clock[0])
+    axes = (("size", ("1", "2", "3", "4")),)
+    bounded = replace(QUICK, total_s=28.0)
+    result = sweep(BenchRequest((target,), sweep=axes, settings=bounded), None, watcher)
+    assert shares == [7.0, 16.0 / 3, 2.0]
+    assert len(result.cases()) == 3
+    assert result.method.stopped_by == "total"
+    assert watcher.expected[0] == (20.0, "checks 5 s, then 3 more cases")
+    sweep(BenchRequest((target,), sweep=axes, settings=QUICK), None, watcher)
+    assert shares[-1] is None
+
+
+def test_a_command_is_named_as_it_was_typed() -> None:
+    (case,) = make_cases(BenchRequest((), commands=("sleep 0", "sleep 1")))
+    arms = [replace(synthetic_result.arm(), arm=one) for one in case]
+    text = report(synthetic_result.result(tuple(arms), ()))
+    assert text.startswith("bench sleep 0, sleep 1 ")
+    assert "  process" not in text  # memory of the one that waits for it
 
 
 def test_a_picture_needs_a_sweep(target: str) -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from tests.show import synthetic_result as made
 from torchstone.records import Check, Level, Result
 from torchstone.show.evidence import FAST_LEAVES_OUT
+from torchstone.show.notebook import result_html
 from torchstone.show.terminal import report
 
 NOISE = Check(
@@ -48,6 +49,17 @@ def test_notes_are_counted_and_fails_told_whole() -> None:
     assert "peak of this machine" not in text
     assert "Something else is odd" in text
     assert "busy" not in text  # a note alone does not weigh
+
+
+def test_what_a_session_leaves_out_is_never_hidden() -> None:
+    session = Check("session", Level.NOTE, "Arms shared this process.")
+    text = brief(with_checks(session, PEAK))
+    assert "Arms shared this process" in text
+    assert "1 note, --verbose has them all" in text
+    html = result_html(with_checks(session, PEAK, NOISE, PROBE, STEADY))
+    assert "Arms shared this process" in html
+    assert html.count("busy") == 1
+    assert "report(verbose=True)) has them all" in html
 
 
 def test_what_is_not_the_machine_keeps_its_own_line() -> None:

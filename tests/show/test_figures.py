@@ -14,6 +14,7 @@ from torchstone.show.markdown import document
 from torchstone.show.rows import LEVEL, arm_table, figures
 from torchstone.show.table import Style
 from torchstone.show.terminal import timeit_report
+from torchstone.store.results import headline, sentence
 
 from . import synthetic_result as made_result
 
@@ -86,3 +87,12 @@ def _timeit_line(result: Result) -> float:
     line = next(line for line in timeit_report(result).splitlines() if "floor" in line)
     low, high = re.findall(r"[\d.]+", line.split("(")[1])[:2]
     return float(high) - float(low)
+
+
+def test_a_list_has_the_typical_time_where_no_floor_is_known() -> None:
+    calm = made_result.single()
+    assert ": floor " in sentence(headline(calm))
+    (arm,) = calm.arms
+    turns = (replace(t, wall_ns=tuple(w << t.replicate for w in t.wall_ns)) for t in arm.turns)
+    busy = replace(calm, arms=(replace(arm, turns=tuple(turns)),))
+    assert ": typical " in sentence(headline(busy))

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from torchstone import stats
-from torchstone.records import Check, GitState, Level, Outcome, OutcomeDetail, Verdict
+from torchstone.records import Check, GitState, Level, Outcome, OutcomeDetail, Turn, Verdict
 from torchstone.show.table import cells
 from torchstone.show.terminal import report
 
@@ -193,6 +193,24 @@ def test_the_figure_that_decided_leads() -> None:
     row = next(line for line in text.splitlines() if line.startswith("  inductor"))
     assert re.match(r"  inductor  8[45]\d\.\d µs ±", row)
     assert re.search(r"81\d\.\d µs 1\.52×", row)
+
+
+def test_a_floor_that_is_not_known_has_no_ratio_beside_it() -> None:
+    result = made.two_faster()
+    by_pairs = replace(result.comparisons[0], decided_by="pairs")
+    arms = tuple(
+        replace(one, turns=tuple(replace(t, wall_ns=_times(t.wall_ns, t)) for t in one.turns))
+        for one in result.arms
+    )
+    text = report(replace(result, arms=arms, comparisons=(by_pairs,)), width=160)
+    row = next(line for line in text.splitlines() if line.startswith("  inductor"))
+    assert re.search(r" unknown  +\d", row)
+    assert "unknown 1." not in row
+
+
+def _times(wall_ns: tuple[int, ...], turn: Turn) -> tuple[int, ...]:
+    """Each process as far above the one before as only a busy machine makes it."""
+    return tuple(wall * (1 + turn.replicate) for wall in wall_ns)
 
 
 def test_comparisons_without_bounds_or_numbers_are_shown_without_them() -> None:

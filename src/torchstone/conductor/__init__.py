@@ -8,6 +8,8 @@ Never imports torch and never runs user code in its own process.
 
 from torchstone.conductor.case import (
     EFFORTS,
+    FAST,
+    USUAL,
     ArmNow,
     CaseResult,
     CaseSpec,
@@ -22,6 +24,8 @@ from torchstone.conductor.worker import ArmEnded, signal_name
 
 __all__ = [
     "EFFORTS",
+    "FAST",
+    "USUAL",
     "ArmEnded",
     "ArmNow",
     "CaseResult",

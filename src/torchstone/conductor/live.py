@@ -15,7 +15,7 @@ from torchstone import stats
 from torchstone.conductor.case import ArmNow, Events, LiveEvents, Settings, Silent
 from torchstone.conductor.state import ArmState
 from torchstone.measure.channel import Seen
-from torchstone.records import ArmSpec, Outcome
+from torchstone.records import ArmSpec, Measurement, Outcome
 
 IMPORTING, REFERENCE, MEASURING = "importing libraries", "reference", "measuring"
 EVERY_S = 1.0
@@ -216,7 +216,7 @@ def provisional(states: Sequence[ArmState]) -> list[ArmNow]:
     for arm in arms:
         if not arm.turns:
             continue
-        time, processes = stats.absolute(arm, name), len(stats.replicates_with_samples(arm))
+        time, processes = _time(arm, name), len(stats.replicates_with_samples(arm))
         if arm is base:
             rows.append(
                 ArmNow(arm.arm.name, time.value, _ends(time.lo, time.hi), None, None, processes)
@@ -237,6 +237,13 @@ def provisional(states: Sequence[ArmState]) -> list[ArmNow]:
             )
         )
     return rows
+
+
+def _time(arm: Measurement, name: str) -> stats.Interval:
+    """By the estimator that leads; where no floor is known by now, the typical time."""
+    found = stats.absolute(arm, name)
+    known = math.isfinite(found.value)
+    return found if known else stats.absolute(arm, stats.TYPICAL_ESTIMATOR)
 
 
 def _ends(low: float, high: float) -> tuple[float, float] | None:

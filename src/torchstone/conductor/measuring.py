@@ -27,9 +27,9 @@ MEMORY_SHARE = 0.8
 """Arms are resident together when their solo peaks take at most this share of free memory."""
 SAMPLE_LIMIT_NS = 50_000_000
 PRECISE, DECIDED, OUT_OF_TIME = "precision", "decided", "total"
+"""Why it ended; the others are `budget`, `replicates`, `interrupt` and `no arm left`."""
 CHECKED, ADOPTED = "checked", "adopted"
 """Beside `DECIDED`, settings of `Settings.until`."""
-"""Why it ended; the others are `budget`, `replicates`, `interrupt` and `no arm left`."""
 TIME_USED = 0.9
 """Of the time that is left, for starting processes and turns; the rest is for checks."""
 LEAST_BUDGET_S = 0.5
@@ -75,10 +75,12 @@ def _replicates(
             arms = len([state for state in states if state.alive])
             every = sample_ns * (arms if alone else 1)
             cycle_s = cycle_seconds(settings, every, states[0].spec.shapes, one_call)
-            slow_s = min(sample_ns) / 1e9 if _slow_statements(states, sample_ns) else 0.0
+            timed = all(state.spec.statement is not None for state in states)
+            slow_s = min(sample_ns) / 1e9 if timed and min(sample_ns) >= SLOW_STATEMENT_NS else 0.0
             start_s = (time.monotonic() - began) * (arms if alone else 1)
             fitting = within_time(settings, case.launcher.until, start_s)
-            plan = make_plan(fitting, start_s, cycle_s, slow_s, one_call)
+            statements_s = sum(every) / 1e9 if timed else 0.0
+            plan = make_plan(fitting, start_s, cycle_s, slow_s, one_call, statements_s)
             progress.looks = _looks(settings, plan)
         return plan
 
@@ -140,12 +142,6 @@ def call_by_call(states: Sequence[ArmState], settings: Settings) -> bool:
     base = next((state for state in states if state.alive), states[0])
     pairs = stats.estimator_of(base.measurement()) == stats.PAIRS_ESTIMATOR
     return pairs and settings.samples is None and all(s.loops == 1 for s in states if s.alive)
-
-
-def _slow_statements(states: Sequence[ArmState], sample_ns: Sequence[int]) -> bool:
-    """Whether all arms are statements of which every execution counts."""
-    timed = all(state.spec.statement is not None for state in states)
-    return timed and min(sample_ns) >= SLOW_STATEMENT_NS
 
 
 def _looks(settings: Settings, plan: Plan) -> tuple[int, ...]:

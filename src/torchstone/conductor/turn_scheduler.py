@@ -109,7 +109,10 @@ where they cost at most twice the budget."""
 MOST_TURNS = 400
 LEAST_SAMPLES = 4
 SLOW_SAMPLES = 2
-"""Of each process, where a sample is one execution of a statement that takes a second or more."""
+"""Of each process, where a sample is one execution of a statement that takes a second or more; of
+each turn, where more of them would not fit the budget."""
+LEAST_SHORT_TURNS = 2
+"""Of those: a floor is made from three samples of a process."""
 LEAST_PASSES = 2
 """A sample that goes through several shapes is several calls, so fewer of them make a turn."""
 MOST_SAMPLES = 4000
@@ -159,12 +162,14 @@ def make_plan(
     cycle_s: float,
     slow_sample_s: float = 0.0,
     one_call: bool = False,
+    statements_s: float = 0.0,
 ) -> Plan:
     """Replicates and turns per replicate, given what one replicate's start and one cycle cost.
 
     The budget is time for turns; starting the processes comes on top, and what that takes says how
     many there are. `slow_sample_s`: of a statement so slow that each execution counts; then there
-    is one turn.
+    is one turn. `statements_s`: a sample of every arm, where all are statements; turns are shorter
+    where the usual ones would not fit.
     """
     if settings.replicates is not None:
         replicates = max(1, settings.replicates)
@@ -180,6 +185,9 @@ def make_plan(
         return Plan(replicates, 1, min(MOST_SAMPLES, max(SLOW_SAMPLES, fit)))
     turns = math.floor(settings.budget_s / replicates / max(cycle_s, 1e-6))
     least = LEAST_TURNS
+    if statements_s and turns < least:  # the first sample of a turn is apart
+        turns = int(settings.budget_s / replicates / ((SLOW_SAMPLES + 1) * statements_s))
+        return Plan(replicates, min(least, max(LEAST_SHORT_TURNS, turns)), SLOW_SAMPLES)
     if one_call and settings.does.stops_when_decided:
         affordable = math.floor(2 * settings.budget_s / replicates / max(cycle_s, 1e-6))
         least = max(LEAST_TURNS, min(ENOUGH_PAIRS, affordable))

@@ -8,11 +8,11 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any
 
-from torchstone.conductor import Events, Settings
+from torchstone.conductor import EFFORTS, USUAL, Events, Settings
 from torchstone.lab import bench as lab_bench
 from torchstone.lab import timing
 from torchstone.lab.recording import Recorder
-from torchstone.lab.request import BenchRequest
+from torchstone.lab.request import BenchRequest, check_choices, with_effort
 from torchstone.lab.result import BenchResult, for_people
 from torchstone.lab.session import BUDGET_S as SESSION_BUDGET_S
 from torchstone.lab.session import (
@@ -25,7 +25,6 @@ from torchstone.lab.session import (
 from torchstone.records import Result, Tuning, UsageError
 from torchstone.show.notebook import api_progress
 
-BUDGET_S = 30.0
 Target = Any
 """A string as on the command line, a function or factory of a file, or an object: a module, a
 lambda, a local function, `(call, inputs)`, a `Workload`."""
@@ -43,9 +42,11 @@ def bench(
     python: str | None = None,
     env: Mapping[str, str] | None = None,
     allocator: str = "",
+    effort: str = USUAL,
+    total: float | None = None,
     budget: float | None = None,
-    within: float = 0.01,
-    margin: float = 0.02,
+    within: float | None = None,
+    margin: float | None = None,
     seed: int = 0,
     timeout: float = 60.0,
     build_timeout: float = 600.0,
@@ -64,8 +65,11 @@ def bench(
     that import them; anything else (`bench(model, x, vs="inductor")`, a lambda) is an object of
     this session, measured in this process. Nothing is stored without `save`.
     """
-    settings = Settings(
-        budget_s=BUDGET_S if budget is None else budget,
+    check_choices("effort", EFFORTS, effort)
+    settings = with_effort(
+        effort,
+        total_s=total,
+        budget_s=budget,
         within=within,
         margin=margin,
         seed=seed,
@@ -81,8 +85,8 @@ def bench(
     common: dict[str, Any] = {**shared, "vs": _words(vs), "label": label, "settings": settings}
     apart = {"arms": _words(arms), "python": python, "allocator": allocator}
     if inputs is not None or any(map(is_object, targets)):
-        _refuse(**apart, env=pairs, replicates=replicates, together=together)
-        if budget is None:
+        _refuse(**apart, env=pairs, replicates=replicates, together=together, total=total)
+        if budget is None and effort == USUAL:
             common["settings"] = replace(settings, budget_s=SESSION_BUDGET_S)
         session = SessionRequest(as_objects(targets, inputs), **common)
         with _events(progress) as events:
@@ -145,6 +149,7 @@ def timeit(
     budget: float = timing.BUDGET_S,
     timeout: float = 60.0,
     replicates: int | None = None,
+    threads: int | None = None,
     python: str | None = None,
     allocator: str = "",
     save: bool = False,
@@ -168,6 +173,7 @@ def timeit(
             settings,
             python=python,
             allocator=allocator,
+            threads=threads,
             recorder=recorder,
             events=events,
         )

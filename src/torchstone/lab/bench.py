@@ -147,7 +147,7 @@ def measure_unsaved(
         signature=signature(name, (arm.arm for arm in measured)) if saves else "",
     )
     result = evaluate(with_peaks(made, recorder), aa_test.aa_floor(recorder, made.arms[0]))
-    result = recalibrated(result, recorder, events)
+    result = recalibrated(result, recorder, events, until)
     return with_remeasurements(result, arms, settings, events, templates, until)
 
 

@@ -103,10 +103,16 @@ def _needed(calibration: Calibration, result: Result) -> Calibration:
     return replace(calibration, compute=compute, bandwidth=bandwidth)
 
 
-def recalibrated(result: Result, recorder: Recorder | None, events: Events | None) -> Result:
+def recalibrated(
+    result: Result,
+    recorder: Recorder | None,
+    events: Events | None,
+    until: float | None = None,
+) -> Result:
     """Where a peak was beaten: measure that peak again beside the figure; the higher counts.
 
-    A peak is the best of many short samples, so on a noisy machine it may have been missed.
+    A peak is the best of many short samples, so on a noisy machine it may have been missed. That
+    takes as long as it takes, so it is left alone where everything must be over at a time.
     """
     if result.method.cut_short:
         return result
@@ -114,6 +120,8 @@ def recalibrated(result: Result, recorder: Recorder | None, events: Events | Non
     calibration = result.calibration
     if not wanted or calibration is None or recorder is None:
         return result
+    if until is not None:
+        return _as_it_was(result, calibration, "--total leaves no time for it")
     if events is not None:
         events.phase("a peak was beaten: measuring it again")
     try:

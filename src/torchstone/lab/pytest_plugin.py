@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 DOUBTS = ("warn", "fail", "pass")
 BUDGET_S = 5.0
 """For turns. A test ends sooner where the margin is decided, which takes three processes."""
+MARGIN = 0.03
+"""Of `assert_not_slower`. Forked processes share where libraries lie, which moves short steps by a
+per cent or two: a smaller margin wants processes of their own."""
 LINES = pytest.StashKey[list["Line"]]()
 LABEL = "pytest "
 """How the label of a stored comparison begins; the test's id follows."""
@@ -52,9 +55,8 @@ class SpeedAssertions:
         from torchstone.lab.api import compare
 
         began = time.monotonic()
-        options.setdefault("budget", BUDGET_S)
         options.setdefault("until", "decided")
-        result = compare(base, new, **self._storing(options))
+        result = compare(base, new, **self._storing(_soon(options)))
         self._note(result, time.monotonic() - began)
         return result
 
@@ -63,13 +65,12 @@ class SpeedAssertions:
         from torchstone.lab.api import bench
 
         began = time.monotonic()
-        options.setdefault("budget", BUDGET_S)
-        result = bench(*targets, **self._storing(options))
+        result = bench(*targets, **self._storing(_soon(options)))
         self._note(result, time.monotonic() - began)
         return result
 
     def assert_not_slower(
-        self, new: Any, base: Any, margin: float = 0.03, on_doubt: str = "warn", **options: Any
+        self, new: Any, base: Any, margin: float = MARGIN, on_doubt: str = "warn", **options: Any
     ) -> Result:
         """Fail if `new` is proven slower than `base` by more than `margin`, or does not work.
 
@@ -108,7 +109,7 @@ class SpeedAssertions:
 
     @property
     def _label(self) -> str:
-        return f"{LABEL}{self._request.node.nodeid}" if self._request is not None else ""
+        return f"{LABEL}{id_of_test(self._request)}" if self._request is not None else ""
 
     def _storing(self, options: dict[str, Any]) -> dict[str, Any]:
         """With the label of the test, and stored where the command line asks for it."""
@@ -145,6 +146,27 @@ class SpeedAssertions:
             told = compared.verdict.value if compared else ""
             what = f"{compared.new} / {compared.base}" if compared else arm.name
             lines.append(Line(self._request.node.nodeid, what, ratio, verdict or told, took_s))
+
+
+def id_of_test(request: pytest.FixtureRequest) -> str:
+    """`tests/test_a.py::test_b`, by the folder of pytest's settings or of the command: pytest's own
+    root may be another one where an option names a path."""
+    config, name = request.config, request.node.nodeid.partition("::")[2]
+    base = config.inipath.parent if config.inipath else config.invocation_params.dir
+    if not request.node.path.is_relative_to(base):
+        return str(request.node.nodeid)
+    return f"{request.node.path.relative_to(base).as_posix()}::{name}"
+
+
+def _soon(options: dict[str, Any]) -> dict[str, Any]:
+    """With the defaults of a test suite: as `--fast` does it, down to the usual precision, unless
+    the margin is small."""
+    options.setdefault("budget", BUDGET_S)
+    if "effort" not in options and options.get("margin", MARGIN) >= MARGIN:
+        options.update(effort="fast")
+        options.setdefault("within", 0.01)
+        options.setdefault("margin", 0.02)
+    return options
 
 
 def _check_doubt(on_doubt: str) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from torchstone import stats
-from torchstone.conductor import EFFORTS, Settings
+from torchstone.conductor import EFFORTS, FAST, USUAL, Settings
 from torchstone.conductor.measuring import ADOPTED, CHECKED, DECIDED
 from torchstone.lab.secrets import public_arm_text, public_env
 from torchstone.machine.interpreters import resolve_interpreter
@@ -297,8 +297,16 @@ _SETTING_FLAGS = {
 }
 
 
+FAST_BELOW_S = 60.0
+"""`--total` below this implies `--fast`."""
+
+
 def with_effort(effort: str, **asked: Any) -> Settings:
-    """The settings of an effort, with whatever was asked for instead of its own (not None)."""
+    """The settings of an effort, with whatever was asked for instead of its own (not None). In
+    less than a minute in all there is only time for the fast one."""
+    total = asked.get("total_s")
+    if effort == USUAL and total is not None and total < FAST_BELOW_S:
+        effort = FAST
     does = EFFORTS[effort]
     plain = {"budget_s": does.budget_s, "within": does.within, "margin": does.margin}
     given = {name: value for name, value in asked.items() if value is not None}

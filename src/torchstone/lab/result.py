@@ -16,6 +16,7 @@ from torchstone.show.rows import Figures, figures, lead_of, speedup_interval
 from torchstone.show.terminal import report
 
 DEFAULT_WIDTH = 100
+ALL_CHECKS = "report(verbose=True)"
 
 
 @dataclass(frozen=True)
@@ -121,13 +122,13 @@ class BenchResult(Result):
         """Of the other arm against the baseline: `faster`, `slower`, `same`, `cannot tell`, …"""
         return self.comparison.verdict
 
-    def report(self, *, color: bool | None = None, width: int = 0) -> str:
-        """What `torchstone bench` prints."""
+    def report(self, *, verbose: bool = False, color: bool | None = None, width: int = 0) -> str:
+        """What `torchstone bench` prints; `verbose` has every check."""
         if color is None:
             color = bool(getattr(sys.stdout, "isatty", bool)()) and "NO_COLOR" not in os.environ
         width = width or shutil.get_terminal_size((DEFAULT_WIDTH, 24)).columns
         saved = bool(self.__dict__.get("saved", False))
-        return report(self, color=color, width=width, saved=saved)
+        return report(self, color=color, width=width, saved=saved, verbose=verbose, more=ALL_CHECKS)
 
     def to_json(self) -> dict[str, Any]:
         """The document that `--json` writes."""

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import itertools
 import shlex
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from torchstone.conductor import Events
+from torchstone.conductor import Events, LiveEvents, Settings
 from torchstone.conductor.launch import open_templates
+from torchstone.conductor.measuring import OUT_OF_TIME
 from torchstone.lab.bench import keep, measure, measure_unsaved, new_id
 from torchstone.lab.output_files import write_file
 from torchstone.lab.peaks import evaluate_again
@@ -32,6 +34,7 @@ from torchstone.lab.request import (
 from torchstone.lab.secrets import public_words, signature
 from torchstone.machine.memory import usual_allocator
 from torchstone.records import (
+    COMMAND_SETUP,
     ArmSpec,
     Calibration,
     Result,
@@ -39,12 +42,15 @@ from torchstone.records import (
     SweepCase,
     UsageError,
 )
+from torchstone.records.format import count
 from torchstone.show.sweep import sweep_svg
 from torchstone.store.limits import now
 from torchstone.workloads.target import parse_target
 
 MOST_ARMS = 200
 """Of one sweep: hours of measuring, and a table that nobody reads."""
+LEAST_CASE_S = 2.0
+"""Of `--total`: in less time nothing is measured, so the cases that are left are not begun."""
 THREADS, PRECISION = "threads", "precision"
 T = TypeVar("T")
 Values = tuple[tuple[str, str], ...]
@@ -65,30 +71,44 @@ def sweep(
     if recorder is not None and recorder.saves:
         recorder.check()
     command = public_words(command_of(request))
-    settings = replace(request.settings, count_flops=not request.commands)
+    deeper = request.settings.does.looks_deeper and not request.commands
+    settings = replace(request.settings, count_flops=deeper)
     if len(cases) == 1:
         return measure(cases[0], settings, recorder, events, command, "bench", request.label)
     found: list[Result] = []
+    began, stopped = time.monotonic(), ""
     with open_templates() as templates:
         for number, arms in enumerate(cases, 1):
             told = _Numbered(events, number, len(cases)) if events is not None else None
+            share = _share(settings, began, len(cases) - len(found))
+            if found and share.total_s is not None and share.total_s < LEAST_CASE_S:
+                stopped = OUT_OF_TIME
+                break
             made = measure_unsaved(
-                arms, settings, recorder, told, command, "bench", request.label, templates
+                arms, share, recorder, told, command, "bench", request.label, templates
             )
-            if made.method.stopped_by == "interrupt" and found and not made.arms[0].turns:
+            interrupted = made.method.stopped_by == "interrupt"
+            if not (interrupted and found and not made.arms[0].turns):
+                found.append(made)
+            if interrupted:
+                stopped = "interrupt" if len(found) < len(cases) else ""
                 break
-            found.append(made)
-            if made.method.stopped_by == "interrupt":
-                break
-    stopped = len(found) < len(cases)
     return keep(merged(found, stopped, saves=recorder is not None and recorder.saves), recorder)
 
 
+def _share(settings: Settings, began: float, cases: int) -> Settings:
+    """With this case's part of the time for everything: as much as each of those after it."""
+    if settings.total_s is None:
+        return settings
+    return replace(settings, total_s=(settings.total_s - (time.monotonic() - began)) / cases)
+
+
 class _Numbered:
-    """Says which case of how many a phase belongs to."""
+    """Says which case of how many a phase belongs to, and what all of them will take."""
 
     def __init__(self, events: Events, number: int, cases: int) -> None:
-        self._events, self._head = events, f"case {number} of {cases}: " if cases > 1 else ""
+        self._events, self._head = events, f"case {number} of {cases}: "
+        self._after, self._began, self._case_s = cases - number, time.monotonic(), 0.0
 
     def phase(self, text: str) -> None:
         """A new part begins."""
@@ -96,7 +116,16 @@ class _Numbered:
 
     def update(self, fraction: float, text: str, seconds_left: float | None) -> None:
         """Progress within the case."""
-        self._events.update(fraction, f"{self._head}{text}", seconds_left)
+        after = 0.0 if seconds_left is None else self._after * self._case_s
+        left = None if seconds_left is None else seconds_left + after
+        self._events.update(fraction, f"{self._head}{text}", left)
+
+    def expect(self, seconds_left: float, why: str) -> None:
+        """The rest of this case, and as much for each of those after it."""
+        if isinstance(self._events, LiveEvents):
+            self._case_s = time.monotonic() - self._began + seconds_left
+            more = f", then {count(self._after, 'more case')}" if self._after else ""
+            self._events.expect(seconds_left + self._after * self._case_s, f"{why}{more}")
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._events, name)
@@ -198,7 +227,6 @@ def _command_arm(text: str, request: BenchRequest, params: Values) -> ArmSpec:
         raise UsageError(f"--command {text!r} cannot be read: {error}.") from None
     if not words:
         raise UsageError("--command is empty.", "Write --command 'python train.py --steps 50'.")
-    setup = "from torchstone.workloads.commands import run"
     return ArmSpec(
         name=shown,
         threads=request.threads,
@@ -206,7 +234,7 @@ def _command_arm(text: str, request: BenchRequest, params: Values) -> ArmSpec:
         env=request.env,
         allocator=request.allocator or usual_allocator(),
         seed=request.settings.seed,
-        statement=Statement(f"run({words!r})", setup),
+        statement=Statement(f"run({words!r})", COMMAND_SETUP),
     )
 
 
@@ -228,11 +256,12 @@ def write_picture(path: str | None, result: Result) -> None:
 # From cases to one result.
 
 
-def merged(cases: Sequence[Result], stopped: bool = False, saves: bool = False) -> Result:
-    """All cases as one result; what each was measured with is kept beside it."""
+def merged(cases: Sequence[Result], stopped: str = "", saves: bool = False) -> Result:
+    """All cases as one result; what each was measured with is kept beside it. `stopped`: why the
+    others are not there."""
     first, name = cases[0], new_id()
     arms = tuple(arm for case in cases for arm in case.arms)
-    ended = "interrupt" if stopped else cases[-1].method.stopped_by
+    ended = stopped or cases[-1].method.stopped_by
     elapsed = sum(case.method.elapsed_s for case in cases)
     made = replace(
         first,

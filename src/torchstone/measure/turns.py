@@ -25,7 +25,7 @@ from torchstone.measure.loops import (
     timed_call,
     wall_clock,
 )
-from torchstone.measure.warmup import SLOW_STATEMENT_NS, warm_up, with_heartbeat
+from torchstone.measure.warmup import SLOW_WINDOW_NS, warm_up, with_heartbeat
 from torchstone.records import ArmSpec, Integrity, Noise, Turn
 from torchstone.workloads import Inputs
 from torchstone.workloads.load import seed_everything
@@ -86,7 +86,7 @@ class Turns:
         if self.arm.shapes > 1:
             sample_ns = int(sample_ns * _growth(built, ring[0], seed))
         if built.is_statement:
-            if whole_ns < SLOW_STATEMENT_NS:
+            if whole_ns < SLOW_WINDOW_NS:
                 whole_ns = _whole_sample_ns(with_heartbeat(block, lambda: phase("warm-up")))
             sample_ns = max(sample_ns, whole_ns)
         return StartReport(self.start_ns, warm, _layout(), sample_ns, self.sources.look())

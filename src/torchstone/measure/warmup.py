@@ -24,7 +24,7 @@ SLOW_WINDOW_CALLS = 3
 """A window of steps so slow that ten take longer ends after a tenth of a second and three calls:
 steps of 20 to 200 ms would spend most of a short case in warm-up otherwise."""
 SLOW_STATEMENT_WINDOW_NS = 2_000_000_000
-"""Statements have shorter samples, and one execution of a slow one may be a whole window."""
+"""One execution of a statement this slow is a whole window."""
 SLOW_STATEMENT_NS = 1_000_000_000
 """Statements from here on are executed no more often than needed: `timeit` would do it once."""
 MOST_WINDOWS = 20
@@ -94,8 +94,10 @@ def _window(time_block: TimeBlock, beat: Callable[[], None], statement: bool) ->
 
 
 def _is_full(calls: int, total_ns: int, statement: bool) -> bool:
-    if total_ns >= (SLOW_STATEMENT_WINDOW_NS if statement else SLOW_WINDOW_NS):
-        return calls >= (1 if statement else SLOW_WINDOW_CALLS)
+    if statement and total_ns >= SLOW_STATEMENT_WINDOW_NS:
+        return calls >= 1
+    if total_ns >= SLOW_WINDOW_NS:
+        return calls >= SLOW_WINDOW_CALLS
     return calls >= WINDOW_CALLS and (total_ns >= WINDOW_NS or calls >= MOST_CALLS)
 
 

@@ -18,6 +18,9 @@ DYNAMIC_SHAPES = 4
 """Input shapes of all arms of a case in which one is compiled for dynamic shapes."""
 
 
+COMMAND_SETUP = "from torchstone.workloads.commands import run"
+
+
 @dataclass(frozen=True)
 class Statement:
     """Source code timed in blocks, as `python -m timeit` takes it; `clock` is `wall` or `cpu`."""
@@ -25,6 +28,11 @@ class Statement:
     stmt: str
     setup: str = "pass"
     clock: str = "wall"
+
+    @property
+    def is_command(self) -> bool:
+        """Whether it starts a program and waits for it: the arm's name is the command."""
+        return self.setup == COMMAND_SETUP
 
 
 @dataclass(frozen=True)

@@ -330,12 +330,15 @@ BUSY = ("noise", "probe", "steady")
 """Rules that say the same where the machine was busy."""
 CROWDED = "threads"
 """The rule that knows better than they do: the arm's own threads were too many."""
+SESSION = "session"
+"""The rule that says what one process leaves out: a label of the figure, so it is never hidden."""
+VERBOSE = "--verbose"
 QUIETER = "Stop other work, use fewer --threads, or give a longer --budget."
 
 
-def brief_checks(result: Result, style: Style) -> list[Note]:
-    """What weighs: fails in full, warnings once a rule, a busy machine in one line. The rest is
-    counted, and `--verbose` or `show` have it."""
+def brief_checks(result: Result, style: Style, more: str = VERBOSE) -> list[Note]:
+    """What weighs: fails in full, warnings once a rule, a busy machine in one line, what a session
+    leaves out. The rest is counted, and `more` or `show` have it."""
     found = [check for check in result.checks if check.level is not Level.OK]
     busy = [check for check in found if _is_busy(check)]
     crowded = [check for check in found if check.rule == CROWDED]
@@ -344,17 +347,20 @@ def brief_checks(result: Result, style: Style) -> list[Note]:
     notes = []
     for level in (Level.FAIL, Level.WARN):
         own = [c for c in found if c.level is level and c not in busy]
-        for alike in _by_rule(own):
+        for alike in _by_rule(own, bool(result.sweep)):
             text = check_text(alike[0], result, style) + _others(alike[1:], style)
             notes.append(Note(level.value, text))
     if busy and not crowded:
         notes.append(Note(Level.WARN.value, busy_text(busy)))
-    hidden = sum(check.level is Level.NOTE and check not in busy for check in found)
+    rest = [c for c in found if c.level is Level.NOTE and c not in busy]
+    said = [c for c in rest if c.rule == SESSION]
+    notes += [Note(Level.NOTE.value, check_text(c, result, style)) for c in said]
+    hidden = len(rest) - len(said)
     passed = sum(check.level is Level.OK for check in result.checks)
     counts = [count(passed, "check") + " ok"] if passed else []
     counts += [count(hidden, "note")] if hidden else []
     if busy or hidden:
-        counts.append("--verbose has them all")
+        counts.append(f"{more} has them all")
     return notes + ([Note("dim", ", ".join(counts))] if counts else [])
 
 
@@ -400,11 +406,13 @@ FAST_LEAVES_OUT = (
 """What the report says of the effort; `conductor.effort` has what it is."""
 
 
-def _by_rule(found: list[Check]) -> list[list[Check]]:
-    """Checks that one line can speak for: fails each alone, others by rule."""
+def _by_rule(found: list[Check], sweep: bool = False) -> list[list[Check]]:
+    """Checks that one line can speak for: fails each alone, others by rule. Those of no arm are
+    each alone too, but in a sweep, where every case has its own."""
     groups: dict[str, list[Check]] = {}
     for i, check in enumerate(found):
-        key = f"{check.rule} {i}" if check.level is Level.FAIL or not check.arms else check.rule
+        alone = check.level is Level.FAIL or not (check.arms or sweep)
+        key = f"{check.rule} {i}" if alone else check.rule
         groups.setdefault(key, []).append(check)
     return list(groups.values())
 

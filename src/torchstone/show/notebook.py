@@ -74,14 +74,15 @@ def _strips(result: Result) -> str:
 
 
 def _notes(result: Result) -> str:
-    notes = [*evidence.problems(result), *evidence.checks(result, Style())]
+    more = "print(result.report(verbose=True))"
+    notes = [*evidence.problems(result), *evidence.brief_checks(result, Style(), more)]
     lines = []
     for note in notes[:MOST_NOTES]:
         name = f"<b>{escape(note.name)}</b> " if note.name else ""
         remedy = f" → {escape(note.remedy)}" if note.remedy else ""
         lines.append(f"<li>{name}{escape(f'{note.head}{note.text}')}{remedy}</li>")
-    more = len(notes) - len(lines)
-    lines += [f"<li>and {more} more: <code>print(result.report())</code></li>"] if more > 0 else []
+    left_out = len(notes) - len(lines)
+    lines += [f"<li>and {left_out} more: <code>{more}</code></li>"] if left_out > 0 else []
     return f"<ul>{''.join(lines)}</ul>" if lines else ""
 
 

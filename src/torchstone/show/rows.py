@@ -41,7 +41,7 @@ MOST_TARGETS = 3
 def what(result: Result) -> list[str]:
     """The command's kind and its subject, then the settings that all arms share."""
     specs = [measurement.arm for measurement in result.arms]
-    targets = _distinct(spec.statement.stmt if spec.statement else spec.target for spec in specs)
+    targets = _distinct(_subject(spec) for spec in specs)
     subject = ", ".join(targets) if len(targets) <= MOST_TARGETS else f"{len(specs)} arms"
     if result.label and result.label != subject:
         subject = f"{result.label}: {subject}" if subject else result.label
@@ -57,6 +57,12 @@ def what(result: Result) -> list[str]:
         "objects of a session" if result.method.session else "",
     ]
     return [part for part in (f"{result.kind} {subject}".strip(), *settings) if part]
+
+
+def _subject(spec: ArmSpec) -> str:
+    if spec.statement is None:
+        return spec.target
+    return spec.name if spec.statement.is_command else spec.statement.stmt
 
 
 def machine(result: Result) -> list[str]:
@@ -278,14 +284,14 @@ class _Arm:
     base: _Arm | None
 
 
-def arm_table(result: Result, style: Style) -> ArmTable:
-    """One row an arm. The figure that decided the comparisons leads."""
+def arm_table(result: Result, style: Style, lead: str = "") -> ArmTable:
+    """One row an arm. The figure that decided the comparisons leads, or the one that is named."""
     arms: list[_Arm] = []
     for measured in result.arms:
         found = figures(measured, result.method.alpha)
         compared = against_first(result, measured.arm.name)
         arms.append(_Arm(measured, found, compared, arms[0] if arms else None))
-    lead = lead_of(result)
+    lead = lead or lead_of(result)
     level = min((e.level for c in result.comparisons if (e := c.floor or c.typical)), default=LEVEL)
     main = {
         f"{lead} per call": [_time(arm, lead, style) for arm in arms],
@@ -295,7 +301,7 @@ def arm_table(result: Result, style: Style) -> ArmTable:
     details = {
         FLOOR if lead == TYPICAL else TYPICAL: [_other(arm, lead, style) for arm in arms],
         "memory": [_memory(arm, style) for arm in arms],
-        "process": [(_bytes(m.memory.peak_bytes if m.memory else None), "") for m in result.arms],
+        "process": [(_process(m), "") for m in result.arms],
         "compiler": [(_compiler(arm), "") for arm in arms],
         "compile cold / warm": [(_compile(m, style), "") for m in result.arms],
     }
@@ -342,7 +348,7 @@ def _other(arm: _Arm, lead: str, style: Style) -> Words:
         decimals = ratio_decimals(speedup, None)
         beside = format_ratio(speedup, decimals, ascii_only=style.ascii_only)
     if figure.value is None:
-        return UNKNOWN, beside
+        return UNKNOWN, ""  # and a ratio of what is not known would only puzzle
     return format_seconds(figure.value, ascii_only=style.ascii_only), beside
 
 
@@ -375,6 +381,13 @@ def _verdict(arm: _Arm, arms: int) -> tuple[str, str]:
 
 def _bytes(count: int | None) -> str:
     return "" if count is None else format_bytes(count)
+
+
+def _process(measured: Measurement) -> str:
+    """Of a command it would be that of the process that waits for it."""
+    statement, memory = measured.arm.statement, measured.memory
+    waits = statement is not None and statement.is_command
+    return "" if waits or memory is None else _bytes(memory.peak_bytes)
 
 
 def _memory(arm: _Arm, style: Style) -> Words:

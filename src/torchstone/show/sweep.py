@@ -9,7 +9,16 @@ from dataclasses import dataclass
 from torchstone.records import ArmSpec, Result
 from torchstone.records.format import format_seconds
 from torchstone.show.charts.frame import draw_title, look
-from torchstone.show.rows import FLOOR, ArmTable, Figures, Words, arm_table, figures, lead_of
+from torchstone.show.rows import (
+    FLOOR,
+    TYPICAL,
+    ArmTable,
+    Figures,
+    Words,
+    arm_table,
+    figures,
+    lead_of,
+)
 from torchstone.show.svg import Axis, Plot, Svg, axis_around, round_ratios, text_width
 from torchstone.show.table import Style, sanitise, shorten
 
@@ -44,11 +53,11 @@ def _bar(share: float, width: int, style: Style) -> str:
 
 def sweep_table(result: Result, style: Style) -> SweepTable:
     """The tables of all cases as one; a line between the cases would say what the names say."""
-    cases = result.cases()
-    parts = [arm_table(case, style) for case in cases]
+    lead = sweep_lead(result)
+    parts = [arm_table(case, style, lead) for case in result.cases()]
     times = [
-        (one.floor if lead_of(case) == FLOOR else one.typical).value if one else None
-        for case, part in zip(cases, parts, strict=True)
+        (one.floor if lead == FLOOR else one.typical).value if one else None
+        for part in parts
         for one in part.figures
     ]
     return SweepTable(
@@ -61,8 +70,18 @@ def sweep_table(result: Result, style: Style) -> SweepTable:
     )
 
 
+def sweep_lead(result: Result) -> str:
+    """One figure for all cases, or their times could not be compared: the floor where it leads in
+    every case and is known for every arm."""
+    cases = result.cases()
+    if any(lead_of(case) == TYPICAL for case in cases):
+        return TYPICAL
+    found = [figures(arm, case.method.alpha) for case in cases for arm in case.arms]
+    return TYPICAL if any(one and one.floor.value is None for one in found) else FLOOR
+
+
 def _joined(parts: Sequence[dict[str, list[Words]]]) -> dict[str, list[Words]]:
-    """Columns by title: that of one case may be called otherwise, where another figure leads."""
+    """Columns by title."""
     titles = dict.fromkeys(title for part in parts for title in part)
     sizes = [len(next(iter(part.values()))) for part in parts]
     made: dict[str, list[Words]] = {}
@@ -89,7 +108,7 @@ def sweep_svg(result: Result) -> str:
     labels = list(dict.fromkeys(_value(arm.arm, across) for arm in result.arms))
     lines = _lines(result, across, labels)
     spots = [spot for line in lines.values() for spot in line]
-    title = f"Time per call by {across}"
+    title = f"{sweep_lead(result).capitalize()} time per call by {across}"
     height = int(HEIGHT + KEY_ROW * len(lines))
     svg = Svg(WIDTH, height, title, _told(lines, labels), kind="sweep")
     draw_title(svg, 24)
@@ -128,9 +147,8 @@ def _across(result: Result) -> str:
 
 def _lines(result: Result, across: str, labels: Sequence[str]) -> dict[str, list[_Spot]]:
     found: dict[str, list[_Spot]] = {}
-    cases = result.cases()
+    cases, lead = result.cases(), sweep_lead(result)
     for case in cases:
-        lead = lead_of(case)
         for number, measured in enumerate(case.arms):
             place = labels.index(_value(measured.arm, across))
             made = _spot(figures(measured, case.method.alpha), lead, place)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from torchstone.records import Level, Measurement, Outcome, Result
 from torchstone.records.format import count, format_percent
 from torchstone.show import evidence
@@ -36,22 +38,23 @@ def report(
     saved: bool = True,
     db: str = "",
     verbose: bool = True,
+    more: str = evidence.VERBOSE,
 ) -> str:
     """The whole report. No line is wider than `width` (40 at least); no escape without `color`.
 
     `saved` closes it with the commands that show and repeat it; a result without an id has none.
     `db` is the database that was named, for those commands. Not `verbose`: checks that weigh, and
-    no table of details.
+    how many others `more` has.
     """
     width, style = max(width, LEAST_WIDTH), Style(color, unicode)
     heading = [style.paint(line, "title") for line in flow(what(result), width, style)]
     heading += [style.paint(line, "dim") for line in flow(machine(result), width, style)]
-    checks = evidence.checks if verbose else evidence.brief_checks
+    found = evidence.checks if verbose else partial(evidence.brief_checks, more=more)
     sections = [
         heading,
         evidence.note_lines(evidence.answers(result, style), width, style),
         *(_tables(result, width, style) if result.arms else [["  nothing was measured"]]),
-        evidence.note_lines([*checks(result, style), *evidence.left_out(result)], width, style),
+        evidence.note_lines([*found(result, style), *evidence.left_out(result)], width, style),
         _closing(result, width, style, saved, db),
     ]
     return "\n\n".join("\n".join(lines) for lines in sections if lines) + "\n"

@@ -375,14 +375,17 @@ def headline(result: Result) -> str:
 
 
 def _time(arm: Measurement, estimator: str) -> tuple[str, float | None]:
-    """The figure that leads in a report, by its name there."""
+    """The figure that leads in a report, by its name there; the typical time where no floor is
+    known."""
     if not any(turn.wall_ns for turn in arm.turns):
         return "no samples", None
     from torchstone.stats import central_time, estimator_of, is_floor  # numpy comes with it
 
     name = "floor" if is_floor(estimator or estimator_of(arm)) else "typical"
     seconds = central_time(arm, name)
-    return (name, seconds) if seconds is not None else (f"{name} unknown", None)
+    if seconds is None:
+        name, seconds = "typical", central_time(arm, "typical")
+    return name, seconds
 
 
 def sentence(document: str) -> str:

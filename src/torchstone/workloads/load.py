@@ -318,8 +318,11 @@ def _as_workload(made: Any, target: Target) -> Workload:
     elif isinstance(made, tuple) and len(made) == 2 and callable(made[0]):
         workload = Workload(*made)
     else:
+        pair = isinstance(made, tuple) and len(made) == 2
+        what = f"a pair whose first item, {kind_of(made[0])}, cannot be called" if pair else ""
         raise TargetError(
-            f"{target.text} returned {kind_of(made)}; expected {FORMS}.", _how_to_name(made, target)
+            f"{target.text} returned {what or kind_of(made)}; expected {FORMS}.",
+            _how_to_name(made, target),
         )
     if not callable(workload.call):
         raise TargetError(f"{target.text}: the workload's call is {kind_of(workload.call)}.")
