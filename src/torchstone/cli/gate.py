@@ -9,11 +9,14 @@ renamed, no reading direction turned.
 from __future__ import annotations
 
 import re
+import secrets
 import sys
 from functools import cache
 from typing import Any, TextIO
 
 _PLAIN = re.compile(r"[\n\t\x20-\x7e]*")
+_SECRET = f"\x1b{secrets.token_hex(8)}["
+"""Nobody can put our colours into a name who does not know this."""
 
 
 class Gate:
@@ -40,10 +43,10 @@ class Gate:
 
 def harmless(text: str) -> str:
     """The text with our own colours, line ends and tabs, and nothing else that has no picture."""
-    from torchstone.show.table import sanitise
+    from torchstone.show.table import sanitise, unmarked
 
     parts = _ours().split(text)
-    return "".join(part if i % 2 else sanitise(part) for i, part in enumerate(parts))
+    return "".join(unmarked(part) if i % 2 else sanitise(part) for i, part in enumerate(parts))
 
 
 @cache
@@ -51,7 +54,13 @@ def _ours() -> re.Pattern[str]:
     from torchstone.show.table import COLOUR_CODES
 
     codes = "|".join(re.escape(code) for code in COLOUR_CODES)
-    return re.compile(f"(\x1b\\[(?:0|{codes})m|\n|\t)")
+    return re.compile(f"({re.escape(_SECRET)}(?:0|{codes})m|\n|\t)")
+
+
+def screen() -> TextIO:
+    """The terminal itself, for cursor movements of ours and for texts that are harmless."""
+    found: TextIO = getattr(sys.stdout, "trusted", sys.stdout)
+    return found
 
 
 def guard_terminal() -> None:
@@ -59,4 +68,7 @@ def guard_terminal() -> None:
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is not None and stream.isatty() and not isinstance(stream, Gate):
+            from torchstone.show.table import mark_colours
+
+            mark_colours(_SECRET)
             setattr(sys, name, Gate(stream))
