@@ -47,7 +47,8 @@ COMMANDS = {
 }
 MOMENTS_S = {"bench": 9.0, "run": 12.0, "serve": 3.0}
 MODELS = ("one", "two", "three")
-MOST_RESULTS = {"bench": 1, "run": len(MODELS), "serve": 0}
+MOST_RESULTS = {"bench": 1, "run": 1 + len(MODELS), "serve": 0}
+"""And the run itself."""
 _LAST_RUN = """select key, count(result) from run_case
     where run = (select max(seq) from run where label = 'chaos') group by key"""
 SHIM = """
@@ -113,13 +114,14 @@ class Place:
         return [pid for pid in found if pid != os.getpid()]
 
     def stored(self, db: Path | None = None) -> tuple[list[str], list[tuple[int, str]]]:
-        """Results by id, and cases by run and key; all of them, to see double ones."""
+        """Results and runs by id, cases by run and key; all of them, to see double ones."""
         path = db or self.db
         if not path.exists() or not path.stat().st_size:
             return [], []
         with sqlite3.connect(path) as opened:
             assert opened.execute("pragma integrity_check").fetchone() == ("ok",)
-            results = [row[0] for row in opened.execute("select id from result")]
+            both = "select id from result union all select id from run"
+            results = [row[0] for row in opened.execute(both)]
             cases = opened.execute("select run, key from run_case").fetchall()
         opened.close()
         return results, cases

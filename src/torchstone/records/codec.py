@@ -54,7 +54,7 @@ def from_data(cls: type[T], data: Any, where: str = "") -> T:
 
 def fields_from_data(cls: type[Any], data: Mapping[str, Any]) -> dict[str, Any]:
     """Some fields of a record, by name, as `from_data` would decode them."""
-    fields, _ = _fields_of(cls)
+    fields, _ = _fields_of(typing.cast(Any, cls))
     name = ""
     try:
         made = {}
@@ -179,7 +179,7 @@ def _mapping(kind: Any) -> Decoder:
 def _record(cls: type[Any]) -> Decoder:
     def decode(data: Any) -> Any:
         _expect(dict, data)
-        fields, required = _fields_of(cls)  # not before: it may hold records of its own kind
+        fields, required = _fields_of(typing.cast(Any, cls))  # late: it may hold its own kind
         if not data.keys() <= fields.keys():
             raise _Wrong(f"unknown field {min(data.keys() - fields.keys())!r}")
         for name in required:
