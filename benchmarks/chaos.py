@@ -4,14 +4,17 @@ Each trial starts a command in a folder of its own, sends a signal to the whole 
 process of it at a random moment, and looks at what there is afterwards: processes, temporary
 folders, locks, the database and the exit code. Then disks that are full or read-only, and a time of
 day that jumps. `--trials 100` is the measurement in the docs; `--trials 6` a small one.
+With `--out` every trial is written at once, and a second call goes on after `--for` has ended it.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import random
+import re
 import shutil
 import signal
 import sqlite3
@@ -21,7 +24,7 @@ import tempfile
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -30,8 +33,9 @@ ROOT = Path(__file__).resolve().parent.parent
 HONEST = ROOT / "tests" / "targets" / "honest.py"
 MARK = "TORCHSTONE_CHAOS"
 MAIN = "from torchstone.cli import main; main()"
-DOCUMENTED = {0, 1, 2, 130, 143, -signal.SIGKILL}
-"""Of a command that was killed itself there is no exit code but the signal."""
+DOCUMENTED = {0, 1, 130, 143}
+"""And where a command was killed itself, which leaves it no code of its own, the signal."""
+STORED = re.compile(r"^id (\w+) ·", re.MULTILINE)
 SIGNALS = ("KILL", "TERM", "INT", "STOP")
 LONGEST_S = 180.0
 STOPPED_S = 1.0
@@ -42,6 +46,11 @@ COMMANDS = {
     "serve": ("serve", "--port", "0"),
 }
 MOMENTS_S = {"bench": 9.0, "run": 12.0, "serve": 3.0}
+MODELS = ("one", "two", "three")
+MOST_RESULTS = {"bench": 1, "run": 1 + len(MODELS), "serve": 0}
+"""And the run itself."""
+_LAST_RUN = """select key, count(result) from run_case
+    where run = (select max(seq) from run where label = 'chaos') group by key"""
 SHIM = """
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -77,8 +86,7 @@ class Place:
     def __post_init__(self) -> None:
         self.db, self.temporary = self.folder / "chaos.db", self.folder / "tmp"
         self.temporary.mkdir()
-        names = ("one", "two", "three")
-        text = "".join(f'[[model]]\nname = "{n}"\ntarget = "{HONEST}:make"\n' for n in names)
+        text = "".join(f'[[model]]\nname = "{n}"\ntarget = "{HONEST}:make"\n' for n in MODELS)
         (self.folder / "suite.toml").write_text(text)
 
     def start(self, *words: str, db: Path | None = None, **env: str) -> subprocess.Popen[str]:
@@ -105,15 +113,16 @@ class Place:
                     found.append(int(name))
         return [pid for pid in found if pid != os.getpid()]
 
-    def stored(self, db: Path | None = None) -> tuple[list[str], list[tuple[str, int]]]:
-        """Results by id, and cases by run and position; all of them, to see double ones."""
+    def stored(self, db: Path | None = None) -> tuple[list[str], list[tuple[int, str]]]:
+        """Results and runs by id, cases by run and key; all of them, to see double ones."""
         path = db or self.db
         if not path.exists() or not path.stat().st_size:
             return [], []
         with sqlite3.connect(path) as opened:
             assert opened.execute("pragma integrity_check").fetchone() == ("ok",)
-            results = [row[0] for row in opened.execute("select id from result")]
-            cases = opened.execute("select run, position from run_case").fetchall()
+            both = "select id from result union all select id from run"
+            results = [row[0] for row in opened.execute(both)]
+            cases = opened.execute("select run, key from run_case").fetchall()
         opened.close()
         return results, cases
 
@@ -137,8 +146,9 @@ def trial(place: Place, chance: random.Random) -> Trial:
     strike(hit, name)
     if command == "serve" and process.poll() is None:
         process.send_signal(signal.SIGINT)  # a server ends when it is told to
-    done.exit_code = ended(process, done)
-    look(place, done, before, itself=process.pid in hit, name=name)
+    itself = process.pid in hit
+    done.exit_code, out = ended(process, done, killed=itself and name == "KILL")
+    look(place, done, before, itself=itself, name=name, shown=STORED.findall(out))
     return done
 
 
@@ -155,30 +165,36 @@ def strike(hit: list[int], name: str) -> None:
                 os.kill(pid, signal.SIGCONT)
 
 
-def ended(process: subprocess.Popen[str], done: Trial) -> int | None:
-    """Its exit code; a command that hangs, or that shows a traceback, is a fault."""
+def ended(
+    process: subprocess.Popen[str], done: Trial, killed: bool = False
+) -> tuple[int | None, str]:
+    """Its exit code and what it printed; one that hangs, or shows a traceback, is at fault."""
     try:
-        _, err = process.communicate(timeout=LONGEST_S)
+        out, err = process.communicate(timeout=LONGEST_S)
     except subprocess.TimeoutExpired:
         process.kill()
         process.communicate()
         done.faults.append(f"did not end within {LONGEST_S:g} s")
-        return None
+        return None, ""
     if "Traceback" in err:
         done.faults.append(f"traceback: {err.splitlines()[-1][:200]}")
-    if process.returncode not in DOCUMENTED:
-        done.faults.append(f"exit code {process.returncode} is not documented")
-    return process.returncode
+    code = process.returncode
+    if code == -signal.SIGTERM:  # before our handler was there; every shell calls it so
+        code = 128 + signal.SIGTERM
+    if code not in DOCUMENTED and not (killed and code == -signal.SIGKILL):
+        done.faults.append(f"exit code {code} is not documented: {err[-200:]}")
+    return code, out
 
 
 def look(
     place: Place,
     done: Trial,
-    before: tuple[list[str], list[tuple[str, int]]],
+    before: tuple[list[str], list[tuple[int, str]]],
     itself: bool,
     name: str,
+    shown: Sequence[str] = (),
 ) -> None:
-    """What is left, lost or doubled."""
+    """What is left, lost or doubled; `shown` are the results that the command said it stored."""
     deadline = time.monotonic() + GONE_S
     while place.processes() and time.monotonic() < deadline:
         time.sleep(0.1)
@@ -196,9 +212,9 @@ def look(
     except (sqlite3.Error, AssertionError) as error:
         done.faults.append(f"the database is damaged: {error}")
         return
-    if not set(before[0]) <= set(results) or not set(before[1]) <= set(cases):
+    if not {*before[0], *shown} <= set(results) or not set(before[1]) <= set(cases):
         done.faults.append("something that was stored is gone")
-    if len(set(results)) < len(results) or len(set(cases)) < len(cases):
+    if len(results) - len(before[0]) > MOST_RESULTS[done.command] or len({*cases}) < len(cases):
         done.faults.append("something is stored twice")
     if signs := [path for path in place.folder.glob("*.alive/*") if is_locked(path)]:
         done.faults.append(f"{len(signs)} lock(s) left")
@@ -224,13 +240,15 @@ def is_locked(path: Path) -> bool:
 
 
 def resumed(place: Place) -> Trial:
-    """The last run goes on to its end, whatever was done to it."""
+    """The last run goes on to its end, whatever was done to it: each case once."""
     done = Trial("run --resume", "after all of that")
     process = place.start("run", "--resume", "chaos")
-    done.exit_code = ended(process, done)
-    _, cases = place.stored()
-    if done.exit_code == 0 and len(cases) % 3:
-        done.faults.append(f"{len(cases)} cases are stored, which is no number of whole runs")
+    done.exit_code, _ = ended(process, done)
+    with sqlite3.connect(place.db) as opened:
+        rows = opened.execute(_LAST_RUN).fetchall()
+    opened.close()
+    if done.exit_code != 0 or [found for _, found in rows] != [1] * len(MODELS):
+        done.faults.append(f"exit code {done.exit_code}, results of its cases: {rows}")
     return done
 
 
@@ -302,7 +320,7 @@ def clock_jumps(place: Place) -> Trial:
         return done
     before = place.stored()
     process = place.start(*words_of("bench"), LD_PRELOAD=str(library))
-    done.exit_code = ended(process, done)
+    done.exit_code, _ = ended(process, done)
     if done.exit_code != 0:
         done.faults.append(f"exit code {done.exit_code}")
     look(place, done, before, itself=False, name="")
@@ -313,29 +331,48 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--trials", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--json", help="write all trials to this file")
+    parser.add_argument("--out", type=Path, help="write each trial to this file, and go on there")
+    parser.add_argument("--for", type=float, dest="seconds", default=math.inf, metavar="SECONDS")
     asked = parser.parse_args()
-    chance = random.Random(asked.seed)
+    until, kept = time.monotonic() + asked.seconds, read_trials(asked.out)
     with tempfile.TemporaryDirectory() as folder:
         place = Place(_made(Path(folder) / "place"))
-        trials = []
-        for number in range(asked.trials):
-            trials.append(trial(place, chance))
-            shown(trials[-1], number + 1)
-        if any(one.command == "run" for one in trials) and place.stored()[1]:
-            trials.append(resumed(place))
-        trials.append(on_disk(Path(folder), "a full disk", fill))
-        trials.append(on_disk(Path(folder), "a read-only disk", read_only))
-        trials.append(clock_jumps(place))
-        for one in trials[asked.trials :]:
-            shown(one, 0)
-    faulty = [one for one in trials if one.faults]
+        for number in range(len(kept), asked.trials):
+            if time.monotonic() > until:
+                print(f"{len(kept)} of {asked.trials} trials; the same command goes on.")
+                return 0
+            keep(kept, trial(place, random.Random(f"{asked.seed} {number}")), asked.out)
+        if len(kept) == asked.trials:
+            if place.stored()[1]:
+                keep(kept, resumed(place), asked.out)
+            keep(kept, on_disk(Path(folder), "a full disk", fill), asked.out)
+            keep(kept, on_disk(Path(folder), "a read-only disk", read_only), asked.out)
+            keep(kept, clock_jumps(place), asked.out)
+    return summary(kept)
+
+
+def read_trials(path: Path | None) -> list[Trial]:
+    """Those of earlier calls."""
+    if path is None or not path.exists():
+        return []
+    return [Trial(**json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def keep(kept: list[Trial], one: Trial, path: Path | None) -> None:
+    """Note it, in the file too, and show it."""
+    kept.append(one)
+    shown(one, len(kept))
+    if path is not None:
+        with open(path, "a", encoding="utf-8") as file:
+            file.write(json.dumps(asdict(one)) + "\n")
+
+
+def summary(trials: list[Trial]) -> int:
+    """How many had a fault, and what the commands returned; 1 where one had."""
+    faulty = sum(bool(one.faults) for one in trials)
     codes = Counter(str(one.exit_code) for one in trials)
     told = ", ".join(f"{code} × {number}" for code, number in sorted(codes.items()))
-    print(f"{len(trials)} trials, {len(faulty)} with a fault; exit codes {told}.")
-    if asked.json:
-        text = json.dumps([asdict(one) for one in trials], indent=1)
-        Path(asked.json).write_text(text + "\n", encoding="utf-8")
+    print(f"{len(trials)} trials, {faulty} with a fault; exit codes {told}.")
     return 1 if faulty else 0
 
 

@@ -14,15 +14,23 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tests.interop.test_histories import write_asv
+from tests.monitor.test_compare import training
+from tests.show.test_check import REPORT
 from tests.targets.support import ROOT
 from tests.web.stored import make_hostile
 from torchstone.cli import app
 from torchstone.cli.main import SECTIONS
-from torchstone.show.table import COLOUR_CODES
+from torchstone.monitor.journal import VARIABLE, encode
+from torchstone.records import Revision
+from torchstone.records.monitoring import MonitorEvent, MonitorLevel
+from torchstone.show.check import check_dumps
+from torchstone.show.table import COLOUR_CODES, Style, mark_colours, unmarked
 
 COMMANDS = [name for names in SECTIONS.values() for name in names]
 EVIL = "\x1b]0;renamed\x07\x1b[31mred\x9b2J\x1b[8m\u202eturned\rback"
@@ -74,6 +82,7 @@ def on_terminal(lines: list[list[str]], folder: Path) -> str:
     ours, theirs = pty.openpty()
     env = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "TERM": "xterm", "HOME": str(folder)}
     env.pop("NO_COLOR", None)
+    env[VARIABLE] = str(folder / "monitors")
     process = subprocess.Popen(
         [sys.executable, "-c", DRIVER, str(script)],
         stdin=subprocess.DEVNULL,
@@ -95,7 +104,10 @@ def on_terminal(lines: list[list[str]], folder: Path) -> str:
 
 
 def foreign(text: str) -> list[str]:
-    """What is neither text nor ours, with a little of what is around it."""
+    """What is neither text nor ours, with a little of what is around it. A colour may be ours, but
+    not before the word that `EVIL` has there."""
+    if "\x1b[31mred" in text:
+        return [text[max(0, text.index("\x1b[31mred") - 60) :][:80]]
     rest = PROGRESS.sub("\n", OURS.sub("", text))
     found = re.finditer("[^\n\t\x20-\x7e\u00a0-\u200a\u2010-\u2027\u2030-\uffff]", rest)
     return [rest[max(0, one.start() - 60) : one.end() + 10] for one in found]
@@ -125,6 +137,7 @@ def test_a_file_with_such_a_name_and_such_lines(tmp_path: Path) -> None:
         ["import", "dynamo-csv", "rows.csv", "--db", "x.db"],
         ["import", "hud-v3", "profile.json", "--db", "x.db"],
         ["show", "profile.json", "--db", "x.db"],
+        ["tune", "raises.py:make", "--no-save", "--budget", "1s", "--db", "x.db"],
         ["bench", "raises.py:make", "--no-save", "--budget", "0.1s", "--db", "x.db"],
     ]
     text = on_terminal(lines, tmp_path)
@@ -135,6 +148,40 @@ def test_a_file_with_such_a_name_and_such_lines(tmp_path: Path) -> None:
 def test_a_hostile_database(hostile: Path, tmp_path: Path) -> None:
     text = on_terminal([[*words, "--db", str(hostile)] for words in READING], tmp_path)
     assert foreign(text) == []
+
+
+def test_reports_of_checks_histories_and_monitors(tmp_path: Path) -> None:
+    for place, name in enumerate("ab"):
+        folder = tmp_path / "monitors" / name
+        training(folder, 40, seed=place)
+        event = MonitorEvent(1005.0, 3, EVIL, MonitorLevel.WARN, EVIL, EVIL, EVIL)
+        file = next(folder.glob("rank*"))
+        whole = file.read_text().replace(json.dumps(name), json.dumps(EVIL + name), 2)
+        file.write_text(whole + encode(event) + "\n")
+    one = replace(REPORT.targets[0], target=EVIL, file=EVIL, reason=EVIL)
+    base = Revision("a" * 40, EVIL, EVIL)
+    evil = replace(REPORT, base=base, targets=(one,), machine=EVIL, command=(EVIL,))
+    (tmp_path / "check.json").write_text(check_dumps(evil, 1))
+    tree = write_asv(tmp_path)
+    for path in tree.rglob("*.json"):
+        text = path.read_text().replace("suite.time_sort", json.dumps(EVIL)[1:-1])
+        path.write_text(text.replace('"0000', json.dumps(f"{EVIL}0000")[:-1]))
+    db = ["--db", "x.db"]
+    lines = [
+        *(["monitor", *words] for words in (["list"], ["show", "a"], ["compare", "a", "b"])),
+        ["top", "--once", "--all"],
+        *(["check", "--from", "check.json", *more] for more in ([], ["--markdown"])),
+        ["import", "asv", str(tree), "--project", EVIL, *db],
+        *(["history", *more, *db] for more in ([], ["--markdown"], [EVIL])),
+        *(["regressions", *more, *db] for more in ([], ["--format", "markdown"], ["--mute", EVIL])),
+        ["regressions", "--format", "github-issue", *db],
+        ["bisect", EVIL, EVIL, EVIL, *db],
+        ["tune", "--resume", EVIL, *db],
+    ]
+    text = on_terminal(lines, tmp_path)
+    assert foreign(text) == []
+    assert text.count("renamed") > 2 * len(lines)  # they are shown, as escapes
+    assert "Traceback" not in text
 
 
 @pytest.mark.slow
@@ -163,17 +210,29 @@ def test_a_database_in_which_any_text_may_be_anything(hostile: Path, tmp_path: P
         except sqlite3.Error:
             pass  # a rule of the table forbids it
         changed.close()
-        shown = (["list"], ["show", "evil0"], ["compare", "evil0", "evil1"], ["show", "evilresult"])
+        shown = (
+            *(["list"], ["show", "evil0"], ["compare", "evil0", "evil1"], ["show", "evilresult"]),
+            *(["history"], ["regressions"], ["list", "runs"]),
+        )
         lines += [[*words, "--db", str(copy)] for words in shown]
     assert foreign(on_terminal(lines, tmp_path)) == []
 
 
 def test_the_gate_lets_our_colours_through_and_nothing_else() -> None:
-    assert app.harmless("\x1b[31mred\x1b[0m\n\tµ") == "\x1b[31mred\x1b[0m\n\tµ"
+    made = Style(color=True).paint("red", "bad")
+    mark_colours(app._SECRET)
+    try:
+        ours = Style(color=True).paint("red", "bad")
+        assert app.harmless(f"{ours}\n\tµ") == f"{made}\n\tµ" == "\x1b[31mred\x1b[0m\n\tµ"
+        assert app.harmless(made) == "\\x1b[31mred\\x1b[0m"  # as in a name
+        assert unmarked(ours) == made
+    finally:
+        mark_colours("\x1b[")
     assert app.harmless("\x1b[8mhidden\x1b[K\r") == "\\x1b[8mhidden\\x1b[K\\r"
 
 
 def test_what_a_look_at_the_output_would_find() -> None:
-    assert foreign("\x1b[31mred\x1b[0m \r[##] 10 %\x1b[K\r\n") == []
+    assert foreign("\x1b[31mred")
+    assert foreign("\x1b[31mslow\x1b[0m \r[##] 10 %\x1b[K\r\n") == []
     assert len(foreign("\x1b]0;x\x07")) == 2
     assert foreign("a\u202eb")

@@ -3,6 +3,7 @@ that is imported and shown, or refused in a sentence."""
 
 from __future__ import annotations
 
+import json
 import marshal
 import random
 import re
@@ -16,18 +17,40 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.interop.support import FIXTURES, HUGGINGFACE, TORCHBENCH
+from tests.interop.test_histories import GOOGLE, PYPERF, PYTEST, write_asv
+from tests.monitor.test_compare import training
 from tests.profile.support import traced
+from tests.show.test_check import REPORT
 from torchstone.interop.base import FORMATS, find_format
+from torchstone.interop.histories import READERS
 from torchstone.lab.compare_runs import compare_runs
+from torchstone.lab.regressions import SeriesRequest, history, import_history, regressions
+from torchstone.monitor.compare import compare
+from torchstone.monitor.journal import open_record
+from torchstone.monitor.views import view_of
 from torchstone.profile import read_profile
 from torchstone.profile import registry as profiles
 from torchstone.records import TorchstoneError
+from torchstone.show.check import check_dumps, check_loads, check_markdown, check_report
+from torchstone.show.history import history_document, history_markdown, history_report
+from torchstone.show.monitor import compare_report, render, top_report, view_report
+from torchstone.show.monitor import dumps as monitor_dumps
 from torchstone.show.profile_html import profile_html
 from torchstone.show.profile_text import profile_text
+from torchstone.show.regressions import (
+    regressions_document,
+    regressions_markdown,
+    regressions_report,
+)
 from torchstone.show.run import run_markdown, run_report
 from torchstone.show.run_data import run_csv, run_dumps
 from torchstone.stats import summarise
 from torchstone.store import open_store
+from torchstone.track.regressions import changes_of
+from torchstone.web.query import ServerLinks, parse
+from torchstone.web.registry import PAGES
+from torchstone.web.render import SiteInfo, html
+from torchstone.web.sources import DataAccess
 
 ODD = (
     *("Infinity", "-Infinity", "NaN", "inf", "-inf", "nan", "1e308", "-1e308", "1e999", "-1e999"),
@@ -130,5 +153,99 @@ def test_a_profile_is_shown_or_refused(name: str, seed: int, share: float) -> No
             assert profile_html([profile])
             for other in profiles.known_formats().values():
                 other.load().write(profile)
+        except TorchstoneError as refused:
+            check_sentence(refused)
+
+
+HISTORY_FILES: dict[str, Any] = {
+    "pyperf": PYPERF,
+    "pytest-benchmark": PYTEST,
+    "google-benchmark": GOOGLE,
+}
+
+
+def test_every_history_is_tried() -> None:
+    assert {"asv", *HISTORY_FILES} == set(READERS)
+
+
+def spoiled_history(folder: Path, tool: str, seed: int, share: float) -> Path:
+    """Files of a dozen runs of that tool, with odd numbers in all of them."""
+    if tool == "asv":
+        root = write_asv(folder, commits=12, step=6)
+        every = sorted(root.rglob("*-py3.11.json"))
+    else:
+        root = folder / "files"
+        root.mkdir()
+        every = [root / f"{number}.json" for number in range(12)]
+        for number, path in enumerate(every):
+            text = json.dumps(HISTORY_FILES[tool]).replace("2026-01", f"2026-{number + 1:02}")
+            path.write_text(text)
+    for number, path in enumerate(every):
+        path.write_bytes(spoiled(path.read_bytes(), seed + number, share))
+    return root
+
+
+@pytest.mark.parametrize("tool", sorted(READERS))
+@settings(max_examples=15, deadline=None)
+@drawn
+@example(seed=1, share=1.0)
+def test_a_history_is_shown_or_refused(tool: str, seed: int, share: float) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path, db = spoiled_history(Path(folder), tool, seed, share), str(Path(folder, "x.db"))
+        try:
+            import_history(tool, [str(path)], "", db)
+            lines = history(SeriesRequest(), db)
+            changes = changes_of(lines, 0.03)
+            report = regressions(SeriesRequest(), db, 0.03)
+        except TorchstoneError as refused:
+            check_sentence(refused)
+            return
+        for text in (
+            history_report(lines, changes),
+            history_markdown(lines, changes),
+            regressions_report(report, everything=True),
+            regressions_markdown(report, everything=True),
+        ):
+            assert text
+        for document in (history_document(lines, changes), regressions_document(report)):
+            json.dumps(document, allow_nan=False)
+        with open_store(db, read_only=True) as store:
+            source = DataAccess(store)
+            for name, ident in (("regressions", ""), ("imported", "")):
+                page = PAGES[name].view(source, parse(()), ident)
+                assert html(page, ServerLinks("x"), SiteInfo("x"))
+
+
+@settings(max_examples=40, deadline=None)
+@drawn
+@example(seed=1, share=1.0)
+def test_a_report_of_check_is_shown_or_refused(seed: int, share: float) -> None:
+    text = spoiled(check_dumps(REPORT, 1).encode(), seed, share).decode()
+    try:
+        report = check_loads(text)
+    except TorchstoneError as refused:
+        check_sentence(refused)
+        return
+    assert check_report(report, 1, width=90)
+    assert check_markdown(report, 1)
+    assert check_loads(check_dumps(report, 1)) == report
+
+
+@settings(max_examples=15, deadline=None)
+@drawn
+@example(seed=1, share=1.0)
+def test_the_record_of_a_monitor_is_shown(seed: int, share: float) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        records = [training(folder / one, 40, seed=place) for place, one in enumerate("ab")]
+        for record in records:
+            file = record.ranks[0].path
+            file.write_bytes(spoiled(file.read_bytes(), seed, share))
+        first, second = (open_record(record.folder) for record in records)
+        try:
+            assert render(view_report(view_of(first)))()
+            assert render(top_report([view_of(first), view_of(second)], 2000.0))()
+            assert monitor_dumps([view_of(first)])
+            assert render(compare_report(compare(first, second)))()
         except TorchstoneError as refused:
             check_sentence(refused)

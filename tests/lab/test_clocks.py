@@ -96,6 +96,12 @@ def test_a_clock_that_is_changed_in_one_sample_of_fifty() -> None:
     assert "more CPU time" in failed(result)["few"]
 
 
+def test_a_clock_that_takes_from_one_sample_for_the_next() -> None:
+    result = bench(HONEST, ArmSpec("moved", target("clocks", "gives_to_others"), threads=1))
+    assert "clock" in failed(result)["moved"]
+    assert "honest" not in failed(result)
+
+
 @pytest.mark.slow
 def test_an_arm_that_closes_the_socket_for_marks_has_no_figure() -> None:
     result = bench(arm("without_marks"))

@@ -134,8 +134,10 @@ def test_the_ring_is_fresh_and_bounded(size: int, asked: int, slots: int) -> Non
 def test_samples_and_probes_alternate() -> None:
     order: list[str] = []
     samples = Samples(5, probe_every=2)
-    fill(samples, lambda: order.append("s") or 7, lambda: order.append("p") or 3)
-    assert order == ["p", "s", "s", "p", "s", "s", "p", "s"]
+    samples.marked = 1
+    block, probe = lambda: order.append("s") or 7, lambda: order.append("p") or 3
+    fill(samples, block, probe, lambda: order.append("m"))
+    assert order == ["p", "s", "m", "s", "m", "p", "s", "s", "p", "s"]
     assert list(samples.wall) == [7] * 5
     assert list(samples.probe) == [3] * 3
 
@@ -145,7 +147,7 @@ def test_statements_are_timed_without_the_collector() -> None:
 
     seen: list[bool] = []
     samples = Samples(2, 1)
-    fill_without_gc(samples, lambda: seen.append(gc.isenabled()) or 1, lambda: 1)
+    fill_without_gc(samples, lambda: seen.append(gc.isenabled()) or 1, lambda: 1, lambda: None)
     assert seen == [False, False]
     assert gc.isenabled()
 

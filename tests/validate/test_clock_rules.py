@@ -89,6 +89,38 @@ def test_samples_with_more_cpu_time_than_their_threads_can_use_fail() -> None:
     assert "2 threads" in check.message
 
 
+def redistributed(made: Measurement, share: float) -> Measurement:
+    """Half of the samples lose that share of their time, of CPU time too, and the others get it:
+    every sum is as it should be. The kernel has timed another sample of each turn."""
+
+    def moved(values: tuple[int, ...]) -> tuple[int, ...]:
+        out = list(values)
+        for place in range(0, len(out) - 1, 2):
+            taken = round(share * out[place])
+            out[place], out[place + 1] = out[place] - taken, out[place + 1] + taken
+        return tuple(out)
+
+    turns = []
+    for number, turn in enumerate(made.turns):
+        one = number % len(turn.wall_ns)
+        clocks = replace(
+            turn.clocks or TwoClocks(1, 1, 1),
+            sample=one,
+            sample_kernel_ns=turn.wall_ns[one] + 12_000,
+        )
+        changed = replace(turn, wall_ns=moved(turn.wall_ns), cpu_ns=moved(turn.cpu_ns))
+        turns.append(replace(changed, clocks=clocks))
+    return replace(made, turns=tuple(turns))
+
+
+def test_a_clock_that_takes_time_from_some_samples_for_others_fails() -> None:
+    made = timed_twice(new(), 0.998)
+    assert level(redistributed(made, 0.0)) is Level.OK
+    check = one(RULE, pair(redistributed(made, 0.5)), "inductor")
+    assert check.level is Level.FAIL
+    assert "gives it to others" in check.message
+
+
 def test_one_turn_far_off_is_a_warning() -> None:
     made = timed_twice(new(), 0.998)
     first, *rest = (replace(t, wall_ns=t.wall_ns * 8, cpu_ns=t.cpu_ns * 8) for t in made.turns)

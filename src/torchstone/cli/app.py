@@ -113,6 +113,8 @@ def _harmless(line: str) -> str:
 # What may reach a terminal: text, and our own colours.
 
 _PLAIN = re.compile(r"[\n\t\x20-\x7e]*")
+_SECRET = f"\x1b{os.urandom(8).hex()}["
+"""Nobody can put our colours into a name who does not know this."""
 
 
 class Gate:
@@ -139,10 +141,10 @@ class Gate:
 
 def harmless(text: str) -> str:
     """The text with our own colours, line ends and tabs, and nothing else that has no picture."""
-    from torchstone.show.table import sanitise
+    from torchstone.show.table import sanitise, unmarked
 
     parts = _ours().split(text)
-    return "".join(part if i % 2 else sanitise(part) for i, part in enumerate(parts))
+    return "".join(unmarked(part) if i % 2 else sanitise(part) for i, part in enumerate(parts))
 
 
 @cache
@@ -150,7 +152,13 @@ def _ours() -> re.Pattern[str]:
     from torchstone.show.table import COLOUR_CODES
 
     codes = "|".join(re.escape(code) for code in COLOUR_CODES)
-    return re.compile(f"(\x1b\\[(?:0|{codes})m|\n|\t)")
+    return re.compile(f"({re.escape(_SECRET)}(?:0|{codes})m|\n|\t)")
+
+
+def screen() -> TextIO:
+    """The terminal itself, for cursor movements of ours and for texts that are harmless."""
+    found: TextIO = getattr(sys.stdout, "trusted", sys.stdout)
+    return found
 
 
 def guard_terminal() -> None:
@@ -158,4 +166,7 @@ def guard_terminal() -> None:
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is not None and stream.isatty() and not isinstance(stream, Gate):
+            from torchstone.show.table import mark_colours
+
+            mark_colours(_SECRET)
             setattr(sys, name, Gate(stream))

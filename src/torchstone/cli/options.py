@@ -391,8 +391,11 @@ class Output:
 def _print(text: str, err: bool = False) -> None:
     """Print it; a reader that has gone away is another matter than a place that is full."""
     from torchstone.lab.output_files import not_written
+    from torchstone.show.table import unmarked
 
     stream = sys.stderr if err else sys.stdout
+    if not stream.isatty():
+        text = unmarked(text)  # made for a terminal that does not take it
     try:
         click.echo(text, nl=False, color=True, file=stream)
     except BrokenPipeError:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from torchstone.cli import options as opt
+from torchstone.cli.app import screen
 
 if TYPE_CHECKING:
     from torchstone.lab.profile import ProfileRequest
@@ -208,9 +209,10 @@ class _Top:
             top=self.ROWS,
             imports=True,
         )
-        clear = "\x1b[H\x1b[2J" if tty else ""
+        if tty:
+            screen().write("\x1b[H\x1b[2J")
         said = f"{seconds:.0f} s so far; Ctrl-C ends it and keeps the profile\n"
-        click.echo(f"{clear}{text}{said}", color=True)
+        click.echo(f"{text}{said}", color=True)
 
 
 def _attached(

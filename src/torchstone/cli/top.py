@@ -10,11 +10,11 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TextIO
 
 import click
 
 from torchstone.cli import options as opt
+from torchstone.cli.app import harmless, screen
 
 WAYS = "trace|sample|count|memory"
 LEAVE = ("q", "Q", "\x1b", "\x04")
@@ -66,7 +66,7 @@ def top(
         report = shown.top_report(found, time.time())
         output.deliver(shown.render(report), partial(shown.dumps, found))
         return opt.Exit.OK
-    with contextlib.suppress(KeyboardInterrupt), _whole_screen() as key:
+    with contextlib.suppress(KeyboardInterrupt), _wholescreen() as key:
         while True:
             text = shown.render(shown.top_report(found, time.time()))
             _draw(text)
@@ -74,12 +74,6 @@ def top(
                 break
             found = look()
     return opt.Exit.OK
-
-
-def _screen() -> TextIO:
-    """The terminal itself: cursor movements are ours, and the report's texts are made safe."""
-    screen: TextIO = getattr(sys.stdout, "trusted", sys.stdout)
-    return screen
 
 
 def _draw(text: Callable[..., str]) -> None:
@@ -90,13 +84,13 @@ def _draw(text: Callable[..., str]) -> None:
         color=not os.environ.get("NO_COLOR"), width=size.columns, unicode=can_unicode(sys.stdout)
     )
     lines = drawn.splitlines()[: max(1, size.lines - 1)]
-    body = "".join(f"{line}\x1b[K\r\n" for line in lines)
-    _screen().write(f"\x1b[H{body}\x1b[J")
-    _screen().flush()
+    body = "".join(f"{harmless(line)}\x1b[K\r\n" for line in lines)
+    screen().write(f"\x1b[H{body}\x1b[J")
+    screen().flush()
 
 
 @contextlib.contextmanager
-def _whole_screen() -> Iterator[Callable[[float], str]]:
+def _wholescreen() -> Iterator[Callable[[float], str]]:
     """The other screen, without a cursor; a function that waits for a key. All is put back."""
     import termios
     import tty
@@ -107,7 +101,7 @@ def _whole_screen() -> Iterator[Callable[[float], str]]:
 
     interactive = sys.stdin.isatty()
     before = termios.tcgetattr(sys.stdin) if interactive else None
-    _screen().write("\x1b[?1049h\x1b[?25l")
+    screen().write("\x1b[?1049h\x1b[?25l")
     try:
         if interactive:
             tty.setcbreak(sys.stdin)
@@ -115,8 +109,8 @@ def _whole_screen() -> Iterator[Callable[[float], str]]:
         else:
             yield _sleep
     finally:
-        _screen().write("\x1b[?25h\x1b[?1049l")
-        _screen().flush()
+        screen().write("\x1b[?25h\x1b[?1049l")
+        screen().flush()
         if before is not None:
             termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
 

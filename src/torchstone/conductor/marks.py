@@ -14,13 +14,23 @@ import struct
 import sys
 import time
 from types import TracebackType
+from typing import NamedTuple
 
 SO_TIMESTAMPNS = 35
 """From <asm-generic/socket.h>; the message that carries the time has the same number."""
 _TIMESPEC = struct.Struct("@qq")
-_BEGIN_AND_END = 2
 LOST = -1
 """Fewer or more marks than a turn has: user code closed the socket or wrote to it."""
+
+
+class Marked(NamedTuple):
+    """What the kernel says of a turn."""
+
+    whole_ns: int
+    sample_ns: int | None = None
+    """Of the one sample that was marked within it."""
+
+
 MOST_STEP_NS = 200_000
 """The kernel's stamps are the time of day. Where that was set meanwhile by more than this, a turn
 has no second reading."""
@@ -64,16 +74,18 @@ class Marks:
         self._read()
         self._offset = _day_offset()
 
-    def between(self) -> int | None:
-        """Nanoseconds from the first mark to the second; None where the system does not say."""
+    def between(self) -> Marked | None:
+        """The time from the first mark to the last, and between two within; None where the system
+        does not say."""
         stamps = self._read()
         if not self.stamped:
             return None
-        if len(stamps) != _BEGIN_AND_END:
-            return LOST
+        if len(stamps) not in (2, 4):
+            return Marked(LOST)
         if abs(_day_offset() - self._offset) > MOST_STEP_NS:
             return None
-        return max(0, stamps[1] - stamps[0])
+        sample = max(0, stamps[2] - stamps[1]) if len(stamps) == 4 else None
+        return Marked(max(0, stamps[-1] - stamps[0]), sample)
 
     def _read(self) -> list[int]:
         stamps = []

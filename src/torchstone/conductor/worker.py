@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, NoReturn, Protocol, TypeVar
 
 from torchstone.conductor.case import Settings
-from torchstone.conductor.marks import LOST, Marks
+from torchstone.conductor.marks import LOST, Marked, Marks
 from torchstone.machine.hardware import ILLEGAL, ILLEGAL_REMEDY
 from torchstone.machine.processes import kill_tree, oom_kills, process_cpu_ns
 from torchstone.machine.redact import redact_text, tail, visible_variables
@@ -302,7 +302,7 @@ class WorkerProcess:
 
     def take_turn(
         self, kind: type[T], command: dict[str, Any], timeout: Callable[[str], float]
-    ) -> tuple[T, int | None, int | None]:
+    ) -> tuple[T, Marked | None, int | None]:
         """The reply to a command that times something; what the kernel says of the time between its
         marks, and of the worker's CPU time from command to reply. None where it does not say."""
         self._marks.clear()
@@ -310,7 +310,7 @@ class WorkerProcess:
         report = self.ask_for(kind, command, timeout)
         used = process_cpu_ns(self.pid)
         marked = self._marks.between()
-        if marked == LOST:
+        if marked is not None and marked.whole_ns == LOST:
             self._protocol_violation()
         return report, marked, None if cpu is None or used is None else used - cpu
 

@@ -16,10 +16,18 @@ import os
 from array import array
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard, cast
 
 from torchstone.interop.files import MAX_NAME, printable
-from torchstone.interop.histories import Benchmarks, bounded_text, read_bytes, too_many
+from torchstone.interop.histories import (
+    LAST_SECOND,
+    MOST_VALUE,
+    Benchmarks,
+    bounded_text,
+    is_usable,
+    read_bytes,
+    too_many,
+)
 from torchstone.records import ImportedHistory, ImportedRun, SeriesKey, UsageError
 
 TOOL = "asv"
@@ -253,7 +261,7 @@ def _unpack(
     every, columns = array("i", pile.numbers), zip(*pile.several, strict=True)
     for parameters, column in zip(pile.setting.parameters, columns, strict=True):
         runs, whole = every, list(column)
-        if None in column or sum(column) != sum(column):
+        if not _all_usable(column):
             runs, whole = _without_skipped(pile.numbers, column)
         if not whole:
             continue
@@ -277,18 +285,31 @@ def _unpack(
             known[1].extend(whole)
 
 
+def _all_usable(column: Sequence[float | None]) -> TypeGuard[Sequence[float]]:
+    """Whether each is a number that was measured: the usual case, so without a loop of ours."""
+    if None in column:
+        return False
+    known = cast("Sequence[float]", column)
+    if not -MOST_VALUE <= min(known) <= max(known) <= MOST_VALUE:
+        return False
+    whole = sum(known)
+    return whole == whole
+
+
 def _without_skipped(
     numbers: Sequence[int], column: Sequence[float | None]
 ) -> tuple[array[int], list[float]]:
     """NaN is asv's word for a skipped one, null that for a failed one."""
     runs = [n for n, value in zip(numbers, column, strict=True) if value == value]
-    return array("i", runs), [_NAN if v is None else v for v in column if v == v]
+    kept = [v for v in column if v == v]
+    return array("i", runs), [_NAN if v is None or not is_usable(v) else v for v in kept]
 
 
 def _run(path: Path, head: dict[str, Any], data: bytes) -> ImportedRun:
     date, machine = head.get("date"), head.get("params")
     known = machine.get("machine") if isinstance(machine, dict) else None
-    seconds = date / 1000.0 if isinstance(date, (int, float)) and math.isfinite(date) else 0.0
+    dated = isinstance(date, (int, float)) and 0 <= date <= 1000 * LAST_SECOND
+    seconds = date / 1000.0 if dated else 0.0
     environment = head.get("env_name") or path.stem.partition("-")[2]
     digest = hashlib.blake2b(data, digest_size=16, person=b"asv")
     digest.update(path.parent.name.encode("utf-8", "backslashreplace"))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import statistics
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from torchstone.interop.files import MAX_NAME, printable
-from torchstone.interop.histories import LOWER, bounded_text, read_bytes, too_many
+from torchstone.interop.histories import LOWER, bounded_text, is_usable, read_bytes, too_many
 from torchstone.interop.rows import member
 from torchstone.records import ImportedHistory, ImportedRun, SeriesKey, UsageError
 from torchstone.store.limits import seconds_of
@@ -165,8 +164,8 @@ def _run(path: Path, data: bytes, tool: str, file: _File) -> ImportedRun:
 
 def _numbers(values: Any) -> list[float]:
     several = values if isinstance(values, list) else [values]
-    known = [float(v) for v in several if isinstance(v, (int, float)) and not isinstance(v, bool)]
-    return [value for value in known if math.isfinite(value)]
+    known = [v for v in several if isinstance(v, (int, float)) and not isinstance(v, bool)]
+    return [float(value) for value in known if is_usable(value)]
 
 
 def _pyperf(document: Mapping[str, Any]) -> _File:

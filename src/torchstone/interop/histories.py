@@ -13,6 +13,11 @@ from torchstone.records import ImportedHistory, UsageError
 from torchstone.records.metrics import HIGHER, LOWER
 
 MAX_FILE_BYTES = 256 * 2**20
+MOST_VALUE = 1e100
+"""No tool measures more; squares and sums of so much are finite still. What is more (infinity,
+an integer of hundreds of digits) is a value that failed."""
+LAST_SECOND = 253_402_300_799
+"""Of the year 9999, the last that has a date."""
 
 Reader = Callable[[Sequence[Path]], ImportedHistory]
 READERS = {
@@ -38,6 +43,11 @@ def too_many(what: str, most: int) -> UsageError:
 def bounded_text(value: Any) -> str:
     """A name or a parameter as one line of at most so many characters."""
     return printable(str(value))[:MAX_NAME]
+
+
+def is_usable(value: float) -> bool:
+    """Whether a number can be one that was measured; an integer of any size may be asked about."""
+    return -MOST_VALUE <= value <= MOST_VALUE
 
 
 def read_bytes(path: Path) -> bytes:

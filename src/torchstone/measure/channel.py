@@ -174,3 +174,5 @@ class TurnReport:
     """Between the two marks, by the worker's clock."""
     cpu_ns: int = 0
     """CPU time since the command came."""
+    marked_sample: int | None = None
+    """The one that has marks of its own."""

@@ -41,6 +41,8 @@ def python_threads() -> int:
 
 Step = Callable[..., Any]
 Probe = Callable[[], int]
+Mark = Callable[[], None]
+"""Called at the begin and the end of what is timed, for a clock that user code cannot reach."""
 TimeBlock = Callable[[], int]
 
 
@@ -52,6 +54,8 @@ class Samples:
         self.cpu = array("q", bytes(8 * count))
         self.probe = array("q", bytes(8 * (1 + count // probe_every)))
         self.probe_every = probe_every
+        self.marked: int | None = None
+        """The sample that the kernel times as well."""
 
 
 def step_block(
@@ -153,25 +157,29 @@ def statement_block(inner: Callable[[Any, Any], int], loops: int, clock: str) ->
     return time_statement
 
 
-def fill(samples: Samples, time_block: TimeBlock, probe: Probe) -> None:
+def fill(samples: Samples, time_block: TimeBlock, probe: Probe, mark: Mark) -> None:
     """Fill the buffers: a probe, then samples with a probe after every `probe_every` of them."""
     wall, cpu, probes = samples.wall, samples.cpu, samples.probe
-    every = samples.probe_every
+    every, marked = samples.probe_every, samples.marked
     probes[0] = probe()
     for i in range(len(wall)):
+        if i == marked:
+            mark()
         before = cpu_clock()
         wall[i] = time_block()
         cpu[i] = cpu_clock() - before
+        if i == marked:
+            mark()
         if (i + 1) % every == 0:
             probes[(i + 1) // every] = probe()
 
 
-def fill_without_gc(samples: Samples, time_block: TimeBlock, probe: Probe) -> None:
+def fill_without_gc(samples: Samples, time_block: TimeBlock, probe: Probe, mark: Mark) -> None:
     """As `fill`, with the cyclic collector off, as `timeit` has it."""
     enabled = gc.isenabled()
     gc.disable()
     try:
-        fill(samples, time_block, probe)
+        fill(samples, time_block, probe, mark)
     finally:
         if enabled:
             gc.enable()

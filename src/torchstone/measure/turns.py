@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+import secrets
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -15,6 +16,7 @@ from torchstone.measure.channel import StartReport, TurnReport
 from torchstone.measure.evidence import checked_call, encode_evidence, true_evidence
 from torchstone.measure.graphs import active_profilers, compile_count, debug_settings
 from torchstone.measure.loops import (
+    Mark,
     Samples,
     TimeBlock,
     cpu_clock,
@@ -30,8 +32,8 @@ from torchstone.records import ArmSpec, Integrity, Noise, Turn
 from torchstone.workloads import Inputs
 from torchstone.workloads.load import seed_everything
 
-Mark = Callable[[], None]
-"""Called at the begin and the end of what is timed, for a clock that user code cannot reach."""
+_secretly = secrets.randbelow
+"""Not from a generator that user code can seed."""
 PROBE_SHARE = 0.10
 """Probes take at most this share of a turn (the method)."""
 PROBE_NS = 100_000
@@ -120,12 +122,13 @@ class Turns:
         checked = None if built.is_statement else built.inputs(check_seed, check_shape)
         block = built.block(ring, self.loops)
         buffers = Samples(samples, _probe_every(sample_ns))
+        buffers.marked = _secretly(samples)  # no code knows it before
         run = fill_without_gc if built.is_statement else fill
         mark()
         cpu, wall = cpu_clock(), wall_clock()
         first = block()
         before = resource.getrusage(resource.RUSAGE_SELF)
-        run(buffers, block, self.probe)
+        run(buffers, block, self.probe, mark)
         after = resource.getrusage(resource.RUSAGE_SELF)
         wall, cpu = wall_clock() - wall, cpu_clock() - cpu
         mark()
@@ -174,7 +177,8 @@ class Turns:
             threads_seen=tuple(filter(None, [thread_counts().get("torch")])),
         )
         cpu_ns = cpu_clock() - self.cpu_before
-        return TurnReport(turn, compile_count() - self.compiled, integrity, marked_ns, cpu_ns)
+        compiles = compile_count() - self.compiled
+        return TurnReport(turn, compiles, integrity, marked_ns, cpu_ns, taken.marked)
 
     def one_call(self, mark: Mark, seed: int, restore: bool, keep: bool) -> TurnReport:
         """A turn of one call with inputs of its own, whose output is the one that may be checked.

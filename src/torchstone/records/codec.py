@@ -52,6 +52,22 @@ def from_data(cls: type[T], data: Any, where: str = "") -> T:
         raise RecordError(f"{where or cls.__name__}{path}: {wrong}") from None
 
 
+def fields_from_data(cls: type[Any], data: Mapping[str, Any]) -> dict[str, Any]:
+    """Some fields of a record, by name, as `from_data` would decode them."""
+    fields, _ = _fields_of(typing.cast(Any, cls))
+    name = ""
+    try:
+        made = {}
+        for name, value in data.items():
+            made[name] = fields[name](value)
+    except KeyError:
+        raise RecordError(f"{cls.__name__}: unknown field {name!r}") from None
+    except _Wrong as wrong:
+        wrong.path.append(f".{name}")
+        raise RecordError(f"{cls.__name__}{''.join(reversed(wrong.path))}: {wrong}") from None
+    return made
+
+
 Decoder = Callable[[Any], Any]
 
 
@@ -161,14 +177,9 @@ def _mapping(kind: Any) -> Decoder:
 
 
 def _record(cls: type[Any]) -> Decoder:
-    known: tuple[dict[str, Decoder], tuple[str, ...]] | None = None
-
     def decode(data: Any) -> Any:
-        nonlocal known
         _expect(dict, data)
-        if known is None:  # not before: a record may hold records of its own kind
-            known = _fields(cls)
-        fields, required = known
+        fields, required = _fields_of(typing.cast(Any, cls))  # late: it may hold its own kind
         if not data.keys() <= fields.keys():
             raise _Wrong(f"unknown field {min(data.keys() - fields.keys())!r}")
         for name in required:
@@ -187,7 +198,8 @@ def _record(cls: type[Any]) -> Decoder:
     return decode
 
 
-def _fields(cls: type[Any]) -> tuple[dict[str, Decoder], tuple[str, ...]]:
+@cache
+def _fields_of(cls: type[Any]) -> tuple[dict[str, Decoder], tuple[str, ...]]:
     """Decoders by name, and the names that must be there."""
     hints = typing.get_type_hints(cls)
     fields = dataclasses.fields(cls)

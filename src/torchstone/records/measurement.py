@@ -277,12 +277,15 @@ class TwoClocks:
     `marked`: the timed part, between two messages to the conductor, by the worker's clock and by
     the times at which the kernel took the messages. `cpu`: CPU time from the command to the reply,
     by the worker's clock and by the conductor's reading of it; None where there is no such reading.
+    `sample`: one of the samples, chosen at random, that had messages of its own before and after.
     """
 
     marked_worker_ns: int
     marked_kernel_ns: int
     cpu_worker_ns: int
     cpu_conductor_ns: int | None = None
+    sample: int | None = None
+    sample_kernel_ns: int | None = None
 
 
 @dataclass(frozen=True)

@@ -237,7 +237,7 @@ class RunView:
         """One entry for every planned case; those that never ran as `not_run`."""
         known = {case.key: case for case in self.cases}
         return tuple(
-            known.get(one.key, CaseMetrics(one.key, Outcome.NOT_RUN, "not started"))
+            known.get(one.key) or CaseMetrics(one.key, Outcome.NOT_RUN, "not started")
             for one in self.run.plan
         )
 

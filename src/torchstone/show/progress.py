@@ -25,7 +25,16 @@ from torchstone.show.cells import speedup_cell
 from torchstone.show.evidence import meaning
 from torchstone.show.rows import VERDICT_ROLES
 from torchstone.show.run import check_mark, short_names, title
-from torchstone.show.table import Style, can_unicode, cells, clip, pad, shorten, wrap
+from torchstone.show.table import (
+    Style,
+    can_unicode,
+    cells,
+    clip,
+    pad,
+    shorten,
+    unmarked,
+    wrap,
+)
 
 REDRAW_S = 0.1
 """Ten redraws per second are lively; more would only cost time between turns."""
@@ -112,7 +121,7 @@ class Progress:
         if self._stream is None:
             return
         try:
-            self._stream.write(text)
+            self._stream.write(unmarked(text))
             self._stream.flush()
         except (OSError, ValueError):
             self._stream = None

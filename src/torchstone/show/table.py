@@ -165,6 +165,20 @@ _ROLES = {
 }
 """A role's SGR code, from the eight colours that every terminal theme adapts."""
 COLOUR_CODES = frozenset(_ROLES.values())
+_CSI = "\x1b["
+_mark = [_CSI]
+"""What our colours begin with. On a terminal that is a secret of this program, so that the gate
+before it (`cli.app`) tells our colours from those in other people's texts."""
+
+
+def mark_colours(secret: str) -> None:
+    """From here on `paint` begins its colours with this; `unmarked` gives the terminal's own."""
+    _mark[0] = secret
+
+
+def unmarked(text: str) -> str:
+    """The text with colours as a terminal knows them."""
+    return text if _mark[0] == _CSI else text.replace(_mark[0], _CSI)
 
 
 @dataclass(frozen=True)
@@ -207,7 +221,7 @@ class Style:
     def paint(self, text: str, role: str) -> str:
         """`text` in the colour of its role, or as it is."""
         code = _ROLES.get(role) if self.color else None
-        return f"\x1b[{code}m{text}\x1b[0m" if code and text.strip() else text
+        return f"{_mark[0]}{code}m{text}{_mark[0]}0m" if code and text.strip() else text
 
     def safe(self, text: str) -> str:
         """Text from outside, made harmless and encodable."""

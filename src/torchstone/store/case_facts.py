@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import MISSING, fields
+from dataclasses import fields
 from enum import Enum
 from functools import cache, lru_cache
 from operator import attrgetter
@@ -31,7 +31,7 @@ from torchstone.records import (
     Outcome,
     RecordError,
     Selection,
-    from_data,
+    fields_from_data,
     to_data,
 )
 from torchstone.store.codec import to_json
@@ -92,10 +92,6 @@ _IN_DETAIL = tuple(
 """Fields without a column: reasons, commands, names of rules."""
 _REST = {name: _DEFAULTS[name] for name in (*_IN_DETAIL, "interval")}
 _MAY_BE_IN_DETAIL = frozenset((*_PLAIN, *_REST))
-_EMPTY: dict[str, Any] = {
-    "key": {field.name: "" for field in fields(CaseKey) if field.default is MISSING},
-    "outcome": Outcome.OK.value,
-}
 _LISTS = ("command", "checks", "break_reasons")
 _LARGEST = 2**63
 _DETAILS = 8192  # details kept decoded: more than a few runs have
@@ -182,10 +178,9 @@ def _fields(detail: str) -> dict[str, Any]:
         if not isinstance(data, dict) or not _MAY_BE_IN_DETAIL.issuperset(data):
             raise RecordError("it speaks of what is in a column")
         plain = {name: _texts(data.pop(name)) for name in _LISTS if name in data}
-        made = from_data(CaseMetrics, {**_EMPTY, **data}) if data else None
+        return plain | fields_from_data(CaseMetrics, data)
     except (AttributeError, TypeError, ValueError, RecursionError) as error:
         raise RecordError(f"its detail: {error}") from None
-    return plain | {name: getattr(made, name) for name in data}
 
 
 def _texts(data: Any) -> tuple[str, ...]:

@@ -40,6 +40,12 @@ IMPOSSIBLE_NS = 20_000
 IMPOSSIBLE_SHARE = 0.005
 """The floor rests on the fastest per cent of the samples: half of these."""
 FEWEST_IMPOSSIBLE = 3
+LONGER, FEWEST_LONGER = 1.05, 2
+"""A sample lies between its two marks, so that it cannot take longer than the time between them."""
+SHORTER, FEWEST_SHORTER, SHORTER_SHARE = 1.5, 3, 0.25
+"""But a process may wait for a core between a mark and the sample: not in every fourth turn."""
+SAMPLE_NS = 60_000
+"""Sending two marks, on a busy machine."""
 
 _REMEDY = "Remove what changes the clock; without a clock there is no time."
 
@@ -61,6 +67,7 @@ def second_clock(arm: Measurement, result: Result) -> Iterator[Check]:
     if not turns:
         return
     found = [*_wall(arm, turns), *_cpu(arm, [clocks for _, clocks in turns]), *_impossible(arm)]
+    found += _single(arm, turns)
     yield from found[:1]  # one cause, one sentence
     if not found:
         readings = [_reading(arm, turn, clocks) for turn, clocks in turns]
@@ -79,8 +86,7 @@ def _kernel_ns(readings: list[_Reading]) -> int:
 def _reading(arm: Measurement, turn: Turn, clocks: TwoClocks) -> _Reading:
     """Samples and probes where they fill the time between the marks. A statement's setup is not
     timed, and samples of CPU time are no wall time: then the worker's own reading of the whole."""
-    statement = arm.arm.statement
-    if statement is not None and (statement.setup.strip() != "pass" or statement.clock == "cpu"):
+    if not _fills_the_time(arm):
         claimed = clocks.marked_worker_ns
         return _with(claimed, BETWEEN_MARKS_NS, turn, clocks)
     if turn.first_ns == 0 and len(turn.wall_ns) == 1:
@@ -90,6 +96,12 @@ def _reading(arm: Measurement, turn: Turn, clocks: TwoClocks) -> _Reading:
         claimed = turn.first_ns + sum(turn.wall_ns) + sum(turn.probe_ns)
     beside = BETWEEN_MARKS_NS + BETWEEN_SAMPLES_NS * (1 + len(turn.wall_ns))
     return _with(claimed, beside, turn, clocks)
+
+
+def _fills_the_time(arm: Measurement) -> bool:
+    """Whether samples and probes are all that goes on in a turn."""
+    statement = arm.arm.statement
+    return statement is None or (statement.setup.strip() == "pass" and statement.clock != "cpu")
 
 
 def _with(claimed: int, beside: int, turn: Turn, clocks: TwoClocks) -> _Reading:
@@ -154,6 +166,32 @@ def _cpu(arm: Measurement, turns: list[TwoClocks]) -> Iterator[Check]:
         "time that the kernel counted: the code of the arm, or of one in the same process, "
         f"changes the clock of CPU time. {_REMEDY}",
         cpu_share=claimed / seen,
+    )
+
+
+def _single(arm: Measurement, turns: list[tuple[Turn, TwoClocks]]) -> Iterator[Check]:
+    """Samples that the kernel timed one by one. A clock that takes time from some samples and gives
+    it to others adds up over a turn; here it does not."""
+    if not _fills_the_time(arm):
+        return
+    pairs = [
+        (turn.wall_ns[clocks.sample], clocks.sample_kernel_ns)
+        for turn, clocks in turns
+        if clocks.sample is not None
+        and clocks.sample_kernel_ns is not None
+        and clocks.sample < len(turn.wall_ns)
+    ]
+    more = sum(claimed > LONGER * kernel + SAMPLE_NS for claimed, kernel in pairs)
+    less = sum(kernel > SHORTER * max(0, claimed) + SAMPLE_NS for claimed, kernel in pairs)
+    if more < FEWEST_LONGER and less < max(FEWEST_SHORTER, SHORTER_SHARE * len(pairs)):
+        return
+    yield fail(
+        f"Of {count(len(pairs), 'sample')} of {name_of(arm)} that the kernel timed one by one, "
+        f"{more} took less time than the clock in its process shows, and {less} more: that clock "
+        f"takes time from some samples and gives it to others. {_REMEDY}",
+        samples=len(pairs),
+        longer=more,
+        shorter=less,
     )
 
 
