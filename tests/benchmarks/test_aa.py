@@ -56,6 +56,7 @@ def test_a_killed_run_goes_on_and_repeats_nothing(tmp_path: Path) -> None:
     assert not [pid for pid in started if alive(pid)]
 
 
+@pytest.mark.slow
 def test_finished_trials_are_skipped(tmp_path: Path) -> None:
     out = tmp_path / "aa.jsonl"
     size = {"step": "5ms", "threads": 1, "work": "python", "units": 200, "size": 4}

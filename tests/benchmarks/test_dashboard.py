@@ -56,6 +56,7 @@ def test_the_95th_of_100_is_a_time_that_was_seen() -> None:
     assert Times.of([3.0, 9.0]).p95 == 9.0
 
 
+@pytest.mark.slow
 def test_a_history_that_was_stopped_goes_on_as_if_it_had_not_been(
     history: Path, tmp_path: Path
 ) -> None:
@@ -75,6 +76,7 @@ def test_a_history_that_was_stopped_goes_on_as_if_it_had_not_been(
                 stored_nights(store, shape)
 
 
+@pytest.mark.slow
 def test_there_is_a_page_of_every_kind_and_its_sql_is_asked_again(history: Path) -> None:
     with open_store(str(history), read_only=True) as store:
         known = pages(store)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from dashboard_history import History, Shape, build, one_night
 from dashboard_queries import measure
 
@@ -56,6 +57,7 @@ def test_it_is_labelled_and_whole(tmp_path: Path) -> None:
     assert all(one.median_ms > 0 for one in answers.values())
 
 
+@pytest.mark.slow
 def test_the_script(tmp_path: Path) -> None:
     db = tmp_path / "history.db"
     words = ("--nights", "2", "--models", "1", "--variants", "1", "--raw-nights", "0")

@@ -46,7 +46,10 @@ def begin_turns(process: subprocess.Popen[str], mark: str) -> None:
     assert eventually(lambda: len(workers(mark, process.pid)) >= 2, 240)
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.slow)],
+)
 def test_an_interrupt_stores_what_there_is(
     tmp_path: Path,
     no_survivors: str,

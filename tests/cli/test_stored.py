@@ -157,6 +157,7 @@ def test_a_record_from_elsewhere_is_not_run_without_trust(kept: Path, tmp_path: 
     assert (tmp_path / "theirs.db").read_bytes() == before
 
 
+@pytest.mark.slow
 def test_repro_of_a_statement_keeps_its_number(tmp_path: Path) -> None:
     db = str(tmp_path / "kept.db")
     stack = ("-n", "5", "-s", "stack = list(range(6))", "stack.pop()", "--budget", "0.2s")
@@ -169,6 +170,7 @@ def test_repro_of_a_statement_keeps_its_number(tmp_path: Path) -> None:
     assert arms[1]["time"]["calls_per_sample"] == 5
 
 
+@pytest.mark.slow
 def test_a_crash_is_stored_and_told_by_the_exit_code(tmp_path: Path) -> None:
     db = str(tmp_path / "kept.db")
     done = torchstone("bench", HONEST, target("deaths", "segfault"), *QUICK, "--db", db)
@@ -181,6 +183,7 @@ def test_a_crash_is_stored_and_told_by_the_exit_code(tmp_path: Path) -> None:
     assert (dead.outcome.value, dead.detail.signal) == ("crash", "SIGSEGV")
 
 
+@pytest.mark.slow
 def test_strange_words_of_an_error_can_be_stored_and_shown(tmp_path: Path) -> None:
     db = str(tmp_path / "kept.db")
     strange = target("deaths", "raises_with_strange_text")

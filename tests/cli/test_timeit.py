@@ -94,6 +94,7 @@ def test_a_setup_that_does_not_last_is_an_error_with_its_reason() -> None:
     assert "IndexError: pop from empty list" in arm["outcome_detail"]["message"]
 
 
+@pytest.mark.slow
 def test_several_lines_and_several_setups() -> None:
     words = ("-s", "a = 1", "-s", "b = 2", "c = a", "for i in range(3):", "    c += b")
     statement = measured("-n", "10", "-r", "2", *words)["arms"][0]["spec"]["statement"]
@@ -135,6 +136,7 @@ def test_threads_of_blas_are_set_and_named() -> None:
     assert document["command"][2:4] == ["--threads", "1"]
 
 
+@pytest.mark.slow
 def test_a_setup_that_imports_does_not_make_samples_long() -> None:
     """The import is in the first execution's setup alone: samples need not make up for it."""
     slow = (

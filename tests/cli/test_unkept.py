@@ -91,6 +91,7 @@ def test_the_python_api_returns_what_it_could_not_keep(
     assert result.arms[0].turns
 
 
+@pytest.mark.slow
 def test_what_is_kept_is_kept_without_a_word(tmp_path: Path) -> None:
     db = str(tmp_path / "free.db")
     done = torchstone(

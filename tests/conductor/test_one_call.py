@@ -60,7 +60,7 @@ def test_a_wrong_answer_in_a_timed_call_is_found() -> None:
     assert found.detail.phase == "timed turn"
 
 
-@pytest.mark.parametrize("together", [False, True])
+@pytest.mark.parametrize("together", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_arms_share_a_process_where_asked(
     together: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,7 +14,15 @@ from tests.docs.pages import NOT_RUN, ROOT, Page, all_pages, read_commands, read
 from tests.examples.running import TIMEOUT_S, environment
 
 PAGES = [page for page in all_pages() if page.commands]
-LONG = ("allocator.md", "compare.md", "contract.md", "timeit.md", "pytest.md")
+LONG = (
+    "allocator.md",
+    "compare.md",
+    "contract.md",
+    "fast.md",
+    "monitor.md",
+    "timeit.md",
+    "pytest.md",
+)
 """Pages whose commands take more than ten seconds; they run among the slow tests."""
 PROGRAMS = {
     # Two processes an arm: what is printed has the same words as with the usual number.

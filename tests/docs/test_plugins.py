@@ -65,6 +65,7 @@ def test_the_suite_runs(installed: dict[str, str], tmp_path: Path) -> None:
     assert [case.outcome.value for case in found] == ["ok"]
 
 
+@pytest.mark.slow
 def test_the_variant_works(installed: dict[str, str], tmp_path: Path) -> None:
     target = str(ROOT / "examples" / "two_layer.py:make")
     document = bench(target, "--vs", "one-thread", "--replicates", "1", cwd=tmp_path, env=installed)

@@ -62,6 +62,7 @@ def test_the_first_call_of_numba_shows_apart_from_its_steady_cost(
     assert jit["compile"]["cold_s"] is None  # no variant of ours compiled
 
 
+@pytest.mark.slow
 def test_fused_and_unfused_agree() -> None:
     targets = [f"examples/fusion.py:make_{kind}" for kind in ("unfused", "fused")]
     document = bench(*targets, "--threads", "1", "--allocator", "keep")

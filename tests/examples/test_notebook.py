@@ -56,6 +56,7 @@ def check(notebook: Any) -> None:
 
 # The warnings are those of the libraries around a kernel, in this process.
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.slow
 def test_the_notebook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     check(executed(tmp_path, "eager+no_grad", monkeypatch))  # no compiler to import
 

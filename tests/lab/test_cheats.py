@@ -29,6 +29,9 @@ ALONE = [
 ]
 
 
+SLOW = ("by_value", "thread_works_later")
+
+
 def bench(*arms: ArmSpec) -> Result:
     return measure(arms, settings(), None, None, (), "bench")
 
@@ -67,7 +70,7 @@ def test_the_honest_arm_is_not_blamed(together: Result) -> None:
 
 @pytest.mark.parametrize(
     ("name", "how"),
-    [pytest.param(*one, marks=pytest.mark.slow) if one[0] == "by_value" else one for one in ALONE],
+    [pytest.param(*one, marks=pytest.mark.slow) if one[0] in SLOW else one for one in ALONE],
 )
 def test_a_cheat_is_caught_without_anything_to_compare_it_with(
     name: str, how: str, monkeypatch: pytest.MonkeyPatch

@@ -18,6 +18,7 @@ from torchstone.records import ArmSpec, Contract, Leaf, Measurement, Outcome, Ou
 CASES = ["batch of one", "empty batch", "non-contiguous", "wrong dtype", "wrong device"]
 
 
+@pytest.mark.slow
 def test_a_target_without_tensors_is_kept_or_broken(tmp_path: Path) -> None:
     code = "def make():\n    return (lambda x: {y}), lambda seed: (seed,)\n"
     (tmp_path / "t.py").write_text(code.format(y="x * 2"))

@@ -15,6 +15,7 @@ OURS = f"python3.{sys.version_info.minor}"
 OTHERS = [name for name in ("python3.10", "python3.12", "python3.13") if name != OURS]
 
 
+@pytest.mark.slow
 def test_arms_in_other_interpreters_take_turns_with_ours(tmp_path: Path) -> None:
     known = known_interpreters()
     found = [name for name in OTHERS if name in known]

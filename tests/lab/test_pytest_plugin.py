@@ -60,6 +60,7 @@ def test_variants_are_refused_where_the_first_comparison_would_not_be_the_one_as
         compare(HONEST, target("honest", "make_slow"), **options)
 
 
+@pytest.mark.slow
 def test_another_arm_does_not_come_between_the_two() -> None:
     fixture = SpeedAssertions()
     slow = target("honest", "make_slow")

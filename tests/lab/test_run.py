@@ -342,6 +342,7 @@ def test_what_cannot_run_is_stored_before_the_first_case_is_measured(
     assert variants == [(*bench, "eager"), (*bench, "inductor+cudagraphs")]
 
 
+@pytest.mark.slow
 def test_the_time_left_comes_from_cases_that_take_some(asked: RunRequest, tmp_path: Path) -> None:
     db = str(tmp_path / "kept.db")
     plan = (

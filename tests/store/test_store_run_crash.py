@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
+import pytest
 from store_runs import make_case, make_run, wanted
 
 from torchstone.stats import summarise
@@ -83,6 +84,7 @@ def test_kill_dash_nine_in_a_loop_then_the_rest(db: Path, run_writer: Writer) ->
     assert _check(db, "run-1") == set(range(CASES))
 
 
+@pytest.mark.slow
 def test_two_writers_with_cases_of_their_own(db: Path, run_writer: Writer) -> None:
     # The file does not exist yet: they also race to make it and to begin the run.
     processes = [run_writer(db, "run-1", CASES, first, 2) for first in (0, 1)]

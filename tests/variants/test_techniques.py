@@ -255,6 +255,7 @@ def test_what_needs_no_torch() -> None:
     assert uses_torch("inductor+gc_freeze")
 
 
+@pytest.mark.slow
 def test_a_technique_measured_as_an_arm_keeps_the_answer() -> None:
     """And the stored command measures it again: no file of ours is left behind."""
     pytest.importorskip("torch")

@@ -132,6 +132,7 @@ def measured_here(tmp_path: Path) -> Callable[[], Page]:
     return page
 
 
+@pytest.mark.slow
 def test_the_printed_command_puts_a_profile_on_the_page(
     tmp_path: Path, measured_here: Callable[[], Page]
 ) -> None:

@@ -141,6 +141,7 @@ def test_operators_that_do_not_load_are_declared(tmp_path: Path) -> None:
     assert len(set(told.said)) == 1
 
 
+@pytest.mark.slow
 def test_operators_that_load_are_left_alone(tmp_path: Path) -> None:
     compile_library("int nothing() { return 0; }", fake_torchvision(tmp_path) / "_C.so")
     told = tell("repair", tmp_path)

@@ -16,11 +16,12 @@ LOAD = """
 import json, sys
 from torchstone.records import ArmSpec
 from torchstone.workloads import load_workload
-if sys.argv[2] == "ahead":
+if sys.argv[1] == "ahead":
     import numpy, random, torch
     random.random(), numpy.random.rand(), torch.rand(1)
-arm = ArmSpec("data", sys.argv[1] + ":data()", seed=int(sys.argv[3]))
-print(json.dumps(load_workload(arm, lambda phase: None).call()))
+for seed, file in enumerate(sys.argv[2:]):
+    arm = ArmSpec("data", file + ":data()", seed=seed)
+    print(json.dumps(load_workload(arm, lambda phase: None).call()))
 assert not [f for f in sys.meta_path if type(f).__name__ == "_SeedingFinder"]
 """
 DATA = """
@@ -37,26 +38,29 @@ def data():
 """
 
 
-def drawn(file: Path, libraries: str, seed: int) -> list[object]:
+def drawn(libraries: str, *files: Path) -> list[list[object]]:
+    """What each file draws, the first with the seed 0, the next with 1, …: a process takes long to
+    import torch."""
     done = subprocess.run(
-        [sys.executable, "-c", LOAD, str(file), libraries, str(seed)],
+        [sys.executable, "-c", LOAD, libraries, *map(str, files)],
         capture_output=True,
         text=True,
         env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    found: list[object] = json.loads(done.stdout)
-    return found
+    return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 def test_data_at_module_level_are_seeded_however_libraries_come(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     file = tmp_path / "data.py"
     file.write_text(DATA)
-    first = drawn(file, "by the file", 0)
-    assert drawn(file, "ahead", 0) == first  # as in a compiled arm, whose variant imports torch
-    other = drawn(file, "by the file", 1)
+    copy = tmp_path / "copy.py"
+    copy.write_text(DATA)
+    (first,) = drawn("by the file", file)
+    again, other = drawn("ahead", file, copy)
+    assert again == first  # as in a compiled arm, whose variant imports torch
     assert all(a != b for a, b in zip(first, other, strict=True))
 
 
@@ -66,4 +70,4 @@ def test_a_module_of_that_name_without_a_generator_is_imported_all_the_same(
     (tmp_path / "torch.py").write_text("ANSWER = 42\n")
     file = tmp_path / "stub.py"
     file.write_text("import torch\n\ndef data():\n    return [torch.ANSWER]\n")
-    assert drawn(file, "by the file", 0) == [42]
+    assert drawn("by the file", file) == [[42]]
