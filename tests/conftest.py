@@ -41,32 +41,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 MEASURE_FOR_REAL = frozenset(
-    f"tests/{name}"
-    for name in (
-        *("cli/test_check.py", "cli/test_interrupt.py", "cli/test_profile.py", "cli/test_run.py"),
-        *("cli/test_timeit.py", "cli/test_tune.py", "conductor/test_live.py"),
-        *("conductor/test_one_call.py", "conductor/test_template.py", "docs/test_commands.py"),
-        *("examples/test_examples.py", "examples/test_notebook.py", "explain/test_causes.py"),
-        *("explain/test_starter.py", "explain/test_waits.py", "lab/test_cheats.py"),
-        *("lab/test_clocks.py", "lab/test_judging.py", "lab/test_session.py"),
-        *("machine/test_calibrate_cpu.py", "machine/test_clock.py", "machine/test_memory.py"),
-        *("machine/test_doctor_registry.py", "machine/test_noise.py", "machine/test_probe.py"),
-        *("machine/test_processes.py", "monitor/test_compare.py", "monitor/test_living.py"),
-        *("profile/test_attach.py", "profile/test_pyspy.py", "profile/test_sample.py"),
-        *("validate/test_settings_rules.py", "web/test_browser.py", "web/test_connections.py"),
-        *("web/test_courtesy.py", "web/test_open_pages.py"),
-    )
-)
-"""Files whose tests look at real time on a machine that others use too. One that fails is tried
-twice more, with fixtures made again: a fault in the code fails three times, a busy second does not.
-The summary counts those that were `retried`."""
+    ("benchmarks", "browser", "cli", "conductor", "docs", "examples", "explain", "lab", "machine")
+) | {"measure", "monitor", "profile", "web", "workloads"}
+"""Folders whose tests start processes and look at real time, on a machine that others use too. One
+that fails is tried twice more, with all fixtures made again: a fault in the code fails three times,
+a busy second does not. The summary counts those that were `retried`."""
 TRIES = 3
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
     """The usual protocol, several times where a test measures for real and fails."""
-    if item.location[0] not in MEASURE_FOR_REAL:
+    if item.path.parent.name not in MEASURE_FOR_REAL:
         return None
     item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
     for number in range(1, TRIES + 1):

@@ -55,7 +55,7 @@ def case(pids: Path) -> Iterator[CaseResult]:
         patch.setenv("PYTHONPATH", str(support.ROOT))
         patch.setattr("torchstone.conductor.solo.SOLO_SLACK_S", 0.0)
         arms = [ArmSpec(name, target("deaths", name)) for name, *_ in ENDS]
-        yield run_arms(ArmSpec("honest", HONEST), *arms, step_timeout_s=2.0, build_timeout_s=60.0)
+        yield run_arms(ArmSpec("honest", HONEST), *arms, step_timeout_s=4.0, build_timeout_s=60.0)
     assert not support.marked(mark)
 
 
