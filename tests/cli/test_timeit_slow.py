@@ -13,7 +13,12 @@ from torchstone.conductor.turn_scheduler import SLOW_SAMPLES, Plan, cycle_second
 from torchstone.conductor.worker import LONGER_STATEMENT
 from torchstone.measure import warmup
 from torchstone.measure.solo import _slow_statement
-from torchstone.measure.warmup import SLOW_STATEMENT_NS, SLOW_WINDOW_CALLS, warm_up
+from torchstone.measure.warmup import (
+    LONG_WINDOW_CALLS,
+    SLOW_STATEMENT_NS,
+    SLOW_WINDOW_CALLS,
+    warm_up,
+)
 
 SECOND = 1_000_000_000
 QUICKLY = ("--timeout", "1s", "--budget", "0.1s")
@@ -45,7 +50,7 @@ def test_a_slow_statement_is_sized_by_one_more_execution() -> None:
     assert _slow_statement(slow, 2 * SECOND, 5) is None  # a sample of five is another thing
 
 
-@pytest.mark.parametrize(("statement", "calls"), [(True, 2), (False, 2 * SLOW_WINDOW_CALLS)])
+@pytest.mark.parametrize(("statement", "calls"), [(True, 2), (False, 2 * LONG_WINDOW_CALLS)])
 def test_windows_of_slow_statements_are_short(
     statement: bool, calls: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -56,13 +61,18 @@ def test_windows_of_slow_statements_are_short(
     assert clock.calls == calls
 
 
-def test_a_statement_of_a_fifth_of_a_second_is_warm_after_two_windows_of_three(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(
+    ("took_ns", "window"),
+    [(SECOND // 5, LONG_WINDOW_CALLS), (SECOND // 20, SLOW_WINDOW_CALLS), (SECOND // 100, 10)],
+)
+@pytest.mark.parametrize("statement", [True, False])
+def test_what_takes_longer_is_warm_after_fewer_calls(
+    took_ns: int, window: int, statement: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clock = Clock(SECOND // 5)
+    clock = Clock(took_ns)
     monkeypatch.setattr(warmup, "wall_clock", lambda: clock.now)
-    assert warm_up(clock, SECOND // 5, lambda: None, statement=True).steady
-    assert clock.calls == 2 * SLOW_WINDOW_CALLS
+    assert warm_up(clock, took_ns, lambda: None, statement=statement).steady
+    assert clock.calls == 2 * window
 
 
 def test_turns_of_statements_are_short_where_the_budget_is() -> None:

@@ -12,7 +12,10 @@ from torchstone.explain.findings.base import (
     FINDINGS,
     LEAST_GAIN,
     MOST_FINDINGS,
+    Finding,
     FindingRule,
+    finding,
+    predict,
     with_findings,
 )
 from torchstone.explain.findings.code import (
@@ -50,7 +53,7 @@ from torchstone.explain.findings.python import (
     python_between_ops,
     sleep,
 )
-from torchstone.records import CodeSite, Ledger, Remedy, SourceLine
+from torchstone.records import CodeSite, Ledger, Prediction, Remedy, SourceLine
 from torchstone.show.ledger import predicted_words
 
 MANY = tuple(op(f"aten::op{i}", kernel=1e-5, front=2e-5, calls=20) for i in range(5))
@@ -288,6 +291,22 @@ def test_at_most_five_the_largest_first_and_each_remedy_once() -> None:
     both = ledger({"interpreter": 0.3, "dispatch": 0.3, "kernels": 0.4}, 1e-3, ops=MANY)
     names = [one.name for one in with_findings(both, [python_between_ops, unfused]).findings]
     assert names == ["python-between-ops"]
+
+
+def test_the_line_that_most_of_it_comes_from_goes_before_the_rest() -> None:
+    def of(name: str, share: float, places: tuple[SourceLine, ...] = ()) -> Finding:
+        def look(made: Ledger) -> Prediction:
+            stake = share * made.wall_s
+            return predict(made, "", "", stake, gain=(0.1 * stake, stake), places=places)
+
+        return finding(name, 2, "")(look)
+
+    def order(share: float) -> list[str]:
+        rules = [of("ops", 0.9), of("item", share, (PLACE,))]
+        return [one.name for one in with_findings(SMALL_OPS, rules).findings]
+
+    assert order(0.7) == ["item", "ops"]
+    assert order(0.3) == ["ops", "item"]
 
 
 def test_every_finding_is_registered_under_its_own_name() -> None:

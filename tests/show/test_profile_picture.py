@@ -174,6 +174,15 @@ def test_imports_are_summed_up_unless_they_are_asked_for() -> None:
     assert "_find_and_load" in with_all
 
 
+def test_a_program_that_only_imports_shows_its_imports() -> None:
+    profile = imported()
+    assert profile.tree is not None
+    only = replace(profile.tree, own=(0.0, 1.0, 4.0, 0.0, 0.0))
+    text = profile_text(replace(profile, tree=only))
+    assert "nearly all of it in imports" in text
+    assert "_find_and_load" in text
+
+
 @pytest.mark.parametrize("width", [60, 80, 100])
 def test_the_table_is_one(width: int) -> None:
     text = profile_text(imported(), width=width)

@@ -38,6 +38,8 @@ SAMPLE_NS = 500_000
 MOST_LOOPS = 10_000_000
 EARLY_NS = 1_000_000
 """A step this long is worth a figure from its first two calls; shorter ones are soon warm."""
+ALONE_NS = 10_000_000
+"""A step this long in its first calls stands alone in a sample, without being tried again."""
 LATEST = 50
 """Calls of warm-up from which a provisional figure is made."""
 STATEMENT_LIMIT_NS = 500_000_000
@@ -178,6 +180,8 @@ def _solo_step(
     step_peak = memory_signals.step_peak(lambda: built.call(ring[0]))
     memory = watch.read(step_peak, start_peak)
     phase("step")
+    if loops is None and min(calls) >= ALONE_NS:
+        loops = 1
     loops = loops or _choose_loops(lambda n: built.block(ring, n), lambda: phase("step"))
     loops = built.whole_passes(loops)
     phase("warm-up")

@@ -23,6 +23,9 @@ SLOW_WINDOW_NS = 100_000_000
 SLOW_WINDOW_CALLS = 3
 """A window of steps so slow that ten take longer ends after a tenth of a second and three calls:
 steps of 20 to 200 ms would spend most of a short case in warm-up otherwise."""
+LONG_WINDOW_NS = 150_000_000
+LONG_WINDOW_CALLS = 2
+"""The same for steps of 75 ms and more, of which two do."""
 SLOW_STATEMENT_WINDOW_NS = 2_000_000_000
 """One execution of a statement this slow is a whole window."""
 SLOW_STATEMENT_NS = 1_000_000_000
@@ -96,6 +99,8 @@ def _window(time_block: TimeBlock, beat: Callable[[], None], statement: bool) ->
 def _is_full(calls: int, total_ns: int, statement: bool) -> bool:
     if statement and total_ns >= SLOW_STATEMENT_WINDOW_NS:
         return calls >= 1
+    if total_ns >= LONG_WINDOW_NS:
+        return calls >= LONG_WINDOW_CALLS
     if total_ns >= SLOW_WINDOW_NS:
         return calls >= SLOW_WINDOW_CALLS
     return calls >= WINDOW_CALLS and (total_ns >= WINDOW_NS or calls >= MOST_CALLS)

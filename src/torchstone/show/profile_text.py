@@ -358,6 +358,10 @@ def repeated_names(profile: Profile) -> frozenset[str]:
     return frozenset(name for name, times in counts.items() if times > 1)
 
 
+ONLY_IMPORTS = 0.995
+"""A program of which so much went into imports has nothing else to show."""
+
+
 def _functions(profile: Profile, width: int, style: Style, top: int, imports: bool) -> list[str]:
     """One table: where the terminal is narrow, places are cut at the front, then figures go."""
     tree = call_tree(profile)
@@ -365,8 +369,11 @@ def _functions(profile: Profile, width: int, style: Style, top: int, imports: bo
     left = 0.0
     if tree is not None and not profile.functions and not imports:
         whole = sum(tree.own)
-        tree, left = without_imports(tree, profile.frames)
-        if left > 0:
+        rest, left = without_imports(tree, profile.frames)
+        if 0 < whole * ONLY_IMPORTS <= left:
+            head = "; nearly all of it in imports"
+        elif left > 0:
+            tree = rest
             amount = format_amount(left, unit, ascii_only=style.ascii_only)
             head = f"; imports left out ({amount}, {format_percent(left / whole)} of all)"
     rows = top_functions(profile, tree, top)
