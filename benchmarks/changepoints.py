@@ -16,6 +16,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 
@@ -191,8 +192,8 @@ def _met(ok: bool) -> str:
     return "met" if ok else "not met"
 
 
-def real(asked: argparse.Namespace) -> str:
-    """Import, first chart, changes; beside asv's own load."""
+def real(asked: argparse.Namespace) -> None:
+    """Import, first chart, changes; beside asv's own load. Each is told when it is known."""
     from torchstone.interop.asv import read_asv
     from torchstone.lab.regressions import SeriesRequest, regressions
     from torchstone.store import open_store
@@ -201,7 +202,7 @@ def real(asked: argparse.Namespace) -> str:
     from torchstone.web.render import draw
     from torchstone.web.sources import DataAccess
 
-    told = []
+    say = partial(print, flush=True)
     with tempfile.TemporaryDirectory() as folder:
         db = str(Path(folder, "real.db"))
         start = perf_counter()
@@ -209,19 +210,17 @@ def real(asked: argparse.Namespace) -> str:
         with open_store(db) as store:
             store.add_history(history)
         took = perf_counter() - start
-        told.append(
-            f"import: {took:.1f} s; {len(history.series):,} series, {history.values:,} values"
-        )
+        say(f"import: {took:.1f} s; {len(history.series):,} series, {history.values:,} values")
         start = perf_counter()
         with open_store(db, read_only=True) as store:
             page = PAGES["series"].view(DataAccess(store), parse(()), "i1")
             draw(page.sections[0], ServerLinks("0"))  # type: ignore[arg-type]
         chart = perf_counter() - start
-        told.append(f"first chart, from opening the database: {chart:.3f} s")
+        say(f"first chart, from opening the database: {chart:.3f} s")
         if asked.peers:
             run = [asked.peers, str(PEERS), "load", str(asked.tree)]
             theirs = json.loads(subprocess.run(run, capture_output=True, check=True).stdout)
-            told.append(
+            say(
                 f"asv's load: {theirs['seconds']:.1f} s, {theirs['values']:,} values; import "
                 f"{theirs['seconds'] / took:.1f}× as fast (aim 5), first chart "
                 f"{theirs['seconds'] / chart:.0f}× (aim 100)"
@@ -231,13 +230,13 @@ def real(asked: argparse.Namespace) -> str:
             report = regressions(SeriesRequest(), db, 0.03)
             took = perf_counter() - start
             flagged = len({one.key for one in report.changes})
-            told.append(
+            say(
                 f"regressions over all: {took:.1f} s (aim 60); {len(report.changes):,} changes in "
                 f"{flagged:,} of {report.series:,} series; "
                 f"false alarms {asdict(report.false_alarms)}"
             )
-            told += _sampled(asked, db)
-    return "\n".join(told)
+            for line in _sampled(asked, db):
+                say(line)
 
 
 def _sampled(asked: argparse.Namespace, db: str) -> list[str]:
@@ -283,7 +282,7 @@ def main() -> None:
     if asked.what == "real":
         if not asked.tree:
             parser.error("real needs the folder")
-        print(real(asked))
+        real(asked)
         return
     print(show(simulate(asked)))
 

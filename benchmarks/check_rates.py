@@ -2,11 +2,14 @@
 
 A scratch repository whose head is 0, 2, 5 or 10 % slower than its base, or differs in a document
 alone. Each tool answers whether the head is slower, on a quiet machine and beside a busy core, in
-about the same wall time: ours decides by itself, the others get as many rounds as fit.
+about the same wall time: ours decides by itself, the others get as many rounds as fit. `replay`
+gives the answers of our rule to thousands of trials whose processes are drawn from recorded ones
+(`aa.py live`): a target's first measurement, and the second one of what looks slower.
 
     python benchmarks/check_rates.py run --trials 20 --out build/check.jsonl
     python benchmarks/check_rates.py run --trials 20 --load --out build/check.jsonl
     python benchmarks/check_rates.py report build/check.jsonl
+    python benchmarks/check_rates.py replay benchmarks/results/aa-live.jsonl
 
 asv and pytest-benchmark are looked for in the environment that PEERS names (a folder with `bin/`);
 without one, ours runs alone.
@@ -18,6 +21,7 @@ import argparse
 import json
 import math
 import os
+import random
 import statistics
 import subprocess
 import sys
@@ -31,6 +35,8 @@ from typing import Any
 SLOWDOWNS = (0.0, 0.02, 0.05, 0.10)
 DOCUMENT = "document"
 MARGIN = 0.03
+PROCESSES = (4, 8)
+"""Of a replayed trial: the fewest that `check` decides by, and what its budget usually allows."""
 LIBRARY = """\
 SIZE = 20000
 EXTRA = 0.0
@@ -225,8 +231,47 @@ def wilson(hits: int, n: int, z: float = 1.96) -> tuple[float, float]:
     return max(0.0, centre - half), min(1.0, centre + half)
 
 
-def report(paths: list[str]) -> None:
-    rows = [json.loads(line) for path in paths for line in Path(path).read_text().splitlines()]
+def replay(paths: list[str], trials: int) -> Iterator[dict[str, Any]]:
+    """Answers of the rule of `check` to processes that were recorded."""
+    from aa_journal import read_rows
+    from aa_pools import fit as fit_of
+    from aa_pools import load_pools, log_ratio
+
+    from torchstone import stats
+    from torchstone.records import Outcome
+    from torchstone.stats.estimators import FLOOR_ESTIMATOR
+    from torchstone.stats.ratio import fastest_probe
+    from torchstone.track import check
+
+    for condition, pool in sorted(load_pools(read_rows(map(Path, paths))).items(), key=str):
+        if condition.effect / 100 not in SLOWDOWNS or len(pool) < 4 * max(PROCESSES):
+            continue
+        values = [log_ratio(pair, FLOOR_ESTIMATOR) for pair in pool]
+        fastest = [(fastest_probe(pair.base), fastest_probe(pair.new)) for pair in pool]
+
+        def seen(hand: list[int]) -> check.Seen:
+            found = fit_of(values, fastest, hand, True)  # noqa: B023
+            error = stats.Error(found.std_error, float(found.df))
+            change = stats.Change(-found.centre, error)
+            return check.Seen("step()", Outcome.OK, Outcome.OK, change, floor=0.005)
+
+        chance = random.Random(str(condition))
+        for trial, processes in ((t, n) for n in PROCESSES for t in range(trials)):
+            cards = chance.sample(range(len(pool)), 2 * processes)
+            first, second = seen(cards[:processes]), seen(cards[processes:])
+            again = second if check.suspects([first], MARGIN) else None
+            ((row,), _, _) = check.evaluate([first], [again], (), MARGIN)
+            yield {
+                "method": f"rule, {processes} processes, {condition.step}",
+                "change": condition.effect / 100,
+                "load": condition.load,
+                "trial": trial,
+                "answer": "not slower" if row.status.value == "faster" else row.status.value,
+                "wall_s": 0.0,
+            }
+
+
+def report(rows: list[dict[str, Any]]) -> None:
     groups: dict[tuple[str, bool, str], list[dict[str, Any]]] = {}
     for row in rows:
         change = row["change"]
@@ -251,7 +296,7 @@ def report(paths: list[str]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=("run", "report"))
+    parser.add_argument("what", choices=("run", "report", "replay"))
     parser.add_argument("paths", nargs="*")
     parser.add_argument("--trials", type=int, default=20)
     parser.add_argument("--load", action="store_true", help="keep one core busy meanwhile")
@@ -260,7 +305,11 @@ def main() -> None:
     parser.add_argument("--out", default=os.devnull)
     asked = parser.parse_args()
     if asked.what == "report":
-        report(asked.paths)
+        texts = [Path(path).read_text() for path in asked.paths]
+        report([json.loads(line) for text in texts for line in text.splitlines()])
+        return
+    if asked.what == "replay":
+        report(list(replay(asked.paths, asked.trials)))
         return
     changes: list[float | str] = [*SLOWDOWNS, DOCUMENT]
     if asked.only:

@@ -70,6 +70,13 @@ def comment_text(path: str) -> str:
     return done.stdout
 
 
+def without_report(run: dict[str, Any]) -> str:
+    """In place of figures that are of older commits."""
+    return (
+        f"{MARKER}\n**The check ended without a report.** [Its log]({run['html_url']}) says why.\n"
+    )
+
+
 def main() -> None:
     """Find the pull request, then renew its comment or write one."""
     with open(os.environ["GITHUB_EVENT_PATH"], encoding="utf-8") as file:
@@ -82,7 +89,11 @@ def main() -> None:
     if number is None:
         print("The pull request is closed or has newer commits: nothing to comment on.")
         return
-    body = {"body": comment_text(sys.argv[1])}
+    report = sys.argv[1]
+    if not os.path.exists(report) and run["conclusion"] != "failure":
+        print("The run was cancelled, or measured nothing: nothing to comment on.")
+        return
+    body = {"body": comment_text(report) if os.path.exists(report) else without_report(run)}
     try:
         known = own_comment(repository, number)
         if known is None:

@@ -149,6 +149,19 @@ def test_targets_of_tests_that_use_the_fixture(repository: Path) -> None:
     assert names == {"bench.py:step()", "test_speed.py:quick()"}
 
 
+def test_github_is_told_why_there_is_no_report(repository: Path) -> None:
+    commit(repository, "words", README_md="More words.\n")
+    summary, outputs = (repository.parent / name for name in ("s.md", "o.txt"))
+    env = {"GITHUB_STEP_SUMMARY": str(summary), "GITHUB_OUTPUT": str(outputs)}
+    for words, code in ((("--build", "exit 9"), 4), (("--base", "nope"), 2)):
+        done = run(repository, "check", "--github", "--no-save", *words, **env)
+        assert done.returncode == code
+        assert "::error title=torchstone check::" in done.stderr
+    lines = outputs.read_text().splitlines()
+    assert [one for one in lines if one.startswith("exit")] == ["exit-code=4", "exit-code=2"]
+    assert "failed with exit code 9" in summary.read_text()
+
+
 def in_turns(process: subprocess.Popen[str]) -> None:
     assert process.stderr is not None
     for line in process.stderr:

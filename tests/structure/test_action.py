@@ -163,10 +163,15 @@ def github() -> Iterator[GitHub]:
         server.shutdown()
 
 
-def post(tmp_path: Path, github: GitHub, report: str, sha: str = "c" * 40) -> Any:
-    (tmp_path / "check.json").write_text(report)
+def post(
+    tmp_path: Path, github: GitHub, report: str, sha: str = "c" * 40, conclusion: str = "failure"
+) -> Any:
+    if report:
+        (tmp_path / "check.json").write_text(report)
     run = {
         "event": "pull_request",
+        "conclusion": conclusion,
+        "html_url": "https://github.example/runs/1",
         "head_sha": sha,
         "head_branch": "feature",
         "head_repository": {"owner": {"login": "someone"}},
@@ -207,3 +212,12 @@ def test_a_pull_request_that_moved_on_is_left_alone(tmp_path: Path, github: GitH
     done = post(tmp_path, github, check_dumps(REPORT, 1), sha="d" * 40)
     assert done.returncode == 0
     assert github.calls == []
+
+
+def test_a_check_that_could_not_run_says_so(tmp_path: Path, github: GitHub) -> None:
+    """There is no artifact then; the figures of an older commit must not stay."""
+    assert post(tmp_path, github, "", conclusion="cancelled").returncode == 0
+    assert github.calls == []
+    assert post(tmp_path, github, "").returncode == 0
+    assert "without a report" in github.comments[-1]["body"]
+    assert "https://github.example/runs/1" in github.comments[-1]["body"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -15,7 +15,7 @@ from torchstone.cli import options as opt
 
 if TYPE_CHECKING:
     from torchstone.lab.revisions import HowToRun
-    from torchstone.records import CheckReport
+    from torchstone.records import CheckReport, TorchstoneError
 
 F = TypeVar("F", bound=Callable[..., Any])
 SUMMARY_LIMIT = 1 << 20
@@ -177,18 +177,25 @@ def check(
     from torchstone.lab.check import CheckRequest
     from torchstone.lab.check import check as run
     from torchstone.lab.recording import Recorder
+    from torchstone.records import TorchstoneError
+    from torchstone.show.check import annotation_lines, check_markdown
 
     if from_file:
         report, recorder = _read(from_file), None
     else:
         request = CheckRequest(targets, suite, base, new, on_unknown, how_to_run(asked))
         recorder = Recorder(db, saves=save)
-        with opt.progress() as events:
-            report = run(request, recorder, events)
+        try:
+            with opt.progress() as events:
+                report = run(request, recorder, events)
+        except TorchstoneError as error:
+            if github:
+                _tell_github_why(error)
+            raise
     code = _code(report)
     _deliver(output, report, code)
     if github:
-        _tell_github(report, code)
+        _tell_github(annotation_lines(report), check_markdown(report, code), code)
     if recorder is not None:
         opt.print_storage_warnings(recorder, code)
     return code
@@ -242,17 +249,25 @@ def _read(path: str) -> CheckReport:
         raise UsageError(f"{path} is not a report of `torchstone check --json`.") from None
 
 
-def _tell_github(report: CheckReport, code: int) -> None:
-    """Annotations on standard error, which GitHub reads too; the report may be in a file."""
-    from torchstone.show.check import ANSWERS, annotation_lines, check_markdown
+def _tell_github_why(error: TorchstoneError) -> None:
+    """That there is no report, and why: the step's outputs say so too."""
+    from torchstone.records import UsageError
+    from torchstone.show.check import annotation, not_run_markdown
 
-    for line in annotation_lines(report):
+    code = opt.Exit.USAGE if isinstance(error, UsageError) else opt.Exit.NOT_RUN
+    _tell_github([annotation("error", str(error))], not_run_markdown(str(error)), code)
+
+
+def _tell_github(annotations: Sequence[str], markdown: str, code: int) -> None:
+    """Annotations on standard error, which GitHub reads too; the report may be in a file."""
+    from torchstone.show.check import ANSWERS
+
+    for line in annotations:
         click.echo(line, err=True)
     summary, outputs = os.environ.get("GITHUB_STEP_SUMMARY"), os.environ.get("GITHUB_OUTPUT")
     if summary:
-        text = check_markdown(report, code)
         with open(summary, "ab") as file:
-            file.write(text.encode()[:SUMMARY_LIMIT])
+            file.write(markdown.encode()[:SUMMARY_LIMIT])
     if outputs:
         with open(outputs, "a", encoding="utf-8") as file:
             file.write(f"exit-code={int(code)}\nanswer={ANSWERS.get(code, '')}\n")

@@ -63,6 +63,7 @@ _MARKS = {
 ANSWERS = {
     0: "not slower",
     1: "slower, wrong or failing",
+    2: "a mistake in the request",
     3: "cannot tell at this margin",
     4: "could not run",
     130: "interrupted",
@@ -85,6 +86,11 @@ def check_report(
 def check_markdown(report: CheckReport, code: int) -> str:
     """For one comment that is renewed: at most ten rows, the rest folded."""
     return f"{MARKER}\n{to_markdown(_report(report, code, MOST_ROWS))}"
+
+
+def not_run_markdown(why: str) -> str:
+    """The same where there is no report."""
+    return f"{MARKER}\n{to_markdown([[Parts(['Could not run.'], 'title'), Sentence(why, '')]])}"
 
 
 def _report(report: CheckReport, code: int, most: int) -> Report:
@@ -278,9 +284,14 @@ def annotation_lines(report: CheckReport) -> list[str]:
         text = f"{one.target}: {one.status.value}{size}. {one.reason}".strip()
         place = [f"file={_property(one.file)}"] if one.file else []
         place += [f"line={one.line}"] if one.file and one.line else []
-        properties = ",".join([*place, "title=torchstone check"])
-        lines.append(f"::{level} {properties}::{_data(text)}")
+        lines.append(annotation(level, text, place))
     return lines
+
+
+def annotation(level: str, text: str, place: Sequence[str] = ()) -> str:
+    """One workflow command."""
+    properties = ",".join([*place, "title=torchstone check"])
+    return f"::{level} {properties}::{_data(text)}"
 
 
 def _data(text: str) -> str:
