@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -68,8 +69,14 @@ def checks_of(arm: str, names: Sequence[str], metric: str = "") -> ExtraChecks:
         tuple(dict.fromkeys(case for one in techniques for case in one.inputs)),
         tuple(dict.fromkeys(case for one in techniques for case in one.conditions)),
         losses=STATISTICAL in tiers or METRIC in tiers,
+        convergence=any(one.trains_otherwise for one in techniques),
         metric=metric if METRIC in tiers else "",
     )
+
+
+def work_of(names: Sequence[str]) -> int:
+    """Of how many of the baseline's calls an arm with these techniques does the work."""
+    return math.prod(TECHNIQUES[name].work for name in names if name in TECHNIQUES)
 
 
 def share_of(technique: Technique, ledger: Ledger) -> float:
@@ -130,7 +137,7 @@ def batches(base: ArmSpec, names: Sequence[str]) -> list[tuple[str, ...]]:
     for name in names:
         arm = TECHNIQUES[name].on(base)
         key = (arm.env, arm.allocator, arm.threads)
-        alike = key == (base.env, base.allocator, base.threads)
+        alike = key == (base.env, base.allocator, base.threads) and TECHNIQUES[name].work == 1
         place = next((some for kind, some in open_ if kind == key and len(some) < BATCH), None)
         if place is not None and alike:
             place.append(name)
