@@ -62,6 +62,8 @@ def run(model: str, db: str, budget_s: float, bench_s: float, only: tuple[str, .
         path = str(Path(folder) / "recipe.py")
         asked = BenchRequest((model,))
         found = tune(TuneRequest(asked, budget_s=budget_s, recipe=path, only=only), recorder)
+        if found.state == "interrupted":
+            raise KeyboardInterrupt  # half a tuning says nothing
         confirmed = found.confirmation
         row = Row(model, found.adopted, confirmed.speedup if confirmed else None)
         row = replace(row, elapsed_s=found.elapsed_s)

@@ -67,7 +67,7 @@ ENTRIES = (
         "make_row_by_row",
         "make_row_by_row_well",
         COMPILERS,
-        PYTHON,
+        ("A Python loop over the batch", *PYTHON),
         few=("compile",),
     ),
     Entry("tiny ops", "make_tiny_ops", "make_tiny_ops_well", COMPILERS, few=("compile",)),
@@ -122,7 +122,13 @@ ENTRIES = (
         ("Waiting for data",),
         few=("loader_workers",),
     ),
-    Entry("item in every step", "make_items", "make_items_well", COMPILERS, PYTHON),
+    Entry(
+        "item in every step",
+        "make_items",
+        "make_items_well",
+        COMPILERS,
+        ("Single values read in a loop", *PYTHON),
+    ),
     Entry("pointwise chain", "make_pointwise", "make_pointwise_well", COMPILERS, few=("compile",)),
     Entry(
         "train mode",
@@ -138,7 +144,7 @@ ENTRIES = (
         "make_masked",
         "make_masked_well",
         COMPILERS,
-        ("Small kernels, one after the other",),
+        ("The same value computed again", "Small kernels, one after the other"),
         few=("compile",),
     ),
     Entry(
@@ -146,7 +152,7 @@ ENTRIES = (
         "make_strided",
         "make_strided_well",
         COMPILERS,
-        ("Layout conversions and copies",),
+        ("Inputs that are not contiguous", "Layout conversions and copies"),
         few=("compile",),
     ),
     Entry(
@@ -211,6 +217,8 @@ def run(entry: Entry, db: str, budget_s: float, only: tuple[str, ...]) -> Row:
             ),
             recorder,
         )
+        if found.state == "interrupted":
+            raise KeyboardInterrupt  # half a tuning says nothing
         return evaluate(entry, found, recipe, recorder, min(15.0, budget_s / EVALUATED))
 
 
