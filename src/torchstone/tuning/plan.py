@@ -92,8 +92,9 @@ def share_of(technique: Technique, ledger: Ledger) -> float:
 def choose(
     base: ArmSpec, wanted: Wanted, torch: str, shares: Mapping[str, float]
 ) -> tuple[list[str], list[Experiment]]:
-    """The techniques to screen, the largest share first, and those that are not run, each with the
-    reason. Nothing is left out because little is at stake: only what cannot or may not be done."""
+    """The techniques to screen, one of each group before its others and the largest share first,
+    and those that are not run, each with the reason. Nothing is left out because little is at
+    stake: only what cannot or may not be done."""
     candidates: list[str] = []
     unable: list[Experiment] = []
     for name in wanted.only or TECHNIQUES:
@@ -105,7 +106,13 @@ def choose(
             unable.append(Experiment(Stage.SCREEN, name, decision, reason, tier=tier))
     order = {name: place for place, name in enumerate(TECHNIQUES)}
     candidates.sort(key=lambda name: (-round(shares.get(name, 1.0), 2), order[name]))
-    return candidates, unable
+    groups: set[str] = set()
+    first = []
+    for name in candidates:
+        group = TECHNIQUES[name].group or name
+        first += [] if group in groups else [name]
+        groups.add(group)
+    return [*first, *(name for name in candidates if name not in first)], unable
 
 
 def _unable(
