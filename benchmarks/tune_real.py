@@ -1,11 +1,12 @@
 """`torchstone tune` beside plain torch.compile on models of huggingface and timm.
 
-    tune_real.py [--only WORD] [--budget 600] [--out FILE] [--quick]
+    tune_real.py [--only WORD] [--budget 600] [--few] [--out FILE] [--quick]
 
 Each model is tuned; then the model as it is, under torch.compile, and with the recipe file are
 measured in one case from another seed. Aims: the recipe is never slower than the better of the two
 beyond its interval, and its gain lies within the interval that the tuning gave in 9 of 10. Without
-a recipe the model as it is stands for it. `--out` gets a line for each model that is done.
+a recipe the model as it is stands for it. `--few` tries three techniques, for lack of time. `--out`
+gets a line for each model that is done.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ MODELS = (
     "timm:convnext_small@small",
     "timm:deit_base_distilled_patch16_224@small",
 )
+FEW = ("compile", "channels_last", "inference_mode")
 WITHIN = 0.05
 """Added to either end of the first interval: the two were measured at other times."""
 
@@ -62,6 +64,8 @@ def run(model: str, db: str, budget_s: float, bench_s: float, only: tuple[str, .
         path = str(Path(folder) / "recipe.py")
         asked = BenchRequest((model,))
         found = tune(TuneRequest(asked, budget_s=budget_s, recipe=path, only=only), recorder)
+        if found.state == "interrupted":
+            raise KeyboardInterrupt  # half a tuning says nothing
         confirmed = found.confirmation
         row = Row(model, found.adopted, confirmed.speedup if confirmed else None)
         row = replace(row, elapsed_s=found.elapsed_s)
@@ -123,6 +127,7 @@ def main() -> int:
     parser.add_argument("--only", default="", help="models whose name has this word")
     parser.add_argument("--budget", type=float, default=600.0, help="seconds for each tuning")
     parser.add_argument("--out", type=Path, help="a line for each model that is done")
+    parser.add_argument("--few", action="store_true", help=f"{', '.join(FEW)} alone")
     parser.add_argument("--quick", action="store_true", help="one model, one technique")
     asked = parser.parse_args()
     done: dict[str, Row] = {}
@@ -135,8 +140,9 @@ def main() -> int:
         for model in models:
             if model in done:
                 continue
-            budget, bench = (20.0, 2.0) if asked.quick else (asked.budget, 30.0)
-            only = ("inference_mode",) if asked.quick else ()
+            budget = 20.0 if asked.quick else asked.budget
+            bench = min(30.0, budget / 10)
+            only = ("inference_mode",) if asked.quick else FEW if asked.few else ()
             done[model] = run(model, str(Path(folder) / "real.db"), budget, bench, only)
             print(f"{model}: {', '.join(done[model].adopted) or 'nothing'}", file=sys.stderr)
             if asked.out:

@@ -6,9 +6,9 @@
 PYTHON is an interpreter with aitune in it. On a machine without a GPU its TensorRT and ONNX Runtime
 backends do not run; their libraries may be absent, and its PyTorch backends are what is compared.
 Two candidates are planted into both tools: one that answers with zeros and is fast, one that is the
-model as it is. Neither may be adopted. Half of the trials are of each. `--gain` compares what each
-finds on the same models: aitune with torch.compile as its candidate, Torchstone with everything
-that it has. A trial is a line of `--out` and is not repeated.
+model as it is. Neither may be adopted. Half of the trials are of each; a tuning of ours has both.
+`--gain` compares what each finds on the same models: aitune with torch.compile as its candidate,
+Torchstone with everything that it has. A trial is a line of `--out` and is not repeated.
 """
 
 from __future__ import annotations
@@ -199,28 +199,35 @@ def plugins(folder: Path) -> Path:
     return folder
 
 
-def ours(trial: Trial, budget_s: float, folder: Path, gain: bool) -> Trial:
+def ours(trial: Trial, budget_s: float, folder: Path, gain: bool) -> list[Trial]:
+    """One tuning: with everything, or with the two planted candidates, each a trial of its own."""
     words = [sys.executable, "-m", "torchstone", "tune", f"{TARGETS}:{trial.model}"]
     words += ["--budget", f"{budget_s:g}s", "--seed", str(trial.number), "--json", "-"]
-    words += ["--recipe", str(folder / f"recipe_{trial.number}_{trial.model}_{trial.planted}.py")]
+    words += ["--recipe", str(folder / f"recipe_{trial.number}_{trial.model}.py")]
     words += ["--db", str(folder / "rivals.db")]
-    words += [] if gain else ["--only", f"planted_{trial.planted}"]
+    for name in () if gain else (ZEROS, SAME):
+        words += ["--only", f"planted_{name}"]
     path = os.pathsep.join((str(folder / "site"), str(HERE.parent / "src")))
     began = time.monotonic()
     done = run(words, {**os.environ, "PYTHONPATH": path})
     elapsed = time.monotonic() - began
     if done.returncode:
-        return made(trial, None, None, elapsed, done.stderr[-300:])
+        return [made(trial, None, None, elapsed, done.stderr[-300:])]
     found = json.loads(done.stdout)
-    confirmed = [one for one in found["experiments"] if one["stage"] == "confirm"]
-    speedup = confirmed[-1]["speedup"] if confirmed else None
-    said = "; ".join(
-        f"{one['technique']}: {one['decision']} {one['reason']}"[:200]
-        for one in found["experiments"]
-        if one["technique"].startswith("planted")
-    )
-    adopted = bool(found["adopted"])
-    return made(trial, adopted, speedup, elapsed, ", ".join(found["adopted"]) or said)
+    if gain:
+        confirmed = [one for one in found["experiments"] if one["stage"] == "confirm"]
+        speedup = confirmed[-1]["speedup"] if confirmed else None
+        names = found["adopted"]
+        return [made(trial, bool(names), speedup, elapsed, ", ".join(names))]
+    trials = []
+    for name in (ZEROS, SAME):
+        told = [one for one in found["experiments"] if one["technique"] == f"planted_{name}"]
+        last = f"{told[-1]['decision']}: {told[-1]['reason']}"[:200]
+        judged = not told[-1]["decision"].startswith("not ")
+        adopted = f"planted_{name}" in found["adopted"] if judged else None
+        one = Trial("torchstone", trial.model, name, trial.number)
+        trials.append(made(one, adopted, None, elapsed / 2, last))
+    return trials
 
 
 def theirs(trial: Trial, python: str) -> Trial:
@@ -257,9 +264,10 @@ def planned(trials: int, gain: bool) -> list[Trial]:
     if gain:
         return [Trial(tool, m, COMPILE, 0) for m in MODELS for tool in ("torchstone", "aitune")]
     found = []
-    for number in range(trials):
-        model, planted = MODELS[number // 2 % len(MODELS)], (ZEROS, SAME)[number % 2]
-        found += [Trial(tool, model, planted, number) for tool in ("torchstone", "aitune")]
+    for number in range(trials // 2):
+        model = MODELS[number % len(MODELS)]
+        for planted in (ZEROS, SAME):
+            found += [Trial(tool, model, planted, number) for tool in ("torchstone", "aitune")]
     return found
 
 
@@ -309,14 +317,16 @@ def main() -> int:
             if trial.key in done or (trial.tool == "aitune" and not asked.aitune):
                 continue
             if trial.tool == "aitune":
-                found = theirs(trial, asked.aitune)
+                some = [theirs(trial, asked.aitune)]
             else:
-                found = ours(trial, budget, folder, asked.gain)
-            done[found.key] = found
-            if asked.out:
-                with asked.out.open("a") as file:
-                    file.write(json.dumps(asdict(found)) + "\n")
-            print(f"{found.tool} {found.model} {found.planted}: {found.adopted}", file=sys.stderr)
+                some = ours(trial, budget, folder, asked.gain)
+            for found in some:
+                done[found.key] = found
+                if asked.out:
+                    with asked.out.open("a") as file:
+                        file.write(json.dumps(asdict(found)) + "\n")
+                said = f"{found.tool} {found.model} {found.planted}: {found.adopted}"
+                print(said, file=sys.stderr)
     print(report(list(done.values())))
     ours_wrong = any(
         one.adopted for one in done.values() if one.tool == "torchstone" and one.planted != COMPILE

@@ -1,13 +1,14 @@
 """Does `torchstone tune` find planted inefficiencies, and leave alone what is well made?
 
-    tune_zoo.py [--only WORD] [--budget 5m] [--out FILE] [--quick]
+    tune_zoo.py [--only WORD] [--budget 300] [--few] [--out FILE] [--quick]
 
 Each planted target is tuned, then measured beside the same target made well by hand, and its recipe
 beside the planted target once more, from another seed: a recipe that is slower there, or answers
 wrongly, is a wrong adoption. The gain is the time saved, as a share of the hand-made one's.
 A remedy counts as found where a technique that can bring it was adopted, or where the ledger names
 it and no technique can apply it. `--out` gets a line for each target that is done, and those are
-not done again. Exit code 1 if an aim is missed.
+not done again. `--few` tries the remedy and two techniques that do not help, for lack of time. Exit
+code 1 if an aim is missed.
 """
 
 from __future__ import annotations
@@ -32,7 +33,11 @@ from torchstone.records import ArmSpec, Result, Tuning
 HERE = Path(__file__).resolve().parent / "tune_targets.py"
 COMPILERS = ("compile", "compile_dynamic", "compile_max_autotune", "compile_freezing")
 COMPILERS += ("compile_cpp_wrapper", "compile_blocks", "jit_trace")
+DECOYS = ("gc_freeze", "inference_mode")
+"""Techniques that change little or nothing."""
 SEED = 7
+EVALUATED = 6.0
+"""Each comparison afterwards has at most this part of a tuning's budget."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +67,7 @@ ENTRIES = (
         "make_row_by_row",
         "make_row_by_row_well",
         COMPILERS,
-        PYTHON,
+        ("A Python loop over the batch", *PYTHON),
         few=("compile",),
     ),
     Entry("tiny ops", "make_tiny_ops", "make_tiny_ops_well", COMPILERS, few=("compile",)),
@@ -117,7 +122,13 @@ ENTRIES = (
         ("Waiting for data",),
         few=("loader_workers",),
     ),
-    Entry("item in every step", "make_items", "make_items_well", COMPILERS, PYTHON),
+    Entry(
+        "item in every step",
+        "make_items",
+        "make_items_well",
+        COMPILERS,
+        ("Single values read in a loop", *PYTHON),
+    ),
     Entry("pointwise chain", "make_pointwise", "make_pointwise_well", COMPILERS, few=("compile",)),
     Entry(
         "train mode",
@@ -133,7 +144,7 @@ ENTRIES = (
         "make_masked",
         "make_masked_well",
         COMPILERS,
-        ("Small kernels, one after the other",),
+        ("The same value computed again", "Small kernels, one after the other"),
         few=("compile",),
     ),
     Entry(
@@ -141,7 +152,7 @@ ENTRIES = (
         "make_strided",
         "make_strided_well",
         COMPILERS,
-        ("Layout conversions and copies",),
+        ("Inputs that are not contiguous", "Layout conversions and copies"),
         few=("compile",),
     ),
     Entry(
@@ -190,7 +201,7 @@ def measured(
     return measure(some, settings, recorder, None, (), "bench", "tune zoo")
 
 
-def run(entry: Entry, db: str, budget_s: float, quick: bool) -> Row:
+def run(entry: Entry, db: str, budget_s: float, only: tuple[str, ...]) -> Row:
     asked = BenchRequest((target(entry.target),), mode=entry.mode, threads=entry.threads)
     recorder = Recorder(db)
     with tempfile.TemporaryDirectory(prefix="zoo-") as folder:
@@ -202,11 +213,13 @@ def run(entry: Entry, db: str, budget_s: float, quick: bool) -> Row:
                 metric=target(entry.metric) if entry.metric else "",
                 budget_s=budget_s,
                 recipe=recipe,
-                only=entry.few if quick else (),
+                only=only,
             ),
             recorder,
         )
-        return evaluate(entry, found, recipe, recorder, 3.0 if quick else 15.0)
+        if found.state == "interrupted":
+            raise KeyboardInterrupt  # half a tuning says nothing
+        return evaluate(entry, found, recipe, recorder, min(15.0, budget_s / EVALUATED))
 
 
 def evaluate(entry: Entry, found: Tuning, recipe: str, recorder: Recorder, budget_s: float) -> Row:
@@ -295,6 +308,7 @@ def main() -> int:
     parser.add_argument("--only", default="", help="targets whose name has this word")
     parser.add_argument("--budget", type=float, default=300.0, help="seconds for each tuning")
     parser.add_argument("--out", type=Path, help="a line for each target that is done")
+    parser.add_argument("--few", action="store_true", help="the remedy and two others alone")
     parser.add_argument("--quick", action="store_true", help="few techniques, short: does it run?")
     asked = parser.parse_args()
     done: dict[str, Row] = {}
@@ -307,7 +321,8 @@ def main() -> int:
             if asked.only not in entry.name or entry.name in done:
                 continue
             budget = 20.0 if asked.quick else asked.budget
-            row = run(entry, str(Path(folder) / "zoo.db"), budget, asked.quick)
+            few = entry.few if asked.quick else (*entry.few, *DECOYS) if asked.few else ()
+            row = run(entry, str(Path(folder) / "zoo.db"), budget, tuple(dict.fromkeys(few)))
             done[entry.name] = row
             print(f"{entry.name}: {', '.join(row.adopted) or 'nothing'}", file=sys.stderr)
             if asked.out:

@@ -11,6 +11,7 @@ import tune_rivals
 import tune_zoo
 
 from tests.tuning.made import tuning
+from torchstone.explain.findings.base import known_findings
 from torchstone.variants.techniques import TECHNIQUES
 from torchstone.workloads import check_target
 
@@ -19,7 +20,9 @@ def test_every_target_and_technique_of_the_zoo_is_there() -> None:
     planted = [one for one in tune_zoo.ENTRIES if one.well]
     assert len(planted) >= 15
     assert len(tune_zoo.ENTRIES) - len(planted) >= 5
+    titles = {getattr(one, "title", "") for one in known_findings()}
     for entry in tune_zoo.ENTRIES:
+        assert set(entry.findings) <= titles, entry.name
         for name in filter(None, (entry.target, entry.well, entry.metric)):
             check_target(tune_zoo.target(name))
         assert set(entry.remedies) <= set(TECHNIQUES), entry.name

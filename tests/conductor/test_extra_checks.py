@@ -8,6 +8,7 @@ import pytest
 
 from tests.targets.support import run_arms
 from torchstone.conductor import ExtraChecks
+from torchstone.conductor.extra_checks import STEPS_RATIO, _steps_needed
 from torchstone.records import ArmSpec, Measurement, Outcome
 
 TARGETS = """
@@ -148,3 +149,17 @@ def test_what_is_hopeless_alone_is_not_timed(tmp_path: Path) -> None:
     assert case.arms[1].outcome is Outcome.NOT_RUN
     assert case.arms[1].detail.message.startswith("stopped early")
     assert case.arms[0].turns
+
+
+def test_steps_to_the_loss_of_the_baseline_are_those_of_the_worst_seed() -> None:
+    slow = [10.0 - step / 4 for step in range(40)]
+    quick = [10.0 - step / 2 for step in range(40)]
+    flat = [10.0] * 40
+    found: dict[str, float] = {}
+    assert _steps_needed([slow, slow], [quick, quick], found) == ""
+    assert 0.5 < found[STEPS_RATIO] < 0.7  # twice as quick, after the first window of the mean
+    assert _steps_needed([slow, slow], [quick, slow], found) == ""
+    assert found[STEPS_RATIO] == 1.0
+    assert "does not reach the baseline's loss" in _steps_needed([slow], [flat], found)
+    assert _steps_needed([flat], [flat], found) == ""
+    assert found[STEPS_RATIO] == 1.0, "where nothing is learned nothing is gained"

@@ -120,6 +120,16 @@ def test_profiles_and_ledgers() -> None:
     ]
 
 
+def test_techniques_say_what_they_may_break_and_why_they_cannot_run() -> None:
+    rows = [
+        TechniqueRow("one", "torchstone", "bitwise", ("inference",), "first", "the same", (), ""),
+        TechniqueRow("two", "torchstone", "metric", ("training",), "second", "the same", (), "old"),
+        TechniqueRow("three", "torchstone", "bitwise", ("training",), "third", "nothing", (), ""),
+    ]
+    notes = listing("techniques", rows).split("\n\n", 1)[1]
+    assert notes == "may break\n  - one, two: the same\n\nwhy not\n  - two: old\n"
+
+
 def test_suites() -> None:
     assert listing("suites", SUITES) == (
         "  suite        target           can run here  scales\n"

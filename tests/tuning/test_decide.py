@@ -193,3 +193,29 @@ def test_the_front_has_no_arm_that_another_beats() -> None:
         screened("wrong", 0.1, Decision.WRONG_ANSWER, 0.1),
     ]
     assert [one.technique for one in decide.pareto(some)] == ["fast", "small"]
+
+
+@pytest.mark.parametrize(
+    ("technique", "ratio", "steps", "decision"),
+    [
+        ("optimizer_adamw", 1.0, 0.5, Decision.ADOPTED),
+        ("optimizer_adamw", 0.8, 1.5, Decision.REJECTED),
+        ("larger_batch_8", 4.0, 1.0, Decision.ADOPTED),
+        ("larger_batch_8", 8.8, 1.0, Decision.REJECTED),
+    ],
+)
+def test_time_is_that_of_the_same_work(
+    technique: str, ratio: float, steps: float, decision: Decision
+) -> None:
+    """Of as many rows, of training to the same loss; and it is not called neutral."""
+    agreed = Agreement("fp64", checked=2, timed=1, quality={"steps ratio": steps})
+    verdict = Verdict.FASTER if ratio < 1 else Verdict.SAME if ratio == 1 else Verdict.SLOWER
+    one = replace(SELECT, technique=technique)
+    found = decide.decide(one, case(arm("new", agreement=agreed), verdict, ratio), "new", RULE)
+    assert found.decision is decision, found
+    work = 8 if technique == "larger_batch_8" else 1
+    assert found.time_ratio == pytest.approx(ratio * steps / work)
+    assert found.interval is not None
+    assert found.interval[0] < found.time_ratio < found.interval[1]
+    if decision is Decision.ADOPTED:
+        assert ("it trains otherwise" if work == 1 else "8 times as large") in found.reason

@@ -99,6 +99,17 @@ def test_the_largest_share_comes_first_and_nothing_is_left_out() -> None:
     assert candidates[-1] == "compile"
 
 
+def test_one_of_each_group_comes_before_the_others_of_any() -> None:
+    """So that a short budget is not spent on six ways to compile."""
+    shares = dict.fromkeys(TECHNIQUES, 0.1)
+    shares |= {name: 1.0 for name in TECHNIQUES if TECHNIQUES[name].group == "compiler"}
+    candidates, _ = plan.choose(BASE, plan.Wanted(), "2.13.0", shares)
+    groups = [TECHNIQUES[name].group or name for name in candidates]
+    assert groups[: len(set(groups))] == list(dict.fromkeys(groups))
+    assert candidates[0] == "compile"
+    assert candidates.index("channels_last") < candidates.index("compile_dynamic")
+
+
 def test_processes_that_start_alike_are_screened_together() -> None:
     names = ["compile", "threads_one", "channels_last", "gc_freeze", "jit_trace", "omp_passive"]
     found = plan.batches(BASE, names)

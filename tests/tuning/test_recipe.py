@@ -8,6 +8,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,8 +23,9 @@ from torchstone.records import (
 )
 from torchstone.tuning.recipe import recipe_text
 from torchstone.variants import check_variant, resolve_variant
-from torchstone.variants.recipe import read_constants
+from torchstone.variants.recipe import find_recipe, read_constants
 from torchstone.variants.techniques import TECHNIQUES
+from torchstone.workloads import Inputs
 
 BASE = ArmSpec("baseline", "x.py:make")
 APPLY = """
@@ -137,6 +139,24 @@ def test_a_recipe_is_a_variant(tmp_path: Path) -> None:
     assert "memory_format" in found.changes
     assert "torch._dynamo" in getattr(found, "modules", ())
     assert read_constants(str(path))["TECHNIQUES"] == ("compile",)
+
+
+def test_a_recipe_for_larger_batches_says_so_and_is_measured_with_them(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    path = tmp_path / "recipe.py"
+    text = recipe_text(tuning("larger_batch_8"), ("larger_batch_8",))
+    path.write_text(text, encoding="utf-8")
+    assert "Give the model batches 8 times as large." in text
+    sizes: list[int] = []
+
+    def model(x: Any) -> Any:
+        sizes.append(len(x))
+        return x * 2
+
+    example = Inputs((torch.ones(4, 2),))
+    made = find_recipe(f"recipe:{path}").apply(model, example, BASE).call
+    assert torch.equal(made(*example.args), torch.full((4, 2), 2.0))
+    assert sizes == [32]
 
 
 @pytest.mark.parametrize(

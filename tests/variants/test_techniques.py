@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from tests.targets.support import ROOT, run_arms, torchstone
 from torchstone.records import ArmSpec, Outcome, UsageError
 from torchstone.variants import resolve_variant, uses_torch
 from torchstone.variants.techniques import TECHNIQUES
+from torchstone.variants.techniques.quantising import quantise_int8
 
 CHECK = """
 import gc, json, sys, torch
@@ -33,7 +35,11 @@ expected = {
     "blocks": blocks.call(*blocks.inputs),
     "gradient": blocks.call[0][0].weight.grad.clone(),
 }
-plain = DataLoader.__init__
+plain, plain_to = DataLoader.__init__, torch.Tensor.to
+ranks = load(folder + ":ranks")
+expected["ranks"] = ranks.call(*ranks.inputs)
+expected["ranks"].sum().backward()
+expected["ranks grad"] = ranks.call[0].weight.grad
 for target, variant, check in json.loads(sys.argv[1]):
     before_loading(variant)
     try:
@@ -45,6 +51,14 @@ for target, variant, check in json.loads(sys.argv[1]):
     exec(check)
     DataLoader.__init__ = plain
 """
+RANKS = (
+    "out = made.call(*made.inputs); out.sum().backward()\n"
+    "assert torch.allclose(out, expected['ranks'], atol=1e-6)\n"
+    "is_shared = lambda weight: type(weight).__name__ == 'DTensor'\n"
+    "grad = made.call[0].weight.grad\n"
+    "assert torch.allclose(getattr(grad, 'full_tensor', lambda: grad)(), expected['ranks grad'])\n"
+)
+"""With one rank the answer is the model's own."""
 CHECKS = {
     "gc_freeze": ("make", "assert gc.get_freeze_count() > 0; assert gc.get_threshold()[0] > 700"),
     "no_grad": (
@@ -98,6 +112,50 @@ CHECKS = {
         "rows",
         "made.call(*made.inputs); assert sizes == [1] * 8, sizes",
     ),
+    "larger_batch_2": (
+        "rows",
+        "out = made.call(*made.inputs); assert sizes == [16], sizes\n"
+        "assert torch.equal(out, expected['rows'])",
+    ),
+    "larger_batch_8": ("rows", "made.call(*made.inputs); assert sizes == [64], sizes"),
+    "accumulate_gradients_4": (
+        "sgd",
+        "layer = made.call; opt = made.optimizer(layer.parameters()); seen = []\n"
+        "for step in range(8):\n"
+        "    opt.zero_grad(); layer(torch.full((1, 2), 1.0 + step)).sum().backward(); opt.step()\n"
+        "    seen.append(layer.bias[0].item())\n"
+        "assert [len(set(some)) for some in (seen[:3], seen[3:7], seen)] == [1, 1, 3], seen\n"
+        "assert abs(seen[0] - seen[3] - 0.5 * (1 + 0.125 * seen[0])) < 1e-6, 'of the mean'",
+    ),
+    "optimizer_adamw": (
+        "sgd",
+        "opt = made.optimizer(made.call.parameters())\n"
+        "assert type(opt) is torch.optim.AdamW and opt.defaults['lr'] == 1e-3\n"
+        "assert opt.param_groups[0]['weight_decay'] == 0.125",
+    ),
+    "optimizer_momentum": (
+        "adam",
+        "opt = made.optimizer(made.call.parameters())\n"
+        "assert type(opt) is torch.optim.SGD and opt.defaults['nesterov']",
+    ),
+    "one_cycle_lr": (
+        "sgd",
+        "opt = made.optimizer(made.call.parameters()); rates = []\n"
+        "for step in range(130): opt.step(); rates.append(opt.param_groups[0]['lr'])\n"
+        "assert rates[0] == 0.5 and abs(max(rates) - 5) < 1e-9 and rates[-1] < 1e-9, rates\n"
+        "assert rates.index(max(rates)) == 36",
+    ),
+    "non_blocking": (
+        "make",
+        "assert torch.Tensor.to is not plain_to\n"
+        "assert torch.ones(2).to('cpu', torch.float64).dtype == torch.float64\n"
+        "assert torch.ones(2).to('meta').device.type == 'meta'\n"
+        "assert torch.ones(2).to(torch.ones(1).double()).dtype == torch.float64\n"
+        "torch.Tensor.to = plain_to",
+    ),
+    "data_parallel": ("ranks", RANKS + "assert type(made.call[0].weight.grad) is torch.Tensor"),
+    "sharded_data_parallel": ("ranks", RANKS + "assert is_shared(made.call[0].weight)"),
+    "tensor_parallel": ("ranks", RANKS + "assert is_shared(made.call[2].weight)"),
     "loader_worker": ("loader", "assert made.call.loader.num_workers == 1"),
     "loader_workers": (
         "loader",
@@ -202,6 +260,17 @@ def hidden():
     layers = torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3)
     return torch.nn.Sequential(*layers), (torch.randn(2, 4),)
 
+def sgd():
+    return Workload(torch.nn.Linear(2, 2), (torch.ones(1, 2),),
+                    optimizer=lambda p: torch.optim.SGD(p, lr=0.5, weight_decay=0.125))
+
+def ranks():
+    if not torch.distributed.is_initialized():
+        store = torch.distributed.HashStore()
+        torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
+    torch.manual_seed(0)
+    return hidden()
+
 def rmsprop():
     return Workload(torch.nn.Linear(2, 2), (torch.ones(1, 2),), optimizer=torch.optim.RMSprop)
 
@@ -236,6 +305,38 @@ def test_techniques_do_what_they_say(tmp_path: Path) -> None:
         cwd=ROOT,
     )
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(("bits", "refused"), [(16, True), (32, False)])
+def test_int8_is_refused_where_sums_of_products_saturate(
+    bits: int, refused: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """AVX2 adds two products of 8-bit integers in 16 bits, VNNI in 32. This CPU has one of them,
+    so both are planted."""
+    torch = pytest.importorskip("torch")
+    most = 2.0 ** (bits - 1) - 1
+
+    class Planted(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self, layer: Any) -> None:
+            super().__init__()
+            self.weight = layer.weight.detach()
+
+        def forward(self, x: Any) -> Any:
+            scale_x, scale_w = x.max() / 255, self.weight.abs().max() / 127
+            products = (x / scale_x).round()[:, None] * (self.weight / scale_w).round()
+            pairs = products.unflatten(2, (-1, 2)).sum(3).clamp(-most - 1, most)
+            return pairs.sum(2) * scale_x * scale_w
+
+    def planted(model: Any, *args: Any, **kwargs: Any) -> Any:
+        return torch.nn.Sequential(Planted(model[0]))
+
+    monkeypatch.setattr(torch.ao.quantization, "quantize_dynamic", planted)
+    model = torch.nn.Sequential(torch.nn.Linear(8, 8))
+    if refused:
+        with pytest.raises(NotImplementedError, match="640 came out as 324"):
+            quantise_int8(model)
+    else:
+        assert isinstance(quantise_int8(model)[0], Planted)
 
 
 def test_a_technique_is_a_modifier_of_any_variant() -> None:

@@ -65,14 +65,16 @@ class ExtraChecks:
 
     `inputs` are those with which its known failures show: a wrong answer to one is the arm's
     outcome. One to `conditions` only says under which condition the arm can be used. `losses`: the
-    loss after some training steps must be as good as the baseline's; `metric` names the user's own
-    function, which must not find the arm worse.
+    loss after some training steps must be as good as the baseline's; `convergence`: it trains
+    otherwise, so the steps until it is as good are counted. `metric` names the user's own function,
+    which must not find the arm worse.
     """
 
     arm: str
     inputs: tuple[str, ...] = ()
     conditions: tuple[str, ...] = ()
     losses: bool = False
+    convergence: bool = False
     metric: str = ""
 
 

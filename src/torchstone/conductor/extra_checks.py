@@ -8,7 +8,8 @@ is warm by then.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,10 +23,12 @@ from torchstone.conductor.state import ArmState
 from torchstone.conductor.worker import ArmEnded, clean, patience
 from torchstone.measure.adversarial import DOES_NOT_APPLY, file_of
 from torchstone.records import Agreement, ArmSpec, Outcome, UsageError
+from torchstone.variants.techniques.base import CONVERGENCE_STEPS
 
 SHORT = 300
 LOSS_SEEDS = (1, 2, 3)
 LOSS_STEPS, LEAST_STEPS = 24, 4
+STEPS_RATIO = "steps ratio"
 LOSS_SECONDS = 20.0
 """All steps of an arm together; fewer are taken where they would take longer."""
 LOSS_SLACK = 0.02
@@ -60,34 +63,70 @@ def _quality(case: CaseContext, state: ArmState, base: ArmState, wanted: ExtraCh
     """What is worse than with the baseline, in words; empty where nothing is."""
     found: dict[str, float] = {}
     said = ""
-    if wanted.losses and state.spec.mode == "training":
-        said = _losses(case, state, base, found)
+    if (wanted.losses or wanted.convergence) and state.spec.mode == "training":
+        said = _losses(case, state, base, found, wanted.convergence)
     if wanted.metric and not said:
         said = _metric(case, state, base, wanted.metric, found)
     state.agreement = replace(state.agreement or Agreement("none"), quality=found)
     return said
 
 
-def _losses(case: CaseContext, state: ArmState, base: ArmState, found: dict[str, float]) -> str:
+def _losses(
+    case: CaseContext, state: ArmState, base: ArmState, found: dict[str, float], otherwise: bool
+) -> str:
     case.events.phase(f"{state.spec.name}: loss over {len(LOSS_SEEDS)} seeds")
     slowest = max(one.solo.step_ns for one in (state, base) if one.solo is not None) / 1e9
     fitting = int(LOSS_SECONDS / max(slowest, 1e-9) / len(LOSS_SEEDS))
-    steps = min(LOSS_STEPS, max(LEAST_STEPS, fitting))
+    steps = min(CONVERGENCE_STEPS if otherwise else LOSS_STEPS, max(LEAST_STEPS, fitting))
     command = {"do": "losses", "seeds": LOSS_SEEDS, "steps": steps}
     try:
-        theirs = _asked_once(case, base.spec, command, f"losses-{steps}")
-        mine = _asked(case, state.spec, command)
+        curves = _asked_once(case, base.spec, command, f"losses-{steps}")
+        own = _asked(case, state.spec, command)
     except (ArmEnded, UsageError) as ended:
         return f"its loss over {steps} steps is not known: {ended}"
+    theirs, mine = ([_at_the_end(curve) for curve in some] for some in (curves, own))
     mean, base_mean = (sum(some) / len(some) for some in (mine, theirs))
     found.update({"loss": mean, "baseline loss": base_mean})
     slack = LOSS_SLACK * abs(base_mean)
-    if min(theirs) - slack <= mean <= max(theirs) + slack:
-        return ""
+    low = -math.inf if otherwise else min(theirs) - slack
+    if low <= mean <= max(theirs) + slack:
+        return _steps_needed(curves, own, found) if otherwise else ""
     return (
         f"after {steps} steps over {len(LOSS_SEEDS)} seeds its loss is {mean:.4g}; the baseline's "
         f"lie between {min(theirs):.4g} and {max(theirs):.4g}"
     )
+
+
+def _window(curve: Sequence[float]) -> int:
+    return max(1, len(curve) // 4)
+
+
+def _at_the_end(curve: Sequence[float]) -> float:
+    last = curve[-_window(curve) :]
+    return sum(last) / len(last)
+
+
+def _reached(curve: Sequence[float], loss: float) -> int | None:
+    """The first step at which the mean over a quarter of the curve is as low."""
+    width = _window(curve)
+    ends = range(width, len(curve) + 1)
+    return next((end for end in ends if sum(curve[end - width : end]) / width <= loss), None)
+
+
+def _steps_needed(
+    theirs: Sequence[Sequence[float]], mine: Sequence[Sequence[float]], found: dict[str, float]
+) -> str:
+    """How many steps until the baseline's last loss is reached, as a share of the baseline's own:
+    of the worst seed."""
+    ratios = []
+    for base, own in zip(theirs, mine, strict=True):
+        aim = _at_the_end(base)
+        needed = _reached(own, aim)
+        if needed is None:
+            return f"it does not reach the baseline's loss of {aim:.4g} in {len(own)} steps"
+        ratios.append(needed / (_reached(base, aim) or len(base)))
+    found[STEPS_RATIO] = max(ratios)
+    return ""
 
 
 def _metric(

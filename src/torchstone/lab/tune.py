@@ -426,7 +426,7 @@ def _measure(
         build_timeout_s=min(session.settings.build_timeout_s, _patience(session)),
         seed=changed,
         alpha=alpha,
-        hopeless=decide.HOPELESS_RATIO if stage is Stage.SCREEN else None,
+        hopeless=decide.HOPELESS_RATIO * plan.work_of(names) if stage is Stage.SCREEN else None,
         until="adopted",
         replicates=REPLICATES[stage],
         extra_checks=_checks(session, stage, arms, names),

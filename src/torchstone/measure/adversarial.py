@@ -153,12 +153,12 @@ CHANGES: Mapping[str, Callable[[Any], Any]] = {
 }
 
 
-# Is another answer as good? The loss after some steps, and the user's own metric.
+# Is another answer as good? The loss of some steps, and the user's own metric.
 
 
-def final_losses(arm: ArmSpec, phase: Phase, seeds: Sequence[int], steps: int) -> list[float]:
-    """For each seed the mean loss of the last quarter of so many training steps, all from the same
-    weights, each with inputs of its own."""
+def loss_curves(arm: ArmSpec, phase: Phase, seeds: Sequence[int], steps: int) -> list[list[float]]:
+    """For each seed the losses of so many training steps, all from the same weights, each with
+    inputs of its own."""
     built = build(arm, phase)
     prepared = built.prepared
     if prepared is None or prepared.keep_start is None:
@@ -169,10 +169,10 @@ def final_losses(arm: ArmSpec, phase: Phase, seeds: Sequence[int], steps: int) -
         seed_everything(seed)
         losses = []
         for step in range(steps):
-            losses.append(float(built.call(built.inputs(seed * steps + step))))
+            loss = built.call(built.inputs(seed * steps + step))
+            losses.append(float(loss.detach()))
             phase("step")
-        last = losses[-max(1, steps // 4) :]
-        found.append(sum(last) / len(last))
+        found.append(losses)
     return found
 
 

@@ -182,10 +182,10 @@ class Worker:
         return ask(arm, self.phase, command["cases"], folder, command["seed"])
 
     def _losses(self, command: dict[str, Any]) -> Any:
-        from torchstone.measure.adversarial import final_losses
+        from torchstone.measure.adversarial import loss_curves
 
         arm = from_data(ArmSpec, command["arm"])
-        return final_losses(arm, self.phase, command["seeds"], command["steps"])
+        return loss_curves(arm, self.phase, command["seeds"], command["steps"])
 
     def _metric(self, command: dict[str, Any]) -> Any:
         from torchstone.measure.adversarial import metric

@@ -89,7 +89,7 @@ class Listing(NamedTuple):
     name: Shown
     facts: tuple[Shown, ...]
     words: tuple[Shown, ...] = ()
-    notes: Callable[[Sequence[Any]], tuple[str, list[str]]] | None = None
+    notes: tuple[Callable[[Sequence[Any]], tuple[str, list[str]]], ...] = ()
 
 
 def listing(
@@ -111,9 +111,10 @@ def listing(
     elif what == "variants":
         told = [row for row in found if row.summary]
     text = _table(kind, told, width, style, sections) if told else ""
-    title, notes = kind.notes(found) if kind.notes else ("", [])
-    lines = [line for note in notes for line in hang("  - ", style.safe(note), width, style)]
-    return text + ("\n".join(["", style.paint(title, "title"), *lines, ""]) if lines else "")
+    for title, notes in (notes_of(found) for notes_of in kind.notes):
+        lines = [line for note in notes for line in hang("  - ", style.safe(note), width, style)]
+        text += "\n".join(["", style.paint(title, "title"), *lines, ""]) if lines else ""
+    return text
 
 
 def _table(
@@ -239,6 +240,15 @@ def _technique_reasons(rows: Sequence[TechniqueRow]) -> tuple[str, list[str]]:
     return "why not", [f"{row.name}: {row.missing}" for row in rows if row.missing]
 
 
+def _technique_breaks(rows: Sequence[TechniqueRow]) -> tuple[str, list[str]]:
+    """Those that may break the same in one line."""
+    names: dict[str, list[str]] = {}
+    for row in rows:
+        if row.may_break not in ("", "nothing"):
+            names.setdefault(row.may_break, []).append(row.name)
+    return "may break", [f"{', '.join(some)}: {text}" for text, some in names.items()]
+
+
 def _gain(row: Any, style: Style) -> str:
     """What a tuning came to."""
     if not row.adopted:
@@ -330,7 +340,7 @@ LISTINGS = {
             ),
         ),
         (Shown("what it is", lambda row, style: row.summary, least=24),),
-        notes=_technique_reasons,
+        notes=(_technique_breaks, _technique_reasons),
     ),
     "suites": Listing(
         "no suite is installed; `pip install torchstone[suites]` brings their libraries",
@@ -340,7 +350,7 @@ LISTINGS = {
             Shown("can run here", _share, right=True),
             Shown("scales", lambda row, style: ", ".join(row.scales)),
         ),
-        notes=_suite_reasons,
+        notes=(_suite_reasons,),
     ),
     "models": Listing(
         "no models",
@@ -357,13 +367,13 @@ LISTINGS = {
                 lambda row, style: Cell("no", "fail") if row.missing else Cell("yes", "good"),
             ),
         ),
-        notes=_model_reasons,
+        notes=(_model_reasons,),
     ),
     "variants": Listing(
         "no variants",
         _NAME._replace(title="variant"),
         (),
         (Shown("what it is", lambda row, style: row.summary, least=24),),
-        notes=_backends,
+        notes=(_backends,),
     ),
 }

@@ -6,8 +6,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from torchstone.conductor.extra_checks import STEPS_RATIO
 from torchstone.conductor.solo import HOPELESS
 from torchstone.records import (
+    Agreement,
     Comparison,
     Decision,
     Experiment,
@@ -19,6 +21,7 @@ from torchstone.records import (
 )
 from torchstone.records.format import format_percent
 from torchstone.stats import least_effect
+from torchstone.tuning.plan import work_of
 from torchstone.variants.techniques import TECHNIQUES
 from torchstone.variants.techniques.base import BITWISE, TOLERANCE
 
@@ -117,6 +120,9 @@ def _with_figures(
 ) -> Experiment:
     ratio, interval = _ratio(comparison, rule)
     agreed, peaks = arm.agreement, [_peak(one) for one in (base, arm)]
+    factor = _factor(made, agreed)
+    if ratio is not None and factor != 1.0:
+        ratio, interval = ratio * factor, interval and (interval[0] * factor, interval[1] * factor)
     shown = ""
     if agreed is not None and agreed.method != "none" and not agreed.mismatch:
         shown = BITWISE if agreed.identical else TOLERANCE
@@ -144,6 +150,14 @@ def _ratio(
         finite = all(math.isfinite(end) for end in ends)
         return comparison.typical.time_ratio, ends if finite else None
     return comparison.time_ratio, comparison.interval
+
+
+def _factor(made: Experiment, agreed: Agreement | None) -> float:
+    """From the time of a call to that of the same work: of as many rows, of training to the same
+    loss. Both sides of a test have what is adopted already."""
+    names = made.on if made.stage is Stage.CONFIRM else (made.technique,)
+    steps = agreed.quality.get(STEPS_RATIO, 1.0) if agreed else 1.0
+    return steps / work_of(names)
 
 
 def _peak(arm: Measurement) -> int | None:
@@ -201,7 +215,7 @@ def _by_time(made: Experiment, comparison: Comparison | None, rule: Rule) -> tup
     speedup = 1 / made.time_ratio
     if verdict is Verdict.FASTER:
         screened = made.stage is Stage.SCREEN
-        return (Decision.PROMISING if screened else Decision.ADOPTED), ""
+        return (Decision.PROMISING if screened else Decision.ADOPTED), _not_neutral(made)
     if verdict in (Verdict.SLOWER, Verdict.SAME, Verdict.NOT_FASTER):
         words = "slower" if verdict is Verdict.SLOWER else f"no gain above {rule.margin:.0%}"
         return Decision.REJECTED, f"{words} ({speedup:.3g} times as fast)"
@@ -210,8 +224,19 @@ def _by_time(made: Experiment, comparison: Comparison | None, rule: Rule) -> tup
     return Decision.CANNOT_TELL, comparison.reason
 
 
+def _not_neutral(made: Experiment) -> str:
+    names = [name for name in made.techniques if name in TECHNIQUES]
+    if any(TECHNIQUES[name].trains_otherwise for name in names):
+        return "time to the baseline's loss, the worst of three seeds: it trains otherwise"
+    if work_of(names) > 1:
+        return f"time for as many rows, in batches {work_of(names)} times as large"
+    return ""
+
+
 def _verdict(made: Experiment, comparison: Comparison, rule: Rule) -> Verdict:
-    if rule.goal != "latency" or made.interval is None or comparison.typical is None:
+    scaled = made.time_ratio not in (comparison.time_ratio, None)
+    typical = rule.goal == "latency" and comparison.typical is not None
+    if made.interval is None or not (scaled or typical):
         return comparison.verdict
     from torchstone.stats import by_interval, logs_of
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -68,8 +69,14 @@ def checks_of(arm: str, names: Sequence[str], metric: str = "") -> ExtraChecks:
         tuple(dict.fromkeys(case for one in techniques for case in one.inputs)),
         tuple(dict.fromkeys(case for one in techniques for case in one.conditions)),
         losses=STATISTICAL in tiers or METRIC in tiers,
+        convergence=any(one.trains_otherwise for one in techniques),
         metric=metric if METRIC in tiers else "",
     )
+
+
+def work_of(names: Sequence[str]) -> int:
+    """Of how many of the baseline's calls an arm with these techniques does the work."""
+    return math.prod(TECHNIQUES[name].work for name in names if name in TECHNIQUES)
 
 
 def share_of(technique: Technique, ledger: Ledger) -> float:
@@ -85,8 +92,9 @@ def share_of(technique: Technique, ledger: Ledger) -> float:
 def choose(
     base: ArmSpec, wanted: Wanted, torch: str, shares: Mapping[str, float]
 ) -> tuple[list[str], list[Experiment]]:
-    """The techniques to screen, the largest share first, and those that are not run, each with the
-    reason. Nothing is left out because little is at stake: only what cannot or may not be done."""
+    """The techniques to screen, one of each group before its others and the largest share first,
+    and those that are not run, each with the reason. Nothing is left out because little is at
+    stake: only what cannot or may not be done."""
     candidates: list[str] = []
     unable: list[Experiment] = []
     for name in wanted.only or TECHNIQUES:
@@ -98,7 +106,13 @@ def choose(
             unable.append(Experiment(Stage.SCREEN, name, decision, reason, tier=tier))
     order = {name: place for place, name in enumerate(TECHNIQUES)}
     candidates.sort(key=lambda name: (-round(shares.get(name, 1.0), 2), order[name]))
-    return candidates, unable
+    groups: set[str] = set()
+    first = []
+    for name in candidates:
+        group = TECHNIQUES[name].group or name
+        first += [] if group in groups else [name]
+        groups.add(group)
+    return [*first, *(name for name in candidates if name not in first)], unable
 
 
 def _unable(
@@ -130,7 +144,7 @@ def batches(base: ArmSpec, names: Sequence[str]) -> list[tuple[str, ...]]:
     for name in names:
         arm = TECHNIQUES[name].on(base)
         key = (arm.env, arm.allocator, arm.threads)
-        alike = key == (base.env, base.allocator, base.threads)
+        alike = key == (base.env, base.allocator, base.threads) and TECHNIQUES[name].work == 1
         place = next((some for kind, some in open_ if kind == key and len(some) < BATCH), None)
         if place is not None and alike:
             place.append(name)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from torchstone.machine.memory import allocator_environment
 from torchstone.machine.processes import usable_cores
 from torchstone.records import ArmSpec, Decision, Experiment, Tuning
-from torchstone.tuning.plan import arm_of
+from torchstone.tuning.plan import arm_of, work_of
 from torchstone.variants.techniques import TECHNIQUES, Code
 from torchstone.variants.techniques.base import COMPILE, OPTIMIZER, PREPARE
 
@@ -52,7 +52,8 @@ def recipe_text(tuning: Tuning, names: Sequence[str]) -> str:
         f"TECHNIQUES = {tuple(names)!r}\n"
         f"CHANGES = {changes_of(names, base)!r}\n"
         f"COMPILES = {compiles!r}\n"
-        f"ENVIRONMENT = {environment_of(base, arm)!r}",
+        f"ENVIRONMENT = {environment_of(base, arm)!r}\n"
+        f"BATCH_TIMES = {work_of(names)!r}",
         *_functions(codes, arm),
     ]
     return "\n\n\n".join(parts[:1]) + "\n\n" + "\n\n\n".join(parts[1:]) + "\n"
@@ -124,6 +125,8 @@ def _docstring(tuning: Tuning, names: Sequence[str]) -> str:
             environment.cpu.get("model", ""),
         ]
         lines += ["", f"Holds for {', '.join(filter(None, held))}."]
+    if work_of(names) > 1:
+        lines += ["", f"Give the model batches {work_of(names)} times as large."]
     variables = environment_of(base, arm_of(base, names))
     if variables:
         words = " ".join(f"{name}={value}" for name, value in variables.items())

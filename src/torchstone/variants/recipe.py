@@ -16,6 +16,7 @@ from typing import Any
 
 from torchstone.records import ArmSpec, NotSupported, UsageError
 from torchstone.variants.base import Applied
+from torchstone.variants.techniques.batching import larger_batch
 from torchstone.workloads import Inputs, Workload
 
 PREFIX = "recipe:"
@@ -59,6 +60,8 @@ class Recipe:
     path: str
     changes: frozenset[str] = frozenset()
     modules: tuple[str, ...] = ()
+    batch_times: int = 1
+    """The batch that it is made for, beside the target's own."""
     summary: str = "a recipe of `torchstone tune`"
 
     @property
@@ -79,7 +82,8 @@ class Recipe:
     def apply(self, call: Callable[..., Any], example: Inputs, arm: ArmSpec) -> Applied:
         """`apply` of the file."""
         try:
-            return Applied(_module(self.path).apply(call))
+            made = _module(self.path).apply(call)
+            return Applied(made if self.batch_times == 1 else larger_batch(made, self.batch_times))
         except NotImplementedError as error:
             raise NotSupported(str(error)) from error
 
@@ -91,7 +95,8 @@ def find_recipe(text: str) -> Recipe:
     changes = frozenset(str(one) for one in constants.get("CHANGES", ()))
     compiles = constants.get("COMPILES", False)
     modules = ("torch._dynamo", "torch._inductor.compile_fx") if compiles else ()
-    return Recipe(path, changes, modules)
+    times = constants.get("BATCH_TIMES", 1)
+    return Recipe(path, changes, modules, times if isinstance(times, int) else 1)
 
 
 def recipe_techniques(text: str) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from typing import Any
 from torchstone.records import ArmSpec, NotSupported, UsageError
 from torchstone.variants.registry import resolve_variant
 from torchstone.variants.registry import uses_torch as variant_uses_torch
-from torchstone.variants.techniques import DEFAULT_LEARNING_RATE
+from torchstone.variants.techniques.base import plain_sgd
 from torchstone.workloads import Inputs, Workload, map_nest, walk
 
 
@@ -161,7 +161,7 @@ def _training(prepared: Prepared, workload: Workload, arm: ArmSpec) -> Prepared:
     parameters = [p for p in module.parameters() if p.requires_grad]
     if not parameters:
         raise UsageError(f"{arm.target} has no trainable parameters.", "Use --mode inference.")
-    make_optimizer = workload.optimizer or _plain_sgd
+    make_optimizer = workload.optimizer or plain_sgd
     optimizer = make_optimizer(parameters)
     scaler = loss_scaler(arm.precision, arm.device)
 
@@ -179,7 +179,7 @@ def _training(prepared: Prepared, workload: Workload, arm: ArmSpec) -> Prepared:
         return loss
 
     def evidence(loss: Any) -> Any:
-        grads = {n: p.grad for n, p in module.named_parameters() if p.grad is not None}
+        grads = {n: _whole(p.grad) for n, p in module.named_parameters() if p.grad is not None}
         found = {"loss": loss, "grad": grads}
         # Running statistics. Under a loss scale they are of as many steps as it took to fit.
         state = {n: b for n, b in module.named_buffers() if b.is_floating_point()}
@@ -194,6 +194,11 @@ def _training(prepared: Prepared, workload: Workload, arm: ArmSpec) -> Prepared:
     )
 
 
+def _whole(gradient: Any) -> Any:
+    """One that is divided among ranks (a DTensor), put together."""
+    return gradient.full_tensor() if hasattr(gradient, "full_tensor") else gradient
+
+
 def _overflowed(parameters: Any, scaler: Any) -> bool:
     """Not finite, and the loss was still scaled up: below that it is not the scale's fault."""
     grads = [p.grad for p in parameters if p.grad is not None]
@@ -205,20 +210,20 @@ def _keep_start(module: Any, optimizer: Any) -> Callable[[], None]:
 
     tensors = [*module.parameters(), *module.buffers()]
     start = [tensor.detach().clone() for tensor in tensors]
+    groups = [
+        {name: value for name, value in group.items() if name != "params"}
+        for group in optimizer.param_groups
+    ]
 
     def restore() -> None:
         with torch.no_grad():
             for tensor, old in zip(tensors, start, strict=True):
                 tensor.copy_(old)
         optimizer.state.clear()
+        for group, old in zip(optimizer.param_groups, groups, strict=True):
+            group.update(old)  # a schedule has changed them
 
     return restore
-
-
-def _plain_sgd(parameters: Any) -> Any:
-    import torch
-
-    return torch.optim.SGD(parameters, lr=DEFAULT_LEARNING_RATE)
 
 
 def _default_loss(output: Any) -> Any:

@@ -167,6 +167,11 @@ ROOM = 1.05
 _TITLE, _LEFT, _BOTTOM = 30.0, 64.0, 42.0
 
 
+Box = tuple[float, float, float, float]
+_LINES = (-6.0, 14.0, -18.0, 26.0)
+"""Where a name may stand, from its point down: the first that is free."""
+
+
 @dataclass(frozen=True)
 class ScatterPoint:
     """Less is better in both."""
@@ -206,19 +211,33 @@ def scatter_chart(
     if len(front) > 1:
         places = [f"{number(plot.x(one.across))} {number(plot.y(one.up))}" for one in front]
         svg.path("M" + "L".join(places), stroke="good", thick=1.4, opacity=0.6)
-    for one in drawn:
-        _draw_point(svg, plot, one)
+    taken: list[Box] = []
+    for one in sorted(drawn, key=lambda one: not one.front):  # their names find room first
+        _draw_point(svg, plot, one, taken)
     return svg.render()
 
 
-def _draw_point(svg: Svg, plot: Plot, one: ScatterPoint) -> None:
+def _draw_point(svg: Svg, plot: Plot, one: ScatterPoint, taken: list[Box]) -> None:
+    """The point, and its name where no other name is; the tooltip has it in any case."""
     x, y = plot.x(one.across), plot.y(one.up)
     name = shorten(sanitise(one.name), 32)
     svg.path(circle(x, y, 4.0), fill="good" if one.front else "slate")
     end = x > (plot.left + plot.right) / 2
-    svg.text((x - 8 if end else x + 8, y - 6), name, "ink", SMALL, "end" if end else "start")
+    wide = text_width(name, SMALL)
+    for line in _LINES:
+        left, base = (x - 8 - wide if end else x + 8), y + line
+        box = (left, base - SMALL, left + wide, base)
+        if not any(_overlap(box, other) for other in taken):
+            taken.append(box)
+            svg.text((x - 8 if end else x + 8, base), name, "ink", SMALL, "end" if end else "start")
+            break
     told = f"{sanitise(one.name)} · {one.across:.3g} · {one.up:.3g}"
     svg.area((x - 6, y - 6), (12, 12), told)
+
+
+def _overlap(one: Box, other: Box) -> bool:
+    apart = one[2] < other[0] or other[2] < one[0] or one[3] < other[1] or other[3] < one[1]
+    return not apart
 
 
 def _axis(values: Sequence[float]) -> Axis:

@@ -34,6 +34,12 @@ _BUILT_IN = {
         "tf32": "TF32",
     },
     "optimizers": {"fused_optimizer": "FUSED", "foreach_optimizer": "FOREACH"},
+    "converging": {
+        "accumulate_gradients_4": "ACCUMULATE",
+        "optimizer_adamw": "ADAMW",
+        "optimizer_momentum": "MOMENTUM",
+        "one_cycle_lr": "ONE_CYCLE",
+    },
     "process": {
         "threads_all": "THREADS_ALL",
         "threads_physical": "THREADS_PHYSICAL",
@@ -46,13 +52,24 @@ _BUILT_IN = {
         "allocator_tcmalloc": "TCMALLOC",
         "gc_freeze": "GC_FREEZE",
     },
-    "batching": {"micro_batches_4": "FOUR", "micro_batches_16": "SIXTEEN"},
+    "batching": {
+        "micro_batches_4": "FOUR",
+        "micro_batches_16": "SIXTEEN",
+        "larger_batch_2": "TWICE",
+        "larger_batch_8": "EIGHTFOLD",
+    },
     "loading": {
         "loader_worker": "LOADER_ONE",
         "loader_workers": "LOADER_SEVERAL",
         "loader_pinned": "LOADER_PINNED",
+        "non_blocking": "NON_BLOCKING",
     },
     "checkpointing": {"checkpoint": "CHECKPOINT", "checkpoint_selective": "SELECTIVE"},
+    "parallel": {
+        "data_parallel": "DATA_PARALLEL",
+        "sharded_data_parallel": "SHARDED",
+        "tensor_parallel": "TENSOR_PARALLEL",
+    },
     "quantising": {
         "int8_dynamic": "INT8_DYNAMIC",
         "torchao_int8_dynamic": "TORCHAO_DYNAMIC",

@@ -74,6 +74,11 @@ class Technique:
     lines: tuple[str, ...] = ()
     """Lines of the ledger that it can make shorter; empty: all of them."""
     code: tuple[Code, ...] = field(default=())
+    trains_otherwise: bool = False
+    """It changes how a training converges, so it is judged by the time until the baseline's loss is
+    reached, over several seeds."""
+    work: int = 1
+    """A call does the work of so many of the baseline's; its time is divided by that."""
     goals: tuple[str, ...] = ("speed", "latency", "throughput", "memory")
     """What it can help. One that only saves memory is not tried where speed is asked for."""
 
@@ -140,6 +145,8 @@ def on_optimizer(function: Callable[..., Any]) -> Callable[[Workload], Workload]
 
 
 DEFAULT_LEARNING_RATE = 1e-3
+CONVERGENCE_STEPS = 120
+"""Training steps over which techniques that train otherwise are compared."""
 
 
 def plain_sgd(parameters: Any) -> Any:

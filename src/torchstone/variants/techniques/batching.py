@@ -1,4 +1,4 @@
-"""A batch that is too large for the caches, taken in parts."""
+"""A batch that is too large for the caches, taken in parts; a larger one for more throughput."""
 
 from __future__ import annotations
 
@@ -34,6 +34,32 @@ def micro_batches(model: Any, parts: int) -> Any:
     return call
 
 
+def larger_batch(model: Any, times: int) -> Any:
+    """As if the batch were so many times as large: it is repeated, and the first part of the
+    outputs is the answer."""
+    import torch
+
+    whole = model.forward if isinstance(model, torch.nn.Module) else model
+
+    def first(output: Any, batch: int) -> Any:
+        if isinstance(output, torch.Tensor):
+            return output[:batch]
+        if isinstance(output, (tuple, list)) and not hasattr(output, "_fields"):
+            return type(output)(first(one, batch) for one in output)
+        raise TypeError(f"outputs of type {type(output).__name__} cannot be divided")
+
+    def call(*args: Any) -> Any:
+        batch = len(args[0])
+        if any(not isinstance(one, torch.Tensor) or len(one) != batch for one in args):
+            raise TypeError("not all inputs are tensors of one batch")
+        return first(whole(*(torch.cat([one] * times) for one in args)), batch)
+
+    if isinstance(model, torch.nn.Module):
+        model.forward = call
+        return model
+    return call
+
+
 _COMMON: dict[str, Any] = {
     "tier": TOLERANCE,
     "modes": ("inference",),
@@ -55,3 +81,20 @@ SIXTEEN = Technique(
     code=(Code(MODEL, micro_batches, "parts=16"),),
     **_COMMON,
 )
+
+
+def _larger(times: int) -> Technique:
+    return Technique(
+        f"larger_batch_{times}",
+        f"batches {times} times as large",
+        on_model(lambda model: larger_batch(model, times)),
+        **{
+            **_COMMON,
+            "work": times,
+            "goals": ("throughput",),
+            "may_break": "latency, memory; models whose answer for one row depends on the others",
+        },
+    )
+
+
+TWICE, EIGHTFOLD = _larger(2), _larger(8)

@@ -1,4 +1,4 @@
-"""Data loaders that load ahead, whoever makes them."""
+"""Data loaders that load ahead, whoever makes them; copies to a device that nobody waits for."""
 
 from __future__ import annotations
 
@@ -30,8 +30,33 @@ def loader_workers(workers: int, prefetch: int = 4, pin: bool = False) -> None:
     DataLoader.__init__ = made  # type: ignore[method-assign]
 
 
+def non_blocking() -> None:
+    """Copies from the host to a CUDA device are not waited for."""
+    import functools
+
+    import torch
+
+    copy: Any = torch.Tensor.to
+    parse: Any = torch._C._nn._parse_to
+
+    @functools.wraps(copy)
+    def to(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if not self.is_cuda and "copy" not in kwargs:
+            device, dtype, _, layout = parse(*args, **kwargs)
+            if device is not None and device.type == "cuda":
+                more = {} if layout is None else {"memory_format": layout}
+                return copy(self, device, dtype or self.dtype, True, **more)
+        return copy(self, *args, **kwargs)
+
+    torch.Tensor.to = to  # type: ignore[method-assign]
+
+
 def _no_pinning(arm: ArmSpec) -> str:
     return "" if arm.device.startswith("cuda") else "pinned memory is for copies to a CUDA device"
+
+
+def _no_copies(arm: ArmSpec) -> str:
+    return "" if arm.device.startswith("cuda") else "there are no copies to a CUDA device"
 
 
 def _only_with_loader(workload: Workload) -> Workload:
@@ -79,4 +104,13 @@ LOADER_PINNED = Technique(
     unsupported=_no_pinning,
     code=(Code(PREPARE, loader_workers, "workers={cores}, pin=True"),),
     **_COMMON,
+)
+NON_BLOCKING = Technique(
+    "non_blocking",
+    "copies to a CUDA device that are not waited for",
+    before=non_blocking,
+    unsupported=_no_copies,
+    lines=("copies",),
+    may_break="a tensor that is written again before its copy has ended",
+    code=(Code(PREPARE, non_blocking),),
 )

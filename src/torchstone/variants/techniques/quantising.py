@@ -16,8 +16,9 @@ from torchstone.variants.techniques.base import (
 )
 
 
-def int8_dynamic(model: Any) -> Any:
-    """Linear layers in int8, activations quantised in the call (torch.ao, deprecated there)."""
+def quantise_int8(model: Any, config: str = "") -> Any:
+    """Linear layers in int8: by a configuration of torchao, or by torch.ao, deprecated there."""
+    import importlib
     import warnings
 
     import torch
@@ -26,28 +27,30 @@ def int8_dynamic(model: Any) -> Any:
         raise NotImplementedError("a function has no layers to quantise")
     if not any(isinstance(one, torch.nn.Linear) for one in model.modules()):
         raise NotImplementedError("the model has no linear layer")
-    quantize: Any = torch.ao.quantization.quantize_dynamic
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it says that torchao is the place to go
-        return quantize(model.eval(), {torch.nn.Linear}, dtype=torch.qint8, inplace=True)
 
+    def quantised(one: Any) -> Any:
+        if config:
+            torchao = importlib.import_module("torchao.quantization")
+            torchao.quantize_(one.eval(), getattr(torchao, config)())
+            return one
+        quantize: Any = torch.ao.quantization.quantize_dynamic
+        return quantize(one.eval(), {torch.nn.Linear}, dtype=torch.qint8, inplace=True)
 
-def torchao_int8(model: Any, config: str) -> Any:
-    """Linear layers in int8 by torchao."""
-    import importlib
-
-    import torch
-
-    try:
-        torchao = importlib.import_module("torchao.quantization")
-    except ImportError:
-        raise NotImplementedError("it needs the package torchao") from None
-    if not isinstance(model, torch.nn.Module):
-        raise NotImplementedError("a function has no layers to quantise")
-    if not any(isinstance(one, torch.nn.Linear) for one in model.modules()):
-        raise NotImplementedError("the model has no linear layer")
-    torchao.quantize_(model.eval(), getattr(torchao, config)())
-    return model
+    device = next((one.device for one in model.parameters()), None)
+    layer = torch.nn.Linear(64, 64, bias=False, device=device)
+    torch.nn.init.ones_(layer.weight)
+    loud = torch.full((1, 64), 10.0, device=device)  # products sum up to 640
+    with warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("ignore")  # torch.ao says that torchao is the place to go
+        try:
+            largest = float(quantised(torch.nn.Sequential(layer))(loud).max())
+            if abs(largest / 640 - 1) > 0.05:
+                raise NotImplementedError(
+                    f"8-bit products saturate on this CPU: 640 came out as {largest:.0f} (no VNNI)"
+                )
+            return quantised(model)
+        except ImportError:
+            raise NotImplementedError("it needs the package torchao") from None
 
 
 def _needs_torchao(arm: ArmSpec) -> str:
@@ -67,25 +70,25 @@ _COMMON: dict[str, Any] = {
 INT8_DYNAMIC = Technique(
     "int8_dynamic",
     "linear layers in int8, activations quantised in the call (torch.ao)",
-    on_model(int8_dynamic),
-    code=(Code(MODEL, int8_dynamic),),
+    on_model(quantise_int8),
+    code=(Code(MODEL, quantise_int8),),
     **_COMMON,
 )
 TORCHAO_DYNAMIC = Technique(
     "torchao_int8_dynamic",
     "linear layers and activations in int8 (torchao)",
-    on_model(lambda model: torchao_int8(model, "Int8DynamicActivationInt8WeightConfig")),
+    on_model(lambda model: quantise_int8(model, "Int8DynamicActivationInt8WeightConfig")),
     unsupported=_needs_torchao,
-    code=(Code(MODEL, torchao_int8, "config='Int8DynamicActivationInt8WeightConfig'"),),
+    code=(Code(MODEL, quantise_int8, "config='Int8DynamicActivationInt8WeightConfig'"),),
     since="2.5",
     **_COMMON,
 )
 TORCHAO_WEIGHTS = Technique(
     "torchao_int8_weights",
     "weights of linear layers in int8 (torchao)",
-    on_model(lambda model: torchao_int8(model, "Int8WeightOnlyConfig")),
+    on_model(lambda model: quantise_int8(model, "Int8WeightOnlyConfig")),
     unsupported=_needs_torchao,
-    code=(Code(MODEL, torchao_int8, "config='Int8WeightOnlyConfig'"),),
+    code=(Code(MODEL, quantise_int8, "config='Int8WeightOnlyConfig'"),),
     since="2.5",
     **_COMMON,
 )
