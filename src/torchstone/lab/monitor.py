@@ -16,7 +16,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from torchstone.lab.recording import Recorder
+from torchstone.lab.peaks import known_peaks
+from torchstone.lab.recording import Recorder, this_machine
 from torchstone.monitor.journal import (
     PROFILE_REQUEST,
     MonitorRecord,
@@ -26,9 +27,10 @@ from torchstone.monitor.journal import (
 )
 from torchstone.monitor.script import MonitoredScript
 from torchstone.monitor.session import new_id
+from torchstone.monitor.views import MonitorView
 from torchstone.profile import read_profile
 from torchstone.profile.child_script import ScriptRequest
-from torchstone.records import TorchstoneError, UsageError, to_data
+from torchstone.records import Peak, TorchstoneError, UsageError, to_data
 
 CHILD = "torchstone.monitor.script"
 
@@ -83,6 +85,17 @@ def _wait(process: subprocess.Popen[bytes]) -> int:
             if not sys.stdin.isatty():
                 with contextlib.suppress(OSError):
                     process.send_signal(signal.SIGINT)
+
+
+def compute_peak(view: MonitorView) -> Peak | None:
+    """What this machine can do in the model's dtype and threads; None where it is not known."""
+    if not view.flops_per_step:
+        return None
+    recorder = Recorder(saves=False)
+    with recorder.collect_errors(""):
+        found, stale = known_peaks(recorder, this_machine(), view.device)
+        return found.peak(view.dtype, view.threads) if found is not None and not stale else None
+    return None
 
 
 # A profile on demand.

@@ -116,6 +116,9 @@ class Collector:
         self._window = _Window()
         self._said: Counter[str] = Counter()
         self.events_dropped = 0
+        self.flops: tuple[float, float | None] | None = None
+        """Of a step, and the log of the elements in the batch that it was counted for: a larger
+        batch is taken to need more in proportion. None: every step needs as many."""
         self.loss_scale = 1.0
         """What a gradient scaler has multiplied the loss with."""
         self._slow: Counter[str] = Counter()
@@ -131,6 +134,7 @@ class Collector:
         self._sums: dict[StepKind, _Sums] = {}
         self._gap = 0
         self._samples = self._tokens = 0
+        self._flops: float | None = None
         self._sized = False
         self._first: int | None = None
         self._loss: float | None = None
@@ -191,6 +195,7 @@ class Collector:
         self.seen_optimizer |= bool(optimizers.any())
         self.contract.take_signatures(signatures)
         sizes = self._count_samples(table)
+        self._count_flops(sizes[backwards])
         masks = {
             StepKind.TRAIN: backwards & optimizers,
             StepKind.ACCUMULATE: backwards & ~optimizers,
@@ -221,6 +226,15 @@ class Collector:
             self._tokens += found.tokens
             sizes[place] = found.log_elements
         return sizes
+
+    def _count_flops(self, sizes: Floats) -> None:
+        if self.flops is None or not len(sizes):
+            return
+        per_step, counted_for = self.flops
+        ratios = np.ones(len(sizes))
+        if counted_for is not None:
+            ratios = np.where(sizes > 0, np.exp(sizes - counted_for), 1.0)
+        self._flops = (self._flops or 0.0) + per_step * float(ratios.sum())
 
     def _add_kind(self, kind: StepKind, part: Floats, spans: list[Span], sizes: Floats) -> None:
         phases = np.maximum(part[:, PHASE_ROWS], 0.0)
@@ -455,6 +469,7 @@ class Collector:
             self._loss,
             replace(process, gc_count=self._gc[0], gc_ns=self._gc[1]),
             dict(dropped),
+            self._flops,
         )
         self._new_chunk()
         return made

@@ -69,6 +69,8 @@ class Journal:
         self._folder = folder
         self._header = header
         self._file: int | None = None
+        self._headed = self._cut = False
+        """Whether the header is written, and whether the last line is not: the disk was full."""
 
     def write(self, lines: Iterable[Line]) -> None:
         """All lines at once, so that a reader sees none of them in halves."""
@@ -77,10 +79,14 @@ class Journal:
             path = self._folder / f"rank-{self._header.rank}.jsonl"
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
             self._file = os.open(path, flags, 0o644)
+        if not self._headed:
             lines = (self._header, *lines)
-        data = "".join(encode(one) + "\n" for one in lines).encode()
+        text = "".join(encode(one) + "\n" for one in lines)
+        data = (f"\n{text}" if self._cut else text).encode()
         while data:
+            self._cut = True
             data = data[os.write(self._file, data) :]
+        self._headed, self._cut = True, False
 
     def close(self) -> None:
         """Nothing is buffered."""
@@ -121,7 +127,7 @@ class RankRecord:
     def _take(self, text: str) -> None:
         found = decode(text)
         if isinstance(found, MonitorHeader):
-            self.header = self.header or found
+            self.header = found  # written again when more is known
         elif isinstance(found, StepChunk):
             self.chunks.append(found)
         elif isinstance(found, RequestChunk):

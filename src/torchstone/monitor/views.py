@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from torchstone.monitor.journal import MonitorRecord, RankRecord, all_records, find_record
 from torchstone.monitor.ranks import SlowRank, slow_rank
@@ -17,6 +18,7 @@ from torchstone.records.monitoring import (
     merged,
 )
 
+N = TypeVar("N", int, float)
 RECENT_S = 10.0
 """What `now` means in `top`."""
 
@@ -33,6 +35,9 @@ class Totals:
     samples: int | None = None
     tokens: int | None = None
     loss: float | None = None
+    flops: float | None = None
+    """Counted in chunks that know them; `flops_seconds` is their length."""
+    flops_seconds: float = 0.0
     gap_ns: int = 0
     gc_ns: int = 0
     cpu_ns: int | None = None
@@ -47,6 +52,12 @@ class Totals:
     def per_second(self) -> float | None:
         """Steps or requests a second."""
         return self.steps / self.seconds if self.seconds > 0 else None
+
+    @property
+    def flops_per_second(self) -> float | None:
+        """Achieved, by the wall clock; None where FLOPs are not known."""
+        known = self.flops is not None and self.flops_seconds > 0
+        return self.flops / self.flops_seconds if known and self.flops else None
 
     def share(self, phase: str) -> float | None:
         """Of the wall time; None where the phase is not known."""
@@ -91,6 +102,9 @@ class MonitorView:
     """With the rank of each, in order of time."""
     unseen: tuple[str, ...]
     flops_per_step: float | None = None
+    flops_how: str = ""
+    dtype: str = ""
+    threads: int = 0
     slow_rank: SlowRank | None = None
     reason: str = ""
     damaged: int = 0
@@ -118,6 +132,9 @@ def view_of(record: MonitorRecord) -> MonitorView:
         tuple(sorted(events, key=lambda one: one[1].time_s)),
         head.unseen if head else (),
         head.flops_per_step if head else None,
+        head.flops_how if head else "",
+        head.dtype if head else "",
+        head.threads if head else 0,
         slow,
         reason,
         sum(one.damaged for one in record.ranks),
@@ -163,10 +180,12 @@ def totals(chunks: Iterable[StepChunk | RequestChunk]) -> Totals:
         _known([one.samples for one in steps]),
         _known([one.tokens for one in steps]),
         next((one.loss for one in reversed(steps) if one.loss is not None), None),
-        sum(one.gap_ns for one in steps),
-        gc_ns,
-        cpu,
-        delay,
+        flops=_known([one.flops for one in steps]),
+        flops_seconds=sum(one.seconds for one in steps if one.flops is not None),
+        gap_ns=sum(one.gap_ns for one in steps),
+        gc_ns=gc_ns,
+        cpu_ns=cpu,
+        delay_ns=delay,
         process=process,
     )
 
@@ -189,7 +208,7 @@ def _of_requests(chunks: Sequence[RequestChunk]) -> Totals:
     )
 
 
-def _known(values: Iterable[int | None]) -> int | None:
+def _known(values: Iterable[N | None]) -> N | None:
     found = [value for value in values if value is not None]
     return sum(found) if found else None
 

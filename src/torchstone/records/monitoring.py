@@ -113,6 +113,12 @@ class MonitorHeader:
     """What cannot be watched here, in sentences."""
     can_profile: bool = False
     flops_per_step: float | None = None
+    """Given, or counted once; a header that is written again has it."""
+    flops_how: str = ""
+    """What was counted, or why nothing was."""
+    dtype: str = ""
+    """Of the model's parameters: the peak that it is held against."""
+    threads: int = 0
     version: int = MONITOR_VERSION
 
 
@@ -172,6 +178,8 @@ class StepChunk:
     process: Process
     dropped: Mapping[str, int] = field(default_factory=dict)
     """What each sink has not taken since the start."""
+    flops: float | None = None
+    """Of all its training steps."""
 
     @property
     def steps(self) -> int:
