@@ -5,6 +5,7 @@
     python benchmarks/monitor_cost.py --python PEER_PYTHON         # it has traceml-ai and torch
     python benchmarks/monitor_cost.py --trainer HF_PYTHON          # HuggingFace's Trainer instead
     python benchmarks/monitor_cost.py --memory 1000000             # memory over so many steps
+    python benchmarks/monitor_cost.py --requests 100000            # what a served request costs
 
 A step is a small network and a fixed count of empty loops, calibrated once so that a step without
 watching takes 0.2, 1 or 10 ms, eager or compiled: what watching adds inside a step is not hidden in
@@ -260,12 +261,50 @@ def trainer_child(arm: str, steps: int) -> Figures:
     return watch.figures()
 
 
+def requests_child(count: int) -> list[Figures]:
+    """CPU of a request through an ASGI application that does nothing, in microseconds: plain, with
+    the middleware, and `observe` alone; all threads of the process."""
+    import asyncio
+
+    import torchstone
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"ok"})
+
+    async def nowhere(*_: Any) -> None:
+        return None
+
+    async def serve(one: Any) -> None:
+        for _ in range(count):
+            await one({"type": "http"}, nowhere, nowhere)
+
+    def cost(call: Callable[[], object]) -> float:
+        began = time.process_time_ns()
+        call()
+        return (time.process_time_ns() - began) / count / 1e3
+
+    found = []
+    with torchstone.monitor.requests("cost") as service:
+        watched = service.middleware(app)
+        for _ in range(5):
+            found.append(
+                {
+                    "plain": cost(lambda: asyncio.run(serve(app))),
+                    "middleware": cost(lambda: asyncio.run(serve(watched))),
+                    "observe": cost(lambda: [service.observe(0.001) for _ in range(count)]),
+                }
+            )
+    return found
+
+
 CHILDREN: dict[str, Callable[..., Any]] = {
     "arm": arm_child,
     "switched": switched_child,
     "calibrate": calibrate_child,
     "memory": memory_child,
     "trainer": trainer_child,
+    "requests": requests_child,
 }
 
 
@@ -433,6 +472,7 @@ def main() -> None:
     parser.add_argument("--python", default=sys.executable, help="has traceml-ai and torch")
     parser.add_argument("--trainer", help="an interpreter that has transformers and accelerate")
     parser.add_argument("--memory", type=int, help="steps over which memory is looked at")
+    parser.add_argument("--requests", type=int, help="requests that a service answers")
     parser.add_argument("--out", help="a file of what was measured, to go on with")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     asked = parser.parse_args()
@@ -444,6 +484,9 @@ def main() -> None:
     if asked.memory:
         for one in kept.get(["memory", asked.memory], lambda: run("memory", asked.memory)):
             print(f"{one['steps']:>10,} steps  {one['bytes'] / 2**20:8.1f} MiB")
+    elif asked.requests:
+        for one in run("requests", asked.requests):
+            print("  ".join(f"{name} {value:.2f} µs" for name, value in one.items()))
     elif asked.trainer:
         measure_trainer(kept, asked)
     elif asked.quick:

@@ -29,7 +29,7 @@ from torchstone.monitor.journal import (
 )
 from torchstone.monitor.ranks import SlowRank
 from torchstone.monitor.session import Monitor
-from torchstone.monitor.views import view_of
+from torchstone.monitor.views import find_view, view_of, views
 from torchstone.records import UsageError
 from torchstone.records.monitoring import Line, MonitorEvent, MonitorHeader, MonitorLevel
 
@@ -256,6 +256,27 @@ def test_a_line_cut_short_is_read_when_it_is_whole(tmp_path: Path) -> None:
 )
 def test_lines_that_are_none_of_ours_are_left(text: str) -> None:
     assert decode(text) is None
+
+
+def test_a_running_monitor_is_read_on_and_not_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TORCHSTONE_MONITORS", str(tmp_path))
+    train(tmp_path / "few-1")
+    path = tmp_path / "few-1" / "rank-0.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    chunk = next(one for one in lines if b'"line":"chunk"' in one)
+    path.write_bytes(lines[0] + chunk)  # of this process, and not closed: it runs
+    (view,) = views()
+    assert view.ranks[0].whole.steps == 20
+    blank = b" " * (len(chunk) - 1) + b"\n"  # who read it again would miss it
+    path.write_bytes(lines[0] + blank + chunk)
+    assert views()[0].ranks[0].whole.steps == 40
+    assert find_view("few").ranks[0].whole.steps == 40
+    with path.open("ab") as file:
+        file.write(lines[-1])
+    assert views() == []
+    assert [one.state for one in views(everything=True)] == ["ended"]
 
 
 def test_a_monitor_is_found_by_id_name_and_last(

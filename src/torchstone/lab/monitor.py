@@ -21,9 +21,9 @@ from torchstone.lab.recording import Recorder, this_machine
 from torchstone.monitor.journal import (
     PROFILE_REQUEST,
     MonitorRecord,
-    all_records,
     find_record,
     monitors_folder,
+    running_records,
 )
 from torchstone.monitor.script import MonitoredScript
 from torchstone.monitor.session import new_id
@@ -146,7 +146,7 @@ def _running(name: str | None) -> MonitorRecord:
         if not record.running:
             raise UsageError(f"{record.id} does not run.", "`torchstone top` lists what runs.")
         return record
-    found = [one for one in all_records() if one.running]
+    found = running_records()
     if len(found) == 1:
         return found[0]
     if not found:

@@ -185,7 +185,6 @@ class Prometheus:
         self._steps = 0
         self._events: dict[tuple[str, str], int] = {}
         self._times = Histogram()
-        self._sum = 0.0
         sink = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -230,7 +229,6 @@ class Prometheus:
         if isinstance(chunk, StepChunk):
             self._steps += chunk.steps
             self._times = merged([self._times, *(one.times for one in chunk.kinds.values())])
-            self._sum += sum(one.wall_ns for one in chunk.kinds.values()) / 1e9
         else:
             self._steps += chunk.requests
             self._times = merged([self._times, chunk.latency])
@@ -255,6 +253,9 @@ class Prometheus:
                 more = _labels({"quantile": str(q)})
                 found = self._times.quantile(q)
                 lines += [f"torchstone_seconds{{{self._labels},{more}}} {found!r}"]
+            if self._times.counts:
+                lines += [f"torchstone_seconds_sum{{{self._labels}}} {self._times.sum!r}"]
+                lines += [f"torchstone_seconds_count{{{self._labels}}} {self._times.total}"]
             return "\n".join(lines) + "\n"
 
     def close(self) -> None:

@@ -6,7 +6,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from torchstone.monitor.journal import MonitorRecord, RankRecord, all_records, find_record
+from torchstone.monitor.journal import (
+    MonitorRecord,
+    RankRecord,
+    find_record,
+    listed,
+    open_record,
+    running_records,
+)
 from torchstone.monitor.ranks import SlowRank, slow_rank
 from torchstone.records.monitoring import (
     PHASES,
@@ -213,9 +220,26 @@ def _known(values: Iterable[N | None]) -> N | None:
     return sum(found) if found else None
 
 
+_ENDED: dict[str, tuple[tuple[int, int], MonitorView]] = {}
+"""Views of monitors that run no longer, by folder, with the stamp of their files."""
+
+
 def views(everything: bool = False) -> list[MonitorView]:
     """Monitors of this machine, the newest first: those that run, or all."""
-    return [view_of(one) for one in all_records() if everything or one.running]
+    running = running_records()
+    if not everything:
+        return [view_of(one) for one in running]
+    live = {one.folder: one for one in running}
+    return [view_of(live[one.folder]) if one.folder in live else _ended(one) for one in listed()]
+
+
+def _ended(record: MonitorRecord) -> MonitorView:
+    """Read once: nobody writes to it any more."""
+    key, stamp = str(record.folder), record.stamp
+    known = _ENDED.get(key)
+    if known is None or known[0] != stamp:
+        known = _ENDED[key] = (stamp, view_of(open_record(record.folder)))
+    return known[1]
 
 
 def find_view(name: str) -> MonitorView:

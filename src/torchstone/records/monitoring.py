@@ -65,6 +65,11 @@ class Histogram:
         """How many values are in it."""
         return sum(self.counts.values())
 
+    @property
+    def sum(self) -> float:
+        """Of the values, within `RELATIVE_ERROR`."""
+        return sum(n * 2.0 * GAMMA ** int(b) / (GAMMA + 1.0) for b, n in self.counts.items())
+
     def quantile(self, q: float) -> float | None:
         """The value below which a share `q` lies, within `RELATIVE_ERROR`; None when empty."""
         rank = q * (self.total - 1)
