@@ -38,13 +38,25 @@ class ByName(nn.Module):
         return {"loss": (out - labels).square().mean(), "out": out}
 
 
+class AsLightning(ByName):
+    def training_step(self, batch: Any, number: int) -> Any:
+        features, labels = batch
+        return (self.layers(features) - labels).square().mean()
+
+
+PAIR = [("0", (BATCH, IN), "float32", "cpu"), ("1", (BATCH, 1), "float32", "cpu")]
+
+
 @pytest.mark.parametrize("wrap", ["plain", "compiled"])
 def test_a_step_is_counted_exactly(wrap: str) -> None:
     model = two_layers()
     called = torch.compile(model, backend="eager") if wrap == "compiled" else model
-    batch = [("0", (BATCH, IN), "float32", "cpu"), ("1", (BATCH, 1), "float32", "cpu")]
-    assert count_step(called, batch) == (STEP, "model(first)")
-    assert count_step(called, batch[:1]) == (STEP, "model(batch)")
+    assert count_step(called, PAIR) == (STEP, "model(first)")
+    assert count_step(called, PAIR[:1]) == (STEP, "model(batch)")
+
+
+def test_a_training_step_of_lightning_is_called() -> None:
+    assert count_step(AsLightning(), PAIR) == (STEP, "training_step(batch)")
 
 
 def test_a_batch_with_names_is_given_by_name() -> None:
@@ -53,6 +65,12 @@ def test_a_batch_with_names_is_given_by_name() -> None:
         ("labels", (BATCH, 1), "float32", "cpu"),
     ]
     assert count_step(ByName(), batch) == (STEP, "model(**batch)")
+
+
+def test_tokens_without_data_are_counted() -> None:
+    model = nn.Sequential(nn.Embedding(10, IN), nn.Flatten(), nn.Linear(IN * 5, 1))
+    batch = [("0", (BATCH, 5), "int64", "cpu")]
+    assert count_step(model, batch) == (3 * 2 * BATCH * IN * 5, "model(batch)")
 
 
 def test_a_model_that_cannot_be_called_so_is_said() -> None:

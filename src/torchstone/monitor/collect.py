@@ -135,6 +135,7 @@ class Collector:
         self._gap = 0
         self._samples = self._tokens = 0
         self._flops: float | None = None
+        self._device_steps, self._device = 0, Counter[str]()
         self._sized = False
         self._first: int | None = None
         self._loss: float | None = None
@@ -180,6 +181,11 @@ class Collector:
             self._add_table(table.reshape(-1, width), spans, signatures or {})
         if process is not None and process.rss_bytes and self.last_step >= WARM_UP_STEPS:
             self._look_for_leak(float(process.rss_bytes))
+
+    def add_device(self, steps: int, phases: Mapping[str, int]) -> None:
+        """What an accelerator has finished since the last time, in nanoseconds by phase."""
+        self._device_steps += steps
+        self._device.update(phases)
 
     def _add_table(self, table: Floats, spans: list[Span], signatures: Mapping[Any, int]) -> None:
         steps = table[:, ROW["step"]]
@@ -429,7 +435,8 @@ class Collector:
         long = window.wall >= WINDOW_NS and window.steps >= WINDOW_LEAST
         if window.steps < WINDOW_STEPS and not long:
             return
-        window.lost["data"] -= int(window.longest_wait)
+        # Who waits for a core waits for data too, and the other way round nothing is hidden.
+        window.lost["data"] -= int(window.longest_wait) + window.lost["contention"]
         for name in LIMITS:
             share = window.lost[name] / max(1.0, window.wall)
             enough = name != "compile" or window.compiles >= 3
@@ -470,6 +477,8 @@ class Collector:
             replace(process, gc_count=self._gc[0], gc_ns=self._gc[1]),
             dict(dropped),
             self._flops,
+            self._device_steps,
+            dict(self._device),
         )
         self._new_chunk()
         return made

@@ -2,8 +2,8 @@
 
 A forked child calls the model on tensors without data (`meta`), as large as a batch that was seen:
 the training's thread does nothing for it, and nothing is computed. A batch does not tell how the
-model is called with it, so the usual ways are tried: `model(**batch)`, `model(batch)`,
-`model(first)`, `model(*batch)`.
+model is called with it, so the usual ways are tried: Lightning's `training_step`, `model(**batch)`,
+`model(batch)`, `model(first)`, `model(*batch)`.
 """
 
 from __future__ import annotations
@@ -96,33 +96,34 @@ def count_step(model: Any, leaves: Sequence[Leaf]) -> Counted:
     torch.set_num_threads(1)
     for name in ("module", "_orig_mod"):  # DistributedDataParallel, torch.compile
         model = getattr(model, name, model)
-    why = "no tensors in the batch"
+    model = model.to("meta")  # this process has a copy of its own
+    why = ""
     for how, call in _ways(torch, model, leaves):
         try:
-            return Counted(*_count(torch, call, how))
+            return Counted(*_count(call, how))
         except Exception as error:
-            why = f"{how}: {type(error).__name__}"
-    return Counted(0.0, why)
+            why = why or f"{how}: {type(error).__name__}"
+    return Counted(0.0, why or "no tensors in the batch")
 
 
 def _ways(
     torch: Any, model: Any, leaves: Sequence[Leaf]
 ) -> Iterator[tuple[str, Callable[[], Any]]]:
-    weights = {
-        name: torch.empty_like(one, device="meta").requires_grad_(one.requires_grad)
-        for name, one in (*model.named_parameters(), *model.named_buffers())
-    }
     batch = {
         name: torch.empty(shape, dtype=getattr(torch, dtype), device="meta")
         for name, shape, dtype, _ in leaves
     }
 
     def calling(*args: Any, **named: Any) -> Callable[[], Any]:
-        return lambda: torch.func.functional_call(model, weights, args, named)
+        return lambda: model(*args, **named)
 
     values = list(batch.values())
     if not values:
         return
+    if hasattr(model, "training_step"):
+        by_name = not next(iter(batch)).isdigit()
+        whole = batch if by_name else values if len(values) > 1 else values[0]
+        yield "training_step(batch)", lambda: model.training_step(whole, 0)
     if not next(iter(batch)).isdigit():  # a mapping's tensors have its names
         yield "model(**batch)", calling(**batch)
         yield "model(batch)", calling(batch)
@@ -135,11 +136,11 @@ def _ways(
         yield "model(batch)", calling(values)
 
 
-def _count(torch: Any, call: Callable[[], Any], how: str) -> tuple[float, str]:
+def _count(call: Callable[[], Any], how: str) -> tuple[float, str]:
     from torchstone.measure.flops import Tally, known_formulas, load_formulas, tally_ops
     from torchstone.workloads import walk
 
-    tally = Tally(load_formulas(known_formulas()))
+    tally = Tally(load_formulas(known_formulas()), traffic=False)
     output = tally_ops(call, tally)
     forward = float(sum(tally.operations.values()))
     outputs = [one for _, one in walk(output, "") if getattr(one, "requires_grad", False)]

@@ -24,6 +24,7 @@ from torchstone.machine.redact import redact_text
 from torchstone.monitor.clock import StepClock, StepRow
 from torchstone.monitor.collect import Collector
 from torchstone.monitor.demand import ProfileOnDemand
+from torchstone.monitor.device import device_times
 from torchstone.monitor.flops import FlopsCount
 from torchstone.monitor.hooks import HOOKS, Watched
 from torchstone.monitor.journal import (
@@ -134,6 +135,7 @@ class Monitor:
         import torch
 
         clock = StepClock(torch.Tensor, self._first_step, self._model, self._auto)
+        clock.device = device_times(torch)
         self._watched = Watched(clock, self._parallel)
         self._header = self._make_header(torch)
         named = [make_sink(one, self._header) for one in self._sinks_given]
@@ -346,6 +348,8 @@ class Monitor:
         counters = _last_counters(scheduler)
         process = self._process.look(counters)
         self._collector.add(rows, now, spans, scheduler, clock.signatures, process)
+        if clock.device is not None:
+            self._collector.add_device(*clock.device.look())
         self._look_at_scaler(rows)
         self._look_at_flops(rows)
         self._demand.look()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -45,6 +46,8 @@ class Totals:
     flops: float | None = None
     """Counted in chunks that know them; `flops_seconds` is their length."""
     flops_seconds: float = 0.0
+    device_steps: int = 0
+    device_ns: dict[str, int] = field(default_factory=dict)
     gap_ns: int = 0
     gc_ns: int = 0
     cpu_ns: int | None = None
@@ -70,6 +73,10 @@ class Totals:
         """Of the wall time; None where the phase is not known."""
         found = self.phases_ns.get(phase)
         return None if found is None or not self.wall_ns else found / self.wall_ns
+
+    def device_s(self, phase: str) -> float | None:
+        """Per step, on the accelerator; None without one."""
+        return self.device_ns.get(phase, 0) / self.device_steps / 1e9 if self.device_steps else None
 
     def phase_s(self, phase: str) -> float | None:
         """Per step."""
@@ -189,6 +196,8 @@ def totals(chunks: Iterable[StepChunk | RequestChunk]) -> Totals:
         next((one.loss for one in reversed(steps) if one.loss is not None), None),
         flops=_known([one.flops for one in steps]),
         flops_seconds=sum(one.seconds for one in steps if one.flops is not None),
+        device_steps=sum(one.device_steps for one in steps),
+        device_ns=_added([one.device_ns for one in steps]),
         gap_ns=sum(one.gap_ns for one in steps),
         gc_ns=gc_ns,
         cpu_ns=cpu,
@@ -199,20 +208,23 @@ def totals(chunks: Iterable[StepChunk | RequestChunk]) -> Totals:
 
 def _of_requests(chunks: Sequence[RequestChunk]) -> Totals:
     queues = [one.queue for one in chunks if one.queue is not None]
-    batches: dict[str, int] = {}
-    for one in chunks:
-        for size, count in one.batches.items():
-            batches[size] = batches.get(size, 0) + count
     return Totals(
         sum(one.seconds for one in chunks),
         sum(one.requests for one in chunks),
         times=merged(one.latency for one in chunks),
         errors=sum(one.errors for one in chunks),
         queue=merged(queues) if queues else None,
-        batches=batches,
+        batches=_added([one.batches for one in chunks]),
         gc_ns=sum(one.process.gc_ns for one in chunks),
         process=chunks[-1].process,
     )
+
+
+def _added(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    sums: Counter[str] = Counter()
+    for one in parts:
+        sums.update(one)
+    return dict(sums)
 
 
 def _known(values: Iterable[N | None]) -> N | None:

@@ -185,6 +185,10 @@ class StepChunk:
     """What each sink has not taken since the start."""
     flops: float | None = None
     """Of all its training steps."""
+    device_steps: int = 0
+    """Steps that an accelerator finished meanwhile; an event said so."""
+    device_ns: Mapping[str, int] = field(default_factory=dict)
+    """How long it worked on them, by phase."""
 
     @property
     def steps(self) -> int:

@@ -143,7 +143,8 @@ def ranks_table(views: Sequence[MonitorView], name: str = "monitors") -> Table:
 def phases_table(found: Totals) -> Table:
     """Where a step's time goes, over the whole run."""
     rows = [(phase, found) for phase in PHASES]
-    return make_table("phases", "Where the time goes", PHASE_FIELDS, rows)
+    hidden = set() if found.device_steps else {"device"}
+    return make_table("phases", "Where the time goes", PHASE_FIELDS, rows, without=hidden)
 
 
 PHASE_FIELDS: tuple[Field[tuple[str, Totals]], ...] = (
@@ -155,6 +156,7 @@ PHASE_FIELDS: tuple[Field[tuple[str, Totals]], ...] = (
         lambda row: _or_not_known(row[1].phase_s(row[0])),
         True,
     ),
+    field("device", "On the device", lambda row: seconds_cell(row[1].device_s(row[0])), True),
 )
 
 
