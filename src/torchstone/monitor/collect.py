@@ -47,6 +47,8 @@ WINDOW_NS, WINDOW_LEAST = 30_000_000_000, 20
 many of them."""
 LIMITS = {"data": 0.2, "gc": 0.05, "contention": 0.1, "compile": 0.1, "checkpoint": 0.2}
 """Shares of the wall time from which they are worth a sentence."""
+BY_STEP = ("data", "gc", "compile", "checkpoint")
+"""Those that are known of each step."""
 MOST_EVENTS = 1000
 MOST_OF_A_KIND = 20
 """Events of one kind that are written; the others are counted."""
@@ -81,6 +83,17 @@ class _Window:
     """For data: a new epoch starts its workers again, which is one long wait and no starvation."""
     first_step: int = 0
     compiles: int = 0
+    rows: list[Floats] = field(default_factory=list)
+    """Columns: step, wall, and what was lost to each of `BY_STEP`."""
+
+    def since(self, name: str) -> int:
+        """The step from which on it is above its limit: the window may have begun before."""
+        if name not in BY_STEP:
+            return self.first_step
+        rows = np.concatenate(self.rows)
+        excess = rows[:, 2 + BY_STEP.index(name)] - LIMITS[name] * rows[:, 1]
+        latest_first = np.cumsum(excess[::-1])
+        return int(rows[len(rows) - 1 - int(np.argmax(latest_first)), 0])
 
 
 @dataclass
@@ -423,6 +436,9 @@ class Collector:
         phases = np.maximum(late[:, PHASE_ROWS], 0.0)
         window.wall += float(phases.sum())
         window.lost["data"] += int(phases[:, 0].sum())
+        rows = np.zeros((len(late), 2 + len(BY_STEP)))
+        rows[:, 0], rows[:, 1], rows[:, 2] = late[:, ROW["step"]], phases.sum(axis=1), phases[:, 0]
+        window.rows.append(rows)
         window.longest_wait = max(window.longest_wait, float(phases[:, 0].max()))
         ends = late[:, ROW["end"]]
         begin, end = ends[0] - phases[0].sum(), ends[-1]
@@ -431,6 +447,9 @@ class Collector:
             if inside > 0:
                 window.lost[span.kind] += int(inside)
                 window.compiles += span.kind == "compile"
+                place = min(int(np.searchsorted(ends, span.begin, side="right")), len(late) - 1)
+                if span.kind in BY_STEP:
+                    rows[place, 2 + BY_STEP.index(span.kind)] += inside
         window.lost["contention"] += int(self._delay(begin, end))
         long = window.wall >= WINDOW_NS and window.steps >= WINDOW_LEAST
         if window.steps < WINDOW_STEPS and not long:
@@ -446,15 +465,17 @@ class Collector:
 
     def _share_passed(self, name: str, share: float, window: _Window) -> None:
         words, remedy = CAUSES[name]
+        since = window.since(name)
         text = (
-            f"{words[0].upper()}{words[1:]} takes {format_percent(share)} of the time "
-            f"of {count(window.steps, 'step')} from step {window.first_step:,}."
+            f"{words[0].upper()}{words[1:]} takes {format_percent(share)} of the time of "
+            f"{count(window.steps, 'step')} from step {window.first_step:,}"
+            f"{'' if since == window.first_step else f', since step {since:,}'}."
         )
         ours = name not in ("contention", "checkpoint")
         level = MonitorLevel.WARN if ours else MonitorLevel.NOTE
         what = {"data": "starved", "contention": "contention"}.get(name, f"{name}-share")
         figures = {"share": share, "from_step": float(window.first_step)}
-        self.event(window.first_step, what, text, level, name, remedy, figures)
+        self.event(since, what, text, level, name, remedy, figures)
 
     # Chunks.
 
