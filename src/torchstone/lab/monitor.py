@@ -91,11 +91,12 @@ def compute_peak(view: MonitorView) -> Peak | None:
     """What this machine can do in the model's dtype and threads; None where it is not known."""
     if not view.flops_per_step:
         return None
-    recorder = Recorder(saves=False)
+    recorder, peak = Recorder(saves=False), None
     with recorder.collect_errors(""):
         found, stale = known_peaks(recorder, this_machine(), view.device)
-        return found.peak(view.dtype, view.threads) if found is not None and not stale else None
-    return None
+        if found is not None and not stale:
+            peak = found.peak(view.dtype, view.threads)
+    return peak
 
 
 # A profile on demand.
@@ -127,7 +128,7 @@ def ask_for_profile(
         if said and found:
             recorder = Recorder(db)
             profile = read_profile(found[0], "torchstone")
-            with recorder.collect_errors("The profile was not kept"):
+            with recorder.collect_errors(f"The profile is not stored, but in {found[0]}"):
                 recorder.save_profile(profile)
             return profile.id, recorder
         if said:

@@ -143,6 +143,7 @@ class Monitor:
         self._runners += [SinkRunner(name, sink) for name, sink in named]
         self._collector = Collector(self._say)
         self._flops_count: FlopsCount | None = None
+        self._counted_for = 0.0
         if self._flops:
             self._collector.flops = (self._flops, None)
         self._compiles = CompileWatch(self._collector.event)
