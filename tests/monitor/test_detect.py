@@ -9,8 +9,11 @@ import numpy as np
 import pytest
 
 from tests.monitor.playing import MS, Training
+from torchstone.monitor.clock import StepRow
+from torchstone.monitor.collect import Collector
 from torchstone.monitor.detect import Block, DriftTest, LeakTest, change_point, two_modes
 from torchstone.monitor.hooks import Span
+from torchstone.records.monitoring import MonitorEvent
 
 
 def test_a_quiet_training_says_nothing() -> None:
@@ -92,12 +95,28 @@ def test_blocks_are_joined_so_that_memory_stays_flat() -> None:
 
 def test_a_starved_loader_is_named() -> None:
     training = Training()
-    training.play(300)
+    training.play(350)  # within what is looked at together
     training.play(600, lambda step, phases: phases.update(data=3.0 * MS))
     (found,) = [one for one in training.warnings if one.what == "starved"]
     assert found.cause == "data"
-    assert 220 <= found.step <= 400
-    assert found.figures["share"] > 0.3
+    assert 350 <= found.step <= 355
+    assert found.figures["share"] > 0.25
+
+
+@pytest.mark.parametrize("held", [False, True])
+def test_a_loader_that_only_waits_for_a_core_is_not_starved(held: bool) -> None:
+    events: list[MonitorEvent] = []
+    collector = Collector(events.append)
+    rows, readings, wait = [], [], 0
+    for step in range(400):
+        now = (step + 1) * 10 * MS
+        wait += 4 * MS if held else 0
+        readings.append((now, f"{now} {wait} 1".encode()))
+        rows.append(
+            StepRow(step, now, 0, 4 * MS, 2 * MS, 2 * MS, -1, MS, MS, 1, 1, 0.5, 0, 0, 1, 0)
+        )
+    collector.add(rows, 4.0, scheduler=readings)
+    assert {one.what for one in events} == ({"contention"} if held else {"starved"})
 
 
 def test_an_epoch_that_begins_is_no_starved_loader() -> None:
@@ -116,12 +135,12 @@ def test_a_storm_of_collections_is_named() -> None:
     training = Training()
 
     def storm(step: int, begin: int, end: int) -> list[Span]:
-        return [Span("gc", begin, begin + MS)] if step >= 300 else []
+        return [Span("gc", begin, begin + MS)] if step >= 350 else []
 
     training.play(900, spans=storm)
     (found,) = [one for one in training.warnings if one.what == "gc-share"]
     assert found.cause == "gc"
-    assert 200 <= found.step <= 400
+    assert 350 <= found.step <= 355
 
 
 def test_compiling_again_at_each_step_is_named() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -18,6 +19,7 @@ import pytest
 import torchstone
 from tests.examples.running import environment
 from torchstone.monitor.journal import (
+    Journal,
     MonitorRecord,
     RankRecord,
     all_records,
@@ -25,9 +27,11 @@ from torchstone.monitor.journal import (
     find_record,
     open_record,
 )
-from torchstone.monitor.views import view_of
+from torchstone.monitor.ranks import SlowRank
+from torchstone.monitor.session import Monitor
+from torchstone.monitor.views import find_view, view_of, views
 from torchstone.records import UsageError
-from torchstone.records.monitoring import Line
+from torchstone.records.monitoring import Line, MonitorEvent, MonitorHeader, MonitorLevel
 
 torch = pytest.importorskip("torch")
 
@@ -155,6 +159,31 @@ def test_a_place_that_cannot_be_written_is_told_at_the_end(
     assert "the monitor's record lost" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("written", [0, 30, 250])
+def test_a_disk_that_was_full_for_a_while_costs_only_what_came_then(
+    written: int, tmp_path: Path
+) -> None:
+    header = MonitorHeader("x-1", "x", "training", 0, 1, os.getpid(), 1.0)
+    lines = [MonitorEvent(1.0, n, "user", MonitorLevel.NOTE, "note " * 20) for n in range(3)]
+    journal = Journal(tmp_path, header)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    if written == 250:  # the header is there already
+        journal.write([])
+        written += (tmp_path / "rank-0.jsonl").stat().st_size
+    resource.setrlimit(resource.RLIMIT_FSIZE, (written, before[1]))
+    try:
+        with pytest.raises(OSError, match="too large"):
+            journal.write(lines[:2])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    journal.write(lines[2:])
+    journal.close()
+    (rank,) = open_record(tmp_path).ranks
+    assert rank.header == header
+    assert lines[2] in rank.events
+    assert rank.damaged <= 1
+
+
 class Blocking:
     """A sink that never comes back."""
 
@@ -229,6 +258,27 @@ def test_lines_that_are_none_of_ours_are_left(text: str) -> None:
     assert decode(text) is None
 
 
+def test_a_running_monitor_is_read_on_and_not_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TORCHSTONE_MONITORS", str(tmp_path))
+    train(tmp_path / "few-1")
+    path = tmp_path / "few-1" / "rank-0.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    chunk = next(one for one in lines if b'"line":"chunk"' in one)
+    path.write_bytes(lines[0] + chunk)  # of this process, and not closed: it runs
+    (view,) = views()
+    assert view.ranks[0].whole.steps == 20
+    blank = b" " * (len(chunk) - 1) + b"\n"  # who read it again would miss it
+    path.write_bytes(lines[0] + blank + chunk)
+    assert views()[0].ranks[0].whole.steps == 40
+    assert find_view("few").ranks[0].whole.steps == 40
+    with path.open("ab") as file:
+        file.write(lines[-1])
+    assert views() == []
+    assert [one.state for one in views(everything=True)] == ["ended"]
+
+
 def test_a_monitor_is_found_by_id_name_and_last(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -276,6 +326,66 @@ def test_mistakes_are_a_sentence(tmp_path: Path) -> None:
     done = torchstone_command("top", "--once", cwd=tmp_path, env=env)
     assert done.returncode == 0
     assert "No monitor runs" in done.stdout
+
+
+@pytest.fixture
+def one_rank(tmp_path: Path) -> Iterator[None]:
+    """A process group of this process alone."""
+    distributed = torch.distributed
+    store = distributed.FileStore(str(tmp_path / "store"), 1)
+    distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
+    yield
+    distributed.destroy_process_group()
+
+
+def test_the_parallel_model_that_a_script_makes_is_found(tmp_path: Path, one_rank: None) -> None:
+    from torch.nn.parallel import DistributedDataParallel
+
+    made = DistributedDataParallel.__init__
+    with Monitor("script", folder=tmp_path / "record", auto=True) as m:
+        model = DistributedDataParallel(torch.nn.Linear(4, 1))
+        optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+        for _ in range(4):
+            optimizer.zero_grad()
+            model(torch.ones(2, 4)).sum().backward()
+            optimizer.step()
+    assert DistributedDataParallel.__init__ is made
+    view = view_of(open_record(tmp_path / "record"))
+    assert not [one for one in view.unseen if "ranks" in one or "model" in one]
+    assert view.dtype == "float32"
+    waited = view.ranks[0].whole.phases_ns["collective"]
+    assert waited is not None
+    assert waited > 0
+    assert m._watched is None
+
+
+def test_a_short_job_is_compared_at_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    found = SlowRank(1, 0.5, 10, "forward", "Rank 1 holds up the others.")
+    monkeypatch.setattr("torchstone.monitor.session.slow_rank", lambda record, looks: found)
+    m = train(tmp_path)
+    (event,) = [one for one in m.events if one.what == "slow-rank"]
+    assert (event.cause, event.figures["rank"]) == ("forward", 1.0)
+
+
+def test_the_first_rank_speaks_for_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from torchstone.cli.monitor import monitor
+
+    train(tmp_path / "record")
+
+    def ran(request: Any, started: Any) -> tuple[int, Path]:
+        started("ident")
+        return 0, tmp_path / "record"
+
+    monkeypatch.setattr("torchstone.lab.monitor.run_script", ran)
+    for rank, speaks in (("1", False), ("0", True)):
+        monkeypatch.setenv("RANK", rank)
+        monitor.main(["train.py"], standalone_mode=False)
+        assert ("recording as ident" in capsys.readouterr().err) == speaks
 
 
 DDP = """

@@ -120,6 +120,8 @@ def test_prometheus_can_scrape_it(tmp_path: Path) -> None:
     assert lines[f'torchstone_events_total{{{labels},what="drift",level="warn"}}'] == "1"
     p50 = float(lines[f"torchstone_request_seconds_p50{{{labels}}}"])
     assert p50 == pytest.approx(0.25, rel=RELATIVE_ERROR)
+    assert float(lines[f"torchstone_seconds_sum{{{labels}}}"]) == pytest.approx(0.25, rel=0.011)
+    assert lines[f"torchstone_seconds_count{{{labels}}}"] == "1"
     parser = pytest.importorskip("prometheus_client.parser")
     families = {one.name for one in parser.text_string_to_metric_families(text)}
     assert {"torchstone_seconds", "torchstone_events", "torchstone_rss_bytes"} <= families

@@ -65,13 +65,16 @@ def run(
     What follows the script is its own, so give options before it. The exit code is the script's.
     The report comes at its end, on stderr.
     """
+    import os
     import sys
 
-    from torchstone.lab.monitor import MonitorRequest, run_script
+    from torchstone.lab.monitor import MonitorRequest, compute_peak, run_script
     from torchstone.monitor.journal import open_record
     from torchstone.monitor.views import view_of
     from torchstone.show import monitor as shown
     from torchstone.show.table import can_unicode
+
+    quiet = quiet or os.environ.get("RANK", "0") != "0"  # the first rank speaks for all
 
     def started(ident: str) -> None:
         if not quiet:
@@ -80,7 +83,8 @@ def run(
     code, folder = run_script(MonitorRequest(what, arguments, module, name, sinks), started)
     record = open_record(folder)
     if not quiet and record.ranks:
-        text = shown.render(shown.view_report(view_of(record)))
+        view = view_of(record)
+        text = shown.render(shown.view_report(view, compute_peak(view)))
         click.echo(text(unicode=can_unicode(sys.stderr)), err=True, nl=False)
     return code
 
@@ -108,11 +112,12 @@ def show(id: str, output: opt.Output) -> None:
       torchstone monitor show last
       torchstone monitor show my-training --json - | python -m json.tool
     """
+    from torchstone.lab.monitor import compute_peak
     from torchstone.monitor.views import find_view
     from torchstone.show import monitor as shown
 
     view = find_view(id)
-    report = shown.view_report(view)
+    report = shown.view_report(view, compute_peak(view))
     output.deliver(
         shown.render(report), partial(shown.dumps, view), partial(shown.markdown, report)
     )

@@ -16,19 +16,21 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from torchstone.lab.recording import Recorder
+from torchstone.lab.peaks import known_peaks
+from torchstone.lab.recording import Recorder, this_machine
 from torchstone.monitor.journal import (
     PROFILE_REQUEST,
     MonitorRecord,
-    all_records,
     find_record,
     monitors_folder,
+    running_records,
 )
 from torchstone.monitor.script import MonitoredScript
 from torchstone.monitor.session import new_id
+from torchstone.monitor.views import MonitorView
 from torchstone.profile import read_profile
 from torchstone.profile.child_script import ScriptRequest
-from torchstone.records import TorchstoneError, UsageError, to_data
+from torchstone.records import Peak, TorchstoneError, UsageError, to_data
 
 CHILD = "torchstone.monitor.script"
 
@@ -85,6 +87,18 @@ def _wait(process: subprocess.Popen[bytes]) -> int:
                     process.send_signal(signal.SIGINT)
 
 
+def compute_peak(view: MonitorView) -> Peak | None:
+    """What this machine can do in the model's dtype and threads; None where it is not known."""
+    if not view.flops_per_step:
+        return None
+    recorder, peak = Recorder(saves=False), None
+    with recorder.collect_errors(""):
+        found, stale = known_peaks(recorder, this_machine(), view.device)
+        if found is not None and not stale:
+            peak = found.peak(view.dtype, view.threads)
+    return peak
+
+
 # A profile on demand.
 
 
@@ -114,7 +128,7 @@ def ask_for_profile(
         if said and found:
             recorder = Recorder(db)
             profile = read_profile(found[0], "torchstone")
-            with recorder.collect_errors("The profile was not kept"):
+            with recorder.collect_errors(f"The profile is not stored, but in {found[0]}"):
                 recorder.save_profile(profile)
             return profile.id, recorder
         if said:
@@ -133,7 +147,7 @@ def _running(name: str | None) -> MonitorRecord:
         if not record.running:
             raise UsageError(f"{record.id} does not run.", "`torchstone top` lists what runs.")
         return record
-    found = [one for one in all_records() if one.running]
+    found = running_records()
     if len(found) == 1:
         return found[0]
     if not found:

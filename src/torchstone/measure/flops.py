@@ -97,8 +97,10 @@ MOST_HEAVY = 8
 class Tally:
     """What the counting pass has seen."""
 
-    def __init__(self, formulas: Mapping[str, Formula]) -> None:
+    def __init__(self, formulas: Mapping[str, Formula], traffic: bool = True) -> None:
         self.formulas = formulas
+        self._traffic = traffic
+        """Whether bytes are counted; tensors without data (`meta`) have none to look at."""
         self.calls: Counter[str] = Counter()
         self.time_ns: Counter[str] = Counter()
         self.operations: Counter[str] = Counter()
@@ -115,7 +117,7 @@ class Tally:
         op = op_name(func)
         self.calls[op] += 1
         self.time_ns[op] += ns
-        touched = self.watch.add(func, args, kwargs, result)
+        touched = self.watch.add(func, args, kwargs, result) if self._traffic else 0
         self.bytes[op] += touched
         self.largest = max(self.largest, touched)
         if is_plain(func):

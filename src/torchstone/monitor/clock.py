@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping
 from time import perf_counter_ns as _now
 from typing import Any, NamedTuple
 
+from torchstone.monitor.device import DeviceTimes
+
 MOST_WAITING = 200_000
 """Steps that wait to be added up. Beyond that the oldest are lost, which their numbers show."""
 SCHEDULER_EVERY_NS = 10_000_000
@@ -79,6 +81,7 @@ class StepClock:
         "backward",
         "between",
         "collective",
+        "device",
         "model",
         "opened",
         "profiled",
@@ -110,6 +113,8 @@ class StepClock:
         self.between: Callable[[], None] | None = None
         """Called after each step, where somebody wants that."""
         self.profiled = 0
+        self.device: DeviceTimes | None = None
+        """Marks on an accelerator, where there is one."""
         self._lead = 0
         self._lead_steps = 0
         self._loader_seen = False
@@ -145,6 +150,8 @@ class StepClock:
         self._reset(now - self._at)
         self._at = now
         self.opened = self._loader_seen = True
+        if self.device is not None:
+            self.device.begin()
         try:
             key = self._describe(batch)
             found = self.signatures.get(key)
@@ -182,6 +189,8 @@ class StepClock:
         if self._depth > 1:  # a checkpointed part runs its own backward inside
             return
         now = _now()
+        if self.device is not None:
+            self.device.mark("forward")
         if self.opened:
             self._forward += now - self._at
             self._take_loss(loss)
@@ -218,6 +227,8 @@ class StepClock:
         self._depth -= 1
         if self._depth:
             return
+        if self.device is not None:
+            self.device.mark("backward")
         now = _now()
         took = now - self._backward_began
         if self._ready:
@@ -232,6 +243,8 @@ class StepClock:
         now = _now()
         self._other += now - self._at
         self._at = now
+        if self.device is not None:
+            self.device.mark("other")
 
     def optimizer_ends(self, optimizer: int) -> None:
         """With no batches to go by, the step of the first optimizer seen ends a step."""
@@ -239,6 +252,8 @@ class StepClock:
         self._optimizer += now - self._at
         self._optimizers += 1
         self._at = now
+        if self.device is not None:
+            self.device.mark("optimizer")
         if not self.auto:
             return
         self._lead = self._lead or optimizer
@@ -253,10 +268,15 @@ class StepClock:
         self._reset(UNKNOWN)
         self._signature = UNKNOWN
         self.opened = True
+        if self.device is not None:
+            self.device.begin()
 
     # The end of a step.
 
     def _close(self, now: int) -> None:
+        if self.device is not None:
+            self.device.mark("other" if self._backwards else "forward")
+            self.device.end()
         if now - self._scheduler_at > SCHEDULER_EVERY_NS and self.scheduler_file >= 0:
             self.scheduler.append((now, os.pread(self.scheduler_file, 64, 0)))
             self._scheduler_at = now

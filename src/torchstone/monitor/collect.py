@@ -47,6 +47,8 @@ WINDOW_NS, WINDOW_LEAST = 30_000_000_000, 20
 many of them."""
 LIMITS = {"data": 0.2, "gc": 0.05, "contention": 0.1, "compile": 0.1, "checkpoint": 0.2}
 """Shares of the wall time from which they are worth a sentence."""
+BY_STEP = ("data", "gc", "compile", "checkpoint")
+"""Those that are known of each step."""
 MOST_EVENTS = 1000
 MOST_OF_A_KIND = 20
 """Events of one kind that are written; the others are counted."""
@@ -81,6 +83,17 @@ class _Window:
     """For data: a new epoch starts its workers again, which is one long wait and no starvation."""
     first_step: int = 0
     compiles: int = 0
+    rows: list[Floats] = field(default_factory=list)
+    """Columns: step, wall, and what was lost to each of `BY_STEP`."""
+
+    def since(self, name: str) -> int:
+        """The step from which on it is above its limit: the window may have begun before."""
+        if name not in BY_STEP:
+            return self.first_step
+        rows = np.concatenate(self.rows)
+        excess = rows[:, 2 + BY_STEP.index(name)] - LIMITS[name] * rows[:, 1]
+        latest_first = np.cumsum(excess[::-1])
+        return int(rows[len(rows) - 1 - int(np.argmax(latest_first)), 0])
 
 
 @dataclass
@@ -116,6 +129,9 @@ class Collector:
         self._window = _Window()
         self._said: Counter[str] = Counter()
         self.events_dropped = 0
+        self.flops: tuple[float, float | None] | None = None
+        """Of a step, and the log of the elements in the batch that it was counted for: a larger
+        batch is taken to need more in proportion. None: every step needs as many."""
         self.loss_scale = 1.0
         """What a gradient scaler has multiplied the loss with."""
         self._slow: Counter[str] = Counter()
@@ -131,6 +147,8 @@ class Collector:
         self._sums: dict[StepKind, _Sums] = {}
         self._gap = 0
         self._samples = self._tokens = 0
+        self._flops: float | None = None
+        self._device_steps, self._device = 0, Counter[str]()
         self._sized = False
         self._first: int | None = None
         self._loss: float | None = None
@@ -177,6 +195,11 @@ class Collector:
         if process is not None and process.rss_bytes and self.last_step >= WARM_UP_STEPS:
             self._look_for_leak(float(process.rss_bytes))
 
+    def add_device(self, steps: int, phases: Mapping[str, int]) -> None:
+        """What an accelerator has finished since the last time, in nanoseconds by phase."""
+        self._device_steps += steps
+        self._device.update(phases)
+
     def _add_table(self, table: Floats, spans: list[Span], signatures: Mapping[Any, int]) -> None:
         steps = table[:, ROW["step"]]
         if self.last_step >= 0:
@@ -191,6 +214,7 @@ class Collector:
         self.seen_optimizer |= bool(optimizers.any())
         self.contract.take_signatures(signatures)
         sizes = self._count_samples(table)
+        self._count_flops(sizes[backwards])
         masks = {
             StepKind.TRAIN: backwards & optimizers,
             StepKind.ACCUMULATE: backwards & ~optimizers,
@@ -221,6 +245,15 @@ class Collector:
             self._tokens += found.tokens
             sizes[place] = found.log_elements
         return sizes
+
+    def _count_flops(self, sizes: Floats) -> None:
+        if self.flops is None or not len(sizes):
+            return
+        per_step, counted_for = self.flops
+        ratios = np.ones(len(sizes))
+        if counted_for is not None:
+            ratios = np.where(sizes > 0, np.exp(sizes - counted_for), 1.0)
+        self._flops = (self._flops or 0.0) + per_step * float(ratios.sum())
 
     def _add_kind(self, kind: StepKind, part: Floats, spans: list[Span], sizes: Floats) -> None:
         phases = np.maximum(part[:, PHASE_ROWS], 0.0)
@@ -403,6 +436,9 @@ class Collector:
         phases = np.maximum(late[:, PHASE_ROWS], 0.0)
         window.wall += float(phases.sum())
         window.lost["data"] += int(phases[:, 0].sum())
+        rows = np.zeros((len(late), 2 + len(BY_STEP)))
+        rows[:, 0], rows[:, 1], rows[:, 2] = late[:, ROW["step"]], phases.sum(axis=1), phases[:, 0]
+        window.rows.append(rows)
         window.longest_wait = max(window.longest_wait, float(phases[:, 0].max()))
         ends = late[:, ROW["end"]]
         begin, end = ends[0] - phases[0].sum(), ends[-1]
@@ -411,11 +447,15 @@ class Collector:
             if inside > 0:
                 window.lost[span.kind] += int(inside)
                 window.compiles += span.kind == "compile"
+                place = min(int(np.searchsorted(ends, span.begin, side="right")), len(late) - 1)
+                if span.kind in BY_STEP:
+                    rows[place, 2 + BY_STEP.index(span.kind)] += inside
         window.lost["contention"] += int(self._delay(begin, end))
         long = window.wall >= WINDOW_NS and window.steps >= WINDOW_LEAST
         if window.steps < WINDOW_STEPS and not long:
             return
-        window.lost["data"] -= int(window.longest_wait)
+        # Who waits for a core waits for data too, and the other way round nothing is hidden.
+        window.lost["data"] -= int(window.longest_wait) + window.lost["contention"]
         for name in LIMITS:
             share = window.lost[name] / max(1.0, window.wall)
             enough = name != "compile" or window.compiles >= 3
@@ -425,15 +465,17 @@ class Collector:
 
     def _share_passed(self, name: str, share: float, window: _Window) -> None:
         words, remedy = CAUSES[name]
+        since = window.since(name)
         text = (
-            f"{words[0].upper()}{words[1:]} takes {format_percent(share)} of the time "
-            f"of {count(window.steps, 'step')} from step {window.first_step:,}."
+            f"{words[0].upper()}{words[1:]} takes {format_percent(share)} of the time of "
+            f"{count(window.steps, 'step')} from step {window.first_step:,}"
+            f"{'' if since == window.first_step else f', since step {since:,}'}."
         )
         ours = name not in ("contention", "checkpoint")
         level = MonitorLevel.WARN if ours else MonitorLevel.NOTE
         what = {"data": "starved", "contention": "contention"}.get(name, f"{name}-share")
         figures = {"share": share, "from_step": float(window.first_step)}
-        self.event(window.first_step, what, text, level, name, remedy, figures)
+        self.event(since, what, text, level, name, remedy, figures)
 
     # Chunks.
 
@@ -455,6 +497,9 @@ class Collector:
             self._loss,
             replace(process, gc_count=self._gc[0], gc_ns=self._gc[1]),
             dict(dropped),
+            self._flops,
+            self._device_steps,
+            dict(self._device),
         )
         self._new_chunk()
         return made

@@ -52,6 +52,10 @@ class ContractWatch:
         found = self._sizes.get(signature)
         return found if found is not None and found.samples else None
 
+    def leaves_of(self, signature: int) -> tuple[Leaf, ...]:
+        """The tensors of such a batch."""
+        return self._known.get(signature, ())
+
     def look(self, kind: StepKind, rows: Floats) -> None:
         """Steps of one kind, in order."""
         self._look_at_batches(kind, rows)

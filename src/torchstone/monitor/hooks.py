@@ -34,8 +34,10 @@ class Span(NamedTuple):
 class Watched:
     """A clock, and what happened beside it in the process."""
 
-    def __init__(self, clock: StepClock) -> None:
+    def __init__(self, clock: StepClock, parallel: Callable[[Any], None] | None = None) -> None:
         self.clock = clock
+        self.parallel = parallel
+        """Told of a `DistributedDataParallel` that the program makes."""
         self.spans: deque[Span] = deque(maxlen=MOST_SPANS)
 
 
@@ -72,6 +74,7 @@ class Hooks:
 
     def _install(self) -> None:
         import torch
+        from torch.nn.parallel import DistributedDataParallel
         from torch.optim import optimizer
         from torch.utils.data import dataloader
 
@@ -85,6 +88,7 @@ class Hooks:
         self._undo += [before.remove, after.remove, lambda: gc.callbacks.remove(self._collected)]
         self._replace(torch.autograd, "backward", self._backward)
         self._replace(torch, "save", self._save)
+        self._replace(DistributedDataParallel, "__init__", self._parallel)
         self._replace(dataloader._BaseDataLoaderIter, "__next__", self._next)
 
     def _replace(self, owner: Any, name: str, make: Callable[[Any], Any]) -> None:
@@ -134,6 +138,16 @@ class Hooks:
                 self._add(Span("checkpoint", began, _now()))
 
         return save
+
+    def _parallel(self, old: Any) -> Any:
+        def __init__(model: Any, *args: Any, **options: Any) -> None:
+            old(model, *args, **options)
+            me = _ident()
+            for one in self._watched:
+                if one.parallel is not None and one.clock.thread == me:
+                    one.parallel(model)
+
+        return __init__
 
     def _before_step(self, optimizer: Any, args: Any, options: Any) -> None:
         if self._is_compiling():  # a compiled optimizer: nothing may be traced into its graph

@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import re
+import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -69,6 +70,8 @@ class Journal:
         self._folder = folder
         self._header = header
         self._file: int | None = None
+        self._headed = self._cut = False
+        """Whether the header is written, and whether the last line is not: the disk was full."""
 
     def write(self, lines: Iterable[Line]) -> None:
         """All lines at once, so that a reader sees none of them in halves."""
@@ -77,10 +80,14 @@ class Journal:
             path = self._folder / f"rank-{self._header.rank}.jsonl"
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
             self._file = os.open(path, flags, 0o644)
+        if not self._headed:
             lines = (self._header, *lines)
-        data = "".join(encode(one) + "\n" for one in lines).encode()
+        text = "".join(encode(one) + "\n" for one in lines)
+        data = (f"\n{text}" if self._cut else text).encode()
         while data:
+            self._cut = True
             data = data[os.write(self._file, data) :]
+        self._headed, self._cut = True, False
 
     def close(self) -> None:
         """Nothing is buffered."""
@@ -118,10 +125,16 @@ class RankRecord:
             self._take(line.decode("utf-8", "replace"))
         return bool(lines)
 
+    def peek(self) -> None:
+        """Take the header alone."""
+        with contextlib.suppress(OSError), open(self.path, "rb") as file:
+            found = decode(file.readline(LONGEST_LINE).decode("utf-8", "replace"))
+            self.header = found if isinstance(found, MonitorHeader) else None
+
     def _take(self, text: str) -> None:
         found = decode(text)
         if isinstance(found, MonitorHeader):
-            self.header = self.header or found
+            self.header = found  # written again when more is known
         elif isinstance(found, StepChunk):
             self.chunks.append(found)
         elif isinstance(found, RequestChunk):
@@ -182,6 +195,13 @@ class MonitorRecord:
         starts = [one.header.started_s for one in self.ranks if one.header]
         return max([0.0, *times, *starts])
 
+    @property
+    def stamp(self) -> tuple[int, int]:
+        """Changes with its files; ends with the time of the newest."""
+        found = [one.path.stat() for one in self.ranks if one.path.exists()]
+        newest = max((one.st_mtime_ns for one in found), default=0)
+        return sum(one.st_size for one in found), newest
+
     def read(self) -> bool:
         """Take what was added, and ranks that have come; whether there was anything."""
         known = {one.path for one in self.ranks}
@@ -208,8 +228,30 @@ def open_record(folder: Path) -> MonitorRecord:
 
 
 def find_record(name: str, folder: Path | None = None) -> MonitorRecord:
-    """The monitor of that id, its beginning, its name (the newest of them), or `last`."""
-    records = all_records(folder)
+    """The monitor of that id, its beginning, its name (the newest of them), or `last`; read."""
+    return read_again(_find(name, folder).folder)
+
+
+_KEPT: dict[Path, MonitorRecord] = {}
+_LOCK = threading.Lock()
+MOST_RECORDS_KEPT = 8
+
+
+def read_again(folder: Path) -> MonitorRecord:
+    """A monitor that somebody looks at again and again: only what was added is read."""
+    with _LOCK:
+        record = _KEPT.pop(folder, None) or MonitorRecord(folder, [])
+        if any(not one.path.exists() for one in record.ranks):
+            record = MonitorRecord(folder, [])
+        record.read()
+        _KEPT[folder] = record
+        if len(_KEPT) > MOST_RECORDS_KEPT:
+            del _KEPT[next(iter(_KEPT))]
+        return record
+
+
+def _find(name: str, folder: Path | None) -> MonitorRecord:
+    records = listed(folder)
     if name == "last" and records:
         return records[0]
     fitting = [one for one in records if one.id == name]
@@ -226,15 +268,30 @@ def find_record(name: str, folder: Path | None = None) -> MonitorRecord:
     )
 
 
-def all_records(folder: Path | None = None) -> list[MonitorRecord]:
-    """All monitors, the newest first."""
+def listed(folder: Path | None = None) -> list[MonitorRecord]:
+    """All monitors with their headers alone, those that wrote last first."""
     place = folder or monitors_folder()
     try:
         folders = [entry for entry in place.iterdir() if entry.is_dir()]
     except OSError:
         return []
-    records = [open_record(one) for one in folders]
-    return sorted((one for one in records if one.ranks), key=lambda one: -one.last_s)
+    records = [MonitorRecord(one, [RankRecord(path) for path in _files(one)]) for one in folders]
+    for one in records:
+        one.ranks.sort(key=lambda rank: rank.rank)
+        for rank in one.ranks:
+            rank.peek()
+    return sorted((one for one in records if one.ranks), key=lambda one: -one.stamp[-1])
+
+
+def running_records(folder: Path | None = None) -> list[MonitorRecord]:
+    """Those that run, read; of the others nothing but the header was looked at."""
+    alive = [read_again(one.folder) for one in listed(folder) if one.running]
+    return [one for one in alive if one.running]
+
+
+def all_records(folder: Path | None = None) -> list[MonitorRecord]:
+    """All monitors, read, those that wrote last first."""
+    return [open_record(one.folder) for one in listed(folder)]
 
 
 def monitors_stamp() -> int:

@@ -16,6 +16,7 @@ import time
 from bisect import bisect_left
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,6 +24,8 @@ from torchstone.machine.redact import redact_text
 from torchstone.monitor.clock import StepClock, StepRow
 from torchstone.monitor.collect import Collector
 from torchstone.monitor.demand import ProfileOnDemand
+from torchstone.monitor.device import device_times
+from torchstone.monitor.flops import FlopsCount
 from torchstone.monitor.hooks import HOOKS, Watched
 from torchstone.monitor.journal import (
     Journal,
@@ -49,7 +52,8 @@ MOST_KEPT = 1000
 FIRST_PARAMETERS = 4
 """Gradients of the first layers come last; the latest of these ends a rank's own work."""
 RANKS_FIRST_S, RANKS_S = 12.0, 60.0
-"""When rank 0 compares all ranks; each look is at seconds that the one before did not see."""
+"""When rank 0 compares all ranks: after 12, 24 and 48 seconds, then every minute, and at the end.
+Each look has its part of the rate of false alarms."""
 RECORD = "record"
 T = TypeVar("T")
 _OPENED: Counter[str] = Counter()
@@ -131,12 +135,17 @@ class Monitor:
         import torch
 
         clock = StepClock(torch.Tensor, self._first_step, self._model, self._auto)
-        self._watched = Watched(clock)
+        clock.device = device_times(torch)
+        self._watched = Watched(clock, self._parallel)
         self._header = self._make_header(torch)
         named = [make_sink(one, self._header) for one in self._sinks_given]
         self._runners = [SinkRunner(RECORD, Journal(self.folder, self._header))]
         self._runners += [SinkRunner(name, sink) for name, sink in named]
         self._collector = Collector(self._say)
+        self._flops_count: FlopsCount | None = None
+        self._counted_for = 0.0
+        if self._flops:
+            self._collector.flops = (self._flops, None)
         self._compiles = CompileWatch(self._collector.event)
         self._process = ProcessWatch(_accelerator(torch))
         self._demand = ProfileOnDemand(clock, self.folder, self._header.rank, self._collector.event)
@@ -197,6 +206,8 @@ class Monitor:
             with contextlib.suppress(Exception):
                 self._undo.pop()()
         self._demand.end()
+        if self._flops_count is not None:
+            self._flops_count.end()
         clock = self._watched.clock
         if clock.mine:
             clock.end()
@@ -204,6 +215,7 @@ class Monitor:
         self._thread.join()
         with contextlib.suppress(Exception):
             self._look(chunk=True)
+            self._look_at_ranks(last=True)
         steps = clock.step - self._first_step
         self._hand_on([MonitorEnd(time.time(), steps, reason)])
         for one in self._runners:
@@ -222,15 +234,7 @@ class Monitor:
     # Setting up.
 
     def _make_header(self, torch: Any) -> MonitorHeader:
-        unseen = []
-        if self._model is None:
-            unseen.append("The model's mode: no model was given.")
-        if not _is_ddp(torch, self._model):
-            unseen.append("Waiting for other ranks: the model is not DistributedDataParallel.")
-        unseen.append("Transfers to a device: they happen inside the step.")
         device = _accelerator(torch)
-        if device is not None:
-            unseen.append("The loss on a device: give it with m.loss(value) where you have it.")
         return MonitorHeader(
             id=self.id,
             name=self._name,
@@ -244,10 +248,39 @@ class Monitor:
             device="cpu" if device is None else str(device.__name__).rpartition(".")[2],
             torch=str(torch.__version__),
             command=redact_text(self._command, os.environ)[:500],
-            unseen=tuple(unseen),
+            unseen=self._unseen(torch),
             can_profile=True,
-            flops_per_step=self._flops,
+            flops_per_step=self._flops or None,
+            flops_how="given" if self._flops else "",
+            **_precision(torch, self._model),
         )
+
+    def _unseen(self, torch: Any) -> tuple[str, ...]:
+        unseen = []
+        if self._model is None:
+            unseen.append("The model's mode and FLOPs: no model was given.")
+        if not _is_ddp(torch, self._model):
+            unseen.append("Waiting for other ranks: the model is not DistributedDataParallel.")
+        unseen.append("Transfers to a device: they happen inside the step.")
+        if _accelerator(torch) is not None:
+            unseen.append("The loss on a device: give it with m.loss(value) where you have it.")
+        return tuple(unseen)
+
+    def _parallel(self, model: Any) -> None:
+        """The program has made this `DistributedDataParallel`: a script's model, found."""
+        import torch
+
+        if self._model is not None or self._watched is None:
+            return
+        self._model = self._watched.clock.model = model
+        self._watch_ranks(torch, model)
+        self._write_header(unseen=self._unseen(torch), **_precision(torch, model))
+
+    def _write_header(self, **changes: Any) -> None:
+        """Again, with what was not known before."""
+        self._header = replace(self._header, **changes)
+        with self._lock:
+            self._new.append(self._header)
 
     def _resumed(self) -> None:
         """A training that goes on where another ended has an optimizer with a past."""
@@ -316,7 +349,10 @@ class Monitor:
         counters = _last_counters(scheduler)
         process = self._process.look(counters)
         self._collector.add(rows, now, spans, scheduler, clock.signatures, process)
+        if clock.device is not None:
+            self._collector.add_device(*clock.device.look())
         self._look_at_scaler(rows)
+        self._look_at_flops(rows)
         self._demand.look()
         self._look_at_ranks()
         if chunk:
@@ -327,14 +363,15 @@ class Monitor:
                 self._chunk_at = now
         self._hand_on([])
 
-    def _look_at_ranks(self) -> None:
+    def _look_at_ranks(self, last: bool = False) -> None:
         """Rank 0 reads what the others of this machine have written, now and then."""
         head = self._header
         now = time.monotonic()
-        if head.rank or head.world_size < 2 or now < self._ranks_at:
+        if head.rank or head.world_size < 2 or (now < self._ranks_at and not last):
             return
         self._ranks_looks += 1
-        self._ranks_at = now + (RANKS_S if self._ranks_looks > 1 else RANKS_FIRST_S)
+        pause = RANKS_FIRST_S * 2.0 ** max(0, self._ranks_looks - 2)
+        self._ranks_at = now + min(RANKS_S, pause)
         if self._ranks_looks == 1:
             return
         self._ranks = self._ranks or MonitorRecord(self.folder, [])
@@ -362,6 +399,30 @@ class Monitor:
                 f"{step:,}; the scale is {scale:g}."
             )
             self._collector.event(step, "scaler", text, cause="overflow")
+
+    def _look_at_flops(self, rows: Sequence[StepRow]) -> None:
+        """Counted for the first batch that was trained on, unless they were given."""
+        if self._flops_count is not None:
+            found = self._flops_count.look()
+            if found is not None:
+                if found.flops:
+                    self._collector.flops = (found.flops, self._counted_for)
+                self._write_header(flops_per_step=found.flops or None, flops_how=found.how)
+            return
+        if self._flops is not None or self._model is None:
+            return
+        if self._header.world_size > 1 and not self._watched_ranks:
+            return  # the model itself may talk to other ranks, which a child must not
+        seen = next((int(row[13]) for row in rows if row[9] and row[13] >= 0), None)
+        size = None if seen is None else self._collector.contract.size_of(seen)
+        if seen is not None and size is not None:
+            self._counted_for = size.log_elements
+            self._flops_count = FlopsCount()
+            self._flops_count.begin(self._model, self._collector.contract.leaves_of(seen))
+
+    @property
+    def _watched_ranks(self) -> bool:
+        return self._watched is not None and self._watched.clock.ranks
 
     def _step_at(self, moment: int) -> int:
         """The step that was running then."""
@@ -399,6 +460,13 @@ def _is_ddp(torch: Any, model: Any) -> bool:
     return isinstance(model, torch.nn.parallel.DistributedDataParallel)
 
 
+def _precision(torch: Any, model: Any) -> dict[str, Any]:
+    """What tells the peak that the model is held against."""
+    first = next(iter(model.parameters()), None) if hasattr(model, "parameters") else None
+    dtype = "" if first is None else str(first.dtype).removeprefix("torch.")
+    return {"dtype": dtype, "threads": torch.get_num_threads()}
+
+
 def _accelerator(torch: Any) -> Any:
     """The module of the accelerator in use (`torch.cuda`, …); None on a CPU."""
     with contextlib.suppress(Exception):
@@ -425,7 +493,8 @@ def monitor(
     `model` is watched for its mode and, under DistributedDataParallel, for slow ranks; `optimizer`
     for being resumed; `scaler` for steps that it skips. `sinks` are where chunks go besides the
     record: `prometheus:9400`, `tensorboard:runs`, `otel`, `jsonl:FILE`, or an object of your own.
-    `step` is the number of the first step. The record is in `folder`.
+    `step` is the number of the first step. The record is in `folder`. FLOPs are counted once, in a
+    process of their own, unless `flops_per_step` gives them; 0: do not count.
     """
     return Monitor(
         name,

@@ -152,6 +152,7 @@ def figures_of(chunk: StepChunk | RequestChunk) -> dict[str, float]:
         for name, amount in (("samples", chunk.samples), ("tokens", chunk.tokens)):
             found[f"{name}_per_second"] = amount and amount / max(chunk.seconds, 1e-9)
         found["loss"] = chunk.loss
+        found["flops_per_second"] = chunk.flops and chunk.flops / max(chunk.seconds, 1e-9)
         prefix = "step_seconds"
     else:
         times = chunk.latency
@@ -161,8 +162,10 @@ def figures_of(chunk: StepChunk | RequestChunk) -> dict[str, float]:
     for q in QUANTILES:
         found[f"{prefix}_p{round(q * 100)}"] = times.quantile(q)
     found["rss_bytes"] = process.rss_bytes
+    found["peak_bytes"] = process.peak_bytes
     found["gc_seconds"] = process.gc_ns / 1e9
-    found["delay_seconds"] = process.delay_ns / 1e9 if process.delay_ns is not None else None
+    for name, waited in (("delay", process.delay_ns), ("gil_delay", process.gil_delay_ns)):
+        found[f"{name}_seconds"] = waited / 1e9 if waited is not None else None
     return {name: float(value) for name, value in found.items() if value is not None}
 
 
@@ -182,7 +185,6 @@ class Prometheus:
         self._steps = 0
         self._events: dict[tuple[str, str], int] = {}
         self._times = Histogram()
-        self._sum = 0.0
         sink = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -227,7 +229,6 @@ class Prometheus:
         if isinstance(chunk, StepChunk):
             self._steps += chunk.steps
             self._times = merged([self._times, *(one.times for one in chunk.kinds.values())])
-            self._sum += sum(one.wall_ns for one in chunk.kinds.values()) / 1e9
         else:
             self._steps += chunk.requests
             self._times = merged([self._times, chunk.latency])
@@ -252,6 +253,9 @@ class Prometheus:
                 more = _labels({"quantile": str(q)})
                 found = self._times.quantile(q)
                 lines += [f"torchstone_seconds{{{self._labels},{more}}} {found!r}"]
+            if self._times.counts:
+                lines += [f"torchstone_seconds_sum{{{self._labels}}} {self._times.sum!r}"]
+                lines += [f"torchstone_seconds_count{{{self._labels}}} {self._times.total}"]
             return "\n".join(lines) + "\n"
 
     def close(self) -> None:

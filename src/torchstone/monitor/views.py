@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
-from torchstone.monitor.journal import MonitorRecord, RankRecord, all_records, find_record
+from torchstone.monitor.journal import (
+    MonitorRecord,
+    RankRecord,
+    find_record,
+    listed,
+    open_record,
+    running_records,
+)
 from torchstone.monitor.ranks import SlowRank, slow_rank
 from torchstone.records.monitoring import (
     PHASES,
@@ -17,6 +26,7 @@ from torchstone.records.monitoring import (
     merged,
 )
 
+N = TypeVar("N", int, float)
 RECENT_S = 10.0
 """What `now` means in `top`."""
 
@@ -33,6 +43,11 @@ class Totals:
     samples: int | None = None
     tokens: int | None = None
     loss: float | None = None
+    flops: float | None = None
+    """Counted in chunks that know them; `flops_seconds` is their length."""
+    flops_seconds: float = 0.0
+    device_steps: int = 0
+    device_ns: dict[str, int] = field(default_factory=dict)
     gap_ns: int = 0
     gc_ns: int = 0
     cpu_ns: int | None = None
@@ -48,10 +63,20 @@ class Totals:
         """Steps or requests a second."""
         return self.steps / self.seconds if self.seconds > 0 else None
 
+    @property
+    def flops_per_second(self) -> float | None:
+        """Achieved, by the wall clock; None where FLOPs are not known."""
+        known = self.flops is not None and self.flops_seconds > 0
+        return self.flops / self.flops_seconds if known and self.flops else None
+
     def share(self, phase: str) -> float | None:
         """Of the wall time; None where the phase is not known."""
         found = self.phases_ns.get(phase)
         return None if found is None or not self.wall_ns else found / self.wall_ns
+
+    def device_s(self, phase: str) -> float | None:
+        """Per step, on the accelerator; None without one."""
+        return self.device_ns.get(phase, 0) / self.device_steps / 1e9 if self.device_steps else None
 
     def phase_s(self, phase: str) -> float | None:
         """Per step."""
@@ -91,6 +116,9 @@ class MonitorView:
     """With the rank of each, in order of time."""
     unseen: tuple[str, ...]
     flops_per_step: float | None = None
+    flops_how: str = ""
+    dtype: str = ""
+    threads: int = 0
     slow_rank: SlowRank | None = None
     reason: str = ""
     damaged: int = 0
@@ -118,6 +146,9 @@ def view_of(record: MonitorRecord) -> MonitorView:
         tuple(sorted(events, key=lambda one: one[1].time_s)),
         head.unseen if head else (),
         head.flops_per_step if head else None,
+        head.flops_how if head else "",
+        head.dtype if head else "",
+        head.threads if head else 0,
         slow,
         reason,
         sum(one.damaged for one in record.ranks),
@@ -163,40 +194,64 @@ def totals(chunks: Iterable[StepChunk | RequestChunk]) -> Totals:
         _known([one.samples for one in steps]),
         _known([one.tokens for one in steps]),
         next((one.loss for one in reversed(steps) if one.loss is not None), None),
-        sum(one.gap_ns for one in steps),
-        gc_ns,
-        cpu,
-        delay,
+        flops=_known([one.flops for one in steps]),
+        flops_seconds=sum(one.seconds for one in steps if one.flops is not None),
+        device_steps=sum(one.device_steps for one in steps),
+        device_ns=_added([one.device_ns for one in steps]),
+        gap_ns=sum(one.gap_ns for one in steps),
+        gc_ns=gc_ns,
+        cpu_ns=cpu,
+        delay_ns=delay,
         process=process,
     )
 
 
 def _of_requests(chunks: Sequence[RequestChunk]) -> Totals:
     queues = [one.queue for one in chunks if one.queue is not None]
-    batches: dict[str, int] = {}
-    for one in chunks:
-        for size, count in one.batches.items():
-            batches[size] = batches.get(size, 0) + count
     return Totals(
         sum(one.seconds for one in chunks),
         sum(one.requests for one in chunks),
         times=merged(one.latency for one in chunks),
         errors=sum(one.errors for one in chunks),
         queue=merged(queues) if queues else None,
-        batches=batches,
+        batches=_added([one.batches for one in chunks]),
         gc_ns=sum(one.process.gc_ns for one in chunks),
         process=chunks[-1].process,
     )
 
 
-def _known(values: Iterable[int | None]) -> int | None:
+def _added(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    sums: Counter[str] = Counter()
+    for one in parts:
+        sums.update(one)
+    return dict(sums)
+
+
+def _known(values: Iterable[N | None]) -> N | None:
     found = [value for value in values if value is not None]
     return sum(found) if found else None
 
 
+_ENDED: dict[str, tuple[tuple[int, int], MonitorView]] = {}
+"""Views of monitors that run no longer, by folder, with the stamp of their files."""
+
+
 def views(everything: bool = False) -> list[MonitorView]:
     """Monitors of this machine, the newest first: those that run, or all."""
-    return [view_of(one) for one in all_records() if everything or one.running]
+    running = running_records()
+    if not everything:
+        return [view_of(one) for one in running]
+    live = {one.folder: one for one in running}
+    return [view_of(live[one.folder]) if one.folder in live else _ended(one) for one in listed()]
+
+
+def _ended(record: MonitorRecord) -> MonitorView:
+    """Read once: nobody writes to it any more."""
+    key, stamp = str(record.folder), record.stamp
+    known = _ENDED.get(key)
+    if known is None or known[0] != stamp:
+        known = _ENDED[key] = (stamp, view_of(open_record(record.folder)))
+    return known[1]
 
 
 def find_view(name: str) -> MonitorView:

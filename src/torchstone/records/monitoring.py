@@ -65,6 +65,11 @@ class Histogram:
         """How many values are in it."""
         return sum(self.counts.values())
 
+    @property
+    def sum(self) -> float:
+        """Of the values, within `RELATIVE_ERROR`."""
+        return sum(n * 2.0 * GAMMA ** int(b) / (GAMMA + 1.0) for b, n in self.counts.items())
+
     def quantile(self, q: float) -> float | None:
         """The value below which a share `q` lies, within `RELATIVE_ERROR`; None when empty."""
         rank = q * (self.total - 1)
@@ -108,6 +113,12 @@ class MonitorHeader:
     """What cannot be watched here, in sentences."""
     can_profile: bool = False
     flops_per_step: float | None = None
+    """Given, or counted once; a header that is written again has it."""
+    flops_how: str = ""
+    """What was counted, or why nothing was."""
+    dtype: str = ""
+    """Of the model's parameters: the peak that it is held against."""
+    threads: int = 0
     version: int = MONITOR_VERSION
 
 
@@ -167,6 +178,12 @@ class StepChunk:
     process: Process
     dropped: Mapping[str, int] = field(default_factory=dict)
     """What each sink has not taken since the start."""
+    flops: float | None = None
+    """Of all its training steps."""
+    device_steps: int = 0
+    """Steps that an accelerator finished meanwhile; an event said so."""
+    device_ns: Mapping[str, int] = field(default_factory=dict)
+    """How long it worked on them, by phase."""
 
     @property
     def steps(self) -> int:

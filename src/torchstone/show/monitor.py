@@ -9,7 +9,7 @@ from typing import Any
 
 from torchstone.monitor.compare import Compared, PhaseChange
 from torchstone.monitor.views import MonitorView, RankView, Totals
-from torchstone.records import to_data
+from torchstone.records import Peak, to_data
 from torchstone.records.format import (
     count,
     format_bytes,
@@ -142,7 +142,8 @@ def ranks_table(views: Sequence[MonitorView], name: str = "monitors") -> Table:
 def phases_table(found: Totals) -> Table:
     """Where a step's time goes, over the whole run."""
     rows = [(phase, found) for phase in PHASES]
-    return make_table("phases", "Where the time goes", PHASE_FIELDS, rows)
+    hidden = set() if found.device_steps else {"device"}
+    return make_table("phases", "Where the time goes", PHASE_FIELDS, rows, without=hidden)
 
 
 PHASE_FIELDS: tuple[Field[tuple[str, Totals]], ...] = (
@@ -154,6 +155,7 @@ PHASE_FIELDS: tuple[Field[tuple[str, Totals]], ...] = (
         lambda row: _or_not_known(row[1].phase_s(row[0])),
         True,
     ),
+    field("device", "On the device", lambda row: seconds_cell(row[1].device_s(row[0])), True),
 )
 
 
@@ -199,6 +201,8 @@ def _more_of(found: Totals) -> list[str]:
         parts.append(f"garbage collection {format_percent(found.gc_ns / found.wall_ns)}")
         if found.delay_ns is not None:
             parts.append(f"waiting for a core {format_percent(found.delay_ns / found.wall_ns)}")
+    if process.gil_delay_ns is not None:
+        parts.append(f"waiting for the GIL {format_seconds(process.gil_delay_ns / 1e9, 3)}")
     if found.errors:
         parts.append(count(found.errors, "error"))
     if found.queue is not None and (queued := found.queue.quantile(0.5)) is not None:
@@ -209,8 +213,19 @@ def _more_of(found: Totals) -> list[str]:
     return parts
 
 
-def view_report(view: MonitorView) -> Report:
-    """One monitor, whole."""
+def flops_words(view: MonitorView, found: Totals, peak: Peak | None) -> str:
+    """`4.1 GFLOP/s, 3.2 % of the peak`; a sentence where it is not known."""
+    achieved = found.flops_per_second
+    if achieved is None:
+        return f"FLOPs not counted ({view.flops_how})" if view.flops_how else ""
+    rate = format_si(achieved, "FLOP/s")
+    if peak is None:
+        return f"{rate} (peak not known: torchstone doctor --calibrate)"
+    return f"{rate}, {format_percent(achieved / peak.value)} of the {peak.dtype} peak"
+
+
+def view_report(view: MonitorView, peak: Peak | None = None) -> Report:
+    """One monitor, whole; `peak` is what its machine can do in the model's dtype."""
     first = view.ranks[0].whole if view.ranks else Totals()
     head: list[Block] = [
         Parts([view.name, view.state, *facts_of(view)], "title"),
@@ -218,9 +233,8 @@ def view_report(view: MonitorView) -> Report:
     ]
     if view.reason:
         head.append(Sentence(f"It ended: {view.reason}.", "warn", "! "))
-    achieved = first.per_second and view.flops_per_step and first.per_second * view.flops_per_step
-    flops = [format_si(achieved, "FLOP/s")] if achieved else []
-    figures: list[Block] = [Parts([_times(first), *_more_of(first), *flops])]
+    flops = flops_words(view, first, peak)
+    figures: list[Block] = [Parts([_times(first), *_more_of(first), *([flops] if flops else [])])]
     if first.phases_ns:
         figures.append(Grid(phases_table(first)))
         figures.append(Sentence(f"{NOT_KNOWN}: cannot be seen here. " + " ".join(view.unseen)))
@@ -249,7 +263,7 @@ def _events(view: MonitorView) -> Sequence[Block]:
         if warn and event.remedy:
             text += f" {event.remedy}"
         blocks.append(Sentence(text, "warn" if warn else "dim", "! " if warn else "  "))
-    if not blocks:
+    if not blocks and view.slow_rank is None:
         blocks.append(Sentence("Nothing out of the ordinary was seen."))
     rate = format_percent(FALSE_ALARMS)
     blocks.append(

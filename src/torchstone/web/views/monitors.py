@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from torchstone.lab.recording import this_machine
 from torchstone.monitor.journal import MonitorRecord, find_record
 from torchstone.monitor.views import MonitorView, RankView, Totals, totals, view_of, views
-from torchstone.records import UsageError
+from torchstone.records import Peak, UsageError
 from torchstone.records.monitoring import PHASE_NAMES, PHASES, RequestChunk, StepChunk
 from torchstone.show.cells import cut, text_cell, when_s
 from torchstone.show.monitor import (
@@ -14,6 +15,7 @@ from torchstone.show.monitor import (
     RANKS,
     clock_time,
     facts_of,
+    flops_words,
     per_second_cell,
     phases_table,
     seconds_cell,
@@ -108,7 +110,7 @@ def monitor(source: DataAccess, query: Query, ident: str) -> Page:
     except UsageError as error:
         raise NotFound(error.message, error.remedy) from None
     view = view_of(record)
-    sections: list[Section] = [_facts(view)]
+    sections: list[Section] = [_facts(view, _peak(source, view))]
     if view.slow_rank is not None:
         sections.append(Notice(sanitise(view.slow_rank.text), "warn"))
     if view.reason:
@@ -135,7 +137,15 @@ def monitor(source: DataAccess, query: Query, ident: str) -> Page:
     )
 
 
-def _facts(view: MonitorView) -> Facts:
+def _peak(source: DataAccess, view: MonitorView) -> Peak | None:
+    if not view.flops_per_step:
+        return None
+    found = source.store.calibration(this_machine(), view.device)
+    return None if found is None else found.peak(view.dtype, view.threads)
+
+
+def _facts(view: MonitorView, peak: Peak | None) -> Facts:
+    flops = flops_words(view, _first(view).recent, peak)
     items = (
         ("State", state_cell(view)),
         ("Id", text_cell(view.id, longest=80)),
@@ -143,6 +153,7 @@ def _facts(view: MonitorView) -> Facts:
         ("Command", text_cell(view.command, longest=200)),
         ("Started", Cell(view.started_s, when_s(view.started_s))),
         ("Last written", Cell(view.last_s, when_s(view.last_s))),
+        *((("FLOP/s, in the last ten seconds", text_cell(flops, longest=200)),) if flops else ()),
     )
     return Facts("monitor", "", items)
 
