@@ -309,7 +309,7 @@ def test_the_line_that_most_of_it_comes_from_goes_before_the_rest() -> None:
     assert order(0.3) == ["ops", "item"]
 
 
-def test_another_number_of_threads_than_was_asked_for_comes_last() -> None:
+def test_more_threads_than_were_asked_for_come_last() -> None:
     busy = ledger({"kernels": 0.8, "sleep": 0.2}, facts={"threads": "1", "cores": "2"})
     rules = [idle_cores, sleep]
 

@@ -125,8 +125,8 @@ comes before them although some of these are not its own."""
 
 
 def _weight(one: Prediction, ledger: Ledger) -> float:
-    if one.remedy.threads is not None and ledger.arm.threads is not None:
-        return 0.0  # somebody chose that number, so what another brings is said last
+    if ledger.arm.threads is not None and one.remedy.threads > ledger.arm.threads:
+        return 0.0  # somebody chose fewer, so what more would bring is said last
     return one.at_stake_s * (NAMED_WEIGHS if one.places else 1.0)
 
 
