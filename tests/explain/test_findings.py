@@ -309,6 +309,18 @@ def test_the_line_that_most_of_it_comes_from_goes_before_the_rest() -> None:
     assert order(0.3) == ["ops", "item"]
 
 
+def test_more_threads_than_were_asked_for_come_last() -> None:
+    busy = ledger({"kernels": 0.8, "sleep": 0.2}, facts={"threads": "1", "cores": "2"})
+    rules = [idle_cores, sleep]
+
+    def order(threads: int | None) -> list[str]:
+        asked = replace(busy, arm=replace(ARM, threads=threads))
+        return [one.name for one in with_findings(asked, rules).findings]
+
+    assert order(None) == ["idle-cores", "sleep"]
+    assert order(1) == ["sleep", "idle-cores"]
+
+
 def test_every_finding_is_registered_under_its_own_name() -> None:
     points = FINDINGS.by_name()
     for name, point in points.items():

@@ -8,11 +8,11 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any
 
-from torchstone.conductor import EFFORTS, USUAL, Events, Settings
+from torchstone.conductor import USUAL, Events, Settings
 from torchstone.lab import bench as lab_bench
 from torchstone.lab import timing
 from torchstone.lab.recording import Recorder
-from torchstone.lab.request import BenchRequest, check_choices, with_effort
+from torchstone.lab.request import BenchRequest, with_effort
 from torchstone.lab.result import BenchResult, for_people
 from torchstone.lab.session import BUDGET_S as SESSION_BUDGET_S
 from torchstone.lab.session import (
@@ -61,11 +61,8 @@ def bench(
 ) -> BenchResult:
     """Measure one target, or compare several; the first arm is the baseline. Times in seconds.
 
-    Strings, and functions or factories at the top level of a file, are measured in fresh processes
-    that import them; anything else (`bench(model, x, vs="inductor")`, a lambda) is an object of
-    this session, measured in this process. Nothing is stored without `save`.
+    Strings and functions of a file are measured in fresh processes, anything else in this one.
     """
-    check_choices("effort", EFFORTS, effort)
     settings = with_effort(
         effort,
         total_s=total,
@@ -83,18 +80,16 @@ def bench(
     recorder, pairs = Recorder(db, saves=save), tuple(sorted((env or {}).items()))
     shared = {"mode": mode, "precision": precision, "device": device, "threads": threads}
     common: dict[str, Any] = {**shared, "vs": _words(vs), "label": label, "settings": settings}
-    apart = {"arms": _words(arms), "python": python, "allocator": allocator}
-    if inputs is not None or any(map(is_object, targets)):
+    apart: dict[str, Any] = {"arms": _words(arms), "python": python, "allocator": allocator}
+    with _events(progress) as events:
+        if inputs is None and not any(map(is_object, targets)):
+            request = BenchRequest(tuple(map(as_target, targets)), **common, **apart, env=pairs)
+            return _told(lab_bench.bench(request, recorder, events), recorder)
         _refuse(**apart, env=pairs, replicates=replicates, together=together, total=total)
         if budget is None and effort == USUAL:
             common["settings"] = replace(settings, budget_s=SESSION_BUDGET_S)
         session = SessionRequest(as_objects(targets, inputs), **common)
-        with _events(progress) as events:
-            return _told(bench_session(session, recorder, events), recorder)
-    names = tuple(as_target(target) for target in targets)
-    request = BenchRequest(names, **common, **apart, env=pairs)  # type: ignore[arg-type]
-    with _events(progress) as events:
-        return _told(lab_bench.bench(request, recorder, events), recorder)
+        return _told(bench_session(session, recorder, events), recorder)
 
 
 def _refuse(**options: object) -> None:

@@ -304,6 +304,7 @@ FAST_BELOW_S = 60.0
 def with_effort(effort: str, **asked: Any) -> Settings:
     """The settings of an effort, with whatever was asked for instead of its own (not None). In
     less than a minute in all there is only time for the fast one."""
+    check_choices("effort", tuple(EFFORTS), effort)
     total = asked.get("total_s")
     if effort == USUAL and total is not None and total < FAST_BELOW_S:
         effort = FAST

@@ -124,7 +124,9 @@ NAMED_WEIGHS = 1.5
 comes before them although some of these are not its own."""
 
 
-def _weight(one: Prediction) -> float:
+def _weight(one: Prediction, ledger: Ledger) -> float:
+    if ledger.arm.threads is not None and one.remedy.threads > ledger.arm.threads:
+        return 0.0  # somebody chose fewer, so what more would bring is said last
     return one.at_stake_s * (NAMED_WEIGHS if one.places else 1.0)
 
 
@@ -134,7 +136,7 @@ def with_findings(ledger: Ledger, rules: Sequence[FindingRule] | None = None) ->
     one stays: it can be applied only once."""
     found = [rule.look(ledger) for rule in (known_findings() if rules is None else rules)]
     ordered = sorted(
-        (one for one in found if one is not None), key=lambda one: (-_weight(one), one.name)
+        (one for one in found if one is not None), key=lambda one: (-_weight(one, ledger), one.name)
     )
     kept: list[Prediction] = []
     for one in ordered:
