@@ -17,12 +17,13 @@ from tests.targets.support import HONEST, ROOT, eventually
 from torchstone.lab.output_files import NotWritten, write_file
 from torchstone.store import open_store
 
+MAIN = "from torchstone.cli import main; main()"
 QUICK = ("--budget", "0.1s", "--replicates", "1")
 
 
 def torchstone(*words: str, stdout: int = subprocess.PIPE) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", "from torchstone.cli import main; main()", *words],
+        [sys.executable, "-c", MAIN, *words],
         stdout=stdout,
         stderr=subprocess.PIPE,
         text=True,
@@ -186,3 +187,16 @@ def test_a_full_place_is_not_the_user_s_mistake() -> None:
         write_file("/dev/full", "x" * 100_000)
     assert found.value.exit_code == 1
     assert "Free some space" in found.value.remedy
+
+
+@pytest.mark.parametrize("closed", ["", "2>&-"])
+def test_a_standard_output_that_is_closed(tmp_path: Path, closed: str) -> None:
+    """No traceback, no file of ours under its number; what there is to see is on standard error."""
+    words = f"{sys.executable} -c '{MAIN}' list suites >&- {closed}"
+    env = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    done = subprocess.run(words, shell=True, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    if not closed:
+        assert "Standard output cannot be written" in done.stderr
+        assert "torchbench" in done.stderr

@@ -89,6 +89,17 @@ def test_samples_with_more_cpu_time_than_their_threads_can_use_fail() -> None:
     assert "2 threads" in check.message
 
 
+def test_a_jump_between_two_samples_fails() -> None:
+    first, *rest = timed_twice(new(), 0.998).turns
+    clocks = first.clocks
+    assert clocks is not None
+    hour = replace(clocks, marked_worker_ns=clocks.marked_worker_ns + 3_600_000_000_000)
+    jumped = replace(new(), turns=(replace(first, clocks=hour), *rest))
+    check = one(RULE, pair(jumped), "inductor")
+    assert check.level is Level.FAIL
+    assert "in 1 turn" in check.message
+
+
 def redistributed(made: Measurement, share: float) -> Measurement:
     """Half of the samples lose that share of their time, of CPU time too, and the others get it:
     every sum is as it should be. The kernel has timed another sample of each turn."""

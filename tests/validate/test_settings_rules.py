@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from dataclasses import replace
 
 import pytest
@@ -49,7 +50,11 @@ def test_debug_settings_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     before = debug_settings()
     monkeypatch.setenv("CUDA_LAUNCH_BLOCKING", "1")
     monkeypatch.setenv("TORCH_LOGS", "0")
-    assert set(debug_settings()) - set(before) == {"CUDA_LAUNCH_BLOCKING"}
+    gc.set_debug(gc.DEBUG_UNCOLLECTABLE)
+    try:
+        assert set(debug_settings()) - set(before) == {"CUDA_LAUNCH_BLOCKING", "gc.set_debug"}
+    finally:
+        gc.set_debug(0)
 
 
 @pytest.mark.parametrize(

@@ -62,6 +62,7 @@ def run() -> int:
 
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:  # whoever ignores it has a reason
         signal.signal(signal.SIGTERM, interrupt)
+    reopen_closed()
     guard_terminal()
     code = _run()
     return opt.Exit.TERMINATED if told and code == opt.Exit.INTERRUPTED else code
@@ -159,6 +160,23 @@ def screen() -> TextIO:
     """The terminal itself, for cursor movements of ours and for texts that are harmless."""
     found: TextIO = getattr(sys.stdout, "trusted", sys.stdout)
     return found
+
+
+def reopen_closed() -> None:
+    """Standard streams that the caller has closed (`>&-`), so that no file of ours gets their
+    numbers. Writing to standard output then fails, as on a full disk; messages go nowhere."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            mode = os.O_WRONLY if name == "stderr" else os.O_RDONLY
+            opened = os.open(os.devnull, mode)
+            if opened != number:
+                os.dup2(opened, number)
+                os.close(opened)
+        if getattr(sys, name) is None:
+            stream = open(number, "r" if name == "stdin" else "w", closefd=False)  # noqa: SIM115
+            setattr(sys, name, stream)
 
 
 def guard_terminal() -> None:

@@ -66,7 +66,7 @@ def top(
         report = shown.top_report(found, time.time())
         output.deliver(shown.render(report), partial(shown.dumps, found))
         return opt.Exit.OK
-    with contextlib.suppress(KeyboardInterrupt), _wholescreen() as key:
+    with contextlib.suppress(KeyboardInterrupt), _whole_screen() as key:
         while True:
             text = shown.render(shown.top_report(found, time.time()))
             _draw(text)
@@ -90,7 +90,7 @@ def _draw(text: Callable[..., str]) -> None:
 
 
 @contextlib.contextmanager
-def _wholescreen() -> Iterator[Callable[[float], str]]:
+def _whole_screen() -> Iterator[Callable[[float], str]]:
     """The other screen, without a cursor; a function that waits for a key. All is put back."""
     import termios
     import tty

@@ -507,9 +507,9 @@ class TurnScheduler:
         replicate, index = place
         taken = replace(seen, replicate=replicate, index=index, noise=noise)
         if marked is not None:
-            clocks = TwoClocks(report.marked_ns, marked.whole_ns, report.cpu_ns, cpu)
-            one = {"sample": report.marked_sample, "sample_kernel_ns": marked.sample_ns}
-            taken = replace(taken, clocks=replace(clocks, **one))
+            one = report.marked_sample, marked.sample_ns
+            clocks = TwoClocks(report.marked_ns, marked.whole_ns, report.cpu_ns, cpu, *one)
+            taken = replace(taken, clocks=clocks)
         state.turns.append(replace(taken, checked=checked is not None))
         self.turn_number += 1
         state.late_recompiles += report.compiles

@@ -308,8 +308,8 @@ def _without_skipped(
 def _run(path: Path, head: dict[str, Any], data: bytes) -> ImportedRun:
     date, machine = head.get("date"), head.get("params")
     known = machine.get("machine") if isinstance(machine, dict) else None
-    dated = isinstance(date, (int, float)) and 0 <= date <= 1000 * LAST_SECOND
-    seconds = date / 1000.0 if dated else 0.0
+    known_date = date if isinstance(date, (int, float)) else 0
+    seconds = known_date / 1000.0 if 0 <= known_date <= 1000 * LAST_SECOND else 0.0
     environment = head.get("env_name") or path.stem.partition("-")[2]
     digest = hashlib.blake2b(data, digest_size=16, person=b"asv")
     digest.update(path.parent.name.encode("utf-8", "backslashreplace"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Iterator
@@ -98,6 +99,8 @@ def debug_settings() -> tuple[str, ...]:
         found.append("Python's development mode")
     if os.environ.get("PYTHONMALLOC", "").endswith("debug"):
         found.append("PYTHONMALLOC")
+    if gc.get_debug():
+        found.append("gc.set_debug")
     torch = sys.modules.get("torch")
     if torch is not None:
         found += [name for place, name in _DEBUG_CALLS.items() if _ask(torch, place)]

@@ -113,6 +113,8 @@ def _list(kind: Any) -> Decoder:
 
     def decode(data: Any) -> tuple[Any, ...]:
         _expect(list, data)
+        if kind is str and set(map(type, data)) == {str}:  # names and cells, which are many
+            return tuple(data)
         return _items(repeat(decoded), data)
 
     return decode

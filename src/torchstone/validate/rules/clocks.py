@@ -31,6 +31,9 @@ it waited; so much of a turn at most may be missing for that."""
 TURN_WITHIN = 0.5
 """A single turn that is off by more than this, and by `TURN_NS`, is worth a word."""
 TURN_NS = 50_000_000
+AHEAD_NS = 1_000_000
+"""More than this, and 2 %, of what the kernel saw cannot have passed: a jump that fell between two
+samples is one all the same."""
 CPU_LESS, CPU_MORE = 0.75, 1.05
 """CPU time is held from command to reply: making inputs and writing the answer are in it too."""
 CPU_PER_TURN_NS = 10_000_000
@@ -123,7 +126,11 @@ def _wall(arm: Measurement, turns: list[tuple[Turn, TwoClocks]]) -> Iterator[Che
     total_low = sum(one.least_ns for one in readings) / kernel
     off = [one for one in readings if _far_off(one)]
     figures = {"turns": len(readings), "share": total, "turns_off": len(off)}
-    if high > 1 + MEDIAN_WITHIN or total_high > 1 + TOTAL_WITHIN:
+    if ahead := [clocks for _, clocks in turns if _is_ahead(clocks)]:
+        worst = max(one.marked_worker_ns / max(1, one.marked_kernel_ns) for one in ahead)
+        how = f"fast, or jumps ahead, in {count(len(ahead), 'turn')}"
+        yield fail(_disagreement(arm, max(total, worst), how), **figures, turns_ahead=len(ahead))
+    elif high > 1 + MEDIAN_WITHIN or total_high > 1 + TOTAL_WITHIN:
         yield fail(_disagreement(arm, total, "fast, or jumps ahead"), **figures)
     elif low < 1 - MEDIAN_WITHIN or total_low < 1 - TOTAL_WITHIN:
         yield fail(_disagreement(arm, total, "slow, stops or jumps back"), **figures)
@@ -136,6 +143,11 @@ def _wall(arm: Measurement, turns: list[tuple[Turn, TwoClocks]]) -> Iterator[Che
             "on a quiet machine; if it stays, look for code that changes the clock.",
             **figures,
         )
+
+
+def _is_ahead(clocks: TwoClocks) -> bool:
+    """The worker reads its clock after the first mark and before the last."""
+    return clocks.marked_worker_ns > (1 + MEDIAN_WITHIN) * clocks.marked_kernel_ns + AHEAD_NS
 
 
 def _far_off(one: _Reading) -> bool:
