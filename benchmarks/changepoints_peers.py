@@ -77,11 +77,15 @@ def load(tree: str) -> dict[str, Any]:
     from asv.results import iter_results
 
     folder = Path(tree, "results") if Path(tree, "results").is_dir() else Path(tree)
-    start, values = time.perf_counter(), 0
+    start, cpu, values = time.perf_counter(), time.process_time(), 0
     for result in iter_results(str(folder)):
         for name in result.get_all_result_keys():
             values += len(result.get_result_value(name, result.get_result_params(name)) or ())
-    return {"seconds": time.perf_counter() - start, "values": values}
+    return {
+        "seconds": time.perf_counter() - start,
+        "cpu": time.process_time() - cpu,
+        "values": values,
+    }
 
 
 if __name__ == "__main__":

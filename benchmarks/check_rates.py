@@ -37,6 +37,8 @@ DOCUMENT = "document"
 MARGIN = 0.03
 PROCESSES = (4, 8)
 """Of a replayed trial: the fewest that `check` decides by, and what its budget usually allows."""
+POOL = 120
+"""Recorded processes of a condition that are looked at."""
 LIBRARY = """\
 SIZE = 20000
 EXTRA = 0.0
@@ -246,6 +248,7 @@ def replay(paths: list[str], trials: int) -> Iterator[dict[str, Any]]:
     for condition, pool in sorted(load_pools(read_rows(map(Path, paths))).items(), key=str):
         if condition.effect / 100 not in SLOWDOWNS or len(pool) < 4 * max(PROCESSES):
             continue
+        pool = pool[:POOL]
         values = [log_ratio(pair, FLOOR_ESTIMATOR) for pair in pool]
         fastest = [(fastest_probe(pair.base), fastest_probe(pair.new)) for pair in pool]
 
