@@ -454,8 +454,7 @@ class Collector:
         long = window.wall >= WINDOW_NS and window.steps >= WINDOW_LEAST
         if window.steps < WINDOW_STEPS and not long:
             return
-        # Who waits for a core waits for data too, and the other way round nothing is hidden.
-        window.lost["data"] -= int(window.longest_wait) + window.lost["contention"]
+        window.lost["data"] -= int(window.longest_wait)
         for name in LIMITS:
             share = window.lost[name] / max(1.0, window.wall)
             enough = name != "compile" or window.compiles >= 3
@@ -472,6 +471,10 @@ class Collector:
             f"{'' if since == window.first_step else f', since step {since:,}'}."
         )
         ours = name not in ("contention", "checkpoint")
+        held = window.lost["contention"] / max(1.0, window.wall)
+        if name == "data" and held and share - held < LIMITS["data"]:
+            ours = False  # a loader that gets no core is late too
+            remedy = f"The training thread had no core for {format_percent(held)} of that time."
         level = MonitorLevel.WARN if ours else MonitorLevel.NOTE
         what = {"data": "starved", "contention": "contention"}.get(name, f"{name}-share")
         figures = {"share": share, "from_step": float(window.first_step)}

@@ -157,8 +157,8 @@ def _verdict(
         return "B takes the same time as A."
     if low <= 1 <= high:
         return (
-            f"Cannot tell: B's step takes between {format_percent(low - 1, signed=True)} and "
-            f"{format_percent(high - 1, signed=True)} of A's."
+            f"Cannot tell: B's step differs from A's by {format_percent(low - 1, signed=True)} "
+            f"to {format_percent(high - 1, signed=True)}."
         )
     word = "slower" if ratio > 1 else "faster"
     change = ratio - 1 if ratio > 1 else 1 - ratio
