@@ -299,7 +299,7 @@ def stored_nights(store: Store, shape: Shape) -> int:
         head = found.get(_id_of(shape, night))
         known = (shape.cases, _created(shape, night))
         if night >= shape.nights or head is None or (head.planned, head.created) != known:
-            raise ValueError(f"{store.path.name} holds other runs than this history's")
+            raise ValueError(f"{store.location.name} holds other runs than this history's")
     return len(found)
 
 

@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.browsing import ARGUMENTS, CHROMIUM
 from tests.legal import keep_to_legal_instructions
+from tests.postgres import MISSING, Server, is_there, server
 
 # A deadline asserts on absolute time, and a shared machine breaks that at will.
 # `make test` tries the same examples every time: what it finds must come from the change it looks
@@ -93,6 +94,16 @@ def own_data_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         for name in [name for name in os.environ if name.startswith("TORCHSTONE_")]:
             patch.delenv(name)
         yield
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Server]:
+    """A server of our own, for all tests of a process."""
+    pytest.importorskip("psycopg")
+    if not is_there():
+        pytest.skip(MISSING)
+    with server() as started:
+        yield started
 
 
 @pytest.fixture(scope="module")

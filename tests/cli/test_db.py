@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.postgres import Server
 from tests.structure.places import ROOT
 from tests.targets.support import torchstone
 from torchstone.records import METRICS_DEFINITION
@@ -116,3 +117,26 @@ def test_rebuild(old: str) -> None:
     data = json.loads(torchstone("db", "rebuild", "--db", old, "--json").stdout)
     none = dict.fromkeys(("figures", "summaries", "older"), 0)
     assert data == {"schema": 1, "runs": 1, **none}
+
+
+def test_commands_take_postgresql_and_never_show_its_password(
+    old: str, postgres: Server, tmp_path: Path
+) -> None:
+    url = postgres.database().replace("postgres@", "postgres:sesame@")
+    copied = torchstone("db", "copy", old, url)
+    assert copied.returncode == 0, copied.stderr
+    assert copied.stdout.endswith(": 1 run, 6 cases, 5 results, 0 profiles\n")
+    listed = torchstone("list", "runs", "--db", url)
+    assert listed.stdout == torchstone("list", "runs", "--db", old).stdout
+    shown = torchstone("show", "run-1", "--db", url)
+    assert "'postgresql+psycopg://postgres:***@" in shown.stdout
+    sizes = torchstone("db", "size", "--db", url)
+    assert "1 run, 6 cases" in sizes.stdout
+    refused = torchstone("db", "copy", old, url)
+    assert (refused.returncode, "is not empty" in refused.stderr) == (2, True)
+    back = torchstone("db", "copy", "--json", url, str(tmp_path / "back.db"))
+    assert json.loads(back.stdout)["tables"]["run_case"] == 6
+    gone = torchstone("list", "--db", url.replace("host=", "host=/nowhere"))
+    assert (gone.returncode, "cannot be reached" in gone.stderr) == (1, True)
+    for done in (copied, listed, shown, sizes, refused, back, gone):
+        assert "sesame" not in done.stdout + done.stderr

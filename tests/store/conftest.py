@@ -13,11 +13,28 @@ import pytest
 
 HERE = Path(__file__).parent
 SOURCES = HERE.parent.parent / "src"
+OF_FILES = (
+    *("test_alive", "test_store_crash", "test_store_migrate", "test_store_open"),
+    *("test_store_plans", "test_store_run_crash", "test_store_samples", "test_store_size"),
+)
+"""Modules that look into the file or into what is beside it; `test_postgres` has their like."""
 sys.path.insert(0, str(HERE))  # for `store_cases` and `store_runs`
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Tests of the `db` run on both kinds of database, but for those that look into the file."""
+    of_file = metafunc.module.__name__.rpartition(".")[2] in OF_FILES
+    of_file = of_file or metafunc.definition.get_closest_marker("sqlite_only") is not None
+    if "db" in metafunc.fixturenames and not of_file:
+        metafunc.parametrize("db", ["sqlite", "postgresql"], indirect=True)
+
+
 @pytest.fixture
-def db(tmp_path: Path) -> Path:
+def db(request: pytest.FixtureRequest, tmp_path: Path) -> Path | str:
+    """A database with nothing stored in it; `str` of it is its address."""
+    if getattr(request, "param", "sqlite") == "postgresql":
+        server = request.getfixturevalue("postgres")
+        return str(server.database())
     return tmp_path / "results.db"
 
 

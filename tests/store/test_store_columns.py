@@ -99,6 +99,7 @@ def test_figures_read_back_are_like_any_other(db: Path) -> None:
         found.speedup = 3.0  # type: ignore[misc]
 
 
+@pytest.mark.sqlite_only
 def test_what_cases_have_in_common_is_stored_once(db: Path) -> None:
     with open_store(str(db)) as store:
         for night in range(4):
@@ -137,6 +138,7 @@ def test_what_could_not_be_read_back_is_not_written(db: Path, change: dict[str, 
         assert store.done_positions(run.id) == set()
 
 
+@pytest.mark.sqlite_only
 @pytest.mark.parametrize(
     ("document", "reason"),
     [

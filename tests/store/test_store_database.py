@@ -176,6 +176,7 @@ def test_what_could_not_be_read_back_is_not_stored(db: Path) -> None:
             assert store.list() == []
 
 
+@pytest.mark.sqlite_only
 @pytest.mark.parametrize(
     "change",
     [
@@ -215,6 +216,7 @@ def _damage(db: Path, table: str, change: str) -> None:
     raw.close()
 
 
+@pytest.mark.sqlite_only
 @pytest.mark.parametrize(
     ("table", "change"),
     [
@@ -252,6 +254,7 @@ def test_a_damaged_result_is_named_and_the_others_are_readable(
         assert all(s.headline for s in store.list())
 
 
+@pytest.mark.sqlite_only
 def test_summaries_are_derived_and_can_be_rebuilt(db: Path) -> None:
     with open_store(str(db)) as store:
         store.save(make_result("aa11"))
@@ -268,6 +271,7 @@ def test_summaries_are_derived_and_can_be_rebuilt(db: Path) -> None:
         assert store.list() == before
 
 
+@pytest.mark.sqlite_only
 def test_aa_floor_is_the_ninetieth_percentile_of_the_newest(db: Path) -> None:
     with open_store(str(db)) as store:
         assert store.aa_floor("m", Conditions(1, "default", "ms")) is None

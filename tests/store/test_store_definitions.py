@@ -92,6 +92,7 @@ def test_samples_are_not_removed_before_the_figures_are_derived(db: Path, upgrad
         assert store.run_groups("run-1") == groups
 
 
+@pytest.mark.sqlite_only
 def test_a_run_thinned_in_part_is_summed_up_by_the_definition_that_all_cases_have(
     db: Path, upgrade: object
 ) -> None:
@@ -110,6 +111,7 @@ def test_a_run_thinned_in_part_is_summed_up_by_the_definition_that_all_cases_hav
         assert store.run_groups("run-1") == before
 
 
+@pytest.mark.sqlite_only
 def test_a_damaged_result_is_left_and_named(db: Path, upgrade: object) -> None:
     assert callable(upgrade)
     with open_store(str(db)) as store:
@@ -140,6 +142,7 @@ def test_a_resumed_run_has_no_sums_until_all_of_it_is_of_one_definition(
         assert {one.figures_definition for one in store.run_groups("run-1")} == {NEXT}
 
 
+@pytest.mark.sqlite_only
 def test_a_change_that_the_tables_refuse_is_no_trouble_with_the_path(db: Path) -> None:
     with open_store(str(db)) as store:
         fill(store, make_run(), [0])

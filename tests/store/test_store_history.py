@@ -24,6 +24,7 @@ from torchstone.records import (
 )
 from torchstone.stats import summarise
 from torchstone.store import CorruptRunError, Store, heartbeat, open_store
+from torchstone.store.location import locate
 
 CRASH, WRONG = Outcome.CRASH, Outcome.WRONG_ANSWER
 
@@ -218,7 +219,7 @@ def test_a_living_run_is_running(db: Path) -> None:
     with open_store(str(db)) as store:
         store_night(store, run, cases=3)
         assert store.run_head(run.id).state == "interrupted"
-        with heartbeat.start_heartbeat(db, run.id):
+        with heartbeat.start_heartbeat(locate(str(db)), run.id):
             assert store.run_head(run.id).state == "running"
             assert [head.state for head in store.run_heads()] == ["running"]
             point = store.group_points(Selection())[0]
@@ -351,6 +352,7 @@ def test_a_case_that_is_judged_or_derived_anew_changes_what_is_summed_up(db: Pat
         assert after[0].speedup.value == pytest.approx(4.0)
 
 
+@pytest.mark.sqlite_only
 def test_a_damaged_failure_names_its_run(nights: Path) -> None:
     run = night_run(2)
     with closing(sqlite3.connect(nights)) as raw, raw:

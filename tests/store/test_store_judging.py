@@ -74,6 +74,7 @@ def test_reports_of_the_doctor_come_back_equal(db: Path) -> None:
         assert store.doctor_reports("m-2") == []
 
 
+@pytest.mark.sqlite_only
 @pytest.mark.parametrize("table", ["calibration", "doctor", "evaluation"])
 def test_rows_never_change(db: Path, table: str) -> None:
     result = make_result()

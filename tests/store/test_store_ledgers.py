@@ -61,6 +61,7 @@ def test_the_newest_of_the_same_work_on_the_same_machine(db: Path) -> None:
         assert store.ledger_of(replace(arm, shapes=4), "m-1") == made("b")
 
 
+@pytest.mark.sqlite_only
 @pytest.mark.parametrize("how", ["cut", "flipped", "empty"])
 def test_a_row_that_nobody_of_us_wrote_is_said(db: Path, how: str) -> None:
     with open_store(str(db)) as store:

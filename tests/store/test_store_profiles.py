@@ -93,6 +93,7 @@ def test_profiles_are_found_by_the_work_that_they_are_of(db: Path) -> None:
         assert listed["program"] == ("", "")
 
 
+@pytest.mark.sqlite_only
 def test_a_missing_or_altered_file_is_said(db: Path) -> None:
     with open_store(str(db)) as store:
         store.save_profile(profile())

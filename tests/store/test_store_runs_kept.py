@@ -34,6 +34,7 @@ def test_figures_are_derived_and_can_be_rebuilt(db: Path) -> None:
             store.rebuild(lambda *_: make_figures(run, 5), every=True)
 
 
+@pytest.mark.sqlite_only
 def test_a_lost_figure_is_named_and_rebuilt(db: Path) -> None:
     run = make_run()
     with open_store(str(db)) as store:
@@ -46,6 +47,7 @@ def test_a_lost_figure_is_named_and_rebuilt(db: Path) -> None:
         assert len(store.run_view(run.id).cases) == 2
 
 
+@pytest.mark.sqlite_only
 def test_the_newest_definition_known_here_is_shown(
     db: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -86,6 +88,7 @@ def test_an_imported_run_carries_its_origin(db: Path) -> None:
         assert len(store.list_runs()) == 1
 
 
+@pytest.mark.sqlite_only
 @pytest.mark.parametrize(
     "change",
     [
@@ -109,6 +112,7 @@ def test_the_file_itself_refuses_changes_of_runs(db: Path, change: str) -> None:
         assert store.run_view(run.id) == RunView(run, wanted(run, [0]))
 
 
+@pytest.mark.sqlite_only
 @pytest.mark.parametrize(
     ("table", "change", "reason"),
     [
@@ -174,6 +178,7 @@ def test_reading_only_refuses_to_write_runs(db: Path) -> None:
                 call(store)
 
 
+@pytest.mark.sqlite_only
 def test_bytes_of_a_case(db: Path) -> None:
     """Run with `-s` to see the figures."""
     run = make_run(cases=60)

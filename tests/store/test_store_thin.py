@@ -59,6 +59,7 @@ def test_a_thinned_result_says_so_and_keeps_the_rest(filled: Path) -> None:
         assert store.load("alone") == make_result("alone")
 
 
+@pytest.mark.sqlite_only
 def test_the_number_of_samples_and_bytes_is_true(filled: Path) -> None:
     with open_store(str(filled)) as store:
         count = sum(
@@ -127,6 +128,7 @@ def _with_result(store: Store, night: int, branch: str) -> None:
     store.add_cases(run.id, result, [(0, replace(figures, key=run.plan[0].key))])
 
 
+@pytest.mark.sqlite_only
 @pytest.mark.parametrize(
     "change",
     [
@@ -160,6 +162,7 @@ def _announce(raw: sqlite3.Connection) -> None:
     raw.execute("INSERT INTO pruned VALUES (1, '', '[]', '', 0, 0, 1, '')")
 
 
+@pytest.mark.sqlite_only
 def test_what_is_left_is_guarded_too(filled: Path) -> None:
     with open_store(str(filled)) as store:
         prune(store)
@@ -174,6 +177,7 @@ def test_what_is_left_is_guarded_too(filled: Path) -> None:
         assert store.load("run-1.1").pruned is not None
 
 
+@pytest.mark.sqlite_only
 def test_a_damaged_result_is_left_as_it_is_and_named(filled: Path) -> None:
     with closing(sqlite3.connect(filled)) as raw, raw:
         (trigger,) = raw.execute(
@@ -225,6 +229,7 @@ def test_a_thinned_result_moves_to_another_database(filled: Path, tmp_path: Path
                 third.merge_run(store, "run-1")
 
 
+@pytest.mark.sqlite_only
 def test_the_file_can_be_made_smaller(db: Path) -> None:
     run = make_run(cases=30)
     with open_store(str(db)) as store:

@@ -64,6 +64,7 @@ def test_it_stays_unsupported_when_all_is_derived_anew(db: Path, able: tuple[str
     assert (unable.result_id, unable.command) == ("", ("torchstone", "bench"))
 
 
+@pytest.mark.sqlite_only
 @pytest.mark.parametrize("able", ABLE)
 def test_it_is_joined_into_another_database_as_it_is(db: Path, able: tuple[str, ...]) -> None:
     run, result, cases = group(able)

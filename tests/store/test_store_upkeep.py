@@ -31,6 +31,7 @@ def answers(store: Store) -> list[object]:
     return [*found, store.machines(), store.list_runs()]
 
 
+@pytest.mark.sqlite_only
 def test_lost_facts_are_made_anew(db: Path) -> None:
     with open_store(str(db)) as store:
         store_night(store, night_run(0), {1: Outcome.CRASH})
@@ -52,6 +53,7 @@ def test_lost_facts_are_made_anew(db: Path) -> None:
         assert raw.execute("SELECT count(*) FROM case_detail WHERE seq = 999").fetchone() == (0,)
 
 
+@pytest.mark.sqlite_only
 def test_only_stale_figures_are_derived_unless_all_are_asked_for(db: Path) -> None:
     run = make_run(cases=6)
     with open_store(str(db)) as store:
@@ -136,6 +138,7 @@ def test_what_a_case_costs(db: Path) -> None:
         print(f"\na case: {report.whole.per_case:.0f} bytes, thinned {after.pruned.per_case:.0f}")
 
 
+@pytest.mark.sqlite_only
 def test_the_figures_of_many_nights_are_small(db: Path) -> None:
     """Run with `-s` to see the figures."""
     cases = 400

@@ -33,9 +33,11 @@ def put(path: Path, made: RunView, until: int | None = None) -> None:
         store.add_cases(made.run.id, None, list(enumerate(made.cases))[:until])
 
 
-@pytest.fixture
-def db(tmp_path: Path) -> Path:
+@pytest.fixture(params=["sqlite", "postgresql"])
+def db(request: pytest.FixtureRequest, tmp_path: Path) -> Path | str:
     path = tmp_path / "runs.db"
+    if request.param == "postgresql":
+        path = request.getfixturevalue("postgres").database()
     put(path, view(0, [*keys(44), *TRAINING], run_id="old", error=0.002))  # four more models
     put(path, new(), until=DONE)
     return path
@@ -113,4 +115,5 @@ def test_comparing_stored_runs_needs_neither_numpy_nor_another_database(db: Path
     done = subprocess.run(
         [sys.executable, "-c", code, str(db)], capture_output=True, text=True, check=True
     )
-    assert done.stdout.strip() == "[]"
+    driver = [] if isinstance(db, Path) else ["sqlalchemy.dialects.postgresql"]
+    assert done.stdout.strip() == str(driver)

@@ -1,4 +1,4 @@
-"""`torchstone db`: size, prune, rebuild."""
+"""`torchstone db`: size, prune, rebuild, copy."""
 
 from __future__ import annotations
 
@@ -31,13 +31,14 @@ def _parse_age(text: str) -> float:
 
 @click.group()
 def db() -> None:
-    """Look after the database: its size, its old samples, its derived tables.
+    """Look after the database: its size, its old samples, its derived tables, a copy.
 
     \b
     Examples:
       torchstone db size
       torchstone db prune --older-than 90d --dry-run
       torchstone db rebuild
+      torchstone db copy nightly.db postgresql+psycopg://bench@db.example/torchstone
     """
 
 
@@ -146,6 +147,36 @@ def db_rebuild(every: bool, db: str | None, output: opt.Output) -> None:
         cases = count(made.older, "case")
         lines.append(f"{cases} without samples: figures of an older definition stay as they are")
     opt.deliver_lines(output, lines, lambda: {"schema": 1, **to_data(made)})
+
+
+@db.command("copy")
+@click.argument("source", metavar="SRC")
+@click.argument("target", metavar="DST")
+@opt.json_flag
+def db_copy(source: str, target: str, output: opt.Output) -> None:
+    """Copy a whole database into an empty one: from SQLite to PostgreSQL, or the other way.
+
+    Whole or not at all. Programs may go on writing to SRC; what they add meanwhile is not copied.
+
+    \b
+    Examples:
+      torchstone db copy nightly.db postgresql+psycopg://bench@db.example/torchstone
+      torchstone db copy postgresql+psycopg://bench@db.example/torchstone backup.db
+    """
+    from torchstone.lab.database import copy_database
+    from torchstone.records import to_data
+    from torchstone.records.format import count
+    from torchstone.store.location import locate
+
+    with _counting() as tell:
+        report = copy_database(source, target, tell)
+    rows = report.tables
+    lines = [
+        f"{locate(target)}: {count(rows['run'], 'run')}, {count(rows['run_case'], 'case')}, "
+        f"{count(rows['result'], 'result')}, {count(report.files, 'profile')}",
+        *(f"missing in the source: the profile file {one}" for one in report.missing_files),
+    ]
+    opt.deliver_lines(output, lines, lambda: {"schema": 1, **to_data(report)})
 
 
 @contextmanager

@@ -150,7 +150,7 @@ allocator_option = option(
 database_option = option(
     "--db",
     metavar="URL",
-    help="Database: a path or sqlite:///PATH (default: TORCHSTONE_DB, "
+    help="Database: a path or postgresql+psycopg://USER@HOST/NAME (default: TORCHSTONE_DB, "
     "else torchstone.db in your data directory).",
 )
 device_option = option("--device", default="cpu", metavar=DEVICES)
@@ -306,9 +306,11 @@ def is_given(ctx: click.Context, name: str) -> bool:
 
 def named_database(db: str | None) -> str:
     """The database for commands that are printed; empty where it is the one they find anyway."""
-    from torchstone.store.location import locate
+    from torchstone.store.location import locate, redact
 
-    return db if db is not None and locate(db).path != locate(None).path else ""
+    found, usual = (locate(one) for one in (db, None))
+    same = (found.path, found.url) == (usual.path, usual.url)
+    return "" if db is None or same else redact(db)
 
 
 # Output.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -68,7 +67,7 @@ def gate(comparison: RunComparison, fail_on: Iterable[str]) -> bool:
 
 def _store(db: str | None, *, needed: bool) -> Store | None:
     """Two files need no database; what it knows of their machine is used where there is one."""
-    if not needed and not os.path.exists(locate(db).path):
+    if not needed and locate(db).is_empty_file:
         return None
     return open_store(db, create=False, read_only=True)
 

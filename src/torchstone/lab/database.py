@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torchstone
 from torchstone.interop import Imported, find_format, medians_of
@@ -27,6 +27,10 @@ from torchstone.records import (
 )
 from torchstone.store import PruneReport, Rebuilt, SizeReport, open_store
 from torchstone.store.limits import now
+from torchstone.store.location import locate
+
+if TYPE_CHECKING:
+    from torchstone.store.copying import CopyReport
 
 Tell = Callable[[str, int, int], None]
 LEAST_AGE_S = 86_400.0
@@ -83,6 +87,14 @@ def _derive(result: Result, planned: PlannedCase, arm: str) -> CaseMetrics:
     return metrics_of(result, planned, arm, ())
 
 
+def copy_database(source: str, target: str, tell: Tell) -> CopyReport:
+    """Copy everything into a database that is empty or not there yet, of either kind."""
+    from torchstone.store.copying import copy  # late: SQLAlchemy comes with it
+
+    with open_store(source, create=False, read_only=True) as one, open_store(target) as other:
+        return copy(one, other, tell)
+
+
 # `torchstone export` and `torchstone import`: runs out of the store and into it.
 
 
@@ -121,12 +133,13 @@ def join_databases(paths: Sequence[str], db: str | None) -> list[str]:
     """Copy runs from other databases; shards of one run become one run here."""
     lines = []
     for path in paths:
-        if not os.path.isfile(path):
-            raise UsageError(f"There is no database {path}.")
+        location = locate(path)
+        if not location.url and not location.path.is_file():
+            raise UsageError(f"There is no database {location}.")
         with open_store(path, create=False, read_only=True) as other, open_store(db) as store:
             for summary in other.list_runs(limit=1_000_000):
                 copied = store.merge_run(other, summary.id)
-                lines.append(f"{summary.id}: {copied} cases from {os.path.basename(path)}")
+                lines.append(f"{summary.id}: {copied} cases from {location.name}")
     return lines
 
 

@@ -21,7 +21,6 @@ from torchstone.records import (
     to_data,
 )
 from torchstone.store import AlreadyStored, StoreBusyError, check_store, open_store
-from torchstone.store.location import locate
 
 if TYPE_CHECKING:
     from torchstone.store import Store
@@ -98,15 +97,15 @@ class Recorder:
         return self.bytes_kept > 0
 
     def check(self) -> bool:
-        """Whether the database exists; raises `UsageError` if it could not be used."""
+        """Whether there is a database with tables; raises `UsageError` if it could not be used."""
         return check_store(self.url)
 
     def read(self, ask: Callable[[Store], T]) -> T | None:
         """What the database says; None where there is none yet."""
 
         def asked() -> T | None:
-            if not self.check() or not locate(self.url).path.stat().st_size:
-                return None  # an empty file is a database that nothing was stored in yet
+            if not self.check():
+                return None
             with open_store(self.url, read_only=True) as store:
                 return ask(store)
 
@@ -175,6 +174,8 @@ class Recorder:
         try:
             self.write(lambda store: store.add_cases(run_id, result, cases))
         except AlreadyStored as error:
+            if error.same:
+                return [case for _, case in cases]
             names = [case.key.name for position, case in cases if position in error.positions]
             if self._events is not None:
                 self._events.note(

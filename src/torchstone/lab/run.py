@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import socket
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -173,6 +174,7 @@ def check_alone(run_id: str, shard: str, others: Iterable[Part]) -> None:
     for other in others:
         if not _apart(shard, other.shard):
             who = f"process {other.pid}" if other.pid else "another process"
+            who += f" on {other.host}" if other.host not in ("", socket.gethostname()) else ""
             part = f" (shard {other.shard})" if other.shard else ""
             raise UsageError(
                 f"{run_id} is being measured now, by {who}{part}.",

@@ -1,10 +1,10 @@
 """The store: all SQL of Torchstone.
 
 Holds: results with their raw samples, runs with the figures of their cases, and what is remembered
-about each machine's noise, in an append-only SQLite file; and tables derived from them, which make
-pages quick. Touches: that file, `records`, `stats`, the standard library and SQLAlchemy. The
-latter and `sqlite3` are imported when a store is opened, not before, because they cost a third of
-a second.
+about each machine's noise, append-only, in a SQLite file or a PostgreSQL database; and tables
+derived from them, which make pages quick. Touches: that database, `records`, `stats`, the standard
+library and SQLAlchemy. The latter and `sqlite3` are imported when a store is opened, not before,
+because they cost a third of a second.
 """
 
 from __future__ import annotations
@@ -48,17 +48,19 @@ _HOMES = ("engine", "case_rows", "results", "maintenance", "database")
 def open_store(url: str | None = None, *, create: bool = True, read_only: bool = False) -> Store:
     """Open a database for use in a `with` block.
 
-    `url` is a path or `sqlite:///PATH`; without it, `TORCHSTONE_DB` from the environment, else
-    `torchstone.db` in the user's data directory. With `create`, a file that does not exist is
-    made. Raises `UsageError`, leaving the file as it is, if it cannot serve.
+    `url` is a path, `sqlite:///PATH` or `postgresql+psycopg://USER@HOST/NAME`; without it,
+    `TORCHSTONE_DB` from the environment, else `torchstone.db` in the user's data directory. With
+    `create`, a file, or the tables, that do not exist are made. Raises `UsageError`, leaving the
+    database as it is, if it cannot serve.
     """
-    from torchstone.store.database import open_sqlite
+    from torchstone.store.database import open_database
 
-    return open_sqlite(url, create=create, read_only=read_only)
+    return open_database(url, create=create, read_only=read_only)
 
 
 def check_store(url: str | None = None) -> bool:
-    """Whether the database exists; `UsageError` if it or its place cannot serve. Writes nothing."""
+    """Whether there is a database with tables; `UsageError` if it or its place cannot serve.
+    Writes nothing."""
     from torchstone.store.engine import check
     from torchstone.store.location import locate
 

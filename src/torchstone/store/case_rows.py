@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TypeVar
 
-from sqlalchemy import ColumnElement, Connection, and_, select, true
+from sqlalchemy import ColumnElement, Connection, and_, func, select, true
 
 from torchstone.records import (
     METRICS_DEFINITION,
@@ -77,11 +76,17 @@ def check(run: Run, rows: Iterable[CaseRow]) -> None:
                 )
 
 
-def refuse_present(connection: Connection, run_id: str, seq: int, rows: Sequence[CaseRow]) -> None:
-    """A case is stored once, whoever comes second."""
+def refuse_present(
+    connection: Connection, run_id: str, seq: int, rows: Sequence[CaseRow], attempt: str
+) -> None:
+    """A case is stored once, whoever comes second; `attempt` is the id of its result, if any."""
     there = sorted({row.position for row in rows} & runs.positions(connection, seq))
     if there:
-        raise AlreadyStored(run_id, there)
+        cases, table = schema.run_case, schema.result
+        query = select(cases.c.position, cases.c.outcome, func.coalesce(table.c.id, ""))
+        query = query.outerjoin(table, table.c.seq == cases.c.result).where(cases.c.run == seq)
+        ours = {(row.position, row.outcome, attempt if row.arm else "") for row in rows}
+        raise AlreadyStored(run_id, there, same=ours <= set(map(tuple, connection.execute(query))))
 
 
 def insert_cases(
@@ -217,9 +222,9 @@ def by_result(connection: Connection, seq: int, run: Run) -> list[tuple[Row | No
 _Record = TypeVar("_Record", Result, Run)
 
 
-def origin_of(path: Path) -> str:
+def origin_of(database: str) -> str:
     """What the records say of where they came from."""
-    name = path.name[:MAX_NAME]
+    name = database[:MAX_NAME]
     return name if name.isprintable() and name != HERE else "another database"
 
 

@@ -184,7 +184,8 @@ class Store(
             run = runs.read(connection, found.seq, run_id)
         case_rows.check(run, rows)
         with self._writing() as connection:
-            case_rows.refuse_present(connection, run_id, found.seq, rows)
+            attempt = "" if result is None else result.id
+            case_rows.refuse_present(connection, run_id, found.seq, rows, attempt)
             stored, size = None, 0
             if result is not None and encoded is not None:
                 lookup.refuse_known(connection, RESULT, result.id)
@@ -266,7 +267,7 @@ class Store(
             found = lookup.resolve(source, wanted, RUN)
             run = runs.read(source, found.seq, found.id)
             groups = case_rows.by_result(source, found.seq, run)
-        origin = case_rows.origin_of(other.path)
+        origin = case_rows.origin_of(other.location.name)
         run = case_rows.marked(run, origin)
         self.begin_run(run)
         added = 0
@@ -316,8 +317,8 @@ def _since(since: datetime | str) -> float:
     return seconds
 
 
-def open_sqlite(url: str | None, *, create: bool, read_only: bool) -> Store:
+def open_database(url: str | None, *, create: bool, read_only: bool) -> Store:
     """The store at `url`; see `torchstone.store.open_store`."""
     location = locate(url)
     engine = open_engine(location, create=create, read_only=read_only)
-    return Store(engine, location.path, read_only=read_only)
+    return Store(engine, location, read_only=read_only)

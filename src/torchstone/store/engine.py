@@ -1,4 +1,8 @@
-"""Opening the SQLite file: durable, patient with other programs, and harmless to foreign files."""
+"""Opening the database: durable, patient with other programs, and harmless to foreign files.
+
+What is SQLite's own is here, what is PostgreSQL's in `postgres`, which is imported if it is asked
+for.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +23,7 @@ from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from torchstone.records import TorchstoneError, UsageError
-from torchstone.store import schema
+from torchstone.store import heartbeat, schema
 from torchstone.store.location import Location, cannot_open, check_file
 
 # The store's errors, and the translation of the database's own into sentences with a remedy.
@@ -56,9 +60,13 @@ class CorruptRunError(UsageError):
 
 
 class AlreadyStored(TorchstoneError):
-    """Another process was quicker with these cases of the run; nothing of the second is kept."""
+    """These cases of the run are stored; nothing of the second is kept.
 
-    def __init__(self, run_id: str, positions: Sequence[int]) -> None:
+    `same` where they are those of the very attempt that was given: a writer whose connection broke
+    while it committed tries again, and does not know that all went well.
+    """
+
+    def __init__(self, run_id: str, positions: Sequence[int], *, same: bool = False) -> None:
         cases = ", ".join(str(position) for position in positions[:MAX_NAMED])
         more = ", ..." if len(positions) > MAX_NAMED else ""
         super().__init__(
@@ -67,38 +75,48 @@ class AlreadyStored(TorchstoneError):
         )
         self.run_id = run_id
         self.positions = tuple(positions)
+        self.same = same
 
 
 @contextmanager
-def translated(path: Path) -> Iterator[None]:
+def translated(location: Location) -> Iterator[None]:
     """Turn database errors into Torchstone's own; anything else passes as it is."""
     try:
         yield
     except DBAPIError as error:
-        refused = isinstance(error, IntegrityError)
-        raise _translate(path, str(error.orig), refused=refused) from error
+        if location.url:
+            from torchstone.store import postgres
+
+            raise postgres.translate(location, error) from None  # it may quote the address
+        unfit = isinstance(error, IntegrityError)
+        raise _translate(location.path, str(error.orig), unfit=unfit) from error
     except sqlite3.Error as error:
-        refused = isinstance(error, sqlite3.IntegrityError)
-        raise _translate(path, str(error), refused=refused) from error
+        unfit = isinstance(error, sqlite3.IntegrityError)
+        raise _translate(location.path, str(error), unfit=unfit) from error
 
 
-def _translate(path: Path, reason: str, *, refused: bool) -> TorchstoneError:
+def refused(name: object, reason: str) -> TorchstoneError:
+    """The error for a change that the tables do not allow."""
+    if "append-only" in reason:
+        return UsageError(
+            f"The database {name} refused the change: {reason}.", "Save a new result instead."
+        )
+    return TorchstoneError(
+        f"The database {name} refused the change: {reason}. Nothing of it was stored.",
+        "This is a fault of Torchstone's, or the database was changed by another program: "
+        "report it, with the command.",
+    )
+
+
+def _translate(path: Path, reason: str, *, unfit: bool) -> TorchstoneError:
     # By text, because Python 3.10 gives no error code.
     text = reason.lower()
-    if refused and "append-only" not in text:  # before the rest: it quotes names of columns
-        return TorchstoneError(
-            f"The database {path} refused the change: {reason}. Nothing of it was stored.",
-            "This is a fault of Torchstone's, or the file was changed by another program: "
-            "report it, with the command.",
-        )
+    if unfit or "append-only" in text:  # before the rest: it quotes names of columns
+        return refused(path, reason)
     if "locked" in text or "busy" in text:
         return StoreBusyError(
             f"The database {path} is held by another program.",
             "Wait for it to end and try again, or name another database with --db.",
-        )
-    if "append-only" in text:
-        return UsageError(
-            f"The database {path} refused the change: {reason}.", "Save a new result instead."
         )
     if "not a database" in text:
         return not_a_database(path)
@@ -149,41 +167,77 @@ _CACHE_KIB = 16 * 1024  # the pages of a few runs; SQLite's own 2 MiB hold less 
 
 def open_engine(location: Location, *, create: bool, read_only: bool) -> Engine:
     """An engine on a checked database with all tables; `UsageError` and no change otherwise."""
-    path = location.path
-    exists = check_file(location, create=create and not read_only, read_only=read_only)
-    with translated(path):
+    with translated(location):
+        if location.url:
+            return _open_server(location, create=create, read_only=read_only)
+        path = location.path
+        exists = check_file(location, create=create and not read_only, read_only=read_only)
         version = _version(path, read_only=read_only) if exists else 0
-        if read_only and not version:
-            raise UsageError(f"The database {path} is empty.", "Run `torchstone bench` first.")
-        if read_only and version < schema.SCHEMA:
-            raise UsageError(  # its columns are not today's
-                f"The database {path} was made by an older Torchstone (schema {version}; this "
-                f"program reads {schema.SCHEMA}).",
-                f"Bring it up to date: torchstone db rebuild --db {path}",
-            )
         if read_only:
+            _check_readable(location, version)
             return _engine(path, _readable_mode(path))
         if not exists and location.own:
             _make_directory(path.parent)
         engine = _engine(path, "rw" if exists else "rwc")
-        try:
+        with _disposing(engine):
             _use_wal(engine)
             if version < schema.SCHEMA:
                 with writing(engine) as connection:
                     bring_up_to_date(connection)
-        except BaseException:
-            engine.dispose()
-            raise
         return engine
 
 
+def _check_readable(location: Location, version: int) -> None:
+    if not version:
+        raise UsageError(f"The database {location} is empty.", "Run `torchstone bench` first.")
+    if version < schema.SCHEMA:
+        raise UsageError(  # its columns are not today's
+            f"The database {location} was made by an older Torchstone (schema {version}; this "
+            f"program reads {schema.SCHEMA}).",
+            f"Bring it up to date: torchstone db rebuild --db {location}",
+        )
+
+
+def _open_server(location: Location, *, create: bool, read_only: bool) -> Engine:
+    from torchstone.store import postgres
+
+    engine = postgres.make_engine(location)
+    with _disposing(engine):
+        with engine.connect() as connection:
+            version = schema.check_version(connection)
+        if read_only or not (version or create):
+            _check_readable(location, version)
+        elif version < schema.SCHEMA:
+            with _finishing(), postgres.writing(engine, counted=False) as connection:
+                bring_up_to_date(connection)
+    return engine
+
+
+@contextmanager
+def _disposing(engine: Engine) -> Iterator[None]:
+    """Give everything back where it does not come to be opened."""
+    try:
+        yield
+    except BaseException:
+        engine.dispose()
+        raise
+
+
 def check(location: Location) -> bool:
-    """Whether the file exists; `UsageError` if it, or its place, could not take results."""
-    exists = check_file(location, create=True, read_only=False)
-    if exists:
-        with translated(location.path):
-            _version(location.path, read_only=False)
-    return exists
+    """Whether there is a database with tables; `UsageError` if it, or its place, could not take
+    results."""
+    with translated(location):
+        if location.url:
+            from torchstone.store import postgres
+
+            engine = postgres.make_engine(location)
+            try:
+                with engine.connect() as connection:
+                    return bool(schema.check_version(connection))
+            finally:
+                engine.dispose()
+        exists = check_file(location, create=True, read_only=False)
+        return exists and bool(_version(location.path, read_only=False))
 
 
 @contextmanager
@@ -192,8 +246,15 @@ def writing(engine: Engine) -> Iterator[Connection]:
 
     It commits at the end and rolls back on any exception.
     """
-    with _finishing(), engine.execution_options(**{_WRITES: True}).begin() as connection:
-        yield connection
+    with _finishing():
+        if engine.dialect.name == schema.SERVER:
+            from torchstone.store import postgres
+
+            with postgres.writing(engine) as connection:
+                yield connection
+            return
+        with engine.execution_options(**{_WRITES: True}).begin() as connection:
+            yield connection
 
 
 @contextmanager
@@ -365,11 +426,15 @@ def _make_directory(directory: Path) -> None:
         raise cannot_open(directory, error.strerror or str(error)) from None
 
 
-# What each database system has to be asked in its own words. SQLite today.
+# What each database system has to be asked in its own words.
 
 
 def table_bytes(connection: Connection) -> dict[str, int] | None:
     """Bytes on disk of each table with its indexes; None where this SQLite does not tell."""
+    if connection.dialect.name == schema.SERVER:
+        from torchstone.store import postgres
+
+        return postgres.table_bytes(connection)
     try:
         rows = connection.exec_driver_sql(
             "SELECT coalesce(m.tbl_name, s.name), sum(s.pgsize) FROM "
@@ -382,7 +447,10 @@ def table_bytes(connection: Connection) -> dict[str, int] | None:
 
 
 def file_bytes(connection: Connection) -> tuple[int, int]:
-    """Bytes of the database, and how many of them are free for what comes next."""
+    """Bytes of the database, and how many of them are free for what comes next, which
+    PostgreSQL does not tell."""
+    if connection.dialect.name == schema.SERVER:
+        return sum((table_bytes(connection) or {}).values()), 0
     page, pages, free = (
         int(connection.exec_driver_sql(f"PRAGMA {name}").scalar_one())
         for name in ("page_size", "page_count", "freelist_count")
@@ -392,6 +460,10 @@ def file_bytes(connection: Connection) -> tuple[int, int]:
 
 def compact(engine: Engine) -> int:
     """Give free space back to the file system; how much. Needs as much again while it works."""
+    if engine.dialect.name == schema.SERVER:
+        from torchstone.store import postgres
+
+        return postgres.compact(engine)
     with engine.connect() as connection:
         before, _ = file_bytes(connection)
         raw = connection.connection.driver_connection
@@ -425,6 +497,10 @@ def bring_up_to_date(connection: Connection) -> None:
     version = schema.check_version(connection)
     if not version:
         schema.create(connection)
+        if connection.dialect.name == schema.SERVER:
+            from torchstone.store import postgres
+
+            postgres.begin_counting(connection)
         return
     for step in range(version + 1, schema.SCHEMA + 1):
         STEPS[step](connection)
@@ -437,13 +513,13 @@ def bring_up_to_date(connection: Connection) -> None:
 class Base:
     """An open database. `HistoryPart` and the like add what can be asked of it."""
 
-    def __init__(self, engine: Engine, path: Path, *, read_only: bool) -> None:
+    def __init__(self, engine: Engine, location: Location, *, read_only: bool) -> None:
         self._engine = engine
         self._held = threading.local()
         self._watching = threading.Lock()
         self._watch: PoolProxiedConnection | None = None
         self._read_only = read_only
-        self.path = path
+        self.location = location
 
     def close(self) -> None:
         """Give the file back. The last program to close it also folds its log into it."""
@@ -455,7 +531,12 @@ class Base:
 
     def commits(self) -> int:
         """Another number after every commit that can be seen now, as long as the store is open."""
-        with self._watching, translated(self.path):
+        if self.location.url:
+            from torchstone.store import postgres
+
+            with translated(self.location):
+                return postgres.commits(self._engine)
+        with self._watching, translated(self.location):
             if self._watch is None:
                 self._watch = self._engine.raw_connection()
             cursor = self._watch.cursor()
@@ -464,6 +545,31 @@ class Base:
                 return int(cursor.execute("PRAGMA data_version").fetchone()[0])
             finally:
                 cursor.close()
+
+    def running_ids(self) -> frozenset[str]:
+        """The runs that a living program is measuring into this database."""
+        if not self.location.url:
+            return heartbeat.running_ids(self.location)
+        with self._reading() as connection:
+            return self._running(connection)
+
+    def _running(self, connection: Connection) -> frozenset[str]:
+        """The same, for whoever has a connection already."""
+        if not self.location.url:
+            return heartbeat.running_ids(self.location)
+        from torchstone.store import postgres
+
+        return frozenset(run_id for run_id, _ in postgres.living(connection))
+
+    def progress(self, run_id: str) -> heartbeat.Progress | None:
+        """How far the living programs of a run are; None where there is none."""
+        if not self.location.url:
+            return heartbeat.progress(self.location, run_id)
+        from torchstone.store import postgres
+
+        with self._reading() as connection:
+            parts = [part for of, part in postgres.living(connection) if of == run_id]
+        return heartbeat.progress_of(run_id, parts)
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
@@ -476,7 +582,7 @@ class Base:
             yield
             return
         with ExitStack() as stack:
-            with translated(self.path):
+            with translated(self.location):
                 connection = stack.enter_context(self._engine.connect())
                 connection.execute(select(schema.meta.c.value).limit(1))  # the first look fixes it
             stack.callback(setattr, self._held, "connection", None)
@@ -492,16 +598,16 @@ class Base:
     def _reading(self) -> Iterator[Connection]:
         held = self._connection
         if held is not None:
-            with translated(self.path):
+            with translated(self.location):
                 yield held
             return
-        with translated(self.path), self._engine.connect() as connection:
+        with translated(self.location), self._engine.connect() as connection:
             yield connection
 
     def _refuse_reading_only(self) -> None:
         if self._read_only:
             raise UsageError(
-                f"The database {self.path} was opened for reading only.",
+                f"The database {self.location} was opened for reading only.",
                 "Open it for writing, or name another database with --db.",
             )
 
@@ -510,5 +616,5 @@ class Base:
         self._refuse_reading_only()
         if self._connection is not None:
             raise RuntimeError("what is written inside a snapshot could not be read back there")
-        with translated(self.path), writing(self._engine) as connection:
+        with translated(self.location), writing(self._engine) as connection:
             yield connection

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from enum import Enum
 from functools import cache, lru_cache
-from pathlib import Path
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select, select
@@ -29,7 +28,7 @@ from torchstone.records import (
     UsageError,
     Verdict,
 )
-from torchstone.store import case_facts, heartbeat, schema
+from torchstone.store import case_facts, schema
 from torchstone.store.case_facts import Place, machine_branch_of, rows_of
 from torchstone.store.limits import storable
 from torchstone.store.schema import (
@@ -138,14 +137,16 @@ def count(connection: Connection, seq: int, cases: Iterable[CaseMetrics]) -> Non
     connection.execute(run_fact.update().where(run_fact.c.run == seq).values(outcomes=text))
 
 
-def heads_of(rows: Iterable[Sequence[Any]], path: Path) -> list[RunHead]:
+def heads_of(
+    rows: Iterable[Sequence[Any]], running_ids: Callable[[], frozenset[str]]
+) -> list[RunHead]:
     """The runs of rows that begin with `HEAD`; which of them live is asked once, if at all."""
     running: frozenset[str] | None = None
     found = []
     for row in rows:
         head = _head(tuple(row[: len(HEAD)]))
         if head.done < head.planned:
-            running = heartbeat.running_ids(path) if running is None else running
+            running = running_ids() if running is None else running
             head = replace(head, state="running" if head.id in running else "interrupted")
         found.append(head)
     return found

@@ -2,8 +2,8 @@
 
 A program that measures a run keeps a small file beside the database and holds a lock on it. The
 kernel drops the lock when the program ends, whatever ended it, so a file without a lock is what a
-dead program left behind. Nothing here waits, and nothing here fails a run: where no file can be
-made there is no sign.
+dead program left behind. Of a server's database it is a row, written again every few seconds
+(`postgres`). Nothing here fails a run: where no sign can be made there is none.
 """
 
 from __future__ import annotations
@@ -12,10 +12,12 @@ import fcntl
 import json
 import os
 import secrets
+import socket
 import stat
 import tempfile
 import time
-from collections.abc import Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, fields, replace
 from itertools import islice
@@ -54,6 +56,7 @@ class Part:
     done: int = 0
     planned: int = 0
     shard: str = ""
+    host: str = ""
 
 
 @dataclass(frozen=True)
@@ -74,35 +77,58 @@ class Progress:
         return sum(part.planned for part in self.parts)
 
 
-class Heartbeat:
-    """Our own sign. Each change is a new file, locked before it takes the place of the last one:
-    so whoever opens the name finds a whole file, and finds it locked."""
+class Heartbeat(ABC):
+    """Our own sign."""
 
-    def __init__(self, folder: Path, run_id: str, shard: str = "") -> None:
-        self._folder = folder
-        token = f"{os.getpid()}-{secrets.token_hex(4)}"
-        self._path = folder / f"{quote(run_id, safe='')}{_APART}{token}{_NAME}"
+    def __init__(self, run_id: str, shard: str = "") -> None:
+        self._token = f"{os.getpid()}-{secrets.token_hex(4)}"
         self._run_id = run_id
-        self._held: int | None = None
-        now = time.time()
-        self._part = Part(os.getpid(), now, "", now, 0, 0, shard[:LONGEST])
+        now, host = time.time(), socket.gethostname()[:LONGEST]
+        self._part = Part(os.getpid(), now, "", now, 0, 0, shard[:LONGEST], host)
 
     def now(self, case: str = "", done: int = 0, planned: int = 0) -> None:
         """What is measured from now on, and how many cases have ended of how many."""
         old, case = self._part, case[:LONGEST]
         since = old.since_s if case == old.case else time.time()
         self._part = replace(old, case=case, since_s=since, done=done, planned=planned)
+        self._show(json.dumps(asdict(self._part)))
+
+    @abstractmethod
+    def _show(self, document: str) -> None:
+        """Put it where others look; where that fails, the last one goes on saying that we live."""
+
+    @abstractmethod
+    def others(self) -> tuple[Part, ...]:
+        """The other living programs of the run. Asked once our own sign is there: of two programs
+        that begin at the same time at least one sees the other."""
+
+    @abstractmethod
+    def end(self) -> None:
+        """Take the sign away."""
+
+
+class FileHeartbeat(Heartbeat):
+    """Each change is a new file, locked before it takes the place of the last one: so whoever
+    opens the name finds a whole file, and finds it locked."""
+
+    def __init__(self, folder: Path, run_id: str, shard: str = "") -> None:
+        super().__init__(run_id, shard)
+        _sweep(folder)
+        self._folder = folder
+        self._path = folder / f"{quote(run_id, safe='')}{_APART}{self._token}{_NAME}"
+        self._held: int | None = None
+
+    def _show(self, document: str) -> None:
         try:
-            held = self._written(json.dumps(asdict(self._part)).encode())
+            held = self._written(document.encode())
         except OSError:
-            return  # the last sign, if there is one, goes on saying that we live
+            return
         if self._held is not None:
             os.close(self._held)
         self._held = held
 
     def others(self) -> tuple[Part, ...]:
-        """The other living programs of the run. Asked once our own sign is there: of two programs
-        that begin at the same time at least one sees the other."""
+        """By their files."""
         return tuple(_living(self._folder, self._run_id, besides=self._path))
 
     def end(self) -> None:
@@ -148,9 +174,13 @@ def folder_of(location: Location | Path) -> Path:
 @contextmanager
 def start_heartbeat(location: Location | Path, run_id: str, shard: str = "") -> Iterator[Heartbeat]:
     """Show that the run is being measured, until the end of the block."""
-    folder = folder_of(location)
-    _sweep(folder)
-    own = Heartbeat(folder, run_id, shard)
+    own: Heartbeat
+    if isinstance(location, Location) and location.url:
+        from torchstone.store.postgres import ServerHeartbeat
+
+        own = ServerHeartbeat(location, run_id, shard)
+    else:
+        own = FileHeartbeat(folder_of(location), run_id, shard)
     own.now()
     try:
         yield own
@@ -165,8 +195,13 @@ def running_ids(location: Location | Path) -> frozenset[str]:
 
 def progress(location: Location | Path, run_id: str) -> Progress | None:
     """How far the living programs of a run are; None where there is none."""
-    parts = sorted(_living(folder_of(location), run_id), key=lambda one: (one.started_s, one.pid))
-    return Progress(run_id, tuple(parts)) if parts else None
+    return progress_of(run_id, _living(folder_of(location), run_id))
+
+
+def progress_of(run_id: str, parts: Iterable[Part]) -> Progress | None:
+    """These programs, the longest at it first."""
+    found = sorted(parts, key=lambda one: (one.started_s, one.pid))
+    return Progress(run_id, tuple(found)) if found else None
 
 
 def _living(folder: Path, run_id: str, besides: Path | None = None) -> Iterator[Part]:
@@ -259,10 +294,30 @@ def _remove(path: Path | str) -> None:
 
 
 def _read(handle: int) -> Part:
-    """What the file says, as far as it makes sense."""
     try:
-        data = json.loads(os.pread(handle, MOST_BYTES, 0))
-    except (OSError, ValueError, RecursionError):
+        return part_of(os.pread(handle, MOST_BYTES, 0))
+    except OSError:
+        return Part()
+
+
+def has_ended(part: Part) -> bool:
+    """Whether it was a program of this machine that is no more."""
+    if not part.pid or part.host != socket.gethostname():
+        return False
+    try:
+        os.kill(part.pid, 0)
+    except ProcessLookupError:
+        return True
+    except OSError:  # another user's
+        return False
+    return False
+
+
+def part_of(document: str | bytes) -> Part:
+    """What it says, as far as it makes sense."""
+    try:
+        data = json.loads(document)
+    except (ValueError, RecursionError):
         data = None
     if not isinstance(data, dict):
         return Part()

@@ -9,8 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
-from functools import cache
-from pathlib import Path
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 from sqlalchemy import (
@@ -20,11 +19,13 @@ from sqlalchemy import (
     Float,
     ScalarSelect,
     Select,
-    cast,
     func,
     literal,
     select,
 )
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.functions import FunctionElement
 
 from torchstone.records import (
     METRICS_DEFINITION,
@@ -95,13 +96,14 @@ class HistoryPart(Base):
 
     def _head(self, connection: Connection, seq: int) -> RunHead:
         query = select(*HEAD).where(run_fact.c.run == seq)
-        return heads_of(connection.execute(query), self.path)[0]
+        return heads_of(connection.execute(query).all(), partial(self._running, connection))[0]
 
     def _newest_heads(
         self, connection: Connection, query: Select[Any], limit: int
     ) -> list[RunHead]:
         query = query.order_by(run_fact.c.at.desc(), run_fact.c.run.desc())
-        return heads_of(connection.execute(query.limit(bounded(limit))), self.path)
+        rows = connection.execute(query.limit(bounded(limit))).all()
+        return heads_of(rows, partial(self._running, connection))
 
     def revision(self) -> int:
         """Another number whenever stored figures, samples or thresholds are no longer the same."""
@@ -183,7 +185,7 @@ class HistoryPart(Base):
                 ranked = case_facts.having_cases(connection, _ranked(every_s, of_runs), selection)
                 query = query.where(group_fact.c.run.in_(_first(ranked)))
             rows = connection.execute(query).all()
-        by_run = _heads_by_run(rows, 2, self.path)
+        by_run = _heads_by_run(rows, 2, self.running_ids)
         newest: dict[tuple[Any, ...], GroupPoint] = {}
         for row in rows:
             place = (by_run[row[0]].created_s or 0.0, row[0], row[1])
@@ -230,7 +232,7 @@ class HistoryPart(Base):
                 ranked = _ranked(every_s, of_runs).where(case_facts.ended_in(mine))
                 query = query.where(case_fact.c.run.in_(_first(ranked)))
             rows = connection.execute(query).all()
-        by_run = _heads_by_run(rows, 1, self.path)
+        by_run = _heads_by_run(rows, 1, self.running_ids)
         newest: dict[int, CasePoint] = {}
         for row in rows:
             if row[0] not in newest:
@@ -292,7 +294,8 @@ class HistoryPart(Base):
             wanted = {run for row in rows for run in row[1:3] if run is not None}
             for part in in_parts(sorted(wanted)):
                 of_part = select(run_fact.c.run, *HEAD).where(run_fact.c.run.in_(part))
-                told |= _heads_by_run(connection.execute(of_part).all(), 1, self.path)
+                found = connection.execute(of_part).all()
+                told |= _heads_by_run(found, 1, partial(self._running, connection))
         return [
             FailureSpan(
                 figures=case_facts.decoded(this.id, row),
@@ -317,10 +320,27 @@ def stretch_start(moment_s: float, every_s: float) -> float:
     return math.floor((moment_s + _MONDAY_S) / every_s) * every_s - _MONDAY_S
 
 
+class _Whole(FunctionElement[int]):
+    """The whole part of a number that is not negative."""
+
+    type = BigInteger()
+    inherit_cache = True
+
+
+@compiles(_Whole)
+def _cut(element: _Whole, compiler: SQLCompiler, **options: Any) -> str:
+    return f"CAST({compiler.process(element.clauses, **options)} AS BIGINT)"
+
+
+@compiles(_Whole, "postgresql")  # where a cast rounds
+def _floor(element: _Whole, compiler: SQLCompiler, **options: Any) -> str:
+    return f"FLOOR({compiler.process(element.clauses, **options)})"
+
+
 def _ranked(every_s: float, of_runs: Sequence[ColumnElement[bool]]) -> Select[Any]:
     """Runs with their `place`, from the newest, among those of their machine and branch in each
     stretch of so many seconds."""
-    stretch = cast((run_fact.c.at + _MONDAY_S) / every_s, BigInteger)
+    stretch = _Whole((run_fact.c.at + _MONDAY_S) / every_s)
     place = func.row_number().over(
         partition_by=(run_fact.c.machine_branch, stretch),
         order_by=(run_fact.c.at.desc(), run_fact.c.run.desc()),
@@ -334,10 +354,12 @@ def _first(ranked: Select[Any]) -> Select[Any]:
     return select(found.c.run).where(found.c.place == 1)
 
 
-def _heads_by_run(rows: Sequence[Any], at: int, path: Path) -> dict[int, RunHead]:
+def _heads_by_run(
+    rows: Sequence[Any], at: int, running_ids: Callable[[], frozenset[str]]
+) -> dict[int, RunHead]:
     """One head for each run, by its row, which is the first column; the head begins at `at`."""
     first = {row[0]: row for row in rows}
-    found = heads_of((row[at:] for row in first.values()), path)
+    found = heads_of((row[at:] for row in first.values()), running_ids)
     return dict(zip(first, found, strict=True))
 
 

@@ -179,7 +179,7 @@ def _asked(text: str, tool: str) -> list[Any]:
         found.append(imported_series.c.tool == tool)
     if text:
         title = imported_series.c.name + "(" + imported_series.c.parameters + ")"
-        found.append(func.instr(func.lower(title), text.lower()) > 0)
+        found.append(func.lower(title).contains(storable(text).lower(), autoescape=True))
     return found
 
 

@@ -36,8 +36,10 @@ def in_parts(rows: Sequence[Any]) -> Iterator[Sequence[Any]]:
 
 
 def storable(text: str) -> str:
-    """File names may hold bytes that are no text; a column must be text."""
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+    """File names may hold bytes that are no text, and crashes NUL; a column must be text."""
+    if text.isascii():
+        return text.replace("\0", "\\x00")
+    return text.encode("utf-8", "backslashreplace").decode("utf-8").replace("\0", "\\x00")
 
 
 def check_origin(origin: str) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import re
 import stat
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 from torchstone.machine.software import data_directory
 from torchstone.records import UsageError
@@ -16,15 +17,42 @@ FILE_NAME = "torchstone.db"
 
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*)://")
 _SQLITE = ("sqlite", "sqlite+pysqlite")
-_LATER = ("postgresql", "postgres")
+_SERVERS = ("postgresql", "postgresql+psycopg", "postgres")
+_KINDS = "Give a path, sqlite:///PATH or postgresql+psycopg://USER@HOST/NAME."
+# Up to the last "@", because a password may hold anything, and rather too much than too little.
+_PASSWORD = re.compile(r"(://[^:/@]*:).*(?=@)|([?&](?:ssl)?password=)[^&]*", re.I | re.S)
+
+
+def redact(url: str) -> str:
+    """The address of a database without its password."""
+    return _PASSWORD.sub(lambda found: f"{found[1] or found[2]}***", url)
 
 
 @dataclass(frozen=True)
 class Location:
-    """A SQLite file. `own` is true in the data directory, which may be made when it is missing."""
+    """A SQLite file, or a PostgreSQL database. `own` is true in the data directory, which may be
+    made when it is missing. As text it has no password, so that every message may name it."""
 
-    path: Path
+    path: Path = Path()
     own: bool = False
+    url: str = field(default="", repr=False)
+    """Of a server, with its password."""
+
+    def __str__(self) -> str:
+        return redact(self.url) if self.url else str(self.path)
+
+    @property
+    def name(self) -> str:
+        """The file's name or the database's, without where it is: pages may be seen by others."""
+        if not self.url:
+            return self.path.name
+        return unquote(urlsplit(self.url).path.strip("/")) or "postgresql"
+
+    @property
+    def is_empty_file(self) -> bool:
+        """Whether nothing was ever stored there: no file, or an empty one."""
+        path = self.path
+        return not self.url and (not path.exists() or (path.is_file() and not path.stat().st_size))
 
 
 def locate(url: str | None) -> Location:
@@ -33,6 +61,9 @@ def locate(url: str | None) -> Location:
         url = os.environ.get(VARIABLE) or None
     if url is None:
         return Location(data_directory() / FILE_NAME, own=True)
+    scheme = _SCHEME.match(url)
+    if scheme and scheme.group(1).lower() in _SERVERS:
+        return Location(url=f"postgresql+psycopg://{url[scheme.end() :]}")
     return Location(_path_of(url))
 
 
@@ -41,16 +72,9 @@ def _path_of(url: str) -> Path:
     scheme = _SCHEME.match(url)
     if scheme:
         kind = scheme.group(1).lower()
-        if kind.split("+")[0] in _LATER:
-            raise UsageError(
-                "A PostgreSQL database cannot be used yet; it comes later.",
-                "Give a path or sqlite:///PATH.",
-            )
         if kind not in _SQLITE:
             # The rest of the URL is not repeated: it may hold a password.
-            raise UsageError(
-                f"Databases of the kind {kind!r} are not known.", "Give a path or sqlite:///PATH."
-            )
+            raise UsageError(f"Databases of the kind {kind!r} are not known.", _KINDS)
         host, slash, text = url[scheme.end() :].partition("/")
         if host or (slash and "?" in text):
             raise UsageError(
@@ -119,7 +143,7 @@ def _check_absent(location: Location, *, create: bool) -> None:
         )
 
 
-def cannot_open(path: Path, reason: str) -> UsageError:
+def cannot_open(path: Path | Location, reason: str) -> UsageError:
     """The error for a database that is there but cannot be opened."""
     return UsageError(
         f"The database {path} cannot be opened: {reason}.",

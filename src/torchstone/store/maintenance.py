@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from sqlalchemy import ColumnElement, Connection, func, inspect, select
 
@@ -14,6 +13,7 @@ from torchstone.store.case_rows import Derive
 from torchstone.store.codec import BlobError
 from torchstone.store.engine import Base, CorruptResultError, translated
 from torchstone.store.limits import now
+from torchstone.store.location import Location
 from torchstone.store.results import PruneReport
 from torchstone.store.schema import case_detail, case_fact, metadata
 
@@ -62,7 +62,7 @@ class SizeReport:
     free_bytes: int
     """Inside the file, for what comes next."""
     artefact_bytes: int
-    """Of the files beside the database."""
+    """Of the files beside the database; of a server, inside it."""
     runs: int
     cases: int
     facts_per_case: float | None
@@ -73,7 +73,7 @@ class SizeReport:
     tables: tuple[TableSize, ...]
 
 
-def report(connection: Connection, path: Path) -> SizeReport:
+def report(connection: Connection, location: Location) -> SizeReport:
     """Count everything. Looks at every page, so it takes a while."""
     file, free = engine.file_bytes(connection)
     known = engine.table_bytes(connection)
@@ -86,12 +86,11 @@ def report(connection: Connection, path: Path) -> SizeReport:
     cases = rows.get("run_case", 0)
     sizes = {name: None if known is None else known.get(name, 0) for name in rows}
     facts_bytes = None if known is None else sum(known.get(name, 0) for name in FACTS)
-    folder = profiles.folder_of(path)
     return SizeReport(
-        path=str(path),
+        path=str(location),
         file_bytes=file,
         free_bytes=free,
-        artefact_bytes=sum(one.stat().st_size for one in folder.rglob("*") if one.is_file()),
+        artefact_bytes=_artefact_bytes(location, known or {}),
         runs=rows.get("run", 0),
         cases=cases,
         facts_per_case=_each(facts_bytes, cases),
@@ -99,6 +98,13 @@ def report(connection: Connection, path: Path) -> SizeReport:
         pruned=_results(connection, pruned=True),
         tables=tuple(TableSize(n, rows[n], size, _each(size, cases)) for n, size in sizes.items()),
     )
+
+
+def _artefact_bytes(location: Location, known: Mapping[str, int]) -> int:
+    if location.url:
+        return known.get(schema.artefact.name, 0)
+    files = profiles.folder_of(location.path).rglob("*")
+    return sum(one.stat().st_size for one in files if one.is_file())
 
 
 def _each(size: int | None, cases: int) -> float | None:
@@ -279,12 +285,12 @@ class MaintenancePart(Base):
     def size(self) -> SizeReport:
         """What is on disk by table, and what a case costs with and without its samples."""
         with self._reading() as connection:
-            return report(connection, self.path)
+            return report(connection, self.location)
 
     def compact(self) -> int:
         """Give the space that pruning freed back to the file system; how many bytes."""
         self._refuse_reading_only()
-        with translated(self.path):
+        with translated(self.location):
             return engine.compact(self._engine)
 
 

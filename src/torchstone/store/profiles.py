@@ -71,13 +71,13 @@ def _unpacked(packed: bytes) -> bytes:
 
 
 class ProfilesPart(Base):
-    """Profiles: a row each, and a file beside the database."""
+    """Profiles: a row each, and a file beside the database; of a server, a row of `artefact`."""
 
     def save_profile(self, profile: Profile, result: str = "") -> int:
         """Keep a profile, by itself or beside a result; the bytes that its file takes."""
         self._refuse_reading_only()
         packed = pack(profile)
-        digest = put(folder_of(self.path), packed)
+        digest = self.put_artefact(packed)
         names = ("id", "created", "how", "tool", "label", "machine_id")
         row = {name: getattr(profile, name) for name in names}
         with self._writing() as connection:
@@ -97,6 +97,32 @@ class ProfilesPart(Base):
                 )
         return len(packed)
 
+    def put_artefact(self, packed: bytes) -> str:
+        """Keep the bytes; their digest. Before the row that names them: whoever reads it finds
+        them."""
+        if not self.location.url:
+            return put(folder_of(self.location.path), packed)
+        table, digest = schema.artefact, hashlib.sha256(packed).hexdigest()
+        with self._writing() as connection:
+            known = select(table.c.digest).where(table.c.digest == digest)
+            if connection.scalar(known) is None:
+                connection.execute(table.insert().values(digest=digest, data=packed))
+        return digest
+
+    def artefact(self, digest: str) -> bytes:
+        """The bytes of that digest."""
+        if not self.location.url:
+            return get(folder_of(self.location.path), digest)
+        table = schema.artefact
+        with self._reading() as connection:
+            data = connection.scalar(select(table.c.data).where(table.c.digest == digest))
+        if data is None or hashlib.sha256(data).hexdigest() != digest:
+            raise TorchstoneError(
+                f"What was stored of a profile is missing in {self.location}, or damaged.",
+                "Restore it from a copy.",
+            )
+        return bytes(data)
+
     def profile_id(self, wanted: str) -> str:
         """The whole id of the profile that `load_profile` would give."""
         with self._reading() as connection:
@@ -108,7 +134,7 @@ class ProfilesPart(Base):
         with self._reading() as connection:
             row = lookup.resolve(connection, wanted, lookup.PROFILE)
             digest = connection.scalar(select(table.c.digest).where(table.c.seq == row.seq))
-        packed = get(folder_of(self.path), str(digest))
+        packed = self.artefact(str(digest))
         try:
             return from_data(Profile, json.loads(_unpacked(packed)))
         except (RecordError, ValueError, TypeError, RecursionError) as error:

@@ -11,6 +11,7 @@ samples were removed; these are only ever added to.
 from __future__ import annotations
 
 from enum import Enum
+from functools import partial
 from typing import Any
 
 from sqlalchemy import (
@@ -20,6 +21,7 @@ from sqlalchemy import (
     Column,
     ColumnElement,
     Connection,
+    Dialect,
     Float,
     ForeignKey,
     Index,
@@ -28,15 +30,18 @@ from sqlalchemy import (
     MetaData,
     Table,
     Text,
+    TypeDecorator,
     UniqueConstraint,
     event,
     inspect,
     select,
     text,
 )
+from sqlalchemy.types import TypeEngine
 
 from torchstone.records import CASE_KIND, UsageError
 from torchstone.records.metrics import METRICS
+from torchstone.store.limits import storable
 from torchstone.store.location import FILE_NAME
 
 SCHEMA = 2
@@ -52,26 +57,54 @@ _REVISION_KEY = "figures_revision"
 metadata = MetaData()
 
 
+class _ServerText(TypeDecorator[str]):
+    """Text as PostgreSQL takes it: no NUL, nothing that is not Unicode, and sorted as by SQLite."""
+
+    impl = Text(collation="C")
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
+        """The value with such characters written out."""
+        return None if value is None else storable(value)
+
+
+class _ServerReal(TypeDecorator[float]):
+    """Numbers whose NaN is NULL, as SQLite stores it."""
+
+    impl = Float
+    cache_ok = True
+
+    def process_bind_param(self, value: float | None, dialect: Dialect) -> float | None:
+        """The value, None for NaN."""
+        return None if value is None or value != value else value
+
+
+SERVER = "postgresql"
+TEXT: TypeEngine[str] = Text().with_variant(_ServerText(), SERVER)
+REAL: TypeEngine[float] = Float().with_variant(_ServerReal(), SERVER)
+INTEGER: TypeEngine[int] = Integer().with_variant(BigInteger(), SERVER)
+"""Of 64 bits in both: PostgreSQL's INTEGER has 32."""
+
+
 def _texts(*names: str) -> list[Column[str]]:
-    return [Column(name, Text, nullable=False) for name in names]
+    return [Column(name, TEXT, nullable=False) for name in names]
 
 
 def _numbers(*names: str) -> list[Column[int]]:
-    return [Column(name, Integer, nullable=False) for name in names]
+    return [Column(name, INTEGER, nullable=False) for name in names]
 
 
-# Triggers that make tables append-only, and the one change that they let through.
-#
-# They are SQLite's; another database gets its own here when it comes.
+# Triggers that make tables append-only, and the one change that they let through; for SQLite and,
+# where its condition has to be in a function, for PostgreSQL.
 
 
 def _append_only(name: str, *columns: Any, same_row: str = "") -> Table:
-    """A table whose rows are numbered in the order of adding, and which SQLite lets nobody change.
+    """A table whose rows are numbered in the order of adding, and which nobody may change.
 
     `INSERT OR REPLACE` deletes without firing a delete trigger, so it is caught on insert, where
     the number or the id is there already, or `same_row` holds.
     """
-    seq = Column("seq", Integer, primary_key=True, autoincrement=True)
+    seq = Column("seq", INTEGER, primary_key=True, autoincrement=True)
     table = Table(name, metadata, seq, *columns, sqlite_autoincrement=True)
     same = ["seq = NEW.seq", *(["id = NEW.id"] if "id" in table.c else ()), same_row]
     _refuse_changes(table, " OR ".join(filter(None, same)))
@@ -86,6 +119,8 @@ def _refuse_changes(table: Table, same_row: str) -> None:
         ("no_replace", "INSERT", exists),
     ):
         _after_create(table, _trigger(table, name, verb, when))
+    for verb in ("UPDATE", "DELETE", "TRUNCATE"):
+        _on_server(table, _server_trigger(table, verb, "torchstone_refuse"))
 
 
 def _allow_pruning() -> None:
@@ -94,16 +129,20 @@ def _allow_pruning() -> None:
     What is left must be smaller, and nothing but it may differ. That it is the right thing is not
     for a trigger to know: `pruned` holds its digest, and a reader compares.
     """
-    document = f"""WHEN NOT ({_only_differ(result, "document")}
+    document = f"""{_only_differ(result, "document")}
         AND length(NEW.document) < length(OLD.document)
         AND EXISTS (SELECT 1 FROM {pruned.name} WHERE {pruned.name}.result = OLD.seq
-            AND {pruned.name}.document_bytes = length(NEW.document)))"""
-    samples = f"""WHEN NOT ({_only_differ(measurement, "samples")}
+            AND {pruned.name}.document_bytes = length(NEW.document))"""
+    samples = f"""{_only_differ(measurement, "samples")}
         AND length(NEW.samples) < length(OLD.samples)
-        AND EXISTS (SELECT 1 FROM {pruned.name} WHERE {pruned.name}.result = OLD.result))"""
-    for table, when in ((result, document), (measurement, samples)):
+        AND EXISTS (SELECT 1 FROM {pruned.name} WHERE {pruned.name}.result = OLD.result)"""
+    for table, allowed in ((result, document), (measurement, samples)):
         _after_create(pruned, f"DROP TRIGGER {table.name}_no_update")
-        _after_create(pruned, _trigger(table, "no_update", "UPDATE", when))
+        _after_create(pruned, _trigger(table, "no_update", "UPDATE", f"WHEN NOT ({allowed})"))
+        _on_server(pruned, f"DROP TRIGGER {table.name}_no_update ON {table.name}")
+        function = f"torchstone_prune_{table.name}"
+        _on_server(pruned, _function(function, allowed.replace(" IS ", " IS NOT DISTINCT FROM ")))
+        _on_server(pruned, _server_trigger(table, "UPDATE", function))
 
 
 def _only_differ(table: Table, column: str) -> str:
@@ -119,27 +158,46 @@ def _trigger(table: Table, name: str, verb: str, when: str) -> str:
     )
 
 
-def _after_create(table: Table, statement: str) -> None:
+def _server_trigger(table: Table, verb: str, function: str) -> str:
+    each = "STATEMENT" if verb == "TRUNCATE" else "ROW"
+    return (
+        f"CREATE TRIGGER {table.name}_no_{verb.lower()} BEFORE {verb} ON {table.name} "
+        f"FOR EACH {each} EXECUTE FUNCTION {function}()"
+    )
+
+
+def _function(name: str, allowed: str) -> str:
+    message = "'torchstone: ' || TG_TABLE_NAME || ' is append-only, rows never change'"
+    return (
+        f"CREATE OR REPLACE FUNCTION {name}() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+        f"IF {allowed} THEN RETURN NEW; END IF; RAISE EXCEPTION USING MESSAGE = {message}; END $$"
+    )
+
+
+def _after_create(table: Table, statement: str, dialect: str = "sqlite") -> None:
     made = DDL(statement)  # type: ignore[no-untyped-call]
-    event.listen(table, "after_create", made.execute_if(dialect="sqlite"))
+    event.listen(table, "after_create", made.execute_if(dialect=dialect))
+
+
+_on_server = partial(_after_create, dialect=SERVER)
 
 
 # What was measured.
 
 
 def _id() -> Column[str]:
-    return Column("id", Text, nullable=False, unique=True)
+    return Column("id", TEXT, nullable=False, unique=True)
 
 
 def _seconds() -> Column[float]:
-    return Column("created_s", Float)  # UTC, None if `created` is not a date
+    return Column("created_s", REAL)  # UTC, None if `created` is not a date
 
 
 def _document() -> Column[bytes]:
     return Column("document", LargeBinary, nullable=False)  # last: a listing stops before it
 
 
-meta = Table("meta", metadata, Column("key", Text, primary_key=True), *_texts("value"))
+meta = Table("meta", metadata, Column("key", TEXT, primary_key=True), *_texts("value"))
 
 result = _append_only(
     "result",
@@ -167,7 +225,7 @@ summary = Table(
     "summary",
     metadata,
     Column("result", ForeignKey(result.c.seq), primary_key=True),
-    Column("definition", Integer, primary_key=True),
+    Column("definition", INTEGER, primary_key=True),
     *_texts("document"),  # JSON, see `summary.headline`
 )
 
@@ -176,7 +234,7 @@ aa_floor = _append_only(
     *_texts("machine_id"),
     *_numbers("threads"),
     *_texts("allocator", "step_class"),
-    Column("value", Float, nullable=False),
+    Column("value", REAL, nullable=False),
     *_texts("evidence"),
     Index("aa_floor_key", "machine_id", "threads", "allocator", "step_class", "seq"),
 )
@@ -252,7 +310,7 @@ ledger = _append_only(
     "ledger",
     _id(),
     *_texts("created", *ARM_KEY, "machine_id"),
-    Column("wall_s", Float, nullable=False),
+    Column("wall_s", REAL, nullable=False),
     *_numbers("findings", "bytes"),
     _document(),
     Index("ledger_arm", *ARM_KEY, "seq"),
@@ -281,10 +339,12 @@ def of_no_run() -> ColumnElement[bool]:
     return result.c.kind != text(f"'{CASE_KIND}'")
 
 
-Index("run_case_result", run_case.c.result, sqlite_where=run_case.c.result.is_not(None))
-Index("result_alone", result.c.seq, sqlite_where=of_no_run())
-# Their conditions in another system's words belong to its own module: naming them here would
-# import it.
+_some = run_case.c.result.is_not(None)
+Index("run_case_result", run_case.c.result, sqlite_where=_some).ddl_if(dialect="sqlite")
+Index("result_alone", result.c.seq, sqlite_where=of_no_run()).ddl_if(dialect="sqlite")
+# As text, because naming their conditions in PostgreSQL's words would import its dialect.
+_on_server(run_case, "CREATE INDEX run_case_result ON run_case (result) WHERE result IS NOT NULL")
+_on_server(result, f"CREATE INDEX result_alone ON result (seq) WHERE kind != '{CASE_KIND}'")
 
 pruned = Table(
     "pruned",
@@ -313,7 +373,7 @@ _allow_pruning()
 machine_branch = Table(
     "machine_branch",
     metadata,
-    Column("seq", Integer, primary_key=True),
+    Column("seq", INTEGER, primary_key=True),
     *_texts("machine_id", "branch"),
     UniqueConstraint("machine_id", "branch"),
 )
@@ -324,7 +384,7 @@ run_fact = Table(
     metadata,
     Column("run", ForeignKey(run.c.seq), primary_key=True),
     _id(),
-    Column("at", Float, nullable=False),  # `created_s`; 0 if `created` is not a date
+    Column("at", REAL, nullable=False),  # `created_s`; 0 if `created` is not a date
     Column("machine_branch", ForeignKey(machine_branch.c.seq), nullable=False),
     *_texts("created"),
     _seconds(),
@@ -344,15 +404,15 @@ GROUP_KEY = ("suite", "scale", "mode", "precision", "variant", "device", "thread
 
 def _group_key() -> list[Column[Any]]:
     return [
-        Column(name, Integer if name == "threads" else Text, nullable=False) for name in GROUP_KEY
+        Column(name, INTEGER if name == "threads" else TEXT, nullable=False) for name in GROUP_KEY
     ]
 
 
 case_group = Table(
     "case_group",
     metadata,
-    Column("seq", Integer, primary_key=True),
-    Column("key", Text, nullable=False, unique=True),
+    Column("seq", INTEGER, primary_key=True),
+    Column("key", TEXT, nullable=False, unique=True),
     *_group_key(),
 )
 """Cases that differ in their model alone."""
@@ -360,8 +420,8 @@ case_group = Table(
 series = Table(
     "series",
     metadata,
-    Column("seq", Integer, primary_key=True),
-    Column("key", Text, nullable=False, unique=True),  # digest of the `CaseKey`
+    Column("seq", INTEGER, primary_key=True),
+    Column("key", TEXT, nullable=False, unique=True),  # digest of the `CaseKey`
     *_texts("model"),
     *_group_key(),
 )
@@ -370,31 +430,31 @@ series = Table(
 case_detail = Table(
     "case_detail",
     metadata,
-    Column("seq", Integer, primary_key=True),
+    Column("seq", INTEGER, primary_key=True),
     Column("digest", LargeBinary, nullable=False, unique=True),
     *_texts("document"),  # a JSON object of fields of `CaseMetrics`
 )
 """What of a case's figures has no column; it is the same night after night."""
 
-_TYPES: dict[type, Any] = {float: Float, int: BigInteger, str: Text}
+_TYPES: dict[type, Any] = {float: REAL, int: BigInteger, str: TEXT}
 IN_COLUMNS = tuple(metric for metric in METRICS if metric.column)
 """The metrics that have a column in `case_fact`, in the order of these."""
 
 case_fact = Table(
     "case_fact",
     metadata,
-    Column("seq", Integer, primary_key=True),
+    Column("seq", INTEGER, primary_key=True),
     Column("run", ForeignKey(run.c.seq), nullable=False),
     *_numbers("position", "definition"),  # in the run's plan; of the figures
     Column("series", ForeignKey(series.c.seq), nullable=False),
     *_numbers("machine_branch"),  # as in `run_fact`, and so is the next
-    Column("at", Float, nullable=False),
-    Column("passes", Integer),  # 1 or 0; None where it cannot run here, which is neither
+    Column("at", REAL, nullable=False),
+    Column("passes", INTEGER),  # 1 or 0; None where it cannot run here, which is neither
     *(
-        Column(metric.key, Text if issubclass(metric.kind, Enum) else _TYPES[metric.kind])
+        Column(metric.key, TEXT if issubclass(metric.kind, Enum) else _TYPES[metric.kind])
         for metric in IN_COLUMNS
     ),
-    Column("detail", Integer),  # of `case_detail`; None: all of it is default
+    Column("detail", INTEGER),  # of `case_detail`; None: all of it is default
     UniqueConstraint("run", "position", "definition"),
     Index("case_fact_history", "series", "machine_branch", "passes", "at"),
 )
@@ -413,22 +473,22 @@ group_fact = Table(
     metadata,
     Column("run", ForeignKey(run.c.seq), primary_key=True),
     Column("case_group", ForeignKey(case_group.c.seq), primary_key=True),
-    Column("definition", Integer, primary_key=True),  # of the summary
-    Column("figures_definition", Integer, primary_key=True),  # of the cases in it
+    Column("definition", INTEGER, primary_key=True),  # of the summary
+    Column("figures_definition", INTEGER, primary_key=True),  # of the cases in it
     *_numbers("position"),  # of its first case in the plan
-    Column("at", Float, nullable=False),  # as in `run_fact`
+    Column("at", REAL, nullable=False),  # as in `run_fact`
     *_numbers("passed", "counted", "planned"),
     *_texts("outcomes"),  # a JSON object: outcome to number, 0 left out
-    Column("speedup", Float),
+    Column("speedup", REAL),
     *_numbers("speedup_n"),
-    Column("low", Float),
-    Column("high", Float),
-    Column("level", Float, nullable=False),
-    *(Column(name, Float) for name in MEANS),
+    Column("low", REAL),
+    Column("high", REAL),
+    Column("level", REAL, nullable=False),
+    *(Column(name, REAL) for name in MEANS),
     *_numbers(*(f"{name}_n" for name in MEANS)),
     *_texts("verdicts"),  # likewise
     *_numbers("no_verdict"),
-    Column("false_discovery_rate", Float, nullable=False),
+    Column("false_discovery_rate", REAL, nullable=False),
     Index("group_fact_history", "case_group", "at"),
 )
 
@@ -441,7 +501,7 @@ group_fact = Table(
 imported_run = _append_only(
     "imported_run",
     *_texts("tool", "project", "machine", "environment", "revision", "branch", "source"),
-    Column("at", Float, nullable=False),  # of the commit, else of the measurement
+    Column("at", REAL, nullable=False),  # of the commit, else of the measurement
     Column("digest", LargeBinary, nullable=False, unique=True),  # of the file and its name
     same_row="digest = NEW.digest",
 )
@@ -474,6 +534,25 @@ change_note = _append_only(
     Index("change_note_change", "change", "seq"),
 )
 """What was said of a change: acknowledged, muted, reopened, or what measuring again gave."""
+
+# What SQLite has files beside the database for (`profiles`, `heartbeat`).
+
+server_only = MetaData()
+
+artefact = Table(
+    "artefact",
+    server_only,
+    Column("digest", TEXT, primary_key=True),  # as in `profile`
+    Column("data", LargeBinary, nullable=False),
+)
+
+heartbeat = Table(
+    "heartbeat",
+    server_only,
+    Column("token", TEXT, primary_key=True),  # of one program
+    *_texts("run_id", "document"),  # a `heartbeat.Part` as JSON
+    Column("seen", REAL, nullable=False),  # by the server's clock
+)
 
 SINCE_2 = (imported_run, imported_series, imported_values, change_note, tuning, tuning_part)
 """Tables that the first version lacks."""
@@ -515,6 +594,9 @@ def revision(connection: Connection) -> int:
 
 def create(connection: Connection) -> None:
     """Make the tables in an empty database; the caller holds the write lock."""
+    if connection.dialect.name == SERVER:
+        connection.exec_driver_sql(_function("torchstone_refuse", "FALSE"))
+        server_only.create_all(connection, checkfirst=False)
     metadata.create_all(connection, checkfirst=False)
     connection.execute(meta.insert().values(key=_VERSION_KEY, value=str(SCHEMA)))
     set_version(connection, SCHEMA)
@@ -543,7 +625,7 @@ def not_ours(name: str) -> UsageError:
     """The error for a sound database with other tables in it."""
     return UsageError(
         f"{name} is a database, but not one of Torchstone's.",
-        f"Give the path of a Torchstone database, such as {FILE_NAME}.",
+        f"Give the path of a Torchstone database, such as {FILE_NAME}, or an empty database.",
     )
 
 

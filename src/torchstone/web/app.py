@@ -440,7 +440,7 @@ def _add_docs(app: FastAPI, app_state: AppState) -> None:
             remedy=f"{API}/openapi.json describes it for programs.",
         )
         page = Page("docs", "API", (start, Facts("api", "Addresses", tuple(items))))
-        text = html(page, app_state.links, SiteInfo(app_state.store.path.name))
+        text = html(page, app_state.links, SiteInfo(app_state.store.location.name))
         return Response(text, media_type="text/html")
 
     app.add_api_route("/docs", show, include_in_schema=False)
@@ -453,7 +453,7 @@ def _add_errors(app: FastAPI, app_state: AppState) -> None:
             return Response(body, status, media_type="application/json")
         title = {400: "This cannot be shown", 404: "Not found"}.get(status, "Something went wrong")
         page = Page("error", title, (Notice(error, "warn", remedy),), status=status)
-        text = html(page, app_state.links, SiteInfo(app_state.store.path.name))
+        text = html(page, app_state.links, SiteInfo(app_state.store.location.name))
         return Response(text, status, media_type="text/html")
 
     def known(request: Request, error: Exception) -> Response:
@@ -481,7 +481,7 @@ def _add_errors(app: FastAPI, app_state: AppState) -> None:
 
 def _public(app_state: AppState, text: str) -> str:
     """A sentence without the folder that the database is in."""
-    return text.replace(str(app_state.store.path), app_state.store.path.name)
+    return text.replace(str(app_state.store.location), app_state.store.location.name)
 
 
 def _faults(error: RequestValidationError) -> str:

@@ -15,7 +15,7 @@ from types import FrameType
 import uvicorn
 
 from torchstone.records import UsageError
-from torchstone.store import open_store
+from torchstone.store import check_store, open_store
 from torchstone.store.location import locate
 from torchstone.web.app import AppState, make_app
 from torchstone.web.connections import protocol
@@ -66,7 +66,7 @@ def serve(
         with closing(_listen(host, port)) as listening:
             shown = f"[{host}]" if ":" in host else host
             address = f"http://{shown}:{listening.getsockname()[1]}/"
-            say(f"The dashboard of {store.path} is at {address} (Ctrl-C ends it).")
+            say(f"The dashboard of {store.location} is at {address} (Ctrl-C ends it).")
             if new:
                 say("There was no such database: an empty one was made. Runs show up as they come.")
             if not is_loopback(host):
@@ -137,9 +137,9 @@ def _config(app: object) -> uvicorn.Config:
 
 
 def is_new(db: str | None) -> bool:
-    """Whether nothing was ever stored there: no file, or an empty one."""
-    path = locate(db).path
-    return not path.exists() or (path.is_file() and not path.stat().st_size)
+    """Whether nothing was ever stored there: no file, an empty one, or no tables."""
+    location = locate(db)
+    return not check_store(db) if location.url else location.is_empty_file
 
 
 def _raise_limit() -> None:

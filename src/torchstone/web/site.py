@@ -18,7 +18,7 @@ from torchstone.records import UsageError
 from torchstone.show.bundle import asset, bundle
 from torchstone.show.page import Link, Notice, Page, charts_of, tables_of
 from torchstone.show.profile_html import profile_html
-from torchstone.store import heartbeat, open_store
+from torchstone.store import open_store
 from torchstone.web.documents import page_data
 from torchstone.web.query import (
     ALL,
@@ -224,7 +224,7 @@ def export_site(out: Path, db: str | None, force: bool = False) -> Sequence[str]
     with open_store(db, create=False, read_only=True) as store:
         store.run_heads(limit=1)  # a database of an older program has no history: said now
         # Asked once: a run may end while pages are written, and they should agree on its state.
-        site = Site(DataAccess(store, running=heartbeat.running_ids(store.path)))
+        site = Site(DataAccess(store, running=store.running_ids()))
         pages, written, removed = _write(site, out, force)
     lines = [f"{out / 'index.html'}: {pages} pages, {written / 1e6:.1f} MB"]
     if removed:

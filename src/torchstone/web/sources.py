@@ -34,7 +34,7 @@ from torchstone.records import (
 )
 from torchstone.show.charts import Strip, strip_of
 from torchstone.show.rows import Figures, figures
-from torchstone.store import Store, heartbeat
+from torchstone.store import Store
 from torchstone.store.case_facts import matcher
 from torchstone.store.history import stretch_start
 from torchstone.track import (
@@ -146,7 +146,7 @@ class DataAccess:
     @property
     def name(self) -> str:
         """The database's name, without its folder: pages may be seen by others."""
-        return self.store.path.name
+        return self.store.location.name
 
     @cached_property
     def _revision(self) -> int:
@@ -160,7 +160,7 @@ class DataAccess:
         """The runs that are being measured now, or were when that was asked for many pages."""
         if self._running is not None:
             return self._running
-        return heartbeat.running_ids(self.store.path)
+        return self.store.running_ids()
 
     def heads(
         self, selection: Selection = EVERYTHING, limit: int = 200, before: str = ""
@@ -383,12 +383,13 @@ class DataAccess:
 
     def version(self) -> str:
         """Changes whenever what is stored, or what is running, does."""
-        path = self.store.path
+        path = self.store.location.path
         # Times of files are coarse, and the log is written before what is in it can be seen.
-        parts: list[object] = [_stamp(path), _stamp(path.with_name(path.name + "-wal"))]
-        parts.append(self.store.commits())
+        parts: list[object] = [self.store.commits()]
+        if not self.store.location.url:
+            parts += _stamp(path), _stamp(path.with_name(path.name + "-wal"))
         for run in sorted(self.running()):
-            progress = heartbeat.progress(path, run)
+            progress = self.store.progress(run)
             parts.append((run, progress and [(p.done, p.case) for p in progress.parts]))
         return repr(parts)
 

@@ -40,7 +40,6 @@ from torchstone.show.page import (
 from torchstone.show.rows import processor_name
 from torchstone.show.run import Labels, itself, suite_fields
 from torchstone.show.table import sanitise
-from torchstone.store import heartbeat
 from torchstone.web.context import newer_than
 from torchstone.web.query import BadQuery, Query, selection
 from torchstone.web.sources import DataAccess
@@ -248,7 +247,7 @@ def progress_of_run(source: DataAccess, wanted: str) -> Progress:
     head = source.head(wanted)
     made = parts.progress_of(head)
     text = f"{head.done} of {count(head.planned, 'case')} done"
-    found = heartbeat.progress(source.store.path, head.id) if head.state == "running" else None
+    found = source.store.progress(head.id) if head.state == "running" else None
     now = ", ".join(sanitise(part.case) for part in found.parts if part.case) if found else ""
     if head.state == "interrupted":
         text += f"; interrupted with {head.planned - head.done} to go"
