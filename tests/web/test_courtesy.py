@@ -93,3 +93,11 @@ def test_the_server_ends_after_the_page_that_it_is_making(database: Path) -> Non
             server.result(SHORT_S)
         may_end.set()
         server.result(PATIENCE_S)
+
+
+def test_a_page_that_cannot_be_made_stops_no_server(
+    database: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(app, "PAGES", {})
+    with reading(database) as store:
+        AppState(store).first()

@@ -138,7 +138,7 @@ class AppState:
         source = self.source()
         state, path = self.state(source, "/"), "/"
         key = (state, path, b"")
-        with suppress(TorchstoneError), self.store.snapshot():  # whoever asks for it is told
+        with _logged("/"), self.store.snapshot():  # whoever asks for it is told
             page = PAGES["landing"].view(source, parse([]), "")
             body = html(page, self.links, SiteInfo(source.name, now=state))
             if len(body) <= LARGEST_KEPT and state == self.state(source, path):
@@ -215,6 +215,16 @@ class AppState:
             if len(body) <= LARGEST_KEPT:
                 self.cache.put("packed", key, packed)
         return Response(packed, media_type=kind, headers={**headers, "content-encoding": "gzip"})
+
+
+@contextmanager
+def _logged(path: str) -> Iterator[None]:
+    """What goes wrong with one page stops no server."""
+    try:
+        yield
+    except Exception as error:
+        if not isinstance(error, TorchstoneError):
+            _log.error("%s", path, exc_info=error)
 
 
 def _packed(body: str) -> bytes:

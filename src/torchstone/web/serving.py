@@ -81,7 +81,7 @@ def serve(
                 if not is_loopback(host):
                     say(EXPOSED.format(address=address))
                 if open_browser:
-                    webbrowser.open(address)
+                    threading.Timer(0.0, webbrowser.open, (address,)).start()  # it may wait
 
             with _warming(app_state):  # an interrupt is the way it is meant to end
                 _Server(_config(app), app_state, listens).run(sockets=[bound])
