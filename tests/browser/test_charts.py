@@ -187,10 +187,10 @@ def test_keys_walk_along_a_series_and_between_series(open_charts: OpenCharts) ->
     assert press("ArrowUp")[0].startswith(labels[8])
     assert press("Escape") == []
     assert press("Home")[0].startswith(labels[0])
-    # One stop for the chart and one for each switch, not one for each point.
+    # One stop for the chart and one for its switches, not one for each point.
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.dataset.name") == "inductor"
-    page.keyboard.press("Tab")
+    page.keyboard.press("ArrowRight")
     assert page.evaluate("document.activeElement.dataset.name") == "aot_eager"
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement === document.body")

@@ -12,7 +12,14 @@ import pytest
 
 from tests.machine.support import clean_env, run
 from torchstone.machine import machine_id
-from torchstone.machine.software import PACKAGES, _build_settings, describe_environment, git_state
+from torchstone.machine.software import (
+    PACKAGES,
+    _build_settings,
+    describe_environment,
+    git_state,
+    run_links,
+    web_address,
+)
 from torchstone.records import Environment, from_data, to_data
 
 needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="no git")
@@ -175,3 +182,42 @@ def test_git_missing_or_folder_missing(monkeypatch: pytest.MonkeyPatch, tmp_path
     assert git_state(str(tmp_path / "none")) is None
     monkeypatch.setenv("PATH", str(tmp_path))
     assert git_state(str(tmp_path)) is None
+
+
+@pytest.mark.parametrize(
+    ("remote", "address"),
+    [
+        ("https://github.com/lab/models.git", "https://github.com/lab/models"),
+        ("https://me:secret@git.example/lab/models", "https://git.example/lab/models"),
+        ("git@git.example:lab/models.git", "https://git.example/lab/models"),
+        ("ssh://git@git.example:2222/lab/models", "https://git.example/lab/models"),
+        ("/srv/git/models.git", ""),
+        ("../models", ""),
+        ("", ""),
+    ],
+)
+def test_a_remote_as_people_open_it(remote: str, address: str) -> None:
+    assert web_address(remote) == address
+
+
+def test_where_a_job_and_its_pull_request_are(tmp_path: Path) -> None:
+    hub = {
+        "GITHUB_SERVER_URL": "https://github.com",
+        "GITHUB_REPOSITORY": "lab/models",
+        "GITHUB_REF": "refs/pull/17/merge",
+        "GITHUB_RUN_ID": "99",
+    }
+    assert run_links(str(tmp_path), hub) == {
+        "pull_request": "https://github.com/lab/models/pull/17",
+        "job": "https://github.com/lab/models/actions/runs/99",
+    }
+    lab = {
+        "CI_PROJECT_URL": "https://gitlab.example/lab/models",
+        "CI_MERGE_REQUEST_IID": "4",
+        "CI_JOB_URL": "https://gitlab.example/lab/models/-/jobs/5",
+    }
+    assert run_links(str(tmp_path), lab) == {
+        "pull_request": "https://gitlab.example/lab/models/-/merge_requests/4",
+        "job": "https://gitlab.example/lab/models/-/jobs/5",
+    }
+    assert run_links(str(tmp_path), {"BUILD_URL": "javascript:1"}) == {}

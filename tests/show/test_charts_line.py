@@ -168,10 +168,13 @@ def test_one_wide_interval_does_not_squash_the_rest() -> None:
     assert "1.400× (0.010–900.000)" in {row[3] for row in rows(group)}
 
 
-def test_commits_stand_on_the_axis_while_they_fit_and_dates_when_they_do_not() -> None:
-    points = history(6)
-    labels = texts(parsed(line_chart([Series("a", points)], title="t")))
+def test_dates_stand_on_the_axis_and_labels_where_moments_are_no_dates() -> None:
+    points = [point._replace(x=float(place)) for place, point in enumerate(history(6))]
+    labels = texts(parsed(line_chart([Series("a", tuple(points))], title="t")))
     assert {point.label for point in points} <= set(labels)
+    week = history(6)
+    labels = texts(parsed(line_chart([Series("a", week)], title="t")))
+    assert not {point.label for point in week} & set(labels)
     crowded = history(60)
     labels = texts(parsed(line_chart([Series("a", crowded)], title="t")))
     assert not {point.label for point in crowded} & set(labels)

@@ -73,8 +73,9 @@ def dots(made: str, colour: str) -> int:
 
 
 def crosses(made: str) -> int:
-    found = [path for path in paths(parsed(made), "s-soft") if path.get("opacity")]
-    return sum(path.get("d", "").count("m") for path in found)
+    drawn = [path for name in ("s-blue", "s-main") for path in paths(parsed(made), name)]
+    found = [path for path in drawn if path.get("opacity")]
+    return sum(path.get("d", "").count("m-2-2") for path in found)
 
 
 def test_every_sample_is_drawn_once_and_the_dirty_ones_are_marked() -> None:
@@ -114,10 +115,12 @@ def test_each_turn_tells_its_figures_and_each_process_its_name() -> None:
         for area in root.iter(f"{NAMESPACE}rect")
     ]
     assert told == [
-        "process 1, turn 1: 2 samples, 10.0 ms to 12.0 ms",
-        "process 1, turn 2: 2 samples, 11.0 ms to 13.0 ms, 1 while the core ran slow",
-        "process 2, turn 1: 1 samples, 10.0 ms to 10.0 ms",
+        "eager, process 1, turn 1: 2 samples, 10.0 ms to 12.0 ms",
+        "eager, process 1, turn 2: 2 samples, 11.0 ms to 13.0 ms, 1 while the core ran slow",
+        "eager, process 2, turn 1: 1 sample, 10.0 ms to 10.0 ms",
     ]
+    small = strip_chart([Strip("eager", turns)], title="t", coarse=True)
+    assert "eager, process 1, 2 turns: 4 samples, 10.0 ms to 13.0 ms" in small
     assert {"process 1", "process 2"} <= set(texts(root))
 
 

@@ -167,6 +167,10 @@ def test_a_database_of_the_first_schema_gets_every_table_of_this_one(old: Path) 
     """Whoever adds a table must add it to the step as well."""
     with closing(sqlite3.connect(old)) as raw:
         wanted = set(raw.execute("SELECT type, name FROM sqlite_master"))
+        columns = _columns(raw)
+        for name in schema.SINCE_3:
+            raw.execute(f"ALTER TABLE group_fact DROP COLUMN {name}")
+            raw.execute(f"ALTER TABLE group_fact DROP COLUMN {name}_n")
         raw.execute("PRAGMA foreign_keys = OFF")
         for table in schema.SINCE_2:
             raw.execute(f"DROP TABLE {table.name}")
@@ -177,4 +181,9 @@ def test_a_database_of_the_first_schema_gets_every_table_of_this_one(old: Path) 
         assert store.load("aa11") == make_result("aa11")
     with closing(sqlite3.connect(old)) as raw:
         assert set(raw.execute("SELECT type, name FROM sqlite_master")) == wanted
+        assert _columns(raw) == columns
     assert versions(old) == (str(OLD), OLD)
+
+
+def _columns(raw: sqlite3.Connection) -> set[str]:
+    return {row[1] for row in raw.execute("PRAGMA table_info(group_fact)")}

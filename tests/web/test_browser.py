@@ -139,7 +139,7 @@ def test_a_chart_tells_its_values_and_is_zoomed_through_the_address(
 ) -> None:
     page = new_page(address)
     page.goto(address)
-    chart = page.locator("#chart-speedup svg")
+    chart = page.locator("#chart-timm-small-speedup svg")
     chart.scroll_into_view_if_needed()
     place = chart.bounding_box()
     middle = place["y"] + place["height"] / 2
@@ -340,7 +340,7 @@ def test_the_static_site_works_from_disk(new_page: Any, site: dict[str, Path]) -
     page.goto((site["plain"] / "index.html").as_uri())
     assert page.locator("#controls").count() == 0
     assert page.evaluate("getComputedStyle(document.querySelector('.bar')).display") == "flex"
-    expect(page.locator("#chart-speedup svg.chart-live")).to_have_count(1)
+    expect(page.locator("#chart-timm-small-speedup svg.chart-live")).to_have_count(1)
     page.locator("#table-timm-small tbody a", has_text="inductor").first.click()
     assert page.locator("h1").inner_text() == "timm@small"
     page.get_by_role("button", name="Model").click()

@@ -9,12 +9,13 @@ from concurrent.futures import ThreadPoolExecutor, TimeoutError
 from pathlib import Path
 
 import pytest
+from starlette.requests import Request
 
 from tests.web.conftest import PATIENCE_S, reading
 from torchstone.web import app, serving
 from torchstone.web.app import AppState, WarmupGate
 
-SHORT_S, LONG_S = 0.3, 20.0
+SHORT_S = 0.3
 
 
 @pytest.fixture
@@ -26,31 +27,7 @@ def own_collector() -> Iterator[None]:
     gc.unfreeze()
 
 
-def read(gate: WarmupGate, read_it: threading.Event) -> None:
-    with gate.reading():
-        read_it.set()
-
-
-def test_nobody_waits_for_a_page_that_nobody_makes() -> None:
-    done = threading.Event()
-    read(WarmupGate(), done)
-    assert done.is_set()
-
-
-def test_readers_wait_for_the_first_page() -> None:
-    gate, done = WarmupGate(), threading.Event()
-    gate.first_page.clear()
-    with ThreadPoolExecutor(1) as pool:
-        reader = pool.submit(read, gate, done)
-        with pytest.raises(TimeoutError):
-            reader.result(SHORT_S)
-        assert not done.is_set()
-        gate.first_page.set()
-        reader.result(app.PATIENCE_S)
-    assert done.is_set()
-
-
-def test_what_is_made_after_it_waits_for_readers() -> None:
+def test_what_is_made_for_later_waits_for_readers() -> None:
     gate = WarmupGate()
     with ThreadPoolExecutor(1) as pool:
         with gate.reading():
@@ -60,49 +37,24 @@ def test_what_is_made_after_it_waits_for_readers() -> None:
         maker.result(app.PATIENCE_S)
 
 
-def test_neither_waits_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(app, "PATIENCE_S", 0.05)
-    gate, done = WarmupGate(), threading.Event()
-    gate.first_page.clear()
-    read(gate, done)
-    assert done.is_set()
+    gate = WarmupGate()
     with gate.reading():
         gate.give_way()
 
 
-def test_only_one_reader_has_to_lose_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(app, "PATIENCE_S", 0.05)
-    gate, done = WarmupGate(), threading.Event()
-    gate.first_page.clear()
-    read(gate, done)
-    monkeypatch.setattr(app, "PATIENCE_S", LONG_S)
-    with ThreadPoolExecutor(1) as pool:
-        pool.submit(read, gate, threading.Event()).result(LONG_S / 2)
-
-
-def test_a_server_that_ends_lets_waiting_readers_go() -> None:
-    gate, done = WarmupGate(), threading.Event()
-    gate.first_page.clear()
-    with ThreadPoolExecutor(1) as pool:
-        reader = pool.submit(read, gate, done)
-        gate.end()
-        reader.result(app.PATIENCE_S / 2)
-    assert done.is_set()
-
-
-def test_readers_go_on_when_the_first_page_cannot_be_made(
+def test_the_overview_is_there_before_anybody_can_ask(
     database: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(app, "PAGES", {})
     with reading(database) as store:
         app_state = AppState(store)
-        app_state.warmup_gate.first_page.clear()
-        with pytest.raises(KeyError):
-            app_state.warm()
-        done = threading.Event()
-        monkeypatch.setattr(app, "PATIENCE_S", 3600.0)
-        read(app_state.warmup_gate, done)
-    assert done.is_set()
+        app_state.first()
+        monkeypatch.setattr(app, "PAGES", {})  # what is not kept would raise
+        asked = {"type": "http", "path": "/", "query_string": b"", "headers": []}
+        answer = app_state.answer(Request(asked), "text/html", lambda source, state: "made anew")
+    assert b"Overview" in answer.body
+    assert b"made anew" not in answer.body
 
 
 def test_nothing_is_made_for_a_server_that_ends(
@@ -141,3 +93,11 @@ def test_the_server_ends_after_the_page_that_it_is_making(database: Path) -> Non
             server.result(SHORT_S)
         may_end.set()
         server.result(PATIENCE_S)
+
+
+def test_a_page_that_cannot_be_made_stops_no_server(
+    database: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(app, "PAGES", {})
+    with reading(database) as store:
+        AppState(store).first()

@@ -32,8 +32,11 @@ def test_no_line_is_of_two_definitions(tmp_path: Path) -> None:
         source = DataAccess(store)
         case = view(source, "case", suite="timm", model="resnet18", variant="inductor")
         landing = view(source, "landing", suite="timm", variant="inductor")
-    for page, name in ((case, "speed-up"), (landing, "timm@small inductor")):
-        found = {one.name: one.points for one in charts_of(page)["speedup"].series}
+    for page, chart, name in (
+        (case, "speedup", "speed-up"),
+        (landing, "timm-small-speedup", "inductor"),
+    ):
+        found = {one.name: one.points for one in charts_of(page)[chart].series}
         assert {line: len(points) for line, points in found.items()} == {
             f"{name} by definition {OLDER}": 2,
             name: 2,

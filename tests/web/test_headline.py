@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.web import stored
+from tests.web import long_history, stored
 from tests.web.conftest import client_of
 from torchstone.records import RunHead
-from torchstone.show.page import Headline, Page, tables_of
+from torchstone.show.page import Headline, Notice, Page, tables_of
 from torchstone.store import open_store
 from torchstone.web.context import resolve
-from torchstone.web.query import parse
+from torchstone.web.query import ServerLinks, outside, parse
 from torchstone.web.registry import PAGES
 from torchstone.web.sources import DataAccess
 
@@ -136,3 +136,67 @@ def test_the_api_has_a_page_for_people(database: Path) -> None:
     assert answer.status_code == 200
     for path in described:
         assert path in answer.text
+
+
+def test_commits_pull_requests_and_jobs_are_links(tmp_path: Path) -> None:
+    path = tmp_path / "linked.db"
+    cases = stored.keys(("timm",))
+    links = {
+        "repository": "https://git.example/lab/models",
+        "pull_request": "https://git.example/lab/models/pull/7",
+        "job": "https://git.example/lab/models/actions/runs/12",
+    }
+    with open_store(str(path)) as store:
+        for night in range(2):
+            stored.add_run(store, replace(stored.make_run(night, cases), links=links), night)
+    for page in (page_of(path, "landing"), page_of(path, "compare")):
+        found = {name: to.ident for name, to in page.actions}
+        assert found["Pull request"] == links["pull_request"]
+        assert found["CI job"] == links["job"]
+        assert found["Commits since the base"].startswith(f"{links['repository']}/compare/00c0ffee")
+        assert "...01c0ffee" in found["Commits since the base"]
+    with open_store(str(path), read_only=True) as store:
+        source = DataAccess(store, repository="https://elsewhere.example/x/")
+        (head, *_) = source.heads()
+        assert source.commit_link(head) == outside(
+            f"https://elsewhere.example/x/commit/{head.commit}"
+        )
+    assert outside("javascript:alert(1)") is None
+    assert ServerLinks().url(outside("https://a.example/b")) == "https://a.example/b"
+
+
+def test_a_later_run_of_a_branch_is_compared_with_main_too(tmp_path: Path) -> None:
+    path = tmp_path / "pr.db"
+    cases = stored.keys(("timm",))
+    with open_store(str(path)) as store:
+        stored.add_night(store, 0, cases)
+        for night in (1, 2):
+            run = stored.make_run(night, cases)
+            assert run.git is not None
+            branch = replace(run, id=f"pr{night}", git=replace(run.git, branch="feature"))
+            stored.add_run(store, branch, night)
+    with open_store(str(path), read_only=True) as store:
+        context = resolve(DataAccess(store), parse([("new", "pr2")]))
+    assert context.base is not None
+    assert context.base.branch == "main"
+
+
+def test_cases_that_did_not_run_are_told_as_failures_of_the_run(tmp_path: Path) -> None:
+    path = tmp_path / "short.db"
+    cases = stored.keys(("timm",))
+    with open_store(str(path)) as store:
+        stored.add_night(store, 0, cases, until=3)
+    left = len(cases) - 3
+    levels = lines(page_of(path, "landing"))["headline-levels"]
+    assert levels["did not run"] == left
+    shown = page_of(path, "failures")
+    told = [one for one in shown.sections if isinstance(one, Notice) and one.level == "fail"]
+    assert told[0].text == f"{left} cases of {len(cases)} did not run."
+
+
+def test_memory_that_grew_is_told_in_the_headline(long_database: Path) -> None:
+    changes = lines(page_of(long_database, "landing"))["headline-changes"]
+    assert changes["need more memory"] == long_history.PASSING
+    asked = {"suite": "all", "outcome": "got-hungrier"}
+    shown = _whole(page_of(long_database, "suite", **asked), "models")
+    assert len(shown) == long_history.PASSING

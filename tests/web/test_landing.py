@@ -86,7 +86,7 @@ def test_a_run_under_way_is_no_point_of_a_trend_until_it_ends(tmp_path: Path) ->
     def labels() -> list[str]:
         with reading(path) as store:
             page = PAGES["landing"].view(DataAccess(store), parse([]), "")
-            chart = charts_of(page)["pass_rate"]
+            chart = charts_of(page)["timm-small-pass_rate"]
             assert isinstance(chart, Chart)
             return [point.label for point in chart.series[0].points]
 

@@ -107,7 +107,7 @@ def steady(values: list[float]) -> bool:
 @pytest.mark.parametrize(
     ("name", "chart", "asked"),
     [
-        ("landing", "speedup", {"mode": "inference"}),
+        ("landing", "timm-small-speedup", {"mode": "inference"}),
         ("suite", "speedup", {"suite": "timm", "mode": "inference"}),
         ("case", "time", MODEL),
     ],
@@ -131,7 +131,7 @@ def test_a_line_is_of_the_machine_and_branch_of_the_run_that_is_looked_at(
 @pytest.mark.parametrize(
     ("name", "chart", "asked"),
     [
-        ("landing", "speedup", {"mode": "inference"}),
+        ("landing", "timm-small-speedup", {"mode": "inference"}),
         ("suite", "speedup", {"suite": "timm", "mode": "inference"}),
         ("case", "time", MODEL),
     ],
@@ -150,15 +150,15 @@ def test_where_all_are_chosen_each_machine_and_branch_has_its_own_line(
 
 
 def test_small_and_full_models_are_told_apart(scales: Path) -> None:
-    for name in ("landing", "suite"):
-        found = lines(page_of(scales, name, suite="timm"), "speedup")
-        said = {one.partition(" ")[0].removeprefix("timm@") for one in found}
-        assert said == {"small", "full"}
-        assert all(len(values) == NIGHTS and steady(values) for values in found.values())
+    overview = page_of(scales, "landing", suite="timm")
+    found = lines(page_of(scales, "suite", suite="timm"), "speedup")
+    assert {one.partition(" ")[0] for one in found} == {"small", "full"}
+    for made in (found, *(lines(overview, f"timm-{one}-speedup") for one in ("small", "full"))):
+        assert all(len(values) == NIGHTS and steady(values) for values in made.values())
     table = tables_of(page_of(scales, "suite", suite="timm", variant="inductor", mode="inference"))[
         "models"
     ]
-    named = [(row[0].text, row[1].text) for row in table.rows]
+    named = [(row[0].text, row[0].detail) for row in table.rows]
     assert len(named) == len(set(named)) == 6
     assert {column.key for column in table.columns if column.shown} >= {"settings"}
 
@@ -166,21 +166,22 @@ def test_small_and_full_models_are_told_apart(scales: Path) -> None:
 def test_a_point_says_over_how_many_cases_it_is(broken_off: Path) -> None:
     page = page_of(broken_off, "landing")
     for name, stub in (("speedup", 1), ("pass_rate", 1), ("compile_time", 1)):
-        chart = charts_of(page)[name]
+        chart = charts_of(page)[f"timm-small-{name}"]
         assert isinstance(chart, Chart)
         points = chart.series[0].points
         assert [(point.n, point.of) for point in points] == [(3, 3), (stub, 3), (3, 3)]
         assert points[1].note.startswith("over 1 of 3 cases · ")
         assert [point.partial for point in points] == [False, True, False]
-        assert HOLLOW in chart.note
     with client_of(broken_off) as client:
-        chart = client.get("/api/v1/landing").json()["charts"]["speedup"]
+        chart = client.get("/api/v1/landing").json()["charts"]["timm-small-speedup"]
         kept = [(p["n"], p["of"], p["partial"]) for p in chart["series"][0]["points"]]
         assert kept == [(3, 3, False), (1, 3, True), (3, 3, False)]
         text = client.get("/").text
         assert "over 1 of 3 cases" in text
         assert HOLLOW in text
-        assert HOLLOW.split(",")[0] in client.get("/api/v1/landing/charts/speedup.svg").text
+        assert (
+            HOLLOW.split(",")[0] in client.get("/api/v1/landing/charts/timm-small-speedup.svg").text
+        )
 
 
 def notices(page: Page) -> list[str]:
@@ -240,7 +241,9 @@ def test_without_any_that_got_to_its_end_the_newest_is_shown(tmp_path: Path) -> 
 
 def test_the_line_goes_past_a_run_that_broke_off(broken_off: Path) -> None:
     with client_of(broken_off) as client:
-        svg = client.get("/api/v1/landing/charts/speedup.svg?variant=inductor&mode=inference").text
+        svg = client.get(
+            "/api/v1/landing/charts/timm-small-speedup.svg?variant=inductor&mode=inference"
+        ).text
     joined = [path for path in re.findall(r' d="(M[^"]*)"', svg) if path.count("L") == 1]
     (line,) = [path for path in joined if "a" not in path and "h" not in path and "V" not in path]
     assert len(re.split("[ML]", line)) == 3, "from the first night to the third"

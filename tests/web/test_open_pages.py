@@ -121,7 +121,7 @@ def test_the_overview_changes_as_a_whole_and_its_charts_answer(
     expect(trends).to_contain_text("3 runs")
     expect(page.locator("#newer")).to_be_hidden()
     assert runs_told(page) == {"nightly-2"}
-    assert page.locator("#chart-speedup svg.chart-live").count() == 1
+    assert page.locator("#chart-timm-small-speedup svg.chart-live").count() == 1
     assert page.get_by_role("button", name="Show").evaluate("one => one.className") == "unseen"
     assert page.evaluate("window.same") is True
 

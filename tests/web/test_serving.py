@@ -125,7 +125,6 @@ SLOW_PAGE = """
 import time
 from torchstone.web.app import AppState
 def warm(app_state):
-    app_state.warmup_gate.first_page.set()
     print("making", flush=True)
     time.sleep(3600)
 AppState.warm = warm

@@ -140,3 +140,32 @@ def test_links_in_the_folder_lead_nowhere(tmp_path: Path) -> None:
     (tmp_path / "linked" / "data").symlink_to(elsewhere / "data")
     with pytest.raises(UsageError, match="is a link"):
         SiteFolder(tmp_path / "linked", force=True)
+
+
+def site_of(path: Path, **settings: object) -> dict[str, bytes]:
+    with reading(path) as store:
+        source = DataAccess(store, running=frozenset())
+        return dict(Site(source, **settings).files())  # type: ignore[arg-type]
+
+
+def test_evidence_is_written_once_and_only_of_the_newest_run(database: Path) -> None:
+    files = site_of(database)
+    results = [name for name in files if name.startswith("result-")]
+    assert results
+    assert all("r05" in name for name in results), results
+    (case,) = [name for name in files if name.startswith("case-huggingface-albert")][:1]
+    assert b"chart-samples" not in files[case]
+    assert not [name for name in files if name.endswith(".svg") and name.startswith("data/")]
+    assert [name for name in files if name.startswith("data/case-") and "history.csv" in name]
+    smaller = site_of(database, evidence=False)
+    assert not [name for name in smaller if name.startswith(("result-", "profile-"))]
+
+
+def test_histories_go_back_as_many_nights_as_asked_for(database: Path) -> None:
+    def points(nights: int) -> int:
+        files = site_of(database, nights=nights, evidence=False)
+        beginning = "data/case-huggingface-albertformaskedlm-small-infer"
+        name = next(one for one in files if one.startswith(beginning))
+        return len(files[name].decode().splitlines()) - 1
+
+    assert points(2) < points(30)

@@ -19,6 +19,7 @@ from torchstone.store import open_store
 from torchstone.web import context
 from torchstone.web.documents import page_data
 from torchstone.web.sources import DataAccess
+from torchstone.web.views import parts
 
 ALBERT = {"suite": "huggingface", "model": "AlbertForMaskedLM", "variant": "inductor"}
 NAMES = {
@@ -137,8 +138,9 @@ def test_bars_are_explained_where_they_are(source: DataAccess) -> None:
         page = view(source, name, **asked)
         charts = [one for one in charts_of(page).values() if isinstance(one, Chart)]
         barred = {c.name for c in charts for s in c.series for p in s.points if p.low is not None}
-        told = {c.name for c in charts if "Bars are" in c.note}
-        assert barred == told == {"speedup"}
+        told = {c.name for c in charts if parts.BARS in c.note}
+        assert barred == told
+        assert {one.rpartition("-")[2] for one in told} == {"speedup"}
         assert not [one for one in walk(page.sections) if "bars" in getattr(one, "note", "")]
 
 
@@ -186,7 +188,7 @@ def test_the_api_has_intervals_verdicts_notes_and_words(source: DataAccess) -> N
     assert group["speedup_low"] < group["speedup"] < group["speedup_high"]
     landing = page_data(view(source, "landing"))
     assert "±2 %" in next(one["text"] for one in landing["notes"] if one["title"] == "Suites")
-    assert landing["charts"]["speedup"]["note"].startswith("Bars are")
+    assert landing["charts"]["timm-small-speedup"]["note"].startswith(parts.BARS)
     arms = page_data(view(source, "result", "r05000"))["tables"]["arms"]["rows"]
     assert arms[1]["speedup_low"] < arms[1]["speedup"] < arms[1]["speedup_high"]
 

@@ -74,7 +74,7 @@ def test_the_comparison_lists_signs_and_counts_every_verdict(path: Path) -> None
     for model, (_, _, _, sign, words) in PLANTED.items():
         (row,) = re.findall(rf"<tr><th[^>]*><a [^>]*>{model}</a>.*?</tr>", page)
         assert f'aria-hidden="true">{sign}</span>' in row
-        assert f'title="{words}; believed beyond 1.0 %"' in row
+        assert f'title="{words}; noise limit 1.0 %"' in row
     spent = synthetic_result.method().budget_s
     assert rows[0]["deciding_budget_s"] is None  # nothing is open
     assert all(rows[place]["deciding_budget_s"] > spent for place in (2, 4))

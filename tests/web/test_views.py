@@ -78,7 +78,7 @@ def test_the_base_decides_what_is_marked(source: DataAccess) -> None:
 
 
 def test_trends_hold_a_point_a_run_with_its_commit(source: DataAccess) -> None:
-    chart = charts_of(view(source, "landing"))["speedup"]
+    chart = charts_of(view(source, "landing"))["timm-small-speedup"]
     series = chart.series[0]  # type: ignore[union-attr]
     assert len(series.points) == stored.NIGHTS
     assert series.points[0].label == "00c0ffee"
@@ -89,7 +89,7 @@ def test_trends_hold_a_point_a_run_with_its_commit(source: DataAccess) -> None:
 def test_range_and_granularity_choose_the_runs(
     source: DataAccess, asked: dict[str, str], runs: int
 ) -> None:
-    chart = charts_of(view(source, "landing", **asked))["speedup"]
+    chart = charts_of(view(source, "landing", **asked))["timm-small-speedup"]
     assert len(chart.series[0].points) == runs  # type: ignore[union-attr]
 
 
@@ -106,7 +106,7 @@ def test_of_long_ranges_one_run_a_week_is_drawn_unless_more_are_asked_for(
 
 def test_a_zoom_in_the_url_is_the_range(source: DataAccess) -> None:
     asked = {"from": "2026-11-02T00:00:00Z", "to": "2026-11-04T23:00"}
-    chart = charts_of(view(source, "landing", **asked))["speedup"]
+    chart = charts_of(view(source, "landing", **asked))["timm-small-speedup"]
     labels = [point.label for point in chart.series[0].points]  # type: ignore[union-attr]
     assert labels == ["01c0ffee", "02c0ffee", "03c0ffee"]
 

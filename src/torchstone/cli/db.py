@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from torchstone.cli import options as opt
+from torchstone.cli.serve import EXPORT_SITE, REPOSITORY, load
 
 if TYPE_CHECKING:
     from torchstone.store import PruneReport, SizeReport
@@ -265,8 +266,20 @@ SITE = "site"
     help="Folder for the files; made if it is not there.",
 )
 @opt.option("--force", is_flag=True, help="Replace files that exist.")
+@opt.option("--nights", type=click.IntRange(1), default=14, help="Of a site: days of history.")
+@opt.option("--no-evidence", is_flag=True, help="Of a site: no samples, checks or profiles.")
+@opt.option("--repository", default="", metavar="URL", help=REPOSITORY)
 @opt.database_option
-def export(run: str, format_name: str, out: Path, force: bool, db: str | None) -> None:
+def export(
+    run: str,
+    format_name: str,
+    out: Path,
+    force: bool,
+    nights: int,
+    no_evidence: bool,
+    repository: str,
+    db: str | None,
+) -> None:
     """Write a run as the PyTorch project's own files, or the dashboard as a static site.
 
     The site is made from the whole database; in place of a run, name the folder for it.
@@ -275,12 +288,11 @@ def export(run: str, format_name: str, out: Path, force: bool, db: str | None) -
     Examples:
       torchstone export last --format dynamo-csv --out results/
       torchstone export nightly-0412 --format hud-v3
-      torchstone export --format site public/
+      torchstone export --format site public/ --nights 30
     """
     if format_name == SITE:
-        from torchstone.cli.serve import EXPORT_SITE, load
-
-        for line in load(EXPORT_SITE)(Path(run), db, force):
+        write = load(EXPORT_SITE)
+        for line in write(Path(run), db, force, nights, not no_evidence, repository):
             click.echo(line, err=line.startswith("note: "))
         return
     from torchstone.lab.database import export_run

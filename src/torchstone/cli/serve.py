@@ -10,6 +10,7 @@ from torchstone.cli import options as opt
 
 SERVER = "torchstone.web.serving:serve"
 EXPORT_SITE = "torchstone.web.site:export_site"
+REPOSITORY = "Where commits are linked to (default: the run's own remote)."
 
 
 @click.command()
@@ -23,6 +24,7 @@ EXPORT_SITE = "torchstone.web.site:export_site"
     metavar="NAME",
     help="A host name by which others call this machine; may be given again.",
 )
+@opt.option("--repository", default="", metavar="URL", help=REPOSITORY)
 @opt.option("--open", "open_browser", is_flag=True, help="Open a browser.")
 @opt.database_option
 def serve(**asked: Any) -> int:

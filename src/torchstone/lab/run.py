@@ -35,7 +35,7 @@ from torchstone.lab.run_plan import (
 from torchstone.lab.secrets import public_words
 from torchstone.machine.hardware import describe_cpu
 from torchstone.machine.processes import usable_cores
-from torchstone.machine.software import git_state
+from torchstone.machine.software import git_state, run_links
 from torchstone.records import (
     CASE_KIND,
     CaseKey,
@@ -85,6 +85,7 @@ def describe_run(
         machine=describe_cpu().get("model", ""),
         torch=version_of("torch"),
         git=git_state(os.getcwd()),
+        links=run_links(os.getcwd(), os.environ),
         packages=packages_of(plan.cases),
         tier=plan.tier,
         method=method_of(request.settings),

@@ -191,6 +191,39 @@ def git_state(folder: str) -> GitState | None:
     return GitState(commit, "" if branch == "(detached)" else branch, dirty)
 
 
+_JOBS = ("CI_JOB_URL", "BUILD_URL", "BUILDKITE_BUILD_URL", "CIRCLE_BUILD_URL")
+"""GitLab, Jenkins, Buildkite and CircleCI say where a job is; GitHub says its parts."""
+_REMOTE = re.compile(r"(?:(?:https?|ssh|git)://(?:[^@/]*@)?|[^@/:]+@)([\w.-]+)(?::\d+)?[:/](.+)")
+_PULL = re.compile(r"refs/pull/(\d+)/")
+
+
+def run_links(folder: str, env: Mapping[str, str]) -> dict[str, str]:
+    """Where people find the repository, the pull request and the CI job of what is measured in a
+    folder; nothing that holds a password."""
+    found = {"repository": web_address(_git(folder, "remote", "get-url", "origin") or "")}
+    server, name = env.get("GITHUB_SERVER_URL", ""), env.get("GITHUB_REPOSITORY", "")
+    if server and name:
+        here = web_address(f"{server}/{name}")
+        pull = _PULL.match(env.get("GITHUB_REF", ""))
+        found["pull_request"] = f"{here}/pull/{pull[1]}" if pull and here else ""
+        job = env.get("GITHUB_RUN_ID", "")
+        found["job"] = f"{here}/actions/runs/{job}" if job.isdigit() and here else ""
+    project, merge = env.get("CI_PROJECT_URL", ""), env.get("CI_MERGE_REQUEST_IID", "")
+    if project and merge.isdigit():
+        found["pull_request"] = f"{web_address(project)}/-/merge_requests/{merge}"
+    for variable in _JOBS:
+        found["job"] = found.get("job") or web_address(env.get(variable, ""))
+    return {name: address for name, address in found.items() if address.startswith("https://")}
+
+
+def web_address(remote: str) -> str:
+    """`https://host/owner/name` of a remote's URL; empty for a path on this machine."""
+    match = _REMOTE.fullmatch(remote.strip())
+    if match is None or not all(part.isprintable() for part in match.groups()):
+        return ""
+    return f"https://{match[1]}/{match[2].rstrip('/').removesuffix('.git')}"
+
+
 def _holds(folder: str, untracked: str) -> bool:
     """Whether the target's folder lies inside an untracked one, which git lists as a whole."""
     if not untracked.endswith("/"):

@@ -11,6 +11,7 @@ import json
 import os
 import re
 import threading
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,6 +34,8 @@ VARIABLE = "TORCHSTONE_MONITORS"
 """The folder of all monitors, where it is not the usual one."""
 PROFILE_REQUEST = "profile-request.json"
 LONGEST_LINE = 1 << 20
+WRITES_WITHIN_S = 10.0
+"""A monitor that runs writes each second; a slow step may take a few."""
 _WORDS = {cls: word for word, cls in KINDS.items()}
 _RANK = re.compile(r"rank-(\d{1,6})\.jsonl")
 _STARTED = 19
@@ -303,6 +306,15 @@ def monitors_stamp() -> int:
                 found = path.stat()
                 newest ^= hash((path.name, folder.name, found.st_mtime_ns, found.st_size))
     return newest
+
+
+def monitors_writing() -> int:
+    """How many wrote within the last seconds; no record is read."""
+    since, found = time.time() - WRITES_WITHIN_S, 0
+    with contextlib.suppress(OSError):
+        for folder in os.scandir(monitors_folder()):
+            found += any(path.stat().st_mtime >= since for path in _files(Path(folder.path)))
+    return found
 
 
 def process_started(pid: int) -> int | None:

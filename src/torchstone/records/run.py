@@ -116,6 +116,8 @@ class Run:
     """What a reader of the table must know, such as the thread count chosen for this machine."""
     version: str = ""
     origin: str = "here"
+    links: Mapping[str, str] = field(default_factory=dict)
+    """Addresses of the `repository`, the `pull_request` and the CI `job`, where they are known."""
     schema: int = RUN_SCHEMA
 
 
@@ -270,14 +272,17 @@ class Mean:
     level: float = 0.95
 
 
+NO_MEAN = Mean(None, 0, 0)
+
+
 @dataclass(frozen=True)
 class SuiteSummary:
     """The figures over all cases of a run that differ in their model alone.
 
-    `speedup`, `memory_ratio` and `process_memory_ratio` are geometric means, compile times (in
-    nanoseconds) and `compiler_bytes` arithmetic ones. `verdicts` counts the passing cases by
-    verdict after Benjamini and Hochberg's correction at `false_discovery_rate`; `no_verdict` has
-    none.
+    `speedup`, the memory ratios, the times of a step (`base_ns` in eager, `new_ns`) and
+    `new_tensor_bytes` are geometric means, compile times and `compiler_bytes` arithmetic ones.
+    `verdicts` counts the passing cases by verdict after Benjamini and Hochberg's correction at
+    `false_discovery_rate`; `no_verdict` has none.
     """
 
     suite: str
@@ -295,6 +300,9 @@ class SuiteSummary:
     memory_ratio: Mean
     process_memory_ratio: Mean
     compiler_bytes: Mean
+    base_ns: Mean = NO_MEAN
+    new_ns: Mean = NO_MEAN
+    new_tensor_bytes: Mean = NO_MEAN
     verdicts: Mapping[str, int] = field(default_factory=dict)
     """Every verdict has its entry, 0 where there was none."""
     no_verdict: int = 0

@@ -292,7 +292,7 @@ def change_cell(
     if ratio.interval is not None and all(map(math.isfinite, ratio.interval)):
         ends = " to ".join(_signed(end) for end in ratio.interval)
     mark = VERDICT_MARKS[verdict] if verdict else ""
-    least = "" if threshold is None else f"believed beyond {format_percent(threshold)}"
+    least = "" if threshold is None else f"noise limit {format_percent(threshold)}"
     told = "; ".join(part for part in (_SAID.get(mark, mark), least) if part)
     return Cell(ratio.value, _signed(ratio.value), to, mark, ends, told)
 

@@ -232,6 +232,10 @@ class Chart:
     note: str = ""
     empty: str = "No run in this range has the figure."
     events: tuple[Event, ...] = ()
+    better: str = ""
+    """`higher` or `lower`: which way is good."""
+    small: bool = False
+    """One of several in a row."""
 
 
 @dataclass(frozen=True)

@@ -485,7 +485,16 @@ def _add_imported(connection: Connection) -> None:
     schema.metadata.create_all(connection, tables=schema.SINCE_2)
 
 
-STEPS: Mapping[int, Callable[[Connection], None]] = {2: _add_imported}
+def _add_means(connection: Connection) -> None:
+    """Suites over time in seconds and bytes; runs of before have none."""
+    for name in schema.SINCE_3:
+        connection.exec_driver_sql(f"ALTER TABLE group_fact ADD COLUMN {name} FLOAT")
+        connection.exec_driver_sql(
+            f"ALTER TABLE group_fact ADD COLUMN {name}_n INTEGER NOT NULL DEFAULT 0"
+        )
+
+
+STEPS: Mapping[int, Callable[[Connection], None]] = {2: _add_imported, 3: _add_means}
 """By the version that a step leads to. A table changed later needs its older form kept here."""
 
 

@@ -128,6 +128,12 @@ class ProfilesPart(Base):
         with self._reading() as connection:
             return lookup.resolve(connection, wanted, lookup.PROFILE).id
 
+    def profile_result(self, ident: str) -> str:
+        """The id of the result that a profile belongs to; empty for one by itself."""
+        query = select(schema.profile.c.result).where(schema.profile.c.id == ident)
+        with self._reading() as connection:
+            return connection.scalar(query) or ""
+
     def load_profile(self, wanted: str) -> Profile:
         """The profile of that id, of the only id that begins so, or the newest one (`last`)."""
         table = schema.profile

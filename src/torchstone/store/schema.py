@@ -44,7 +44,7 @@ from torchstone.records.metrics import METRICS
 from torchstone.store.limits import storable
 from torchstone.store.location import FILE_NAME
 
-SCHEMA = 2
+SCHEMA = 3
 """Version of the tables. A database with a higher one was made by a newer program; one with a
 lower one is brought up to date by `engine.STEPS` when it is opened for writing."""
 
@@ -459,12 +459,14 @@ case_fact = Table(
     Index("case_fact_history", "series", "machine_branch", "passes", "at"),
 )
 
+SINCE_3 = ("base_ns", "new_ns", "new_tensor_bytes")
 MEANS = (
     "compile_cold_ns",
     "compile_warm_ns",
     "memory_ratio",
     "process_memory_ratio",
     "compiler_bytes",
+    *SINCE_3,
 )
 """The means of a `SuiteSummary` that have no interval."""
 

@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import json
 import logging
+import re
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -59,21 +60,15 @@ from torchstone.web.views.runs import progress_of_run
 
 
 PATIENCE_S = 10.0
-"""For the first page; whoever has waited so long makes the page himself."""
+"""Of what is made for later readers; a busy server is never left alone."""
 LOOK_S = 0.02
 
 
 class WarmupGate:
-    """Threads of one interpreter take turns, so that two who make pages take twice as long each.
-
-    Readers wait for the first page, which is made anyway and leaves what every page needs; what
-    is made after it waits for readers.
-    """
+    """Threads of one interpreter take turns, so that two who make pages take twice as long each:
+    what the server makes for itself waits for readers."""
 
     def __init__(self) -> None:
-        self.first_page = Event()
-        """The first page is there, or there will be none, or nobody makes one."""
-        self.first_page.set()
         self.ended = Event()
         """The server is told to end, so that no further page is wanted."""
         self._lock = Lock()
@@ -82,13 +77,10 @@ class WarmupGate:
     def end(self) -> None:
         """The server ends: nobody waits for anybody any more."""
         self.ended.set()
-        self.first_page.set()
 
     @contextmanager
     def reading(self) -> Iterator[None]:
         """Somebody asks for a page."""
-        if not self.first_page.wait(PATIENCE_S):
-            self.first_page.set()  # nor need others wait as long again
         with self._lock:
             self._readers += 1
         try:
@@ -98,7 +90,7 @@ class WarmupGate:
                 self._readers -= 1
 
     def give_way(self) -> None:
-        """Wait until nobody reads; not forever, because a busy server is never left alone."""
+        """Wait until nobody reads; not forever."""
         end = time.monotonic() + PATIENCE_S
         while self._readers and time.monotonic() < end and not self.ended.wait(LOOK_S):
             pass
@@ -117,6 +109,7 @@ DRILL_DOWN = ("landing", "suite", "case")
 """From the newest run to a model: each page's first row leads to the next."""
 LISTS = ("compare", "failures", "runs")
 MONITORS = "/monitors"
+OVERVIEW = ("/", f"{API}{LANDING_API}")
 ALL_TIME = Link("landing", "", (("range", "all"),))
 LOOK_AGAIN = "no-cache"
 """Pages may be kept, but the server is asked whether they still hold."""
@@ -127,8 +120,9 @@ _log = logging.getLogger("torchstone.web")
 class AppState:
     """What all requests share: the store, the links, and what was made lately."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, repository: str = "") -> None:
         self.store = store
+        self.repository = repository
         self.links = ServerLinks(site.version())
         self.cache = PageCache()
         self.describe: Callable[[], object] = dict
@@ -137,17 +131,26 @@ class AppState:
 
     def source(self) -> DataAccess:
         """The store, as pages read it."""
-        return DataAccess(self.store, self.cache)
+        return DataAccess(self.store, self.cache, repository=self.repository)
+
+    def first(self) -> None:
+        """Make the overview before anybody can ask for it, and keep it as it is sent."""
+        source = self.source()
+        state, path = self.state(source, "/"), "/"
+        key = (state, path, b"")
+        with _logged("/"), self.store.snapshot():  # whoever asks for it is told
+            page = PAGES["landing"].view(source, parse([]), "")
+            body = html(page, self.links, SiteInfo(source.name, now=state))
+            if len(body) <= LARGEST_KEPT and state == self.state(source, path):
+                self.cache.put("answer", key, body)
+                self.cache.put("packed", key, _packed(body))
 
     def warm(self) -> None:
         """Make a page of each kind once, as a reader comes to them, so that the first one need wait
         neither for what is kept nor for what pages bring in."""
         place: Link | None = Link("landing")
         for _ in DRILL_DOWN:
-            try:
-                place = self._made(place) if place is not None else None
-            finally:
-                self.warmup_gate.first_page.set()
+            place = self._made(place) if place is not None else None
         newest = (Link("result", LAST), Link("run", LAST))
         for place in (*(Link(name) for name in LISTS), *newest, ALL_TIME):
             self._made(place)
@@ -172,6 +175,8 @@ class AppState:
         told = f"{source.version()} {__version__} {site.version()}"
         if MONITORS in path:  # of files, which change each second while a training runs
             told += f" {monitors_stamp()}"
+        elif path in OVERVIEW:
+            told += f" {source.monitored()}"
         return hashlib.sha256(told.encode()).hexdigest()[:20]
 
     def answer(
@@ -206,10 +211,24 @@ class AppState:
             return Response(body, media_type=kind, headers=headers)
         packed: bytes | None = self.cache.find("packed", key)
         if packed is None:
-            packed = gzip.compress(body.encode(), COMPRESSION, mtime=0)
+            packed = _packed(body)
             if len(body) <= LARGEST_KEPT:
                 self.cache.put("packed", key, packed)
         return Response(packed, media_type=kind, headers={**headers, "content-encoding": "gzip"})
+
+
+@contextmanager
+def _logged(path: str) -> Iterator[None]:
+    """What goes wrong with one page stops no server."""
+    try:
+        yield
+    except Exception as error:
+        if not isinstance(error, TorchstoneError):
+            _log.error("%s", path, exc_info=error)
+
+
+def _packed(body: str) -> bytes:
+    return gzip.compress(body.encode(), COMPRESSION, mtime=0)
 
 
 def _takes_gzip(request: Request) -> bool:
@@ -309,6 +328,7 @@ def _icon(request: Request) -> Response:
 
 
 FORMATS = ("json", "csv")
+_FILE = re.compile(r"[^A-Za-z0-9_-]+")
 ERRORS: dict[int | str, dict[str, Any]] = {
     400: {"model": documents.ErrorDocument, "description": "The query makes no sense"},
     404: {"model": documents.ErrorDocument, "description": "What it names is not stored"},
@@ -360,7 +380,8 @@ def _add_data(app: FastAPI, app_state: AppState, one: PageDef) -> None:
         if form == "json":
             return app_state.answer(request, "application/json", make)
         done = app_state.answer(request, "text/csv", make)
-        done.headers["content-disposition"] = f'attachment; filename="{one.name}.csv"'
+        file = f"{one.name}-{_FILE.sub('-', name)}.csv"
+        done.headers["content-disposition"] = f'attachment; filename="{file}"'
         return done
 
     def chart(request: Request, name: Name) -> Response:

@@ -66,6 +66,8 @@ class Context:
     """What may differ because of how the runs were named."""
     notes: tuple[str, ...] = ()
     """What the words for the runs left open."""
+    exported: bool = False
+    """Whether there is no server that could be asked for another choice."""
 
     @cached_property
     def cases(self) -> Selection:
@@ -125,6 +127,7 @@ def resolve(source: DataAccess, query: Query) -> Context:
         passed_over=() if query.new else _passed_over(heads, new),
         across=frozenset().union(*(found.across for found in words)),
         notes=tuple(dict.fromkeys(found.note for found in words if found.note)),
+        exported=source.exported,
     )
 
 
@@ -138,21 +141,25 @@ def _passed_over(heads: Sequence[RunHead], new: RunHead | None) -> tuple[RunHead
 
 def _before(source: DataAccess, heads: Sequence[RunHead], new: RunHead | None) -> RunHead | None:
     """The run before: of the same machine, branch and kind, with a suite in common, whatever its
-    torch. One that got to its end is better than a newer one that was interrupted."""
+    torch; for a branch, that of the main branch. One that got to its end is better than a newer
+    one that was interrupted."""
     if new is None:
         return None
+    main = [] if new.branch in MAIN_BRANCHES else _on_main(source, heads, new)
+    if any(head.state == "complete" for head in main):  # what a pull request would change
+        return newest_whole(main)
     known = [head for head in heads if _comparable(head, new)]
     if not any(head.state == "complete" for head in known):
         # It may be as old as the oldest that is listed, or older.
         near = Selection(machine_id=new.machine_id, branch=new.branch)
         known += [head for head in source.heads(near, LISTED, new.id) if _comparable(head, new)]
-    known = known or _on_main(source, heads, new)
+    known = known or main
     return newest_whole([head for head in known if head.state != "running"] or known)
 
 
 def _on_main(source: DataAccess, heads: Sequence[RunHead], new: RunHead) -> list[RunHead]:
-    """For the first run of a branch, such as a pull request's: the runs of the main branch that
-    were there before it."""
+    """For a run of a branch, such as a pull request's: the runs of the main branch that were there
+    before it."""
     found: list[RunHead] = []
     for branch in MAIN_BRANCHES:
         near = Selection(machine_id=new.machine_id, branch=branch)
@@ -194,6 +201,8 @@ def controls(
     context: Context, to: Link, names: Sequence[str], optional: Sequence[str] = ()
 ) -> Controls:
     """The droplists of these names; `optional` ones may be left open (`any`)."""
+    if context.exported:
+        names = [name for name in names if name == "filter"]
     found = [_choice(context, name, name in optional) for name in names]
     made = tuple(choice for choice in found if choice is not None)
     kept = {choice.name for choice in made}
@@ -264,4 +273,6 @@ def _runs(context: Context, name: str) -> Choice:
     if head is None:
         options.insert(0, ("", "none"))
     label = "New run" if name == "new" else "Base run"
+    if len(context.heads) >= LISTED:  # the list of runs is searched for older ones
+        label += f", of the newest {LISTED}"
     return Choice(name, label, head.id if head else "", tuple(options))

@@ -242,6 +242,15 @@ ROUTES = {
 """The path of each page; the braces stand for what it is about."""
 LANDING_API = "/landing"
 
+OUTSIDE = "outside"
+"""The page of a link that leads elsewhere; its ident is the address."""
+
+
+def outside(address: str) -> Link | None:
+    """A link to another site; None where the address could do more than lead there."""
+    return Link(OUTSIDE, address) if address.startswith(("https://", "http://")) else None
+
+
 _SLUG = re.compile(r"[^a-z0-9]+")
 _SLUG_LENGTH = 48
 _DIGITS = 10
@@ -258,6 +267,8 @@ class ServerLinks:
 
     def url(self, place: Link | None) -> str:
         """The page's address. An empty text: it is not to be had here."""
+        if place is not None and place.page == OUTSIDE:
+            return place.ident
         return "" if place is None else _route(place)
 
     def asset(self, name: str) -> str:
@@ -278,16 +289,27 @@ class ServerLinks:
         return _with_query(api_path(place), place.params)
 
 
+SITE_WIDE = ("from", "granularity")
+"""What is the same on every page of a site."""
+
+
 @dataclass(frozen=True)
 class SiteLinks:
     """From places to names of files, so that pages can be opened from disk: pages in one folder,
     the rest in two beneath it. Only pages that are `wanted` are linked."""
 
     wanted: Callable[[Link], bool]
+    written: Callable[[Link, str], bool] = lambda place, name: True
+    """Whether a file of that name is written beside a page: a table, or `page` for all of it."""
     static: ClassVar[bool] = True
 
     def url(self, place: Link | None) -> str:
         """The file's name, or nothing where no file is written."""
+        if place is not None and place.page == OUTSIDE:
+            return place.ident
+        if place is not None and any(name in SITE_WIDE for name, _ in place.params):
+            kept = tuple(item for item in place.params if item[0] not in SITE_WIDE)
+            place = replace(place, params=kept)
         return file_of(place) if place is not None and self.wanted(place) else ""
 
     def asset(self, name: str) -> str:
@@ -296,15 +318,16 @@ class SiteLinks:
 
     def table(self, place: Link, name: str, ending: str) -> str:
         """As CSV; as JSON tables are in the page's."""
-        return f"data/{data_name(place, name, ending)}" if ending == "csv" else ""
+        kept = ending == "csv" and self.written(place, name)
+        return f"data/{data_name(place, name, ending)}" if kept else ""
 
     def chart(self, place: Link, name: str) -> str:
-        """As SVG."""
-        return f"data/{data_name(place, name, 'svg')}"
+        """Nowhere: the page itself holds it."""
+        return ""
 
     def data(self, place: Link) -> str:
         """As JSON."""
-        return f"data/{data_name(place, 'page', 'json')}"
+        return f"data/{data_name(place, 'page', 'json')}" if self.written(place, "page") else ""
 
 
 Links = ServerLinks | SiteLinks

@@ -60,7 +60,7 @@ PAGES = {
         PageDef("imported", _plain(imported), "Series that other tools measured"),
         PageDef("series", series, "One imported series over time, with its changes"),
         PageDef("machines", _plain(machines), "Machines that measured"),
-        PageDef("machine", machine, "One machine: calibration, noise, the doctor's reports"),
+        PageDef("machine", machine, "One machine: calibration, noise, machine checks"),
         PageDef("runs", _plain(runs), "Stored runs, the newest first"),
         PageDef("run", run, "One run, and how far it is"),
         PageDef("profiles", _plain(profiles), "Stored profiles, the newest first"),

@@ -38,7 +38,7 @@ STRIPS = 8
 def draw(chart: Chart | Picture, links: Links, alone: bool = False) -> str:
     """The markup; empty where there is nothing to draw. `alone`: a file, with its styles in it."""
     if isinstance(chart, Picture):
-        return _picture(chart, alone)
+        return _picture(chart, alone, links.static)
     return _lines(chart, links, alone)
 
 
@@ -57,7 +57,32 @@ def _lines(chart: Chart, links: Links, alone: bool) -> str:
         embedded=not alone,
         note=chart.note if alone else "",
         zoom=not links.static,
+        size=charts.SMALL_SIZE if chart.small and not alone else charts.SIZE,
+        told=alone or not links.static,
     )
+
+
+def single(chart: Chart | Picture) -> list[tuple[str, str]]:
+    """The figures of a chart that has one moment, or of counts that never change: a reader needs
+    no axes for them. Each with the name of its line."""
+    if not isinstance(chart, Chart):
+        return []
+    moments = {p.time_s for s in chart.series for p in s.points}
+    values = {p.value for s in chart.series for p in s.points if not p.failed}
+    steady = chart.unit == "count" and len(chart.series) == 1 and len(values) == 1
+    if len(moments) != 1 and not (steady and None not in values):
+        return []
+    unit = UNITS.get(chart.unit, chart.unit)
+    found = []
+    for series in chart.series:
+        last = series.points[-1]
+        known = None if last.low is None or last.high is None else (last.low, last.high)
+        text = "failed" if last.failed else "none"
+        if last.value is not None and not last.failed:
+            text = charts.format_estimate(last.value, known, unit)
+        text += f" in each of {len(moments)} runs" if len(moments) > 1 else ""
+        found.append((sanitise(series.name), text))
+    return found
 
 
 def _point(point: Point, links: Links, alone: bool) -> charts.Point:
@@ -67,13 +92,14 @@ def _point(point: Point, links: Links, alone: bool) -> charts.Point:
         low=point.low,
         high=point.high,
         label=point.label,
-        href="" if alone else links.url(point.to),
+        href="" if alone or links.static else links.url(point.to),
         mark="failed" if point.failed else "partial" if point.partial else "",
-        note=point.note,
+        # Of a case, its failure; a file has no room for the run's label beside every figure.
+        note=point.note if not links.static or point.failed or point.n is not None else "",
     )
 
 
-def _picture(picture: Picture, alone: bool) -> str:
+def _picture(picture: Picture, alone: bool, coarse: bool) -> str:
     data = picture.data
     title = picture.title if alone else ""
     if isinstance(data, Roofline):
@@ -83,7 +109,7 @@ def _picture(picture: Picture, alone: bool) -> str:
     if all(isinstance(one, charts.Strip) for one in data):
         if not any(strip.turns for strip in data):
             return ""
-        return _strips(data, title, alone)
+        return _strips(data, title, alone, coarse)
     if all(isinstance(one, charts.ScatterPoint) for one in data):
         titles = ("time, as a share of the baseline's", "memory")
         return charts.scatter_chart(data, titles=titles, title=title, embedded=not alone)
@@ -91,8 +117,8 @@ def _picture(picture: Picture, alone: bool) -> str:
 
 
 @lru_cache(maxsize=STRIPS)
-def _strips(strips: tuple[charts.Strip, ...], title: str, alone: bool) -> str:
-    return charts.strip_chart(strips, title=title, embedded=not alone)
+def _strips(strips: tuple[charts.Strip, ...], title: str, alone: bool, coarse: bool) -> str:
+    return charts.strip_chart(strips, title=title, embedded=not alone, coarse=coarse)
 
 
 NAVIGATION = (
@@ -178,6 +204,7 @@ def environment() -> Environment:
         sort_value=sort_value,
         further=further,
         options=options,
+        single=single,
         Link=Link,
     )
     return made
@@ -307,6 +334,7 @@ def profile_page(source: DataAccess, ident: str, links: Links) -> str:
         data=Markup(source.made_of(found, _data)),  # made for a script element, and safe in one
         links=links,
         back=links.url(Link("profile", found.id)),
+        of=links.url(Link("result", result)) if (result := source.profiled(found.id)) else "",
     )
 
 

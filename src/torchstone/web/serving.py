@@ -33,8 +33,11 @@ SELDOM = (20_000, 50, 50)
 look through whole runs that are kept takes as long as the page."""
 INTERRUPTED = 130
 """The exit code of a second Ctrl-C, as shells have it."""
+FIRST_READER_S = 0.5
+"""Left to whoever asks for the overview as soon as it can be asked for."""
 PATIENCE_S = 5
 """For answers under way when the server is told to end."""
+EMPTY = "There was no such database: an empty one was made. Runs show up as they come."
 EXPOSED = (
     "Everybody who can reach {address} can read all that is in the database: every result with its "
     "samples, commands, model and file names, commits, machine descriptions and profiles."
@@ -48,6 +51,7 @@ def serve(
     port: int = 8484,
     public: bool = False,
     names: Sequence[str] = (),
+    repository: str = "",
     open_browser: bool = False,
 ) -> int:
     """Serve until Ctrl-C; `say` gets each line for the terminal. `names` are host names that it
@@ -63,29 +67,42 @@ def serve(
         own = [] if host in ("0.0.0.0", "::") else [host]
         own += [socket.gethostname()] if public else []
         hosts = Hosts.of([host_name(name) or name for name in (*own, *names)], public)
-        with closing(_listen(host, port)) as listening:
+        with closing(_bound(host, port)) as bound, suppress(KeyboardInterrupt):
             shown = f"[{host}]" if ":" in host else host
-            address = f"http://{shown}:{listening.getsockname()[1]}/"
-            say(f"The dashboard of {store.location} is at {address} (Ctrl-C ends it).")
-            if new:
-                say("There was no such database: an empty one was made. Runs show up as they come.")
-            if not is_loopback(host):
-                say(EXPOSED.format(address=address))
-            app_state = AppState(store)
-            server = _Server(_config(make_app(store, hosts, app_state)), app_state)
-            if open_browser:
-                threading.Timer(0.5, webbrowser.open, (address,)).start()
-            with _warming(app_state), suppress(KeyboardInterrupt):  # the way it is meant to end
-                server.run(sockets=[listening])
+            address = f"http://{shown}:{bound.getsockname()[1]}/"
+            app_state = AppState(store, repository)
+            app = make_app(store, hosts, app_state)
+            app_state.first()
+
+            def listens() -> None:
+                say(f"The dashboard of {store.location} is at {address} (Ctrl-C ends it).")
+                if new:
+                    say(EMPTY)
+                if not is_loopback(host):
+                    say(EXPOSED.format(address=address))
+                if open_browser:
+                    threading.Timer(0.0, webbrowser.open, (address,)).start()  # it may wait
+
+            with _warming(app_state):  # an interrupt is the way it is meant to end
+                _Server(_config(app), app_state, listens).run(sockets=[bound])
     return 0
 
 
 class _Server(uvicorn.Server):
-    """Tells the app as soon as it is told to end itself."""
+    """Tells the app as soon as it is told to end itself, and calls `listens` when it can be asked
+    for the overview, which is there by then."""
 
-    def __init__(self, config: uvicorn.Config, app_state: AppState) -> None:
+    def __init__(
+        self, config: uvicorn.Config, app_state: AppState, listens: Callable[[], None]
+    ) -> None:
         super().__init__(config)
         self._app_state = app_state
+        self._listens = listens
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            self._listens()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         self._app_state.warmup_gate.end()
@@ -99,7 +116,6 @@ def _warming(app_state: AppState) -> Iterator[None]:
     aborts. Whoever interrupts the waiting has the program end at once."""
     done = threading.Event()
     maker = threading.Thread(target=_warm, args=(app_state, done))
-    app_state.warmup_gate.first_page.clear()
     try:
         maker.start()
         yield
@@ -115,6 +131,7 @@ def _warming(app_state: AppState) -> Iterator[None]:
 def _warm(app_state: AppState, done: threading.Event) -> None:
     """What the first readers would wait for; then none of it is garbage to look through."""
     try:
+        app_state.warmup_gate.ended.wait(FIRST_READER_S)
         app_state.warm()
         gc.collect()
         gc.freeze()
@@ -133,6 +150,7 @@ def _config(app: object) -> uvicorn.Config:
         ws="none",
         limit_concurrency=MOST_CONNECTIONS,
         timeout_graceful_shutdown=PATIENCE_S,
+        backlog=WAITING,
     )
 
 
@@ -168,17 +186,17 @@ def _check_host(host: str, port: int, public: bool) -> None:
         )
 
 
-def _listen(host: str, port: int) -> socket.socket:
-    listening = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+def _bound(host: str, port: int) -> socket.socket:
+    """A place that is ours before the first page is made; the server listens there after it."""
+    bound = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        listening.bind((host, port))
-        listening.listen(WAITING)  # whoever reads the address may use it at once
+        bound.bind((host, port))
     except (OSError, OverflowError) as error:
-        listening.close()
+        bound.close()
         reason = getattr(error, "strerror", None) or str(error)
         raise UsageError(
             f"Cannot bind to {host}:{port}: {reason}.",
             "Choose another --port (0 takes a free one) or --host.",
         ) from None
-    return listening
+    return bound

@@ -6,24 +6,27 @@ import hashlib
 import os
 import re
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
-from functools import lru_cache
+from datetime import datetime, timezone
+from functools import cached_property, lru_cache
 from importlib import resources
 from pathlib import Path
 from typing import TextIO
 
 from torchstone.records import UsageError
 from torchstone.show.bundle import asset, bundle
-from torchstone.show.page import Link, Notice, Page, charts_of, tables_of
+from torchstone.show.page import Link, Notice, Page, tables_of
 from torchstone.show.profile_html import profile_html
 from torchstone.store import open_store
+from torchstone.web.context import resolve
 from torchstone.web.documents import page_data
 from torchstone.web.query import (
-    ALL,
+    DAY_S,
     BadQuery,
     NotFound,
+    Query,
     SiteLinks,
     data_name,
     file_of,
@@ -31,7 +34,7 @@ from torchstone.web.query import (
     with_defaults,
 )
 from torchstone.web.registry import PAGES
-from torchstone.web.render import NAVIGATION, SiteInfo, draw, html
+from torchstone.web.render import NAVIGATION, SiteInfo, html
 from torchstone.web.security import POLICY
 from torchstone.web.sources import DataAccess
 from torchstone.web.tables import csv_text, to_json
@@ -144,9 +147,18 @@ STANDING = frozenset(
     {"suite", "model", "scale", "mode", "precision", "variant", "device", "threads", "allocator"}
 )
 """What a written page may be about: not a chosen range, base or run, of which there is no end."""
-WHOLE = frozenset({"landing", "suite"})
-"""Pages of which the server shows one mode and precision and offers the others: a page without a
-server has no droplists, and what no page links is not written."""
+NIGHTS = 14
+"""How far back histories go: a page without a server has no droplist to ask for more."""
+OVER_TIME = frozenset({"landing", "suite", "case"})
+EVIDENCE = frozenset({"result", "profile", "profile-view"})
+ONCE: Mapping[str, tuple[str, ...]] = {
+    "suite": ("models",),
+    "case": ("history",),
+    "run": ("groups", "failures"),
+    **dict.fromkeys((*EVIDENCE, "change", "series"), ()),
+}
+"""Tables that are files too, of pages of which there are many; of all others, every table and the
+page as JSON."""
 VIEW = "profile-view"
 SITE_POLICY = "; ".join(part for part in POLICY.split("; ") if not part.startswith("frame-"))
 """A page's own policy cannot speak of frames; the rest holds from disk too."""
@@ -155,13 +167,21 @@ SITE_POLICY = "; ".join(part for part in POLICY.split("; ") if not part.startswi
 class Site:
     """Pages found by following links from the navigation, each once."""
 
-    def __init__(self, source: DataAccess, most: int = MOST_PAGES) -> None:
+    def __init__(
+        self,
+        source: DataAccess,
+        most: int = MOST_PAGES,
+        nights: int = NIGHTS,
+        evidence: bool = True,
+    ) -> None:
         self._source = source
         self._most = most
+        self._nights = nights
+        self._evidence = evidence
         self._known: set[Link] = set()
         self._waiting: deque[Link] = deque()
         self.left_out: set[Link] = set()
-        self._links = SiteLinks(self.wants)
+        self._links = SiteLinks(self.wants, _is_file)
 
     def wants(self, place: Link) -> bool:
         """Whether a page is written; asking for it is what has it written."""
@@ -169,7 +189,7 @@ class Site:
             return True
         if not (place.page in PAGES or place.page == VIEW) or place.page in OF_THIS_MACHINE:
             return False
-        if any(name not in STANDING for name, _ in place.params):
+        if any(name not in STANDING for name, _ in place.params) or self._is_hidden(place):
             return False
         if len(self._known) >= self._most:
             self.left_out.add(place)
@@ -177,6 +197,38 @@ class Site:
         self._known.add(place)
         self._waiting.append(place)
         return True
+
+    def _is_hidden(self, place: Link) -> bool:
+        """Evidence that is not wanted, and that of older nights, of which there is no end; changes
+        of level that nobody need look into any more."""
+        if place.page == "change":
+            return place.ident not in self._open
+        if place.page not in EVIDENCE:
+            return False
+        return not self._evidence or (place.page == "result" and place.ident not in self._newest)
+
+    @cached_property
+    def _open(self) -> frozenset[str]:
+        found = self._source.changes()
+        states = ("open", "confirmed", "acknowledged")
+        changes = [one for state in states for one in found[0].of_state(state)] if found else []
+        return frozenset(one.id for one in changes)
+
+    @cached_property
+    def _newest(self) -> frozenset[str]:
+        """The results of the run that the overview shows."""
+        head = resolve(self._source, Query()).new
+        cases = self._source.cases(head) if head else ()
+        return frozenset(case.result_id for case in cases)
+
+    @cached_property
+    def _since(self) -> str:
+        """The first night that histories show; empty where nothing is dated."""
+        newest = next(iter(self._source.heads(limit=1)), None)
+        if newest is None or newest.created_s is None:
+            return ""
+        first = datetime.fromtimestamp(newest.created_s - self._nights * DAY_S, timezone.utc)
+        return f"{first:%Y-%m-%dT%H:%M:%SZ}"
 
     def files(self) -> Iterator[tuple[str, bytes]]:
         """Every file by its name in the folder."""
@@ -195,8 +247,8 @@ class Site:
             return
         try:
             query = parse(place.params)
-            if place.page in WHOLE:
-                query = with_defaults(query, mode=ALL, precision=ALL)
+            if place.page in OVER_TIME:
+                query = with_defaults(query, since=self._since, granularity="run")
             page = PAGES[place.page].view(self._source, query, place.ident)
             page = replace(page, params=place.params)  # what its files are named by
         except (NotFound, BadQuery, UsageError) as error:
@@ -208,23 +260,33 @@ class Site:
             yield from self._data(place, page)
 
     def _data(self, place: Link, page: Page) -> Iterator[tuple[str, bytes]]:
-        document = to_json(page_data(page, whole=True))
-        yield f"data/{data_name(place, 'page', 'json')}", document.encode()
+        if _is_file(place, "page"):
+            document = to_json(page_data(page, whole=True))
+            yield f"data/{data_name(place, 'page', 'json')}", document.encode()
         for name, table in tables_of(page).items():
-            if table.rows:
+            if (table.rows or table.whole) and _is_file(place, name):
                 yield f"data/{data_name(place, name, 'csv')}", csv_text(table).encode()
-        for name, chart in charts_of(page).items():
-            drawn = draw(chart, self._links, alone=True)
-            if drawn:
-                yield f"data/{data_name(place, name, 'svg')}", drawn.encode()
 
 
-def export_site(out: Path, db: str | None, force: bool = False) -> Sequence[str]:
+def _is_file(place: Link, name: str) -> bool:
+    """Whether a table of a page, or the `page`, is a file beside it."""
+    return name in ONCE.get(place.page, (name,))
+
+
+def export_site(
+    out: Path,
+    db: str | None,
+    force: bool = False,
+    nights: int = NIGHTS,
+    evidence: bool = True,
+    repository: str = "",
+) -> Sequence[str]:
     """Write the site into a folder; lines for the terminal."""
     with open_store(db, create=False, read_only=True) as store:
         store.run_heads(limit=1)  # a database of an older program has no history: said now
         # Asked once: a run may end while pages are written, and they should agree on its state.
-        site = Site(DataAccess(store, running=store.running_ids()))
+        source = DataAccess(store, running=store.running_ids(), repository=repository)
+        site = Site(source, nights=nights, evidence=evidence)
         pages, written, removed = _write(site, out, force)
     lines = [f"{out / 'index.html'}: {pages} pages, {written / 1e6:.1f} MB"]
     if removed:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import math
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar, cast
+from urllib.parse import quote
 
+from torchstone.monitor.journal import monitors_writing
 from torchstone.records import (
     OURS,
+    CaseChange,
     CaseKey,
     CaseMetrics,
     CasePoint,
@@ -33,6 +36,7 @@ from torchstone.records import (
     UsageError,
 )
 from torchstone.show.charts import Strip, strip_of
+from torchstone.show.page import Link
 from torchstone.show.rows import Figures, figures
 from torchstone.store import Store
 from torchstone.store.case_facts import matcher
@@ -47,7 +51,7 @@ from torchstone.track import (
     stored_heads,
     stored_side,
 )
-from torchstone.web.query import NotFound
+from torchstone.web.query import NotFound, outside
 
 if TYPE_CHECKING:
     from torchstone.stats.series import Lines
@@ -80,6 +84,8 @@ KEPT = {
     "past": 8,
     "failures": 8,
     "changes": 2,
+    "heads": 64,
+    "by key": 4,
 }
 """How many things of each kind are kept from one request to the next."""
 
@@ -137,16 +143,26 @@ class DataAccess:
     """One store as pages read it, for one request."""
 
     def __init__(
-        self, store: Store, cache: PageCache | None = None, running: frozenset[str] | None = None
+        self,
+        store: Store,
+        cache: PageCache | None = None,
+        running: frozenset[str] | None = None,
+        repository: str = "",
     ) -> None:
         self.store = store
         self._cache = cache or PageCache()
         self._running = running
+        self._repository = repository.rstrip("/")
 
     @property
     def name(self) -> str:
         """The database's name, without its folder: pages may be seen by others."""
         return self.store.location.name
+
+    @property
+    def exported(self) -> bool:
+        """Whether pages are written to files: each thing once, and nothing of this moment."""
+        return self._running is not None
 
     @cached_property
     def _revision(self) -> int:
@@ -162,11 +178,20 @@ class DataAccess:
             return self._running
         return self.store.running_ids()
 
+    def monitored(self) -> int:
+        """Trainings and services that are monitored on this machine now; a site has none."""
+        return 0 if self.exported else monitors_writing()
+
     def heads(
         self, selection: Selection = EVERYTHING, limit: int = 200, before: str = ""
     ) -> list[RunHead]:
         """The newest runs first."""
-        return self._with_states(self.store.run_heads(selection, limit, before))
+
+        def read() -> list[RunHead]:
+            return self._with_states(self.store.run_heads(selection, limit, before))
+
+        # All files are made from one state, and every page asks for the same runs.
+        return self._kept("heads", (selection, limit, before), read) if self.exported else read()
 
     def head(self, wanted: str) -> RunHead:
         """One run, by what it is called."""
@@ -238,7 +263,8 @@ class DataAccess:
         # Between two stretches, of each of which one run is shown; the same for all of a day.
         edge = stretch_start(time.time() - RECENT_S, every_s or DAY_S)
         since, until = selection.since_s, selection.until_s
-        if (since is not None and since >= edge) or (until is not None and until < edge):
+        all_old, all_new = until is not None and until < edge, since is not None and since >= edge
+        if self.exported or all_new or all_old:
             return read(selection)
         before = math.nextafter(edge, -math.inf)
         old = replace(selection, until_s=before)
@@ -347,6 +373,10 @@ class DataAccess:
         except TorchstoneError as error:
             raise NotFound(error.message, error.remedy) from None
 
+    def profiled(self, ident: str) -> str:
+        """The id of the result that a profile is of; empty for one by itself."""
+        return self.store.profile_result(ident)
+
     def made_of(self, profile: Profile, make: Callable[[Profile], T]) -> T:
         """What `make` makes of a stored profile: trees and tables take longer than a page may."""
         key = (make.__module__, make.__qualname__, profile.id)
@@ -369,6 +399,11 @@ class DataAccess:
         heads = tuple((head.id, head.done, head.state) for head in (base, new))
         return self._kept("comparison", (heads, across, variants), make)
 
+    def change(self, found: RunComparison, key: CaseKey) -> CaseChange | None:
+        """How one case of a comparison moved."""
+        known = self._kept("by key", Identity(found), lambda: {c.key: c for c in found.cases})
+        return known.get(key)
+
     def _side(self, head: RunHead) -> Side:
         """Its figures are the same until another case ends, or some are derived again."""
         return self._kept("side", (head.id, head.done), lambda: stored_side(self.store, head.id))
@@ -380,6 +415,20 @@ class DataAccess:
     def about(self, head: RunHead) -> Run:
         """A run's record without its plan; it never changes."""
         return self._kept("about", head.id, lambda: self.store.load_run(head.id, plan=False))
+
+    def links(self, head: RunHead) -> Mapping[str, str]:
+        """Addresses of a run's repository, pull request and CI job, as far as they are known."""
+        known = self.about(head).links
+        return {**known, "repository": self._repository} if self._repository else known
+
+    def commit_link(self, head: RunHead | None, since: RunHead | None = None) -> Link | None:
+        """Where a run's commit is to be read, or all since that of another run."""
+        repository = self.links(head).get("repository", "") if head and head.commit else ""
+        if head is None or not repository:
+            return None
+        if since is not None and since.commit and since.commit != head.commit:
+            return outside(f"{repository}/compare/{quote(since.commit)}...{quote(head.commit)}")
+        return outside(f"{repository}/commit/{quote(head.commit)}")
 
     def version(self) -> str:
         """Changes whenever what is stored, or what is running, does."""

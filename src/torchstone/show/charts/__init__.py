@@ -6,18 +6,28 @@ plain numbers in, text out. Embedded charts take their colours from `assets/char
 come alive by `assets/charts/charts.js`; stand-alone ones need neither.
 """
 
-from torchstone.show.charts.data import IntervalRow, Point, SampleTurn, Series, Strip
+from torchstone.show.charts.data import (
+    IntervalRow,
+    Point,
+    SampleTurn,
+    Series,
+    Strip,
+    format_estimate,
+)
 from torchstone.show.charts.intervals import ScatterPoint, interval_chart, scatter_chart
-from torchstone.show.charts.line import line_chart
+from torchstone.show.charts.line import SIZE, SMALL_SIZE, line_chart
 from torchstone.show.charts.strip import strip_chart, strip_of
 
 __all__ = [
+    "SIZE",
+    "SMALL_SIZE",
     "IntervalRow",
     "Point",
     "SampleTurn",
     "ScatterPoint",
     "Series",
     "Strip",
+    "format_estimate",
     "interval_chart",
     "line_chart",
     "scatter_chart",

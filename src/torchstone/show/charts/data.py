@@ -193,6 +193,8 @@ def format_value(value: float, unit: str) -> str:
         return format_seconds(value, _TICK_DIGITS)
     if unit == BYTES:
         return format_bytes(value)
+    if unit == SHARE:
+        return f"{100 * value:.3g} %"
     return format_si(value, unit) if value % 1 else format_tick(value, unit)
 
 

@@ -145,12 +145,13 @@ def draw_one(svg: Svg, frame: Frame) -> None:
 
 
 def draw_times(svg: Svg, frame: Frame, labels: Mapping[float, str]) -> None:
-    """The labels of the moments (short hashes), or dates where these would stand too close."""
+    """Dates; where moments are none, their labels as far as there is room. Hashes are told on
+    hover: nobody knows one by heart."""
     own = [(frame.x(moment), text) for moment, text in sorted(labels.items()) if text]
-    if not own or len(_apart(own)) < len(own):
-        own = _apart(_dates(frame))
+    own = _apart(_dates(frame)) or _apart(own)
+    if own:
+        svg.path("".join(f"M{x:.1f} {frame.floor:.1f}v4" for x, _ in own), stroke="soft", thick=0.8)
     for x, text in own:
-        svg.line((x, frame.floor), (x, frame.floor + 4), "soft", 0.8)
         half = text_width(text, SMALL) / 2
         kept = min(max(x, half + 2), svg.width - half - 2)
         svg.text((kept, frame.floor + 17), text, "soft", SMALL, "middle")

@@ -30,7 +30,8 @@ from torchstone.show.charts.frame import (
 from torchstone.show.svg import Svg, circle, cross, number, safe_href, text_width
 from torchstone.show.table import sanitise, shorten
 
-WIDTH, HEIGHT = 640, 260
+SIZE, SMALL_SIZE = (640, 260), (400, 190)
+"""Of a chart by itself, and of one that stands in a row with others."""
 MOST_POINTS = 2000
 """Of one series; more are drawn by columns of pixels."""
 MOST_LINKED = 150
@@ -86,22 +87,26 @@ def line_chart(
     note: str = "",
     zoom: bool = True,
     embedded: bool = True,
+    size: tuple[int, int] = SIZE,
+    told: bool = True,
 ) -> str:
     """The chart as SVG.
 
     `unit` is `ratio`, `s`, `bytes`, `share`, or a word; `marks` are moments with their labels. With
-    `zoom`, scripts ask for the page again with `from` and `to` in its address.
+    `zoom`, scripts ask for the page again with `from` and `to` in its address. Points that are not
+    `told` one by one are a third of the size; scripts tell them all the same.
     """
+    width, height = size
     shown = [_line(one, place) for place, one in enumerate(series[:MOST_SERIES])]
     left_out = len(series) - len(shown)
     more = f"and {left_out} more series" if left_out > 0 else ""
-    lines = note_lines([*_said_of_columns(shown), note, more], WIDTH)
-    keys = _lay_out(shown) if len(shown) > 1 else []
+    lines = note_lines([*_said_of_columns(shown), note, more], width)
+    keys = _lay_out(shown, width) if len(shown) > 1 else []
     first = 8.0 + (_TITLE if title else 4.0)
     top = first + (keys[-1].row + 1 if keys else 0) * KEY_ROW
     top += (_LANE if marks else 0.0) + (6.0 if keys else 10.0)
-    frame, labels = _frame(shown, unit, top, HEIGHT - _TIMES - NOTE * len(lines))
-    svg = Svg(WIDTH, HEIGHT, title, _description(shown, frame), embedded, "line")
+    frame, labels = _frame(shown, unit, top, (width, height - _TIMES - NOTE * len(lines)))
+    svg = Svg(width, height, title, _description(shown, frame), embedded, "line")
     edges = (frame.left, frame.top, frame.right, frame.floor)
     plot = {"plot": " ".join(f"{edge:.1f}" for edge in edges)}
     svg.data = {**plot, "zoom": "url"} if zoom else plot
@@ -118,7 +123,7 @@ def line_chart(
             middle = ((frame.left + frame.right) / 2, (frame.top + frame.floor) / 2)
             svg.text(middle, "no values here", "soft", 13, "middle")
     _draw_marks(svg, frame, marks)
-    _draw_series(svg, frame, shown, Words(frame.up, unit))
+    _draw_series(svg, frame, shown, Words(frame.up, unit), told)
     draw_notes(svg, lines)
     return svg.render()
 
@@ -129,9 +134,10 @@ def _line(series: Series, place: int) -> _Line:
 
 
 def _frame(
-    lines: Sequence[_Line], unit: str, top: float, floor: float
+    lines: Sequence[_Line], unit: str, top: float, end: tuple[float, float]
 ) -> tuple[Frame, list[tuple[float, str]]]:
-    """The frame, and the marks on its left."""
+    """The frame, which ends in the corner `end`, and the marks on its left."""
+    floor = end[1]
     points = [point for one in lines for point in one.points]
     bottom = floor - (_FLOOR if any(point.mark == "failed" for point in points) else 0.0)
     values = [point.y for point in points if point.known]
@@ -139,7 +145,7 @@ def _frame(
     ends = [found for point in single if point.known and (found := point.interval)]
     axis = value_axis(values, ends, unit)
     marks = value_marks(axis, unit, bottom - top)
-    right = WIDTH - 12.0
+    right = end[0] - 12.0
     left = min(left_room(marks), right / 2)
     times = time_axis([point.x for point in points])
     return Frame(left, right, top, bottom, times, axis, EDGE, floor), marks
@@ -213,14 +219,14 @@ class _Key(NamedTuple):
     line: _Line
 
 
-def _lay_out(lines: Sequence[_Line]) -> list[_Key]:
+def _lay_out(lines: Sequence[_Line], room: float) -> list[_Key]:
     """As many rows as the names need."""
     found: list[_Key] = []
     x, row = 12.0, 0
     for line in lines:
         words = shorten(sanitise(line.name), _LONGEST)
         width = _SWATCH + 6 + _WIDER * text_width(words, KEY_SIZE)
-        if x > 12.0 and x + width > WIDTH - 12.0:
+        if x > 12.0 and x + width > room - 12.0:
             x, row = 12.0, row + 1
         found.append(_Key(x, row, words, width, line))
         x += width + _APART
@@ -243,10 +249,10 @@ def _draw_keys(svg: Svg, keys: Sequence[_Key], top: float) -> None:
 # The series in their frame: intervals, lines, points, and the data that scripts read.
 
 
-def _draw_series(svg: Svg, frame: Frame, lines: Sequence[_Line], words: Words) -> None:
+def _draw_series(svg: Svg, frame: Frame, lines: Sequence[_Line], words: Words, told: bool) -> None:
     moments = [point.x for one in lines if not one.by_columns for point in one.points]
     spacing = (frame.right - frame.left) / max(1, len(set(moments)))
-    room = _Room(words, spacing, len(moments) <= MOST_LINKED)
+    room = _Room(words, spacing, told and len(moments) <= MOST_LINKED)
     placed = []
     for place, one in enumerate(lines):
         # All that failed stand on the floor: series must not cover each other there.
@@ -421,7 +427,8 @@ def _series_data(one: _Line, spots: Sequence[_Spot], words: Words) -> dict[str, 
         if spot.y is not None:
             rest = href[len(common) :] if href else None
             texts = (_value(point, words), sanitise(point.label), rest, sanitise(point.note))
-            rows.append([round(spot.x, 1), round(spot.y, 1), point.x, *texts])
+            at = int(point.x) if point.x == int(point.x) else point.x
+            rows.append([round(spot.x, 1), round(spot.y, 1), at, *texts])
     return {"name": sanitise(one.name), "href": common, "points": _dumps(rows)}
 
 

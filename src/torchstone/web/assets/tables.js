@@ -67,44 +67,74 @@
   });
 }
 
-// One stop for Tab in a table; arrow keys go on inside it. Without scripts every link is a stop.
+// One stop for Tab in a table's head, one in its rows, one for its files; arrow keys go on inside. Without scripts
+// every link is a stop.
 {
-  const linksOf = (part) => [...part.querySelectorAll("a[href]")];
+  const narrow = matchMedia("(max-width: 40rem)");
+  const linksOf = (part) => [...part.querySelectorAll("a[href], button")];
 
-  const prepare = () => {
-    for (const body of document.querySelectorAll("table tbody")) {
-      linksOf(body).forEach((link, place) => (link.tabIndex = place ? -1 : 0));
+  // On a phone a row is a card, in which each figure needs its name.
+  const name = (table) => {
+    if (table.classList.contains("cards")) return;
+    const titles = [...table.tHead.rows[table.tHead.rows.length - 1].cells].map((one) => one.textContent);
+    for (const row of table.tBodies[0].rows) {
+      for (const cell of row.cells) cell.dataset.label = titles[cell.cellIndex];
+    }
+    table.classList.add("cards");
+  };
+
+  // A box that holds all of its table needs neither a bar to scroll by nor the focus.
+  const fit = () => {
+    for (const box of document.querySelectorAll(".block > .scroll")) {
+      if (narrow.matches) name(box.querySelector("table"));
+      const fits = box.querySelector("table").offsetWidth <= box.clientWidth + 1;
+      box.classList.toggle("fits", fits);
+      box.tabIndex = fits ? -1 : 0;
+    }
+    for (const box of document.querySelectorAll(".code > .scroll")) {
+      const fits = box.scrollWidth <= box.clientWidth && box.scrollHeight <= box.clientHeight;
+      box.tabIndex = fits ? -1 : 0;
     }
   };
 
+  const prepare = () => {
+    for (const part of document.querySelectorAll("table thead, table tbody, .exports")) {
+      linksOf(part).forEach((link, place) => (link.tabIndex = place ? -1 : 0));
+    }
+    fit();
+  };
+
   const beside = (link, step) => {
-    const row = linksOf(link.closest("tr"));
+    const row = linksOf(link.closest("tr, .exports"));
     return row[row.indexOf(link) + step];
   };
 
-  // The link in the same column, or the first of the row where that one has none.
+  // The link in the same column, or the first of the row where that one has none; from the head
+  // into the rows and back.
   const below = (link, step) => {
+    if (!link.closest("table")) return null;
     const { cellIndex } = link.closest("td, th");
-    let row = link.closest("tr");
-    while ((row = step > 0 ? row.nextElementSibling : row.previousElementSibling)) {
-      const found = row.cells[cellIndex]?.querySelector("a[href]") ?? linksOf(row)[0];
-      if (found && !row.hidden) return found;
+    const { rows } = link.closest("table");
+    for (let place = link.closest("tr").rowIndex + step; rows[place]; place += step) {
+      const found = rows[place].cells[cellIndex]?.querySelector("a[href], button") ?? linksOf(rows[place])[0];
+      if (found && !rows[place].hidden) return found;
     }
     return null;
   };
 
   const STEPS = { ArrowRight: [beside, 1], ArrowLeft: [beside, -1], ArrowDown: [below, 1], ArrowUp: [below, -1] };
   document.addEventListener("keydown", (event) => {
-    const link = event.target.closest?.("tbody a[href]");
+    const link = event.target.closest?.("table a[href], table button, .exports a");
     const step = STEPS[event.key];
     if (!link || !step || event.ctrlKey || event.metaKey || event.altKey || event.shiftKey) return;
     const next = step[0](link, step[1]);
     if (!next) return;
     event.preventDefault();
-    link.tabIndex = -1;
+    for (const one of linksOf(next.closest("thead, tbody, .exports"))) one.tabIndex = -1;
     next.tabIndex = 0;
     next.focus();
   });
   document.addEventListener("torchstone:fresh", prepare);
+  addEventListener("resize", fit);
   prepare();
 }

@@ -27,8 +27,10 @@
     button.hidden = false;
     tell();
     button.addEventListener("click", () => {
-      const dark = theme === "dark" || (theme === "" && matchMedia("(prefers-color-scheme: dark)").matches);
-      theme = dark ? "light" : "dark";
+      // The other one, then the system's own by name, then whatever the system has.
+      const system = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
+      const other = system === "dark" ? "light" : "dark";
+      theme = theme === "" ? other : theme === other ? system : "";
       apply(theme);
       tell();
       try {

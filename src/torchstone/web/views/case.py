@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from torchstone.records import CaseKey, CaseMetrics, CasePoint, Outcome, RunComparison, RunHead
-from torchstone.records.format import format_percent
+from torchstone.records.format import count, format_percent
 from torchstone.records.metrics import BY_KEY
 from torchstone.show.cells import (
     CARRIED,
@@ -67,8 +67,9 @@ SHOWN = (
     *("process_memory_ratio", "compiler_bytes", "graph_breaks", "recompiles"),
 )
 """Metrics of the chosen point; a metric of `records.metrics` needs no more than its name here."""
-BARS = "Bars are intervals that hold at 95 %, however often a case was looked at while it ran."
 Metric = Callable[[CaseMetrics], "float | None"]
+IN_WORDS = {"memory_ratio": "Memory, × eager", "process_memory_ratio": "Process memory, × eager"}
+IN_FILE = "The CSV has every figure of every run."
 CHANGING = {"speedup": "speedup", "time": "new_ns", "memory": "new_tensor_bytes"}
 """Charts that mark changes of level, and the metric whose."""
 TIMES: dict[str, Metric] = {
@@ -98,11 +99,16 @@ def case(source: DataAccess, query: Query) -> Page:
     context = replace(context, chosen=replace(context.chosen, **dict(case_place(key).params)))
     found = parts.comparison(source, context) if now is not None else None
     points = _history(source, key, context)
-    table = arranged(replace(_table(points), sort=""), replace(query, filter=""), own)
+    table = _table(points)
+    every = table.rows
+    if source.exported:  # the charts tell the figures, and the file beside the page has all
+        table = replace(table, rows=(), whole=lambda: every, empty=IN_FILE)
+    else:
+        table = arranged(table, replace(query, filter=""), own)
     sections: list[Section] = [
         *parts.remarks(found, context),
-        _facts(key, now, found, context),
-        Group("History", _charts(points, context), grid=True, note=_note(points)),
+        _facts(source, key, now, found, context),
+        Group("History", _drawn(source, points, context), grid=True, note=_note(points)),
         Group("Every run in this range", (table,), folded=True),
     ]
     sections += _behind(source, now, head)
@@ -156,8 +162,14 @@ def _history(source: DataAccess, key: CaseKey, context: Context) -> list[CasePoi
 
 def _note(points: Sequence[CasePoint]) -> str:
     failed = sum(point.figures.outcome is not Outcome.OK for point in points)
-    told = f"{len(points)} run{'' if len(points) == 1 else 's'}"
-    return f"{told}, {failed} of them did not pass."
+    ended = f"{failed} did not pass" if failed else "all passed"
+    return f"{count(len(points), 'run')}, {ended}." if points else ""
+
+
+def _drawn(source: DataAccess, points: Sequence[CasePoint], context: Context) -> tuple[Chart, ...]:
+    """Every chart; of files, of which there are thousands, without the quotient of two others."""
+    made = _charts(points, context)
+    return tuple(one for one in made if not source.exported or one.name != "memory_ratio")
 
 
 def _charts(points: Sequence[CasePoint], context: Context) -> tuple[Chart, ...]:
@@ -168,11 +180,13 @@ def _charts(points: Sequence[CasePoint], context: Context) -> tuple[Chart, ...]:
         line = lines.words(point.run, _definition(point))
         placed.setdefault(line, []).append((point.figures, _blank(point, rest)))
 
+    torches = parts.run_events([point.run for point in points])
+
     def chart(
-        name: str, title: str, unit: str, metrics: dict[str, Metric], interval: bool = False
+        name: str, title: str, unit: str, metrics: dict[str, Metric], better: str = "lower"
     ) -> Chart:
         """Each metric is a line on every machine and branch, and by every definition."""
-        room = parts.MOST_SERIES // len(metrics)
+        room, interval = parts.MOST_SERIES // len(metrics), name == "speedup"
         kept = parts.newest_lines(
             {w: [blank for _, blank in own] for w, own in placed.items()}, room
         )
@@ -185,21 +199,23 @@ def _charts(points: Sequence[CasePoint], context: Context) -> tuple[Chart, ...]:
             for told, metric in metrics.items()
         )
         notes = (
-            BARS if interval else "",
+            parts.BARS if interval else "",
             parts.left_out((len(placed) - len(kept)) * len(metrics)),
         )
-        marks = changes(points, CHANGING[name]) if name in CHANGING else ()
-        return Chart(
-            name, title, unit, series, " ".join(part for part in notes if part), events=marks
-        )
+        marks = (*torches, *(changes(points, CHANGING[name]) if name in CHANGING else ()))
+        note = " ".join(part for part in notes if part)
+        return Chart(name, title, unit, series, note, events=marks, better=better)
 
     return (
-        chart("speedup", "Speed-up", "ratio", {"speed-up": lambda c: c.speedup}, interval=True),
+        chart("speedup", "Speed-up", "ratio", {"speed-up": lambda c: c.speedup}, "higher"),
         chart("time", "Time of a step", "seconds", TIMES),
         chart("compile", "Compile time", "seconds", COMPILES),
         chart("memory", "Tensors at a step's peak", "bytes", PEAKS),
         chart(
-            "memory_ratio", "Memory, eager ÷ compiled", "ratio", {"ratio": lambda c: c.memory_ratio}
+            "memory_ratio",
+            "Memory, × eager",
+            "ratio",
+            {"ratio": lambda c: 1 / c.memory_ratio if c.memory_ratio else None},
         ),
         chart("graph_breaks", "Graph breaks", "count", {"breaks": lambda c: c.graph_breaks}),
     )
@@ -223,7 +239,7 @@ def _blank(point: CasePoint, rest: tuple[tuple[str, str], ...]) -> Point:
         time_s=head.created_s or 0.0,
         value=None,
         label=commit_of(head) or head.id[:8],
-        note=ended + run_title(head),
+        note=ended + parts.run_note(head),
         to=case_place(figures.key, (*rest, ("new", head.id))),
         failed=figures.outcome.failed,
     )
@@ -283,7 +299,11 @@ def _reason(case: CaseMetrics) -> Cell:
 
 
 def _facts(
-    key: CaseKey, now: CaseMetrics | None, found: RunComparison | None, context: Context
+    source: DataAccess,
+    key: CaseKey,
+    now: CaseMetrics | None,
+    found: RunComparison | None,
+    context: Context,
 ) -> Facts:
     assert context.new is not None
     items = [("Run", run_cell(context.new, run_title(context.new)))]
@@ -293,30 +313,33 @@ def _facts(
     items += [
         ("Outcome", outcome_word(now.outcome, now.reason)),
         ("Speed-up", speedup_cell(now)),
-        *((BY_KEY[key].title, metric_cell(now, key)) for key in SHOWN),
+        *((IN_WORDS.get(key, BY_KEY[key].title), metric_cell(now, key)) for key in SHOWN),
         ("Answer checked", text_cell(now.agreement)),
         ("FLOPs of a step", number_cell(now.flops)),
-        ("FLOPs cover", _covered(now.flops_covered)),
+        ("FLOP count covers", _covered(now.flops_covered)),
     ]
-    change = _change(key, found, context)
+    change = _change(source, key, found, context)
     if change is not None:
-        items.insert(3, ("Against base", change))
+        items.insert(3, ("Change", change))
     kept = tuple((name, cell) for name, cell in items if cell.text not in ("", "-"))
     return Facts("case", "", kept)
 
 
 def _covered(share: float | None) -> Cell:
-    return Cell(share, "" if share is None else f"{format_percent(share)} of op time")
+    return Cell(share, "" if share is None else f"{format_percent(share)} of the time")
 
 
-def _change(key: CaseKey, found: RunComparison | None, context: Context) -> Cell | None:
+def _change(
+    source: DataAccess, key: CaseKey, found: RunComparison | None, context: Context
+) -> Cell | None:
     if found is None or found.refused or context.base is None:
         return None
-    change = next((one for one in found.cases if one.key == key), None)
+    change = source.change(found, key)
     if change is None or change.speedup is None:
         return None
     cell = change_cell(change.speedup, change.verdict, threshold=change.threshold)
-    moved = f"; {sanitise(change.moved)} moved" if change.moved in ("arm", "baseline") else ""
+    cause = parts.moved_cell(change)
+    moved = f"; {cause.text}" if cause.text and not cause.mark else ""
     return cell._replace(detail=f"{cell.detail}{moved}", to=Link("run", context.base.id))
 
 
@@ -331,6 +354,8 @@ def _behind(source: DataAccess, now: CaseMetrics | None, head: RunHead) -> list[
         found.append(Code("command", "Reproduce it", command_line(now.command)))
     if not now.result_id:
         return [*found, *_foreign(now)]
+    if source.exported:  # on a page of its own, which all variants of a model share
+        return [*found, Notice("The evidence has its own page.", to=Link("result", now.result_id))]
     try:
         result = source.result(now.result_id)
     except NotFound as error:

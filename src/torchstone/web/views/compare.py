@@ -97,6 +97,7 @@ def compare(source: DataAccess, query: Query) -> Page:
         lead=f"{run_title(found.new)} against {run_title(found.base)}.",
         controls=form,
         params=query.params,
+        actions=parts.outside_actions(source, found.new, found.base),
     )
 
 
@@ -216,7 +217,7 @@ def _group_fields(labels: Labels, context: Context) -> tuple[Field[GroupChange],
             "Noise limit",
             lambda g: threshold_cell(g.threshold, to(g)),
             True,
-            help="A smaller change of the mean is not believed",
+            help="A smaller change of the mean is noise",
         ),
         *_cost_columns("The arm's tensors at a step's peak, new over base", to),
         field(
@@ -349,7 +350,7 @@ def _case_fields(labels: Labels, context: Context) -> tuple[Field[CaseChange], .
         *ends("new_speedup", "New speed-up", lambda c: parts.interval_of(_new(c))),
         *parts.change_fields(_case),
         hidden("alone", "Verdict by itself", lambda c: c.alone.value if c.alone else "", False),
-        hidden("threshold", "Smallest change believed", lambda c: c.threshold),
+        hidden("threshold", "Noise limit", lambda c: c.threshold),
         hidden(
             "deciding_budget_s", "Budget that would decide", lambda c: c.deciding_budget_s, unit="s"
         ),

@@ -18,7 +18,7 @@ from torchstone.records import (
     UsageError,
     describe_leaf,
 )
-from torchstone.records.format import format_bytes, format_percent
+from torchstone.records.format import count, format_bytes, format_percent
 from torchstone.show.cells import (
     bytes_cell,
     command_line,
@@ -56,7 +56,7 @@ from torchstone.show.rows import Figures, against_first, machine, speedup_interv
 from torchstone.show.table import sanitise
 from torchstone.web.query import Query
 from torchstone.web.sources import DataAccess
-from torchstone.web.views.parts import arms_looked_at
+from torchstone.web.views.parts import QUOTIENT, arms_looked_at
 from torchstone.web.views.profiles import ledger_sections, profile_sections
 
 MOST_LEAVES = 200
@@ -138,7 +138,8 @@ def _arms(result: Result, known: Sequence[Figures | None]) -> Table:
         _Arm(measured, found, against_first(result, measured.arm.name))
         for measured, found in zip(result.arms, known, strict=True)
     ]
-    return make_table("arms", "Arms", _arm_fields(), arms)
+    note = QUOTIENT if len(arms) > 1 else ""
+    return make_table("arms", "Arms", _arm_fields(), arms, note=note)
 
 
 def _arm_fields() -> tuple[Field[_Arm], ...]:
@@ -155,8 +156,10 @@ def _arm_fields() -> tuple[Field[_Arm], ...]:
 
         return field(name, title, cell, True, "bytes", group="Memory")
 
-    def number(key: str, title: str, value: Callable[[_Arm], int | None]) -> Field[_Arm]:
-        return field(key, title, lambda arm: number_cell(value(arm)), True)
+    def number(
+        key: str, title: str, value: Callable[[_Arm], int | None], **rest: Any
+    ) -> Field[_Arm]:
+        return field(key, title, lambda arm: number_cell(value(arm)), True, **rest)
 
     def compared(name: str, title: str, unit: str = "") -> Field[_Arm]:
         return hidden(name, title, lambda arm: arm.of(f"comparison.{name}"), unit=unit)
@@ -173,21 +176,32 @@ def _arm_fields() -> tuple[Field[_Arm], ...]:
         seconds("compile_warm", "Warm", "measured.compile.warm_ns", 1e9, group="Compile"),
         memory("tensor_peak_bytes", "Tensors"),
         memory("peak_bytes", "Process"),
-        memory("overhead_bytes", "Beyond tensors"),
-        number("graph_breaks", "Graph breaks", lambda a: a.of("measured.graphs.breaks")),
+        hidden(
+            "overhead_bytes", "Beyond tensors", lambda a: a.of("measured.memory.overhead_bytes")
+        ),
+        number(
+            "graph_breaks", "Breaks", lambda a: a.of("measured.graphs.breaks"), help="Of graphs"
+        ),
         number("recompiles", "Recompiles", _recompiles),
-        number("processes", "Processes", lambda a: a.of("found.processes")),
-        number("samples", "Samples", lambda a: len(a.found.samples) if a.found else None),
+        hidden("processes", "Processes", lambda a: a.of("found.processes")),
+        field("samples", "Samples", _samples_cell, True),
         field("agreement", "Answer checked", _agreed),
         *ends("speedup", "Speed-up", lambda a: a.interval),
-        compared("threshold", "Smallest difference believed"),
-        compared("smallest_detectable", "Smallest difference that would show"),
+        compared("threshold", "Noise limit"),
+        compared("smallest_detectable", "Smallest detectable difference"),
         compared("deciding_budget_s", "Budget that would decide", "s"),
     )
 
 
 def _outcome(arm: _Arm) -> Cell:
     return outcome_word(arm.measured.outcome, arm.measured.detail.message)
+
+
+def _samples_cell(arm: _Arm) -> Cell:
+    if arm.found is None:
+        return Cell()
+    cell = number_cell(len(arm.found.samples))
+    return cell._replace(detail=f"{count(arm.found.processes, 'process', 'processes')}")
 
 
 def _speedup(arm: _Arm) -> Cell:
@@ -227,7 +241,7 @@ def _failures(result: Result) -> Iterable[Section]:
         if detail.stderr:
             text = "\n".join(sanitise(line) for line in detail.stderr)
             left = f"Left behind by {sanitise(measured.arm.name)}"
-            yield Group(left, (Code(f"stderr-{number}", "", text, copy=False),), folded=True)
+            yield Group(left, (Code(f"stderr-{number}", "", text, copy=False),))
 
 
 def _samples(strips: tuple[Strip, ...]) -> Picture:

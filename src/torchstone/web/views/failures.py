@@ -6,7 +6,8 @@ import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from torchstone.records import CaseKey, CaseMetrics, FailureSpan, RunHead
+from torchstone.records import CaseKey, CaseMetrics, FailureSpan, Outcome, RunHead
+from torchstone.records.format import count
 from torchstone.show.cells import (
     case_place,
     commit_of,
@@ -17,7 +18,7 @@ from torchstone.show.cells import (
     text_cell,
     when,
 )
-from torchstone.show.page import Cell, Field, Link, Page, Table, field, hidden, make_table
+from torchstone.show.page import Cell, Field, Link, Notice, Page, Table, field, hidden, make_table
 from torchstone.show.run import Labels, failure_text
 from torchstone.web.context import controls, resolve
 from torchstone.web.query import Query
@@ -25,6 +26,7 @@ from torchstone.web.sources import DataAccess
 from torchstone.web.tables import arranged
 from torchstone.web.views import parts
 
+NOT_RUN = Outcome.NOT_RUN.value
 OPTIONAL = ("suite", *parts.SETTINGS, *parts.RUNS_OF)
 CONTROLS = (*OPTIONAL, "new", "filter")
 NOTE = (
@@ -39,16 +41,28 @@ def failures(source: DataAccess, query: Query) -> Page:
     here = Link("failures", "", query.params)
     if context.new is None:
         return Page("failures", "Failures", parts.nothing_stored(), params=query.params)
-    table = table_of(source.failures(context.new, context.cases), context.carried)
+    table = table_of(source, source.failures(context.new, context.cases), context.carried)
     table = arranged(table, query, here)
     return Page(
         "failures",
         "Failures",
-        (*parts.chosen_words(context), replace(table, title="", note=NOTE if table.rows else "")),
+        (
+            *parts.chosen_words(context),
+            *not_run(context.new),
+            replace(table, title="", note=NOTE if table.rows else ""),
+        ),
         lead=f"In {run_title(context.new)}: {table.total} failing.",
         controls=controls(context, here, CONTROLS, OPTIONAL),
         params=query.params,
     )
+
+
+def not_run(head: RunHead) -> tuple[Notice, ...]:
+    """That planned cases did not run: whoever waits for their figures has none."""
+    left = head.planned - sum(n for name, n in head.outcomes.items() if name != NOT_RUN)
+    if left <= 0 or head.state == "running":
+        return ()
+    return (Notice(f"{count(left, 'case')} of {head.planned:,} did not run.", "fail"),)
 
 
 # The table of what fails: since when, and the first bad commit.
@@ -57,7 +71,9 @@ def failures(source: DataAccess, query: Query) -> Page:
 KEY = parts.SETTINGS[1:]
 
 
-def table_of(spans: Sequence[FailureSpan], carried: tuple[tuple[str, str], ...] = ()) -> Table:
+def table_of(
+    source: DataAccess, spans: Sequence[FailureSpan], carried: tuple[tuple[str, str], ...] = ()
+) -> Table:
     """One row a failing case: what began to fail last comes first, what never passed last."""
     labels = Labels.of(span.figures.key for span in spans)
 
@@ -71,7 +87,7 @@ def table_of(spans: Sequence[FailureSpan], carried: tuple[tuple[str, str], ...] 
         *parts.named_fields(key, labels, to),
         field("outcome", "Outcome", lambda s: outcome_word(s.figures.outcome, s.figures.reason)),
         field("runs_failing", "Runs failing", lambda s: number_cell(s.runs_failing, to(s)), True),
-        field("first_bad", "First bad commit", _first_bad),
+        field("first_bad", "First bad commit", lambda s: _first_bad(source, s)),
         field("last_good", "Last good", lambda s: _commit(s.last_good, "never seen to pass")),
         field("reason", "Reason", lambda s: _reason(s.figures)),
         _text("first_bad_run", "First bad run", lambda s: s.first_bad.id if s.first_bad else ""),
@@ -86,7 +102,7 @@ def table_of(spans: Sequence[FailureSpan], carried: tuple[tuple[str, str], ...] 
         _text("command", "Command", lambda s: shlex.join(s.figures.command)),
     )
     newest = sorted(spans, key=lambda span: (span.last_good is None, span.runs_failing))
-    return make_table("failures", "Failures", fields, newest, empty="Nothing fails.")
+    return make_table("failures", "Failures", fields, newest, empty="Nothing that ran fails.")
 
 
 def _text(key: str, title: str, value: Callable[[FailureSpan], str]) -> Field[FailureSpan]:
@@ -99,11 +115,12 @@ def _reason(case: CaseMetrics) -> Cell:
     return text_cell(words, to, 100)
 
 
-def _first_bad(span: FailureSpan) -> Cell:
-    """Where no stored run passed, the first bad commit is not known: the case fails since ever."""
+def _first_bad(source: DataAccess, span: FailureSpan) -> Cell:
+    """With all commits since the last good one. Where no stored run passed, the first bad one is
+    not known."""
     cell = _commit(span.first_bad)
     if span.last_good is not None or span.first_bad is None:
-        return cell
+        return cell._replace(to=source.commit_link(span.first_bad, span.last_good) or cell.to)
     return cell._replace(text="since the first stored run", detail="", mark="quiet")
 
 

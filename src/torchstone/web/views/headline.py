@@ -19,11 +19,13 @@ from torchstone.show.page import Cell, Headline, Link, Notice, Section
 from torchstone.show.table import sanitise
 from torchstone.web.context import Context
 from torchstone.web.query import ALL
-from torchstone.web.views.parts import FAILED, hungry
+from torchstone.web.sources import DataAccess
+from torchstone.web.views.parts import FAILED, cost_mark, hungry
 
-NEWLY_FAILING, GOT_SLOWER, GOT_FASTER, UNCHANGED, UNDECIDED, NEWLY_PASSING = (
+NEWLY_FAILING, GOT_SLOWER, GOT_HUNGRIER, GOT_FASTER, UNCHANGED, UNDECIDED, NEWLY_PASSING = (
     "newly-failing",
     "got-slower",
+    "got-hungrier",
     "got-faster",
     "unchanged",
     "undecided",
@@ -36,9 +38,11 @@ FAILING, SLOWER, FASTER, MORE_MEMORY, CANNOT_TELL = (
     "more-memory",
     "cannot-tell",
 )
+NOT_RUN = Outcome.NOT_RUN.value
 CHANGES = {
     NEWLY_FAILING: ("newly failing", "fail"),
     GOT_SLOWER: ("slower", "worse"),
+    GOT_HUNGRIER: ("need more memory", "worse"),
     GOT_FASTER: ("faster", "better"),
     UNCHANGED: ("same or not slower", "quiet"),
     UNDECIDED: ("cannot tell", "quiet"),
@@ -47,6 +51,7 @@ CHANGES = {
 """How cases moved against the base: what it is called, and its mark."""
 LEVELS = {
     FAILING: ("failing", "fail"),
+    NOT_RUN: ("did not run", "fail"),
     SLOWER: ("slower than eager", "worse"),
     MORE_MEMORY: ("need more memory than eager", "worse"),
     FASTER: ("faster than eager", "better"),
@@ -70,8 +75,14 @@ SHOWN = {
 """The choices of a table of cases, beside the outcomes themselves."""
 
 
-def moved(change: CaseChange) -> str:
-    """Which of `CHANGES` a case is; empty where only one run has it."""
+def moves(change: CaseChange) -> frozenset[str]:
+    """Which of `CHANGES` hold for a case: how its time moved, and its memory beside that."""
+    found = {_moved(change)} - {""}
+    return frozenset(found | ({GOT_HUNGRIER} if cost_mark("memory", change) == "worse" else set()))
+
+
+def _moved(change: CaseChange) -> str:
+    """How its time moved; empty where only one run has it."""
     if change.kind is ChangeKind.NEWLY_FAILING:
         return NEWLY_FAILING
     if change.kind is ChangeKind.NEWLY_PASSING:
@@ -110,8 +121,7 @@ def _since_base(context: Context, found: RunComparison | None) -> tuple[Section,
         return (Notice("There is no earlier run to compare with: changes are not known."),)
     counts: _Counts = {}
     for case in found.cases:
-        kind = moved(case)
-        if kind:
+        for kind in moves(case):
             counts.setdefault(kind, Counter())[suite_title(case.key.suite, case.key.scale)] += 1
     base = found.base
     commit = " ".join(part for part in (sanitise(base.branch), commit_of(base)) if part)
@@ -129,6 +139,7 @@ def _by_itself(context: Context, cases: Sequence[CaseMetrics]) -> Headline:
         passed, counted = passed + passes.passed, counted + passes.counted
         told = {kind: group.verdicts.get(verdict.value, 0) for verdict, kind in BY_VERDICT.items()}
         told[FAILING] = sum(passes.outcomes.get(name, 0) for name in FAILED)
+        told[NOT_RUN] = passes.outcomes.get(NOT_RUN, 0)
         for kind, n in told.items():
             counts.setdefault(kind, Counter())[suite] += n
     for case in cases:
@@ -154,10 +165,32 @@ def _line(
     for kind, (words, mark) in kinds.items():
         by_suite = counts.get(kind, Counter())
         n = by_suite.total()
+        if kind == NOT_RUN and not n:  # as it should be
+            continue
         to = Link("suite", "", (("suite", ALL), ("outcome", kind), *kept, *runs))
-        cell = Cell(n, f"{n:,}", to if n else None, mark if n else "quiet")
+        none = "pass" if mark in BAD else "quiet"
+        cell = Cell(n, f"{n:,}", to if n else None, mark if n else none)
         items.append((words, cell._replace(detail=_suites(by_suite)) if mark in BAD else cell))
     return Headline(f"headline-{name}", title, tuple(items))
+
+
+def elsewhere(source: DataAccess) -> tuple[Section, ...]:
+    """What other pages know: regressions where somebody has looked for them, trainings that are
+    monitored now, tunings. Nothing where there is nothing."""
+    items = []
+    known = source.changes(look=False)
+    if known is not None:
+        bad = sum(len(known[0].of_state(state)) for state in ("open", "confirmed"))
+        to, mark = Link("regressions"), "worse" if bad else "pass"
+        items.append(("open regressions", Cell(bad, f"{bad:,}", to, mark)))
+    live = source.monitored()
+    if live:
+        items.append(("monitored now", Cell(live, f"{live:,}", Link("monitors"), "running")))
+    for one in source.store.list_tunings(1):
+        gained = f"{one.speedup:.3g}×" if one.speedup else sanitise(one.state)
+        to = Link("tuning", one.id)
+        items.append((f"newest tuning, {sanitise(one.target)}", Cell(one.speedup, gained, to)))
+    return (Headline("headline-elsewhere", "Elsewhere", tuple(items)),) if items else ()
 
 
 def _suites(counts: Counter[str]) -> str:

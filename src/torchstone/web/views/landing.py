@@ -6,7 +6,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from torchstone.records import ChangeKind, GroupChange, Mean, RunComparison, SuiteSummary
+from torchstone.records import (
+    ChangeKind,
+    GroupChange,
+    GroupPoint,
+    Mean,
+    RunComparison,
+    SuiteSummary,
+)
 from torchstone.records.format import count
 from torchstone.show.cells import (
     run_title,
@@ -17,6 +24,7 @@ from torchstone.show.cells import (
 )
 from torchstone.show.page import (
     Cell,
+    Chart,
     Field,
     Group,
     Link,
@@ -36,8 +44,7 @@ from torchstone.web.context import Context, controls, resolve
 from torchstone.web.query import ALL, EVERY_S, Query
 from torchstone.web.sources import DataAccess
 from torchstone.web.views import parts
-from torchstone.web.views.headline import headline, summary_words
-from torchstone.web.views.regressions import summary_notice
+from torchstone.web.views.headline import elsewhere, headline, summary_words
 
 OPTIONAL = ("suite", *parts.SETTINGS, *parts.RUNS_OF, "torch")
 CONTROLS = ("range", "granularity", *OPTIONAL, "base", "new", "across")
@@ -68,8 +75,8 @@ def landing(source: DataAccess, query: Query) -> Page:
         cases = tuple(one.new for one in found.cases if one.new is not None)
     else:
         cases = source.cases(context.new)
-    sections = (*top, *headline(context, found, cases), *parts.remarks(found, context))
-    sections += summary_notice(source.changes(look=False))
+    sections = (*top, *headline(context, found, cases), *elsewhere(source))
+    sections += parts.remarks(found, context)
     if not tables:
         sections += (Notice("This run has no case that fits the choices above."),)
     words = parts.threshold_words(found, fits) + parts.cost_words(found)
@@ -81,7 +88,7 @@ def landing(source: DataAccess, query: Query) -> Page:
         lead=_lead(context),
         controls=controls(context, here, CONTROLS, OPTIONAL),
         params=query.params,
-        actions=(("Regressions", Link("regressions")),),
+        actions=parts.outside_actions(source, context.new, context.base),
         live=True,
     )
 
@@ -126,7 +133,7 @@ def _fields(lines: Sequence[_Line], context: Context) -> tuple[Field[_Line], ...
     figures: tuple[Field[_Line], ...] = suite_fields(own, lambda r: r.one, lambda r: r.to)
     passed, speedup, compiled, memory, *_ = figures
     against = "New mean over base mean, over the cases that pass in both, of those that count now"
-    small = "A smaller change of the mean is not believed"
+    small = "A smaller change of the mean is noise"
     return (
         field("variant", "Variant", lambda r: text_cell(labels.settings(r.one), r.to)),
         Field(passed.column, lambda r: parts.pass_level(passed.cell(r), r.one.passes)),
@@ -213,7 +220,7 @@ def _moved(cell: Cell, name: str, change: GroupChange | None, what: str = "") ->
 
 
 def _trends(source: DataAccess, context: Context) -> tuple[Section, ...]:
-    """Four charts with a line for every suite and mode, under one variant."""
+    """Six small charts for every suite, with a line a mode, under one variant."""
     fits = matcher(context.cases)
     shown = [one for one in context.groups if fits(parts.group_key(one))]
     if not shown:
@@ -221,8 +228,32 @@ def _trends(source: DataAccess, context: Context) -> tuple[Section, ...]:
     variants = list(dict.fromkeys(one.variant for one in shown))
     wanted = replace(context.history, variant=variants[0])
     points = source.points(wanted, EVERY_S[context.chosen.granularity])
-    charts = parts.trend_charts(points, context.carried, suites=True)
-    more = f" Choose another of {len(variants)} under Variant." if len(variants) > 1 else ""
-    note = f"{count(len({one.run.id for one in points}), 'run')}.{more}"
+    suites: dict[str, list[GroupPoint]] = {}
+    for group in shown:
+        suites.setdefault(suite_title(group.suite, group.scale), [])
+    for point in points:
+        title = suite_title(point.summary.suite, point.summary.scale)
+        suites.setdefault(title, []).append(point)
+    names: dict[str, None] = {}
+    made: list[Group] = []
+    drawn: list[Chart] = []
+    for title, mine in suites.items():
+        if mine:
+            name = table_name(title, names)
+            names[name] = None
+            charts = parts.trend_charts(mine, context.carried, f"{name}-")
+            drawn += charts
+            made.append(Group(title, tuple(replace(one, small=True) for one in charts), grid=True))
+    others = len(variants) - 1
+    more = f" {count(others, 'other variant')}: choose one under Variant." if others else ""
+    note = f"{count(len({one.run.id for one in points}), 'run')}.{more} {' '.join(_told(drawn))}"
     title = f"Trends of {sanitise(variants[0])}"
-    return (Group(title, charts, grid=True, note=note + parts.newest_only(points)),)
+    return (Group(title, tuple(made), note=note + parts.newest_only(points)),)
+
+
+def _told(charts: Sequence[Chart]) -> list[str]:
+    """What all of the small charts have to say, each sentence once."""
+    every = " ".join(chart.note for chart in charts)
+    shared = [one for one in (parts.BARS, parts.HOLLOW) if one in every]
+    rest = [one.note.replace(parts.BARS, "").replace(parts.HOLLOW, "").strip() for one in charts]
+    return [*shared, *dict.fromkeys(note for note in rest if note)]

@@ -151,11 +151,11 @@ def _noise(found: Sequence[NoisePoint]) -> Iterable[Section]:
         for point in points
         if point.created_s is not None
     )
-    empty = "The doctor has not looked yet: torchstone doctor."
+    empty = "No machine check is stored; run `torchstone doctor`."
     charts = (
         Chart(
             "smallest_detectable",
-            "Smallest difference to be seen",
+            "Smallest detectable difference",
             "share",
             (Series("smallest difference", seen),),
             empty=empty,
@@ -175,16 +175,16 @@ def _floors(source: DataAccess, ident: str) -> Table:
     found = source.store.aa_floors(ident)
     empty = "Identical programs were not measured here yet."
     note = "No verdict is given for a difference below this." if found else ""
-    title = "What is believed here"
+    title = "Noise limits of this machine"
     return make_table("floors", title, FLOORS, found, note=note, empty=empty)
 
 
 def _doctor(reports: Sequence[DoctorReport]) -> Iterable[Section]:
     if not reports:
-        yield Notice("No report of the doctor is stored.", remedy="Make one: torchstone doctor.")
+        yield Notice("No machine check is stored.", remedy="Make one: torchstone doctor.")
         return
     report = reports[0]
-    title = f"The doctor on {when(report.created)}"
+    title = f"Machine check of {when(report.created)}"
     yield make_table("doctor", title, FINDINGS, report.findings)
     fixes = "\n".join(sanitise(fix) for one in report.findings for fix in one.fixes)
     if fixes:

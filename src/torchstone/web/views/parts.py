@@ -43,6 +43,7 @@ from torchstone.show.comparison import cost_threshold_words, threshold_span
 from torchstone.show.page import (
     Cell,
     Chart,
+    Event,
     Field,
     Item,
     Link,
@@ -58,7 +59,7 @@ from torchstone.show.page import (
 from torchstone.show.run import Labels
 from torchstone.show.table import sanitise
 from torchstone.web.context import LABELS, Context
-from torchstone.web.query import ALL, Query
+from torchstone.web.query import ALL, Query, outside
 from torchstone.web.sources import MOST_POINTS, DataAccess
 
 FAILED = tuple(outcome.value for outcome in Outcome if outcome.failed)
@@ -134,6 +135,22 @@ def comparison(source: DataAccess, context: Context) -> RunComparison | None:
     if base.id == new.id and chosen is None:
         return None
     return source.comparison(base, new, asked.allowed | context.across, chosen)
+
+
+def outside_actions(
+    source: DataAccess, head: RunHead | None, base: RunHead | None = None
+) -> tuple[tuple[str, Link], ...]:
+    """Links to a run's commits, its pull request and its CI job, where they are known."""
+    if head is None:
+        return ()
+    links = source.links(head)
+    words = "Commits since the base" if base and base.commit != head.commit else "Commit"
+    found = [
+        (words, source.commit_link(head, base)),
+        ("Pull request", outside(links.get("pull_request", ""))),
+        ("CI job", outside(links.get("job", ""))),
+    ]
+    return tuple((name, to) for name, to in found if to is not None)
 
 
 def variants(asked: Query) -> tuple[str, str] | None:
@@ -272,6 +289,12 @@ def cost_mark(name: str, change: CaseChange | GroupChange | None) -> str:
     found = getattr(change, name)
     value = found.value if isinstance(found, Mean) else found
     return "" if value is None else "worse" if value > 1 else "better"
+
+
+QUOTIENT = (
+    "A speed-up is over pairs of processes, each weighted by its precision; it may differ a little "
+    "from eager's time divided by compiled's."
+)
 
 
 def changes_by_group(found: RunComparison | None) -> dict[CaseKey, GroupChange]:
@@ -451,7 +474,7 @@ def _settings(arm: ArmSpec, names: Sequence[str]) -> list[str]:
 
 MOST_SERIES = 12
 """Lines of one chart: more cannot be told apart."""
-BARS = "Bars are 95 % intervals."
+BARS = "Bars: 95 % confidence intervals."
 HOLLOW = "Hollow: the run ended before this suite did, so the figure is over fewer cases."
 
 
@@ -529,38 +552,77 @@ class _Placed:
 
 
 def trend_charts(
-    points: Sequence[GroupPoint], carried: tuple[tuple[str, str], ...], *, suites: bool = False
+    points: Sequence[GroupPoint], carried: tuple[tuple[str, str], ...], prefix: str = ""
 ) -> tuple[Chart, ...]:
-    """Suites over time, a line a group; `suites`: of several, so that a line names its own."""
-    placed = _placed(points, carried, suites)
+    """A suite over time, a line a group. `prefix`: of the charts' names, where there are several
+    suites on a page."""
+    from torchstone.web.views.regressions import level_events
+
+    points = [one for one in points if one.run.created_s is not None]
+    placed = _placed(points, carried)
+    marks = run_events([one.run for one in points])
+
+    def trend(name: str, title: str, unit: str, better: str, figure: Figure) -> Chart:
+        made = _trend(f"{prefix}{name}", title, unit, placed, figure, BARS * (name == "speedup"))
+        lines: dict[str, list[tuple[RunHead, float | None]]] = {}
+        for point, one in zip(points, placed, strict=True):
+            lines.setdefault(one.line, []).append((point.run, figure(one.summary).value))
+        metric = LEVELS_OF.get(name)
+        moved = [level_events(line, metric) for line in lines.values()] if metric else []
+        events = (*marks, *(one for found in moved for one in found))
+        return replace(made, events=events, better=better)
+
     return (
-        _trend("speedup", "Geometric mean speed-up", "ratio", placed, _speedup, BARS),
-        _trend("pass_rate", "Pass rate", "share", placed, _passes),
-        _trend("compile_time", "Compile time, cold", "seconds", placed, _cold),
-        _trend("memory_ratio", "Memory, eager ÷ compiled", "ratio", placed, _memory),
+        trend("speedup", "Speed-up, geomean", "ratio", "higher", _speedup),
+        trend("pass_rate", "Pass rate", "share", "higher", _passes),
+        trend("compile_time", "Compile time, cold", "seconds", "lower", _cold),
+        trend("memory_ratio", "Memory, × eager", "ratio", "lower", _memory),
+        trend("time", "Step time, compiled", "seconds", "lower", _step),
+        trend("memory", "Peak memory, compiled", "bytes", "lower", _peak),
     )
 
 
-def _placed(
-    points: Sequence[GroupPoint], carried: tuple[tuple[str, str], ...], suites: bool
-) -> list[_Placed]:
+LEVELS_OF = {"speedup": "speedup", "time": "new_ns", "memory": "new_tensor_bytes"}
+"""Trends that mark changes of level, and the metric whose."""
+
+
+def run_note(run: RunHead) -> str:
+    """What a point's date and commit do not say of its run."""
+    return " ".join(part for part in (cut(sanitise(run.branch), 24), sanitise(run.label)) if part)
+
+
+def run_events(runs: Iterable[RunHead]) -> tuple[Event, ...]:
+    """Where another torch or another machine comes in."""
+    found: dict[str, Event] = {}
+    torches: dict[str, str] = {}
+    ordered = sorted(runs, key=lambda run: run.created_s or 0.0)
+    for run in ordered:
+        at, known = run.created_s or 0.0, torches.get(run.machine_id)
+        if known is not None and run.torch and run.torch != known:
+            found.setdefault(run.torch, Event(at, f"torch {sanitise(run.torch)}"))
+        if known is None and torches:
+            machine = machine_title(run.machine_id, run.machine)
+            found.setdefault(run.machine_id, Event(at, f"machine {machine}"))
+        torches[run.machine_id] = run.torch or known or ""
+    return tuple(found.values())
+
+
+def _placed(points: Sequence[GroupPoint], carried: tuple[tuple[str, str], ...]) -> list[_Placed]:
     labels = Labels.of(point.summary for point in points)
     rest = tuple(item for item in carried if item[0] not in ("new", "base"))
     known = {point.run.id: point.run for point in points}
     lines = Lines.of((point.run, _definition(point.summary)) for point in points)
-    said = {run.id: (commit_of(run) or run.id[:8], run_title(run)) for run in known.values()}
-    named = cache(lambda key: sanitise((labels.group if suites else labels.within_suite)(key)))
+    said = {run.id: (commit_of(run) or run.id[:8], run_note(run)) for run in known.values()}
+    named = cache(lambda key: sanitise(labels.within_suite(key)))
     where = cache(lambda run_id, definition: lines.words(known[run_id], definition))
     made = []
     for point in points:
-        if point.run.created_s is None:
-            continue
         label, note = said[point.run.id]
         key = group_key(point.summary)
         to = suite_place(key, (*rest, ("new", point.run.id)))
         passes = point.summary.passes
         blank = Point(
-            point.run.created_s,
+            point.run.created_s or 0.0,
             None,
             label=label,
             note=note,
@@ -616,4 +678,15 @@ def _cold(summary: SuiteSummary) -> Mean:
 
 
 def _memory(summary: SuiteSummary) -> Mean:
-    return summary.memory_ratio
+    """As tables write it: compiled over eager."""
+    mean = summary.memory_ratio
+    return replace(mean, value=1 / mean.value if mean.value else None)
+
+
+def _step(summary: SuiteSummary) -> Mean:
+    mean = summary.new_ns
+    return replace(mean, value=None if mean.value is None else mean.value / 1e9)
+
+
+def _peak(summary: SuiteSummary) -> Mean:
+    return summary.new_tensor_bytes

@@ -145,6 +145,9 @@ def profile(source: DataAccess, query: Query, ident: str) -> Page:
     items = tuple(
         (sanitise(name), text_cell(value, longest=300)) for name, value in facts_of(found)
     )
+    result = source.profiled(found.id)
+    actions = [("Open the views", Link("profile-view", found.id))]
+    actions += [("The result it is of", Link("result", result))] if result else []
     sections: list[Section] = [Facts("profile", "", items)]
     sections += [Notice(sanitise(text), "warn") for text in found.problems]
     sections += [Notice(sanitise(text)) for text in found.notes]
@@ -157,7 +160,7 @@ def profile(source: DataAccess, query: Query, ident: str) -> Page:
         tuple(sections),
         ident=found.id,
         crumbs=(("Profiles", Link("profiles")),),
-        actions=(("Open the views", Link("profile-view", found.id)),),
+        actions=tuple(actions),
         params=query.params,
     )
 
@@ -228,10 +231,10 @@ def ledger_sections(source: DataAccess, arms: Sequence[Measurement]) -> Iterable
             sections.append(_ledger(ledger, measured.arm, name))
     command = explain_commands(arms)
     if command:
-        title = "Look again" if sections else "Nobody has looked yet"
+        title = "Measure it again" if sections else "None stored; run"
         sections.append(Code("explain", title, command))
     if sections:
-        yield Group("Where the time of a step goes", tuple(sections))
+        yield Group("Time breakdown", tuple(sections))
 
 
 def _ledger(ledger: Ledger, arm: ArmSpec, name: str) -> Group:

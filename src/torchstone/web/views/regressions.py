@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from torchstone.records import OURS, CasePoint, ChangeReport, LevelChange, Outcome, SeriesKey
+from torchstone.records import (
+    OURS,
+    CasePoint,
+    LevelChange,
+    Outcome,
+    RunHead,
+    SeriesKey,
+)
 from torchstone.records.format import count
 from torchstone.show.cells import cut, text_cell, when_s
 from torchstone.show.page import (
@@ -156,16 +163,17 @@ def events(changes: Sequence[LevelChange]) -> tuple[Event, ...]:
 
 
 def case_events(points: Sequence[CasePoint], metric: str) -> tuple[Event, ...]:
-    """Of a case over time on one machine and branch; nothing where several are drawn."""
+    """Of a case over time."""
+    passing = [point for point in points if point.figures.outcome is Outcome.OK]
+    return level_events([(one.run, getattr(one.figures, metric)) for one in passing], metric)
+
+
+def level_events(values: Sequence[tuple[RunHead, float | None]], metric: str) -> tuple[Event, ...]:
+    """Changes of level on one machine and branch; nothing where several are drawn."""
     from torchstone.records import SeriesRun
     from torchstone.stats.changepoints import LEAST_VALUES
 
-    passing = [
-        (point.run, value)
-        for point in points
-        if point.figures.outcome is Outcome.OK
-        and (value := getattr(point.figures, metric)) is not None
-    ]
+    passing = [(run, value) for run, value in values if value is not None]
     if len(passing) < LEAST_VALUES or len({(h.machine_id, h.branch) for h, _ in passing}) > 1:
         return ()
     import numpy as np
@@ -179,8 +187,7 @@ def case_events(points: Sequence[CasePoint], metric: str) -> tuple[Event, ...]:
     }
     better = "higher" if metric == "speedup" else "lower"
     key = SeriesKey(OURS, "", "", metric=metric, better=better)
-    values = np.array([value for _, value in passing], dtype=float)
-    line = Line(key, "one", list(runs), values)
+    line = Line(key, "one", list(runs), np.array([value for _, value in passing], dtype=float))
     return events(changes_of(Lines([line], {OURS: runs}))["one"])
 
 
@@ -243,14 +250,3 @@ def series(source: DataAccess, query: Query, ident: str) -> Page:
         crumbs=(("Imported", Link("imported")),),
         params=query.params,
     )
-
-
-def summary_notice(found: tuple[ChangeReport, bool] | None) -> tuple[Section, ...]:
-    """On the overview, where it is known already: how many are open."""
-    if found is None:
-        return ()
-    report = found[0]
-    bad = len(report.of_state("open")) + len(report.of_state("confirmed"))
-    if not bad and not report.missing:
-        return ()
-    return (Notice(headline(report), "warn" if bad else "note", to=Link("regressions")),)

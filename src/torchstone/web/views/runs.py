@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 
 from torchstone.records import Outcome, RunHead, Selection, SuiteSummary
 from torchstone.records.format import count
@@ -22,7 +23,9 @@ from torchstone.show.cells import (
 )
 from torchstone.show.page import (
     Cell,
+    Choice,
     Code,
+    Controls,
     Facts,
     Field,
     Group,
@@ -97,7 +100,7 @@ def runs(source: DataAccess, query: Query) -> Page:
     """The newest first, a page of them."""
     _refuse_order(query)
     wanted = selection(replace(query, range="all"))
-    found = source.heads(wanted, PAGE_RUNS + 1, query.before)
+    found = list(islice(_searched(source, wanted, query), PAGE_RUNS + 1))
     shown = found[:PAGE_RUNS]
     more = None
     if len(found) > PAGE_RUNS:
@@ -111,20 +114,22 @@ def runs(source: DataAccess, query: Query) -> Page:
         empty="No run is stored yet. Make one with `torchstone run`.",
         more=more,
         total=None if more or query.before else len(found),
-        whole=(lambda: _every_row(source, wanted, query.before)) if more else None,
+        whole=(lambda: _every_row(source, wanted, query)) if more else None,
     )
     top = parts.running(source, shown)
-    return Page("runs", "Runs", (*top, table), params=query.params, live=True)
+    search = Choice("filter", "Filter", query.filter, kind="search")
+    kept = tuple(item for item in query.params if item[0] not in ("filter", "before"))
+    form = Controls(Link("runs", "", query.params), (search,), kept)
+    return Page("runs", "Runs", (*top, table), controls=form, params=query.params, live=True)
 
 
 def _refuse_order(query: Query) -> None:
-    """Only a part is read, so neither an order nor a text could be kept over all of them."""
-    for name in ("sort", "filter"):
-        if getattr(query, name):
-            raise BadQuery(
-                f"The list of runs takes no {name}: it is read in parts, the newest first.",
-                "Take the whole table as CSV, or choose by suite, machine or branch.",
-            )
+    """Only a part is read, so no order could be kept over all of them."""
+    if query.sort:
+        raise BadQuery(
+            "The list of runs takes no sort: it is read in parts, the newest first.",
+            "Take the whole table as CSV, or filter it.",
+        )
     if query.page_number > 1:
         raise BadQuery(
             "The list of runs has no numbered pages.",
@@ -132,11 +137,23 @@ def _refuse_order(query: Query) -> None:
         )
 
 
-def _every_row(source: DataAccess, wanted: Selection, before: str) -> Iterator[tuple[Cell, ...]]:
-    found = source.heads(wanted, AT_ONCE, before)
+def _searched(source: DataAccess, wanted: Selection, query: Query) -> Iterator[RunHead]:
+    """The runs after the one that the URL names, the newest first, whose names hold the text."""
+    text = query.filter.casefold()
+    at_once = AT_ONCE if text else PAGE_RUNS + 1
+    found = source.heads(wanted, at_once, query.before)
     while found:
-        yield from (source.row(head, _row) for head in found)
+        yield from (head for head in found if not text or text in _said(head))
         found = source.heads(wanted, AT_ONCE, found[-1].id)
+
+
+def _said(head: RunHead) -> str:
+    words = (head.id, run_title(head), head.label, head.branch, head.commit, *head.suites)
+    return "\n".join((*words, head.torch, head.state, head.machine)).casefold()
+
+
+def _every_row(source: DataAccess, wanted: Selection, query: Query) -> Iterator[tuple[Cell, ...]]:
+    return (source.row(head, _row) for head in _searched(source, wanted, query))
 
 
 def _row(head: RunHead) -> tuple[Cell, ...]:
@@ -156,7 +173,7 @@ def run(source: DataAccess, query: Query, ident: str) -> Page:
         sections.append(
             Notice(f"This run was interrupted. Go on with it: {words}", "warn"),
         )
-    sections += [Notice(sanitise(note)) for note in plan.notes]
+    sections += [*failures.not_run(head), *(Notice(sanitise(note)) for note in plan.notes)]
     sections.append(_facts(head, plan.version, shared))
     sections.append(make_table("groups", "Suites", _group_fields(groups, labels, head), groups))
     sections.append(_failures(source, head, query))
@@ -181,12 +198,13 @@ def _actions(source: DataAccess, head: RunHead) -> tuple[tuple[str, Link], ...]:
     made = [
         ("Compare with the run before", Link("compare", "", (("new", head.id),))),
         ("Use as base", Link("landing", "", (("base", head.id),))),
+        ("Overview of it", Link("landing", "", (("new", head.id),))),
     ]
     newest = newer_than(source, head)
     if newest is not None:
         runs = (("base", head.id), ("new", newest.id))
         made.insert(1, ("Compare with the newest", Link("compare", "", runs)))
-    return tuple(made)
+    return (*made, *parts.outside_actions(source, head))
 
 
 def _group_fields(
@@ -197,7 +215,7 @@ def _group_fields(
 
     return (
         field("suite", "Suite", lambda s: text_cell(suite_title(s.suite, s.scale), to(s))),
-        field("settings", "Settings", lambda s: text_cell(labels.settings(s))),
+        field("settings", "Variant", lambda s: text_cell(labels.settings(s))),
         *suite_fields(groups, itself, to)[:4],
         hidden("passed", "Passed", lambda s: s.passes.passed),
         hidden("counted", "Counted", lambda s: s.passes.counted),
@@ -219,7 +237,7 @@ def _failures(source: DataAccess, head: RunHead, query: Query) -> Table:
     """A page of them, as the URL asks; there is no form here that could ask for another order."""
     asked = Query(sort=query.sort, filter=query.filter, page=query.page)
     here = Link("run", head.id, asked.params)
-    table = failures.table_of(source.failures(head, Selection()))
+    table = failures.table_of(source, source.failures(head, Selection()))
     empty = "No failure here holds this text." if query.filter else table.empty
     return replace(arranged(table, asked, here), sortable=False, empty=empty)
 

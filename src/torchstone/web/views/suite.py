@@ -51,14 +51,13 @@ from torchstone.show.page import (
 )
 from torchstone.show.run import Labels, failure_text
 from torchstone.show.run import verdict_cell as _verdict_cell
-from torchstone.show.table import sanitise
 from torchstone.store.case_facts import matcher
 from torchstone.web.context import Context, controls, resolve
 from torchstone.web.query import ALL, EVERY_S, NotFound, Query
 from torchstone.web.sources import DataAccess
 from torchstone.web.tables import arranged
 from torchstone.web.views import parts
-from torchstone.web.views.headline import CHANGES, SHOWN, levels, moved
+from torchstone.web.views.headline import CHANGES, SHOWN, levels, moves
 
 OPTIONAL = (*parts.SETTINGS, *parts.RUNS_OF)
 CONTROLS = ("suite", *OPTIONAL, "base", "new", "across", "common", "filter")
@@ -106,6 +105,8 @@ def _lead(context: Context) -> str:
 
 def _controls(context: Context, here: Link, cases: tuple[CaseMetrics, ...]) -> Controls:
     made = controls(context, here, CONTROLS, OPTIONAL)
+    if context.exported:
+        return made
     seen = sorted({case.outcome.value for case in cases})
     ended = ((one, f"ended as {one.replace('_', ' ')}") for one in seen)
     options = [("", "every case"), *SHOWN.items(), *ended]
@@ -187,26 +188,30 @@ def _table(cases: tuple[CaseMetrics, ...], found: RunComparison | None, context:
     ]
     one = len({labels.within_suite(key) for key in keys}) <= 1
     without = {"settings"} if one else set()
-    without |= {"of_suite"} if len({(key.suite, key.scale) for key in keys}) <= 1 else set()
     without |= set() if compared else {"base_speedup", "change", "moved"}
-    without |= {"reason"} if all(_passes(now.get(key)) for key in keys) else set()
+    quiet = all(_passes(case := now.get(key)) and not (case and case.checks) for key in keys)
+    without |= {"reason"} if quiet else set()
     empty = "No case fits the choices above."
-    fields = _fields(labels, context)
+    fields = _fields(labels, context, len({(key.suite, key.scale) for key in keys}) > 1)
     left = f"{len(keys):,} of {every:,} cases are shown." if len(keys) < every else ""
     return make_table("models", "Models", fields, lines, without=without, empty=empty, note=left)
 
 
-def _fields(labels: Labels, context: Context) -> tuple[Field[_Line], ...]:
+def _fields(labels: Labels, context: Context, suites: bool) -> tuple[Field[_Line], ...]:
     speedup, step = "Speed-up", "Compiled, below it eager"
     peak = "Tensors alive at the peak of a step, compiled against eager"
+
+    def model(line: _Line) -> Cell:
+        suite = suite_title(line.key.suite, line.key.scale) if suites else ""
+        return text_cell(line.key.model, line.to)._replace(detail=suite)
 
     def metric(key: str, name: str, **changes: Any) -> Field[_Line]:
         column = metric_column(key, name, **changes)
         return Field(column, lambda r: metric_cell(r.case, key, r.to))
 
     return (
-        field("model", "Model", lambda r: text_cell(r.key.model, r.to)),
-        field("of_suite", "Suite", lambda r: text_cell(suite_title(r.key.suite, r.key.scale))),
+        field("model", "Model", model),
+        hidden("of_suite", "Suite", lambda r: suite_title(r.key.suite, r.key.scale), False),
         field("settings", "Variant", lambda r: text_cell(labels.within_suite(r.key))),
         field("outcome", "Outcome", _outcome, help="How it ended; its verdict against eager"),
         field(
@@ -240,8 +245,8 @@ def _fields(labels: Labels, context: Context) -> tuple[Field[_Line], ...]:
         metric("new_tensor_bytes", "", shown=False),
         Field(metric_column("memory_ratio", title="Memory", help=peak), _memory),
         metric("graph_breaks", "", title="Breaks", help="Graph breaks"),
-        field("checks", "Checks", lambda r: _checks(r.case)),
-        field("reason", "Reason", _reason),
+        hidden("checks", "Checks", lambda r: ", ".join(r.case.checks), number=False),
+        field("reason", "Reason, checks", _reason, help="Why it failed; else which checks warn"),
         *_hidden(),
     )
 
@@ -256,7 +261,7 @@ def _wanted(
     if not asked:
         return True
     if asked in CHANGES:
-        return change is not None and moved(change) == asked
+        return change is not None and asked in moves(change)
     if case is None:
         return False
     return asked in levels(case, verdict) or case.outcome.value == asked
@@ -303,7 +308,7 @@ def _hidden() -> tuple[Field[_Line], ...]:
         *parts.change_fields(lambda r: r.change),
         hidden(
             "threshold",
-            "Smallest change believed",
+            "Noise limit",
             lambda r: r.change.threshold if r.change else None,
         ),
         hidden(
@@ -317,8 +322,13 @@ def _hidden() -> tuple[Field[_Line], ...]:
 
 
 def _reason(line: _Line) -> Cell:
-    failed = line.now is not None and line.now.outcome is not Outcome.OK
-    return text_cell(failure_text(line.case) if failed else "", longest=90)
+    """Why it failed, with a link to what it left behind; else the checks that warn."""
+    case = line.case
+    if line.now is not None and case.outcome is not Outcome.OK:
+        to = Link("result", case.result_id) if case.result_id else None
+        return text_cell(failure_text(case), to, longest=90)
+    names = text_cell(", ".join(case.checks), longest=48)
+    return names._replace(value="", mark=LEVEL_MARKS[case.worst_check] if names.text else "")
 
 
 def _change(line: _Line) -> Cell:
@@ -337,16 +347,12 @@ def _outcome(line: _Line) -> Cell:
     return cell
 
 
-def _checks(case: CaseMetrics) -> Cell:
-    names = ", ".join(sanitise(name) for name in case.checks)
-    return Cell(names, names, mark=LEVEL_MARKS[case.worst_check] if names else "")
-
-
 def _note(table: Table, context: Context, found: RunComparison | None) -> str:
     left = f"{len(table.rows)} of {table.total} cases. " if table.more else ""
     left += f"{table.note} " if table.note else ""
     common = "Only cases that both runs have. " if context.query.only_common else ""
-    return left + common + parts.threshold_words(found, matcher(context.cases))
+    marks = parts.threshold_words(found, matcher(context.cases))
+    return f"{left}{common}{parts.QUOTIENT} {marks}".strip()
 
 
 def _trends(source: DataAccess, context: Context) -> tuple[Section, ...]:

@@ -20,6 +20,7 @@ class Chart {
     this.cursor = this.makeCursor();
     svg.classList.add("chart-live");
     svg.setAttribute("tabindex", "0");
+    svg.closest(".chart-frame")?.removeAttribute("tabindex"); // it is reached through the chart
     this.quiet();
     svg.addEventListener("pointermove", (event) => this.move(event));
     svg.addEventListener("pointerleave", () => this.leave());

@@ -16,18 +16,28 @@ export function mountSwitches(charts, changed) {
     changed();
   };
   for (const { svg } of charts) {
-    for (const key of svg.querySelectorAll(".chart-key")) mountSwitch(key, toggle);
+    const keys = [...svg.querySelectorAll(".chart-key")];
+    keys.forEach((key, place) => mountSwitch(keys, place, toggle));
   }
   apply(charts, hidden);
 }
 
-function mountSwitch(key, toggle) {
+// One stop for Tab a legend; arrows go on to the next name.
+function mountSwitch(keys, place, toggle) {
+  const key = keys[place];
   const { name = "" } = key.dataset;
   key.setAttribute("role", "switch");
-  key.setAttribute("tabindex", "0");
+  key.setAttribute("tabindex", place ? "-1" : "0");
   key.setAttribute("aria-label", name);
   key.addEventListener("click", () => toggle(name));
   key.addEventListener("keydown", (event) => {
+    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key] ?? 0;
+    const next = keys[place + step];
+    if (step && next) {
+      key.setAttribute("tabindex", "-1");
+      next.setAttribute("tabindex", "0");
+      next.focus();
+    }
     if (event.key !== "Enter" && event.key !== " ") return;
     event.preventDefault();
     toggle(name);

@@ -77,7 +77,8 @@ export function later(work) {
 }
 
 export function isDark() {
-  return matchMedia("(prefers-color-scheme: dark)").matches;
+  const { theme } = document.documentElement.dataset; // what a page around it chose
+  return theme ? theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
 }
 
 export function isStill() {
