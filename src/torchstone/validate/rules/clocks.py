@@ -127,9 +127,9 @@ def _wall(arm: Measurement, turns: list[tuple[Turn, TwoClocks]]) -> Iterator[Che
     off = [one for one in readings if _far_off(one)]
     figures = {"turns": len(readings), "share": total, "turns_off": len(off)}
     if ahead := [clocks for _, clocks in turns if _is_ahead(clocks)]:
-        worst = max(one.marked_worker_ns / max(1, one.marked_kernel_ns) for one in ahead)
+        most = max(one.marked_worker_ns / max(1, one.marked_kernel_ns) for one in ahead)
         how = f"fast, or jumps ahead, in {count(len(ahead), 'turn')}"
-        yield fail(_disagreement(arm, max(total, worst), how), **figures, turns_ahead=len(ahead))
+        yield fail(_disagreement(arm, max(total, most), how), **figures, turns_ahead=len(ahead))
     elif high > 1 + MEDIAN_WITHIN or total_high > 1 + TOTAL_WITHIN:
         yield fail(_disagreement(arm, total, "fast, or jumps ahead"), **figures)
     elif low < 1 - MEDIAN_WITHIN or total_low < 1 - TOTAL_WITHIN:
