@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import pytest
 
 from tests.explain.ledger_synthetic import ledger
 from tests.show import synthetic_profile
-from tests.targets.support import HONEST, target, torchstone
+from tests.targets.support import HONEST, ROOT, target, torchstone
 from tests.web import stored
 from torchstone import __version__ as version
 from torchstone.records import Ledger
@@ -208,10 +209,11 @@ def test_a_list_loads_what_it_shows_and_little_else(tmp_path: Path) -> None:
     with open_store(db):
         pass
     words = [sys.executable, "-c", LOADED, "list", "--db", db]
-    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    env = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    done = subprocess.run(words, env=env, capture_output=True, text=True, check=True)
     loaded = set(done.stderr.split())
     assert "torchstone.show.listing" in loaded
-    assert not loaded & {"torch", "numpy", "torchstone.show.charts", "torchstone.show.run_table"}
+    assert not loaded & {"torch", "numpy", "torchstone.show.charts", "torchstone.machine"}
     assert not loaded & {f"torchstone.cli.{name}" for name in ("bench", "profile", "run")}
 
 

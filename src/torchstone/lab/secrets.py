@@ -18,7 +18,6 @@ from typing import Any
 
 from torchstone.conductor.worker import clean
 from torchstone.machine.redact import redact_text, visible_variables, without_secrets
-from torchstone.machine.software import data_directory
 from torchstone.records import (
     ArmSpec,
     Ledger,
@@ -27,6 +26,7 @@ from torchstone.records import (
     UsageError,
     to_data,
 )
+from torchstone.records.errors import data_directory
 
 HIDDEN = "(hidden)"
 STATEMENT_NOTE = "a secret in the statement is not kept"

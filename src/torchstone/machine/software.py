@@ -12,13 +12,12 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from importlib import metadata
-from pathlib import Path
 from typing import Any
 
 from torchstone.machine import hardware
 from torchstone.machine.processes import read_text, read_word
 from torchstone.machine.redact import hidden_variables, redact_text, visible_variables
-from torchstone.records import Environment, GitState, UsageError
+from torchstone.records import Environment, GitState
 
 PACKAGES = ("torch", "numpy", "numba", "transformers", "timm", "torchvision", "triton", "scipy")
 """Packages whose version decides speed; the import name is the same for all of them."""
@@ -310,17 +309,3 @@ def machine_id(cpu: Mapping[str, str], caches: Mapping[str, int], memory: int) -
         cpu.get("architecture", ""),
     ]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:MACHINE_ID_DIGITS]
-
-
-def data_directory() -> Path:
-    """The user's own, where nothing else is said; it need not exist yet."""
-    base = os.environ.get("XDG_DATA_HOME", "")
-    if os.path.isabs(base):  # a relative one is to be ignored, says the XDG specification
-        return Path(base) / "torchstone"
-    try:
-        return Path.home() / ".local" / "share" / "torchstone"
-    except RuntimeError:
-        raise UsageError(
-            "No home directory is known, so there is no place for the database.",
-            "Give --db PATH or set TORCHSTONE_DB; of a monitor, set TORCHSTONE_MONITORS.",
-        ) from None

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from torchstone.machine.processes import read_text
-from torchstone.machine.software import data_directory
 from torchstone.records import RecordError, UsageError, from_data, to_data
+from torchstone.records.errors import data_directory
 from torchstone.records.monitoring import (
     KINDS,
     Line,

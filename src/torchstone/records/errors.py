@@ -1,6 +1,11 @@
-"""The one error root: `cli` catches it once, prints sentence and remedy, exits with its code."""
+"""The one error root: `cli` catches it once, prints sentence and remedy, exits with its code.
+
+And the user's data directory, which every command asks for."""
 
 from __future__ import annotations
+
+import os
+from pathlib import Path
 
 
 class TorchstoneError(Exception):
@@ -47,3 +52,17 @@ def first_line(error: BaseException) -> str:
 def in_a_line(error: BaseException) -> str:
     """Its kind and what it says: `ValueError: too long`, or `AssertionError` alone."""
     return f"{type(error).__name__}: {first_line(error)}".rstrip(": ")
+
+
+def data_directory() -> Path:
+    """The user's own, where nothing else is said; it need not exist yet."""
+    base = os.environ.get("XDG_DATA_HOME", "")
+    if os.path.isabs(base):  # a relative one is to be ignored, says the XDG specification
+        return Path(base) / "torchstone"
+    try:
+        return Path.home() / ".local" / "share" / "torchstone"
+    except RuntimeError:
+        raise UsageError(
+            "No home directory is known, so there is no place for the database.",
+            "Give --db PATH or set TORCHSTONE_DB; of a monitor, set TORCHSTONE_MONITORS.",
+        ) from None

@@ -12,8 +12,7 @@ from typing import Any
 
 from torchstone.records import Measurement, Result
 from torchstone.show.evidence import Note, checks, course, problems, summary
-from torchstone.show.rows import Figure, arm_table, figures, machine, what
-from torchstone.show.sweep import sweep_table
+from torchstone.show.rows import Figure, figures, machine, result_table, what
 from torchstone.show.table import Style, sanitise, shorten, table_line
 
 STRIP_WIDTH = 24
@@ -65,7 +64,7 @@ def _name(text: str) -> str:
 
 
 def _table(result: Result) -> list[str]:
-    made = sweep_table(result, Style()) if result.sweep else arm_table(result, Style())
+    made = result_table(result, Style())
     columns: list[tuple[str, str, list[str]]] = [("arm", ":--", list(map(_name, made.names)))]
     for title, words in (*made.main.items(), *made.details.items()):
         texts = [f"{figure} {beside}".strip() for figure, beside in words]

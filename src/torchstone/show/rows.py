@@ -284,6 +284,15 @@ class _Arm:
     base: _Arm | None
 
 
+def result_table(result: Result, style: Style) -> ArmTable:
+    """The table of a result; that of a sweep draws charts, and is loaded for one only."""
+    if not result.sweep:
+        return arm_table(result, style)
+    from torchstone.show.sweep import sweep_table
+
+    return sweep_table(result, style)
+
+
 def arm_table(result: Result, style: Style, lead: str = "") -> ArmTable:
     """One row an arm. The figure that decided the comparisons leads, or the one that is named."""
     arms: list[_Arm] = []

@@ -14,14 +14,13 @@ from torchstone.show.rows import (
     Figure,
     Figures,
     Words,
-    arm_table,
     blas_threads,
     figures,
     flow,
     machine,
+    result_table,
     what,
 )
-from torchstone.show.sweep import sweep_table
 from torchstone.show.table import Cell, Column, Style, cells, pack, pad, shorten
 
 LEAST_WIDTH = 40
@@ -61,7 +60,7 @@ def report(
 
 
 def _tables(result: Result, width: int, style: Style) -> list[list[str]]:
-    table = sweep_table(result, style) if result.sweep else arm_table(result, style)
+    table = result_table(result, style)
     names = Column("", tuple(Cell(style.safe(name), "title") for name in table.names))
     main = [
         _column(title, words, table.roles if title == "verdict" else ())

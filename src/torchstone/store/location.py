@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from torchstone.machine.software import data_directory
 from torchstone.records import UsageError
+from torchstone.records.errors import data_directory
 
 VARIABLE = "TORCHSTONE_DB"
 FILE_NAME = "torchstone.db"
