@@ -71,3 +71,17 @@ def test_the_intervals_that_are_shown_hold_the_true_floor(process_sd: float) -> 
             held += found.interval[0] <= true * 1.003 and found.interval[1] >= true * 0.997
     assert shown >= 145
     assert held / shown >= 0.92
+
+
+def test_a_floor_of_few_samples_far_above_the_fastest_is_withheld() -> None:
+    """Four samples a process: the mean of three says little where one took far less."""
+    slow = [[68, 70, 72, 75], [66, 69, 71, 74]]
+    calm = from_turns("arm", [turn(r, 0, [t * MS for t in each]) for r, each in enumerate(slow)])
+    assert call_time(calm, "floor").value == pytest.approx(0.0694, rel=0.02)
+    slow[1][0] = 51
+    odd = from_turns("arm", [turn(r, 0, [t * MS for t in each]) for r, each in enumerate(slow)])
+    assert call_time(odd, "floor").value is None
+    assert central_time(odd, "floor") is None
+    many = [[*each, *[75] * 40] for each in slow]
+    known = from_turns("arm", [turn(r, 0, [t * MS for t in each]) for r, each in enumerate(many)])
+    assert call_time(known, "floor").value is not None

@@ -179,6 +179,8 @@ DISTURBED = 1.10
 """A process whose floor lies this far above the lowest was disturbed all its life: processes of one
 program differ by memory layout by less (standard deviation 0.6 % with memory kept), by neighbours
 and lack of cores by several times (430, 71 and 182 ms)."""
+FEW_SAMPLES = 30
+"""Below this the fastest three of a process are more than a tenth of its samples."""
 LEAST_UNDISTURBED = 2
 """One process below all others shows what is possible once; a floor is what comes again."""
 
@@ -243,6 +245,17 @@ def process_times(measurement: Measurement, estimator: str) -> tuple[float, ...]
     return tuple(time for time in every if math.isfinite(time))
 
 
+NO_FLOOR = LogFit(math.nan, math.nan, 0)
+
+
+def reaches_fastest(floor: float, processes: Sequence[ProcessData]) -> bool:
+    """Whether a floor of few samples lies near the fastest of them. The mean of the fastest three
+    of four is no time of an undisturbed call where one took far less."""
+    if all(data.samples.size >= FEW_SAMPLES for data in processes):
+        return True
+    return floor <= DISTURBED * min(float(data.samples.min()) for data in processes)
+
+
 def _own_fit(
     values: Sequence[tuple[float, float]], processes: Sequence[ProcessData], estimator: str
 ) -> LogFit:
@@ -253,8 +266,9 @@ def _own_fit(
     most = lowest + math.log(DISTURBED)
     kept = [(v, p) for v, p in zip(values, processes, strict=True) if v[0] <= most]
     if len(kept) < min(LEAST_UNDISTURBED, len(values)):
-        return LogFit(math.nan, math.nan, 0)
-    return combine([v for v, _ in kept], own_weights([p for _, p in kept], estimator))
+        return NO_FLOOR
+    fit = combine([v for v, _ in kept], own_weights([p for _, p in kept], estimator))
+    return fit if reaches_fastest(exp_or_inf(fit.centre), [p for _, p in kept]) else NO_FLOOR
 
 
 def geometric_mean(ratios: Sequence[float], level: float = 0.95) -> Interval:

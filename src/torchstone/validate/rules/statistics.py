@@ -13,6 +13,7 @@ from torchstone.stats import (
     DISTURBED,
     FLOOR_ESTIMATOR,
     LEAST_UNDISTURBED,
+    central_time,
     is_floor,
     process_times,
     replicates_with_samples,
@@ -81,7 +82,16 @@ def floor(arm: Measurement, result: Result) -> Iterator[Check]:
     used = sum(time <= DISTURBED * each[0] for time in each)
     units = "stretches" if result.method.session else "processes"
     figures = {"used": used, "processes": len(each), "lowest_s": each[0], "highest_s": each[-1]}
-    if used == len(each):
+    if used >= LEAST_UNDISTURBED and central_time(arm, FLOOR_ESTIMATOR) is None:
+        fastest = min(w for turn in arm.turns for w in turn.wall_ns) / arm.loops / 1e9
+        level = warn if is_floor(estimator(result)) else note
+        yield level(
+            f"{name_of(arm)} has no floor: its processes have few samples, and the fastest "
+            f"({format_seconds(fastest, 3)}) lies far below the others. Stop other work, or give a "
+            "longer --budget.",
+            **figures,
+        )
+    elif used == len(each):
         yield ok(f"All {units} were undisturbed at times.", **figures)
     elif used >= LEAST_UNDISTURBED:
         yield note(
