@@ -10,7 +10,7 @@ import pytest
 
 from tests.monitor.playing import MS, Training
 from torchstone.monitor.clock import StepRow
-from torchstone.monitor.collect import Collector
+from torchstone.monitor.collect import Collector, _paused
 from torchstone.monitor.detect import Block, DriftTest, LeakTest, change_point, two_modes
 from torchstone.monitor.hooks import Span
 from torchstone.records.monitoring import MonitorEvent, MonitorLevel
@@ -263,3 +263,9 @@ def test_what_the_collector_keeps_stays_flat() -> None:
     assert all(len(one.drift.blocks) <= 513 for one in kept)
     assert sum(len(rows) for one in kept for rows in one.rows) < 64
     assert len(training.collector._leak._samples) <= 4096
+
+
+def test_pauses_are_put_to_the_steps_that_they_held_up() -> None:
+    ends, walls = np.array([10.0, 20.0, 40.0, 50.0]), np.array([10.0, 10.0, 15.0, 10.0])
+    spans = [Span("gc", 5, 12), Span("gc", 18, 30), Span("compile", 0, 50), Span("gc", 41, 42)]
+    assert _paused(spans, ends, walls).tolist() == [5.0, 4.0, 5.0, 1.0]

@@ -3,10 +3,12 @@ is handed everything, so that a day of training can be played to it in a second.
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -50,6 +52,7 @@ LIMITS = {"data": 0.2, "gc": 0.05, "contention": 0.1, "compile": 0.1, "checkpoin
 BY_STEP = ("data", "gc", "compile", "checkpoint")
 """Those that are known of each step."""
 MOST_EVENTS = 1000
+MOST_READINGS = 4096
 MOST_OF_A_KIND = 20
 """Events of one kind that are written; the others are counted."""
 ROW = {name: place for place, name in enumerate(StepRow._fields)}
@@ -135,7 +138,7 @@ class Collector:
         self.loss_scale = 1.0
         """What a gradient scaler has multiplied the loss with."""
         self._slow: Counter[str] = Counter()
-        self._scheduler: deque[tuple[int, int, int]] = deque(maxlen=4096)
+        self._scheduler: list[tuple[int, int, int]] = []
         self._probe = 0.0
         self.last_step = -1
         self.lost_steps = 0
@@ -185,7 +188,7 @@ class Collector:
         """Take steps in, with what happened beside them."""
         self._now_s = now_s
         spans = list(spans)
-        self._scheduler.extend(_counters(scheduler))
+        self._scheduler = [*self._scheduler[-MOST_READINGS:], *_counters(scheduler)]
         if process is not None and process.probe_ns:
             self._probe = float(process.probe_ns)
         if rows:
@@ -288,16 +291,7 @@ class Collector:
         for place in known.usual.slow(walls):
             self._explain_slow(known.usual, part[place], walls[place], phases[place], spans)
         known.usual.learn(walls, phases)
-        gc_ns = (
-            np.array(
-                [
-                    self._overlap(spans, "gc", row, wall)
-                    for row, wall in zip(part, walls, strict=True)
-                ]
-            )
-            if any(s.kind == "gc" for s in spans)
-            else np.zeros(len(part))
-        )
+        gc_ns = _paused(spans, part[:, ROW["end"]], walls)
         extra = np.column_stack(
             [part[:, ROW["step"]], part[:, ROW["end"]], walls, phases, gc_ns, sizes]
         )
@@ -336,14 +330,16 @@ class Collector:
 
     def _delay(self, begin: float, end: float) -> float:
         """How long the training thread waited for a core between these, by the scheduler."""
-        inside = [one for one in self._scheduler if begin <= one[0] <= end]
-        return float(inside[-1][2] - inside[0][2]) if len(inside) > 1 else 0.0
+        first = bisect_left(self._scheduler, begin, key=itemgetter(0))
+        last = bisect_right(self._scheduler, end, key=itemgetter(0)) - 1
+        return float(self._scheduler[last][2] - self._scheduler[first][2]) if last > first else 0.0
 
     def _delay_around(self, begin: float, end: float) -> float:
         """The same of one step: from the last reading before it to the first after it."""
-        before = [one for one in self._scheduler if one[0] <= begin]
-        after = [one for one in self._scheduler if one[0] >= end]
-        return float(after[0][2] - before[-1][2]) if before and after else 0.0
+        before = bisect_right(self._scheduler, begin, key=itemgetter(0)) - 1
+        after = bisect_left(self._scheduler, end, key=itemgetter(0))
+        known = before >= 0 and after < len(self._scheduler)
+        return float(self._scheduler[after][2] - self._scheduler[before][2]) if known else 0.0
 
     @staticmethod
     def _overlap(spans: Iterable[Span], kind: str, row: Floats, wall: float) -> float:
@@ -522,6 +518,19 @@ class Collector:
     def slow_steps(self) -> Mapping[str, int]:
         """Slow steps by cause."""
         return dict(self._slow)
+
+
+def _paused(spans: Iterable[Span], ends: Floats, walls: Floats) -> Floats:
+    """How long each of these steps was held up by garbage collection."""
+    found = np.zeros(len(ends))
+    begins = ends - walls
+    for span in spans:
+        if span.kind == "gc":
+            first, last = np.searchsorted(ends, span.begin), np.searchsorted(begins, span.end)
+            inside = slice(int(first), int(last))
+            overlap = np.minimum(ends[inside], span.end) - np.maximum(begins[inside], span.begin)
+            found[inside] += np.maximum(overlap, 0.0)
+    return found
 
 
 def _counters(readings: Iterable[tuple[int, bytes]]) -> Iterable[tuple[int, int, int]]:

@@ -1,10 +1,10 @@
-"""Does the monitor name what is wrong? Ten troubles planted in real trainings, and healthy ones.
+"""Does the monitor name what is wrong? Ten faults planted in real trainings, and healthy ones.
 
-    python benchmarks/monitor_troubles.py                    # the ten troubles, about three minutes
-    python benchmarks/monitor_troubles.py leak nan           # some of them
-    python benchmarks/monitor_troubles.py --healthy 10       # 36,000 steps of 1 ms each: alarms?
+    python benchmarks/monitor_faults.py                    # the ten faults, about three minutes
+    python benchmarks/monitor_faults.py leak nan           # some of them
+    python benchmarks/monitor_faults.py --healthy 10       # 36,000 steps of 1 ms each: alarms?
 
-Each is a process of its own with a real loop. A trouble is found where an event has the expected
+Each is a process of its own with a real loop. A fault is found where an event has the expected
 name and cause, and lies at the planted step, or within the tolerance that its row gives. A healthy
 run's alarms are its warnings; notes (another process held the core) are none.
 """
@@ -77,7 +77,7 @@ def spin(milliseconds: float) -> None:
 
 
 class Loop:
-    """A training whose parts a trouble replaces."""
+    """A training whose parts a fault replaces."""
 
     def __init__(self, steps: int, step_ms: float = 1.0) -> None:
         import torch
@@ -99,7 +99,7 @@ class Loop:
         import torchstone
         from torchstone.records import to_data
 
-        watched = torchstone.monitor("trouble", model=self.model, optimizer=self.optimizer)
+        watched = torchstone.monitor("fault", model=self.model, optimizer=self.optimizer)
         with watched as m:
             for step, batch in enumerate(m.steps(self.batches())):
                 self.before(step)
@@ -238,7 +238,7 @@ def of_ranks(folder: Path, env: dict[str, str]) -> list[dict[str, Any]]:
 
 def events_of(name: str) -> list[dict[str, Any]]:
     """Run it; what the monitor found."""
-    with tempfile.TemporaryDirectory(prefix="torchstone-trouble-") as place:
+    with tempfile.TemporaryDirectory(prefix="torchstone-fault-") as place:
         env = {**os.environ, "PYTHONPATH": str(SRC), "TORCHSTONE_MONITORS": f"{place}/monitors"}
         if name == "rank":
             return of_ranks(Path(place), env)
@@ -261,7 +261,7 @@ def matches(event: dict[str, Any], expected: Expected) -> bool:
     return right and expected.step - expected.early <= since <= expected.step + expected.late
 
 
-def troubles(names: list[str]) -> int:
+def faults(names: list[str]) -> int:
     """A line each; how many were not named."""
     missed = 0
     for name in names:
@@ -307,7 +307,7 @@ def main() -> None:
         return
     if asked.healthy:
         sys.exit(healthy(asked.healthy) > 1)
-    sys.exit(troubles(asked.names or list(EXPECTED)) > 0)
+    sys.exit(faults(asked.names or list(EXPECTED)) > 0)
 
 
 if __name__ == "__main__":
