@@ -30,16 +30,10 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent), str(HERE.parent / "tests" / "store")]
 
-from dashboard_history import Shape  # noqa: E402
-from dashboard_kept import make  # noqa: E402
 from dashboard_report import Times  # noqa: E402
-from dashboard_routes import pages, routes  # noqa: E402
-from dashboard_server import again, serving  # noqa: E402
 from store_runs import make_case, make_run  # noqa: E402
-from tests.postgres import server  # noqa: E402
 
 from torchstone.store import AlreadyStored, open_store  # noqa: E402
-from torchstone.store.copying import copy  # noqa: E402
 
 CASES = 200
 """Of a run: as many as an ordinary suite has."""
@@ -49,6 +43,8 @@ RUNS = 1000
 @contextmanager
 def database(asked: argparse.Namespace) -> Iterator[str]:
     """The address of an empty one."""
+    from tests.postgres import server
+
     if asked.url:
         yield asked.url
         return
@@ -141,6 +137,13 @@ def _run_writers(asked: argparse.Namespace, url: str, logs: list[Path]) -> float
 
 def measure_pages(asked: argparse.Namespace) -> dict[str, Any]:
     """Milliseconds of every page and route on both."""
+    from dashboard_history import Shape
+    from dashboard_kept import make
+    from dashboard_routes import pages, routes
+    from dashboard_server import again, serving
+
+    from torchstone.store.copying import copy
+
     shape = Shape(asked.nights, asked.models, raw_nights=min(3, asked.nights))
     with ExitStack() as stack:
         url = stack.enter_context(database(asked))

@@ -6,6 +6,7 @@ import glob
 import itertools
 import os
 import pwd
+import shlex
 import shutil
 import subprocess
 import tempfile
@@ -25,6 +26,8 @@ _OF_TESTS = (
 )
 
 
+_ENV = {"PATH": os.environ["PATH"], "LC_ALL": "C"}
+"""A test's own marks are not for the server: it outlives the test."""
 _SHARED = "tests_share_this"
 _END = f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{_SHARED}'"
 _CLEAR = """DO $$ DECLARE one text; BEGIN
@@ -97,10 +100,16 @@ def server(*, durable: bool = False) -> Iterator[Server]:
         options = " ".join((*_SETTINGS, *(() if durable else _OF_TESTS), "-k", str(folder)))
         log = folder / "log"
         _run(user, "pg_ctl", "start", "-D", data, "-w", "-t", "60", "-l", log, "-o", options)
+        stop = [str(PROGRAMS / "pg_ctl"), "stop", "-D", str(data), "-m", "immediate", "-s"]
+        # It goes on when our end of its input is closed: also where we are killed.
+        words = ["sh", "-c", f"cat > /dev/null; {shlex.join(stop)}; rm -rf {folder}/*"]
+        watcher = subprocess.Popen(
+            words, stdin=subprocess.PIPE, user=user, env=_ENV, cwd="/", start_new_session=True
+        )
         try:
             yield Server(folder)
         finally:
-            _run(user, "pg_ctl", "stop", "-D", data, "-m", "immediate")
+            watcher.communicate()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -114,9 +123,8 @@ def _is_user(name: str) -> bool:
 
 def _run(user: str | None, program: str, *words: object) -> None:
     command = [str(PROGRAMS / program), *map(str, words)]
-    env = {"PATH": os.environ["PATH"], "LC_ALL": "C"}  # a test's own marks are not for it
     done = subprocess.run(
-        command, user=user, cwd="/", env=env, stdin=subprocess.DEVNULL, text=True,
+        command, user=user, cwd="/", env=_ENV, stdin=subprocess.DEVNULL, text=True,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip
     if done.returncode:

@@ -566,18 +566,28 @@ SINCE_2 = (imported_run, imported_series, imported_values, change_note, tuning, 
 def check_version(connection: Connection) -> int:
     """The version of the tables, 0 if there are none; a newer one than ours, or tables of another
     program, are an error."""
-    tables = inspect(connection).get_table_names()
+    tables, columns = _there(connection)
     if not tables:
         return 0
-    if "meta" in tables:
-        columns = {c["name"] for c in inspect(connection).get_columns("meta")}
-        if {"key", "value"} <= columns:
-            found = connection.scalar(select(meta.c.value).where(meta.c.key == _VERSION_KEY))
-            if isinstance(found, str) and found.isascii() and found.isdigit():
-                if int(found) > SCHEMA:
-                    raise newer(_file_of(connection), int(found))
-                return int(found)
+    if {"key", "value"} <= columns:
+        found = connection.scalar(select(meta.c.value).where(meta.c.key == _VERSION_KEY))
+        if isinstance(found, str) and found.isascii() and found.isdigit():
+            if int(found) > SCHEMA:
+                raise newer(_file_of(connection), int(found))
+            return int(found)
     raise not_ours(_file_of(connection))
+
+
+def _there(connection: Connection) -> tuple[set[str], set[str]]:
+    """The names of the tables, and of the columns of `meta`."""
+    if connection.dialect.name == SERVER:  # the inspector's questions are long to make
+        tables = "SELECT tablename FROM pg_tables WHERE schemaname = current_schema()"
+        columns = "SELECT attname::text FROM pg_attribute WHERE attrelid = to_regclass('meta')"
+        found = (connection.scalars(text(one)).all() for one in (tables, columns))
+        return set(map(str, next(found))), set(map(str, next(found)))
+    names = set(inspect(connection).get_table_names())
+    known = inspect(connection).get_columns("meta") if "meta" in names else ()
+    return names, {one["name"] for one in known}
 
 
 def revise(connection: Connection) -> None:
