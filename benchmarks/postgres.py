@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import os
 import random
-import subprocess
 import sys
 import tempfile
 import time
@@ -55,11 +55,9 @@ def database(asked: argparse.Namespace) -> Iterator[str]:
 # Writers.
 
 
-def write(url: str, number: int, writers: int) -> None:
-    """Store case after case until killed or told to stop, and say what was acknowledged."""
-    print("ready", flush=True)
-    end = float(sys.stdin.readline())
-    with open_store(url) as store:
+def write(url: str, number: int, writers: int, end: float, log: Path) -> None:
+    """Store case after case until killed or late, and say what was acknowledged."""
+    with log.open("w", buffering=1) as said, open_store(url) as store:
         for name in range(RUNS):
             run = make_run(f"run-{name}", CASES)
             store.begin_run(run)
@@ -77,7 +75,7 @@ def write(url: str, number: int, writers: int) -> None:
                     word = "stored"
                 except AlreadyStored:
                     word = "taken"
-                print(word, name, position, time.perf_counter() - began, flush=True)
+                print(word, name, position, time.perf_counter() - began, file=said)
 
 
 def measure_writers(asked: argparse.Namespace) -> dict[str, Any]:
@@ -88,7 +86,7 @@ def measure_writers(asked: argparse.Namespace) -> dict[str, Any]:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         logs = [folder / str(number) for number in range(asked.writers)]
         end = _run_writers(asked, url, logs)
-        said = [line.split() for log in logs for line in log.read_text().splitlines()[1:]]
+        said = [line.split() for log in logs for line in log.read_text().splitlines()]
         said = [line for line in said if len(line) == 4]  # a kill may cut the last
         stored = Counter((int(run), int(at)) for word, run, at, _ in said if word == "stored")
         took = Times.of([float(line[3]) * 1e3 for line in said])
@@ -111,24 +109,19 @@ def measure_writers(asked: argparse.Namespace) -> dict[str, Any]:
 
 
 def _run_writers(asked: argparse.Namespace, url: str, logs: list[Path]) -> float:
-    processes = []
-    for number, log in enumerate(logs):
-        words = [sys.executable, __file__, "write", "--url", url, "--number", str(number)]
-        words += ["--writers", str(asked.writers)]
-        with log.open("w") as out:
-            processes.append(subprocess.Popen(words, stdin=subprocess.PIPE, stdout=out, text=True))
-    while not all(log.read_text().startswith("ready") for log in logs):
-        time.sleep(0.1)
-    began = time.time()
+    """Forked, so that all begin at once; the seconds that they took."""
+    began, made = time.time(), multiprocessing.get_context("fork")
+    processes = [
+        made.Process(target=write, args=(url, n, asked.writers, began + asked.seconds, log))
+        for n, log in enumerate(logs)
+    ]
     for process in processes:
-        assert process.stdin is not None
-        process.stdin.write(f"{began + asked.seconds}\n")
-        process.stdin.flush()
+        process.start()
     time.sleep(asked.seconds / 2)
     for process in processes[: asked.writers // 4]:
         process.kill()
     for process in processes:
-        process.wait()
+        process.join()
     return time.time() - began
 
 
@@ -198,7 +191,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("what", choices=["writers", "pages", "write"])
+    parser.add_argument("what", choices=["writers", "pages"])
     parser.add_argument("--url", default="", help="an empty database of a server that runs")
     parser.add_argument("--writers", type=int, default=16)
     parser.add_argument("--seconds", type=float, default=60.0)
@@ -207,11 +200,7 @@ def main() -> int:
     parser.add_argument("--repeats", type=int, default=20, help="requests of each address")
     parser.add_argument("--db", type=Path, help="make the SQLite history here, or use that one")
     parser.add_argument("--out", type=Path, default=Path("build/postgres.json"))
-    parser.add_argument("--number", type=int, default=0, help=argparse.SUPPRESS)
     asked = parser.parse_args()
-    if asked.what == "write":
-        write(asked.url, asked.number, asked.writers)
-        return 0
     found = measure_writers(asked) if asked.what == "writers" else measure_pages(asked)
     document = json.loads(asked.out.read_text()) if asked.out.exists() else {}
     document |= {asked.what: found, "cores": len(os.sched_getaffinity(0))}
