@@ -217,9 +217,9 @@ def test_nothing_is_left_in_a_session_that_a_pool_may_give_to_another(url: str) 
     with open_store(url) as store:
         for name in ("aa11", "bb22"):
             store.save(make_result(name))
-        for _ in range(10):  # the driver prepares what it has seen five times
-            store.list()
-        with store._reading() as connection:
+        with store.snapshot(), store._reading() as connection:
+            for _ in range(10):  # the driver prepares what it has seen five times
+                store.list()
             assert connection.scalar(text("SELECT count(*) FROM pg_prepared_statements")) == 0
             locks = text("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'")
             assert connection.scalar(locks) == 0
