@@ -437,6 +437,8 @@ def old(postgres: Server) -> str:
         fill(store, make_run(), [0, 1])
     for table in reversed(schema.SINCE_2):
         postgres.execute(f"DROP TABLE {table.name}", url)
+    for name in schema.SINCE_3:
+        postgres.execute(f"ALTER TABLE group_fact DROP {name}, DROP {name}_n", url)
     postgres.execute("UPDATE meta SET value = '1' WHERE key = 'torchstone_schema'", url)
     return url
 
@@ -455,7 +457,7 @@ def test_a_step_that_fails_changes_nothing(old: str, monkeypatch: pytest.MonkeyP
         engine._add_imported(connection)  # type: ignore[arg-type]
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(engine, "STEPS", {2: fails})
+    monkeypatch.setattr(engine, "STEPS", {**engine.STEPS, 2: fails})
     with pytest.raises(KeyboardInterrupt):
         open_store(old)
     monkeypatch.undo()

@@ -174,7 +174,7 @@ def test_a_check_before_measuring_finds_what_saving_would(tmp_path: Path) -> Non
     assert check_store(str(db)) is False
     assert not db.exists()
     db.touch()
-    assert check_store(str(db)) is False  # it has no tables yet
+    assert check_store(str(db)) is False  # nothing was ever stored in it
     assert db.read_bytes() == b""
     with open_store(str(db)) as store:
         store.save(make_result("aa11"))

@@ -489,8 +489,9 @@ def _add_means(connection: Connection) -> None:
     """Suites over time in seconds and bytes; runs of before have none."""
     for name in schema.SINCE_3:
         connection.exec_driver_sql(f"ALTER TABLE group_fact ADD COLUMN {name} FLOAT")
+        kind = "BIGINT" if connection.dialect.name == schema.SERVER else "INTEGER"
         connection.exec_driver_sql(
-            f"ALTER TABLE group_fact ADD COLUMN {name}_n INTEGER NOT NULL DEFAULT 0"
+            f"ALTER TABLE group_fact ADD COLUMN {name}_n {kind} NOT NULL DEFAULT 0"
         )
 
 
