@@ -126,7 +126,7 @@ def our_statement(stmt: str, number: int) -> Sampler:
 
     def sample() -> float:
         buffers = Samples(1, 1)
-        fill_without_gc(buffers, block, lambda: 0)
+        fill_without_gc(buffers, block, lambda: 0, lambda: None)
         return buffers.wall[0] / 1e9 / number
 
     return sample
@@ -150,12 +150,12 @@ def step_costs(number: int, rounds: int) -> list[Cost]:
 
     def ours() -> float:
         buffers = Samples(1, 1)
-        fill(buffers, block, lambda: 0)
+        fill(buffers, block, lambda: 0, lambda: None)
         return buffers.wall[0] / 1e9 / number
 
     def ours_single() -> float:
         buffers = Samples(samples, samples)
-        fill(buffers, single, lambda: 0)
+        fill(buffers, single, lambda: 0, lambda: None)
         return median(buffers.wall) / 1e9
 
     samplers = {

@@ -59,8 +59,9 @@ def test_a_run_is_stored_and_shown_in_every_form(here: Path) -> None:
         assert case.speedup is not None
         assert case.interval is not None
         assert case.interval[0] < case.speedup < case.interval[1]
-        assert case.base_ns
-        assert case.new_ns
+        # Of few samples a floor far above the fastest is withheld.
+        if case.base_ns is not None and case.new_ns is not None:
+            assert case.base_ns / case.new_ns == pytest.approx(case.speedup)
         assert case.replicates == 2
         assert case.result_id
     show = ("show", "first", "--db", "kept.db")

@@ -33,6 +33,7 @@ def units(count: float) -> Any:
 
 def peak_of(step: Callable[[], object]) -> TensorPeak:
     """Above what this process holds beside the step."""
+    gc.unfreeze()  # what was frozen would come back in the middle of it
     gc.collect()
     found, reason = tensor_peak(step, TensorsBefore())
     assert found is not None, reason

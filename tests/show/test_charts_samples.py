@@ -40,8 +40,8 @@ def probed(**probes: tuple[int, ...]) -> Measurement:
             turn,
             index=0,
             replicate=process,
-            wall_ns=(100, 110, 120, 130),
-            cpu_ns=(100, 110, 120, 130),
+            wall_ns=(100, 102, 104, 130),
+            cpu_ns=(100, 102, 104, 130),
             probe_every=2,
             probe_ns=probes[f"p{process}"],
         )
@@ -53,7 +53,7 @@ def probed(**probes: tuple[int, ...]) -> Measurement:
 def test_a_sample_is_dirty_where_a_probe_beside_it_ran_slow() -> None:
     strip = drawn_of(probed(p0=(1000, 1010, 1200), p1=(2000, 2000, 2000)))
     assert [(turn.process, turn.index) for turn in strip.turns] == [(0, 0), (1, 0)]
-    assert strip.turns[0].samples == pytest.approx((100e-9, 110e-9, 120e-9, 130e-9))
+    assert strip.turns[0].samples == pytest.approx((100e-9, 102e-9, 104e-9, 130e-9))
     assert strip.turns[0].dirty == {2, 3}  # the last probe is 20 % above its process's floor
     assert strip.turns[1].dirty == frozenset()  # slower than the other process, but steady
     assert strip.name == "eager"

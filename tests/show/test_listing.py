@@ -11,8 +11,8 @@ import pytest
 from torchstone.records import to_data
 from torchstone.show.listing import LISTINGS, ModelRow, SuiteRow, TechniqueRow, VariantRow, listing
 from torchstone.show.table import cells
+from torchstone.store.limits import RunSummary, Summary
 from torchstone.store.profiles import LedgerSummary, ProfileSummary
-from torchstone.store.results import RunSummary, Summary
 from torchstone.store.tunings import TuningSummary
 
 from .synthetic_result import HOSTILE

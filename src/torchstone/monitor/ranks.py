@@ -81,7 +81,10 @@ _COMPARED = tuple(name for name in PHASES if name != "transfer")
 
 def _by_second(record: MonitorRecord) -> list[dict[int, dict[str, float]]]:
     """Per step, in seconds that all ranks have; a rank is a row of phases."""
-    chunks = {one.rank: {int(c.time_s): c for c in one.chunks[-WINDOW:]} for one in record.ranks}
+    chunks = {
+        one.rank: {int(c.time_s): c for c in one.chunks[-WINDOW:] if math.isfinite(c.time_s)}
+        for one in record.ranks
+    }
     if not chunks:
         return []
     common = set.intersection(*(set(one) for one in chunks.values()))

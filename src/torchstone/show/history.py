@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -149,6 +150,9 @@ def spark(line: Line, unicode: bool = True) -> str:
     values = [float(line.values[at : at + step].mean()) for at in range(0, line.values.size, step)]
     low, high = min(values), max(values)
     levels = BARS if unicode else "_.-=+*#@"
+    # Of numbers near the largest there is no mean, or no scale.
+    if not all(map(math.isfinite, (*values, high - low))):
+        return levels[0] * len(values)
     scale = (len(levels) - 1) / (high - low) if high > low else 0.0
     return "".join(levels[round((value - low) * scale)] for value in values)
 

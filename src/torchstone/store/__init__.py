@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from torchstone.store.results import RunSummary, Summary
+from torchstone.store.limits import RunSummary, Summary
 
 if TYPE_CHECKING:
     from torchstone.store.case_rows import BulkRun

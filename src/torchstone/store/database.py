@@ -18,13 +18,13 @@ from torchstone.store.case_rows import BulkRun, Derive
 from torchstone.store.engine import open_engine
 from torchstone.store.history import HistoryPart, SeriesPart
 from torchstone.store.imported import ImportedPart
-from torchstone.store.limits import checked_limit, in_parts, now, seconds_of
+from torchstone.store.limits import RunSummary, Summary, checked_limit, in_parts, now, seconds_of
 from torchstone.store.location import locate
 from torchstone.store.lookup import RESULT, RUN
 from torchstone.store.machines import MachinesPart
 from torchstone.store.maintenance import MaintenancePart
 from torchstone.store.profiles import LedgersPart, ProfilesPart
-from torchstone.store.results import RunSummary, Summary, sentence
+from torchstone.store.results import sentence
 from torchstone.store.schema import run_fact
 from torchstone.store.tunings import TuningsPart
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any
 
@@ -114,3 +115,35 @@ def seconds_of(moment: datetime | str) -> float | None:
 def now() -> str:
     """This moment, to the second, in UTC."""
     return datetime.now(timezone.utc).isoformat(timespec="seconds")
+
+
+# One line of a listing: here, because whoever only names the type should not load SQLAlchemy.
+
+
+@dataclass(frozen=True)
+class Summary:
+    """One line of a listing. `bytes` is what the case takes in the store."""
+
+    id: str
+    created: str
+    kind: str
+    label: str
+    origin: str
+    arms: tuple[str, ...]
+    outcomes: tuple[str, ...]
+    headline: str
+    bytes: int
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """One line of a list of runs. `outcomes` counts the `done` cases; the rest was not run yet."""
+
+    id: str
+    created: str
+    label: str
+    origin: str
+    planned: int
+    done: int
+    outcomes: Mapping[str, int] = field(default_factory=dict)
+    suites: tuple[str, ...] = ()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 from sqlalchemy import Connection, func, select
@@ -320,35 +320,6 @@ MAX_PARTS = 3
 
 _TIMES = ("floor", "typical")
 """What a number of seconds is called, as in every report."""
-
-
-@dataclass(frozen=True)
-class Summary:
-    """One line of a listing. `bytes` is what the case takes in the store."""
-
-    id: str
-    created: str
-    kind: str
-    label: str
-    origin: str
-    arms: tuple[str, ...]
-    outcomes: tuple[str, ...]
-    headline: str
-    bytes: int
-
-
-@dataclass(frozen=True)
-class RunSummary:
-    """One line of a list of runs. `outcomes` counts the `done` cases; the rest was not run yet."""
-
-    id: str
-    created: str
-    label: str
-    origin: str
-    planned: int
-    done: int
-    outcomes: Mapping[str, int] = field(default_factory=dict)
-    suites: tuple[str, ...] = ()
 
 
 def headline(result: Result) -> str:
