@@ -151,10 +151,9 @@ def spark(line: Line, unicode: bool = True) -> str:
     low, high = min(values), max(values)
     levels = BARS if unicode else "_.-=+*#@"
     # Of numbers near the largest there is no mean, or no scale.
-    if not all(map(math.isfinite, (*values, high - low))):
+    if not all(map(math.isfinite, (*values, high - low))) or high == low:
         return levels[0] * len(values)
-    scale = (len(levels) - 1) / (high - low) if high > low else 0.0
-    return "".join(levels[round((value - low) * scale)] for value in values)
+    return "".join(levels[round((v - low) / (high - low) * (len(levels) - 1))] for v in values)
 
 
 def _table(lines: Lines, changes: dict[str, list[LevelChange]], unicode: bool) -> Report:
