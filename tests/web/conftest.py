@@ -78,7 +78,10 @@ def serving(path: Path) -> Iterator[str]:
     with reading(path) as store:
         listening = socket.socket()
         listening.bind(("127.0.0.1", 0))
-        config = uvicorn.Config(make_app(store, Hosts.of()), log_level="error", ws="none")
+        # A browser's connection that nobody closed does not keep the server, and so the tests.
+        config = uvicorn.Config(
+            make_app(store, Hosts.of()), log_level="error", ws="none", timeout_graceful_shutdown=2
+        )
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()
