@@ -152,6 +152,7 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("hasty")
+@pytest.mark.slow
 def test_a_measured_case_waits_for_a_database_that_is_held(
     asked: RunRequest, db: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

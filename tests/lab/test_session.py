@@ -53,6 +53,7 @@ def test_arms_by_number_and_by_name(two: BenchResult) -> None:
         two.arms["lop"]
 
 
+@pytest.mark.slow
 def test_an_effort_sets_what_is_not_given() -> None:
     fast = torchstone.bench(lambda: sum(NUMBERS), effort="fast", budget=0.2)
     assert (fast.method.effort, fast.method.margin, fast.method.within) == ("fast", 0.05, 0.05)

@@ -87,6 +87,7 @@ def test_zero_and_negative_levels_have_a_size() -> None:
     assert level_of(values, 0, 20, 40).ratio == pytest.approx(1.5)
 
 
+@pytest.mark.slow
 def test_thresholds_are_raised_for_noise_that_looks_like_steps() -> None:
     """Modes that stay for a while: the usual thresholds flag too many, the calibrated ones few."""
     lot = np.random.default_rng(6)
