@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from typing import Any
 
 import pytest
@@ -191,3 +192,10 @@ def test_what_cannot_be_is_refused_with_a_remedy(
     with pytest.raises(UsageError, match=said) as refused:
         torchstone.bench(*targets, **options)
     assert refused.value.remedy
+
+
+def test_provisional_figures_of_a_session_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    torchstone.compare(lambda: sum(NUMBERS), at_the_top, budget=2.5, progress=True)
+    said = capsys.readouterr().err
+    assert re.search(r"provisional: lambda \S+ µs, at_the_top \S+ µs \S+× \(first calls\)", said)
+    assert re.search(r"provisional: lambda .*, at_the_top .*× .* \(\d+ stretch(es)?\)", said)
