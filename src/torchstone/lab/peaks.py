@@ -266,7 +266,7 @@ def look_again(
 # switched off, and work cannot.
 
 
-SPIN_LOOK_S = 1.0
+SPIN_LOOK_S = 0.3
 """Two turns decide it: the work of a cheat comes late in every turn."""
 
 
