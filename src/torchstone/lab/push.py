@@ -69,9 +69,7 @@ def push_run(wanted: str, to: str, token: str, db: str | None, retry_s: float, s
                 return Pushed(push.run_id, push.digest, added, known, push.planned, size, attempts)
             problem, wait = answer.problem(to), max(wait, answer.retry_after_s)
         except (OSError, http.client.HTTPException) as error:
-            reason = getattr(error, "reason", error)
-            problem = first_line(reason if isinstance(reason, BaseException) else error)
-            problem = problem or type(error).__name__
+            problem = _reason(error)
         pause = wait * random.uniform(0.75, 1.25)  # so that shards do not come back together
         if time.monotonic() + pause > deadline:
             raise NotRunError(
@@ -81,6 +79,13 @@ def push_run(wanted: str, to: str, token: str, db: str | None, retry_s: float, s
         say(f"not pushed yet ({problem}); trying again in {pause:.1f} s")
         time.sleep(pause)
         wait = min(2 * wait, LONGEST_WAIT_S)
+
+
+def _reason(error: Exception) -> str:
+    """Without the number of the system's error."""
+    inner = getattr(error, "reason", error)
+    found = inner if isinstance(inner, BaseException) else error
+    return getattr(found, "strerror", None) or first_line(found) or type(error).__name__
 
 
 @dataclass(frozen=True)
