@@ -294,7 +294,7 @@ def _grouped(
 
 
 def _result(data: Any, ident: str, pusher: str) -> Result:
-    """Read with limits, and marked with where it came from; what is stored is written anew."""
+    """Read with limits, and marked with where it came from; what is stored is written again."""
     if not isinstance(data, dict) or set(data) != {"document", "samples"}:
         raise PushRefused("A result has other parts than a document and its samples.")
     limits.check_id(ident)
