@@ -154,10 +154,10 @@ def verdicts(
 def _tested(case: CaseMetrics) -> float | None:
     """Its p-value. What is not called different by itself counts among those looked at, and helps
     no other."""
-    found = p_value(case)
-    if found is None:
-        return None
-    return found if case.verdict is not None and case.verdict.different else 1.0
+    if case.verdict is not None and case.verdict.different:
+        return p_value(case)
+    unknown = known_error(case) is None or log_speedup(case) is None
+    return None if case.outcome is not Outcome.OK or unknown else 1.0
 
 
 def summarise(
