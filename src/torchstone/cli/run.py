@@ -22,16 +22,16 @@ REPLICATES, FAST_REPLICATES = 4, 3
 
 def deliver_run(output: opt.Output, view: RunView, commands: bool, db: str | None) -> None:
     """The report, Markdown, CSV or JSON of a run. `db`: the database it is in, as it was named."""
-    from torchstone.show.run import run_markdown, run_report
+    from torchstone.show.run import run_report
     from torchstone.show.run_data import run_csv, run_dumps
     from torchstone.stats import summarise
 
     summaries = summarise(view.complete)
-    output.deliver(
+    output.deliver_report(
         partial(run_report, view, summaries, commands=commands, db=opt.named_database(db)),
         partial(run_dumps, view, summaries),
-        partial(run_markdown, view, summaries),
         partial(run_csv, view),
+        partial(run_report, view, summaries),
     )
 
 

@@ -29,13 +29,11 @@ from torchstone.show.blocks import (
     Parts,
     Report,
     Sentence,
-    to_markdown,
-    to_terminal,
 )
 from torchstone.show.cells import text_cell, when_s
 from torchstone.show.charts.data import format_value
 from torchstone.show.page import Cell, Field, Link, field, hidden, make_table
-from torchstone.show.table import Style, sanitise
+from torchstone.show.table import sanitise
 
 OPEN_STATES = ("open", "confirmed", "acknowledged", "muted", "closed")
 TITLES = {
@@ -151,23 +149,6 @@ def change_fields(link: bool = False) -> tuple[Field[LevelChange], ...]:
     )
 
 
-def regressions_report(
-    report: ChangeReport,
-    *,
-    color: bool = False,
-    width: int = 100,
-    unicode: bool = True,
-    everything: bool = False,
-) -> str:
-    """For a terminal."""
-    return to_terminal(_report(report, everything), width, Style(color, unicode))
-
-
-def regressions_markdown(report: ChangeReport, *, everything: bool = False) -> str:
-    """For a comment or a step summary."""
-    return to_markdown(_report(report, everything))
-
-
 def headline(report: ChangeReport) -> str:
     """How many there are, in one line."""
     worse = sum(one.worse for one in report.changes)
@@ -179,7 +160,8 @@ def headline(report: ChangeReport) -> str:
     return f"{told}, {count(better, 'improvement')}" if better else told
 
 
-def _report(report: ChangeReport, everything: bool) -> Report:
+def regressions_report(report: ChangeReport, *, everything: bool = False) -> Report:
+    """What terminal and Markdown show."""
     looked = f"{count(report.series, 'series', 'series')}, {report.values:,} values"
     top: list[Block] = [
         Parts([headline(report), looked, *([report.asked] if report.asked else [])], "title"),

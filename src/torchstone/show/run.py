@@ -31,8 +31,6 @@ from torchstone.show.blocks import (
     Parts,
     Report,
     Sentence,
-    to_markdown,
-    to_terminal,
 )
 from torchstone.show.cells import (
     VERDICT_MARKS,
@@ -56,7 +54,6 @@ from torchstone.show.evidence import in_database, run_advice
 from torchstone.show.listing import when
 from torchstone.show.page import Cell, Column, Field, Item, Link, Table, field, make_table
 from torchstone.show.rows import LEAST_COMPILE_NS, allocator_title, processor_name, revision
-from torchstone.show.table import Style
 
 HERE = "here"
 LOST = "*"
@@ -76,29 +73,13 @@ MEANS = (
 
 
 def run_report(
-    view: RunView,
-    summaries: Sequence[SuiteSummary],
-    *,
-    color: bool = False,
-    width: int = 100,
-    unicode: bool = True,
-    commands: bool = False,
-    db: str = "",
-) -> str:
-    """For a terminal. `commands` adds the command that repeats each case; failures have theirs.
+    view: RunView, summaries: Sequence[SuiteSummary], *, commands: bool = False, db: str = ""
+) -> Report:
+    """Heading, suites, cases, failures, what did not run, and what to do next.
 
-    `db` is the database that was named, for the commands that are printed.
+    `commands` adds the command that repeats each case; failures have theirs. `db` is the database
+    that was named, for the commands that are printed.
     """
-    return to_terminal(_report(view, summaries, commands, db), width, Style(color, unicode))
-
-
-def run_markdown(view: RunView, summaries: Sequence[SuiteSummary]) -> str:
-    """For a comment on a pull request."""
-    return to_markdown(_report(view, summaries, False, ""))
-
-
-def _report(view: RunView, summaries: Sequence[SuiteSummary], commands: bool, db: str) -> Report:
-    """Heading, suites, cases, failures, what did not run, and what to do next."""
     run, resume = view.run, resume_command(view, db)
     heading: list[Block] = [
         Parts(subject(view), "title"),
