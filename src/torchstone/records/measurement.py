@@ -110,6 +110,8 @@ class Environment:
     git: GitState | None = None
     source: str = ""
     imports: str = ""
+    node: str = ""
+    """Of a cluster, by the name it has there; empty where no cluster was used."""
 
 
 # What an arm must keep to: the shape of its inputs and outputs, its state, its reference.
