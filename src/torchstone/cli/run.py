@@ -26,14 +26,16 @@ def deliver_run(output: opt.Output, view: RunView, commands: bool, db: str | Non
     """The report, Markdown, CSV or JSON of a run. `db`: the database it is in, as it was named."""
     from torchstone.show.run import run_report
     from torchstone.show.run_data import run_csv, run_dumps
-    from torchstone.stats import summarise
+    from torchstone.stats import summarise, verdicts
 
-    summaries = summarise(view.complete)
+    told = verdicts(view.complete)
+    summaries = summarise(view.complete, told=told)
+    report = partial(run_report, view, summaries, told=told)
     output.deliver_report(
-        partial(run_report, view, summaries, commands=commands, db=opt.named_database(db)),
+        partial(report, commands=commands, db=opt.named_database(db)),
         partial(run_dumps, view, summaries),
         partial(run_csv, view),
-        partial(run_report, view, summaries),
+        report,
     )
 
 

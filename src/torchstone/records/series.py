@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import collections
 from array import array
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -223,7 +224,7 @@ def group_changes(
     for several in lanes.values():
         first = {one.first_bad: one for one in reversed(several)}
         found: dict[SeriesRun, list[LevelChange]] = defaultdict(list)
-        order = Counter(one.first_bad for one in several).most_common()
+        order = collections.Counter(one.first_bad for one in several).most_common()
         for one in several:
             ends = sorted((one.earliest.at, one.latest.at, one.first_bad.at))
             near = (run for run, _ in order if run == one.first_bad or ends[0] <= run.at <= ends[2])

@@ -333,7 +333,7 @@ def _mean(values: Floats) -> float:
 @lru_cache(maxsize=4096)
 def _line(n: int) -> tuple[Floats, float]:
     """A straight line over n places with the mean 0, and the sum of its squares."""
-    line = np.arange(n) - 0.5 * (n - 1)
+    line: Floats = np.arange(n, dtype=np.float64) - 0.5 * (n - 1)
     return line, float(line @ line)
 
 
