@@ -11,6 +11,7 @@ import importlib
 import json
 import math
 import os
+import socket
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -42,6 +43,7 @@ TRIES = 3
 JOIN_S = 120.0
 """How long a node may take to answer: its slot may be held by another run."""
 WAIT_S = 1.0
+KNOCK_S = 10.0
 GRACE_S = 600.0
 """Beyond what a group may take by its own time-outs. Only a worker that hangs itself needs it."""
 EARLIER_RUNS = 5
@@ -232,8 +234,9 @@ class RayEngine:
         address = self.address or os.environ.get("RAY_ADDRESS", "")
         own = {} if address else {"include_dashboard": False, "resources": {SLOT: 1}}
         try:
+            _knock(address)
             ray.init(address=address or "local", log_to_driver=False, logging_level="ERROR", **own)
-        except (ConnectionError, ValueError, RuntimeError, ray.exceptions.RayError) as error:
+        except (OSError, ValueError, RuntimeError, ray.exceptions.RayError) as error:
             said = str(error).strip().splitlines() or [type(error).__name__]
             raise UsageError(
                 f"There is no Ray cluster at {address or 'this machine'}: {said[0]}",
@@ -502,6 +505,13 @@ def _folder_of(location: Location) -> str:
     while not os.path.isdir(folder):
         folder = os.path.dirname(folder)
     return folder
+
+
+def _knock(address: str) -> None:
+    """Fail at once where nobody listens: Ray itself tries for minutes."""
+    host, _, port = address.rpartition(":")
+    if host and port.isdigit():
+        socket.create_connection((host, int(port)), KNOCK_S).close()
 
 
 def _last_line(error: Exception) -> str:
