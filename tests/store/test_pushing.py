@@ -9,6 +9,7 @@ import random
 import re
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import time
@@ -170,7 +171,7 @@ def test_a_pushed_run_is_the_run(
     assert stored(db) == before
     with open_store(str(db), read_only=True) as store:
         assert [one.pushes for one in store.tokens()] == [2]
-    secret = token.rpartition("_")[2]
+    secret = token.split("_", 2)[2]
     assert secret not in server.close() + done.stdout + done.stderr
     if isinstance(db, Path):
         assert secret.encode() not in b"".join(
@@ -441,3 +442,50 @@ def test_the_client_says_what_it_does(source: Path, python_env: dict[str, str]) 
     ):
         done = push(source, "night", to, token, python_env)
         assert (done.returncode, words in done.stderr) == (UsageError.exit_code, True), done.stderr
+
+
+@pytest.mark.sqlite_only
+def test_a_database_that_cannot_be_written_is_no_busy_server(
+    serve: Serve, source: Path, tmp_path: Path
+) -> None:
+    """A full or read-only disk does not go away by trying again: the answer and the log say so."""
+    server = serve()
+    token, text = server.token(), text_of(document(source))
+    with sqlite3.connect(server.db) as direct:
+        direct.execute(
+            "CREATE TRIGGER full BEFORE INSERT ON run "
+            "BEGIN SELECT RAISE(ABORT, 'database or disk is full'); END"
+        )
+    status, told = server.send(text, token)
+    assert (status, "log says why" in told["error"]) == (500, True)
+    assert str(tmp_path) not in json.dumps(told)
+    assert "A push was not stored" in server.close()
+
+
+@pytest.mark.slow
+@pytest.mark.sqlite_only
+def test_the_writing_routes_keep_their_description(serve: Serve) -> None:
+    """Schemathesis sends what the description allows and what it does not: every answer is one that
+    is described, and nothing comes to be stored."""
+    import schemathesis
+    from hypothesis import HealthCheck, given, settings
+
+    server = serve()
+    token = server.token()
+    made = schemathesis.openapi.from_url(f"{server.address}/api/v1/openapi.json")
+    writing = [one.ok() for one in made.include(path_regex="/pushes/").get_all_operations()]
+    assert {one.method.lower() for one in writing} == {"get", "put"}
+    for operation in writing:
+
+        @settings(
+            max_examples=25, deadline=None, suppress_health_check=list(HealthCheck), database=None
+        )
+        @given(case=operation.as_strategy())
+        def tried(case: Any) -> None:
+            case.headers = {**dict(case.headers or {}), "Authorization": f"Bearer {token}"}
+            answer = case.call(base_url=server.address)
+            assert answer.status_code in {int(one) for one in case.operation.responses.status_codes}
+            assert answer.status_code < 500
+
+        tried()
+    assert stored(server.db) == (0, 0)

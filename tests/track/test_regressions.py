@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from tests.show.reports import regressions_report
 from tests.track import planted
 from tests.track.planted import AWAY, BOTH, COMPILED, EAGER, GONE, LOUD, MACHINE_FROM, SPIKE
 from torchstone.cli.app import cli
@@ -30,7 +31,7 @@ from torchstone.records import (
     UsageError,
     group_changes,
 )
-from torchstone.show.regressions import issue_text, regressions_document, regressions_report
+from torchstone.show.regressions import issue_text, regressions_document
 from torchstone.stats import changepoints
 from torchstone.stats.series import Line, Lines
 from torchstone.store import open_store

@@ -7,6 +7,7 @@ it is here. Both need a token.
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ from starlette.responses import Response
 
 from torchstone.records import TorchstoneError
 from torchstone.store import Store
+from torchstone.store.engine import StoreBusyError
 from torchstone.store.pushing import (
     CONTENT_TYPE,
     MAX_BODY,
@@ -35,6 +37,7 @@ from torchstone.store.tokens import PUSH, TokenInfo, TokenRefused
 from torchstone.web.documents import ErrorDocument
 from torchstone.web.query import API
 
+_log = logging.getLogger("torchstone.web")
 PUSHES = f"{API}/pushes/"
 BURST = 60
 """Requests of one token at once; after them `PER_S` a second."""
@@ -164,6 +167,7 @@ _ANSWERS: dict[int | str, dict[str, Any]] = {
             (401, "No token, or one that is not known"),
             (403, "A token that is expired, revoked, used, or for something else"),
             (429, "Too many requests of this token"),
+            (500, "The database cannot be written"),
             (503, "Busy"),
         )
     },
@@ -241,7 +245,11 @@ def _answer_to(error: Exception) -> Response:
         return _Refused(403, error.message, error.remedy).answer
     if isinstance(error, PushRefused):
         return _Refused(error.status, error.message, error.remedy).answer
-    return _busy().answer  # the sentence may name folders
+    if isinstance(error, StoreBusyError):
+        return _busy().answer
+    _log.error("A push was not stored: %s", error)  # the sentence may name folders: not for others
+    said = "The server could not store it, and its log says why"
+    return _Refused(500, f"{said}.", "Ask whoever runs the server.").answer
 
 
 def _told(report: PushReport, status: int) -> Response:
