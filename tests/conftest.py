@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -94,6 +95,16 @@ def own_data_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         for name in [name for name in os.environ if name.startswith("TORCHSTONE_")]:
             patch.delenv(name)
         yield
+
+
+@pytest.fixture(autouse=True)
+def gradients_stay_on() -> Iterator[None]:
+    """A test that leaves torch's gradient mode off would fail others, far from the cause."""
+    yield
+    torch = sys.modules.get("torch")
+    if torch is not None and not torch.is_grad_enabled():
+        torch.set_grad_enabled(True)
+        pytest.fail("leaves the gradient mode off")
 
 
 @pytest.fixture(scope="session")
