@@ -334,10 +334,13 @@ def _todo(session: _Session) -> list[str]:
 
 def _screen(session: _Session) -> None:
     """Every technique that applies, alone against the baseline."""
-    todo = _todo(session)
-    some = plan.batches(session.base, todo)
-    for number, names in enumerate(some):
-        allowed = session.allow(Stage.SCREEN, len(some) - number, len(names))
+    todo, shares = _todo(session), session.tuning.hypotheses
+    while todo:
+        todo = plan.order(session.base, todo, shares, session.done(Stage.SCREEN))
+        some = plan.batches(session.base, todo)
+        names = some[0]
+        todo = [name for name in todo if name not in names]
+        allowed = session.allow(Stage.SCREEN, len(some), len(names))
         if allowed is None:
             return
         arms = [plan.arm_of(session.base, [name]) for name in names]
