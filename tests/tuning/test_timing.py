@@ -66,6 +66,17 @@ def test_what_took_long_is_given_as_long_in_the_confirmation() -> None:
     assert before.total_s == pytest.approx(85)
 
 
+def test_less_is_kept_for_the_selection_while_there_is_nothing_to_select() -> None:
+    now = FakeTime()
+    clock = timing.Clock(100.0, now.at, now)
+    gain = Experiment(Stage.SCREEN, "compile", Decision.PROMISING, seconds=5.0)
+    before, after = (timing.allow(clock, Stage.SCREEN, 1, 1, seen) for seen in ((), (gain,)))
+    assert before is not None
+    assert after is not None
+    assert before.total_s == pytest.approx(70)
+    assert after.total_s == pytest.approx(55)
+
+
 def test_nothing_starts_that_cannot_come_to_a_sample() -> None:
     now = FakeTime()
     clock = timing.Clock(60.0, now.at, now)

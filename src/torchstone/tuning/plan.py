@@ -120,7 +120,7 @@ def order(
 ) -> list[str]:
     """One of each group before its others, and the largest share at stake for its cost first. Those
     `seen` say what each kind costs here, and which groups have had their turn."""
-    measured = [one for one in seen if one.seconds > 0]
+    measured = [one for one in seen if one.seconds > 0 and one.technique in TECHNIQUES]
     costs = _costs(base, measured)
     place = {name: number for number, name in enumerate(TECHNIQUES)}
 

@@ -6,12 +6,13 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from torchstone.records import Experiment, Stage
+from torchstone.records import Decision, Experiment, Stage
 
 LEDGER_SHARE = 0.2
 """Of the budget, at most, for the ledger: without one only the order of experiments is worse."""
 SELECT_SHARE, CONFIRM_SHARE = 0.3, 0.15
-"""Of the budget, kept for the selection while techniques are screened, and for the confirmation."""
+"""Of the budget, kept for the selection while techniques are screened (half of it until one of them
+is promising), and for the confirmation."""
 MOST_CONFIRM_SHARE = 0.3
 """The confirmation compiles like the tests before it: where those took long, more is kept."""
 REPEATED = 1.2
@@ -65,7 +66,8 @@ def allow(
     if stage is not Stage.CONFIRM:
         left -= _for_confirmation(clock.budget_s, seen)
     if stage is Stage.SCREEN:
-        left -= SELECT_SHARE * clock.budget_s
+        promising = any(one.decision is Decision.PROMISING for one in seen)
+        left -= (SELECT_SHARE if promising else SELECT_SHARE / 2) * clock.budget_s
     total = left if cases < 2 else min(left, max(CASE_SHARE * left, USUAL_CASE_S))
     if total < LEAST_CASE_S:
         return None
