@@ -167,5 +167,5 @@ def test_the_work_of_convolutions_is_known_by_the_names_of_their_kernels(tmp_pat
 
 
 def test_it_ends_when_the_whole_time_is_over(file: Path) -> None:
-    with pytest.raises(TorchstoneError, match="was not explained: that takes more than 0.3 s"):
+    with pytest.raises(TorchstoneError, match="not explained: that takes more than"):
         run_passes_of(ArmSpec("x", f"{file}:step()"), Plan(budget_s=60.0), Settings(total_s=0.3))
