@@ -1,6 +1,6 @@
 """`torchstone tune` beside plain torch.compile on models of huggingface and timm.
 
-    tune_real.py [--only WORD] [--budget 600] [--few] [--out FILE] [--quick]
+    tune_real.py [--only WORD] [--budget 600] [--few] [--out FILE] [--quick] [--limit-s SECONDS]
 
 Each model is tuned; then the model as it is, under torch.compile, and with the recipe file are
 measured in one case from another seed. Aims: the recipe is never slower than the better of the two
@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 import tempfile
+import time
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -129,8 +131,11 @@ def main() -> int:
     parser.add_argument("--out", type=Path, help="a line for each model that is done")
     parser.add_argument("--few", action="store_true", help=f"{', '.join(FEW)} alone")
     parser.add_argument("--quick", action="store_true", help="one model, one technique")
+    parser.add_argument(
+        "--limit-s", type=float, default=math.inf, help="start no new model after so many seconds"
+    )
     asked = parser.parse_args()
-    done: dict[str, Row] = {}
+    began, done = time.monotonic(), dict[str, Row]()
     if asked.out and asked.out.exists():
         for line in asked.out.read_text().splitlines():
             row = Row(**json.loads(line))
@@ -140,6 +145,8 @@ def main() -> int:
         for model in models:
             if model in done:
                 continue
+            if time.monotonic() - began > asked.limit_s:
+                break
             budget = 20.0 if asked.quick else asked.budget
             bench = min(30.0, budget / 10)
             only = ("inference_mode",) if asked.quick else FEW if asked.few else ()

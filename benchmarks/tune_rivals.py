@@ -1,6 +1,6 @@
 """`torchstone tune` beside NVIDIA's aitune: wrong adoptions of planted candidates, gain, wall time.
 
-    tune_rivals.py --aitune PYTHON [--trials 40] [--budget 60] [--out FILE] [--quick]
+    tune_rivals.py --aitune PYTHON [--trials 40] [--budget 60] [--out FILE] [--quick] [--limit-s S]
     tune_rivals.py --aitune PYTHON --gain [--budget 300] [--out FILE]
 
 PYTHON is an interpreter with aitune in it. On a machine without a GPU its TensorRT and ONNX Runtime
@@ -8,13 +8,15 @@ backends do not run; their libraries may be absent, and its PyTorch backends are
 Two candidates are planted into both tools: one that answers with zeros and is fast, one that is the
 model as it is. Neither may be adopted. Half of the trials are of each; a tuning of ours has both.
 `--gain` compares what each finds on the same models: aitune with torch.compile as its candidate,
-Torchstone with everything that it has. A trial is a line of `--out` and is not repeated.
+Torchstone with everything that it has. A trial is a line of `--out` and is not repeated; one that
+failed or took too long did not run.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import subprocess
 import sys
@@ -27,7 +29,7 @@ HERE = Path(__file__).resolve().parent
 TARGETS = HERE / "tune_targets.py"
 MODELS = ("make_float64_well", "make_nchw", "make_row_by_row")
 ZEROS, SAME, COMPILE = "zeros", "same", "compile"
-LIMIT_S = 3600.0
+LIMIT_S, TIMED_OUT = 3600.0, 124
 
 TECHNIQUES = '''
 """Two planted techniques: zeros instead of the answer, and the model as it is."""
@@ -212,7 +214,10 @@ def ours(trial: Trial, budget_s: float, folder: Path, gain: bool) -> list[Trial]
     done = run(words, {**os.environ, "PYTHONPATH": path})
     elapsed = time.monotonic() - began
     if done.returncode:
-        return [made(trial, None, None, elapsed, done.stderr[-300:])]
+        planted = (trial.planted,) if gain else (ZEROS, SAME)
+        failed = [Trial("torchstone", trial.model, name, trial.number) for name in planted]
+        share = elapsed / len(failed)
+        return [made(one, None, None, share, done.stderr[-300:]) for one in failed]
     found = json.loads(done.stdout)
     if gain:
         confirmed = [one for one in found["experiments"] if one["stage"] == "confirm"]
@@ -247,9 +252,14 @@ def theirs(trial: Trial, python: str) -> Trial:
 def run(
     words: list[str], env: dict[str, str], cwd: str | None = None
 ) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        words, env=env, cwd=cwd, capture_output=True, text=True, timeout=LIMIT_S, check=False
-    )
+    """What it said; a process that takes too long ends as a failure of this trial alone."""
+    try:
+        return subprocess.run(
+            words, env=env, cwd=cwd, capture_output=True, text=True, timeout=LIMIT_S, check=False
+        )
+    except subprocess.TimeoutExpired:
+        said = f"ended after {LIMIT_S:g} s"
+        return subprocess.CompletedProcess(words, TIMED_OUT, "", said)
 
 
 def made(
@@ -303,8 +313,11 @@ def main() -> int:
     parser.add_argument("--gain", action="store_true", help="what each tool finds")
     parser.add_argument("--out", type=Path, help="a line for each trial that is done")
     parser.add_argument("--quick", action="store_true", help="two trials: does it run?")
+    parser.add_argument(
+        "--limit-s", type=float, default=math.inf, help="start no new trial after so many seconds"
+    )
     asked = parser.parse_args()
-    done: dict[tuple[str, str, str, int], Trial] = {}
+    began, done = time.monotonic(), dict[tuple[str, str, str, int], Trial]()
     if asked.out and asked.out.exists():
         for line in asked.out.read_text().splitlines():
             one = Trial(**json.loads(line))
@@ -316,6 +329,8 @@ def main() -> int:
         for trial in planned(2 if asked.quick else asked.trials, asked.gain):
             if trial.key in done or (trial.tool == "aitune" and not asked.aitune):
                 continue
+            if time.monotonic() - began > asked.limit_s:
+                break
             if trial.tool == "aitune":
                 some = [theirs(trial, asked.aitune)]
             else:

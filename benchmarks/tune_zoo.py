@@ -1,6 +1,6 @@
 """Does `torchstone tune` find planted inefficiencies, and leave alone what is well made?
 
-    tune_zoo.py [--only WORD] [--budget 300] [--few] [--out FILE] [--quick]
+    tune_zoo.py [--only WORD] [--budget 300] [--few] [--out FILE] [--quick] [--limit-s SECONDS]
 
 Each planted target is tuned, then measured beside the same target made well by hand, and its recipe
 beside the planted target once more, from another seed: a recipe that is slower there, or answers
@@ -15,8 +15,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 import tempfile
+import time
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -310,8 +312,11 @@ def main() -> int:
     parser.add_argument("--out", type=Path, help="a line for each target that is done")
     parser.add_argument("--few", action="store_true", help="the remedy and two others alone")
     parser.add_argument("--quick", action="store_true", help="few techniques, short: does it run?")
+    parser.add_argument(
+        "--limit-s", type=float, default=math.inf, help="start no new target after so many seconds"
+    )
     asked = parser.parse_args()
-    done: dict[str, Row] = {}
+    began, done = time.monotonic(), dict[str, Row]()
     if asked.out and asked.out.exists():
         for line in asked.out.read_text().splitlines():
             row = Row(**json.loads(line))
@@ -320,6 +325,8 @@ def main() -> int:
         for entry in ENTRIES:
             if asked.only not in entry.name or entry.name in done:
                 continue
+            if time.monotonic() - began > asked.limit_s:
+                break
             budget = 20.0 if asked.quick else asked.budget
             few = entry.few if asked.quick else (*entry.few, *DECOYS) if asked.few else ()
             row = run(entry, str(Path(folder) / "zoo.db"), budget, tuple(dict.fromkeys(few)))

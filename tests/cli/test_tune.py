@@ -266,3 +266,18 @@ def test_techniques_are_listed_with_reasons(installed: dict[str, str], tmp_path:
     assert "no unicorn" in rows["planted_elsewhere"]["missing"]
     assert "cannot be loaded" in rows["planted_broken"]["missing"]
     assert rows["tf32"]["missing"]
+
+
+@pytest.mark.slow
+def test_the_budget_bounds_everything(installed: dict[str, str], tmp_path: Path) -> None:
+    """With every technique there is, one that hangs, and time for only a few: the rest says why."""
+    words = ("tune", TARGET, "--budget", "20s", "--allocator", "keep", "--no-save", "--json", "-")
+    began = time.monotonic()
+    done = torchstone(*words, env=installed, cwd=tmp_path)
+    elapsed = time.monotonic() - began
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["state"] == "out of time"
+    assert elapsed <= 2 * 20 + 20, "the budget is a contract; the slack is for starting and ending"
+    assert any("budget" in reason for _, reason in decisions(found).values())
+    assert not any("--total" in reason for _, reason in decisions(found).values())

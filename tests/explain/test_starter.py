@@ -164,3 +164,8 @@ def test_the_work_of_convolutions_is_known_by_the_names_of_their_kernels(tmp_pat
     kernels = sum(op.kernel_s for op in ops)
     assert sum(op.kernel_s for op in ops if op.name in known) > 0.8 * kernels
     assert any("conv" in op.name and op.name in known for op in ops[:3])
+
+
+def test_it_ends_when_the_whole_time_is_over(file: Path) -> None:
+    with pytest.raises(TorchstoneError, match="not explained: that takes more than"):
+        run_passes_of(ArmSpec("x", f"{file}:step()"), Plan(budget_s=60.0), Settings(total_s=0.3))

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.explain.ledger_synthetic import ledger
-from torchstone.records import ArmSpec, Decision, UsageError
+from torchstone.records import ArmSpec, Decision, Experiment, Stage, UsageError
 from torchstone.tuning import plan
 from torchstone.variants import check_variant
 from torchstone.variants.techniques import TECHNIQUES
@@ -110,11 +110,35 @@ def test_one_of_each_group_comes_before_the_others_of_any() -> None:
     assert candidates.index("channels_last") < candidates.index("compile_dynamic")
 
 
+def test_the_order_follows_what_is_at_stake_for_the_cost() -> None:
+    names = ["compile", "channels_last", "threads_one", "gc_freeze"]
+    shares = {"compile": 1.0, "channels_last": 0.5, "threads_one": 0.6, "gc_freeze": 0.1}
+    found = plan.order(BASE, names, shares)
+    assert found == ["channels_last", "threads_one", "compile", "gc_freeze"]
+
+
+def test_costs_that_were_seen_take_the_place_of_expected_ones() -> None:
+    def seen(name: str, seconds: float) -> Experiment:
+        return Experiment(Stage.SCREEN, name, Decision.REJECTED, seconds=seconds)
+
+    shares = {"compile_dynamic": 1.0, "gc_freeze": 0.5}
+    known = (seen("channels_last", 10.0), seen("jit_trace", 5.0))
+    assert plan.order(BASE, shares, shares) == ["gc_freeze", "compile_dynamic"]
+    assert plan.order(BASE, shares, shares, known[:1]) == ["gc_freeze", "compile_dynamic"]
+    found = plan.order(BASE, ["compile_dynamic", "gc_freeze"], shares, known)
+    assert found == ["gc_freeze", "compile_dynamic"], "its group had its turn"
+    others = {"threads_one": 0.5, "gc_freeze": 0.4}
+    assert plan.order(BASE, others, others) == ["gc_freeze", "threads_one"]
+    cheap = (seen("channels_last", 10.0), seen("omp_passive", 5.0))
+    assert plan.order(BASE, others, others, cheap) == ["threads_one", "gc_freeze"]
+
+
 def test_processes_that_start_alike_are_screened_together() -> None:
     names = ["compile", "threads_one", "channels_last", "gc_freeze", "jit_trace", "omp_passive"]
     found = plan.batches(BASE, names)
     assert sorted(name for some in found for name in some) == sorted(names)
-    assert ("compile", "channels_last", "gc_freeze") in found
+    assert ("channels_last", "gc_freeze") in found
+    assert ("compile",) in found
     assert ("threads_one",) in found
     assert ("omp_passive",) in found
 

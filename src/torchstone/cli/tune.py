@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     help="How far answers may move: not by a bit; by rounding; to other values that are as good; "
     "as far as your metric says.",
 )
-@opt.option("--budget", type=opt.DURATION, default="10m", help="Wall time of all experiments.")
+@opt.option("--budget", type=opt.DURATION, default="10m", help="Wall time of everything.")
 @opt.option(
     "--metric", default="", metavar="FILE.py:FN", help="Judges answers: FN(model) gives a number."
 )

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 from torchstone.conductor import ArmEnded, Settings
 from torchstone.conductor.launch import Launcher
-from torchstone.conductor.worker import Spawn, WorkerProcess, patience
+from torchstone.conductor.worker import OutOfTime, Spawn, WorkerProcess, patience
 from torchstone.explain.passes.report import Passes, Plan
 from torchstone.machine.folders import own_folder
 from torchstone.records import ArmSpec, TorchstoneError, from_data
@@ -22,19 +23,26 @@ _INIT = '"""The part of this package that is sent to the worker."""\n'
 
 
 def run_passes_of(arm: ArmSpec, plan: Plan, settings: Settings | None = None) -> Passes:
-    """All passes of one arm. A `TorchstoneError` says why there are none."""
+    """All passes of one arm, within `Settings.total_s` where that is set. A `TorchstoneError` says
+    why there are none."""
     settings = settings or Settings()
+    until = None if settings.total_s is None else time.monotonic() + settings.total_s
     with own_folder() as folder:
         launcher = Launcher(folder)
         script = _add_child(folder / "payload")
         env = launcher.environment(arm, "cache-explain")
         words = [launcher.interpreter(arm), str(script)]
-        worker = WorkerProcess(arm, Spawn(words), env, folder / "scratch")
+        worker = WorkerProcess(arm, Spawn(words), env, folder / "scratch", until)
         try:
             command = {"do": "explain", "arm": arm, "plan": plan}
             reply = worker.ask(command, patience(settings, SLACK_S))
         except ArmEnded as ended:
             raise _as_error(arm, ended) from None
+        except OutOfTime:
+            raise TorchstoneError(
+                f"{arm.target} was not explained: that takes more than {settings.total_s:.3g} s.",
+                "Give more time.",
+            ) from None
         finally:
             worker.kill()
     return from_data(Passes, reply)

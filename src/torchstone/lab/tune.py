@@ -11,6 +11,7 @@ from typing import Protocol
 
 import torchstone
 from torchstone.conductor import Events, ExtraChecks, Settings, Templates, open_templates
+from torchstone.conductor.measuring import OUT_OF_TIME
 from torchstone.lab.bench import measure, new_id
 from torchstone.lab.explain import ExplainRequest, explain_target
 from torchstone.lab.output_files import write_file
@@ -40,25 +41,21 @@ from torchstone.records import (
 )
 from torchstone.store import open_store
 from torchstone.store.limits import now
-from torchstone.tuning import decide, plan
+from torchstone.tuning import decide, plan, timing
 from torchstone.tuning.recipe import recipe_text
 from torchstone.variants.recipe import PREFIX, read_constants
 from torchstone.variants.techniques import TECHNIQUES
 from torchstone.workloads import check_target
 
 LEDGER_BUDGET_S = 3.0
-SCREEN_SHARE, SELECT_SHARE = 0.55, 0.85
-"""Of the budget: no screening starts after the first, no test of the selection after the second.
-What is left is for the confirmation, which is always made."""
-SCREEN_S, SELECT_S, CONFIRM_S = (1.5, 8.0), (3.0, 30.0), (4.0, 40.0)
-"""Least and most time in turns of a case, by stage; starting processes comes on top."""
-TURNS_SHARE = 0.35
-"""Of a case's wall time that is planned for turns: compiling and starting take the rest."""
+"""Steps of the ledger; starting and importing come on top."""
 CONFIRM_TESTS = 2
 """Of the recipe: where the first cannot tell, a longer one follows; each has half the level."""
 REPLICATES = {Stage.SCREEN: None, Stage.SELECT: 6, Stage.CONFIRM: 6}
 """Processes of each arm at most; a case ends earlier where it is decided."""
 LEAST_BUILD_S, HANG_SHARE = 120.0, 0.25
+NOT_YET = "not run yet"
+UNREACHED = "not tried: the budget was spent"
 SELECT_SEED, CONFIRM_SEED = 101, 202
 """Added to the seed: the selection and the confirmation have data of their own."""
 
@@ -102,16 +99,11 @@ class _Session:
     recorder: Recorder
     events: TuneEvents | None
     templates: Templates
-    deadline: float
-    budget_s: float
+    clock: timing.Clock
     recipe_path: str
     experiments: list[Experiment] = field(default_factory=list)
     adopted: tuple[str, ...] = ()
     out_of_time: bool = False
-
-    def spent(self) -> float:
-        """The share of the budget that is gone."""
-        return 1 - (self.deadline - time.monotonic()) / self.budget_s
 
     def keep(self, experiment: Experiment) -> None:
         """Add an experiment, and store it at once."""
@@ -128,6 +120,12 @@ class _Session:
         found = {one.technique: one for one in self.experiments if one.stage is stage}
         return list(found.values())
 
+    def allow(self, stage: Stage, cases: int = 1, arms: int = 1) -> timing.Allowance | None:
+        """What the next case may take; None where it cannot be made any more."""
+        allowed = timing.allow(self.clock, stage, cases, arms, self.experiments)
+        self.out_of_time |= allowed is None
+        return allowed
+
     def rule(self, alpha: float) -> decide.Rule:
         """By what an experiment at this level is decided."""
         return decide.Rule(self.tuning.goal, self.tuning.allow, self.tuning.margin, alpha)
@@ -138,16 +136,17 @@ class _Session:
             self.tuning,
             experiments=tuple(self.experiments),
             adopted=self.adopted,
-            elapsed_s=self.tuning.elapsed_s + self.budget_s * max(0.0, self.spent()),
+            elapsed_s=self.tuning.elapsed_s + self.clock.spent_s,
         )
 
 
 def tune(request: TuneRequest, recorder: Recorder, events: TuneEvents | None = None) -> Tuning:
-    """Screen, select, confirm. Ctrl-C ends it, and what is known stays known."""
+    """Screen, select, confirm, all within the budget. Ctrl-C ends it, and what is known stays
+    known."""
+    clock = timing.Clock(request.budget_s, time.monotonic())
     check(request)
     if recorder.saves:
         recorder.check()
-    began = time.monotonic()
     known = _resumed(request, recorder) if request.resume else None
     base = restore_env(known.arm) if known else _baseline(request)
     tuning = known or _begin(request, base)
@@ -159,8 +158,7 @@ def tune(request: TuneRequest, recorder: Recorder, events: TuneEvents | None = N
             recorder,
             events,
             stack.enter_context(open_templates()),
-            began + request.budget_s,
-            request.budget_s,
+            clock,
             request.recipe or tuning.recipe_path or f"recipe_{tuning.id}.py",
             list(tuning.experiments),
         )
@@ -168,7 +166,6 @@ def tune(request: TuneRequest, recorder: Recorder, events: TuneEvents | None = N
         try:
             if known is None:
                 _look(session, request)
-                session.deadline = time.monotonic() + request.budget_s  # the ledger comes on top
             _screen(session)
             _select(session)
             _confirm(session)
@@ -286,7 +283,7 @@ def _look(session: _Session, request: TuneRequest) -> None:
                 Stage.SCREEN,
                 name,
                 Decision.NOT_RUN,
-                "not run yet",
+                NOT_YET,
                 tier=TECHNIQUES[name].tier,
                 share=shares.get(name),
             )
@@ -302,10 +299,13 @@ def _loads(name: str) -> bool:
 
 def _ledger(session: _Session, request: TuneRequest) -> Ledger | None:
     """Without one every share is unknown; that costs the order of the experiments, no more."""
-    asked = replace(request.bench, allocator=session.base.allocator)
+    share = timing.LEDGER_SHARE * session.clock.budget_s
+    settings = replace(request.bench.settings, total_s=share)
+    asked = replace(request.bench, allocator=session.base.allocator, settings=settings)
+    steps_s = min(LEDGER_BUDGET_S, share / 4)
     try:
         return explain_target(
-            ExplainRequest(asked, budget_s=LEDGER_BUDGET_S), session.recorder, session.events
+            ExplainRequest(asked, budget_s=steps_s), session.recorder, session.events
         )
     except (TorchstoneError, OSError) as error:
         if isinstance(error, UsageError):
@@ -334,16 +334,17 @@ def _todo(session: _Session) -> list[str]:
 
 def _screen(session: _Session) -> None:
     """Every technique that applies, alone against the baseline."""
-    todo = _todo(session)
-    some = plan.batches(session.base, todo)
-    for number, names in enumerate(some):
-        if session.spent() > SCREEN_SHARE and number:
-            session.out_of_time = True
+    todo, shares = _todo(session), session.tuning.hypotheses
+    while todo:
+        todo = plan.order(session.base, todo, shares, session.done(Stage.SCREEN))
+        some = plan.batches(session.base, todo)
+        names = some[0]
+        todo = [name for name in todo if name not in names]
+        allowed = session.allow(Stage.SCREEN, len(some), len(names))
+        if allowed is None:
             return
-        left = max(0.0, SCREEN_SHARE - session.spent()) * session.budget_s
         arms = [plan.arm_of(session.base, [name]) for name in names]
-        seconds = _turns(SCREEN_S, left / (len(some) - number)) * (1 + len(names)) / 2
-        result = _measure(session, Stage.SCREEN, session.base, arms, names, seconds, 0, 0.05)
+        result = _measure(session, Stage.SCREEN, session.base, arms, names, allowed, 0, 0.05)
         for name, arm in zip(names, arms, strict=True):
             known = session.tuning.hypotheses.get(name)
             made = Experiment(
@@ -356,10 +357,6 @@ def _screen(session: _Session) -> None:
                 seconds=result.method.elapsed_s / len(names),
             )
             session.keep(decide.decide(made, result, arm.name, session.rule(result.method.alpha)))
-
-
-def _turns(limits: tuple[float, float], left: float) -> float:
-    return min(limits[1], max(limits[0], TURNS_SHARE * left))
 
 
 def _select(session: _Session) -> None:
@@ -379,15 +376,13 @@ def _select(session: _Session) -> None:
         if reason:
             session.keep(replace(made, decision=Decision.REJECTED, reason=reason))
             continue
-        if session.spent() > SELECT_SHARE and number:
-            session.out_of_time = True
+        allowed = session.allow(Stage.SELECT, len(tests) - number)
+        if allowed is None:
             return
-        left = max(0.0, SELECT_SHARE - session.spent()) * session.budget_s
         names = plan.with_technique(session.adopted, name)
         before = plan.arm_of(session.base, session.adopted)
         arm = plan.arm_of(session.base, names)
-        seconds = _turns(SELECT_S, left / (len(tests) - number))
-        result = _measure(session, Stage.SELECT, before, [arm], names, seconds, SELECT_SEED, alpha)
+        result = _measure(session, Stage.SELECT, before, [arm], names, allowed, SELECT_SEED, alpha)
         made = replace(made, arm=public_arm(arm), seconds=result.method.elapsed_s)
         made = decide.decide(made, result, arm.name, session.rule(result.method.alpha))
         if made.decision is Decision.ADOPTED:
@@ -410,19 +405,20 @@ def _measure(
     base: ArmSpec,
     arms: Sequence[ArmSpec],
     names: Sequence[str],
-    seconds: float,
+    allowed: timing.Allowance,
     seed: int,
     alpha: float,
 ) -> Result:
     """One case; Ctrl-C in it ends the tuning, because half a case decides nothing."""
     if session.events is not None:
-        left = max(0.0, session.deadline - time.monotonic())
-        session.events.experiment_started(stage.value, [arm.name for arm in arms], left)
+        named = [arm.name for arm in arms]
+        session.events.experiment_started(stage.value, named, session.clock.left_s)
     changed = session.settings.seed + seed
     some = [replace(arm, seed=changed) for arm in (base, *arms)]
     settings = replace(
         session.settings,
-        budget_s=seconds,
+        budget_s=allowed.turns_s,
+        total_s=allowed.total_s,
         build_timeout_s=min(session.settings.build_timeout_s, _patience(session)),
         seed=changed,
         alpha=alpha,
@@ -443,13 +439,15 @@ def _measure(
     )
     if result.method.stopped_by == "interrupt":
         raise KeyboardInterrupt
+    if result.method.stopped_by == OUT_OF_TIME:
+        session.out_of_time = True
     return result
 
 
 def _patience(session: _Session) -> float:
     """For building and first calls: what hangs takes a part of what is left, and the least that is
     fair."""
-    return max(LEAST_BUILD_S, HANG_SHARE * (session.deadline - time.monotonic()))
+    return max(LEAST_BUILD_S, HANG_SHARE * session.clock.left_s)
 
 
 def _checks(
@@ -473,34 +471,36 @@ def _confirm(session: _Session) -> None:
     path = os.path.abspath(session.recipe_path)
     write_file(path, recipe_text(session.now(), session.adopted))
     arm = recipe_arm(session.base, path)
-    left = max(0.0, session.deadline - time.monotonic())
     for number in range(CONFIRM_TESTS):
-        result = _measure(
-            session,
-            Stage.CONFIRM,
-            session.base,
-            [arm],
-            session.adopted,
-            _turns(CONFIRM_S, left) * (1 + number),
-            CONFIRM_SEED + number,
-            session.tuning.alpha / CONFIRM_TESTS,
-        )
-        made = Experiment(
-            Stage.CONFIRM,
-            "recipe",
-            Decision.NOT_RUN,
-            on=session.adopted,
-            arm=public_arm(arm),
-            tier=max((TECHNIQUES[one].tier for one in session.adopted), key=TIERS.index),
-            seconds=result.method.elapsed_s,
-        )
-        made = decide.decide(made, result, arm.name, session.rule(result.method.alpha))
+        made = _confirmation(session, arm, number)
         session.keep(made)
-        if made.decision is not Decision.CANNOT_TELL:
+        if made.decision is not Decision.CANNOT_TELL or session.clock.left_s < made.seconds:
             break
     text = recipe_text(session.now(), session.adopted)
     write_file(path, text)
     session.tuning = replace(session.tuning, recipe=text, recipe_path=path)
+
+
+def _confirmation(session: _Session, arm: ArmSpec, number: int) -> Experiment:
+    """One test of the recipe; a second one has twice the time in turns."""
+    made = Experiment(
+        Stage.CONFIRM,
+        "recipe",
+        Decision.NOT_RUN,
+        UNREACHED,
+        on=session.adopted,
+        arm=public_arm(arm),
+        tier=max((TECHNIQUES[one].tier for one in session.adopted), key=TIERS.index),
+    )
+    allowed = session.allow(Stage.CONFIRM)
+    if allowed is None:
+        return made
+    allowed = replace(allowed, turns_s=allowed.turns_s * (1 + number))
+    alpha = session.tuning.alpha / CONFIRM_TESTS
+    names, seed = session.adopted, CONFIRM_SEED + number
+    result = _measure(session, Stage.CONFIRM, session.base, [arm], names, allowed, seed, alpha)
+    made = replace(made, reason="", seconds=result.method.elapsed_s)
+    return decide.decide(made, result, arm.name, session.rule(result.method.alpha))
 
 
 def recipe_arm(base: ArmSpec, path: str) -> ArmSpec:
@@ -510,6 +510,9 @@ def recipe_arm(base: ArmSpec, path: str) -> ArmSpec:
 
 
 def _end(session: _Session, state: str) -> Tuning:
+    for one in session.done(Stage.SCREEN) if state == "out of time" else ():
+        if one.decision is Decision.NOT_RUN and one.reason == NOT_YET:
+            session.keep(replace(one, reason=UNREACHED))
     ended = replace(session.now(), state=state)
     if session.recorder.saves and ended.rules:
         with session.recorder.collect_errors("The end of the tuning was not kept"):

@@ -119,6 +119,9 @@ def headline(tuning: Tuning) -> str:
     confirmed = tuning.confirmation
     measured = count(sum(one.decision.measured for one in final(tuning)), "technique")
     if not tuning.adopted:
+        missed = sum(one.decision is Decision.NOT_RUN for one in final(tuning))
+        if tuning.state == "out of time" and missed:
+            return f"Nothing adopted within the budget: {measured} measured, {missed} not tried."
         if tuning.state in ("complete", "out of time"):
             return f"Leave it as it is: of {measured} measured, none was found to help."
         return f"Nothing adopted yet: {measured} measured."

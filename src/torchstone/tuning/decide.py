@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from torchstone.conductor.extra_checks import STEPS_RATIO
+from torchstone.conductor.measuring import OUT_OF_TIME
 from torchstone.conductor.solo import HOPELESS
 from torchstone.records import (
     Agreement,
@@ -22,6 +23,7 @@ from torchstone.records import (
 from torchstone.records.format import format_percent
 from torchstone.stats import least_effect
 from torchstone.tuning.plan import work_of
+from torchstone.validate import needs_remeasuring
 from torchstone.variants.techniques import TECHNIQUES
 from torchstone.variants.techniques.base import BITWISE, TOLERANCE
 
@@ -29,6 +31,7 @@ MEMORY_MARGIN = 0.02
 """A peak of tensors is counted exactly, so this is what is worth a step, not noise."""
 MOST_SLOWDOWN = 2.0
 """Nobody takes a step twice as long for less memory unasked."""
+NO_TIME = "stopped before a sample was taken: its part of the budget was spent"
 HOPELESS_RATIO = 3.0
 """A technique that alone takes three times the baseline's step is not measured in turns."""
 
@@ -37,7 +40,8 @@ def rules(goal: str, allow: str, alpha: float, margin: float, techniques: int) -
     """What is fixed before the first experiment, for the report."""
     gain = "takes less time" if goal != "memory" else f"needs {MEMORY_MARGIN:.0%} less memory"
     return (
-        f"Every technique that applies ({techniques}) is measured alone against the baseline.",
+        f"Every technique that applies ({techniques}) is measured alone against the baseline, as "
+        "far as the budget reaches.",
         f"It is tested again on top of what is adopted, with data of its own, unless it is known "
         f"not to gain. It is adopted where it {gain} at the level {format_percent(alpha)} divided "
         "by the number of these tests, so that the chance of any false adoption is at most "
@@ -61,8 +65,9 @@ class Rule:
     alpha: float
 
 
-def outcome_of(arm: Measurement) -> tuple[Decision, str] | None:
-    """The decision of an arm that did not do its work; None where it did."""
+def outcome_of(arm: Measurement, out_of_time: bool = False) -> tuple[Decision, str] | None:
+    """The decision of an arm that did not do its work, in a case that may have run out of time;
+    None where it did."""
     said = arm.detail.message or arm.outcome.words
     if arm.outcome is Outcome.OK:
         return None
@@ -71,8 +76,9 @@ def outcome_of(arm: Measurement) -> tuple[Decision, str] | None:
     if arm.outcome is Outcome.NOT_SUPPORTED:
         return Decision.NOT_APPLICABLE, said
     if arm.outcome is Outcome.NOT_RUN:
-        stopped = said.startswith(HOPELESS)
-        return (Decision.STOPPED if stopped else Decision.NOT_RUN), said
+        if said.startswith(HOPELESS):
+            return Decision.STOPPED, said
+        return Decision.NOT_RUN, NO_TIME if out_of_time else said
     if arm.outcome is Outcome.NONDETERMINISTIC:
         return Decision.CANNOT_TELL, f"no fixed answer to compare with: {said}"
     return Decision.FAILED, f"{arm.outcome.words}: {said}"
@@ -83,9 +89,10 @@ def decide(experiment: Experiment, result: Result, name: str, rule: Rule) -> Exp
     base, arm = result.arms[0], next(one for one in result.arms if one.arm.name == name)
     comparison = next((one for one in result.comparisons if one.new == name), None)
     if comparison is not None and comparison.time_ratio is None:
-        comparison = _believed(comparison, result, rule)
+        comparison = _believed(comparison, result, rule, experiment.stage)
     made = replace(_with_figures(experiment, base, arm, comparison, rule), result_id=result.id)
-    ended = outcome_of(base) or outcome_of(arm)
+    out_of_time = result.method.stopped_by == OUT_OF_TIME
+    ended = outcome_of(base, out_of_time) or outcome_of(arm, out_of_time)
     if ended is not None:
         return replace(made, decision=ended[0], reason=ended[1])
     if rule.allow == BITWISE and made.shown_tier != BITWISE:
@@ -95,11 +102,16 @@ def decide(experiment: Experiment, result: Result, name: str, rule: Rule) -> Exp
     return replace(made, decision=decided[0], reason=decided[1])
 
 
-def _believed(comparison: Comparison, result: Result, rule: Rule) -> Comparison:
+def _believed(comparison: Comparison, result: Result, rule: Rule, stage: Stage) -> Comparison:
     """A gain that looked too good was measured twice. Where the two looks differ, the verdict is
-    withheld; where both are far from no gain, there is one, and the smaller of the two counts."""
+    withheld; where both are far from no gain, there is one, and the smaller of the two counts.
+    Screening adopts nothing, so there the first look is enough where no time was left for the
+    second."""
     looks = [one for one in result.remeasurements if one.new == comparison.new]
     again = looks[-1] if looks else None
+    if stage is Stage.SCREEN and (again is None or (again.outcome == "ok" and not again.speedup)):
+        first = needs_remeasuring(replace(result, remeasurements=()))
+        return next((one for one in first if one.new == comparison.new), comparison)
     if again is None or again.outcome != "ok" or not again.speedup or not again.interval:
         return comparison
     edge = 1 / (1 + least_effect(comparison.aa_floor, rule.margin))

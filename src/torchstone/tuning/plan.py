@@ -22,6 +22,12 @@ from torchstone.variants.techniques.base import METRIC, STATISTICAL
 
 BATCH = 3
 """Techniques that are screened in one case, in turns with one baseline."""
+PLAIN, PROCESS, COMPILED = "plain", "process", "compiled"
+COSTS = {PLAIN: 1.0, PROCESS: 1.5, COMPILED: 3.0}
+"""Wall time of screening one technique, beside that of a plain one, until it has been seen: with
+others in one case; in processes that are started otherwise; with a compiler."""
+COMPILERS = "compiler"
+"""The group of techniques that compile."""
 
 
 @dataclass(frozen=True)
@@ -92,9 +98,8 @@ def share_of(technique: Technique, ledger: Ledger) -> float:
 def choose(
     base: ArmSpec, wanted: Wanted, torch: str, shares: Mapping[str, float]
 ) -> tuple[list[str], list[Experiment]]:
-    """The techniques to screen, one of each group before its others and the largest share first,
-    and those that are not run, each with the reason. Nothing is left out because little is at
-    stake: only what cannot or may not be done."""
+    """The techniques to screen, in order, and those that are not run, each with the reason. Nothing
+    is left out because little is at stake: only what cannot or may not be done."""
     candidates: list[str] = []
     unable: list[Experiment] = []
     for name in wanted.only or TECHNIQUES:
@@ -104,15 +109,52 @@ def choose(
         else:
             decision, reason, tier = found
             unable.append(Experiment(Stage.SCREEN, name, decision, reason, tier=tier))
-    order = {name: place for place, name in enumerate(TECHNIQUES)}
-    candidates.sort(key=lambda name: (-round(shares.get(name, 1.0), 2), order[name]))
-    groups: set[str] = set()
-    first = []
-    for name in candidates:
+    return order(base, candidates, shares), unable
+
+
+def order(
+    base: ArmSpec,
+    names: Iterable[str],
+    shares: Mapping[str, float],
+    seen: Sequence[Experiment] = (),
+) -> list[str]:
+    """One of each group before its others, and the largest share at stake for its cost first. Those
+    `seen` say what each kind costs here, and which groups have had their turn."""
+    measured = [one for one in seen if one.seconds > 0 and one.technique in TECHNIQUES]
+    costs = _costs(base, measured)
+    place = {name: number for number, name in enumerate(TECHNIQUES)}
+
+    def worth(name: str) -> tuple[float, int]:
+        return -round(shares.get(name, 1.0) / costs[kind_of(base, name)], 2), place[name]
+
+    groups = {TECHNIQUES[one.technique].group for one in measured}
+    first, later = list[str](), list[str]()
+    for name in sorted(names, key=worth):
         group = TECHNIQUES[name].group or name
-        first += [] if group in groups else [name]
+        (later if group in groups else first).append(name)
         groups.add(group)
-    return [*first, *(name for name in candidates if name not in first)], unable
+    return [*first, *later]
+
+
+def kind_of(base: ArmSpec, name: str) -> str:
+    """What its cost depends on most."""
+    if TECHNIQUES[name].group == COMPILERS:
+        return COMPILED
+    arm = TECHNIQUES[name].on(base)
+    alike = (arm.env, arm.allocator, arm.threads) == (base.env, base.allocator, base.threads)
+    return PLAIN if alike and TECHNIQUES[name].work == 1 else PROCESS
+
+
+def _costs(base: ArmSpec, measured: Sequence[Experiment]) -> dict[str, float]:
+    """By kind, beside a plain technique: as seen here, and as expected where none was seen."""
+    found: dict[str, list[float]] = {}
+    for one in measured:
+        found.setdefault(kind_of(base, one.technique), []).append(one.seconds)
+    means = {kind: sum(some) / len(some) for kind, some in found.items()}
+    if not means:
+        return COSTS
+    unit = sum(mean / COSTS[kind] for kind, mean in means.items()) / len(means)
+    return {kind: means[kind] / unit if kind in means else COSTS[kind] for kind in COSTS}
 
 
 def _unable(
@@ -139,15 +181,16 @@ def _unable(
 
 def batches(base: ArmSpec, names: Sequence[str]) -> list[tuple[str, ...]]:
     """Techniques that are screened together: those whose processes start alike, so that libraries
-    are imported once for all of them, and of one group at most one."""
-    open_: list[tuple[object, list[str]]] = []
+    are imported once for all of them. What compiles is alone: where it takes too long, it alone is
+    not measured."""
+    made: list[list[str]] = []
+    plain: list[str] | None = None
     for name in names:
-        arm = TECHNIQUES[name].on(base)
-        key = (arm.env, arm.allocator, arm.threads)
-        alike = key == (base.env, base.allocator, base.threads) and TECHNIQUES[name].work == 1
-        place = next((some for kind, some in open_ if kind == key and len(some) < BATCH), None)
-        if place is not None and alike:
-            place.append(name)
+        if kind_of(base, name) != PLAIN:
+            made.append([name])
+        elif plain is None or len(plain) == BATCH:
+            plain = [name]
+            made.append(plain)
         else:
-            open_.append((key, [name]))
-    return [tuple(some) for _, some in open_]
+            plain.append(name)
+    return [tuple(some) for some in made]
