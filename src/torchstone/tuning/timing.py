@@ -23,7 +23,7 @@ everything, and a small budget is not worth dividing."""
 LEAST_CASE_S = 3.0
 """What starts with less than this cannot come to a sample."""
 TURNS_SHARE = 0.35
-"""Of a case's time that is planned for turns: compiling, starting and a second look take the
+"""Of a case's time that is planned for turns: compiling, starting and measuring again take the
 rest."""
 TURNS_S = {Stage.SCREEN: (1.5, 8.0), Stage.SELECT: (3.0, 30.0), Stage.CONFIRM: (4.0, 40.0)}
 """Least and most time in turns of a case of two arms."""
@@ -53,7 +53,7 @@ class Allowance:
     """What a case may take."""
 
     total_s: float
-    """With starting, compiling, checks and a second look."""
+    """With starting, compiling, checks and measuring again."""
     turns_s: float
 
 
