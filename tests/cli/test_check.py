@@ -68,6 +68,7 @@ def run(folder: Path, *words: str, **env: str) -> subprocess.CompletedProcess[st
     return done
 
 
+@pytest.mark.slow
 def test_a_slow_down_is_found_and_told_in_every_form(repository: Path) -> None:
     commit(repository, "three times the work", src__lib_py=LIB.replace("5000", "15000"))
     summary, outputs, report = (repository.parent / n for n in ("s.md", "o.txt", "check.json"))

@@ -126,6 +126,7 @@ def test_names_on_the_command_line(tmp_path: Path) -> None:
     assert "Traceback" not in text
 
 
+@pytest.mark.slow
 def test_a_file_with_such_a_name_and_such_lines(tmp_path: Path) -> None:
     (tmp_path / f"{EVIL.replace('/', '')}.py").write_text("x = 1\n")
     (tmp_path / "raises.py").write_text(f"def make():\n    raise ValueError({EVIL!r})\n")

@@ -133,6 +133,7 @@ def results_of(view: RunView) -> list[str]:
     return [case.result_id for case in view.cases]
 
 
+@pytest.mark.slow
 def test_kill_9_then_resume_has_every_case_once(
     here: Path, started: subprocess.Popen[bytes]
 ) -> None:

@@ -116,6 +116,7 @@ def test_the_slower_arm_is_not_called_faster(kept: Path) -> None:
     assert comparison["verdict"] in ("slower", "cannot tell")
 
 
+@pytest.mark.slow
 def test_repro_measures_again_beside_the_old(kept: Path) -> None:
     done = torchstone("repro", "last", "--db", str(kept / "kept.db"), "--no-save", "--json", "-")
     assert done.returncode == 0, done.stderr

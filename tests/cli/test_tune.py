@@ -107,6 +107,7 @@ def test_only_what_helps_and_answers_rightly_is_adopted(
         assert decisions(found)[name][0] == "wrong answer"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "decision", "said"),
     [

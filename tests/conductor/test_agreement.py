@@ -273,6 +273,7 @@ def test_an_agreement_of_before_the_ratio_still_loads() -> None:
     assert from_data(Agreement, old).error_ratio is None
 
 
+@pytest.mark.slow
 def test_what_a_rounding_moves_is_no_wrong_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     """A switch at its edge goes the other way for a last bit: eager itself would, so may an arm."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
@@ -303,6 +304,7 @@ def test_before_an_arm_is_called_wrong_by_a_little_the_baseline_is_looked_at_clo
     assert rounded.outcome is (Outcome.OK if closer else Outcome.WRONG_ANSWER), rounded.detail
 
 
+@pytest.mark.slow
 def test_a_closer_look_that_fails_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     arms = [ArmSpec(name, target("kinks", name)) for name in ("rare_but_dies", "rare_rounded_up")]

@@ -87,6 +87,7 @@ def test_a_fork_carries_its_own_tag(templates: Templates, tmp_path: Path) -> Non
         assert eventually(lambda: tagged_processes(TAG, worker.tag) == [worker.pid])
 
 
+@pytest.mark.slow
 def test_forks_end_with_their_template(tmp_path: Path) -> None:
     with open_templates() as own:
         launcher = Launcher(tmp_path, own)
@@ -97,6 +98,7 @@ def test_forks_end_with_their_template(tmp_path: Path) -> None:
     worker.kill()
 
 
+@pytest.mark.slow
 def test_without_its_template_a_worker_starts_by_itself(tmp_path: Path) -> None:
     with open_templates() as own:
         launcher = Launcher(tmp_path, own)

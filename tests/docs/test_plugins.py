@@ -45,6 +45,7 @@ def installed(tmp_path: Path) -> dict[str, str]:
     return env
 
 
+@pytest.mark.slow
 def test_the_target_and_the_rule_work(installed: dict[str, str], tmp_path: Path) -> None:
     targets = ("toy:median-1000", "toy:median-100", "--independent")
     document = bench(*targets, cwd=tmp_path, env=installed)
@@ -54,6 +55,7 @@ def test_the_target_and_the_rule_work(installed: dict[str, str], tmp_path: Path)
     assert found[0]["arms"] == [document["arms"][0]["name"]]
 
 
+@pytest.mark.slow
 def test_the_suite_runs(installed: dict[str, str], tmp_path: Path) -> None:
     few = ("--exclude", "median-1000", "--variants", "eager", "--replicates", "1")
     words = ("run", "toy", *few, "--budget-per-case", "0.2s", "--db", "kept.db")

@@ -29,6 +29,7 @@ PLANTED = (
     ("make_there_and_back", "cast", "# planted: cast, back"),
     ("make_cast_weight", "cast", "# planted: cast, kept"),
     ("make_strided", "strided-input", "# planted: strided-input"),
+    ("make_passed_on", "strided-input", "# planted: strided-input, passed on"),
 )
 HEALTHY = (
     *("make_mlp", "make_transformer", "make_conv", "make_recurrent", "make_experts"),

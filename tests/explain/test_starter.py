@@ -74,6 +74,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_a_target_without_torch(file: Path) -> None:
     arm = ArmSpec("x", f"{file}:step()")
     seen = run_passes_of(arm, QUICK)

@@ -15,11 +15,10 @@ import pytest
 from starlette.testclient import TestClient
 
 from tests.show import synthetic_comparison, synthetic_result, synthetic_run
+from tests.show.reports import compare_markdown, compare_report, run_markdown, run_report
 from tests.web.conftest import client_of, database  # noqa: F401  (a fixture)
 from torchstone.cli.app import cli
-from torchstone.show.comparison import compare_markdown, compare_report
 from torchstone.show.markdown import dumps, markdown
-from torchstone.show.run import run_markdown, run_report
 from torchstone.show.run_data import compare_csv, compare_dumps, run_csv, run_dumps
 from torchstone.show.terminal import report
 

@@ -20,6 +20,13 @@ from tests.interop.support import FIXTURES, HUGGINGFACE, TORCHBENCH
 from tests.interop.test_histories import GOOGLE, PYPERF, PYTEST, write_asv
 from tests.monitor.test_compare import training
 from tests.profile.support import traced
+from tests.show.reports import (
+    check_report,
+    regressions_markdown,
+    regressions_report,
+    run_markdown,
+    run_report,
+)
 from tests.show.test_check import REPORT
 from torchstone.interop.base import FORMATS, find_format
 from torchstone.interop.histories import READERS
@@ -31,18 +38,14 @@ from torchstone.monitor.views import view_of
 from torchstone.profile import read_profile
 from torchstone.profile import registry as profiles
 from torchstone.records import TorchstoneError
-from torchstone.show.check import check_dumps, check_loads, check_markdown, check_report
+from torchstone.show.blocks import render
+from torchstone.show.check import check_dumps, check_loads, check_markdown
 from torchstone.show.history import history_document, history_markdown, history_report
-from torchstone.show.monitor import compare_report, render, top_report, view_report
+from torchstone.show.monitor import compare_report, top_report, view_report
 from torchstone.show.monitor import dumps as monitor_dumps
 from torchstone.show.profile_html import profile_html
 from torchstone.show.profile_text import profile_text
-from torchstone.show.regressions import (
-    regressions_document,
-    regressions_markdown,
-    regressions_report,
-)
-from torchstone.show.run import run_markdown, run_report
+from torchstone.show.regressions import regressions_document
 from torchstone.show.run_data import run_csv, run_dumps
 from torchstone.stats import summarise
 from torchstone.store import open_store
@@ -243,9 +246,9 @@ def test_the_record_of_a_monitor_is_shown(seed: int, share: float) -> None:
             file.write_bytes(spoiled(file.read_bytes(), seed, share))
         first, second = (open_record(record.folder) for record in records)
         try:
-            assert render(view_report(view_of(first)))()
-            assert render(top_report([view_of(first), view_of(second)], 2000.0))()
+            assert render(view_report(view_of(first)))
+            assert render(top_report([view_of(first), view_of(second)], 2000.0))
             assert monitor_dumps([view_of(first)])
-            assert render(compare_report(compare(first, second)))()
+            assert render(compare_report(compare(first, second)))
         except TorchstoneError as refused:
             check_sentence(refused)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.targets.support import ROOT, settings, target
 from torchstone.lab.bench import measure
-from torchstone.records import ArmSpec, Level, Outcome, Result, Verdict
+from torchstone.lab.peaks import evaluate_again
+from torchstone.records import ArmSpec, Level, Outcome, Result, Statement, Verdict
 
 # name, how it is caught: an outcome or the rule of a failed check
 CHEATS = [
@@ -100,3 +103,30 @@ def test_a_lazy_tensor_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         "expected a plain tensor, got cheats" in lazy.detail.message
     )
     assert result.comparisons[0].verdict is Verdict.CANNOT_TELL
+
+
+NUMPY = "import numpy, threading; x = numpy.random.rand(600, 600)"
+LATER = "threading.Thread(target=lambda: [x.dot(x) for _ in range(4)]).start()"
+
+
+def timed(statement: str) -> Result:
+    spec = ArmSpec("statement", statement=Statement(statement, NUMPY))
+    return measure([spec], settings(), None, None, (), "timeit")
+
+
+def late_work(result: Result) -> Level:
+    return next(check.level for check in result.checks if check.rule == "late-work")
+
+
+def test_the_spinning_threads_of_openblas_are_no_cheat() -> None:
+    result = timed("x.dot(x)")
+    assert late_work(result) is Level.OK
+    (arm,) = result.arms
+    if arm.integrity is not None and arm.integrity.late_without_spin_ns is not None:
+        # Where they did spin: only the look with spinning off tells them from work done late.
+        blind = replace(arm, integrity=replace(arm.integrity, late_without_spin_ns=None))
+        assert late_work(evaluate_again(replace(result, arms=(blind,)))) is not Level.OK
+
+
+def test_a_matrix_product_left_to_a_thread_is_caught() -> None:
+    assert late_work(timed(LATER)) is Level.FAIL

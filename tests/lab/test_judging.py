@@ -180,6 +180,7 @@ def first_look(speedup: float) -> Comparison:
     return Comparison("slow", "fast", Verdict.FASTER, "floor", 1 / speedup, (0.1, 0.9))
 
 
+@pytest.mark.slow
 def test_a_second_look_has_other_inputs_and_its_own_figures(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

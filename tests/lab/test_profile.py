@@ -75,6 +75,7 @@ def test_a_target_that_fails_is_told_in_one_sentence(
     assert error.value.exit_code == 1
 
 
+@pytest.mark.slow
 def test_what_was_profiled_before_a_variant_fails_is_kept() -> None:
     pytest.importorskip("torch")
     kept: list[Profile] = []

@@ -199,6 +199,7 @@ def run_baseline(folder: Path, times: int, *options: str) -> str:
     return done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_a_stored_baseline_of_this_machine_is_compared_with(tmp_path: Path) -> None:
     folder = tmp_path / "work"
     folder.mkdir()

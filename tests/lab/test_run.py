@@ -16,10 +16,11 @@ from tests.targets.support import HONEST, ROOT
 from torchstone.conductor import Settings, open_templates
 from torchstone.conductor.case import Silent
 from torchstone.lab import run as lab_run
+from torchstone.lab.engines import Local, measure_group
 from torchstone.lab.metrics import metrics_of
 from torchstone.lab.recording import Recorder
 from torchstone.lab.run import CHECKOUT as CHECKOUT_PACKAGE
-from torchstone.lab.run import carry_out, describe_run, measure_group, resume_run, start_run
+from torchstone.lab.run import carry_out, describe_run, resume_run, start_run
 from torchstone.lab.run_plan import Group, RunRequest, make_plan
 from torchstone.machine.processes import usable_cores
 from torchstone.records import (
@@ -331,7 +332,7 @@ def test_what_cannot_run_is_stored_before_the_first_case_is_measured(
     run = begun(asked, db, plan=plan)
     seen = Watched()
     with start_heartbeat(locate(db), run.id) as sign:
-        end = carry_out(run, db, seen, None, 1e-9, sign)
+        end = carry_out(run, db, seen, None, 1e-9, sign, Local())
     assert end.stopped_by == "total budget"
     outcomes = [case.outcome.value for case in end.view.complete]
     assert outcomes == ["not_supported", "not_run", "not_supported", "not_run"]
@@ -353,7 +354,7 @@ def test_the_time_left_comes_from_cases_that_take_some(asked: RunRequest, tmp_pa
     run = begun(asked, db, plan=plan)
     seen = Watched()
     with start_heartbeat(locate(db), run.id) as sign:
-        end = carry_out(run, db, seen, None, None, sign)
+        end = carry_out(run, db, seen, None, None, sign, Local())
     assert passes(end.view) == (2, 2)
     assert seen.places == [(1, 3), (2, 3)]
     assert [left is None for left in seen.left] == [True, False]

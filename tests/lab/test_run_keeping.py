@@ -15,12 +15,12 @@ import pytest
 from tests.lab.test_run import COMMAND, Quiet, begun
 from tests.targets.support import HONEST
 from torchstone.conductor import Settings
-from torchstone.lab import recording
-from torchstone.lab import run as lab_run
+from torchstone.lab import engines, recording
 from torchstone.lab.metrics import unmeasured
 from torchstone.lab.recording import Recorder
 from torchstone.lab.run import describe_run, resume_run, start_run
 from torchstone.lab.run_plan import RunRequest, make_plan
+from torchstone.machine.processes import usable_cores
 from torchstone.records import Conditions, Estimate, Outcome, Run, UsageError
 from torchstone.store import StoreBusyError, engine, open_store
 from torchstone.store.heartbeat import running_ids, start_heartbeat
@@ -96,7 +96,7 @@ def test_only_another_shard_of_as_many_joins(
 
 
 def test_a_shard_is_not_started_twice(asked: RunRequest, db: str) -> None:
-    run = describe_run(asked, make_plan(asked, lab_run.usable_cores()), COMMAND, (1, 2))
+    run = describe_run(asked, make_plan(asked, usable_cores()), COMMAND, (1, 2))
     with start_heartbeat(locate(db), run.id, "1/2"):
         with pytest.raises(UsageError, match=f"{run.id} is being measured now"):
             start_run(asked, COMMAND, db, Quiet(), (1, 2), total_budget_s=0.0)
@@ -152,11 +152,12 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("hasty")
+@pytest.mark.slow
 def test_a_measured_case_waits_for_a_database_that_is_held(
     asked: RunRequest, db: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run, told = begun(asked, db), Told()
-    measure = lab_run.measure_group
+    measure = engines.measure_group
     with ExitStack() as stack:
 
         def measured(*words: Any) -> Any:
@@ -164,7 +165,7 @@ def test_a_measured_case_waits_for_a_database_that_is_held(
             stack.enter_context(held(db, HELD_S))
             return found
 
-        monkeypatch.setattr(lab_run, "measure_group", measured)
+        monkeypatch.setattr(engines, "measure_group", measured)
         end = resume_run(run.id, db, told)
     assert end.stopped_by == "done"
     assert [case.outcome.value for case in end.view.complete] == ["ok", "ok"]

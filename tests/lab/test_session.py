@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
+import re
 from typing import Any
 
 import pytest
 
 import torchstone
+from torchstone.lab.magics import load
 from torchstone.lab.result import BenchResult
 from torchstone.lab.session import as_objects, is_object
 from torchstone.records import Level, Outcome, UsageError, Verdict, from_data, to_data
@@ -53,6 +55,7 @@ def test_arms_by_number_and_by_name(two: BenchResult) -> None:
         two.arms["lop"]
 
 
+@pytest.mark.slow
 def test_an_effort_sets_what_is_not_given() -> None:
     fast = torchstone.bench(lambda: sum(NUMBERS), effort="fast", budget=0.2)
     assert (fast.method.effort, fast.method.margin, fast.method.within) == ("fast", 0.05, 0.05)
@@ -191,3 +194,22 @@ def test_what_cannot_be_is_refused_with_a_remedy(
     with pytest.raises(UsageError, match=said) as refused:
         torchstone.bench(*targets, **options)
     assert refused.value.remedy
+
+
+def test_provisional_figures_of_a_session_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    torchstone.compare(lambda: sum(NUMBERS), at_the_top, budget=2.5, progress=True)
+    said = capsys.readouterr().err
+    assert re.search(r"provisional: lambda \S+ µs, at_the_top \S+ µs \S+× \(first calls\)", said)
+    assert re.search(r"provisional: lambda .*, at_the_top .*× .* \(\d+ stretch(es)?\)", said)
+
+
+def test_a_misspelt_option_of_the_magic_is_named() -> None:
+    known: dict[str, Any] = {}
+
+    class Shell:
+        def register_magic_function(self, magic: Any, *_: str) -> None:
+            known["torchstone"] = magic
+
+    load(Shell())
+    with pytest.raises(UsageError, match="no option --buget"):
+        known["torchstone"]("sum([1]) --buget 1")

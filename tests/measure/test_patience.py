@@ -41,6 +41,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @ARMS
+@pytest.mark.slow
 def test_alone_no_two_long_steps_pass_in_silence(arm: ArmSpec) -> None:
     listener = Listener()
     solo.solo(arm, listener, 7, "", None, {}, b"salt", lambda calls: None)

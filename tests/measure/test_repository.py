@@ -50,6 +50,7 @@ def commit_of(target: str, folder: Path) -> str | None:
     return git.commit if git else None
 
 
+@pytest.mark.slow
 def test_it_is_that_of_the_module_and_not_of_where_one_stands(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,7 +13,8 @@ from torchstone.monitor.serving import histogram
 from torchstone.monitor.views import view_of
 from torchstone.records import UsageError
 from torchstone.records.monitoring import KindSums, MonitorHeader, Process, StepChunk
-from torchstone.show.monitor import compare_report, render, view_report
+from torchstone.show.blocks import render
+from torchstone.show.monitor import compare_report, view_report
 
 
 def training(folder: Path, seconds: int, seed: int = 0, **more_ms: float) -> MonitorRecord:
@@ -47,7 +48,7 @@ def test_the_phase_that_grew_is_named(tmp_path: Path) -> None:
     changes = {one.phase: one for one in found.phases}
     assert changes["data"].share == pytest.approx(1.0, abs=0.1)
     assert changes["transfer"].base_s is None
-    text = render(compare_report(found))()
+    text = render(compare_report(found))
     assert "waiting for data" in text
     assert "?" in text
 
@@ -65,7 +66,7 @@ def test_few_seconds_cannot_tell(tmp_path: Path) -> None:
 
 
 def test_a_report_says_what_is_not_known(tmp_path: Path) -> None:
-    text = render(view_report(view_of(training(tmp_path / "a", 10))))(width=100)
+    text = render(view_report(view_of(training(tmp_path / "a", 10))))
     assert "a · lost · 1,000 steps" in text
     line = next(line for line in text.splitlines() if "transfer to the device" in line)
     assert line.split()[-2:] == ["?", "?"]

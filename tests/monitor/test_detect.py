@@ -65,6 +65,7 @@ def test_steps_that_became_quicker_are_no_warning() -> None:
     assert training.warnings == []
 
 
+@pytest.mark.slow
 def test_the_rate_of_false_drifts_is_what_is_said() -> None:
     """Exchangeable blocks, no effect gate: the martingale itself passes 1/alpha seldom."""
     alpha, passed, runs = 0.05, 0, 200
@@ -256,6 +257,7 @@ def test_ten_healthy_hours_have_at_most_one_alarm() -> None:
     assert len(alarms) <= 1, [one.text for one in alarms]
 
 
+@pytest.mark.slow
 def test_what_the_collector_keeps_stays_flat() -> None:
     training = Training(step_ms=100.0)
     training.play(30_000)

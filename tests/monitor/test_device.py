@@ -12,7 +12,8 @@ from torchstone.monitor import device as times
 from torchstone.monitor.device import DeviceTimes
 from torchstone.monitor.journal import open_record
 from torchstone.monitor.views import view_of
-from torchstone.show.monitor import render, view_report
+from torchstone.show.blocks import render
+from torchstone.show.monitor import view_report
 
 torch = pytest.importorskip("torch")
 MS = 1_000_000
@@ -102,4 +103,4 @@ def test_a_training_on_a_device_shows_its_times_by_phase(
     assert whole.device_steps == 30
     for phase in ("forward", "backward", "optimizer"):
         assert whole.device_s(phase) == pytest.approx(1e-3)
-    assert "on the device" in render(view_report(view))().lower()
+    assert "on the device" in render(view_report(view)).lower()

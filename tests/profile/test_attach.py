@@ -71,6 +71,7 @@ def test_a_running_process_is_seen_by_its_functions_and_lines(
 
 
 @needs_pyspy
+@pytest.mark.slow
 def test_a_process_that_ends_meanwhile_leaves_what_was_seen(spinning: int) -> None:
     def end(*_: object) -> None:
         os.kill(spinning, signal.SIGKILL)

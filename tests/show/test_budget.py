@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from tests.show import synthetic_result, synthetic_run
+from tests.show.reports import run_markdown, run_report
 from torchstone.cli.options import parse_duration
 from torchstone.records import CASE_KIND, Comparison, Result, RunView, Verdict
 from torchstone.show.evidence import BENCH, CALL, RUN, budget_advice, duration
 from torchstone.show.markdown import document, markdown
-from torchstone.show.run import run_markdown, run_report
 from torchstone.show.terminal import report
 from torchstone.stats import summarise
 from torchstone.stats.verdict import PLAIN_BUDGETS_S

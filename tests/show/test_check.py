@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.show.reports import check_report
 from torchstone.records import CheckedTarget, CheckReport, Revision, Shift, Status, UsageError
 from torchstone.show.check import (
     MARKER,
@@ -14,7 +15,6 @@ from torchstone.show.check import (
     check_dumps,
     check_loads,
     check_markdown,
-    check_report,
     headline,
 )
 

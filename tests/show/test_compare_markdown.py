@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from torchstone.show.comparison import compare_markdown
+from tests.show.reports import compare_markdown
 
 from . import synthetic_comparison as made
 

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from torchstone.show.comparison import compare_report
+from tests.show.reports import compare_report
 from torchstone.show.table import cells
 
 from . import synthetic_comparison as made

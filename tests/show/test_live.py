@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import io
 import re
+from dataclasses import replace
 
 from tests.show.test_progress import Clock, utf8, written
 from torchstone.conductor import ArmNow, Events, LiveEvents
 from torchstone.show.live import LiveProgress
+from torchstone.show.notebook import NotebookProgress
 
 FIRST = (ArmNow("eager", 0.105), ArmNow("inductor"))
 SECOND = (ArmNow("eager", 0.105), ArmNow("inductor", 0.07, speedup=1.5))
@@ -133,3 +135,28 @@ def test_hostile_and_long_names_stay_on_their_line() -> None:
     assert len(shown) == 3
     assert all(len(line) <= 79 for line in shown)
     assert "crash" in shown[1]
+
+
+def test_a_notebook_shows_what_a_terminal_shows() -> None:
+    shown: list[str] = []
+
+    class Handle:
+        def update(self, html: str) -> None:
+            shown.append(html)
+
+    def display(html: str, display_id: bool) -> Handle:
+        assert display_id
+        return Handle()
+
+    with NotebookProgress(display, str) as progress:
+        assert isinstance(progress, LiveEvents)
+        progress.note("4 threads on 2 cores")
+        progress.provisional((ArmNow("<a>", 0.1),))
+        progress.phase("<a>: first call")
+        assert "4 threads on 2 cores\n  &lt;a&gt;" in shown[-1]
+        assert "provisional, first calls" in shown[-1]
+        progress.provisional([replace(arm, unit="stretch") for arm in TURNS])
+        progress.phase("measuring: stretch 3 of 4")
+        assert re.search(r"inductor +50\.0 ms  ±2\.0 %  2\.00×  1\.90–2\.10", shown[-1])
+        assert "provisional, 2 stretches" in shown[-1]
+    assert shown[-1] == ""

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
+from tests.show.reports import run_markdown
 from torchstone.records import Outcome, RunView
-from torchstone.show.run import run_markdown
 
 from . import synthetic_run as made
 from .test_markdown import table

@@ -12,10 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.show.reports import run_report
 from torchstone.records import CaseMetrics, Level, Outcome, PassRate, RunView, Verdict
 from torchstone.show import table
 from torchstone.show.cells import pass_words
-from torchstone.show.run import LOST, MOST_CASES, run_report
+from torchstone.show.run import LOST, MOST_CASES
 from torchstone.show.run_data import run_document
 from torchstone.show.table import cells
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import random
 from collections import Counter
 from pathlib import Path
 
@@ -28,9 +29,11 @@ from torchstone.records import (
 from torchstone.stats import (
     geometric_mean_speedup,
     pass_rate,
+    suite,
     summarise,
     verdicts,
 )
+from torchstone.stats.verdict import benjamini_hochberg
 
 MIB = 2**20
 
@@ -207,3 +210,23 @@ def test_what_else_was_measured_that_night_changes_no_verdict_of_a_suite() -> No
     assert alone == (Verdict.FASTER,) * 3
     assert verdicts([*few, *others])[:3] == alone
     assert verdicts([*few, *own])[:3] != alone  # its own cases do count
+
+
+def test_clear_differences_survive_without_their_exact_p_values(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Survivors are those of the exact p-values, and hardly any of these are computed."""
+    draw = random.Random(7)
+    cases = [case(f"m{i}", draw.gauss(0.0, 0.3), 0.01, verdict=Verdict.FASTER) for i in range(200)]
+    exact = [suite.p_value(one) for one in cases]
+    assert all(p is not None for p in exact)
+    survive = [p <= 0.05 for p in benjamini_hochberg([p or 0.0 for p in exact])]
+    asked: list[str] = []
+    counted = suite.p_value
+    monkeypatch.setattr(
+        suite, "p_value", lambda one: (asked.append(one.key.model), counted(one))[1]
+    )
+    found = suite.verdicts(cases)
+    assert [one is Verdict.FASTER for one in found] == survive
+    assert 0 < sum(survive) < len(cases)
+    assert len(asked) < len(cases)

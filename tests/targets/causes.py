@@ -126,6 +126,11 @@ def _strided(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     return (x + y).sum()  # planted: strided-input
 
 
+def _passed_on(x: torch.Tensor) -> torch.Tensor:
+    y = x * 2.0 + 1.0
+    return nn.functional.layer_norm(y, y.shape[-1:])  # planted: strided-input, passed on
+
+
 def make_batch_loop() -> Made:
     return BatchLoop().eval(), (torch.randn(BATCH, WIDTH),)
 
@@ -177,6 +182,10 @@ def make_cast_weight() -> Made:
 
 def make_strided() -> Made:
     return _strided, (torch.randn(1024, 1024).t(), torch.randn(1024, 1024))
+
+
+def make_passed_on() -> Made:
+    return _passed_on, (torch.randn(1024, 1024).t(),)
 
 
 def make_contiguous() -> Made:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
@@ -23,11 +24,17 @@ from torchstone.records import (
     CheckedTarget,
     LevelChange,
     Peak,
+    SeriesKey,
+    SeriesRun,
     Status,
     UsageError,
+    group_changes,
 )
+from torchstone.show.regressions import issue_text, regressions_document, regressions_report
+from torchstone.stats import changepoints
+from torchstone.stats.series import Line, Lines
 from torchstone.store import open_store
-from torchstone.track.regressions import SAME_PLACE
+from torchstone.track.regressions import SAME_PLACE, find_regressions
 
 NIGHT_S = 86_400.0
 
@@ -336,3 +343,58 @@ def test_history_draws_a_few_and_lists_many(own: str) -> None:
     assert data["series"][0]["changes"][0]["moved"] == "compiled"
     missing = CliRunner().invoke(cli, ["history", "nosuch", "--db", own])
     assert isinstance(missing.exception, UsageError)
+
+
+def one_change(name: str, at: float, **changes: Any) -> LevelChange:
+    """A change of a series for the worse at a moment."""
+    before, then = (SeriesRun(f"run {moment}", moment, f"c{moment:.0f}") for moment in (at - 1, at))
+    made = LevelChange(
+        *(name, SeriesKey("asv", "numpy", name, machine="i7"), before, then, then, then),
+        *(1.5, (1.4, 1.6), 1.0, 1.5, 9.0, True),
+    )
+    return replace(made, **changes)
+
+
+def test_series_that_changed_at_one_commit_are_one_alarm() -> None:
+    same = [one_change(f"bench.a{i}", 100.0) for i in range(7)]
+    late = one_change("bench.late", 101.0)
+    late = replace(late, earliest=same[0].first_bad)  # it may as well have begun with them
+    faster = one_change("bench.faster", 100.0, worse=False, ratio=0.5)
+    other = one_change("bench.other", 100.0, key=SeriesKey("asv", "numpy", "o", machine="atom"))
+    far = [one_change(f"bench.far{i}", 200.0) for i in range(4)]
+    groups, alone = group_changes([*same, late, faster, other, *far])
+    assert [group.changes for group in groups] == [(*same, late)]
+    assert alone == (faster, other, *far)
+
+    report = ChangeReport((*same, late, faster, other, *far), series=20, values=400)
+    text = regressions_report(report, width=120)
+    assert "8 at 1 commit" in text
+    assert "c99..c100" in text
+    assert "bench.a3" not in text
+    assert "bench.far3" in text
+    assert "bench.a3" in regressions_report(report, everything=True)
+    assert issue_text(report).count("- [ ]") == 6
+    (group,) = regressions_document(report)["groups"]
+    assert group["changes"] == [one.id for one in (*same, late)]
+
+
+def test_only_series_that_are_shuffled_are_looked_at_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thresholds are raised for most histories: what the usual ones find in the rest is unused."""
+    monkeypatch.setattr(changepoints, "MOST_TESTED", 10)
+    asked: list[tuple[int, float]] = []
+    whole = changepoints.Scan.changes_of
+
+    def counted(self: changepoints.Scan, row: int, factor: float = 1.0) -> tuple[int, ...]:
+        if len(self.many) == 50:
+            asked.append((row, factor))
+        return whole(self, row, factor)
+
+    monkeypatch.setattr(changepoints.Scan, "changes_of", counted)
+    random = np.random.default_rng(0)
+    runs = {number: SeriesRun(str(number), float(number)) for number in range(60)}
+    lines = [
+        Line(SeriesKey("asv", "p", str(i)), f"i{i}", list(runs), random.lognormal(0, 0.05, 60))
+        for i in range(50)
+    ]
+    find_regressions(Lines(lines, {"imported": runs}))
+    assert len(asked) == 50 + 10

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.show.reports import tune_markdown, tune_report
 from tests.tuning.made import tuning
 from torchstone.records import Decision, Stage, TorchstoneError, UsageError
 from torchstone.show.listing import listing
-from torchstone.show.tune import headline, tune_dumps, tune_markdown, tune_report
+from torchstone.show.tune import headline, tune_dumps
 from torchstone.store import open_store
 
 

@@ -20,7 +20,7 @@ from torchstone.records import (
     Measurement,
     Outcome,
 )
-from torchstone.validate import CONSTANT_OUTPUT_NOTE
+from torchstone.validate import CONSTANT_OUTPUT_NOTE, evaluate, needs_spin_off
 
 MS = 1_000_000
 
@@ -89,6 +89,31 @@ def test_openmp_run_times_that_spin_for_200_ms_are_not_called_cheats() -> None:
     assert "KMP_BLOCKTIME" in check.message
     alone = replace(late(200, 201), environment=environment(threads={"torch": 1}))
     assert levels("late-work", result(alone)) == [Level.FAIL]
+
+
+@pytest.mark.parametrize(("quiet_ms", "asleep_ms"), [(120, 0.5), (None, 0.5), (200, 0.5)])
+def test_threads_that_only_spin_are_no_late_work(quiet_ms: float | None, asleep_ms: float) -> None:
+    made = late(115, quiet_ms)
+    seen = replace(made, integrity=Integrity(late_without_spin_ns=round(asleep_ms * MS)))
+    _, check = checks("late-work", pair(seen))
+    assert check.level is Level.OK
+    assert "Idle threads of inductor spin" in check.message
+    assert check.figures["median_late_without_spin_s"] == pytest.approx(asleep_ms / 1e3)
+
+
+@pytest.mark.parametrize("quiet_ms", [120, None, 200])
+def test_work_that_stays_when_nothing_spins_is_caught(quiet_ms: float | None) -> None:
+    made = replace(late(115, quiet_ms), integrity=Integrity(late_without_spin_ns=60 * MS))
+    assert one("late-work", pair(made), "inductor").level is Level.FAIL
+
+
+def test_only_doubted_arms_that_were_not_looked_at_need_another_look() -> None:
+    doubted = evaluate(pair(late(115, 120)))
+    assert needs_spin_off(replace(pair(late(115, 120)), checks=doubted)) == ["inductor"]
+    looked = pair(replace(late(115, 120), integrity=Integrity(late_without_spin_ns=60 * MS)))
+    assert needs_spin_off(replace(looked, checks=evaluate(looked))) == []
+    honest = pair(late(6, 7))
+    assert needs_spin_off(replace(honest, checks=evaluate(honest))) == []
 
 
 def test_late_work_is_not_evaluated_where_the_system_does_not_say() -> None:

@@ -27,6 +27,8 @@ from torchstone.web.security import Hosts  # noqa: E402
 # Nothing here is about speed, and a shared machine may be slow.
 PATIENCE_MS = 180_000
 PATIENCE_S = 240.0
+GRACE_S = 5.0
+"""For a server to end by itself: no test asks it for anything any more."""
 
 
 @pytest.fixture(scope="session")
@@ -83,7 +85,7 @@ def serving(path: Path) -> Iterator[str]:
             make_app(store, Hosts.of()), log_level="error", ws="none", timeout_graceful_shutdown=2
         )
         server = uvicorn.Server(config)
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
         thread.start()
         try:
             deadline = time.monotonic() + PATIENCE_S
@@ -93,7 +95,9 @@ def serving(path: Path) -> Iterator[str]:
             yield f"http://127.0.0.1:{listening.getsockname()[1]}"
         finally:
             server.should_exit = True
-            thread.join(PATIENCE_S)
+            thread.join(GRACE_S)
+            server.force_exit = True
+            thread.join(GRACE_S)
             listening.close()
 
 

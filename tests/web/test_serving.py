@@ -131,6 +131,7 @@ AppState.warm = warm
 """
 
 
+@pytest.mark.slow
 def test_a_second_interrupt_does_not_wait_for_a_page(database: Path) -> None:
     with started(SLOW_PAGE + SERVE.format("print", str(database))) as (process, address):
         assert process.stdout is not None

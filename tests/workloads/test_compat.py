@@ -116,6 +116,7 @@ def compile_library(source: str, path: Path, *options: str) -> None:
 
 
 @pytest.mark.skipif(find_spec("torchvision") is None, reason="torchvision is not installed")
+@pytest.mark.slow
 def test_the_torchvision_that_is_installed_can_be_imported(tmp_path: Path) -> None:
     bare, repaired = tell("bare", tmp_path), tell("repair", tmp_path)
     assert repaired.imported == "ok"
@@ -131,6 +132,7 @@ def test_the_torchvision_that_is_installed_can_be_imported(tmp_path: Path) -> No
         assert str(Path(sys.prefix)) not in repaired.said[0], "no path of this machine"
 
 
+@pytest.mark.slow
 def test_operators_that_do_not_load_are_declared(tmp_path: Path) -> None:
     (fake_torchvision(tmp_path) / "_C.so").write_bytes(b"not a library")
     assert "nms does not exist" in tell("bare", tmp_path).imported

@@ -295,6 +295,7 @@ def test_dropout_that_a_timm_constructor_keeps_is_found(monkeypatch: pytest.Monk
 
 
 @needs_torchvision
+@pytest.mark.slow
 def test_dropout_that_a_torchvision_builder_keeps_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

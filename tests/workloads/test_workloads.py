@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -179,3 +180,32 @@ def test_a_long_list_of_numbers_is_one_leaf() -> None:
     assert raw_bytes([*values, 1 << 70], 1 << 20)[0] == "text"
     assert len(list(walk([*values, "x"], "output"))) == 1001
     assert fingerprint([("v", values)]) != fingerprint([("v", values[::-1])])
+
+
+def columns(array: Any) -> Any:
+    return array[:, ::2]
+
+
+@pytest.mark.parametrize(
+    "laid_out",
+    [columns, lambda a: a[::3, 4:9], lambda a: a.T, lambda a: a[3:, 1], lambda a: a[:, ::2].T],
+    ids=["columns", "block", "transposed", "one column", "columns, transposed"],
+)
+@pytest.mark.parametrize("make", [torch.tensor, np.array], ids=["torch", "numpy"])
+def test_fresh_inputs_lie_in_memory_as_the_given_ones(make: Any, laid_out: Any) -> None:
+    example = laid_out(make([[float(row * 16 + i) for i in range(16)] for row in range(12)]))
+    drawn = draw(Workload(abs, (example,)), 5).args[0]
+
+    def strides(one: Any) -> tuple[int, ...]:
+        return tuple(one.stride() if isinstance(one, torch.Tensor) else one.strides)
+
+    assert strides(drawn) == strides(example)
+    assert sorted(drawn.flatten().tolist()) == sorted(example.flatten().tolist())
+    assert drawn.flatten().tolist() != example.flatten().tolist()
+
+
+def test_inputs_whose_elements_share_memory_are_drawn_apart() -> None:
+    example = torch.arange(4.0).expand(3, 4)
+    drawn = draw(Workload(abs, (example,)), 5).args[0]
+    assert drawn.is_contiguous()
+    assert sorted(drawn.flatten().tolist()) == sorted(example.flatten().tolist())

@@ -20,6 +20,7 @@ NAMES = [name for names in SECTIONS.values() for name in names]
 _MODULES = {
     **dict.fromkeys(("show", "list", "repro", "validate"), "stored"),
     **dict.fromkeys(("export", "import"), "db"),
+    **dict.fromkeys(("push", "token"), "push"),
     **dict.fromkeys(("history", "regressions"), "regressions"),
 }
 """Of commands that share a module; any other has one of its name."""

@@ -62,18 +62,14 @@ def bisect(
     from torchstone.lab.bisect import BisectRequest
     from torchstone.lab.bisect import bisect as run
     from torchstone.lab.recording import Recorder
-    from torchstone.show.bisect import bisect_dumps, bisect_markdown, bisect_report
+    from torchstone.show.bisect import bisect_dumps, bisect_report
 
     how = how_to_run({**asked, "margin": 0.03}, until="precise")
     request = BisectRequest(good, bad, target, confidence, most_probes, restart, how)
     recorder = Recorder(db, saves=save)
     with opt.progress() as events:
         report = run(request, recorder, events)
-    output.deliver(
-        partial(bisect_report, report),
-        partial(bisect_dumps, report),
-        partial(bisect_markdown, report),
-    )
+    output.deliver_report(partial(bisect_report, report), partial(bisect_dumps, report))
     opt.print_storage_warnings(recorder, 0)
     if report.interrupted:
         return opt.Exit.INTERRUPTED

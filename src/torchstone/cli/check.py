@@ -226,10 +226,11 @@ def _code(report: CheckReport) -> int:
 
 
 def _deliver(output: opt.Output, report: CheckReport, code: int) -> None:
+    from torchstone.show.blocks import render
     from torchstone.show.check import check_dumps, check_markdown, check_report
 
     output.deliver(
-        partial(check_report, report, code),
+        partial(render, check_report(report, code)),
         partial(check_dumps, report, code),
         partial(check_markdown, report, code),
     )

@@ -83,16 +83,15 @@ def compare(
     """
     from torchstone.lab.compare_runs import compare_runs, gate
     from torchstone.records import UsageError
-    from torchstone.show.comparison import compare_markdown, compare_report
+    from torchstone.show.comparison import compare_report
     from torchstone.show.run_data import compare_csv, compare_dumps
 
     comparison = compare_runs(base, new, db, _terms(asked))
     if comparison.refused:
         raise UsageError(comparison.refused, comparison.remedy)
-    output.deliver(
+    output.deliver_report(
         partial(compare_report, comparison, everything=everything),
         partial(compare_dumps, comparison),
-        partial(compare_markdown, comparison, everything=everything),
         partial(compare_csv, comparison),
     )
     return opt.Exit.FAILED if gate(comparison, fail_on) else opt.Exit.OK

@@ -39,6 +39,8 @@ SECTIONS = {
         "serve": "Show stored runs as a dashboard in the browser.",
         "export": "Write a run as the PyTorch project's files, or a site.",
         "import": "Read other tools' files; join shards.",
+        "push": "Send a run to a `serve --accept-pushes`.",
+        "token": "Create, list and revoke tokens for pushes.",
         "db": "Show database size; prune samples; rebuild derived tables.",
     },
 }

@@ -72,6 +72,7 @@ def run(
     from torchstone.monitor.journal import open_record
     from torchstone.monitor.views import view_of
     from torchstone.show import monitor as shown
+    from torchstone.show.blocks import render
     from torchstone.show.table import can_unicode
 
     quiet = quiet or os.environ.get("RANK", "0") != "0"  # the first rank speaks for all
@@ -84,8 +85,8 @@ def run(
     record = open_record(folder)
     if not quiet and record.ranks:
         view = view_of(record)
-        text = shown.render(shown.view_report(view, compute_peak(view)))
-        click.echo(text(unicode=can_unicode(sys.stderr)), err=True, nl=False)
+        report = shown.view_report(view, compute_peak(view))
+        click.echo(render(report, unicode=can_unicode(sys.stderr)), err=True, nl=False)
     return code
 
 
@@ -97,8 +98,7 @@ def list_(output: opt.Output) -> None:
     from torchstone.show import monitor as shown
 
     found = views(everything=True)
-    report = shown.list_report(found)
-    output.deliver(shown.render(report), partial(shown.dumps, found))
+    output.deliver_report(partial(shown.list_report, found), partial(shown.dumps, found))
 
 
 @monitor.command()
@@ -117,10 +117,8 @@ def show(id: str, output: opt.Output) -> None:
     from torchstone.show import monitor as shown
 
     view = find_view(id)
-    report = shown.view_report(view, compute_peak(view))
-    output.deliver(
-        shown.render(report), partial(shown.dumps, view), partial(shown.markdown, report)
-    )
+    report = partial(shown.view_report, view, compute_peak(view))
+    output.deliver_report(report, partial(shown.dumps, view))
 
 
 @monitor.command()
@@ -139,7 +137,4 @@ def compare(base: str, new: str, output: opt.Output) -> None:
     from torchstone.show import monitor as shown
 
     found = compare_monitors(find_record(base), find_record(new))
-    report = shown.compare_report(found)
-    output.deliver(
-        shown.render(report), partial(shown.dumps, found), partial(shown.markdown, report)
-    )
+    output.deliver_report(partial(shown.compare_report, found), partial(shown.dumps, found))

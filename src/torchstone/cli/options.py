@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from torchstone.conductor import Settings
     from torchstone.lab.recording import Recorder, StorageWarning
     from torchstone.records import Result
+    from torchstone.show.blocks import Report
     from torchstone.show.progress import Progress
 
 
@@ -376,6 +377,23 @@ class Output:
                     _print(shown, err=True)
         if failed is not None:
             raise failed
+
+    def deliver_report(
+        self,
+        make: Callable[[], Report],
+        json: Callable[[], str],
+        csv: Callable[[], str] | None = None,
+        markdown: Callable[[], Report] | None = None,
+    ) -> None:
+        """The same of a report in blocks; `markdown`: where Markdown has less in it."""
+        from torchstone.show.blocks import render, to_markdown
+
+        self.deliver(
+            lambda **how: render(make(), **how),
+            json,
+            lambda: to_markdown((markdown or make)()),
+            csv,
+        )
 
     def _shown(self, report: Callable[..., str], markdown: Callable[[], str] | None) -> str:
         from torchstone.show.table import can_unicode

@@ -169,12 +169,10 @@ def _act(
 
 
 def _deliver(report: ChangeReport, output: opt.Output, form: str, everything: bool) -> None:
-    from torchstone.show.regressions import (
-        issue_text,
-        regressions_document,
-        regressions_markdown,
-        regressions_report,
-    )
+    from torchstone.show.blocks import to_markdown
+    from torchstone.show.regressions import issue_text, regressions_document, regressions_report
+
+    made = partial(regressions_report, report, everything=everything)
 
     def document() -> str:
         return opt.dumps(regressions_document(report))
@@ -182,8 +180,8 @@ def _deliver(report: ChangeReport, output: opt.Output, form: str, everything: bo
     if form == "json":
         click.echo(document())
     elif form == "markdown":
-        click.echo(regressions_markdown(report, everything=everything), nl=False)
+        click.echo(to_markdown(made()), nl=False)
     elif form == "github-issue":
         click.echo(issue_text(report), nl=False)
     else:
-        output.deliver(partial(regressions_report, report, everything=everything), document)
+        output.deliver_report(made, document)

@@ -18,20 +18,24 @@ if TYPE_CHECKING:
 
 BUDGET_S = 20.0
 REPLICATES, FAST_REPLICATES = 4, 3
+UNFINISHED = ("total budget", "nodes")
+"""Why a run may end before its plan does."""
 
 
 def deliver_run(output: opt.Output, view: RunView, commands: bool, db: str | None) -> None:
     """The report, Markdown, CSV or JSON of a run. `db`: the database it is in, as it was named."""
-    from torchstone.show.run import run_markdown, run_report
+    from torchstone.show.run import run_report
     from torchstone.show.run_data import run_csv, run_dumps
-    from torchstone.stats import summarise
+    from torchstone.stats import summarise, verdicts
 
-    summaries = summarise(view.complete)
-    output.deliver(
-        partial(run_report, view, summaries, commands=commands, db=opt.named_database(db)),
+    told = verdicts(view.complete)
+    summaries = summarise(view.complete, told=told)
+    report = partial(run_report, view, summaries, told=told)
+    output.deliver_report(
+        partial(report, commands=commands, db=opt.named_database(db)),
         partial(run_dumps, view, summaries),
-        partial(run_markdown, view, summaries),
         partial(run_csv, view),
+        report,
     )
 
 
@@ -61,6 +65,8 @@ def deliver_run(output: opt.Output, view: RunView, commands: bool, db: str | Non
     help="Small: the same blocks, fewer and narrower.",
 )
 @opt.option("--shard", metavar="I/N", help="Only the I-th of N parts; parts of a --label join.")
+@opt.option("--engine", default="local", help="Where cases are measured: local, ray.")
+@opt.option("--address", default="", help="Of the Ray cluster (default: RAY_ADDRESS, else here).")
 @opt.option("--resume", metavar="RUN", help="Resume an interrupted run.")
 @opt.option(
     "--fast",
@@ -98,6 +104,8 @@ def run(
     /,
     suites: tuple[str, ...],
     shard: str | None,
+    engine: str,
+    address: str,
     resume: str | None,
     total_budget: float | None,
     torchbench: str,
@@ -120,8 +128,10 @@ def run(
       torchstone run huggingface --only BertForMaskedLM --precisions fp32,amp
       torchstone run my_suite.toml --label $(git rev-parse --short HEAD)
       torchstone run timm --tier full --shard 3/12 --label nightly-0412
+      torchstone run timm --engine ray --address 10.0.0.1:6379 --db postgresql+psycopg://ci@db/perf
       torchstone run --resume last
     """
+    from torchstone.lab.engines import open_engine
     from torchstone.lab.run import resume_run, start_run
     from torchstone.lab.run_plan import parse_shard
     from torchstone.show.progress import make_run_progress
@@ -129,13 +139,16 @@ def run(
     part = parse_shard(shard) if shard is not None else None
     if resume is not None:
         _refuse_planning(ctx, suites, asked)
-    with make_run_progress(sys.stderr, verbose=verbose) as events:
+    with (
+        open_engine(engine, address) as where,
+        make_run_progress(sys.stderr, verbose=verbose) as events,
+    ):
         if resume is not None:
-            end = resume_run(resume, db, events, part, total_budget, torchbench)
+            end = resume_run(resume, db, events, part, total_budget, torchbench, where)
         else:
             command = ("torchstone", *sys.argv[1:])
             request = _request(suites, torchbench, asked)
-            end = start_run(request, command, db, events, part, total_budget)
+            end = start_run(request, command, db, events, part, total_budget, where)
     try:
         deliver_run(output, end.view, commands, db)
     finally:
@@ -177,4 +190,4 @@ def _exit_code(end: RunEnd, strict: bool) -> int:
         return opt.Exit.INTERRUPTED
     failed = any(case.outcome.failed for case in end.view.cases)
     failed |= strict and any(case.worst_check is Level.FAIL for case in end.view.cases)
-    return opt.Exit.FAILED if failed or end.stopped_by == "total budget" else opt.Exit.OK
+    return opt.Exit.FAILED if failed or end.stopped_by in UNFINISHED else opt.Exit.OK

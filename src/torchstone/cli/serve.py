@@ -25,16 +25,20 @@ REPOSITORY = "Where commits are linked to (default: the run's own remote)."
     help="A host name by which others call this machine; may be given again.",
 )
 @opt.option("--repository", default="", metavar="URL", help=REPOSITORY)
+@opt.option("--accept-pushes", is_flag=True, help="Take runs from `torchstone push`, by token.")
 @opt.option("--open", "open_browser", is_flag=True, help="Open a browser.")
 @opt.database_option
 def serve(**asked: Any) -> int:
     """Show stored runs as a dashboard in the browser. It only reads.
+
+    With --accept-pushes it also takes whole runs, from those who have a token (`torchstone token`).
 
     \b
     Examples:
       torchstone serve
       torchstone serve --db nightly.db --port 9000 --open
       torchstone serve --host 0.0.0.0 --public --name lab.example
+      torchstone serve --db lab.db --accept-pushes
     """
     return int(load(SERVER)(click.echo, **asked))
 

@@ -10,11 +10,15 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import TYPE_CHECKING
 
 import click
 
 from torchstone.cli import options as opt
 from torchstone.cli.app import harmless, screen
+
+if TYPE_CHECKING:
+    from torchstone.show.blocks import Report
 
 WAYS = "trace|sample|count|memory"
 LEAVE = ("q", "Q", "\x1b", "\x04")
@@ -63,25 +67,28 @@ def top(
 
     found = look()
     if once or output.alone or not sys.stdout.isatty():
-        report = shown.top_report(found, time.time())
-        output.deliver(shown.render(report), partial(shown.dumps, found))
+        report = partial(shown.top_report, found, time.time())
+        output.deliver_report(report, partial(shown.dumps, found))
         return opt.Exit.OK
     with contextlib.suppress(KeyboardInterrupt), _whole_screen() as key:
         while True:
-            text = shown.render(shown.top_report(found, time.time()))
-            _draw(text)
+            _draw(shown.top_report(found, time.time()))
             if key(every) in LEAVE:
                 break
             found = look()
     return opt.Exit.OK
 
 
-def _draw(text: Callable[..., str]) -> None:
+def _draw(report: Report) -> None:
+    from torchstone.show.blocks import render
     from torchstone.show.table import can_unicode
 
     size = shutil.get_terminal_size()
-    drawn = text(
-        color=not os.environ.get("NO_COLOR"), width=size.columns, unicode=can_unicode(sys.stdout)
+    drawn = render(
+        report,
+        color=not os.environ.get("NO_COLOR"),
+        width=size.columns,
+        unicode=can_unicode(sys.stdout),
     )
     lines = drawn.splitlines()[: max(1, size.lines - 1)]
     body = "".join(f"{harmless(line)}\x1b[K\r\n" for line in lines)

@@ -113,10 +113,10 @@ def deliver_tuning(output: opt.Output, found: Tuning, db: str | None) -> None:
     """To the terminal, as Markdown or as JSON."""
     from torchstone.show import tune as shown
 
-    output.deliver(
+    output.deliver_report(
         partial(shown.tune_report, found, db=opt.named_database(db)),
         partial(shown.tune_dumps, found),
-        partial(shown.tune_markdown, found),
+        markdown=partial(shown.tune_report, found),
     )
 
 

@@ -192,6 +192,8 @@ class ArmNow:
     interval: tuple[float, float] | None = None
     processes: int = 0
     """Measuring processes it rests on; 0: only on calls made while the arm ran alone."""
+    unit: str = "process"
+    """What `processes` counts: stretches, where all arms live in the session's own process."""
     outcome: str = ""
     """Where it did not end well."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from torchstone import stats
 from torchstone.conductor.case import ArmNow, Events, LiveEvents, Settings, Silent
@@ -49,6 +49,7 @@ class Live:
     states: Sequence[ArmState] = ()
     measures: bool = True
     clock: Callable[[], float] = time.monotonic
+    unit: str = "process"
 
     def __post_init__(self) -> None:
         self._watcher = self.events if isinstance(self.events, LiveEvents) else None
@@ -143,12 +144,17 @@ class Live:
         if self._watcher is not None:
             self._watcher.provisional(
                 [
-                    ArmNow(row.name, outcome=end) if end else row
+                    ArmNow(row.name, outcome=end) if end else replace(row, unit=self.unit)
                     for row, end in zip(rows, ended, strict=True)
                 ]
             )
 
     # How long it will take.
+
+    def expect(self, seconds: float, why: str) -> None:
+        """Say what is still to come, where the caller knows it."""
+        if self._watcher is not None:
+            self._watcher.expect(seconds, why)
 
     def forecast(self) -> None:
         """Say what is still to come, from what the steps until now took."""

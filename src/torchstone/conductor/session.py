@@ -21,6 +21,7 @@ from pathlib import Path
 from torchstone import stats
 from torchstone.conductor.case import CaseProgress, CaseResult, Events, Settings, Silent
 from torchstone.conductor.check_outputs import combine
+from torchstone.conductor.live import Live
 from torchstone.conductor.measuring import call_by_call, pin_loops, stopped_by
 from torchstone.conductor.references import References, checked_calls
 from torchstone.conductor.run import NO_SAMPLE
@@ -38,7 +39,7 @@ from torchstone.machine.folders import own_folder
 from torchstone.machine.noise import difference, snapshot
 from torchstone.measure.allocations import with_tensors
 from torchstone.measure.arm import Built, Phase, build
-from torchstone.measure.channel import CheckedCall
+from torchstone.measure.channel import CheckedCall, Seen
 from torchstone.measure.reference import make_float64, make_references
 from torchstone.measure.session import kept_state, own_workload, quiet_stderr
 from torchstone.measure.solo import solo
@@ -97,6 +98,7 @@ class _Session:
     slots: list[_Slot]
     settings: Settings
     events: Events
+    live: Live
     progress: CaseProgress
     folder: Path
     references: dict[str, References] = field(default_factory=dict)
@@ -114,7 +116,9 @@ def run_session(
     slots = [_Slot(arm, ArmState(arm.spec)) for arm in arms]
     settings = replace(settings, turn_ns=TURN_NS)
     with kept_state([arm.workload for arm in arms]), own_folder() as folder:
-        session = _Session(slots, settings, events or Silent(), progress, folder)
+        events = events or Silent()
+        live = Live(events, settings, [slot.state for slot in slots], unit="stretch")
+        session = _Session(slots, settings, events, live, progress, folder)
         try:
             _prepare(session)
             _measure(session)
@@ -214,7 +218,7 @@ def _look(session: _Session, slot: _Slot, phase: Phase) -> bool:
         settings.loops,
         {},
         secrets.token_bytes(16),
-        seen=lambda calls: None,
+        seen=lambda calls: session.live.seen(slot.state, Seen(tuple(calls))),
         built=slot.built,
     )
     if report.memory is not None:
@@ -268,6 +272,7 @@ def _measure(session: _Session) -> None:
     plan = _plan(settings, [slot.sample_ns for slot in slots], one_call)
     progress.looks = stats.looks(plan.replicates)
     chance = random.Random(settings.seed)
+    session.live.expect(settings.budget_s, "measuring")
     began = time.monotonic()
     for index in range(plan.replicates):
         session.events.phase(f"measuring: stretch {index + 1} of {plan.replicates}")
@@ -334,6 +339,7 @@ def _stretch(
         done = (index * plan.turns + turn + 1) / (plan.replicates * plan.turns)
         left = (time.monotonic() - began) * (1 - done) / done
         session.events.update(done, f"stretch {index + 1} of {plan.replicates}", left)
+        session.live.round()
 
 
 def _turn(

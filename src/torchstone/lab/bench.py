@@ -28,6 +28,7 @@ from torchstone.lab.peaks import (
     recalibrated,
     with_peaks,
     with_remeasurements,
+    with_spin_look,
 )
 from torchstone.lab.recording import INTERRUPTED, Recorder, StorageWarning
 from torchstone.lab.request import (
@@ -147,6 +148,7 @@ def measure_unsaved(
         signature=signature(name, (arm.arm for arm in measured)) if saves else "",
     )
     result = evaluate(with_peaks(made, recorder), aa_test.aa_floor(recorder, made.arms[0]))
+    result = with_spin_look(result, arms, settings, events, templates, until)
     result = recalibrated(result, recorder, events, until)
     return with_remeasurements(result, arms, settings, events, templates, until)
 

@@ -83,6 +83,9 @@ def _call(shell: Any, expression: str) -> Any:
     try:
         tree = ast.parse(expression.strip(), mode="eval").body
     except SyntaxError as error:
+        strange = next((word for word in expression.split() if word.startswith("--")), "")
+        if strange:
+            raise UsageError(f"%torchstone has no option {strange}.", f"Write {USAGE}.") from None
         raise UsageError(
             f"{expression!r} is not an expression: {error.msg}.", "Use %%torchstone on a cell."
         ) from None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
+from statistics import median
 
 from torchstone import stats, validate
 from torchstone.conductor import CaseResult, CaseSpec, Events, Settings, Templates, run_case
@@ -18,6 +19,7 @@ from torchstone.records import (
     ArmSpec,
     Calibration,
     Comparison,
+    Integrity,
     Method,
     Peak,
     Remeasurement,
@@ -258,3 +260,66 @@ def look_again(
         interval=comparison.interval,
         reason=comparison.reason,
     )
+
+
+# CPU time after the turns: idle threads that spin, or work left to a thread? Spinning can be
+# switched off, and work cannot.
+
+
+SPIN_LOOK_S = 0.3
+"""Two turns decide it: the work of a cheat comes late in every turn."""
+
+
+def with_spin_look(
+    result: Result,
+    arms: Sequence[ArmSpec],
+    settings: Settings,
+    events: Events | None,
+    templates: Templates | None = None,
+    until: float | None = None,
+) -> Result:
+    """Look again at arms with CPU time after their turns, their idle threads put to sleep."""
+    wanted = () if result.method.cut_short else validate.needs_spin_off(result)
+    found: dict[str, int] = {}
+    for spec in (arm for arm in arms if arm.name in wanted):
+        if events is not None:
+            events.phase(f"{spec.name}: looking again with idle threads asleep")
+        try:
+            late = _late_asleep(spec, settings, templates, until)
+        except (TorchstoneError, OSError):
+            late = None
+        except KeyboardInterrupt:  # the measurement itself is whole and is kept
+            return evaluate_again(interrupted(result))
+        if late is not None:
+            found[spec.name] = late
+    if not found:
+        return result
+    looked = tuple(
+        replace(arm, integrity=replace(arm.integrity or Integrity(), late_without_spin_ns=late))
+        if (late := found.get(arm.arm.name)) is not None
+        else arm
+        for arm in result.arms
+    )
+    return evaluate_again(replace(result, arms=looked))
+
+
+def _late_asleep(
+    spec: ArmSpec, settings: Settings, templates: Templates | None, until: float | None
+) -> int | None:
+    """CPU time after a turn where no idle thread spins, the median; None without a turn."""
+    quick = replace(
+        settings,
+        budget_s=SPIN_LOOK_S,
+        replicates=1,
+        check_outputs=False,
+        count_flops=False,
+        total_s=None,
+        extra_checks=(),
+    )
+    env = tuple({**dict(spec.env), **dict(validate.SPIN_OFF)}.items())
+    case = run_case(CaseSpec((replace(spec, env=env),), quick, until), None, templates)
+    if case.stopped_by == "interrupt":
+        raise KeyboardInterrupt
+    late = [turn.noise.late_cpu_ns for turn in case.arms[0].turns]
+    known = [one for one in late if one is not None]
+    return round(median(known)) if known else None

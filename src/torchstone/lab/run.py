@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 import socket
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -14,18 +13,18 @@ from importlib import metadata
 from typing import Protocol
 
 import torchstone
-from torchstone.conductor import Events, Settings, Templates, open_templates
-from torchstone.lab.bench import measure_unsaved, new_id
-from torchstone.lab.metrics import metrics_of, unmeasured
-from torchstone.lab.recording import Recorder, StorageWarning, this_machine
-from torchstone.lab.request import distinct, method_of, settings_from
+from torchstone.conductor import Settings
+from torchstone.lab.bench import new_id
+from torchstone.lab.engines import CaseEvents, Clock, Engine, Local, Machine, Placed, Work
+from torchstone.lab.metrics import unmeasured
+from torchstone.lab.recording import Recorder, StorageWarning
+from torchstone.lab.request import method_of, settings_from
 from torchstone.lab.run_plan import (
     TORCHBENCH_CHECKOUT,
     TORCHBENCH_VARIABLE,
     Group,
     Plan,
     RunRequest,
-    arm_of,
     command_of_case,
     groups,
     make_plan,
@@ -33,12 +32,8 @@ from torchstone.lab.run_plan import (
     use_checkout,
 )
 from torchstone.lab.secrets import public_words
-from torchstone.machine.hardware import describe_cpu
-from torchstone.machine.processes import usable_cores
 from torchstone.machine.software import git_state, run_links
 from torchstone.records import (
-    CASE_KIND,
-    CaseKey,
     CaseMetrics,
     Outcome,
     PlannedCase,
@@ -72,24 +67,29 @@ _LIBRARIES = {
 
 
 def describe_run(
-    request: RunRequest, plan: Plan, command: tuple[str, ...], shard: Shard | None
+    request: RunRequest,
+    plan: Plan,
+    command: tuple[str, ...],
+    shard: Shard | None,
+    machine: Machine | None = None,
 ) -> Run:
-    """The run's record, before anything is measured."""
+    """The run's record, before anything is measured; without `machine` it is this one."""
+    machine = machine or Local().machine(None)
     run = Run(
         id=new_id(),
         created=now(),
         command=command,
         plan=plan.cases,
         label=request.label,
-        machine_id=this_machine(),
-        machine=describe_cpu().get("model", ""),
+        machine_id=machine.id,
+        machine=machine.name,
         torch=version_of("torch"),
         git=git_state(os.getcwd()),
         links=run_links(os.getcwd(), os.environ),
         packages=packages_of(plan.cases),
         tier=plan.tier,
         method=method_of(request.settings),
-        notes=plan.notes,
+        notes=(*plan.notes, *machine.notes),
         version=torchstone.__version__,
     )
     return run if shard is None else replace(run, id=_shared_id(run))
@@ -156,11 +156,11 @@ _SHORT = 12
 """Digits of a commit in a sentence."""
 
 
-def check_same(run: Run, left: Sequence[PlannedCase]) -> None:
+def check_same(run: Run, left: Sequence[PlannedCase], machine_id: str) -> None:
     """Refuse to go on where what is `left` would not be measured as the rest of the run was."""
     if run.origin != HERE or run.method is None:
         raise UsageError(f"{run.id} was imported from {run.origin} and cannot be resumed.")
-    if run.machine_id != this_machine():
+    if run.machine_id != machine_id:
         raise UsageError(
             f"{run.id} was begun on another machine, and figures of two machines do not mix.",
             "Begin a run of its own here, with the same --label.",
@@ -247,35 +247,20 @@ def _check_sources(run: Run, left: Sequence[PlannedCase]) -> None:
             ) from None
 
 
-Placed = tuple[int, CaseMetrics]
-"""A case's place in the plan, and its figures."""
-
-
-class RunEvents(Events, Protocol):
+class RunEvents(CaseEvents, Protocol):
     """Who wants to know how a run gets on."""
 
     def run_started(self, run: Run, todo: int, done: int) -> None:
         """The plan is stored and `todo` cases will be measured."""
 
-    def case_started(
-        self, index: int, total: int, key: CaseKey, seconds_left: float | None
-    ) -> None:
-        """A case begins."""
-
     def case_finished(self, figures: CaseMetrics) -> None:
         """A case has ended and is stored."""
-
-    def case_times(self, phases: Mapping[str, float]) -> None:
-        """Where the wall time of the case that has just ended went, in seconds."""
-
-    def note(self, text: str) -> None:
-        """Something that a reader must know, such as why the run waits."""
 
 
 @dataclass(frozen=True)
 class RunEnd:
-    """The run as far as it got, and why it stopped: `done`, `total budget`, `interrupt` or
-    `storage`."""
+    """The run as far as it got, and why it stopped: `done`, `total budget`, `interrupt`,
+    `storage` or `nodes`."""
 
     view: RunView
     stopped_by: str
@@ -290,6 +275,7 @@ def start_run(
     events: RunEvents,
     shard: Shard | None = None,
     total_budget_s: float | None = None,
+    engine: Engine | None = None,
 ) -> RunEnd:
     """Plan, store the plan, then measure case by case. Shards of one label join into one run."""
     if shard is not None and not request.label:
@@ -298,15 +284,17 @@ def start_run(
             "Give all shards the same --label, such as the commit.",
         )
     check_store(db)
+    engine = engine or Local()
     with use_checkout(request.torchbench):
-        plan = make_plan(request, usable_cores())
-        run = describe_run(request, plan, public_words(command), shard)
+        machine = engine.machine(db)
+        plan = make_plan(request, machine.cores, machine.spare_cores)
+        run = describe_run(request, plan, public_words(command), shard, machine)
         # The sign comes first: a run that is seen is never taken for a dead one.
         with _sign(db, run, shard) as sign:
             with open_store(db) as store:
                 store.begin_run(run)
                 run = store.load_run(run.id)
-            return carry_out(run, db, events, shard, total_budget_s, sign)
+            return carry_out(run, db, events, shard, total_budget_s, sign, engine)
 
 
 def resume_run(
@@ -316,15 +304,18 @@ def resume_run(
     shard: Shard | None = None,
     total_budget_s: float | None = None,
     torchbench: str = "",
+    engine: Engine | None = None,
 ) -> RunEnd:
     """Go on with a stored run: what is done stays, what is missing is measured."""
     with open_store(db, create=False) as store:
         run = store.load_run(wanted)
         done = store.done_positions(run.id)
+    engine = engine or Local()
     with use_checkout(torchbench):
-        check_same(run, [case for i, case in enumerate(run.plan) if i not in done])
+        left = [case for i, case in enumerate(run.plan) if i not in done]
+        check_same(run, left, engine.machine(db, run.machine_id).id)
         with _sign(db, run, shard) as sign:
-            return carry_out(run, db, events, shard, total_budget_s, sign)
+            return carry_out(run, db, events, shard, total_budget_s, sign, engine)
 
 
 def carry_out(
@@ -334,11 +325,9 @@ def carry_out(
     shard: Shard | None,
     total_budget_s: float | None,
     sign: Heartbeat,
+    engine: Engine,
 ) -> RunEnd:
-    """Measure every case that is not stored yet, until all are, or the time is over.
-
-    Libraries are imported once for all cases, in templates.
-    """
+    """Measure every case that is not stored yet, until all are, or the time is over."""
     settings, recorder = settings_of(run), Recorder(db, events=events)
     done = recorder.read(lambda store: store.done_positions(run.id)) or set()
     left = _only(shard_of(groups(run.plan), shard), lambda at, case: at not in done)
@@ -360,27 +349,20 @@ def carry_out(
                 events.case_finished(one)
         return len(recorder.storage_warnings) == before
 
-    clock, index, stopped_by = Clock(len(todo), total_budget_s), len(unable), "done"
+    def show(figures: Sequence[Placed]) -> None:
+        ended.update(figures)
+        for _, one in figures:
+            events.case_finished(one)
+
+    clock, stopped_by = Clock(len(todo), total_budget_s), "storage"
     try:
         # All of them first: they take no time, and until they are stored they count as not run.
-        kept = keep(None, [(at, _unsupported(case, settings)) for at, case in unable])
-        with open_templates() as templates:
-            for group in todo:
-                if not kept:
-                    stopped_by = "storage"
-                    break
-                if clock.is_over:
-                    stopped_by = "total budget"
-                    break
-                shown = group.cases[0][1].key
-                events.case_started(index, total, shown, clock.seconds_left)
-                sign.now(shown.name, index, total)
-                figures, result = measure_group(group, settings, recorder, events, templates)
-                kept = keep(result, figures)
-                if result is not None:
-                    events.case_times(result.method.phases)
-                index += len(group.cases)
-                clock.tick()
+        if keep(None, [(at, _unsupported(case, settings)) for at, case in unable]):
+            before = len(unable)
+            work = Work(
+                run, todo, settings, recorder, events, sign, clock, before, total, keep, show
+            )
+            stopped_by = engine.carry_out(work)
     except KeyboardInterrupt:
         stopped_by = "interrupt"
     view = _view(recorder, run, ended)
@@ -403,70 +385,6 @@ def _only(all_groups: Sequence[Group], wanted: Callable[[int, PlannedCase], bool
     """The groups with the wanted cases alone; empty groups fall away."""
     left = (Group(tuple(one for one in group.cases if wanted(*one))) for group in all_groups)
     return [group for group in left if group.cases]
-
-
-class Clock:
-    """What a group takes on average, and what that means for the rest."""
-
-    def __init__(self, groups_left: int, total_budget_s: float | None) -> None:
-        self.started = time.monotonic()
-        self.left = groups_left
-        self.finished = 0
-        self.total_budget_s = total_budget_s
-
-    def tick(self) -> None:
-        """One more group is done."""
-        self.finished += 1
-        self.left -= 1
-
-    @property
-    def elapsed(self) -> float:
-        """Seconds since the start."""
-        return time.monotonic() - self.started
-
-    @property
-    def is_over(self) -> bool:
-        """No further case may be started."""
-        return self.total_budget_s is not None and self.elapsed >= self.total_budget_s
-
-    @property
-    def seconds_left(self) -> float | None:
-        """By the average so far; None before the first has ended."""
-        if not self.finished:
-            return None
-        by_average = self.elapsed / self.finished * self.left
-        if self.total_budget_s is None:
-            return by_average
-        return min(by_average, max(0.0, self.total_budget_s - self.elapsed))
-
-
-def measure_group(
-    group: Group, settings: Settings, recorder: Recorder, events: Events, templates: Templates
-) -> tuple[list[Placed], Result | None]:
-    """One baseline and the arms compared with it. Whatever happens is a row."""
-    first = group.cases[0][1]
-    base = arm_of(first, "eager", settings.seed)
-    arms = distinct([base, *(arm_of(case, seed=settings.seed) for _, case in group.cases)])
-    commands = [command_of_case(case, settings) for _, case in group.cases]
-    label = first.key.name
-    try:
-        result = measure_unsaved(
-            arms, settings, recorder, events, commands[0], CASE_KIND, label, templates
-        )
-    except UsageError as error:  # the target itself cannot be used: an outcome like others
-        words = f"{error.message} {error.remedy}".strip()
-        return [
-            (position, unmeasured(case, Outcome.ERROR, words, command))
-            for (position, case), command in zip(group.cases, commands, strict=True)
-        ], None
-    if result.method.stopped_by == "interrupt":
-        raise KeyboardInterrupt
-    return [
-        (position, metrics_of(result, case, arm.arm.name, command))
-        for (position, case), arm, command in zip(
-            group.cases, result.arms[1:], commands, strict=True
-        )
-    ], result
 
 
 def _unsupported(case: PlannedCase, settings: Settings) -> CaseMetrics:

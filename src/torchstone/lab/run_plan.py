@@ -33,6 +33,7 @@ from torchstone.records import (
     PlannedCase,
     UsageError,
 )
+from torchstone.records.format import count
 from torchstone.variants import check_variant, resolve_variant
 from torchstone.workloads.suites import ModelInfo, Suite, find_suite
 from torchstone.workloads.suites.base import TIERS
@@ -82,11 +83,14 @@ class Plan:
     notes: tuple[str, ...]
 
 
-def make_plan(request: RunRequest, cores: int) -> Plan:
-    """Every model of the tier × precision × mode × variant; what cannot run says why."""
+def make_plan(request: RunRequest, cores: int, spare: int = 0) -> Plan:
+    """Every model of the tier × precision × mode × variant; what cannot run says why.
+
+    `spare` of the cores are left to the engine's own processes.
+    """
     _check(request)
     tier = _tier(request)
-    threads, notes = _threads(request, cores)
+    threads, notes = _threads(request, cores, spare)
     allocator = request.allocator or usual_allocator()
     suites = _suites(request)
     _check_checkout(request, suites)
@@ -151,9 +155,14 @@ def _tier(request: RunRequest) -> str:
     return "standard" if request.suites else "quick"
 
 
-def _threads(request: RunRequest, cores: int) -> tuple[int | None, tuple[str, ...]]:
-    if request.threads is not None or cores > FEW_CORES or not request.device.startswith("cpu"):
+def _threads(request: RunRequest, cores: int, spare: int) -> tuple[int | None, tuple[str, ...]]:
+    if request.threads is not None or not request.device.startswith("cpu"):
         return request.threads, ()
+    if cores > FEW_CORES and spare:
+        threads, left = cores - spare, count(spare, "core")
+        return threads, (f"{threads} threads of {cores} cores: {left} left to the engine",)
+    if cores > FEW_CORES:
+        return None, ()
     few = "1 core" if cores == 1 else f"{cores} cores"
     return 1, (f"one thread, because {few} can be used here (--threads changes it)",)
 

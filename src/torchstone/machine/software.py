@@ -259,6 +259,8 @@ def _git(folder: str, *arguments: str) -> str | None:
 
 
 MACHINE_ID_DIGITS = 12
+NODE_VARIABLE = "TORCHSTONE_NODE"
+"""What a cluster calls the node that a worker runs on."""
 _GIB = 1 << 30
 _SALT_BYTES = 16
 
@@ -296,6 +298,7 @@ def describe_environment(
         hidden_variables=hidden_variables(arm_env, salt or os.urandom(_SALT_BYTES)),
         packages=clean(package_versions()),
         git=git and replace(git, branch=redact_text(git.branch, env)),
+        node=os.environ.get(NODE_VARIABLE, ""),
     )
 
 

@@ -514,11 +514,6 @@ class Collector:
         counts = {str(bucket): n for bucket, n in sorted(sums.counts.items())}
         return KindSums(sums.steps, sums.wall, phases, Histogram(counts))
 
-    @property
-    def slow_steps(self) -> Mapping[str, int]:
-        """Slow steps by cause."""
-        return dict(self._slow)
-
 
 def _paused(spans: Iterable[Span], ends: Floats, walls: Floats) -> Floats:
     """How long each of these steps was held up by garbage collection."""

@@ -54,7 +54,7 @@ def from_data(cls: type[T], data: Any, where: str = "") -> T:
 
 def fields_from_data(cls: type[Any], data: Mapping[str, Any]) -> dict[str, Any]:
     """Some fields of a record, by name, as `from_data` would decode them."""
-    fields, _ = _fields_of(typing.cast(Any, cls))
+    fields, _, _ = _fields_of(typing.cast(Any, cls))
     name = ""
     try:
         made = {}
@@ -181,7 +181,7 @@ def _mapping(kind: Any) -> Decoder:
 def _record(cls: type[Any]) -> Decoder:
     def decode(data: Any) -> Any:
         _expect(dict, data)
-        fields, required = _fields_of(typing.cast(Any, cls))  # late: it may hold its own kind
+        fields, required, defaults = _fields_of(typing.cast(Any, cls))  # late: it may hold itself
         if not data.keys() <= fields.keys():
             raise _Wrong(f"unknown field {min(data.keys() - fields.keys())!r}")
         for name in required:
@@ -195,19 +195,31 @@ def _record(cls: type[Any]) -> Decoder:
         except _Wrong as wrong:
             wrong.path.append(f".{name}")
             raise
-        return cls(**made)
+        if defaults is None:
+            return cls(**made)
+        # A frozen dataclass sets each of its fields by a call, which takes longer than the rest.
+        record = object.__new__(cls)
+        object.__setattr__(record, "__dict__", defaults | made)
+        return record
 
     return decode
 
 
 @cache
-def _fields_of(cls: type[Any]) -> tuple[dict[str, Decoder], tuple[str, ...]]:
-    """Decoders by name, and the names that must be there."""
+def _fields_of(
+    cls: type[Any],
+) -> tuple[dict[str, Decoder], tuple[str, ...], dict[str, Any] | None]:
+    """Decoders by name, the names that must be there, and what the others are by default; None for
+    a class that must be called to be made."""
     hints = typing.get_type_hints(cls)
     fields = dataclasses.fields(cls)
     missing = dataclasses.MISSING
     needed = (f.name for f in fields if f.default is missing and f.default_factory is missing)
-    return {f.name: _decoder(hints[f.name]) for f in fields}, tuple(needed)
+    called = hasattr(cls, "__post_init__") or hasattr(cls, "__slots__")
+    called |= any(f.default_factory is not missing for f in fields)
+    defaults = {f.name: f.default for f in fields if f.default is not missing}
+    decoders = {f.name: _decoder(hints[f.name]) for f in fields}
+    return decoders, tuple(needed), None if called else defaults
 
 
 def _enum(kind: type[Enum]) -> Decoder:

@@ -110,6 +110,8 @@ class Environment:
     git: GitState | None = None
     source: str = ""
     imports: str = ""
+    node: str = ""
+    """Of a cluster, by the name it has there; empty where no cluster was used."""
 
 
 # What an arm must keep to: the shape of its inputs and outputs, its state, its reference.
@@ -456,6 +458,9 @@ class Integrity:
     """Settings for finding faults that were on: they cost time."""
     threads_seen: tuple[int, ...] = ()
     """Compute threads of torch after the turns: one number, unless the arm changed it."""
+    late_without_spin_ns: int | None = None
+    """CPU time after a turn in a process whose idle threads sleep (`SPIN_OFF`), the median; None
+    where nothing asked for it."""
 
 
 @dataclass(frozen=True)

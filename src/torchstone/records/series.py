@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import collections
 from array import array
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -189,3 +191,47 @@ class ChangeReport:
         if state == "better":
             return tuple(one for one in self.changes if not one.worse)
         return tuple(one for one in self.changes if one.worse and one.state == state)
+
+
+TOGETHER = 5
+"""Series of a machine that changed at one run from which on they are one alarm: fewer are as
+quickly read one by one."""
+
+
+@dataclass(frozen=True)
+class ChangeGroup:
+    """Changes, one way, of several series of a machine that may all have begun at one run."""
+
+    last_good: SeriesRun
+    first_bad: SeriesRun
+    changes: tuple[LevelChange, ...]
+
+
+def group_changes(
+    changes: Sequence[LevelChange],
+) -> tuple[tuple[ChangeGroup, ...], tuple[LevelChange, ...]]:
+    """Changes that share their run, the largest groups first, and those that stand alone.
+
+    A change belongs to the run at which most others of its machine changed the same way, of those
+    at which it may as well have begun itself.
+    """
+    lanes: dict[tuple[object, ...], list[LevelChange]] = defaultdict(list)
+    for one in changes:
+        key = one.key
+        lanes[key.tool, key.suite, key.machine, key.environment, one.worse].append(one)
+    groups: list[ChangeGroup] = []
+    together: set[int] = set()
+    for several in lanes.values():
+        first = {one.first_bad: one for one in reversed(several)}
+        found: dict[SeriesRun, list[LevelChange]] = defaultdict(list)
+        order = collections.Counter(one.first_bad for one in several).most_common()
+        for one in several:
+            ends = sorted((one.earliest.at, one.latest.at, one.first_bad.at))
+            near = (run for run, _ in order if run == one.first_bad or ends[0] <= run.at <= ends[2])
+            found[next(near)].append(one)
+        for run, members in found.items():
+            if len(members) >= TOGETHER:
+                groups.append(ChangeGroup(first[run].last_good, run, tuple(members)))
+                together.update(map(id, members))
+    groups.sort(key=lambda group: (-len(group.changes), -group.first_bad.at))
+    return tuple(groups), tuple(one for one in changes if id(one) not in together)

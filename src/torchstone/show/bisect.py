@@ -15,28 +15,13 @@ from torchstone.show.blocks import (
     Parts,
     Report,
     Sentence,
-    to_markdown,
-    to_terminal,
 )
 from torchstone.show.cells import command_line, text_cell
 from torchstone.show.evidence import duration
 from torchstone.show.page import Cell, Field, field, make_table
-from torchstone.show.table import Style
 
 _SHORT = 10
 MOST_SKIPPED = 8
-
-
-def bisect_report(
-    report: BisectReport, *, color: bool = False, width: int = 100, unicode: bool = True
-) -> str:
-    """For a terminal."""
-    return to_terminal(_report(report), width, Style(color, unicode))
-
-
-def bisect_markdown(report: BisectReport) -> str:
-    """For an issue or a comment."""
-    return to_markdown(_report(report))
 
 
 def bisect_dumps(report: BisectReport) -> str:
@@ -44,7 +29,8 @@ def bisect_dumps(report: BisectReport) -> str:
     return json.dumps(to_data(report), indent=2, allow_nan=False) + "\n"
 
 
-def _report(report: BisectReport) -> Report:
+def bisect_report(report: BisectReport) -> Report:
+    """What terminal and Markdown show."""
     ends = f"{report.good.commit[:_SHORT]}..{report.bad.commit[:_SHORT]}"
     where = [report.target, f"{count(report.commits, 'commit')} of {ends}"]
     return [

@@ -134,6 +134,11 @@ def to_terminal(report: Report, width: int, style: Style) -> str:
     return "\n\n".join("\n".join(lines) for lines in sections if lines) + "\n"
 
 
+def render(report: Report, *, color: bool = False, width: int = 100, unicode: bool = True) -> str:
+    """For a terminal that can do this much."""
+    return to_terminal(report, width, Style(color, unicode))
+
+
 def _lines(block: Block, width: int, style: Style) -> list[str]:
     if _elsewhere(block, "terminal"):
         return []

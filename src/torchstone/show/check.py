@@ -35,12 +35,11 @@ from torchstone.show.blocks import (
     Report,
     Sentence,
     to_markdown,
-    to_terminal,
 )
 from torchstone.show.cells import command_line, seconds_cell, text_cell
 from torchstone.show.evidence import budget_advice, duration
 from torchstone.show.page import Cell, Field, field, make_table
-from torchstone.show.table import Style, sanitise
+from torchstone.show.table import sanitise
 
 MARKER = "<!-- torchstone check -->"
 """How a comment of ours is found again, and replaced in place of another one."""
@@ -71,21 +70,9 @@ ANSWERS = {
 _SHORT = 10
 
 
-def check_report(
-    report: CheckReport,
-    code: int,
-    *,
-    color: bool = False,
-    width: int = 100,
-    unicode: bool = True,
-) -> str:
-    """For a terminal: every target."""
-    return to_terminal(_report(report, code, len(report.targets)), width, Style(color, unicode))
-
-
 def check_markdown(report: CheckReport, code: int) -> str:
     """For one comment that is renewed: at most ten rows, the rest folded."""
-    return f"{MARKER}\n{to_markdown(_report(report, code, MOST_ROWS))}"
+    return f"{MARKER}\n{to_markdown(check_report(report, code, MOST_ROWS))}"
 
 
 def not_run_markdown(why: str) -> str:
@@ -93,7 +80,9 @@ def not_run_markdown(why: str) -> str:
     return f"{MARKER}\n{to_markdown([[Parts(['Could not run.'], 'title'), Sentence(why, '')]])}"
 
 
-def _report(report: CheckReport, code: int, most: int) -> Report:
+def check_report(report: CheckReport, code: int, most: int | None = None) -> Report:
+    """The answer and its targets; those after `most` are folded."""
+    most = len(report.targets) if most is None else most
     first, rest = report.targets[:most], report.targets[most:]
     tables: list[Block] = [_grid(first)] if first else []
     if rest:

@@ -28,8 +28,6 @@ from torchstone.show.blocks import (
     Parts,
     Report,
     Sentence,
-    to_markdown,
-    to_terminal,
 )
 from torchstone.show.cells import VERDICT_MARKS, ratio_cell, speedup_cell, speedup_words
 from torchstone.show.evidence import compare_advice
@@ -37,7 +35,6 @@ from torchstone.show.listing import when
 from torchstone.show.page import Cell, Field, field, make_table
 from torchstone.show.rows import processor_name
 from torchstone.show.run import LOST, Labels, check_mark, failure_text
-from torchstone.show.table import Style
 
 MOST_NAMES = 12
 """Cases named that one of the runs alone has; the rest is counted."""
@@ -64,25 +61,11 @@ VERDICT_ORDER = (
 """Of cases in a comparison: differences first, then what may be slower, then what is not."""
 
 
-def compare_report(
-    comparison: RunComparison,
-    *,
-    color: bool = False,
-    width: int = 100,
-    unicode: bool = True,
-    everything: bool = False,
-) -> str:
-    """For a terminal. `everything` shows every paired case, not those that changed alone."""
-    return to_terminal(_report(comparison, everything), width, Style(color, unicode))
+def compare_report(comparison: RunComparison, *, everything: bool = False) -> Report:
+    """Heading, marks, groups, the cases that changed, what newly fails and passes.
 
-
-def compare_markdown(comparison: RunComparison, *, everything: bool = False) -> str:
-    """For a comment on a pull request."""
-    return to_markdown(_report(comparison, everything))
-
-
-def _report(comparison: RunComparison, everything: bool) -> Report:
-    """Heading, marks, groups, the cases that changed, what newly fails and passes."""
+    `everything` shows every paired case, not those that changed alone.
+    """
     base, new, counts = comparison.base, comparison.new, tally(comparison)
     return [
         [

@@ -146,8 +146,12 @@ class LiveProgress(Progress):
 
     def _basis(self) -> str:
         """What the figures rest on."""
-        least = min((arm.processes for arm in self._rows if arm.seconds), default=0)
-        return count(least, "process", "processes") if least else "first calls"
+        known = [arm for arm in self._rows if arm.seconds]
+        least = min((arm.processes for arm in known), default=0)
+        if not least:
+            return "first calls"
+        unit = known[0].unit
+        return count(least, unit, f"{unit}es")
 
     def _table(self, room: int) -> list[str]:
         shown = [arm for arm in self._rows if arm.seconds is not None or arm.outcome]

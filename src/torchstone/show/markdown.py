@@ -129,6 +129,11 @@ def to_text(data: Any, indent: int | None = 2) -> str:
 
 def plain(value: Any) -> Any:
     """Records to plain data; non-finite floats to null, lone surrogates to their escapes."""
+    kind = type(value)  # nearly all values are of four types, and a run has a million of them
+    if value is None or kind is int or (kind is str and value.isascii()):
+        return value
+    if kind is float:
+        return value if math.isfinite(value) else None
     if isinstance(value, Enum):
         return value.value
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -239,18 +244,22 @@ def _ends(figure: Figure) -> list[float | None] | None:
     return list(figure.interval)
 
 
+_encode = json.JSONEncoder(allow_nan=False).encode
+"""`json.dumps` makes an encoder for each value."""
+
+
 def _write(value: Any, indent: str, lead: str) -> str:
     """JSON with an indent, except that containers of plain values keep to one line."""
     if not isinstance(value, (dict, list)) or not value:
-        return json.dumps(value, allow_nan=False)
+        return _encode(value)
     items = list(value.values()) if isinstance(value, dict) else value
     if not any(isinstance(item, (dict, list)) for item in items):
-        line = json.dumps(value, allow_nan=False)
+        line = _encode(value)
         if isinstance(value, list) or len(line) <= _ONE_LINE:
             return line
     inner = lead + indent
     if isinstance(value, dict):
-        parts = [f"{json.dumps(k)}: {_write(v, indent, inner)}" for k, v in value.items()]
+        parts = [f"{_encode(k)}: {_write(v, indent, inner)}" for k, v in value.items()]
         left, right = "{", "}"
     else:
         parts = [_write(item, indent, inner) for item in value]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timezone
 from typing import Any
 
@@ -26,9 +26,8 @@ from torchstone.records.monitoring import (
     MonitorEvent,
     MonitorLevel,
 )
-from torchstone.show.blocks import Block, Grid, Parts, Report, Sentence, to_markdown, to_terminal
+from torchstone.show.blocks import Block, Grid, Parts, Report, Sentence
 from torchstone.show.page import Cell, Field, Table, field, make_table
-from torchstone.show.table import Style
 
 NOT_KNOWN = "?"
 """What cannot be seen here; never a zero."""
@@ -348,18 +347,6 @@ def compare_report(found: Compared) -> Report:
     return [head, [Grid(table)], notes]
 
 
-def render(report: Report) -> Callable[..., str]:
-    """For `Output.deliver`."""
-
-    def text(*, color: bool = False, width: int = 100, unicode: bool = True) -> str:
-        return to_terminal(report, width, Style(color, unicode))
-
-    return text
-
-
 def dumps(what: Any) -> str:
     """The records as they are."""
     return json.dumps(to_data(what), indent=2, allow_nan=False)
-
-
-markdown = to_markdown

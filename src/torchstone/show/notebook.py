@@ -6,8 +6,8 @@ Everything is escaped; there is no script and nothing is fetched.
 from __future__ import annotations
 
 import base64
+import io
 import sys
-import time
 from collections.abc import Callable
 from html import escape
 from typing import Any
@@ -15,8 +15,7 @@ from typing import Any
 from torchstone.records import Result
 from torchstone.show import evidence
 from torchstone.show.charts.strip import strip_chart, strip_of
-from torchstone.show.live import make_progress
-from torchstone.show.progress import Progress, left
+from torchstone.show.live import LiveProgress, make_progress
 from torchstone.show.rows import arm_table, what
 from torchstone.show.table import Style
 
@@ -89,47 +88,43 @@ def _notes(result: Result) -> str:
 # Progress where an API call is waited for: a line on a terminal, one display in a notebook.
 
 REDRAW_S = 0.25
+NOTEBOOK_WIDTH = 100
 
 
-class NotebookProgress:
-    """One line below the cell that rewrites itself, and is empty at the end."""
+class NotebookProgress(LiveProgress):
+    """What a terminal shows, in one display below the cell that is empty at the end."""
 
     def __init__(self, display: Callable[..., Any], html: Callable[[str], Any]) -> None:
-        self._html, self._phase, self._drawn_at = html, "", 0.0
-        self._started = time.monotonic()
+        super().__init__(io.StringIO(), live=True)
+        self._style, self._html = Style(), html
+        self._notes: list[str] = []
         self._handle = display(html(""), display_id=True)
 
-    def phase(self, text: str) -> None:
-        """A new part of the work begins."""
-        self._phase = text
-        self._draw(text)
+    def note(self, text: str) -> None:
+        """Stays above the rest until the end."""
+        self._notes.append(text)
+        self._draw(self._status())
 
-    def update(self, fraction: float, text: str, seconds_left: float | None) -> None:
-        """How far it is, at most a few times a second."""
-        if time.monotonic() - self._drawn_at >= REDRAW_S:
-            words = (self._phase, f"{fraction:.0%}", left(seconds_left))
-            self._draw(" · ".join(word for word in words if word))
+    def tick(self) -> None:
+        """Draw again what is known; a browser is told less often than a terminal."""
+        if self._clock() - self._drawn_at >= REDRAW_S:
+            self._draw(self._status())
 
     def close(self) -> None:
         """Leave nothing behind."""
         self._show("")
 
-    def __enter__(self) -> NotebookProgress:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def _draw(self, text: str) -> None:
-        self._drawn_at = time.monotonic()
-        self._show(f"<small>[{self._drawn_at - self._started:.0f} s] {escape(text)}</small>")
+        self._drawn_at = self._clock()
+        lines = "\n".join([*self._notes, *self._table(NOTEBOOK_WIDTH), text])
+        self._show(f"<pre>{escape(lines)}</pre>")
 
     def _show(self, html: str) -> None:
         if self._handle is not None:
             self._handle.update(self._html(html))
 
 
-def api_progress(wanted: bool | None) -> Progress | NotebookProgress | None:
+def api_progress(wanted: bool | None) -> LiveProgress | None:
     """What suits where the call was made; None: nobody is looking, or it was not wanted."""
     if wanted is False:
         return None

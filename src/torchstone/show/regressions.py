@@ -5,9 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import asdict
+from statistics import median
 from typing import Any
 
-from torchstone.records import OURS, ChangeReport, FalseAlarms, LevelChange, MissingData, SeriesRun
+from torchstone.records import (
+    OURS,
+    ChangeGroup,
+    ChangeReport,
+    FalseAlarms,
+    LevelChange,
+    MissingData,
+    SeriesRun,
+    group_changes,
+)
 from torchstone.records.format import count, format_percent, percent
 from torchstone.records.metrics import BY_KEY
 from torchstone.show.blocks import (
@@ -19,13 +29,11 @@ from torchstone.show.blocks import (
     Parts,
     Report,
     Sentence,
-    to_markdown,
-    to_terminal,
 )
 from torchstone.show.cells import text_cell, when_s
 from torchstone.show.charts.data import format_value
 from torchstone.show.page import Cell, Field, Link, field, hidden, make_table
-from torchstone.show.table import Style, sanitise
+from torchstone.show.table import sanitise
 
 OPEN_STATES = ("open", "confirmed", "acknowledged", "muted", "closed")
 TITLES = {
@@ -42,7 +50,8 @@ MOST_IN_ISSUE = 40
 NAME_WIDTH = 60
 MEANING = (
     "change: new level over old, with its 95 % interval; first bad: the first run of the new level "
-    "(.. : the commits since the last good one); a change needs three values on either side"
+    "(.. : the commits since the last good one); a change needs three values on either side; five "
+    "and more series of a machine that changed at one run are one row (--all: one by one)"
 )
 _UNITS = {"seconds": "s", "count": ""}
 
@@ -62,7 +71,7 @@ def commit_text(run: SeriesRun) -> str:
     return sanitise(run.commit)[:8] or sanitise(run.id)[:12]
 
 
-def range_text(change: LevelChange) -> str:
+def range_text(change: LevelChange | ChangeGroup) -> str:
     """The first bad commit, and the last good one before it."""
     return f"{commit_text(change.last_good)}..{commit_text(change.first_bad)}"
 
@@ -140,23 +149,6 @@ def change_fields(link: bool = False) -> tuple[Field[LevelChange], ...]:
     )
 
 
-def regressions_report(
-    report: ChangeReport,
-    *,
-    color: bool = False,
-    width: int = 100,
-    unicode: bool = True,
-    everything: bool = False,
-) -> str:
-    """For a terminal."""
-    return to_terminal(_report(report, everything), width, Style(color, unicode))
-
-
-def regressions_markdown(report: ChangeReport, *, everything: bool = False) -> str:
-    """For a comment or a step summary."""
-    return to_markdown(_report(report, everything))
-
-
 def headline(report: ChangeReport) -> str:
     """How many there are, in one line."""
     worse = sum(one.worse for one in report.changes)
@@ -168,7 +160,8 @@ def headline(report: ChangeReport) -> str:
     return f"{told}, {count(better, 'improvement')}" if better else told
 
 
-def _report(report: ChangeReport, everything: bool) -> Report:
+def regressions_report(report: ChangeReport, *, everything: bool = False) -> Report:
+    """What terminal and Markdown show."""
     looked = f"{count(report.series, 'series', 'series')}, {report.values:,} values"
     top: list[Block] = [
         Parts([headline(report), looked, *([report.asked] if report.asked else [])], "title"),
@@ -184,13 +177,17 @@ def _report(report: ChangeReport, everything: bool) -> Report:
         sections.append([Listed("Missing data", entries[:MOST_ROWS], aside=_rest(entries))])
     for state in (*OPEN_STATES, "better"):
         changes = report.of_state(state)
-        code = [one for one in changes if not one.machine]
-        shared = [one for one in changes if one.machine]
-        if code:
-            sections.append(_section(state, TITLES[state], code, everything))
-        if shared:
-            title = f"{TITLES[state]}, but something else changed too"
-            sections.append(_section(state, title, shared, everything))
+        shared = "something else of the machine changed at the same time"
+        for title, several in (
+            (TITLES[state], [one for one in changes if not one.machine]),
+            (f"{TITLES[state]}, but {shared}", [one for one in changes if one.machine]),
+        ):
+            groups, alone = ((), several) if everything else group_changes(several)
+            if groups:
+                sections.append(_together(state, title, groups))
+            if alone:
+                title += ", one by one" if groups else ""
+                sections.append(_section(state, title, alone, everything))
     if report.changes:
         sections.append([Sentence(MEANING), Commands(_next(report))])
     return sections
@@ -224,6 +221,44 @@ def _section(
     role = "dim" if fold else ""
     blocks += [Sentence(f"{_some(ids)}: {text}", role) for text, ids in remarks.items()]
     return blocks
+
+
+def _together(state: str, title: str, groups: Sequence[ChangeGroup]) -> list[Block]:
+    """One row for all series of a machine that changed at the same run."""
+    shown = groups[:MOST_ROWS]
+    number = sum(len(group.changes) for group in groups)
+    told = f"{title}: {number:,} at {count(len(groups), 'commit')}"
+    told += f"; the largest {len(shown)}" if len(shown) < len(groups) else ""
+    table = make_table(f"{state}-groups", told, _group_fields(), shown)
+    fold = state in ("closed", "better")
+    blocks: list[Block] = [] if fold else [Parts([told], "title", where="markdown")]
+    blocks.append(Grid(table, summary=told, fold=fold))
+    remarks = {text: group for group in shown for text in _remarks(group.changes[0])}
+    role = "dim" if fold else ""
+    return [*blocks, *(Sentence(f"{g.changes[0].id}: {t}", role) for t, g in remarks.items())]
+
+
+def _group_fields() -> tuple[Field[ChangeGroup], ...]:
+    def name(group: ChangeGroup) -> Cell:
+        families = dict.fromkeys(one.key.name.rsplit(".", 1)[0] for one in group.changes)
+        first, more = sanitise(next(iter(families))), len(families) - 1
+        return text_cell(f"{first} and {more} more" if more else first, None, NAME_WIDTH)
+
+    return (
+        field("name", "Series of", name),
+        field("count", "Series", lambda g: Cell(len(g.changes), f"{len(g.changes):,}"), True),
+        field("change", "Change", lambda g: Cell(None, middle_change(g)), True),
+        field("first_bad", "First bad", lambda g: Cell(g.first_bad.commit, range_text(g))),
+        field("since", "Since", lambda g: Cell(g.first_bad.at, when_s(g.first_bad.at)[:10])),
+        field("machine", "Machine", lambda g: text_cell(sanitise(g.changes[0].key.machine))),
+        field("id", "Largest", lambda g: Cell(g.changes[0].id, g.changes[0].id)),
+    )
+
+
+def middle_change(group: ChangeGroup) -> str:
+    """`+8 % in the middle`; of ratios that are none, nothing."""
+    known = [one.ratio for one in group.changes if math.isfinite(one.ratio)]
+    return f"{format_percent(median(known) - 1.0, signed=True)} in the middle" if known else ""
 
 
 def _some(ids: Sequence[str]) -> str:
@@ -282,6 +317,18 @@ def regressions_document(report: ChangeReport) -> dict[str, Any]:
         "least": report.least,
         "false_alarms": asdict(report.false_alarms),
         "missing": [{**asdict(one), "since": one.since._asdict()} for one in report.missing],
+        "groups": [
+            {
+                "state": state,
+                "machine": group.changes[0].key.machine,
+                "environment": group.changes[0].key.environment,
+                "last_good": group.last_good._asdict(),
+                "first_bad": group.first_bad._asdict(),
+                "changes": [one.id for one in group.changes],
+            }
+            for state in (*OPEN_STATES, "better")
+            for group in group_changes(report.of_state(state))[0]
+        ],
         "changes": [change_data(one) for one in report.changes],
     }
 
@@ -291,7 +338,14 @@ def issue_text(report: ChangeReport) -> str:
     wanted = [*report.of_state("confirmed"), *report.of_state("open")]
     code = [one for one in wanted if not one.machine]
     lines = [f"Performance: {count(len(code), 'regression')} to look at", ""]
-    for one in code[:MOST_IN_ISSUE]:
+    groups, alone = group_changes(code)
+    for group in groups[:MOST_IN_ISSUE]:
+        lines.append(
+            f"- [ ] {len(group.changes):,} series at once: {middle_change(group)}; first bad "
+            f"`{range_text(group)}`, {when_s(group.first_bad.at)[:10]} "
+            f"(the largest: `{group.changes[0].id}`)"
+        )
+    for one in alone[:MOST_IN_ISSUE]:
         level = f"{value_text(one.before, one.key.unit)} → {value_text(one.after, one.key.unit)}"
         state = " **confirmed**" if one.state == "confirmed" else ""
         name = sanitise(one.key.title).replace("`", "'")
@@ -300,8 +354,9 @@ def issue_text(report: ChangeReport) -> str:
             f"- [ ] `{name}` {metric_title(one.key.metric)}: {change_words(one)}, {level}{moved}; "
             f"first bad `{range_text(one)}`, {when_s(one.first_bad.at)[:10]}{state} (`{one.id}`)"
         )
-    if len(code) > MOST_IN_ISSUE:
-        lines.append(f"- and {len(code) - MOST_IN_ISSUE} more: `torchstone regressions --json`")
+    more = len(alone[MOST_IN_ISSUE:]) + sum(len(g.changes) for g in groups[MOST_IN_ISSUE:])
+    if more:
+        lines.append(f"- and {more} more: `torchstone regressions --json`")
     shared = [one for one in wanted if one.machine]
     if shared:
         lines += ["", f"Not counted, because the machine changed too: {len(shared)}."]

@@ -31,8 +31,6 @@ from torchstone.show.blocks import (
     Parts,
     Report,
     Sentence,
-    to_markdown,
-    to_terminal,
 )
 from torchstone.show.cells import (
     VERDICT_MARKS,
@@ -56,7 +54,6 @@ from torchstone.show.evidence import in_database, run_advice
 from torchstone.show.listing import when
 from torchstone.show.page import Cell, Column, Field, Item, Link, Table, field, make_table
 from torchstone.show.rows import LEAST_COMPILE_NS, allocator_title, processor_name, revision
-from torchstone.show.table import Style
 
 HERE = "here"
 LOST = "*"
@@ -79,26 +76,15 @@ def run_report(
     view: RunView,
     summaries: Sequence[SuiteSummary],
     *,
-    color: bool = False,
-    width: int = 100,
-    unicode: bool = True,
     commands: bool = False,
     db: str = "",
-) -> str:
-    """For a terminal. `commands` adds the command that repeats each case; failures have theirs.
+    told: Sequence[Verdict | None] | None = None,
+) -> Report:
+    """Heading, suites, cases, failures, what did not run, and what to do next.
 
-    `db` is the database that was named, for the commands that are printed.
+    `commands` adds the command that repeats each case; failures have theirs. `db` is the database
+    that was named, for the commands that are printed. `told`: `stats.verdicts`, where known.
     """
-    return to_terminal(_report(view, summaries, commands, db), width, Style(color, unicode))
-
-
-def run_markdown(view: RunView, summaries: Sequence[SuiteSummary]) -> str:
-    """For a comment on a pull request."""
-    return to_markdown(_report(view, summaries, False, ""))
-
-
-def _report(view: RunView, summaries: Sequence[SuiteSummary], commands: bool, db: str) -> Report:
-    """Heading, suites, cases, failures, what did not run, and what to do next."""
     run, resume = view.run, resume_command(view, db)
     heading: list[Block] = [
         Parts(subject(view), "title"),
@@ -111,7 +97,7 @@ def _report(view: RunView, summaries: Sequence[SuiteSummary], commands: bool, db
     return [
         heading,
         _suites(view, summaries),
-        _cases(view),
+        _cases(view, run_verdicts(view, told)),
         [_failed(view, db)],
         [_not_supported(view)],
         [_not_run(view, resume)],
@@ -234,12 +220,12 @@ def suite_fields(
     )
 
 
-def _cases(view: RunView) -> list[Block]:
+def _cases(view: RunView, verdicts: Mapping[CaseKey, Verdict | None]) -> list[Block]:
     """One row a case that ran, under the heading of its suite and settings."""
     ran = [c for c in view.complete if c.outcome.counts and c.outcome is not Outcome.NOT_RUN]
     if not ran:
         return []
-    labels, verdicts = labels_of(view), run_verdicts(view)
+    labels = labels_of(view)
     shown = _that_matter(ran, verdicts)
     heads: dict[int, tuple[str, str]] = {}
     ordered: list[CaseMetrics] = []
@@ -368,12 +354,15 @@ def _checks(view: RunView) -> list[Block]:
 
 
 def _failed(view: RunView, db: str) -> Listed:
-    """Every failure: which case, how, why, and the command that repeats it."""
+    """Which case failed, how, why, and the command that repeats it; the first of many."""
+    found = failures(view)
     entries = [
         Entry(failure_text(case), case.key.name, case.command, _evidence(case, db), failed=True)
-        for case in failures(view)
+        for case in found[:MOST_CASES]
     ]
-    return Listed(f"{len(entries)} failed", entries, room=MOST_CHARACTERS // 2)
+    if left := len(found) - len(entries):
+        entries.append(Entry(f"{left} more: torchstone show {view.run.id} --csv"))
+    return Listed(f"{len(found)} failed", entries, room=MOST_CHARACTERS // 2)
 
 
 def _evidence(case: CaseMetrics, db: str) -> tuple[str, ...]:
@@ -623,9 +612,12 @@ def check_mark(case: CaseMetrics, cross: str = "✗") -> str:
     return {Level.WARN: "!", Level.FAIL: cross}.get(case.worst_check, "")
 
 
-def run_verdicts(view: RunView) -> dict[CaseKey, Verdict | None]:
+def run_verdicts(
+    view: RunView, told: Sequence[Verdict | None] | None = None
+) -> dict[CaseKey, Verdict | None]:
     """The verdicts held against each other: many cases find differences that are not there."""
     from torchstone.stats import verdicts  # numpy comes with it: only when it is wanted
 
     cases = view.complete
-    return {case.key: found for case, found in zip(cases, verdicts(cases), strict=True)}
+    told = verdicts(cases) if told is None else told
+    return {case.key: found for case, found in zip(cases, told, strict=True)}

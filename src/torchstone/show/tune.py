@@ -17,12 +17,9 @@ from torchstone.show.blocks import (
     Parts,
     Report,
     Sentence,
-    to_markdown,
-    to_terminal,
 )
 from torchstone.show.markdown import plain, to_text
 from torchstone.show.page import Cell, Field, Table, ends, field, hidden, make_table
-from torchstone.show.table import Style
 from torchstone.tuning.decide import pareto
 
 MARKS = {
@@ -102,18 +99,6 @@ def experiments_table(tuning: Tuning) -> Table:
     return make_table("experiments", "Experiments", FIELDS, final(tuning), without=("reason",))
 
 
-def tune_report(
-    tuning: Tuning, *, color: bool = False, width: int = 100, unicode: bool = True, db: str = ""
-) -> str:
-    """The whole report."""
-    return to_terminal(blocks(tuning, db), width, Style(color, unicode))
-
-
-def tune_markdown(tuning: Tuning) -> str:
-    """The same for a comment or a note."""
-    return to_markdown(blocks(tuning))
-
-
 def tune_dumps(tuning: Tuning) -> str:
     """The record, with what is derived from it."""
     return to_text(tune_document(tuning))
@@ -150,7 +135,7 @@ def headline(tuning: Tuning) -> str:
     return f"{names}: {gain}, confirmed from the recipe file in new processes."
 
 
-def blocks(tuning: Tuning, db: str = "") -> Report:
+def tune_report(tuning: Tuning, db: str = "") -> Report:
     """What terminal and Markdown show."""
     arm = tuning.arm
     environment = tuning.environment

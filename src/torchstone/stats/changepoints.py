@@ -136,12 +136,15 @@ class Scan:
 
         `factor`, at least 1, multiplies the thresholds (`calibrate`).
         """
-        found = []
-        for row, values in enumerate(self.many):
-            known = [one for one in self.candidates.get(row, ()) if one.passes(factor)]
-            places = _grown(values, _chosen(known), factor) if known else []
-            found.append(tuple(_settled(values, places, factor)))
-        return found
+        return [self.changes_of(row, factor) for row in range(len(self.many))]
+
+    def changes_of(self, row: int, factor: float = 1.0) -> tuple[int, ...]:
+        """The same of one series."""
+        known = [one for one in self.candidates.get(row, ()) if one.passes(factor)]
+        if not known:
+            return ()
+        values = self.many[row]
+        return tuple(_settled(values, _grown(values, _chosen(known), factor), factor))
 
 
 def find_changes(many: Sequence[Floats]) -> list[tuple[int, ...]]:
@@ -203,21 +206,24 @@ def _grown(values: Floats, places: list[int], factor: float) -> list[int]:
         new = [
             one.place
             for start, end in pairwise(ends)
-            if (one := _best(values, start, end)) is not None and one.passes(factor)
+            if (one := _best(values, start, end, factor)) is not None
         ]
         if not new:
             return places
         places = sorted((*places, *new))
 
 
-def _best(values: Floats, start: int, end: int) -> Candidate | None:
-    """The best split of one interval; None where it is too short for one."""
+def _best(values: Floats, start: int, end: int, factor: float) -> Candidate | None:
+    """The best split of one interval, if it passes."""
     if end - start < LEAST_VALUES:
         return None
     found = _split(values[None, start:end])
     at, strength = int(found.at[0]), float(found.strength[0])
+    if not strength > factor * LARGE[0][1] * _needed(end - start):  # whatever a line explains
+        return None
     margin = _better_than_line(values[start:end], at, float(found.inflation[0]))
-    return Candidate(end - start, -strength, margin, start, start + at)
+    best = Candidate(end - start, -strength, margin, start, start + at)
+    return best if best.passes(factor) else None
 
 
 def _settled(values: Floats, places: list[int], factor: float) -> list[int]:
@@ -228,8 +234,8 @@ def _settled(values: Floats, places: list[int], factor: float) -> list[int]:
             after = places[number + 1] if number + 1 < len(places) else values.size
             start = max(kept[-1] if kept else 0, place - FARTHEST)
             end = min(after, place + FARTHEST)
-            best = _best(values, start, end)
-            if best is not None and best.passes(factor):
+            best = _best(values, start, end, factor)
+            if best is not None:
                 kept.append(best.place)
         if kept == places:
             break
@@ -294,18 +300,41 @@ def _better_than_line(values: Floats, at: int, inflation: float) -> float:
     """How much less of the values' squares a step leaves than a straight line, in variances."""
     n = values.size
     level = np.empty(n)
-    level[:at], level[at:] = np.median(values[:at]), np.median(values[at:])
+    level[:at], level[at:] = _median(values[:at]), _median(values[at:])
     rest = values - level
-    sigma = _TO_SIGMA * float(np.median(np.abs(rest)))
+    sigma = _TO_SIGMA * _median(np.abs(rest))
     if sigma > 0.0:
-        rest = np.clip(rest, -_WINSOR * sigma, _WINSOR * sigma)
+        rest = np.minimum(np.maximum(rest, -_WINSOR * sigma), _WINSOR * sigma)
     pulled = level + rest
-    pulled = pulled - pulled.mean()
-    line = np.arange(n) - 0.5 * (n - 1)
-    whole, slope = float(pulled @ pulled), float(pulled @ line) ** 2 / float(line @ line)
-    step = float(pulled[:at].mean()) ** 2 * at + float(pulled[at:].mean()) ** 2 * (n - at)
+    pulled = pulled - _mean(pulled)
+    line, length = _line(n)
+    whole, slope = float(pulled @ pulled), float(pulled @ line) ** 2 / length
+    step = _mean(pulled[:at]) ** 2 * at + _mean(pulled[at:]) ** 2 * (n - at)
     variance = max((whole - step) / (n - 2), _NOTHING * whole / n, 1e-300) * inflation
     return (step - slope) / variance
+
+
+# numpy's own median and mean spend most of their time on what a short row of finite values does
+# not need, and are asked for hundreds of thousands of times; these give the same to the last bit.
+
+
+def _median(values: Floats) -> float:
+    half, odd = divmod(values.size, 2)
+    if odd:
+        return float(np.partition(values, half)[half])
+    middle = np.partition(values, (half - 1, half))
+    return float((middle[half - 1] + middle[half]) / 2.0)
+
+
+def _mean(values: Floats) -> float:
+    return float(np.add.reduce(values)) / values.size
+
+
+@lru_cache(maxsize=4096)
+def _line(n: int) -> tuple[Floats, float]:
+    """A straight line over n places with the mean 0, and the sum of its squares."""
+    line: Floats = np.arange(n, dtype=np.float64) - 0.5 * (n - 1)
+    return line, float(line @ line)
 
 
 def _gain(sums: Floats) -> Floats:
@@ -430,20 +459,25 @@ Alarms = Callable[[Scan, float], Sequence[bool]]
 
 
 def calibrate(
-    many: Sequence[Floats], changes: Sequence[Sequence[int]], alarms: Alarms, seed: int = 0
+    many: Sequence[Floats],
+    changes: Callable[[int], Sequence[int]],
+    alarms: Alarms,
+    seed: int = 0,
 ) -> AlarmCalibration:
     """Shuffle what is left of the series after their changes; count how many are flagged then.
 
-    `alarms` is the caller's whole rule, its least effect included.
+    `changes` is asked for those of a series that is shuffled, by its place; `alarms` is the
+    caller's whole rule, its least effect included.
     """
     random = np.random.default_rng(seed)
     usable = [row for row, values in enumerate(many) if values.size >= LEAST_TO_SHUFFLE]
     if len(usable) > MOST_TESTED:
         usable = sorted(random.choice(usable, MOST_TESTED, replace=False).tolist())
-    flat = [_shuffled(many[row], changes[row], random) for row in usable]
+    known = {row: changes(row) for row in usable}
+    flat = [_shuffled(many[row], known[row], random) for row in usable]
     again = min(MOST_TESTED, AGAIN * len(usable)) - len(flat)  # few series are shuffled more often
     flat += [
-        _shuffled(many[row], changes[row], random)
+        _shuffled(many[row], known[row], random)
         for row in (usable[place % len(usable)] for place in range(again))
     ]
     if not flat:

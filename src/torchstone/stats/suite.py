@@ -46,7 +46,7 @@ from torchstone.records import (
     UsageError,
     Verdict,
 )
-from torchstone.stats.distributions import exp_or_inf, two_sided
+from torchstone.stats.distributions import exp_or_inf, student_t_quantile, two_sided
 from torchstone.stats.drift import (
     CASE_ALPHA,
     alpha_left,
@@ -145,31 +145,46 @@ def verdicts(
         families.setdefault((case.key.suite, case.key.scale), []).append(place)
     survives = [False] * len(cases)
     for places in families.values():
-        tested = {place: p for place in places if (p := _tested(cases[place])) is not None}
+        sure = q / len(places)
+        tested = {place: p for place in places if (p := _tested(cases[place], sure)) is not None}
         for place, p in zip(tested, benjamini_hochberg(list(tested.values())), strict=True):
             survives[place] = p <= q
     return tuple(_verdict(case, kept) for case, kept in zip(cases, survives, strict=True))
 
 
-def _tested(case: CaseMetrics) -> float | None:
-    """Its p-value. What is not called different by itself counts among those looked at, and helps
-    no other."""
-    found = p_value(case)
-    if found is None:
-        return None
-    return found if case.verdict is not None and case.verdict.different else 1.0
+def _tested(case: CaseMetrics, sure: float) -> float | None:
+    """Its p-value, or `sure` where it is below that and so survives whatever the others are: to
+    know by how much would take most of the time. What is not called different by itself counts
+    among those looked at, and helps no other."""
+    if case.verdict is not None and case.verdict.different:
+        return sure if _is_below(case, sure) else p_value(case)
+    unknown = known_error(case) is None or log_speedup(case) is None
+    return None if case.outcome is not Outcome.OK or unknown else 1.0
+
+
+def _is_below(case: CaseMetrics, p: float) -> bool:
+    """Whether its p-value is certainly below `p`; False where it is close to it or unknown."""
+    known, log = known_error(case), log_speedup(case)
+    if case.outcome is not Outcome.OK or known is None or log is None:
+        return False
+    tail = 0.5 * p * alpha_left(case) / CASE_ALPHA
+    return abs(log) > (1.0 + 1e-6) * student_t_quantile(1.0 - tail, known.freedom) * known.size
 
 
 def summarise(
-    cases: Sequence[CaseMetrics], level: float = 0.95, q: float = FALSE_DISCOVERY_RATE
+    cases: Sequence[CaseMetrics],
+    level: float = 0.95,
+    q: float = FALSE_DISCOVERY_RATE,
+    told: Sequence[Verdict | None] | None = None,
 ) -> list[SuiteSummary]:
     """One summary for each group of cases that differ in their model alone, in their order.
 
     Give it every planned case (`RunView.complete`). Verdicts are corrected over each suite, so that
-    the counts are those of `verdicts` on the same cases.
+    the counts are those of `verdicts` on the same cases; `told` are these, where they are known.
     """
     groups: dict[CaseKey, list[tuple[CaseMetrics, Verdict | None]]] = {}
-    for case, verdict in zip(cases, verdicts(cases, q), strict=True):
+    told = verdicts(cases, q) if told is None else told
+    for case, verdict in zip(cases, told, strict=True):
         groups.setdefault(group_key(case.key), []).append((case, verdict))
     return [_summary(key, group, level, q) for key, group in groups.items()]
 

@@ -253,13 +253,14 @@ def put_missing(
             stored, _ = results.insert(connection, *given)
         else:
             stored = known.seq
-            _check_same(connection, stored, given[0])
+            check_same(connection, stored, given[0])
     result_of = {row.position: stored for row in missing}
     insert_cases(connection, seq, run, missing, result_of)
     return len(missing)
 
 
-def _check_same(connection: Connection, seq: int, result: Result) -> None:
+def check_same(connection: Connection, seq: int, result: Result) -> None:
+    """Refuse a result whose id is here with another content."""
     here = results.read(connection, seq, result.id)
     if here.pruned or result.pruned:
         here, result = results.bare(here), results.bare(result)

@@ -26,6 +26,7 @@ from torchstone.store.maintenance import MaintenancePart
 from torchstone.store.profiles import LedgersPart, ProfilesPart
 from torchstone.store.results import sentence
 from torchstone.store.schema import run_fact
+from torchstone.store.tokens import TokensPart
 from torchstone.store.tunings import TuningsPart
 
 
@@ -37,6 +38,7 @@ class Store(
     ImportedPart,
     SeriesPart,
     TuningsPart,
+    TokensPart,
     MaintenancePart,
 ):
     """Results and runs on disk, append-only. Made by `open_store`; a context manager."""

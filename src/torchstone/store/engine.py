@@ -495,7 +495,15 @@ def _add_means(connection: Connection) -> None:
         )
 
 
-STEPS: Mapping[int, Callable[[Connection], None]] = {2: _add_imported, 3: _add_means}
+def _add_tokens(connection: Connection) -> None:
+    schema.metadata.create_all(connection, tables=schema.SINCE_4)
+
+
+STEPS: Mapping[int, Callable[[Connection], None]] = {
+    2: _add_imported,
+    3: _add_means,
+    4: _add_tokens,
+}
 """By the version that a step leads to. A table changed later needs its older form kept here."""
 
 

@@ -57,6 +57,8 @@ class Part:
     planned: int = 0
     shard: str = ""
     host: str = ""
+    node: str = ""
+    """Of a cluster."""
 
 
 @dataclass(frozen=True)
@@ -80,11 +82,11 @@ class Progress:
 class Heartbeat(ABC):
     """Our own sign."""
 
-    def __init__(self, run_id: str, shard: str = "") -> None:
+    def __init__(self, run_id: str, shard: str = "", node: str = "") -> None:
         self._token = f"{os.getpid()}-{secrets.token_hex(4)}"
         self._run_id = run_id
         now, host = time.time(), socket.gethostname()[:LONGEST]
-        self._part = Part(os.getpid(), now, "", now, 0, 0, shard[:LONGEST], host)
+        self._part = Part(os.getpid(), now, "", now, 0, 0, shard[:LONGEST], host, node[:LONGEST])
 
     def now(self, case: str = "", done: int = 0, planned: int = 0) -> None:
         """What is measured from now on, and how many cases have ended of how many."""
@@ -111,8 +113,8 @@ class FileHeartbeat(Heartbeat):
     """Each change is a new file, locked before it takes the place of the last one: so whoever
     opens the name finds a whole file, and finds it locked."""
 
-    def __init__(self, folder: Path, run_id: str, shard: str = "") -> None:
-        super().__init__(run_id, shard)
+    def __init__(self, folder: Path, run_id: str, shard: str = "", node: str = "") -> None:
+        super().__init__(run_id, shard, node)
         _sweep(folder)
         self._folder = folder
         self._path = folder / f"{quote(run_id, safe='')}{_APART}{self._token}{_NAME}"
@@ -172,15 +174,17 @@ def folder_of(location: Location | Path) -> Path:
 
 
 @contextmanager
-def start_heartbeat(location: Location | Path, run_id: str, shard: str = "") -> Iterator[Heartbeat]:
+def start_heartbeat(
+    location: Location | Path, run_id: str, shard: str = "", node: str = ""
+) -> Iterator[Heartbeat]:
     """Show that the run is being measured, until the end of the block."""
     own: Heartbeat
     if isinstance(location, Location) and location.url:
         from torchstone.store.postgres import ServerHeartbeat
 
-        own = ServerHeartbeat(location, run_id, shard)
+        own = ServerHeartbeat(location, run_id, shard, node)
     else:
-        own = FileHeartbeat(folder_of(location), run_id, shard)
+        own = FileHeartbeat(folder_of(location), run_id, shard, node)
     own.now()
     try:
         yield own

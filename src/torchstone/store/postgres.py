@@ -188,8 +188,8 @@ def living(connection: Connection, besides: str = "") -> Iterator[tuple[str, Par
 class ServerHeartbeat(Heartbeat):
     """A thread beats for us while a case is measured: seconds pass, and now and then minutes."""
 
-    def __init__(self, location: Location, run_id: str, shard: str = "") -> None:
-        super().__init__(run_id, shard)
+    def __init__(self, location: Location, run_id: str, shard: str = "", node: str = "") -> None:
+        super().__init__(run_id, shard, node)
         made = open_engine(location, create=True, read_only=False)  # of a first run: its tables
         self._engine = made.execution_options(isolation_level="AUTOCOMMIT")
         self._document = "{}"

@@ -4,7 +4,7 @@
 became of it, `aa_floor`, `calibration` and `doctor` what a machine was like, `evaluation` what
 later rules said of a result, `profile` which file holds one, `profile_arm` what it is of, `ledger`
 where the time of a step went, `tuning` and `tuning_part` what tuning a target found, `pruned` whose
-samples were removed; these are only ever added to.
+samples were removed, `token` who may push and `pushed` what was; these are only ever added to.
 `summary` is derived from them, and so are the tables of facts.
 """
 
@@ -44,7 +44,7 @@ from torchstone.records.metrics import METRICS
 from torchstone.store.limits import storable
 from torchstone.store.location import FILE_NAME
 
-SCHEMA = 3
+SCHEMA = 4
 """Version of the tables. A database with a higher one was made by a newer program; one with a
 lower one is brought up to date by `engine.STEPS` when it is opened for writing."""
 
@@ -556,8 +556,41 @@ heartbeat = Table(
     Column("seen", REAL, nullable=False),  # by the server's clock
 )
 
+# Who may write over the network, and what they wrote.
+
+token = _append_only(
+    "token",
+    _id(),  # its public half
+    *_texts("name", "scope"),
+    *_texts("digest"),  # SHA-256 of its secret half, which is stored nowhere
+    *_texts("created"),
+    Column("expires_s", REAL, nullable=False),  # UTC
+    Column("once", Boolean, nullable=False),  # good for one push
+)
+
+token_revoked = Table(
+    "token_revoked",
+    metadata,
+    Column("token", ForeignKey(token.c.seq), primary_key=True),
+    *_texts("created"),
+)
+_refuse_changes(token_revoked, "token = NEW.token")
+
+pushed = _append_only(
+    "pushed",
+    Column("digest", TEXT, nullable=False, unique=True),  # of the document that was sent
+    Column("run", ForeignKey(run.c.seq), nullable=False),
+    Column("token", ForeignKey(token.c.seq), nullable=False),
+    *_texts("created"),
+    *_numbers("cases"),  # that it added
+    Index("pushed_token", "token"),
+    same_row="digest = NEW.digest",
+)
+
+SINCE_4 = (token, token_revoked, pushed)
+
 SINCE_2 = (imported_run, imported_series, imported_values, change_note, tuning, tuning_part)
-"""Tables that the first version lacks."""
+"""Tables that the first version lacks; `SINCE_4`, the third."""
 
 
 # The version of the tables.

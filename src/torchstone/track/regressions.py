@@ -86,9 +86,8 @@ def find_regressions(
     used = [line for line in lines.lines if line.values.size >= LEAST_VALUES]
     many = [line.values for line in used]
     looked = scan(many)
-    first = looked.changes()
-    tried = calibrate(many, first, lambda some, factor: _alarms(some, least, factor))
-    found = first if tried.factor == 1.0 else looked.changes(tried.factor)
+    tried = calibrate(many, looked.changes_of, lambda some, factor: _alarms(some, least, factor))
+    found = looked.changes(tried.factor)
     places = [
         place
         for line, several in zip(used, found, strict=True)

@@ -12,20 +12,24 @@ from torchstone.validate.registry import (
     known_rules,
     needs_recalibration,
     needs_remeasuring,
+    needs_spin_off,
     run_rules,
     withhold,
 )
+from torchstone.validate.rules.answer import SPIN_OFF
 from torchstone.validate.rules.peaks import sound
 
 __all__ = [
     "CONSTANT_OUTPUT_NOTE",
     "RULES",
+    "SPIN_OFF",
     "FunctionRule",
     "Rule",
     "evaluate",
     "known_rules",
     "needs_recalibration",
     "needs_remeasuring",
+    "needs_spin_off",
     "run_rules",
     "sound",
     "withhold",

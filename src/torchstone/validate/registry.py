@@ -105,6 +105,22 @@ def needs_recalibration(result: Result) -> list[tuple[str, int]]:
     return list(dict.fromkeys(beaten))
 
 
+def needs_spin_off(result: Result) -> list[str]:
+    """Arms with CPU time after their turns that may be idle threads, which spin, or work."""
+    doubted = {
+        name
+        for check in result.checks
+        if check.rule == "late-work" and check.level in (Level.WARN, Level.FAIL)
+        for name in check.arms
+    }
+    return [
+        arm.arm.name
+        for arm in result.arms
+        if arm.arm.name in doubted
+        and (arm.integrity is None or arm.integrity.late_without_spin_ns is None)
+    ]
+
+
 def needs_remeasuring(result: Result) -> list[Comparison]:
     """Comparisons that are too good to be believed unless they are measured once more. A ratio that
     was withheld only because it is too good is put back from its check. Arms that failed another

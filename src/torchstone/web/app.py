@@ -240,8 +240,10 @@ def _takes_gzip(request: Request) -> bool:
     return False
 
 
-def make_app(store: Store, hosts: Hosts, app_state: AppState | None = None) -> App:
-    """The application, guarded."""
+def make_app(
+    store: Store, hosts: Hosts, app_state: AppState | None = None, writer: Store | None = None
+) -> App:
+    """The application, guarded. Only with a `writer` does it have a route that writes."""
     app_state = app_state or AppState(store)
     app = FastAPI(
         title="Torchstone",
@@ -270,7 +272,12 @@ def make_app(store: Store, hosts: Hosts, app_state: AppState | None = None) -> A
     _add_docs(app, app_state)
     _add_errors(app, app_state)
     app_state.describe = app.openapi
-    return Guard(app, hosts)
+    if writer is None:
+        return Guard(app, hosts)
+    from torchstone.web.pushes import PUSHES, add_pushes
+
+    add_pushes(app, writer)
+    return Guard(app, hosts, writable=PUSHES)
 
 
 @asynccontextmanager

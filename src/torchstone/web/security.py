@@ -86,11 +86,13 @@ def ip_address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | Non
 
 
 class Guard:
-    """The outermost layer: answers nothing but GET and HEAD, under a known name."""
+    """The outermost layer: answers nothing but GET and HEAD, under a known name; where pushes are
+    accepted, PUT below `writable` too."""
 
-    def __init__(self, app: App, hosts: Hosts) -> None:
+    def __init__(self, app: App, hosts: Hosts, writable: str = "") -> None:
         self._app = app
         self._hosts = hosts
+        self._writable = writable
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request."""
@@ -110,7 +112,8 @@ class Guard:
         await self._app(scope, receive, _guarded(send, head))
 
     def _refusal(self, scope: Scope) -> PlainTextResponse | None:
-        if scope["method"] not in ("GET", "HEAD"):
+        pushes = self._writable and scope["path"].startswith(self._writable)
+        if scope["method"] not in ("GET", "HEAD") and not (pushes and scope["method"] == "PUT"):
             words = "This server only shows; it takes GET and HEAD.\n"
             return PlainTextResponse(words, 405, {"allow": "GET, HEAD"})
         hosts = [value for name, value in scope["headers"] if name == b"host"]

@@ -9,7 +9,7 @@ import socket
 import threading
 import webbrowser
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from types import FrameType
 
 import uvicorn
@@ -38,6 +38,7 @@ FIRST_READER_S = 0.5
 PATIENCE_S = 5
 """For answers under way when the server is told to end."""
 EMPTY = "There was no such database: an empty one was made. Runs show up as they come."
+PUSHES_TAKEN = "Pushes are accepted from whoever has a token (`torchstone token create`)."
 EXPOSED = (
     "Everybody who can reach {address} can read all that is in the database: every result with its "
     "samples, commands, model and file names, commits, machine descriptions and profiles."
@@ -53,6 +54,7 @@ def serve(
     names: Sequence[str] = (),
     repository: str = "",
     open_browser: bool = False,
+    accept_pushes: bool = False,
 ) -> int:
     """Serve until Ctrl-C; `say` gets each line for the terminal. `names` are host names that it
     answers to beside its own."""
@@ -62,7 +64,10 @@ def serve(
     if new:
         with open_store(db):  # an empty one, in which the first run will be found
             pass
-    with open_store(db, create=False, read_only=True) as store:
+    with ExitStack() as stack:
+        # The one for writing first: it brings a database of an older program up to date.
+        writer = stack.enter_context(open_store(db, create=False)) if accept_pushes else None
+        store = stack.enter_context(open_store(db, create=False, read_only=True))
         store.run_heads(limit=1)  # a database of an older program has no history: said now
         own = [] if host in ("0.0.0.0", "::") else [host]
         own += [socket.gethostname()] if public else []
@@ -71,13 +76,15 @@ def serve(
             shown = f"[{host}]" if ":" in host else host
             address = f"http://{shown}:{bound.getsockname()[1]}/"
             app_state = AppState(store, repository)
-            app = make_app(store, hosts, app_state)
+            app = make_app(store, hosts, app_state, writer)
             app_state.first()
 
             def listens() -> None:
                 say(f"The dashboard of {store.location} is at {address} (Ctrl-C ends it).")
                 if new:
                     say(EMPTY)
+                if accept_pushes:
+                    say(PUSHES_TAKEN)
                 if not is_loopback(host):
                     say(EXPOSED.format(address=address))
                 if open_browser:

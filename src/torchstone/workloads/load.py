@@ -10,6 +10,7 @@ import importlib
 import importlib.abc
 import importlib.util
 import inspect
+import math
 import os
 import random
 import sys
@@ -171,19 +172,43 @@ def _rolled_tensor(torch: Any, leaf: Any, chance: random.Random) -> Any:
             and leaf.numel() > 1
             and bool((leaf.flatten().diff() >= 0).all())
         )
-        fresh = leaf.detach().clone()  # keeps the strides
+        fresh = leaf.detach().clone()  # keeps the strides, except of every second column and such
+        if leaf.layout == torch.strided and _has_gaps(leaf.shape, leaf.stride()):
+            like = {"dtype": leaf.dtype, "device": leaf.device}
+            fresh = torch.empty_strided(leaf.shape, leaf.stride(), **like).copy_(fresh)
         if shift and not ordered:
             fresh.copy_(leaf.detach().roll(shift).reshape(leaf.shape))
     return fresh.requires_grad_(leaf.requires_grad) if leaf.requires_grad else fresh
 
 
 def _rolled_array(numpy: Any, leaf: Any, chance: random.Random) -> Any:
-    if leaf.size < 2 or leaf.dtype.kind not in "iufc":
-        return leaf.copy()
-    shift = chance.randrange(1, leaf.size)
-    if leaf.dtype.kind in "iu" and bool((numpy.diff(leaf.ravel()) >= 0).all()):
-        return leaf.copy()
-    return numpy.roll(leaf, shift)
+    fresh = leaf.copy(order="K")
+    if leaf.size > 1 and leaf.dtype.kind in "iufc":
+        shift = chance.randrange(1, leaf.size)
+        if leaf.dtype.kind not in "iu" or not bool((numpy.diff(leaf.ravel()) >= 0).all()):
+            fresh[...] = numpy.roll(leaf, shift)
+    widths = [stride // leaf.itemsize for stride in leaf.strides] if leaf.itemsize else []
+    if leaf.dtype.hasobject or not _has_gaps(leaf.shape, widths):
+        return fresh
+    memory = numpy.zeros(_reach(leaf.shape, widths) + 1, leaf.dtype)
+    spread = numpy.ndarray(leaf.shape, leaf.dtype, memory, strides=leaf.strides)
+    spread[...] = fresh
+    return spread
+
+
+def _reach(shape: Sequence[int], strides: Sequence[int]) -> int:
+    """From the first element to the last, in elements."""
+    return sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
+
+
+def _has_gaps(shape: Sequence[int], strides: Sequence[int]) -> bool:
+    """No element lies where another does, and there is room between some of them."""
+    reach = 0
+    for stride, size in sorted(zip(strides, shape, strict=True)):
+        if size > 1 and stride <= reach:
+            return False
+        reach += (size - 1) * stride
+    return 0 < math.prod(shape) < reach + 1
 
 
 FORMS = "a Workload or (callable, inputs)"

@@ -53,7 +53,8 @@ class Seen:
     whole: int
     origin: str = MADE
     strided: bool = False
-    """An argument of the step that is not contiguous, as it was given."""
+    """An argument of the step that is not contiguous, as it was given, or made of one and not
+    contiguous for that reason."""
 
     @property
     def numel(self) -> int:
@@ -188,7 +189,12 @@ class Recorder:
         name = func.name().partition(".")[0]
         if name.startswith(_NO_OPS):
             return result
-        tried = self._try_contiguous(func, args, kwargs, view or writes or random, read)
+        tried: tuple[float | None, float | None] = None, None
+        if any(one.strided for one in read) and not (writes or random):
+            plain = [self._contiguous(nest) for nest in (args, dict(kwargs))]
+            self._inherit(made, func(*plain[0], **plain[1]))
+            if not view:
+                tried = self._try_contiguous(func, args, kwargs, plain)
         value = None
         if constant and not view and not name.startswith(_UNINITIALISED):
             value = self._checksum(made)
@@ -262,13 +268,17 @@ class Recorder:
             (number, shape, stride, offset) in self._strided,
         )
 
+    def _inherit(self, made: Sequence[Any], otherwise: Any) -> None:
+        """What is strided only because its input is: an elementwise op and a view pass that on, so
+        that an op behind them pays for it."""
+        for tensor, plain in zip(made, self._tensors(otherwise), strict=True):
+            if _is_plain(self._torch, plain) and not _is_plain(self._torch, tensor):
+                self._strided.add((self._numbers[self._cdata(tensor)], *_geometry(tensor)))
+
     def _try_contiguous(
-        self, func: Any, args: Any, kwargs: Any, impure: bool, read: Sequence[Seen]
-    ) -> tuple[float | None, float | None]:
+        self, func: Any, args: Any, kwargs: Any, plain: Sequence[Any]
+    ) -> tuple[float, float]:
         """How long the op takes with contiguous inputs, and with those it was given."""
-        if impure or not any(one.strided for one in read):
-            return None, None
-        plain = [self._contiguous(nest) for nest in (args, dict(kwargs))]
         asked = dict(kwargs).get("memory_format") == self._torch.contiguous_format
         nothing = func.name().startswith("aten::clone") and asked
         best = [float("inf"), float("inf")]

@@ -235,6 +235,15 @@ MOST_TURNS = 0.50
 LONG_SPIN_NS = (180_000_000, 230_000_000)
 """Other OpenMP run times spin for 200 ms by default (KMP_BLOCKTIME) and then stop."""
 
+SPIN_OFF = (
+    ("OPENBLAS_THREAD_TIMEOUT", "4"),
+    ("OMP_WAIT_POLICY", "passive"),
+    ("GOMP_SPINCOUNT", "0"),
+    ("KMP_BLOCKTIME", "0"),
+)
+"""Thread pools sleep as soon as they are idle: OpenBLAS (numpy's spins for 2^28 ticks, about 0.1 s,
+after each call), libgomp, the OpenMP of LLVM and Intel. Work left to a thread is not affected."""
+
 _REMEDY = "Wait for threads and queues inside the timed call, so that their work is counted."
 
 
@@ -244,9 +253,10 @@ def late_work(arm: Measurement, _: Result) -> Iterator[Check]:
     turns = [turn for turn in arm.turns if _says_late_work(turn)]
     if not turns:
         return
-    name, most = name_of(arm), MOST_TURNS * len(turns)
-    late = [turn for turn in turns if _is_late(turn, busy_limit(arm))]
+    name, most, limit = name_of(arm), MOST_TURNS * len(turns), busy_limit(arm)
+    late = [turn for turn in turns if _is_late(turn, limit)]
     never_quiet = sum(_never_quiet(turn) for turn in turns)
+    asleep = arm.integrity.late_without_spin_ns if arm.integrity else None
     median_s = median(turn.noise.late_cpu_ns or 0 for turn in turns) / 1e9
     usual = format_seconds(median_s, 3)
     figures = {
@@ -256,15 +266,23 @@ def late_work(arm: Measurement, _: Result) -> Iterator[Check]:
         "median_late_s": median_s,
         "new_threads": arm.integrity.new_threads if arm.integrity else 0,
     }
-    if never_quiet >= most:
+    if asleep is not None:
+        figures["median_late_without_spin_s"] = asleep / 1e9
+    if max(len(late), never_quiet) < most:
+        yield ok(f"{name} is idle once it has reported the end of a turn.", **figures)
+    elif asleep is not None and asleep <= SPIN_NS * limit:
+        yield ok(
+            f"Idle threads of {name} spin for {usual} after a turn. With spinning switched off "
+            "nothing goes on, so no work is done late.",
+            **figures,
+        )
+    elif never_quiet >= most:
         yield fail(
             f"{name} never came to rest after {never_quiet} of {len(turns)} turns (typically "
             f"{usual} of CPU time after it had reported the end). {_REMEDY}",
             **figures,
         )
-    elif len(late) < most:
-        yield ok(f"{name} is idle once it has reported the end of a turn.", **figures)
-    elif _spins_long(late, busy_limit(arm)):
+    elif asleep is None and _spins_long(late, limit):
         yield warn(
             f"{name} uses {usual} of CPU time after a turn and stops after about 200 ms, as some "
             "OpenMP run times do when they spin. Run again with --env KMP_BLOCKTIME=0 to tell "

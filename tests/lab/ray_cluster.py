@@ -1,0 +1,29 @@
+"""A Ray cluster of two nodes on this machine, as a program of its own: it says the address, ends a
+node for each line `kill`, and itself with its input."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+STORE_BYTES = 100 * 2**20
+"""Both nodes take their object store from the same memory."""
+
+
+def main() -> None:
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    from ray.cluster_utils import Cluster
+
+    how = {"num_cpus": 1, "object_store_memory": STORE_BYTES, "include_dashboard": False}
+    cluster = Cluster(initialize_head=True, head_node_args={**how, "num_cpus": 0})
+    nodes = [cluster.add_node(**how, resources={"bench_slot": 1}, wait=False) for _ in range(2)]
+    cluster.wait_for_nodes()
+    print(cluster.address, flush=True)
+    for line in sys.stdin:
+        if line.strip() == "kill":
+            cluster.remove_node(nodes.pop(), allow_graceful=False)
+    cluster.shutdown()
+
+
+if __name__ == "__main__":
+    main()
