@@ -1,7 +1,8 @@
 """A group of ranks under torchrun: started, asked all at once, and never left behind.
 
 A rank that dies, fails or stays silent ends the group, and is named: the one whose connection
-closes without a word, else the one that has made the fewest steps.
+closes without a word; else the one that is still silent when the others' collectives have timed
+out; else the one that has come least far, or whose stack is not inside a collective.
 """
 
 from __future__ import annotations
@@ -9,19 +10,21 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import select
+import signal
 import socket
 import struct
 import subprocess
 import sys
-import tempfile
 import time
 import uuid
-from pathlib import Path
+from contextlib import ExitStack
 from typing import Any
 
 from torchstone.conductor.launch import arm_environment, make_payload
 from torchstone.conductor.worker import signal_name, without_ours
+from torchstone.machine.folders import own_folder
 from torchstone.machine.processes import kill_tree
 from torchstone.machine.redact import redact_text, tail
 from torchstone.measure.channel import TAG, ChannelClosed, Failure, receive, send
@@ -30,8 +33,19 @@ from torchstone.records.scaling import PLAIN
 
 SETTLE_S = 2.0
 """After the first failure: how long others may take to tell theirs, so that the cause is found."""
-VICTIM = ("connection closed", "connection reset", "timed out", "broken pipe", "peer")
+VICTIM = ("connection closed", "connection reset", "timed out", "timeout", "broken pipe", "peer")
 """In what a rank says that lost another one."""
+STACK_S = 0.2
+"""For a signal's handler to write a stack."""
+COLLECTIVE_SHARE = 0.5
+"""Of our time-out, the process group's: victims report before we give up; the cause is silent."""
+WAITING = re.compile(r"/torch/(distributed|autograd|_functorch)/")
+"""In the file of the innermost frame of a rank that waits for another one."""
+_TORCHRUN = (
+    "from torchstone.machine.processes import die_with_parent; die_with_parent(); "
+    "from torch.distributed.run import main; main()"
+)
+"""torchrun, which goes when we are killed; its ranks go with it."""
 
 
 class GroupEnded(Exception):
@@ -49,9 +63,10 @@ class RankGroup:
         self.arm, self.kind, self.ranks, self.timeout_s = arm, kind, ranks, timeout_s
         self.phase = "start"
         self.tag = uuid.uuid4().hex
-        self._own = tempfile.TemporaryDirectory(prefix="torchstone-ranks-")
-        self.folder = Path(self._own.name)
+        self._own = ExitStack()
+        self.folder = self._own.enter_context(own_folder())
         self._connections: dict[int, socket.socket] = {}
+        self._pids: dict[int, int] = {}
         self._stderr = open(self.folder / "stderr", "w+b")  # noqa: SIM115 - closed by `close`
         self._server = socket.socket(socket.AF_UNIX)
         self._server.bind(str(self.folder / "ranks"))
@@ -64,7 +79,7 @@ class RankGroup:
         env = {**os.environ, **arm_environment(self.arm), "PYTHONPATH": path, TAG: self.tag}
         script = ["-m", "torchstone.measure.ranks", str(self.folder)]
         if self.kind != PLAIN:
-            torchrun = ["-m", "torch.distributed.run", "--standalone", "--max-restarts=0"]
+            torchrun = ["-c", _TORCHRUN, "--standalone", "--max-restarts=0"]
             script = [*torchrun, f"--nproc-per-node={self.ranks}", *script]
         return subprocess.Popen(
             [sys.executable, *script],
@@ -90,7 +105,15 @@ class RankGroup:
                 outcome = Outcome.CRASH if self._process.poll() is not None else Outcome.TIMEOUT
                 raise self._ended(outcome, said, missing[0]) from None
             connection.setblocking(True)
-            self._connections[int(receive(connection.fileno())["rank"])] = connection
+            hello = receive(connection.fileno())
+            rank = int(hello["rank"])
+            self._connections[rank], self._pids[rank] = connection, int(hello["pid"])
+
+    def build(self, weak: bool) -> list[Any]:
+        """Have every rank join the group and make its part."""
+        how = {"arm": self.arm, "kind": self.kind, "weak": weak}
+        timeout_s = COLLECTIVE_SHARE * self.timeout_s
+        return self.ask({"do": "build", **how, "timeout_s": timeout_s}, self.timeout_s)
 
     def ask(self, command: dict[str, Any], timeout_s: float) -> list[Any]:
         """The same of every rank; their replies by rank."""
@@ -147,13 +170,30 @@ class RankGroup:
                 one.message if outcome is Outcome.NOT_SUPPORTED else f"rank {rank}: {one.message}"
             )
             raise self._ended(outcome, told, None if outcome is Outcome.NOT_SUPPORTED else rank)
-        steps = {rank: self._steps(rank) for rank in range(self.ranks)}
-        fewest = [rank for rank in silent if steps[rank] == min(steps.values())]
-        # All that are silent have come equally far where the first of them waits in a collective:
-        # those that gave up with a time-out are its victims.
-        named = fewest[0] if len(fewest) == 1 else None
-        who = f"rank {named}" if named is not None else "no rank that can be named"
-        raise self._ended(Outcome.TIMEOUT, f"{who} did not answer within {timeout_s:g} s", named)
+        rank, where = self._hung(silent)
+        who = "no rank that can be named" if rank is None else f"rank {rank}"
+        said = f"{who} did not answer within {timeout_s:g} s"
+        raise self._ended(Outcome.TIMEOUT, f"{said}; it is at {where}" if where else said, rank)
+
+    def _hung(self, silent: list[int]) -> tuple[int | None, str]:
+        """The one that the others wait for, and the line it is at, where they can be told."""
+        steps = {rank: self._steps(rank) for rank in silent}
+        stacks = {rank: self._stack(rank) for rank in silent}
+        least = [rank for rank in silent if steps[rank] == min(steps.values())]
+        busy = [rank for rank in least if stacks[rank] and not WAITING.search(stacks[rank][0])]
+        named = next((one[0] for one in (least, busy) if len(one) == 1), None)
+        lines = [] if named is None else stacks[named]
+        return named, next((line for line in lines if "/torch" not in line), "")
+
+    def _stack(self, rank: int) -> list[str]:
+        """`file:line in function` of a rank's main thread, the innermost first."""
+        with contextlib.suppress(OSError):
+            os.kill(self._pids[rank], signal.SIGUSR1)
+            time.sleep(STACK_S)
+            text = (self.folder / f"stack-{rank}").read_text(errors="replace")
+            found = re.findall(r'File "([^"]*)", line (\d+) in (.*)', text)
+            return [f"{file}:{line} in {function}" for file, line, function in found]
+        return []
 
     def _exit_code(self, rank: int) -> str:
         """How a rank ended, by torchrun's own report."""
@@ -194,4 +234,4 @@ class RankGroup:
         for one in (*self._connections.values(), self._server):
             one.close()
         self._stderr.close()
-        self._own.cleanup()
+        self._own.close()

@@ -1,8 +1,8 @@
 """One rank of an arm, under torchrun or alone: builds its part, steps when it is asked to.
 
 Every rank has a connection of its own to the conductor, so that the conductor sees which one dies,
-fails or stays silent. Before each step a rank counts in a file that the conductor can read when
-nothing else answers.
+fails or stays silent. At the start, after the backward pass and at the end of each step a rank
+counts in a file that the conductor can read when nothing else answers; SIGUSR1 writes its stack.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import copy
 import faulthandler
 import mmap
 import os
+import signal
 import socket
 import sys
 import time
@@ -24,12 +25,14 @@ from torchstone.measure.channel import ChannelClosed, receive, send
 from torchstone.measure.worker import failure_of
 from torchstone.records import ArmSpec, NotSupported, UsageError, from_data, to_data
 from torchstone.records.scaling import PLAIN, Collective
-from torchstone.variants.step import _default_loss as default_loss
+from torchstone.variants.step import default_loss
 from torchstone.variants.techniques.base import plain_sgd
 from torchstone.workloads import Inputs, Workload, draw, load_workload, map_nest, walk
 
 COMMUNICATION = ("gloo:", "nccl:")
 LAST_CONNECTION_S = 5.0
+SAME_LOSS = 1e-3
+"""Relative; a sum taken for a mean is off by the number of ranks."""
 
 
 class Rank:
@@ -84,11 +87,14 @@ class Rank:
             )
         workload.call.train()
         whole = global_batch(workload, spec.seed, self.world if weak else 1)
+        if kind not in (PLAIN, "tp"):
+            check_loss(spec.target, workload, whole, self.world)
         double, single = (one_rank_gradients(workload, whole, dtype) for dtype in ("double", ""))
         self.divide(kind, workload, whole)
-        self.count()
         self.step()
         report = compare(double, single, self.gradients())
+        if batch_dependent(workload.call) and self.world > 1:
+            report = {"error": None, "note": BATCH_DEPENDENT}
         return {**report, "threads": torch.get_num_threads(), "torch": torch.__version__}
 
     def divide(self, kind: str, workload: Workload, whole: Inputs) -> None:
@@ -124,9 +130,12 @@ class Rank:
         optimizer = (workload.optimizer or plain_sgd)(weights)
 
         def step() -> None:
+            self.count()
             optimizer.zero_grad(set_to_none=True)
             run()
+            self.count()
             optimizer.step()
+            self.count()
 
         self.step = step
 
@@ -146,7 +155,6 @@ class Rank:
             dist.barrier()
         found = []
         for _ in range(steps):
-            self.count()
             began = time.perf_counter_ns()
             self.step()
             found.append(time.perf_counter_ns() - began)
@@ -156,12 +164,13 @@ class Rank:
         """Every communication call, and the stretches in which this rank computed."""
         from torch.profiler import ProfilerActivity, profile
 
-        began = time.perf_counter_ns()
         with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as taken:
             times = self.turn(steps)
         calls, computing = [], []
         for event in taken.profiler.kineto_results.events():
             start, end = event.start_ns(), event.start_ns() + event.duration_ns()
+            if event.name().endswith(":barrier"):
+                continue  # ours, before the first step
             if event.name().startswith(COMMUNICATION):
                 calls.append(Collective(event.name(), start, end, message_bytes(event)))
             elif event.name().startswith("aten::"):
@@ -171,7 +180,6 @@ class Rank:
             data = self.ddp._get_ddp_logging_data()
             names = ("avg_backward_comm_time", "avg_backward_compute_comm_overlap_time")
             found["ddp"] = [int(data.get(name, 0)) for name in names]
-        found["began"] = began
         return found
 
 
@@ -226,6 +234,52 @@ def part_of(whole: Inputs, rank: int, world: int) -> Inputs:
         return leaf.chunk(world)[rank]
 
     return Inputs(map_nest(whole.args, cut), map_nest(dict(whole.kwargs), cut))
+
+
+BATCH_DEPENDENT = (
+    "gradients are not compared: its dropout or batch norm depends on how a batch is divided"
+)
+
+
+def batch_dependent(model: Any) -> bool:
+    """Whether a part's output is another one than the part of the output."""
+    from torch.nn.modules.batchnorm import _BatchNorm
+    from torch.nn.modules.dropout import _DropoutNd
+
+    return any(
+        isinstance(one, _BatchNorm) or (isinstance(one, _DropoutNd) and one.p > 0)
+        for one in model.modules()
+    )
+
+
+def check_loss(target: str, workload: Workload, whole: Inputs, world: int) -> None:
+    """Refuse a loss that the ranks cannot compute from their parts of the batch."""
+    import torch
+
+    model: Any = copy.deepcopy(workload.call).eval()
+    loss_of = workload.loss or default_loss
+
+    def loss(inputs: Inputs) -> float:
+        with torch.no_grad():
+            output = model(*inputs.args, **inputs.kwargs)
+        return float(loss_of(map_nest(output, lambda leaf: leaf.requires_grad_())))
+
+    everything = loss(whole)
+    parts = [part_of(whole, rank, world) for rank in range(world)]
+    try:
+        mean = sum(map(loss, parts)) / world
+    except Exception as error:
+        raise UsageError(
+            f"The loss of {target} cannot be computed for a part of the batch "
+            f"({type(error).__name__}: {error}).",
+            "Make its labels an input of the module, and let the module return the loss.",
+        ) from error
+    if not abs(mean - everything) <= SAME_LOSS * max(abs(everything), abs(mean)):
+        raise UsageError(
+            f"The loss of {target} is {everything:.4g} over the batch and {mean:.4g} as the mean "
+            f"of {world} parts of it, so ranks would train on another loss.",
+            "Use a mean over the batch; make labels an input of the module.",
+        )
 
 
 def one_rank_gradients(workload: Workload, whole: Inputs, dtype: str) -> dict[str, Any]:
@@ -306,6 +360,8 @@ def main() -> None:
     die_with_parent()
     with contextlib.suppress(Exception):
         faulthandler.enable()
+    stack = open(f"{folder}/stack-{rank}", "w")  # noqa: SIM115 - for a signal at any time
+    faulthandler.register(signal.SIGUSR1, stack, all_threads=False)
     with open(f"{folder}/steps-{rank}", "w+b") as file:
         file.truncate(8)
         counter = mmap.mmap(file.fileno(), 8)
