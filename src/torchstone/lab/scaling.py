@@ -13,6 +13,8 @@ from typing import Any
 from torchstone.conductor.check_outputs import MULTIPLIER, TOLERANCES
 from torchstone.conductor.ranks import GroupEnded, RankGroup
 from torchstone.lab.bench import new_id
+from torchstone.lab.recording import this_machine
+from torchstone.lab.secrets import public_words
 from torchstone.machine.processes import usable_cores
 from torchstone.measure.ranks import union
 from torchstone.records import ArmSpec, Measurement, Noise, Outcome, OutcomeDetail, Turn, UsageError
@@ -33,6 +35,7 @@ WARM_UP, TRACED, STEPS = 3, 10, 4
 """Steps before the first turn of a process, in a trace, and in a turn."""
 LEAST_TURNS = 3
 MOST_RANKS = 64
+LEAST_TIMEOUT_S = 5.0
 STRAGGLER_SHARE = 0.25
 """Of a step: on shared cores, ten steps of equal ranks have shown 15 %."""
 OFTEN = 0.8
@@ -48,7 +51,7 @@ class ScalingRequest:
     parallel: tuple[str, ...] = ("ddp",)
     weak: bool = False
     threads: int = 1
-    budget_s: float = 20.0
+    budget_s: float = 10.0
     replicates: int = 3
     timeout_s: float = 60.0
     seed: int = 0
@@ -95,10 +98,20 @@ def scale(request: ScalingRequest, say: Callable[[str], None] = lambda text: Non
         request.threads,
         cores,
         tuple(made),
+        this_machine(),
         torch=next((str(arm.built[0]["torch"]) for arm in arms if arm.built), ""),
+        command=public_words(_command(request)),
         elapsed_s=time.monotonic() - began,
     )
-    return replace(found, findings=tuple(findings(found)))
+    notes = {str(one["note"]): None for arm in arms for one in arm.built if one.get("note")}
+    return replace(found, findings=(*findings(found), *notes))
+
+
+def _command(request: ScalingRequest) -> list[str]:
+    words = ["torchstone", "scaling", request.target, "--ranks", ",".join(map(str, request.ranks))]
+    words += ["--parallel", ",".join(request.parallel), *(["--weak"] if request.weak else [])]
+    words += ["--threads-per-rank", str(request.threads), "--replicates", str(request.replicates)]
+    return [*words, "--budget", f"{request.budget_s:g}s", "--timeout", f"{request.timeout_s:g}s"]
 
 
 def _check(request: ScalingRequest) -> None:
@@ -110,6 +123,8 @@ def _check(request: ScalingRequest) -> None:
         raise UsageError(f"--ranks takes numbers from 1 to {MOST_RANKS}.", "Write --ranks 1,2.")
     if min(request.threads, request.replicates) < 1:
         raise UsageError("--threads-per-rank and --replicates must be at least 1.")
+    if request.timeout_s < LEAST_TIMEOUT_S:
+        raise UsageError(f"--timeout must be at least {LEAST_TIMEOUT_S:g}s.")
 
 
 def _plan(request: ScalingRequest) -> list[tuple[str, int, ArmSpec]]:
@@ -247,6 +262,7 @@ def communication(traces: Sequence[dict[str, Any]]) -> Communication | None:
         statistics.mean(exposed) / steps / 1e9,
         statistics.mean(sum(call["bytes"] for call in calls) for calls in each) / steps,
         statistics.mean(map(len, each)) / steps,
+        statistics.mean(sum(one["steps"]) for one in traces) / steps / 1e9,
         straggler,
         share if straggler is not None else 0.0,
         statistics.mean(one[0] for one in ddp) / 1e9 if ddp else None,

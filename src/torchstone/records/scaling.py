@@ -56,6 +56,8 @@ class Communication:
     """Not hidden behind computation."""
     bytes: float
     calls: float
+    step_s: float
+    """A step while it was traced, which is slower than otherwise."""
     straggler: int | None = None
     """The rank that arrives last, where the others wait worth mentioning."""
     straggler_share: float = 0.0
