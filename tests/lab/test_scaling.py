@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from torchstone.lab.scaling import ScalingRequest, communication, findings, scale
-from torchstone.records import Outcome, UsageError
+from torchstone.records import ArmSpec, Measurement, Outcome, UsageError
 from torchstone.records.scaling import RankArm, Scaling
 
 TARGETS = "tests/targets/ranks.py"
@@ -72,6 +72,26 @@ def test_waiting_for_the_last_rank_is_not_transfer() -> None:
     assert found.straggler == 1
 
 
+@pytest.mark.parametrize(("factor", "right"), [(1.0, True), (2.0, False)])
+def test_a_sum_taken_for_a_mean_is_found(factor: float, right: bool) -> None:
+    import torch
+
+    from torchstone.lab.scaling import gradient_check
+    from torchstone.measure.ranks import compare
+
+    double = {"weight": torch.randn(8, dtype=torch.double), "bias": torch.ones(2).double()}
+    single = {name: one.float() for name, one in double.items()}
+    found = {name: factor * one for name, one in single.items()}
+    check = gradient_check([compare(double, single, found)])
+    assert check is not None
+    assert check.right is right
+    assert check.scale == pytest.approx(factor)
+    spec = ArmSpec("fsdp×2", "x", mode="training")
+    arm = RankArm("fsdp", 2, Measurement(spec, Outcome.OK), gradients=check)
+    said = findings(Scaling("", "", "x", "strong", 1, 2, (arm,)))
+    assert any("Work-around: model.set_force_sum_reduction" in text for text in said) is not right
+
+
 def test_mistakes_are_refused() -> None:
     for how in ({"parallel": ("dpp",)}, {"ranks": (0,)}, {"replicates": 0}, {"timeout_s": 1.0}):
         with pytest.raises(UsageError):
@@ -99,9 +119,8 @@ def test_fsdp_told_to_sum_is_right_and_as_it_comes_is_reported() -> None:
     check_right(arms["fsdp-sum×2"])
     as_it_comes = arms["fsdp×2"]
     assert as_it_comes.gradients is not None
-    said = [text for text in findings(found) if "pytorch#162338" in text]
-    assert bool(said) == (not as_it_comes.gradients.right)
-    if said:
+    assert any("pytorch#162338" in text for text in found.findings)
+    if not as_it_comes.gradients.right:
         assert as_it_comes.measurement.outcome is Outcome.WRONG_ANSWER
         assert as_it_comes.gradients.scale == pytest.approx(2.0, rel=0.01)
 

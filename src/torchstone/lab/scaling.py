@@ -193,7 +193,7 @@ def _turn(arm: _Arm, replicate: int, index: int, timeout_s: float) -> None:
 
 
 def _rank_arm(arm: _Arm) -> RankArm:
-    check = _gradients(arm.built)
+    check = gradient_check(arm.built)
     outcome, detail, failed = Outcome.OK, OutcomeDetail(), None
     if arm.ended is not None:
         outcome, detail, failed = arm.ended.outcome, arm.ended.detail, arm.ended.rank
@@ -216,7 +216,7 @@ def _rank_arm(arm: _Arm) -> RankArm:
     )
 
 
-def _gradients(built: Sequence[dict[str, Any]]) -> GradientCheck | None:
+def gradient_check(built: Sequence[dict[str, Any]]) -> GradientCheck | None:
     """The worst rank; a pipeline's ranks have different weights."""
     known = [one for one in built if one.get("error") is not None]
     if not known:
@@ -323,6 +323,8 @@ def findings(found: Scaling) -> list[str]:
                 said.append(f"{arm.name}: {arm.measurement.detail.message}.")
         if arm.measurement.outcome not in (Outcome.OK, Outcome.WRONG_ANSWER):
             said.append(f"{arm.name}: {arm.measurement.detail.message}.")
+        if arm.kind == "fsdp" and arm.ranks > 1 and check is not None and check.right:
+            said.append(f"{arm.name}: averages as it should; no sign of pytorch#162338 here.")
         if moved is not None and moved.straggler is not None:
             said.append(
                 f"{arm.name}: rank {moved.straggler} holds up the others: they wait "
