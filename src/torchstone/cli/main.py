@@ -12,6 +12,7 @@ SECTIONS = {
         "bench": "Measure targets, compare variants.",
         "timeit": "Time a statement, as `python -m timeit` does.",
         "run": "Run suites of models: eager against compiled.",
+        "scaling": "Train over several ranks: efficiency, communication.",
         "doctor": "Check whether this machine is suitable for benchmarking.",
     },
     "Check": {

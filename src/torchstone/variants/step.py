@@ -138,7 +138,7 @@ def _prepare_torch(workload: Workload, example: Inputs, arm: ArmSpec) -> Prepare
             f"{arm.target} is a plain function, and training needs a module with parameters.",
             "Let the factory return (module, inputs), or use --mode inference.",
         )
-    loss_of = workload.loss or _default_loss
+    loss_of = workload.loss or default_loss
 
     def loss(*args: Any, **kwargs: Any) -> Any:
         return loss_of(applied.call(*args, **kwargs))
@@ -226,7 +226,8 @@ def _keep_start(module: Any, optimizer: Any) -> Callable[[], None]:
     return restore
 
 
-def _default_loss(output: Any) -> Any:
+def default_loss(output: Any) -> Any:
+    """What trains a workload that names no loss: the output's own, else its mean square."""
     loss = getattr(output, "loss", None)
     if loss is not None:
         return loss
