@@ -99,12 +99,11 @@ def own_data_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def gradients_stay_on() -> Iterator[None]:
-    """A test that leaves torch's gradient mode off would fail others, far from the cause."""
+    """Preparing an inference arm turns torch's gradient mode off for its process, which here
+    is the next test's too."""
     yield
-    torch = sys.modules.get("torch")
-    if torch is not None and not torch.is_grad_enabled():
+    if torch := sys.modules.get("torch"):
         torch.set_grad_enabled(True)
-        pytest.fail("leaves the gradient mode off")
 
 
 @pytest.fixture(scope="session")

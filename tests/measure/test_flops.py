@@ -81,13 +81,6 @@ def test_more_formulas_can_be_given() -> None:
     assert found.uncovered == ("aten.sin",)
 
 
-@pytest.fixture
-def gradients() -> Any:
-    before = torch.is_grad_enabled()
-    yield
-    torch.set_grad_enabled(before)
-
-
 @pytest.mark.parametrize(
     ("precision", "mode", "total"),
     [
@@ -96,29 +89,25 @@ def gradients() -> Any:
         ("fp32", "training", 4 * N * D_IN * H + 6 * N * H * D_OUT),
     ],
 )
-def test_an_arm_is_counted_in_its_mode_and_precision(
-    gradients: None, precision: str, mode: str, total: int
-) -> None:
+def test_an_arm_is_counted_in_its_mode_and_precision(precision: str, mode: str, total: int) -> None:
     arm = ArmSpec("a", target("nets"), mode=mode, precision=precision, variant="inductor")
     found = count_flops(arm, lambda name: None)
     assert found is not None
     assert found.total == total
 
 
-def test_without_torch_ops_there_is_nothing_to_count(gradients: None) -> None:
+def test_without_torch_ops_there_is_nothing_to_count() -> None:
     assert count_flops(ArmSpec("a", target("honest")), lambda name: None) is None
 
 
-def test_formulas_that_fail_their_test_give_no_figure(
-    gradients: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_formulas_that_fail_their_test_give_no_figure(monkeypatch: pytest.MonkeyPatch) -> None:
     halved = {**torch_formulas(), "aten.mm": lambda *a, **k: 1}
     monkeypatch.setattr(flops, "load_formulas", lambda points: halved)
     with pytest.raises(UsageError, match=r"aten\.mm gives 1 operations"):
         count_flops(ArmSpec("a", target("nets")), lambda name: None)
 
 
-def test_an_arm_has_bytes_and_heaviest_ops(gradients: None) -> None:
+def test_an_arm_has_bytes_and_heaviest_ops() -> None:
     found = count_flops(ArmSpec("a", target("nets")), lambda name: None)
     assert found is not None
     weights = D_IN * H + H + H * D_OUT + D_OUT

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from importlib.metadata import EntryPoint
 from typing import Any
 
@@ -25,14 +25,6 @@ functional = torch.nn.functional
 
 def count(step: Callable[[], object]) -> Flops:
     return count_ops(step, all_formulas())
-
-
-@pytest.fixture(autouse=True)
-def gradients() -> Iterator[None]:
-    before = torch.is_grad_enabled()
-    torch.set_grad_enabled(True)
-    yield
-    torch.set_grad_enabled(before)
 
 
 def test_every_line_names_an_op_of_torch_and_a_function() -> None:

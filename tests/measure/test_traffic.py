@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -18,14 +18,6 @@ SIZE = 1000
 
 def count(step: Callable[[], object]) -> Flops:
     return count_ops(step, all_formulas())
-
-
-@pytest.fixture(autouse=True)
-def gradients() -> Iterator[None]:
-    before = torch.is_grad_enabled()
-    torch.set_grad_enabled(True)
-    yield
-    torch.set_grad_enabled(before)
 
 
 def out_of(x: Any) -> Any:

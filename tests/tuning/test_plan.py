@@ -150,3 +150,10 @@ def test_the_checks_of_an_arm_are_those_of_its_techniques() -> None:
     assert found.losses
     assert found.metric == ""
     assert plan.checks_of("x", ("int8_dynamic",), "m.py:f").metric == "m.py:f"
+
+
+def test_without_shares_a_compiler_comes_first_and_its_kin_last() -> None:
+    found = plan.order(
+        ArmSpec("base", "t.py:make"), ["gc_freeze", "compile_dynamic", "compile"], {}
+    )
+    assert found == ["compile", "gc_freeze", "compile_dynamic"]

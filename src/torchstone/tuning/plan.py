@@ -119,12 +119,15 @@ def order(
     seen: Sequence[Experiment] = (),
 ) -> list[str]:
     """One of each group before its others, and the largest share at stake for its cost first. Those
-    `seen` say what each kind costs here, and which groups have had their turn."""
+    `seen` say what each kind costs here, and which groups have had their turn. Without
+    shares a compiler comes first: a short budget would often not get past the many cheap ones."""
     measured = [one for one in seen if one.seconds > 0 and one.technique in TECHNIQUES]
     costs = _costs(base, measured)
     place = {name: number for number, name in enumerate(TECHNIQUES)}
 
     def worth(name: str) -> tuple[float, int]:
+        if not shares:
+            return float(TECHNIQUES[name].group != COMPILERS), place[name]
         return -round(shares.get(name, 1.0) / costs[kind_of(base, name)], 2), place[name]
 
     groups = {TECHNIQUES[one.technique].group for one in measured}
