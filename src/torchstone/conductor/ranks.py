@@ -163,13 +163,13 @@ class RankGroup:
             code = self._exit_code(dead[0])
             raise self._ended(Outcome.CRASH, f"rank {dead[0]} {code}", dead[0])
         if own:
-            rank, one = next(iter(own.items()))
+            failed, one = next(iter(own.items()))
             kinds = {"not_supported": Outcome.NOT_SUPPORTED, "oom": Outcome.OOM}
             outcome = kinds.get(one.kind, Outcome.ERROR)
             told = (
-                one.message if outcome is Outcome.NOT_SUPPORTED else f"rank {rank}: {one.message}"
+                one.message if outcome is Outcome.NOT_SUPPORTED else f"rank {failed}: {one.message}"
             )
-            raise self._ended(outcome, told, None if outcome is Outcome.NOT_SUPPORTED else rank)
+            raise self._ended(outcome, told, None if outcome is Outcome.NOT_SUPPORTED else failed)
         rank, where = self._hung(silent)
         who = "no rank that can be named" if rank is None else f"rank {rank}"
         said = f"{who} did not answer within {timeout_s:g} s"

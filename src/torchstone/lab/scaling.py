@@ -242,12 +242,13 @@ def communication(traces: Sequence[dict[str, Any]]) -> Communication | None:
     share = 0.0
     if aligned:
         waits, moved, last = [0.0] * len(each), 0.0, []
-        for calls in zip(*each, strict=True):
-            arrival = max(call["start_ns"] for call in calls)
-            last.append(max(range(len(calls)), key=lambda rank: calls[rank]["start_ns"]))
-            for rank, call in enumerate(calls):
+        for joined in zip(*each, strict=True):
+            starts = [call["start_ns"] for call in joined]
+            arrival = max(starts)
+            last.append(starts.index(arrival))
+            for rank, call in enumerate(joined):
                 waits[rank] += max(0, min(arrival, call["end_ns"]) - call["start_ns"])
-            moved += statistics.mean(max(0, call["end_ns"] - arrival) for call in calls)
+            moved += statistics.mean(max(0, call["end_ns"] - arrival) for call in joined)
         skew, transfer = statistics.mean(waits) / steps / 1e9, moved / steps / 1e9
         slowest = min(range(len(waits)), key=lambda rank: waits[rank])
         others = statistics.mean(w for rank, w in enumerate(waits) if rank != slowest)

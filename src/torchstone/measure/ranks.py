@@ -331,7 +331,8 @@ def pipeline(
     if batch.shape[0] % world:
         raise NotSupported(f"a batch of {batch.shape[0]} cannot be cut into {world} micro-batches")
     sizes = [sum(p.numel() for p in part.parameters()) for part in model]
-    stage_of, before = [], 0
+    stage_of: list[int] = []
+    before = 0
     for place, size in enumerate(sizes):  # no stage is left empty
         share = int(world * (before + size / 2) / max(1, sum(sizes)))
         least = max(stage_of[-1] if stage_of else 0, world - (len(sizes) - place))
@@ -348,7 +349,7 @@ def pipeline(
 
     def run() -> None:
         first, last = rank == 0, rank == world - 1
-        schedule.step(*([batch] if first else []), **({"target": targets} if last else {}))
+        schedule.step(*([batch] if first else []), target=targets if last else None)
 
     return own, run
 
