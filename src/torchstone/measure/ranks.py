@@ -55,7 +55,11 @@ class Rank:
 
     def serve(self) -> None:
         """The loop."""
-        handlers = {"build": self.build, "turn": self.turn, "trace": self.trace}
+        handlers: dict[str, Callable[..., Any]] = {
+            "build": self.build,
+            "turn": self.turn,
+            "trace": self.trace,
+        }
         while True:
             command = receive(self.connection)
             name = command.pop("do")
@@ -256,7 +260,8 @@ def check_loss(target: str, workload: Workload, whole: Inputs, world: int) -> No
     """Refuse a loss that the ranks cannot compute from their parts of the batch."""
     import torch
 
-    model: Any = copy.deepcopy(workload.call).eval()
+    model: Any = copy.deepcopy(workload.call)
+    model.eval()
     loss_of = workload.loss or default_loss
 
     def loss(inputs: Inputs) -> float:
