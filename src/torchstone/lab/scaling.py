@@ -19,7 +19,7 @@ from torchstone.machine.processes import usable_cores
 from torchstone.measure.ranks import union
 from torchstone.records import ArmSpec, Measurement, Noise, Outcome, OutcomeDetail, Turn, UsageError
 from torchstone.records.scaling import (
-    KINDS,
+    PARALLELISM_KINDS,
     PLAIN,
     Communication,
     Efficiency,
@@ -116,9 +116,11 @@ def _command(request: ScalingRequest) -> list[str]:
 
 def _check(request: ScalingRequest) -> None:
     check_target(request.target)
-    unknown = [kind for kind in request.parallel if kind not in KINDS]
+    unknown = [kind for kind in request.parallel if kind not in PARALLELISM_KINDS]
     if unknown:
-        raise UsageError(f"{unknown[0]!r} is no kind of parallelism.", f"Use {', '.join(KINDS)}.")
+        raise UsageError(
+            f"{unknown[0]!r} is no kind of parallelism.", f"Use {', '.join(PARALLELISM_KINDS)}."
+        )
     if not request.ranks or not all(1 <= ranks <= MOST_RANKS for ranks in request.ranks):
         raise UsageError(f"--ranks takes numbers from 1 to {MOST_RANKS}.", "Write --ranks 1,2.")
     if min(request.threads, request.replicates) < 1:

@@ -9,7 +9,7 @@ from torchstone.records.measurement import Measurement
 SCALING_SCHEMA = 1
 PLAIN = "plain"
 """One process without a process group."""
-KINDS = ("ddp", "fsdp", "fsdp-sum", "tp", "pp")
+PARALLELISM_KINDS = ("ddp", "fsdp", "fsdp-sum", "tp", "pp")
 """DistributedDataParallel; fully_shard as it comes, and with `set_force_sum_reduction_for_comms`;
 tensor parallel; pipeline parallel."""
 
