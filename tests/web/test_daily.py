@@ -13,7 +13,7 @@ from tests.web.conftest import serving
 from tests.web.test_browser import PAGES, PHONE, STOPS, expect, rows
 from torchstone.store import open_store
 
-EVERY = (*PAGES, "/regressions", "/tunings", "/imported", "/monitors", "/docs")
+EVERY = (*PAGES, "/regressions", "/tunings", "/scalings", "/imported", "/monitors", "/docs")
 DESK = {"width": 1280, "height": 800}
 SHOWN = """(selector) => [...document.querySelectorAll(selector)].map((one) => {
   const box = one.getBoundingClientRect();

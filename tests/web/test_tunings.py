@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -57,3 +58,17 @@ def test_one_page_has_all_that_was_tried(client: TestClient) -> None:
 
 def test_a_tuning_that_is_not_there_is_not_found(client: TestClient) -> None:
     assert client.get("/tunings/nothing").status_code == 404
+
+
+def test_a_recipe_that_was_not_confirmed_has_a_page(tmp_path: Path) -> None:
+    found = tuning()
+    doubt = replace(found.experiments[-1], decision=Decision.CANNOT_TELL)
+    with open_store(str(tmp_path / "t.db")) as store:
+        store.begin_tuning(found)
+        for one in (*found.experiments[:-1], doubt):
+            store.add_experiment(found.id, one)
+        store.end_tuning(found)
+    with client_of(tmp_path / "t.db") as client:
+        page = client.get("/tunings/1tuned")
+    assert page.status_code == 200
+    assert "cannot tell" in page.text

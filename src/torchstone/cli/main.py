@@ -31,7 +31,7 @@ SECTIONS = {
         "top": "Show what is monitored on this machine, live.",
     },
     "Track and show": {
-        "show": "Show a stored result, run, profile or ledger.",
+        "show": "Show a stored result, run, profile, ledger, tuning or scaling.",
         "list": "List what is stored, and suites, models, variants.",
         "compare": "Compare two stored runs.",
         "history": "Show stored figures over time, with changes of level.",

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import sys
 from functools import partial
+from typing import TYPE_CHECKING
 
 import click
 
 from torchstone.cli import options as opt
+
+if TYPE_CHECKING:
+    from torchstone.records.scaling import Scaling
 
 
 @click.command()
@@ -24,7 +28,9 @@ from torchstone.cli import options as opt
 @opt.option("--budget", type=opt.DURATION, default="10s", help="Measurement time of all arms.")
 @opt.option("--replicates", type=int, default=3, help="Fresh processes of each arm.")
 @opt.option("--timeout", type=opt.DURATION, default="60s", help="Most time for one answer.")
+@opt.database_option
 @opt.output_options
+@opt.save_option("Keep the result.")
 def scaling(
     target: str,
     ranks: tuple[str, ...],
@@ -34,7 +40,9 @@ def scaling(
     budget: float,
     replicates: int,
     timeout: float,
+    db: str | None,
     output: opt.Output,
+    save: bool,
 ) -> int:
     """Train TARGET over several ranks: efficiency, communication, gradients.
 
@@ -53,8 +61,8 @@ def scaling(
       torchstone scaling model.py:make --parallel ddp,fsdp,fsdp-sum --ranks 2,4
       torchstone scaling model.py:make --weak --json scaling.json
     """
+    from torchstone.lab.recording import Recorder
     from torchstone.lab.scaling import ScalingRequest, scale
-    from torchstone.show.scaling import scaling_dumps, scaling_report
 
     request = ScalingRequest(
         target,
@@ -66,8 +74,21 @@ def scaling(
         replicates,
         timeout,
     )
+    recorder = Recorder(db, saves=save)
+    if save:
+        recorder.check()
     shows = sys.stderr.isatty()
     found = scale(request, lambda text: click.echo(text, err=True) if shows else None)
-    output.deliver_report(partial(scaling_report, found), partial(scaling_dumps, found))
+    if save:
+        with recorder.collect_errors("The result was not kept"):
+            recorder.write(lambda store: store.save_scaling(found))
+    deliver_scaling(output, found)
     failed = any(arm.measurement.outcome.failed for arm in found.arms)
-    return opt.Exit.FAILED if failed else opt.Exit.OK
+    return opt.print_storage_warnings(recorder, opt.Exit.FAILED if failed else opt.Exit.OK)
+
+
+def deliver_scaling(output: opt.Output, found: Scaling) -> None:
+    """To the terminal, as Markdown or as JSON."""
+    from torchstone.show.scaling import scaling_dumps, scaling_report
+
+    output.deliver_report(partial(scaling_report, found), partial(scaling_dumps, found))

@@ -17,15 +17,16 @@ if TYPE_CHECKING:
     from torchstone.lab.database import Reevaluated
     from torchstone.lab.repro import Reproduction
     from torchstone.records import Ledger, Profile, Result, RunView, Tuning
+    from torchstone.records.scaling import Scaling
     from torchstone.show.listing import ModelRow, SuiteRow, TechniqueRow, VariantRow
     from torchstone.store import Store
     from torchstone.workloads.suites import ModelInfo, Suite
 
-    Stored = Result | RunView | Profile | Ledger | Tuning
+    Stored = Result | RunView | Profile | Ledger | Tuning | Scaling
 
 
 WHAT = (
-    *("results", "runs", "profiles", "ledgers", "tunings"),
+    *("results", "runs", "profiles", "ledgers", "tunings", "scalings"),
     *("suites", "models", "variants", "techniques"),
 )
 
@@ -51,7 +52,7 @@ def show(
     db: str | None,
     output: opt.Output,
 ) -> None:
-    """Show a stored result, run, profile, ledger or tuning, or a profile's file.
+    """Show a stored result, run, profile, ledger, tuning or scaling, or a profile's file.
 
     ID may be shortened as long as it is unique; a run may also be named by its label; `last` is
     the newest of all. The name of a file stands for the profile in it: ours, or one of cProfile,
@@ -68,6 +69,7 @@ def show(
       torchstone show before.prof after.prof
     """
     from torchstone.records import Ledger, Profile, Result, RunView, Tuning, UsageError
+    from torchstone.records.scaling import Scaling
     from torchstone.store import open_store
 
     if other is not None or os.path.isfile(id):
@@ -95,6 +97,10 @@ def show(
         from torchstone.cli.tune import deliver_tuning
 
         deliver_tuning(output, found, db)
+    elif isinstance(found, Scaling):
+        from torchstone.cli.scaling import deliver_scaling
+
+        deliver_scaling(output, found)
     elif isinstance(found, RunView):
         from torchstone.cli.run import deliver_run
 
@@ -110,7 +116,7 @@ def _draw(out: str | None, result: Result) -> None:
 
 
 def _find(store: Store, name: str, profile: bool) -> Stored:
-    """A result or a run, else a profile, a ledger or a tuning; or only a profile."""
+    """A result or a run, else a profile, a ledger, a tuning or a scaling; or only a profile."""
     from torchstone.records import UsageError
     from torchstone.store.limits import LAST
 
@@ -120,7 +126,12 @@ def _find(store: Store, name: str, profile: bool) -> Stored:
         found = store.find(name)
         return _newer(store, found) if name == LAST else found
     except UsageError as error:
-        for load in (store.load_profile, store.load_ledger, store.load_tuning):
+        for load in (
+            store.load_profile,
+            store.load_ledger,
+            store.load_tuning,
+            store.load_scaling,
+        ):
             try:
                 return load(name)
             except UsageError:
@@ -129,7 +140,7 @@ def _find(store: Store, name: str, profile: bool) -> Stored:
 
 
 def _newer(store: Store, found: Result | RunView) -> Stored:
-    """The newest of all: this, or the last profile, ledger or tuning."""
+    """The newest of all: this, or the last profile, ledger, tuning or scaling."""
     from torchstone.records import RunView
     from torchstone.store.limits import seconds_of
 
@@ -139,6 +150,7 @@ def _newer(store: Store, found: Result | RunView) -> Stored:
         (store.list_profiles(1), store.load_profile),
         (store.list_ledgers(1), store.load_ledger),
         (store.list_tunings(1), store.load_tuning),
+        (store.list_scalings(1), store.load_scaling),
     ):
         for one in listed:
             newest = max(newest, (seconds_of(one.created) or 0.0, load), key=lambda pair: pair[0])
@@ -165,9 +177,9 @@ def list_results(
 ) -> None:
     """List what is stored, newest first; or suites, models, variants and techniques.
 
-    WHAT is results (the default), runs, profiles, ledgers, tunings, suites, models, variants or
-    techniques (what `torchstone tune` can try here, and why not). `list models SUITE` lists one
-    suite.
+    WHAT is results (the default), runs, profiles, ledgers, tunings, scalings, suites, models,
+    variants or techniques (what `torchstone tune` can try here, and why not). `list models SUITE`
+    lists one suite.
 
     \b
     Examples:
@@ -197,6 +209,7 @@ def list_results(
                 "profiles": store.list_profiles,
                 "ledgers": store.list_ledgers,
                 "tunings": store.list_tunings,
+                "scalings": store.list_scalings,
             }
             newest = lists.get(what, partial(store.list, arm=arm, since=since))
             rows = newest(limit)

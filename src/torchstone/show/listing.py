@@ -325,6 +325,17 @@ LISTINGS = {
         ),
         (Shown("adopted", _gain, most=60, least=20), Shown("target", least=20)),
     ),
+    "scalings": Listing(
+        "no scaling stored yet; `torchstone scaling` makes a first one",
+        _ID,
+        (
+            _WHEN,
+            Shown("scaling"),
+            Shown("arms", lambda row, style: str(row.arms), right=True),
+            Shown("failed", lambda row, style: str(row.failed or ""), right=True),
+        ),
+        (Shown("target", least=20),),
+    ),
     "techniques": Listing(
         "no techniques",
         _NAME._replace(title="technique"),

@@ -30,7 +30,11 @@ def scaling_report(found: Scaling) -> Report:
         [Parts([found.target], role="title"), Parts([*where, threads])],
         [Sentence(text, role="warn", lead="! ") for text in found.findings],
         [Grid(make_table("arms", "Arms", ARMS, found.arms))],
-        [Listed("A step's communication", [Entry(_moved(arm), arm.name) for arm in moved])],
+        [
+            Listed(
+                "A step's communication", [Entry(communication_of(arm), arm.name) for arm in moved]
+            )
+        ],
         [
             Parts(["a step is forward, backward and update of the slowest rank"], role="dim"),
             Commands([("Again", command_line(found.command))], inline=True),
@@ -90,7 +94,8 @@ ARMS: tuple[Field[RankArm], ...] = (
 )
 
 
-def _moved(arm: RankArm) -> str:
+def communication_of(arm: RankArm) -> str:
+    """In words; only of an arm that has it."""
     moved: Communication | None = arm.communication
     assert moved is not None
     said = [f"{format_seconds(moved.busy_s, 3)} in {moved.calls:.3g} calls"]

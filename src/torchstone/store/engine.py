@@ -495,14 +495,14 @@ def _add_means(connection: Connection) -> None:
         )
 
 
-def _add_tokens(connection: Connection) -> None:
+def _add_sharing(connection: Connection) -> None:
     schema.metadata.create_all(connection, tables=schema.SINCE_4)
 
 
 STEPS: Mapping[int, Callable[[Connection], None]] = {
     2: _add_imported,
     3: _add_means,
-    4: _add_tokens,
+    4: _add_sharing,
 }
 """By the version that a step leads to. A table changed later needs its older form kept here."""
 

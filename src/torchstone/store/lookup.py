@@ -29,13 +29,14 @@ class Kind:
 
 
 RESULT = Kind(schema.result, "result", "Make one with `torchstone bench`.")
-RUN, PROFILE, LEDGER, TUNING = (
+RUN, PROFILE, LEDGER, TUNING, SCALING = (
     Kind(table, table.name, make, f"See what is stored with `torchstone list {table.name}s`.")
     for table, make in (
         (schema.run, "Make one with `torchstone run`."),
         (schema.profile, "Take one with `torchstone profile`."),
         (schema.ledger, "Make one with `torchstone explain`."),
         (schema.tuning, "Make one with `torchstone tune`."),
+        (schema.scaling, "Make one with `torchstone scaling`."),
     )
 )
 

@@ -3,9 +3,9 @@
 `result` and `measurement` hold what was measured, `run` and `run_case` what was planned and what
 became of it, `aa_floor`, `calibration` and `doctor` what a machine was like, `evaluation` what
 later rules said of a result, `profile` which file holds one, `profile_arm` what it is of, `ledger`
-where the time of a step went, `tuning` and `tuning_part` what tuning a target found, `pruned` whose
-samples were removed, `token` who may push and `pushed` what was; these are only ever added to.
-`summary` is derived from them, and so are the tables of facts.
+where the time of a step went, `tuning` and `tuning_part` what tuning a target found, `scaling`
+what ranks did, `pruned` whose samples were removed, `token` who may push and `pushed` what was;
+these are only ever added to. `summary` is derived from them, and so are the tables of facts.
 """
 
 from __future__ import annotations
@@ -333,6 +333,14 @@ tuning_part = _append_only(
     Index("tuning_part_key", "tuning", "seq"),
 )
 
+scaling = _append_only(
+    "scaling",
+    _id(),
+    *_texts("created", "target", "scaling", "machine_id"),
+    *_numbers("arms", "failed"),
+    _document(),
+)
+
 
 def of_no_run() -> ColumnElement[bool]:
     """Results that are not a run's cases, in the very words of their index."""
@@ -587,7 +595,7 @@ pushed = _append_only(
     same_row="digest = NEW.digest",
 )
 
-SINCE_4 = (token, token_revoked, pushed)
+SINCE_4 = (token, token_revoked, pushed, scaling)
 
 SINCE_2 = (imported_run, imported_series, imported_values, change_note, tuning, tuning_part)
 """Tables that the first version lacks; `SINCE_4`, the third."""

@@ -1,4 +1,4 @@
-"""Tunings: what was asked, then every experiment as it ends, then how it ended.
+"""Tunings: what was asked, then every experiment as it ends, then how it ended; and scalings.
 
 Experiments are added one by one, so that a tuning that is killed can be resumed from the last.
 """
@@ -19,6 +19,7 @@ from torchstone.records import (
     from_data,
     to_data,
 )
+from torchstone.records.scaling import Scaling
 from torchstone.store import lookup, schema
 from torchstone.store.codec import compress, decompress, to_json
 from torchstone.store.engine import Base
@@ -44,8 +45,20 @@ class TuningSummary:
     speedup: float | None
 
 
+@dataclass(frozen=True)
+class ScalingSummary:
+    """One line of a list of scalings."""
+
+    id: str
+    created: str
+    target: str
+    scaling: str
+    arms: int
+    failed: int
+
+
 class TuningsPart(Base):
-    """Tunings: a row each, and one for every experiment."""
+    """Tunings: a row each, and one for every experiment. Scalings: a row each."""
 
     def begin_tuning(self, tuning: Tuning) -> None:
         """Keep what is asked, before the first experiment."""
@@ -91,6 +104,39 @@ class TuningsPart(Base):
             rows = connection.execute(query).all()
             return [_summary(_read(connection, row.seq, row.id)) for row in rows]
 
+    def save_scaling(self, found: Scaling) -> None:
+        """Keep what ranks did."""
+        with self._writing() as connection:
+            lookup.refuse_known(connection, lookup.SCALING, found.id)
+            connection.execute(
+                schema.scaling.insert().values(
+                    id=found.id,
+                    created=found.created,
+                    target=found.target,
+                    scaling=found.scaling,
+                    machine_id=found.machine_id,
+                    arms=len(found.arms),
+                    failed=sum(arm.measurement.outcome.failed for arm in found.arms),
+                    document=_pack(found),
+                )
+            )
+
+    def load_scaling(self, wanted: str) -> Scaling:
+        """The scaling of that id, of the only id that begins so, or the newest one (`last`)."""
+        table = schema.scaling
+        with self._reading() as connection:
+            row = lookup.resolve(connection, wanted, lookup.SCALING)
+            packed = connection.scalar(select(table.c.document).where(table.c.seq == row.seq))
+            return _unpack(Scaling, packed or b"", row.id)
+
+    def list_scalings(self, limit: int = 20) -> list[ScalingSummary]:
+        """The newest first."""
+        table = schema.scaling
+        columns = [table.c[name] for name in ScalingSummary.__dataclass_fields__]
+        query = select(*columns).order_by(table.c.seq.desc()).limit(limit)
+        with self._reading() as connection:
+            return [ScalingSummary(*row) for row in connection.execute(query)]
+
 
 def _summary(found: Tuning) -> TuningSummary:
     confirmed = found.confirmation
@@ -128,4 +174,6 @@ def _unpack(kind: type[T], document: bytes, name: str) -> T:
     try:
         return from_data(kind, json.loads(decompress(document, LARGEST)))
     except (RecordError, ValueError, TypeError, RecursionError) as error:
-        raise TorchstoneError(f"The tuning {name} cannot be read: {error}.") from None
+        raise TorchstoneError(
+            f"The {kind.__name__.lower()} {name} cannot be read: {error}."
+        ) from None

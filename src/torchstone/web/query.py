@@ -235,6 +235,8 @@ ROUTES = {
     "profile-view": "/profiles/{}/view",
     "tunings": "/tunings",
     "tuning": "/tunings/{}",
+    "scalings": "/scalings",
+    "scaling": "/scalings/{}",
     "result": "/result/{}",
     "monitors": "/monitors",
     "monitor": "/monitors/{}",

@@ -18,6 +18,7 @@ from torchstone.web.views.monitors import monitor, monitors
 from torchstone.web.views.profiles import profile, profiles
 from torchstone.web.views.regressions import change, imported, regressions, series
 from torchstone.web.views.runs import run, runs
+from torchstone.web.views.scalings import scaling, scalings
 from torchstone.web.views.suite import suite
 from torchstone.web.views.tunings import tuning, tunings
 
@@ -67,6 +68,8 @@ PAGES = {
         PageDef("profile", profile, "What one profile says in short"),
         PageDef("tunings", _plain(tunings), "Stored tunings, the newest first"),
         PageDef("tuning", tuning, "One tuning: adopted steps, experiments, time against memory"),
+        PageDef("scalings", _plain(scalings), "Stored scalings over ranks, the newest first"),
+        PageDef("scaling", scaling, "One target over ranks: efficiency, communication, gradients"),
         PageDef("monitors", _plain(monitors), "Trainings and services monitored on this machine"),
         PageDef("monitor", monitor, "One monitored training or service, live"),
         PageDef("result", result, "One result with its samples, checks and contract"),

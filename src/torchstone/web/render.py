@@ -131,6 +131,7 @@ NAVIGATION = (
     ("profiles", "Profiles"),
     ("imported", "Imported"),
     ("tunings", "Tunings"),
+    ("scalings", "Scaling"),
     ("monitors", "Monitors"),
 )
 WITHIN = {
@@ -143,6 +144,7 @@ WITHIN = {
     "change": "regressions",
     "series": "imported",
     "tuning": "tunings",
+    "scaling": "scalings",
     "monitor": "monitors",
 }
 """Where in the navigation a page belongs."""

@@ -125,7 +125,7 @@ def _ladder(found: Tuning) -> Iterable[Section]:
 
 def _row(name: str, one: Experiment) -> IntervalRow:
     low, high = (1 / one.interval[1], 1 / one.interval[0]) if one.interval else (None, None)
-    verdict = "better" if one.decision is Decision.ADOPTED else "doubt"
+    verdict = "better" if one.decision is Decision.ADOPTED else "unsure"
     return IntervalRow(name, one.speedup or 1.0, low, high, verdict=verdict)
 
 
