@@ -68,8 +68,7 @@ def show(
       torchstone show train.prof
       torchstone show before.prof after.prof
     """
-    from torchstone.records import Ledger, Profile, Result, RunView, Tuning, UsageError
-    from torchstone.records.scaling import Scaling
+    from torchstone.records import Profile, Result, RunView, UsageError
     from torchstone.store import open_store
 
     if other is not None or os.path.isfile(id):
@@ -89,6 +88,13 @@ def show(
         return
     if output.csv_path and not isinstance(found, RunView):
         raise UsageError(f"{id} is not a run; --csv is for runs.", "Use --json or --markdown.")
+    _deliver(output, found, commands, db)
+
+
+def _deliver(output: opt.Output, found: Stored, commands: bool, db: str | None) -> None:
+    from torchstone.records import Ledger, Profile, RunView, Tuning
+    from torchstone.records.scaling import Scaling
+
     if isinstance(found, Ledger):
         from torchstone.cli.explain import deliver_ledger
 
@@ -105,7 +111,7 @@ def show(
         from torchstone.cli.run import deliver_run
 
         deliver_run(output, found, commands, db)
-    else:
+    elif not isinstance(found, Profile):
         opt.deliver_result(output, found, saved=True, db=db)
 
 
