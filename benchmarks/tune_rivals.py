@@ -74,6 +74,9 @@ class Anything(type):
             raise AttributeError(name)
         return cls
 
+    def __call__(cls, *args, **options):
+        return cls
+
 
 class Absent(types.ModuleType):
     # Stands for a library of its GPU backends: it can be imported, and nothing of it is run.

@@ -18,6 +18,7 @@ from torchstone.lab.secrets import public_words
 from torchstone.machine.processes import usable_cores
 from torchstone.measure.ranks import union
 from torchstone.records import ArmSpec, Measurement, Noise, Outcome, OutcomeDetail, Turn, UsageError
+from torchstone.records.format import count
 from torchstone.records.scaling import (
     PARALLELISM_KINDS,
     PLAIN,
@@ -310,7 +311,7 @@ def findings(found: Scaling) -> list[str]:
     most = max((arm.ranks for arm in found.arms), default=1)
     if most > 1:
         said.append(
-            f"{most} ranks of {found.threads} thread(s) on {found.cores} shared core(s) of one "
+            f"{most} ranks of {count(found.threads, 'thread')} share {count(found.cores, 'core')} of one "
             "machine: not a speed claim."
         )
     right = {
