@@ -311,8 +311,8 @@ def findings(found: Scaling) -> list[str]:
     most = max((arm.ranks for arm in found.arms), default=1)
     if most > 1:
         said.append(
-            f"{most} ranks of {count(found.threads, 'thread')} share {count(found.cores, 'core')} of one "
-            "machine: not a speed claim."
+            f"{most} ranks of {count(found.threads, 'thread')} share "
+            f"{count(found.cores, 'core')} of one machine: not a speed claim."
         )
     right = {
         arm.kind for arm in found.arms if arm.gradients and arm.gradients.right and arm.ranks > 1
