@@ -76,8 +76,14 @@ def show(
         show_profiles(output, [id, other] if other is not None else [id], out, view, db)
         return
     drawn = out is not None and out.lower().endswith(".svg")
-    with open_store(db, create=False, read_only=True) as store:
-        found = _find(store, id, profile=view or (out is not None and not drawn))
+    every_case = commands or output.json_path is not None or output.csv_path is not None
+    with open_store(db, create=False, read_only=True) as store, store.snapshot():
+        found = _find(store, id, view or (out is not None and not drawn), every_case)
+        if isinstance(found, RunView):
+            from torchstone.cli.run import deliver_run
+
+            deliver_run(output, found, commands, db)
+            return
     if drawn and isinstance(found, Result):
         _draw(out, found)
     if isinstance(found, Profile):
@@ -85,7 +91,7 @@ def show(
 
         show_profile(output, found, out, view)
         return
-    if output.csv_path and not isinstance(found, RunView):
+    if output.csv_path:
         raise UsageError(f"{id} is not a run; --csv is for runs.", "Use --json or --markdown.")
     if isinstance(found, Ledger):
         from torchstone.cli.explain import deliver_ledger
@@ -95,10 +101,6 @@ def show(
         from torchstone.cli.tune import deliver_tuning
 
         deliver_tuning(output, found, db)
-    elif isinstance(found, RunView):
-        from torchstone.cli.run import deliver_run
-
-        deliver_run(output, found, commands, db)
     else:
         opt.deliver_result(output, found, saved=True, db=db)
 
@@ -109,15 +111,17 @@ def _draw(out: str | None, result: Result) -> None:
     write_picture(out, result)
 
 
-def _find(store: Store, name: str, profile: bool) -> Stored:
-    """A result or a run, else a profile, a ledger or a tuning; or only a profile."""
+def _find(store: Store, name: str, profile: bool, every_case: bool) -> Stored:
+    """A result or a run, else a profile, a ledger or a tuning; or only a profile. Of a run too
+    large for a report, the cases in brief, unless every one is wanted."""
     from torchstone.records import UsageError
+    from torchstone.show.run import MOST_CASES
     from torchstone.store.limits import LAST
 
     if profile:
         return store.load_profile(name)
     try:
-        found = store.find(name)
+        found = store.find(name, None if every_case else MOST_CASES)
         return _newer(store, found) if name == LAST else found
     except UsageError as error:
         for load in (store.load_profile, store.load_ledger, store.load_tuning):
