@@ -13,7 +13,7 @@ from torchstone.show.listing import LISTINGS, ModelRow, SuiteRow, TechniqueRow, 
 from torchstone.show.table import cells
 from torchstone.store.limits import RunSummary, Summary
 from torchstone.store.profiles import LedgerSummary, ProfileSummary
-from torchstone.store.tunings import TuningSummary
+from torchstone.store.tunings import ScalingSummary, TuningSummary
 
 from .synthetic_result import HOSTILE
 
@@ -75,6 +75,7 @@ HOSTILE_ROWS: dict[str, list[Any]] = {
     "profiles": [replace(PROFILE, id=n[:30], label=n, how=n, tool=n) for n in HOSTILE],
     "ledgers": [replace(LEDGER, id=n[:30], target=n, variant=n) for n in HOSTILE],
     "tunings": [TuningSummary(n[:30], n, n, n, n, n, 3, (n,), 1.5) for n in HOSTILE],
+    "scalings": [ScalingSummary(n[:30], n, n, n, 3, 1) for n in HOSTILE],
     "techniques": [TechniqueRow(n, n, n, (n,), n, n, (n,), n * 2) for n in HOSTILE],
     "suites": [SuiteRow(n, n, 3, 1, (n,), n * 4) for n in HOSTILE],
     "models": [ModelRow(n, n, n, n, (n,), n * 2) for n in HOSTILE],

@@ -24,12 +24,16 @@ UNFINISHED = ("total budget", "nodes")
 
 def deliver_run(output: opt.Output, view: RunView, commands: bool, db: str | None) -> None:
     """The report, Markdown, CSV or JSON of a run. `db`: the database it is in, as it was named."""
+    from torchstone.records import BriefRunView
     from torchstone.show.run import run_report
     from torchstone.show.run_data import run_csv, run_dumps
     from torchstone.stats import summarise, verdicts
 
     told = verdicts(view.complete)
-    summaries = summarise(view.complete, told=told)
+    if isinstance(view, BriefRunView):
+        summaries = list(view.summaries)
+    else:
+        summaries = summarise(view.complete, told=told)
     report = partial(run_report, view, summaries, told=told)
     output.deliver_report(
         partial(report, commands=commands, db=opt.named_database(db)),

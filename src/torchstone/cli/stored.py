@@ -77,8 +77,14 @@ def show(
         show_profiles(output, [id, other] if other is not None else [id], out, view, db)
         return
     drawn = out is not None and out.lower().endswith(".svg")
-    with open_store(db, create=False, read_only=True) as store:
-        found = _find(store, id, profile=view or (out is not None and not drawn))
+    every_case = commands or output.json_path is not None or output.csv_path is not None
+    with open_store(db, create=False, read_only=True) as store, store.snapshot():
+        found = _find(store, id, view or (out is not None and not drawn), every_case)
+        if isinstance(found, RunView):
+            from torchstone.cli.run import deliver_run
+
+            deliver_run(output, found, commands, db)
+            return
     if drawn and isinstance(found, Result):
         _draw(out, found)
     if isinstance(found, Profile):
@@ -86,13 +92,13 @@ def show(
 
         show_profile(output, found, out, view)
         return
-    if output.csv_path and not isinstance(found, RunView):
+    if output.csv_path:
         raise UsageError(f"{id} is not a run; --csv is for runs.", "Use --json or --markdown.")
-    _deliver(output, found, commands, db)
+    _deliver(output, found, db)
 
 
-def _deliver(output: opt.Output, found: Stored, commands: bool, db: str | None) -> None:
-    from torchstone.records import Ledger, Profile, RunView, Tuning
+def _deliver(output: opt.Output, found: Result | Ledger | Tuning | Scaling, db: str | None) -> None:
+    from torchstone.records import Ledger, Tuning
     from torchstone.records.scaling import Scaling
 
     if isinstance(found, Ledger):
@@ -107,11 +113,7 @@ def _deliver(output: opt.Output, found: Stored, commands: bool, db: str | None) 
         from torchstone.cli.scaling import deliver_scaling
 
         deliver_scaling(output, found)
-    elif isinstance(found, RunView):
-        from torchstone.cli.run import deliver_run
-
-        deliver_run(output, found, commands, db)
-    elif not isinstance(found, Profile):
+    else:
         opt.deliver_result(output, found, saved=True, db=db)
 
 
@@ -121,15 +123,17 @@ def _draw(out: str | None, result: Result) -> None:
     write_picture(out, result)
 
 
-def _find(store: Store, name: str, profile: bool) -> Stored:
-    """A result or a run, else a profile, a ledger, a tuning or a scaling; or only a profile."""
+def _find(store: Store, name: str, profile: bool, every_case: bool) -> Stored:
+    """A result or a run, else a profile, a ledger, a tuning or a scaling; or only a profile. Of a
+    run too large for a report, the cases in brief, unless every one is wanted."""
     from torchstone.records import UsageError
+    from torchstone.show.run import MOST_CASES
     from torchstone.store.limits import LAST
 
     if profile:
         return store.load_profile(name)
     try:
-        found = store.find(name)
+        found = store.find(name, None if every_case else MOST_CASES)
         return _newer(store, found) if name == LAST else found
     except UsageError as error:
         for load in (

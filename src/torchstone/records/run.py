@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -237,11 +237,19 @@ class RunView:
     @cached_property
     def complete(self) -> tuple[CaseMetrics, ...]:
         """One entry for every planned case; those that never ran as `not_run`."""
+        if len(self.cases) == len(self.run.plan) and all(
+            case.key is planned.key for case, planned in zip(self.cases, self.run.plan, strict=True)
+        ):
+            return self.cases
         known = {case.key: case for case in self.cases}
         return tuple(
             known.get(one.key) or CaseMetrics(one.key, Outcome.NOT_RUN, "not started")
             for one in self.run.plan
         )
+
+    def whole(self, positions: Sequence[int]) -> list[CaseMetrics]:
+        """The cases at these places in the plan, with every figure."""
+        return [self.complete[position] for position in positions]
 
 
 @dataclass(frozen=True)
@@ -309,3 +317,19 @@ class SuiteSummary:
     false_discovery_rate: float = 0.05
     figures_definition: int = METRICS_DEFINITION
     definition: int = SUITE_DEFINITION
+
+
+@dataclass(frozen=True)
+class BriefRunView(RunView):
+    """A large run: of each case only what a report chooses and sums up by, until `whole` is asked.
+
+    Of cases that pass without a warning that is the outcome, the verdict and what verdicts are made
+    from; the others have their reasons and checks too. `summaries` are the store's.
+    """
+
+    summaries: tuple[SuiteSummary, ...] = ()
+    load: Callable[[Sequence[int]], list[CaseMetrics]] = field(default=lambda _: [], repr=False)
+
+    def whole(self, positions: Sequence[int]) -> list[CaseMetrics]:
+        """Read from the store."""
+        return self.load(positions)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from torchstone.records import (
     CASE_KIND,
-    CaseKey,
     CaseMetrics,
     Check,
     Comparison,
@@ -159,9 +158,9 @@ def _processes(seconds: float, method: Method | None) -> str:
     return f" --replicates {math.ceil(method.asked_replicates * seconds / method.budget_s)}"
 
 
-def run_advice(view: RunView, verdicts: Mapping[CaseKey, Verdict | None]) -> str:
+def run_advice(view: RunView, told: Sequence[Verdict | None]) -> str:
     """The same for the cases of a run that are still open; empty where there are none."""
-    said = [(case, verdicts[case.key]) for case in view.complete]
+    said = zip(view.complete, told, strict=True)
     still = [case for case, verdict in said if verdict is not None and verdict.undecided]
     known = [(case.deciding_budget_s, case.margin) for case in still if case.deciding_budget_s]
     if not known:

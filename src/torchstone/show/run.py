@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import repeat
+from itertools import chain, islice, repeat
 from operator import attrgetter, ne
 
 from torchstone.records import (
@@ -83,23 +83,30 @@ def run_report(
     """Heading, suites, cases, failures, what did not run, and what to do next.
 
     `commands` adds the command that repeats each case; failures have theirs. `db` is the database
-    that was named, for the commands that are printed. `told`: `stats.verdicts`, where known.
+    that was named, for the commands that are printed. `told`: `stats.verdicts` of the view's
+    complete cases, where known: many cases find differences that are not there.
     """
-    run, resume = view.run, resume_command(view, db)
+    from torchstone.stats import verdicts  # numpy comes with it: only when it is wanted
+
+    run, tally = view.run, Tally.of(summaries)
+    told = verdicts(view.complete) if told is None else told
+    resume = resume_command(run, tally, db)
+    shown = chosen(view, told)
+    cases = view.whole(shown)
     heading: list[Block] = [
-        Parts(subject(view), "title"),
+        Parts(subject(run, summaries), "title"),
         Parts(circumstances(run), "dim"),
         *(Sentence(note, "", "") for note in filter(str.strip, run.notes)),
-        Parts(Tally.of(view).parts),
+        Parts(tally.parts),
     ]
     if resume:
         heading.append(Commands((("To go on", resume),), inline=True))
     return [
         heading,
         _suites(view, summaries),
-        _cases(view, run_verdicts(view, told)),
-        [_failed(view, db)],
-        [_not_supported(view)],
+        _cases(view, summaries, told, dict(zip(shown, cases, strict=True))),
+        [_failed(run, tally, cases, db)],
+        [_not_supported(view, summaries)],
         [_not_run(view, resume)],
         [_commands(view, db)] if commands else [],
         [_closing(view, commands, db)],
@@ -115,7 +122,7 @@ def _suites(view: RunView, summaries: Sequence[SuiteSummary]) -> list[Block]:
     means = MEANS if any(one.speedup.value is not None for one in shown) else ""
     wide = sum(case.outcome is Outcome.OK and case.too_wide for case in view.complete)
     means += f"; {wide_words(wide)}" if wide and means else ""
-    return [Grid(suites_table(shown, summaries, labels_of(view))), Sentence(PASSED + means)]
+    return [Grid(suites_table(shown, summaries, Labels.of(summaries))), Sentence(PASSED + means)]
 
 
 def wide_words(number: int) -> str:
@@ -220,19 +227,25 @@ def suite_fields(
     )
 
 
-def _cases(view: RunView, verdicts: Mapping[CaseKey, Verdict | None]) -> list[Block]:
-    """One row a case that ran, under the heading of its suite and settings."""
-    ran = [c for c in view.complete if c.outcome.counts and c.outcome is not Outcome.NOT_RUN]
-    if not ran:
+def _cases(
+    view: RunView,
+    summaries: Sequence[SuiteSummary],
+    told: Sequence[Verdict | None],
+    shown: Mapping[int, CaseMetrics],
+) -> list[Block]:
+    """One row a case that is shown, under the heading of its suite and settings."""
+    if not shown:
         return []
-    labels = labels_of(view)
-    shown = _that_matter(ran, verdicts)
+    labels, tally = Labels.of(summaries), Tally.of(summaries)
+    verdicts = {case.key: told[position] for position, case in shown.items()}
+    found: dict[GroupKey, list[CaseMetrics]] = {_group_of(one): [] for one in summaries}
+    for case in shown.values():
+        found[_group_of(case.key)].append(case)
     heads: dict[int, tuple[str, str]] = {}
     ordered: list[CaseMetrics] = []
-    for found in grouped(ran).values():
-        kept = [case for case in found if shown is None or case.key in shown]
+    for summary, kept in zip(summaries, found.values(), strict=True):
         if kept:
-            heads[len(ordered)] = labels.group(found[0].key), group_words(found, verdicts)
+            heads[len(ordered)] = labels.group(summary), group_words(summary)
             ordered += kept
     fields = (
         field("name", "Case", lambda c: Cell(None, c.key.model)),
@@ -243,25 +256,23 @@ def _cases(view: RunView, verdicts: Mapping[CaseKey, Verdict | None]) -> list[Bl
     many = len(ordered) > FEW_CASES
     whole = f"torchstone show {view.run.id} --csv"
     grid = Grid(table, count(len(ordered), "case") if many else "", fold=many, whole=whole)
-    left = f"{count(len(ran) - len(ordered), 'case')} more: {whole}" if shown else ""
-    said = (left, lost_note(view, verdicts), run_advice(view, verdicts), foreign_note(ordered))
+    more = tally.ran - len(ordered)
+    left = f"{count(more, 'case')} more: {whole}" if more else ""
+    said = (left, lost_note(view, told), run_advice(view, told), foreign_note(ordered))
     return [grid, *(Sentence(note) for note in said if note), *_checks(view)]
 
 
-def _that_matter(
-    cases: Sequence[CaseMetrics], verdicts: Mapping[CaseKey, Verdict | None]
-) -> set[CaseKey] | None:
-    """The keys of those that are shown where there are too many: failing, slower, faster, then the
-    rest, as far as there is room. None: all."""
-    if len(cases) <= MOST_CASES:
-        return None
-    ranks = {Verdict.SLOWER: 1, Verdict.FASTER: 2}
-
-    def rank(case: CaseMetrics) -> int:
-        verdict = verdicts[case.key]
-        return 0 if case.outcome.failed else ranks.get(verdict, 3) if verdict else 3
-
-    return {case.key for case in sorted(cases, key=rank)[:MOST_CASES]}
+def chosen(view: RunView, told: Sequence[Verdict | None]) -> list[int]:
+    """The places in the plan of the cases that ran and are shown: where there are too many, the
+    failing, then slower, faster and other ones, as far as there is room."""
+    ranked: tuple[list[int], ...] = ([], [], [], [])
+    for position, (case, verdict) in enumerate(zip(view.complete, told, strict=True)):
+        if case.outcome is Outcome.OK:
+            rank = 1 if verdict is Verdict.SLOWER else 2 if verdict is Verdict.FASTER else 3
+            ranked[rank].append(position)
+        elif case.outcome.failed:
+            ranked[0].append(position)
+    return sorted(islice(chain(*ranked), MOST_CASES))
 
 
 def _case_fields(
@@ -323,19 +334,21 @@ def verdict_cell(case: CaseMetrics, corrected: Verdict | None) -> Cell:
     return Cell(corrected.value, text, mark="fail" if failed else VERDICT_MARKS[corrected])
 
 
-def group_words(cases: Sequence[CaseMetrics], verdicts: Mapping[CaseKey, Verdict | None]) -> str:
-    """`3 faster, 1 same, 1 crash`: how the cases of a group ended."""
-    passed = Counter(verdicts[case.key] for case in cases if case.outcome is Outcome.OK)
-    ended = Counter(case.outcome for case in cases if case.outcome is not Outcome.OK)
-    words = [f"{passed[verdict]} {verdict.value}" for verdict in Verdict if passed[verdict]]
-    words += [f"{passed[None]} ok"] if passed[None] else []
-    return ", ".join([*words, *(f"{n} {outcome.words}" for outcome, n in ended.items())])
+def group_words(summary: SuiteSummary) -> str:
+    """`3 faster, 1 same, 1 crash`: how the cases of a group that ran ended."""
+    words = [f"{n} {v.value}" for v in Verdict if (n := summary.verdicts[v.value])]
+    words += [f"{summary.no_verdict} ok"] if summary.no_verdict else []
+    ended = summary.passes.outcomes
+    words += [f"{n} {o.words}" for o in Outcome if o.failed and (n := ended[o.value])]
+    return ", ".join(words)
 
 
-def lost_note(view: RunView, verdicts: Mapping[CaseKey, Verdict | None]) -> str:
+def lost_note(view: RunView, told: Sequence[Verdict | None]) -> str:
     """What the star means, where there is one."""
-    ok = [case for case in view.complete if case.outcome is Outcome.OK]
-    if not any(case.verdict is not verdicts[case.key] for case in ok):
+    ok = [
+        (c.verdict, v) for c, v in zip(view.complete, told, strict=True) if c.outcome is Outcome.OK
+    ]
+    if all(own is found for own, found in ok):
         return ""
     return (
         f"{LOST} different by itself, but {count(len(ok), 'case')} together make such a "
@@ -353,16 +366,17 @@ def _checks(view: RunView) -> list[Block]:
     return [Sentence(text, "warn", "  ! ")]
 
 
-def _failed(view: RunView, db: str) -> Listed:
-    """Which case failed, how, why, and the command that repeats it; the first of many."""
-    found = failures(view)
+def _failed(run: Run, tally: Tally, cases: Sequence[CaseMetrics], db: str) -> Listed:
+    """Which case failed, how, why, and the command that repeats it; the first of many, which are
+    all among those that are shown."""
     entries = [
         Entry(failure_text(case), case.key.name, case.command, _evidence(case, db), failed=True)
-        for case in found[:MOST_CASES]
+        for case in cases
+        if case.outcome.failed
     ]
-    if left := len(found) - len(entries):
-        entries.append(Entry(f"{left} more: torchstone show {view.run.id} --csv"))
-    return Listed(f"{len(found)} failed", entries, room=MOST_CHARACTERS // 2)
+    if left := tally.failed - len(entries):
+        entries.append(Entry(f"{left} more: torchstone show {run.id} --csv"))
+    return Listed(f"{tally.failed} failed", entries, room=MOST_CHARACTERS // 2)
 
 
 def _evidence(case: CaseMetrics, db: str) -> tuple[str, ...]:
@@ -378,19 +392,21 @@ def _commands(view: RunView, db: str) -> Listed:
     return Listed("commands", entries, where="terminal")
 
 
-def _not_supported(view: RunView) -> Listed:
+def _not_supported(view: RunView, summaries: Sequence[SuiteSummary]) -> Listed:
     """What cannot run here, by reason."""
     found = by_reason(view, Outcome.NOT_SUPPORTED)
-    entries = [Entry(unsupported_text(view, reason, cases)) for reason, cases in found]
+    entries = [Entry(unsupported_text(summaries, reason, cases)) for reason, cases in found]
     number = sum(len(cases) for _, cases in found)
     return Listed(f"{number} not supported", entries, "not in the pass rate")
 
 
-def unsupported_text(view: RunView, reason: str, cases: Sequence[CaseMetrics]) -> str:
+def unsupported_text(
+    summaries: Sequence[SuiteSummary], reason: str, cases: Sequence[CaseMetrics]
+) -> str:
     """`cudagraphs needs CUDA: 40 cases of inductor+cudagraphs: huggingface/…, … and 32 more`."""
     names = list(dict.fromkeys(f"{case.key.suite}/{case.key.model}" for case in cases))
     found = list(dict.fromkeys(case.key.variant for case in cases))
-    variants = found if set(found) != {one.key.variant for one in view.run.plan} else []
+    variants = found if set(found) != {one.variant for one in summaries} else []
     where = f" of {', '.join(variants)}" if variants else ""
     more = len(names) - MOST_NAMES
     listed = ", ".join(names[:MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
@@ -411,7 +427,9 @@ def _closing(view: RunView, commands: bool, db: str) -> Parts:
         return Parts(())
     show = in_database(f"torchstone show {view.run.id}", db)
     parts = [f"id {view.run.id}", show, f"{show} --csv"]
-    if not commands and any(c.command and c.outcome is Outcome.OK for c in view.cases):
+    passed = (place for place, case in enumerate(view.complete) if case.outcome is Outcome.OK)
+    first = view.whole(list(islice(passed, 1)))  # where one has a command, all that ran have
+    if not commands and any(case.command for case in first):
         parts.append(f"{show} --commands")
     return Parts(parts, "dim", commands=True, where="terminal")
 
@@ -421,16 +439,20 @@ def _next(view: RunView, db: str) -> Commands:
     if not view.run.id:
         return Commands(())
     commands = [("All of it in a browser", "torchstone serve --open")]
-    known = [case for case in view.cases if case.outcome is Outcome.OK and case.speedup]
-    slowest = min(known, key=lambda case: case.speedup or 0.0, default=None)
-    if slowest is not None:
-        key = slowest.key
+    known = [
+        (case.speedup, position)
+        for position, case in enumerate(view.complete)
+        if case.outcome is Outcome.OK and case.speedup
+    ]
+    if known:
+        _, position = min(known)
+        planned, slowest = view.run.plan[position], view.complete[position]
+        key = planned.key
         flags = f" --mode {key.mode}" if key.mode != "inference" else ""
         flags += f" --threads {key.threads}" if key.threads else ""
-        target = next(case.target for case in view.run.plan if case.key == key)
         slower = slowest.verdict is Verdict.SLOWER
         why = f"Why {key.model} is slower" if slower else f"Where the time of {key.model} goes"
-        commands.append((why, f"torchstone explain {target} --vs {key.variant}{flags}"))
+        commands.append((why, f"torchstone explain {planned.target} --vs {key.variant}{flags}"))
     return Commands(tuple((why, in_database(command, db)) for why, command in commands))
 
 
@@ -509,15 +531,25 @@ class Tally:
     outcomes: Mapping[Outcome, int]
 
     @classmethod
-    def of(cls, view: RunView) -> Tally:
+    def of(cls, summaries: Sequence[SuiteSummary]) -> Tally:
         """Every planned case, counted once."""
-        found = Counter(case.outcome for case in view.complete)
-        return cls(len(view.run.plan), {o: found[o] for o in Outcome if found[o]})
+        found = {o: sum(one.passes.outcomes[o.value] for one in summaries) for o in Outcome}
+        return cls(sum(found.values()), {o: number for o, number in found.items() if number})
 
     @property
     def not_run(self) -> int:
         """Planned but not measured (yet)."""
         return self.outcomes.get(Outcome.NOT_RUN, 0)
+
+    @property
+    def failed(self) -> int:
+        """Ran and did not end well."""
+        return sum(number for outcome, number in self.outcomes.items() if outcome.failed)
+
+    @property
+    def ran(self) -> int:
+        """Passed or failed."""
+        return self.outcomes.get(Outcome.OK, 0) + self.failed
 
     @property
     def parts(self) -> list[str]:
@@ -544,44 +576,24 @@ def circumstances(run: Run) -> list[str]:
     return [part for part in parts if part]
 
 
-def subject(view: RunView) -> list[str]:
+def subject(run: Run, summaries: Sequence[SuiteSummary]) -> list[str]:
     """Title, date, tier and the settings that all cases share."""
-    run, labels = view.run, labels_of(view)
-    shared = labels.shared(run.plan[0].key) if run.plan else []
+    shared = Labels.of(summaries).shared(summaries[0]) if summaries else []
     parts = (title(run), when(run.created), f"{run.tier} tier" if run.tier else "", *shared)
     return [part for part in parts if part]
 
 
-def labels_of(view: RunView) -> Labels:
-    """The labels of a run's groups."""
-    return Labels.of(case.key for case in view.run.plan)
-
-
-def resume_command(view: RunView, db: str = "") -> str:
+def resume_command(run: Run, tally: Tally, db: str = "") -> str:
     """How to go on with a run that is not complete; empty where it is, or came from elsewhere."""
-    run = view.run
-    if run.origin != HERE or not Tally.of(view).not_run:
+    if run.origin != HERE or not tally.not_run:
         return ""
     return in_database(f"torchstone run --resume {run.id}", db)
 
 
-def _group_of(key: CaseKey) -> GroupKey:
+def _group_of(key: CaseKey | SuiteSummary) -> GroupKey:
     """What cases under one heading have in common."""
     named = (key.suite, key.scale, key.mode, key.precision, key.variant, key.device)
     return (*named, key.threads, key.allocator)
-
-
-def grouped(cases: Iterable[CaseMetrics]) -> dict[GroupKey, list[CaseMetrics]]:
-    """Cases by group, groups and cases in the order in which they come."""
-    found: dict[GroupKey, list[CaseMetrics]] = {}
-    for case in cases:
-        found.setdefault(_group_of(case.key), []).append(case)
-    return found
-
-
-def failures(view: RunView) -> list[CaseMetrics]:
-    """Cases that ran and did not end well."""
-    return [case for case in view.complete if case.outcome.failed]
 
 
 def by_reason(view: RunView, outcome: Outcome) -> list[tuple[str, list[CaseMetrics]]]:
@@ -610,14 +622,3 @@ def failure_text(case: CaseMetrics) -> str:
 def check_mark(case: CaseMetrics, cross: str = "✗") -> str:
     """A sign where a rule warns or fails."""
     return {Level.WARN: "!", Level.FAIL: cross}.get(case.worst_check, "")
-
-
-def run_verdicts(
-    view: RunView, told: Sequence[Verdict | None] | None = None
-) -> dict[CaseKey, Verdict | None]:
-    """The verdicts held against each other: many cases find differences that are not there."""
-    from torchstone.stats import verdicts  # numpy comes with it: only when it is wanted
-
-    cases = view.complete
-    told = verdicts(cases) if told is None else told
-    return {case.key: found for case, found in zip(cases, told, strict=True)}

@@ -19,6 +19,7 @@ from torchstone.records import (
     GroupChange,
     Mean,
     Ratio,
+    Run,
     RunComparison,
     RunHead,
     RunView,
@@ -68,7 +69,7 @@ def run_document(view: RunView, summaries: Sequence[SuiteSummary]) -> dict[str, 
     """The run as plain data. What JSON cannot hold (NaN, infinities) becomes null."""
     return {
         "schema": DOCUMENT_SCHEMA,
-        "run": _run(view),
+        "run": _run(view.run, Tally.of(summaries)),
         "summaries": [summary_document(summary) for summary in summaries],
         "cases": [plain(row) for row in case_rows(view)],
     }
@@ -79,8 +80,7 @@ def run_dumps(view: RunView, summaries: Sequence[SuiteSummary], indent: int | No
     return to_text(run_document(view, summaries), indent)
 
 
-def _run(view: RunView) -> dict[str, Any]:
-    run, tally = view.run, Tally.of(view)
+def _run(run: Run, tally: Tally) -> dict[str, Any]:
     return {
         **_fields(run, ("id", "created", "label", "command", "tier", "notes")),
         "planned": tally.planned,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from enum import Enum
@@ -28,6 +29,7 @@ from torchstone.records import (
     METRICS_DEFINITION,
     CaseKey,
     CaseMetrics,
+    Level,
     Outcome,
     RecordError,
     Selection,
@@ -93,6 +95,14 @@ _IN_DETAIL = tuple(
 _REST = {name: _DEFAULTS[name] for name in (*_IN_DETAIL, "interval")}
 _MAY_BE_IN_DETAIL = frozenset((*_PLAIN, *_REST))
 _LISTS = ("command", "checks", "break_reasons")
+BRIEF = (
+    *("outcome", "worst_check", "level", "verdict", "speedup", "low", "high", "log_error"),
+    *("log_freedom", "deciding_budget_s"),
+)
+"""Columns by which a report chooses cases and sums them up."""
+_IN_BRIEF = re.compile(f'"(?:margin|interval|{"|".join(BRIEF)})":')
+"""The same in a detail: only its keys look so, because quotes inside of texts are escaped."""
+_NO_WARNING = (Level.OK.value, Level.NOTE.value)
 _LARGEST = 2**63
 _DETAILS = 8192  # details kept decoded: more than a few runs have
 _KEYS = 16_384  # keys kept: those of a few large plans
@@ -142,7 +152,24 @@ def _detail(values: tuple[Any, ...]) -> str | None:
 def metrics_of(row: Sequence[Any]) -> CaseMetrics:
     """The case of a row of `SELECTED` and its detail. `RecordError` if it is none of ours."""
     _check_types(tuple(map(type, row)))
-    known = dict(zip(COLUMNS, row[_AFTER_KEY:-1], strict=True))
+    return _made(_key(*row[: len(KEY)]), row[len(KEY)], COLUMNS, row[_AFTER_KEY:-1], row[-1])
+
+
+def brief_of(key: CaseKey, row: Sequence[Any]) -> CaseMetrics:
+    """The case of a row of its definition, `BRIEF` and its detail, the other figures left out; the
+    detail too, where the case passes without a warning and has none of these figures there."""
+    _check_types(tuple(map(type, row)), brief=True)
+    definition, *values, detail = row
+    plain = values[0] == "ok" and values[1] in _NO_WARNING and values[2] is not None
+    if plain and detail is not None and not _IN_BRIEF.search(detail):
+        detail = None
+    return _made(key, definition, BRIEF, values, detail)
+
+
+def _made(
+    key: CaseKey, definition: int, names: Sequence[str], values: Sequence[Any], detail: str | None
+) -> CaseMetrics:
+    known = dict(zip(names, values, strict=True))
     low, high = known.pop("low"), known.pop("high")
     try:
         for name, words in _WORDS.items():
@@ -150,12 +177,12 @@ def metrics_of(row: Sequence[Any]) -> CaseMetrics:
     except KeyError as error:
         raise RecordError(f"{str(error)[:60]} is not a word of ours") from None
     known.update(_REST)
-    known["key"], known["definition"] = _key(*row[: len(KEY)]), row[len(KEY)]
+    known["key"], known["definition"] = key, definition
     if low is not None and high is not None:
         known["interval"] = (low, high)
-    if row[-1] is not None:
-        known.update(_fields(row[-1]))
-        missing = [name for name in _NEEDED if known[name] is None]
+    if detail is not None:
+        known.update(_fields(detail))
+        missing = [name for name in _NEEDED if known.get(name, "") is None]
         if missing:
             raise RecordError(f"{missing[0]} is missing")
     # A frozen dataclass sets each of its fields by a call, which takes longer than the rest.
@@ -191,10 +218,11 @@ def _texts(data: Any) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=1024)
-def _check_types(types: tuple[type, ...]) -> None:
+def _check_types(types: tuple[type, ...], brief: bool = False) -> None:
     """A file from elsewhere may hold anything anywhere; rows of one shape are looked at once."""
-    wanted: dict[str, type] = dict.fromkeys(KEY, str) | {"threads": int, "definition": int}
-    wanted |= {m.key: m.kind if m.kind in (float, int) else str for m in IN_COLUMNS}
+    kinds = {m.key: m.kind if m.kind in (float, int) else str for m in IN_COLUMNS}
+    wanted: dict[str, type] = {} if brief else dict.fromkeys(KEY, str) | {"threads": int}
+    wanted |= {"definition": int, **{name: kinds[name] for name in (BRIEF if brief else COLUMNS)}}
     wanted["detail"] = str
     always = {*KEY, "definition", "outcome", "worst_check"}
     always.update(() if types[-1] is str else _NEEDED)
@@ -336,6 +364,20 @@ def decoded(run_id: str, row: Sequence[Any]) -> CaseMetrics:
         return metrics_of(row[-WIDTH:])
     except RecordError as error:
         raise CorruptRunError(run_id, f"figures of a case: {error}") from None
+
+
+def brief_rows(connection: Connection, run: int) -> Sequence[Any]:
+    """Position and what `brief_of` wants of each stored case, the oldest definition first."""
+    query = (
+        select(
+            *(case_fact.c[name] for name in ("position", "definition", *BRIEF)),
+            DETAIL,
+        )
+        .outerjoin(case_detail, case_detail.c.seq == case_fact.c.detail)
+        .where(case_fact.c.run == run, case_fact.c.definition <= METRICS_DEFINITION)
+        .order_by(case_fact.c.position, case_fact.c.definition)
+    )
+    return connection.execute(query).all()
 
 
 def of_run(

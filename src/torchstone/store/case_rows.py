@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TypeVar
 
 from sqlalchemy import ColumnElement, Connection, and_, func, select, true
 
 from torchstone.records import (
     METRICS_DEFINITION,
+    BriefRunView,
     CaseKey,
     CaseMetrics,
     Outcome,
@@ -24,7 +26,7 @@ from torchstone.records import (
 from torchstone.store import case_facts, facts, lookup, results, runs, schema
 from torchstone.store.codec import EncodedResult
 from torchstone.store.engine import AlreadyStored, CorruptResultError, CorruptRunError
-from torchstone.store.limits import HERE, MAX_NAME, storable
+from torchstone.store.limits import HERE, MAX_NAME, in_parts, storable
 from torchstone.store.lookup import Row
 from torchstone.store.schema import case_fact
 
@@ -159,13 +161,51 @@ def insert_bulk(connection: Connection, made: BulkRun, created: str = "") -> Non
 # The figures of stored cases.
 
 
+Load = Callable[[int, Run, Sequence[int]], list[CaseMetrics]]
+"""`whole`, with a connection of its own."""
+
+
 def view(connection: Connection, row: Row) -> RunView:
     """The run with its figures by the newest definition that there is of each case."""
-    run = runs.read(connection, row.seq, row.id)
+    run = _noted(runs.read(connection, row.seq, row.id), row)
     found = by_position(connection, row.seq, run)
-    if row.note:
-        run = replace(run, notes=(*run.notes, row.note))
     return RunView(run, tuple(versions[-1] for versions in found.values()))
+
+
+def _noted(run: Run, row: Row) -> Run:
+    return replace(run, notes=(*run.notes, row.note)) if row.note else run
+
+
+def brief_view(connection: Connection, row: Row, load: Load) -> BriefRunView | None:
+    """The same of a large run, for a report. None where only `view` can tell: its figures are
+    damaged, or its sums are not those of its cases."""
+    run = _noted(runs.read(connection, row.seq, row.id), row)
+    found: dict[int, CaseMetrics] = {}
+    try:
+        for position, *figures in case_facts.brief_rows(connection, row.seq):
+            found[position] = case_facts.brief_of(run.plan[position].key, figures)
+    except (IndexError, RecordError):
+        return None
+    stored = connection.scalar(select(func.count()).where(schema.run_case.c.run == row.seq))
+    if stored != len(found) or min(found, default=0) < 0:
+        return None
+    summaries = tuple(facts.of_run(connection, row.seq, ()))
+    made = BriefRunView(run, tuple(found.values()), summaries, partial(load, row.seq, run))
+    return made if facts.is_sum(summaries, made.complete) else None
+
+
+def whole(
+    connection: Connection, seq: int, run: Run, positions: Sequence[int]
+) -> list[CaseMetrics]:
+    """The cases at these places, with every figure, by the newest definition known here."""
+    found: dict[int, CaseMetrics] = {}
+    for part in in_parts(positions):
+        query = case_facts.query_of(case_fact.c.position).where(
+            case_fact.c.run == seq, case_fact.c.position.in_(part)
+        )
+        for row in connection.execute(query.order_by(case_fact.c.definition)):
+            found[row[0]] = _checked(run, row[0], case_facts.decoded(run.id, tuple(row)))
+    return [found[position] for position in positions]
 
 
 def by_position(connection: Connection, seq: int, run: Run) -> dict[int, list[CaseMetrics]]:

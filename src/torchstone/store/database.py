@@ -75,16 +75,28 @@ class Store(
             found = lookup.resolve(connection, id_or_prefix)
             return results.read(connection, found.seq, found.id)
 
-    def find(self, wanted: str) -> Result | RunView:
+    def find(self, wanted: str, brief_beyond: int | None = None) -> Result | RunView:
         """The result or the run of that id, beginning of an id, or (a run) label.
 
-        `last` is what was stored last; a case's result stands for its run.
+        `last` is what was stored last; a case's result stands for its run. A run of more cases than
+        `brief_beyond` is a `BriefRunView`, which reads from this store until it is closed.
         """
         with self._reading() as connection:
             found = lookup.resolve_any(connection, wanted)
             if found.kind is RUN:
-                return case_rows.view(connection, found)
+                brief = None
+                if brief_beyond is not None and self._planned(connection, found.seq) > brief_beyond:
+                    brief = case_rows.brief_view(connection, found, self._whole)
+                return brief or case_rows.view(connection, found)
             return results.read(connection, found.seq, found.id)
+
+    def _whole(self, seq: int, run: Run, positions: Sequence[int]) -> builtins.list[CaseMetrics]:
+        with self._reading() as connection:
+            return case_rows.whole(connection, seq, run, positions)
+
+    def _planned(self, connection: Connection, seq: int) -> int:
+        table = schema.run
+        return connection.scalar(select(table.c.planned).where(table.c.seq == seq)) or 0
 
     def add_evaluation(self, result: Result, evaluation: Evaluation, derive: Derive) -> None:
         """Add what rules say of a stored result now; what is derived from it follows."""

@@ -254,6 +254,19 @@ def of_run(connection: Connection, run: int, where: Iterable[Any]) -> list[Suite
     return [summary for _, summary in sorted(newest.values(), key=lambda pair: pair[0])]
 
 
+def is_sum(summaries: Sequence[SuiteSummary], planned: Sequence[CaseMetrics]) -> bool:
+    """Whether stored sums are by today's definition, and of these cases and their figures."""
+    definitions = {case.definition for case in planned if case.outcome is Outcome.OK}
+    ended = Counter(case.outcome.value for case in planned)
+    summed: Counter[str] = Counter()
+    for one in summaries:
+        if one.definition != SUITE_DEFINITION:
+            return False
+        summed.update(one.passes.outcomes)
+    used = {one.figures_definition for one in summaries if one.passes.passed}
+    return used == definitions and len(used) <= 1 and +summed == ended
+
+
 @lru_cache(maxsize=8192)  # a chart of years is asked for again and again, and only its end is new
 def summary_of(row: tuple[Any, ...]) -> SuiteSummary:
     """The suite of a row of `SELECTED`."""
