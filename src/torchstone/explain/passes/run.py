@@ -109,7 +109,7 @@ def _sites(
 ) -> tuple[tuple[CodeSite, ...], tuple[str, ...]]:
     """Lines of the user's code that findings can be made of; or a note why there are none.
     Compiled code has no lines."""
-    if arm.variant.split("+")[0] != "eager":
+    if not arm.is_eager:
         return (), ()
     phase("passes")
     try:
