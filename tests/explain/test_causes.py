@@ -12,8 +12,7 @@ from tests.explain.ledger_synthetic import ARM, ledger, op
 from tests.targets import causes
 from torchstone.explain.findings.base import with_findings
 from torchstone.explain.passes.calls import Unrecorded, entry_ns, record_steps
-from torchstone.explain.passes.causes import find_sites
-from torchstone.explain.passes.source import Sources
+from torchstone.explain.passes.causes import Sources, find_sites
 from torchstone.records import CodeSite, Ledger, from_data, to_data
 from torchstone.workloads import Inputs
 

@@ -24,7 +24,7 @@ from torchstone.records import NotSupported
 from torchstone.variants import with_techniques
 from torchstone.variants.registry import before_loading
 from torchstone.workloads.load import load_workload
-from torchstone.variants.techniques.loading import loader_workers
+from torchstone.variants.techniques.batching import loader_workers
 load = lambda target: load_workload(ArmSpec("x", target), lambda phase: None)
 folder = sys.argv[2]
 blocks = load(folder + ":blocks")

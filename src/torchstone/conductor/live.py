@@ -97,7 +97,7 @@ class Live:
             if isinstance(said, Seen):
                 self.seen(state, said)
             elif isinstance(said, str):
-                compiles = said == "first call" and state.spec.variant.split("+")[0] != "eager"
+                compiles = said == "first call" and not state.spec.is_eager
                 doing = "compiling" if compiles else _DOING.get(said, said)
                 watcher.doing(f"{state.spec.name}: {doing}{self._place()}")
             else:
@@ -204,10 +204,9 @@ def expected(
 
 
 def _compiling(state: ArmState, took: float | None) -> float:
-    variant = state.spec.variant.split("+")[0]
-    if state.spec.statement is not None or variant == "eager":
+    if not state.spec.compiles:
         return 0.0
-    guess = COMPILE_S.get(variant, OTHER_COMPILE_S)
+    guess = COMPILE_S.get(state.spec.backend, OTHER_COMPILE_S)
     return guess if took is None else took
 
 

@@ -215,7 +215,7 @@ def warm_toolchain(case: CaseContext, spec: ArmSpec) -> int | None:
 
     Nanoseconds; None where there was nothing to pay.
     """
-    if spec.variant.split("+")[0] not in VARIANTS:
+    if spec.backend not in VARIANTS:
         return None
     env = case.launcher.environment(spec, "toolchain")
     mark = mark_of(case.launcher.interpreter(spec), env, spec)
@@ -310,7 +310,7 @@ def mark_of(python: str, env: Mapping[str, str], spec: ArmSpec) -> Mark | None:
     except (ValueError, TypeError):
         return None
     settings = [env.get(name, "") for name in _SETTINGS]
-    kind = [spec.variant.split("+")[0], spec.device.split(":")[0]]
+    kind = [spec.backend, spec.device.split(":")[0]]
     parts = json.dumps([python, version, origin, torch, compiler, settings, kind])
     name = hashlib.sha256(parts.encode()).hexdigest()[:16]
     place = Path(folder)

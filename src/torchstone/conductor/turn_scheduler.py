@@ -47,7 +47,7 @@ def may_share(arms: Sequence[ArmSpec]) -> str:
     for name in SHARED_BY_ALL:
         if len({getattr(arm, name) for arm in arms}) > 1:
             return f"they differ in {name}"
-    if any("freezing" in arm.variant.split("+") for arm in arms):
+    if any("freezing" in arm.modifiers for arm in arms):
         return "+freezing is a setting of the whole process"
     return ""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from torchstone.explain.findings.base import is_eager
 from torchstone.explain.kinds import bare, figure
 from torchstone.records import Difference, Ledger, OpChange, OpCost
 from torchstone.records.format import count, percent
@@ -125,9 +124,9 @@ def _sentences(base: Ledger, new: Ledger) -> list[str]:
 def _in_turns(base: Ledger, new: Ledger) -> str:
     """How to have it decided. `bench` has eager for its baseline."""
     said = "They were looked at one after the other, not in turns: "
-    if is_eager(base):
+    if base.arm.is_eager:
         return f"{said}which is faster is for `torchstone bench --vs {new.arm.variant}` to decide."
-    others = [one.arm.variant for one in (base, new) if not is_eager(one)]
+    others = [one.arm.variant for one in (base, new) if not one.arm.is_eager]
     flags = " ".join(f"--vs {variant}" for variant in others)
     return f"{said}`torchstone bench {flags}` takes turns, each against eager."
 
@@ -136,7 +135,7 @@ def _compiled_sentences(base: Ledger, new: Ledger) -> list[str]:
     """Kernels and graph breaks, beside those of the other where it is compiled too."""
     told = []
     now, before = (sum(op.generated for op in one.ops) for one in (new, base))
-    if is_eager(base):
+    if base.arm.is_eager:
         if now:
             told.append(f"{_kernels(now)} for ops that ran one by one.")
     elif now or before:

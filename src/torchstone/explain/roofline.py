@@ -21,7 +21,6 @@ from torchstone.stats.roofline import (
     applies,
     compute_peak,
     dtype_of,
-    is_eager,
     threads_of,
     utilisation,
 )
@@ -321,7 +320,7 @@ def _ridges(ceilings: tuple[Ceiling, ...]) -> dict[str, float]:
 
 
 def _step(arm: Measurement, flops: Flops, seconds: float) -> Point:
-    eager = is_eager(arm)
+    eager = arm.arm.is_eager
     moved = flops.bytes if eager else flops.least_bytes
     return Point(arm.arm.name, "step", seconds, flops.total, moved, estimated=not eager)
 
@@ -330,7 +329,7 @@ def _ops(arm: Measurement, flops: Flops, seconds: float) -> tuple[Point, ...]:
     """The heaviest ops of an eager step; a compiled one has others, which nobody has counted. Where
     the counting pass ran slower than the step, its times are scaled down together: the ops cannot
     take longer than the step that they make up."""
-    if not is_eager(arm):
+    if not arm.arm.is_eager:
         return ()
     spent = sum(work.time_ns for work in flops.heaviest) / 1e9
     scale = min(1.0, seconds / spent) if spent else 1.0
@@ -353,7 +352,7 @@ def _notes(arm: Measurement, flops: Flops, points: tuple[Point, ...]) -> list[st
     notes = []
     if len(points) > 1:
         notes.append("the ops' times are of the counting pass: estimates, one pass, op by op")
-    if not is_eager(arm):
+    if not arm.arm.is_eager:
         notes.append(
             f"the operations are those of the plain eager step; {name_of(arm)} may fuse its ops, "
             "so of its traffic only the least is known, and its ops are not shown"

@@ -17,6 +17,7 @@ from torchstone.records import (
     PlannedCase,
     Result,
 )
+from torchstone.records.format import finite
 from torchstone.validate.base import faults_per_call, seconds_per_call
 
 _ORDER = tuple(Level)
@@ -84,7 +85,7 @@ def _with_speed(
         verdict=comparison.verdict,
         margin=comparison.margin,
         deciding_budget_s=comparison.deciding_budget_s,
-        log_error=_finite(fit.std_error),
+        log_error=finite(fit.std_error),
         log_freedom=float(fit.df) if fit.replicates > 1 else None,
     )
 
@@ -118,7 +119,7 @@ def _with_answer(figures: CaseMetrics, new: Measurement) -> CaseMetrics:
     return replace(
         figures,
         agreement=agreement.method,
-        error_ratio=None if ratio is None else _finite(ratio),
+        error_ratio=finite(ratio),
         outputs_checked=agreement.timed,
     )
 
@@ -134,7 +135,3 @@ def _speaks_of(check: Check, base: str, arm: str) -> bool:
 
 def _nanoseconds(seconds: float | None) -> float | None:
     return None if seconds is None else seconds * 1e9
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None

@@ -98,7 +98,7 @@ def make_arms(request: BenchRequest) -> tuple[ArmSpec, ...]:
 
 def vary_shapes(arms: Sequence[ArmSpec]) -> tuple[ArmSpec, ...]:
     """Where one arm is compiled for dynamic shapes, all of them are given several."""
-    dynamic = any("dynamic" in arm.variant.split("+")[1:] for arm in arms)
+    dynamic = any("dynamic" in arm.modifiers for arm in arms)
     return tuple(replace(arm, shapes=DYNAMIC_SHAPES) if dynamic else arm for arm in arms)
 
 

@@ -10,10 +10,10 @@ from dataclasses import replace
 from typing import Any
 
 from torchstone.measure.arm import Phase, build, set_threads
-from torchstone.measure.evidence import true_evidence, write_evidence
+from torchstone.measure.evidence import change_tensors, permuted, true_evidence, write_evidence
 from torchstone.records import ArmSpec, NotSupported, UsageError, in_a_line
 from torchstone.variants import Prepared, prepare, reference_step
-from torchstone.workloads import Inputs, Workload, draw, draw_at, load_workload, map_nest
+from torchstone.workloads import Inputs, Workload, draw, draw_at, load_workload
 from torchstone.workloads.load import load_function, seed_everything
 
 CHANGED_WEIGHTS = "changed weights"
@@ -118,26 +118,10 @@ def _inputs(case: str, workload: Workload, seed: int) -> Inputs:
     change = CHANGES.get(case)
     if change is None:
         return inputs
-    changed = 0
-
-    def apply(leaf: Any) -> Any:
-        nonlocal changed
-        torch = sys.modules["torch"]
-        new = change(leaf) if isinstance(leaf, torch.Tensor) else leaf
-        changed += new is not leaf
-        return new
-
-    made = Inputs(map_nest(inputs.args, apply), map_nest(dict(inputs.kwargs), apply))
-    if not changed:
+    made = change_tensors(inputs, lambda tensor, _: change(tensor))
+    if made is None:
         raise NotSupported("no input can be changed so")
     return made
-
-
-def _permuted(tensor: Any) -> Any:
-    """The same values with strides in another order."""
-    if tensor.dim() < 2 or tensor.numel() < 2:
-        return tensor
-    return tensor.transpose(0, -1).contiguous().transpose(0, -1)
 
 
 def _saturated(tensor: Any) -> Any:
@@ -148,7 +132,7 @@ def _saturated(tensor: Any) -> Any:
 
 
 CHANGES: Mapping[str, Callable[[Any], Any]] = {
-    "permuted strides": _permuted,
+    "permuted strides": permuted,
     "saturation": _saturated,
 }
 

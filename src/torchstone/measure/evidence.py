@@ -287,7 +287,7 @@ def boundary_behaviour(arm: ArmSpec, phase: Phase, cases: Sequence[str]) -> dict
     found: dict[str, str] = {}
     for case in cases:
         phase(f"boundary {case}")
-        inputs = _change(example, CASES[case])
+        inputs = change_tensors(example, CASES[case])
         if inputs is None:
             found[case] = "does not apply"
             continue
@@ -302,7 +302,7 @@ def boundary_behaviour(arm: ArmSpec, phase: Phase, cases: Sequence[str]) -> dict
     return found
 
 
-def _change(inputs: Inputs, change: Callable[[Any, int | None], Any]) -> Inputs | None:
+def change_tensors(inputs: Inputs, change: Callable[[Any, int | None], Any]) -> Inputs | None:
     """The inputs with every tensor changed; None where no tensor can be."""
     torch = sys.modules.get("torch")
     if torch is None:
@@ -331,7 +331,8 @@ def _rows(count: int) -> Callable[[Any, int | None], Any]:
     return change
 
 
-def _non_contiguous(tensor: Any, batch: int | None) -> Any:
+def permuted(tensor: Any, _: int | None = None) -> Any:
+    """The same values with strides in another order."""
     if tensor.dim() < 2 or tensor.numel() < 2:
         return tensor
     return tensor.transpose(0, -1).contiguous().transpose(0, -1)
@@ -348,7 +349,7 @@ def _wrong_device(tensor: Any, batch: int | None) -> Any:
 CASES: dict[str, Callable[[Any, int | None], Any]] = {
     "batch of one": _rows(1),
     "empty batch": _rows(0),
-    "non-contiguous": _non_contiguous,
+    "non-contiguous": permuted,
     "wrong dtype": _wrong_dtype,
     "wrong device": _wrong_device,
 }

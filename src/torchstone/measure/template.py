@@ -184,7 +184,7 @@ def warm_toolchain(arm: ArmSpec, phase: Phase) -> int:
     set_threads(arm)
     phase("first call")
     started = wall_clock()
-    if arm.variant.split("+")[0] == AHEAD_OF_TIME:
+    if arm.backend == AHEAD_OF_TIME:
         _compile_ahead(torch, arm.device)
     else:
         torch.compile(lambda x: x * 2 + 1, backend="inductor")(torch.ones(64))

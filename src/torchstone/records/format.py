@@ -36,6 +36,11 @@ def _digits(value: float, digits: int) -> str:
     return f"{value:.{max(0, digits - 1 - _exponent(value))}f}"
 
 
+def finite(value: float | None) -> float | None:
+    """The number, or None where there is none that a file can hold."""
+    return value if value is not None and math.isfinite(value) else None
+
+
 def _usable(value: float | None) -> bool:
     return value is not None and math.isfinite(value)
 

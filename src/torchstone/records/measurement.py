@@ -67,9 +67,24 @@ class ArmSpec:
     """Where its processes run, in the checkout it is made of; empty: where we are."""
 
     @property
+    def backend(self) -> str:
+        """Its variant without modifiers."""
+        return self.variant.split("+")[0]
+
+    @property
+    def modifiers(self) -> tuple[str, ...]:
+        """What stands behind the plus signs of its variant."""
+        return tuple(self.variant.split("+")[1:])
+
+    @property
+    def is_eager(self) -> bool:
+        """Plain eager code: its traffic is what was counted, and no compiler was tried."""
+        return self.backend == "eager"
+
+    @property
     def compiles(self) -> bool:
         """Whether its variant compiles: what eager code's first call costs more is no compiling."""
-        return self.statement is None and self.variant.split("+")[0] != "eager"
+        return self.statement is None and not self.is_eager
 
 
 # Where a measurement was made. Made so that no secret can land in it (see `machine/redact`).

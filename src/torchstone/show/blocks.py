@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from torchstone.show import table as text_table
-from torchstone.show.evidence import flow_commands, hang
+from torchstone.show.evidence import break_command, flow_commands, hang
 from torchstone.show.markdown import code, escape
 from torchstone.show.page import Cell, Column, Table
-from torchstone.show.rows import flow
+from torchstone.show.rows import ROLES, flow
 from torchstone.show.table import (
     Style,
     cells,
@@ -33,18 +33,6 @@ MOST_CHARACTERS = 60_000
 """GitHub takes 65,536 characters in a comment; whoever posts it may want to say something too."""
 NAME_WIDTH = 100
 REASON_WIDTH = 400
-ROLES = {
-    "better": "good",
-    "worse": "bad",
-    "same": "even",
-    "not-worse": "even",
-    "not-better": "even",
-    "pass": "good",
-    "quiet": "dim",
-    "unsure": "doubt",
-    "moved": "warn",
-}
-"""How a terminal paints a cell's mark, where it has another name for it."""
 _ASCII = str.maketrans({"×": "x", "–": "-", "→": "->", "µ": "u", "±": "+-", "✗": "x", "’": "'"})
 
 
@@ -213,30 +201,13 @@ def _entry(entry: Entry, width: int, style: Style) -> list[str]:
     sign = f"{style.paint(glyphs.cross, 'fail')} " if entry.failed else ""
     lines = [f"  {sign}{style.paint(name, 'title') if entry.failed else name}"]
     lines += hang("    ", _safe(entry.text, style), width, style) if entry.text else []
-    below = _command(entry.command, width, style) if entry.command else []
+    lead = f"    {style.glyphs.arrow} "
+    words = (shlex.quote(style.safe(word)) for word in entry.command)
+    below = break_command(words, width, style, lead, " " * cells(lead))
     for one in entry.more:
         lead, _, rest = one.partition(": ")
         below += hang(f"    {lead}: ", _safe(rest, style), width, style)
     return lines + [style.paint(line, "dim") for line in below]
-
-
-def _command(words: Sequence[str], width: int, style: Style) -> list[str]:
-    """A command that can be copied: broken between words, with a backslash at the end of a line."""
-    lead = f"    {style.glyphs.arrow} "
-    room = max(10, width - cells(lead) - 2)
-    rows: list[str] = []
-    for one in (shlex.quote(style.safe(item)) for item in words):
-        if rows and cells(rows[-1]) + 1 + cells(one) <= room:
-            rows[-1] += f" {one}"
-        elif cells(one) <= room:
-            rows.append(one)
-        else:  # one word wider than the terminal: nothing but breaking it is left
-            rows += wrap(one, room, ellipsis=style.glyphs.ellipsis)
-    indent, last = " " * cells(lead), len(rows) - 1
-    return [
-        (indent if number else lead) + row + ("" if number == last else " \\")
-        for number, row in enumerate(rows)
-    ]
 
 
 def _packed(

@@ -28,6 +28,7 @@ from torchstone.records.format import (
     FINE,
     as_much,
     fewer_decimals,
+    finite,
     format_bytes,
     format_interval,
     format_percent,
@@ -37,7 +38,7 @@ from torchstone.records.format import (
 )
 from torchstone.records.metrics import BY_KEY
 from torchstone.show.page import Cell, Column, Link, Scalar
-from torchstone.show.rows import processor_name
+from torchstone.show.rows import VERDICT_MARKS, processor_name
 from torchstone.show.table import sanitise
 
 KEY = ("suite", "model", "scale", "mode", "precision", "variant", "device", "threads", "allocator")
@@ -46,14 +47,6 @@ _PARTS, _SCALE = attrgetter(*KEY), KEY.index("scale")
 COMMIT_DIGITS = 8
 LONGEST_LABEL = 60
 _NOT_SLUG = re.compile(r"[^a-z0-9]+")
-VERDICT_MARKS = {
-    Verdict.FASTER: "better",
-    Verdict.SLOWER: "worse",
-    Verdict.SAME: "same",
-    Verdict.NOT_SLOWER: "not-worse",
-    Verdict.NOT_FASTER: "not-better",
-    Verdict.CANNOT_TELL: "unsure",
-}
 _SAID = {"not-worse": "not worse", "not-better": "not better", "unsure": "cannot tell"}
 """What a mark of a change means, where its own word does not say it."""
 LEVEL_MARKS = {Level.OK: "pass", Level.NOTE: "quiet", Level.WARN: "doubt", Level.FAIL: "fail"}
@@ -142,7 +135,7 @@ def number_cell(value: float | int | None, to: Link | None = None) -> Cell:
 
 def seconds_cell(value: float | None, to: Link | None = None) -> Cell:
     """Seconds."""
-    known = _finite(value)
+    known = finite(value)
     return Cell(known, "" if known is None else format_seconds(known, 3), to)
 
 
@@ -153,13 +146,13 @@ def nanoseconds_cell(value: float | None, to: Link | None = None) -> Cell:
 
 def bytes_cell(value: float | None, to: Link | None = None) -> Cell:
     """Bytes."""
-    known = _finite(value)
+    known = finite(value)
     return Cell(known, "" if known is None else format_bytes(known), to)
 
 
 def ratio_cell(value: float | None, to: Link | None = None, mark: str = "") -> Cell:
     """A ratio without an interval."""
-    return Cell(_finite(value), speedup_words(value, None)[0], to, mark)
+    return Cell(finite(value), speedup_words(value, None)[0], to, mark)
 
 
 MEMORY_RATIOS = ("memory_ratio", "process_memory_ratio")
@@ -169,7 +162,7 @@ def memory_cell(value: float | None, to: Link | None = None) -> Cell:
     """A memory ratio (base over new) the way round that people read it: `2.94×`, which on hover is
     2.94× as much memory."""
     if value is None or not value > 0.0 or not math.isfinite(value):
-        return Cell(_finite(value), "", to)
+        return Cell(finite(value), "", to)
     used = 1.0 / value
     return Cell(value, speedup_words(used, None)[0], to, title=f"{as_much(used)} memory as base")
 
@@ -213,7 +206,7 @@ def mean_cell(mean: Mean, to: Link | None = None, decimals: int | None = None) -
         return Cell(None, "", to)
     decimals = mean_decimals([mean]) if decimals is None else decimals
     value, ends = speedup_words(mean.value, mean.interval, decimals)
-    return Cell(_finite(mean.value), value, to, "", ends, _over(mean), of_words(mean))
+    return Cell(finite(mean.value), value, to, "", ends, _over(mean), of_words(mean))
 
 
 def mean_memory_cell(mean: Mean, to: Link | None = None) -> Cell:
@@ -230,7 +223,7 @@ def compile_cell(cold: Mean, warm: Mean, to: Link | None = None) -> Cell:
     """`12.1 s / 2.30 s`: cold and warm."""
     value = None if cold.value is None else cold.value / 1e9
     text = compile_words(cold, warm)
-    return Cell(_finite(value), text, to, "", "", _over(cold), of_words(cold, warm) if text else "")
+    return Cell(finite(value), text, to, "", "", _over(cold), of_words(cold, warm) if text else "")
 
 
 def _over(mean: Mean) -> str:
@@ -242,7 +235,7 @@ def speedup_cell(case: CaseMetrics, to: Link | None = None) -> Cell:
     if case.outcome is not Outcome.OK:
         return Cell(None, "", to)
     value, ends = speedup_words(case.speedup, case.interval)
-    return Cell(_finite(case.speedup), value, to, detail=ends)
+    return Cell(finite(case.speedup), value, to, detail=ends)
 
 
 def without_detail(cell: Cell) -> Cell:
@@ -286,7 +279,7 @@ def change_cell(
 
     What is told on hover has the threshold too: the smallest change that is believed.
     """
-    if ratio is None or _finite(ratio.value) is None:
+    if ratio is None or finite(ratio.value) is None:
         return Cell(None, "", to)
     ends = ""
     if ratio.interval is not None and all(map(math.isfinite, ratio.interval)):
@@ -299,7 +292,7 @@ def change_cell(
 
 def threshold_cell(threshold: float | None, to: Link | None = None) -> Cell:
     """The smallest change that is believed."""
-    return Cell(_finite(threshold), "" if threshold is None else format_percent(threshold), to)
+    return Cell(finite(threshold), "" if threshold is None else format_percent(threshold), to)
 
 
 def _signed(ratio: float) -> str:
@@ -393,10 +386,6 @@ def table_name(text: str, taken: Collection[str] = ()) -> str:
     while found in taken:
         found, number = f"{made}-{number}", number + 1
     return found
-
-
-def _finite(value: float | None) -> float | None:
-    return value if value is not None and math.isfinite(value) else None
 
 
 def flat(value: object) -> Scalar:

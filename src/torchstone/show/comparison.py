@@ -29,11 +29,11 @@ from torchstone.show.blocks import (
     Report,
     Sentence,
 )
-from torchstone.show.cells import VERDICT_MARKS, ratio_cell, speedup_cell, speedup_words
+from torchstone.show.cells import ratio_cell, speedup_cell, speedup_words
 from torchstone.show.evidence import compare_advice
 from torchstone.show.listing import when
 from torchstone.show.page import Cell, Field, field, make_table
-from torchstone.show.rows import processor_name
+from torchstone.show.rows import VERDICT_MARKS, processor_name
 from torchstone.show.run import LOST, Labels, check_mark, failure_text
 
 MOST_NAMES = 12

@@ -37,9 +37,6 @@ from torchstone.show.table import Style, cells, shorten, wrap
 # Commands that a report prints, so that they work as they stand.
 
 
-_INDENT = "  "
-
-
 def in_database(command: str, db: str) -> str:
     """The command on the database that was named; `db` is empty where it is the default one."""
     return f"{command} --db {shlex.quote(db)}" if db else command
@@ -53,23 +50,29 @@ def flow_commands(parts: Iterable[str], width: int, style: Style) -> list[str]:
         if cells(style.safe(part)) <= width:
             fitting.append(part)
             continue
-        lines += flow(fitting, width, style) + _broken(style.safe(part), width, style)
+        lines += flow(fitting, width, style) + break_command(
+            style.safe(part).split(" "), width, style
+        )
         fitting = []
     return lines + flow(fitting, width, style)
 
 
-def _broken(command: str, width: int, style: Style) -> list[str]:
+def break_command(
+    words: Iterable[str], width: int, style: Style, lead: str = "", indent: str = "  "
+) -> list[str]:
     """Between words, with a backslash at the end of a line; a word wider than a line anywhere."""
-    room = width - 2 - len(_INDENT)
+    room = max(10, width - 2 - cells(indent))
     rows: list[str] = []
-    for word in command.split(" "):
+    for word in words:
         if rows and cells(rows[-1]) + 1 + cells(word) <= room:
             rows[-1] += f" {word}"
+        elif cells(word) <= room:
+            rows.append(word)
         else:
             rows += wrap(word, room, ellipsis=style.glyphs.ellipsis)
     last = len(rows) - 1
     return [
-        (_INDENT if number else "") + row + ("" if number == last else " \\")
+        (indent if number else lead) + row + ("" if number == last else " \\")
         for number, row in enumerate(rows)
     ]
 

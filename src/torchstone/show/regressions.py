@@ -18,7 +18,7 @@ from torchstone.records import (
     SeriesRun,
     group_changes,
 )
-from torchstone.records.format import count, format_percent, percent
+from torchstone.records.format import count, finite, format_percent, percent
 from torchstone.records.metrics import BY_KEY
 from torchstone.show.blocks import (
     Block,
@@ -117,7 +117,7 @@ def change_fields(link: bool = False) -> tuple[Field[LevelChange], ...]:
             "change",
             "Change",
             lambda c: Cell(
-                c.ratio if math.isfinite(c.ratio) else None,
+                finite(c.ratio),
                 change_words(c),
                 mark="worse" if c.worse else "better",
             ),
@@ -296,14 +296,10 @@ def change_data(change: LevelChange) -> dict[str, Any]:
     for name in ("last_good", "first_bad", "earliest", "latest"):
         data[name] = getattr(change, name)._asdict()
     for name in ("ratio", "before", "after", "strength"):
-        data[name] = _finite(data[name])
-    data["interval"] = [_finite(end) for end in change.interval]
+        data[name] = finite(data[name])
+    data["interval"] = [finite(end) for end in change.interval]
     data["series"] = data.pop("key")
     return data
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
 
 
 def regressions_document(report: ChangeReport) -> dict[str, Any]:

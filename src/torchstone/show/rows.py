@@ -234,14 +234,27 @@ UNKNOWN = "unknown"
 """Stands where a floor would; the rule `floor` says why."""
 
 
-VERDICT_ROLES = {
-    Verdict.FASTER: "good",
-    Verdict.SLOWER: "bad",
-    Verdict.SAME: "even",
-    Verdict.NOT_SLOWER: "even",
-    Verdict.NOT_FASTER: "even",
-    Verdict.CANNOT_TELL: "doubt",
+VERDICT_MARKS = {
+    Verdict.FASTER: "better",
+    Verdict.SLOWER: "worse",
+    Verdict.SAME: "same",
+    Verdict.NOT_SLOWER: "not-worse",
+    Verdict.NOT_FASTER: "not-better",
+    Verdict.CANNOT_TELL: "unsure",
 }
+ROLES = {
+    "better": "good",
+    "worse": "bad",
+    "same": "even",
+    "not-worse": "even",
+    "not-better": "even",
+    "pass": "good",
+    "quiet": "dim",
+    "unsure": "doubt",
+    "moved": "warn",
+}
+"""How a terminal paints a cell's mark, where it has another name for it."""
+VERDICT_ROLES = {verdict: ROLES[mark] for verdict, mark in VERDICT_MARKS.items()}
 
 LEAST_COMPILE_NS = 100_000_000
 """A first call that costs less above a steady one has compiled nothing worth a column."""

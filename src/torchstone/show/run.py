@@ -33,7 +33,6 @@ from torchstone.show.blocks import (
     Sentence,
 )
 from torchstone.show.cells import (
-    VERDICT_MARKS,
     compile_cell,
     foreign_cell,
     foreign_columns,
@@ -53,7 +52,13 @@ from torchstone.show.cells import (
 from torchstone.show.evidence import in_database, run_advice
 from torchstone.show.listing import when
 from torchstone.show.page import Cell, Column, Field, Item, Link, Table, field, make_table
-from torchstone.show.rows import LEAST_COMPILE_NS, allocator_title, processor_name, revision
+from torchstone.show.rows import (
+    LEAST_COMPILE_NS,
+    VERDICT_MARKS,
+    allocator_title,
+    processor_name,
+    revision,
+)
 
 HERE = "here"
 LOST = "*"

@@ -8,7 +8,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import math
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -25,6 +24,7 @@ from torchstone.records import (
     RunView,
     SuiteSummary,
 )
+from torchstone.records.format import finite
 from torchstone.records.metrics import METRICS
 from torchstone.show.cells import KEY, foreign_data
 from torchstone.show.markdown import DOCUMENT_SCHEMA, plain, to_text
@@ -58,11 +58,6 @@ def case_rows(view: RunView) -> Iterator[dict[str, Any]]:
             if metric.key == "verdict":
                 row["run_verdict"] = verdict.value if verdict else None
         yield {**row, "foreign": foreign_data(case), "definition": case.definition}
-
-
-def finite(value: float | None) -> float | None:
-    """The number, or None where there is none that a file can hold."""
-    return value if value is not None and math.isfinite(value) else None
 
 
 def run_document(view: RunView, summaries: Sequence[SuiteSummary]) -> dict[str, Any]:

@@ -77,7 +77,7 @@ def utilisation(
     if threads is None:
         return None
     roof = compute_peak(calibration, dtype_of(measurement), threads)
-    eager = is_eager(measurement)
+    eager = measurement.arm.is_eager
     caches = measurement.environment.caches if measurement.environment else {}
     least = lowest_peak(flops, calibration, threads, caches)
     used = traffic_peak(flops, calibration, threads, seconds, caches) if eager else least
@@ -110,11 +110,6 @@ def applies(calibration: Calibration, measurement: Measurement) -> bool:
         return False
     known = environment.machine_id if environment else ""
     return not (known and calibration.machine_id) or known == calibration.machine_id
-
-
-def is_eager(measurement: Measurement) -> bool:
-    """Plain eager code: its traffic is what was counted."""
-    return measurement.arm.variant.split("+")[0] == "eager"
 
 
 def threads_of(measurement: Measurement) -> int | None:

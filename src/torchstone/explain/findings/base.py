@@ -82,11 +82,6 @@ def predict(
     return Prediction("", 0, "", evidence, advice, stake, (low, high), remedy, places, why_not)
 
 
-def is_eager(ledger: Ledger) -> bool:
-    """Whether there is a compiler still to be tried."""
-    return ledger.arm.variant.split("+")[0] == "eager"
-
-
 _BUILT_IN = {
     "code": (
         *("batch-loop", "float64", "item-in-loop", "needless-cast", "same-value"),

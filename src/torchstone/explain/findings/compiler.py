@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from torchstone.explain.findings.base import finding, is_eager, predict
+from torchstone.explain.findings.base import finding, predict
 from torchstone.explain.kinds import (
     IMAGES,
     fusable,
@@ -48,7 +48,7 @@ def recompiles(ledger: Ledger) -> Prediction | None:
     """Compilations after the warm-up. What goes is the time between steps in which the compiler
     runs. The ledger is of steady steps and has none of it, so nothing is predicted of them, and
     there is nothing to test."""
-    if not ledger.late_compiles or "dynamic" in ledger.arm.variant.split("+"):
+    if not ledger.late_compiles or "dynamic" in ledger.arm.modifiers:
         return None
     found = predict(
         ledger,
@@ -72,7 +72,7 @@ def unfused(ledger: Ledger) -> Prediction | None:
     # What is merged is never written, so no page is mapped for it either.
     pages = fusable_share(ledger) * ledger.share("allocator") * wall
     calls, stake = sum(op.calls for op in fusable(ledger)), kernels + pages
-    if not is_eager(ledger) or calls < LEAST_CALLS:
+    if not ledger.arm.is_eager or calls < LEAST_CALLS:
         return None
     most = kernels + sum(ledger.share(n) for n in ("dispatch", "autograd", "allocator")) * wall
     mapped = f", and {percent(pages / wall)} goes into memory for them" * (pages > 0.05 * wall)

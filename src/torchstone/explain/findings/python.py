@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torchstone.explain.findings.base import Finding, finding, is_eager, predict
+from torchstone.explain.findings.base import Finding, finding, predict
 from torchstone.explain.kinds import OPTIMIZER_FILE, fusable_s, is_heavy, op_calls, updates_fused
 from torchstone.records import Ledger, Prediction, Remedy
 from torchstone.records.format import percent
@@ -29,7 +29,7 @@ WITH_FUSED = ("adagrad", "adam", "adamw", "sgd")
 def python_between_ops(ledger: Ledger) -> Prediction | None:
     """Interpreter, dispatch and autograd bookkeeping of an eager step of many ops."""
     calls, wall = op_calls(ledger), ledger.wall_s
-    if not is_eager(ledger) or calls < LEAST_OPS:
+    if not ledger.arm.is_eager or calls < LEAST_OPS:
         return None
     interpreter = min(ledger.share("interpreter") * wall, calls * MOST_GAP_S)
     around = interpreter + (ledger.share("dispatch") + ledger.share("autograd")) * wall

@@ -18,7 +18,7 @@ UNSAID = "Dynamo does not say; often a branch on a tensor"
 
 def prepare_compiler(arm: ArmSpec) -> None:
     """Have generated kernels marked, so that the tracer sees each. Costs some ns a call."""
-    if arm.variant.split("+")[0] in ("eager", "jit-trace", "aot_eager"):
+    if arm.backend in ("eager", "jit-trace", "aot_eager"):
         return
     try:
         import torch._inductor.config as config

@@ -11,7 +11,7 @@ from typing import Any
 from torchstone.explain.passes import report
 from torchstone.explain.passes.blocked import WaitClock, blocked_pass
 from torchstone.explain.passes.calls import entry_ns, record_steps
-from torchstone.explain.passes.causes import find_sites
+from torchstone.explain.passes.causes import Sources, find_sites
 from torchstone.explain.passes.compiler import describe_compiled, prepare_compiler
 from torchstone.explain.passes.dispatch_reference import (
     DispatchReference,
@@ -22,7 +22,6 @@ from torchstone.explain.passes.dispatch_reference import (
 from torchstone.explain.passes.floors import breaking_cost, for_step, measure_costs
 from torchstone.explain.passes.plain import library_lines, plain_round
 from torchstone.explain.passes.report import Costs, Passes, Plan, Round, functions_pass
-from torchstone.explain.passes.source import Sources
 from torchstone.explain.passes.traced import traced_round
 from torchstone.explain.passes.watch import watched_pass
 from torchstone.machine.clock import measure_clock
@@ -109,7 +108,7 @@ def _sites(
 ) -> tuple[tuple[CodeSite, ...], tuple[str, ...]]:
     """Lines of the user's code that findings can be made of; or a note why there are none.
     Compiled code has no lines."""
-    if arm.variant.split("+")[0] != "eager":
+    if not arm.is_eager:
         return (), ()
     phase("passes")
     try:

@@ -16,7 +16,7 @@ from torchstone.stats import (
     threads_of,
 )
 from torchstone.stats import utilisation as shares_of_peaks
-from torchstone.stats.roofline import COMPUTE, DRAM_MULTIPLE, LEVELS, applies, is_eager, last_level
+from torchstone.stats.roofline import COMPUTE, DRAM_MULTIPLE, LEVELS, applies, last_level
 from torchstone.validate.base import (
     arm_rule,
     check,
@@ -384,7 +384,7 @@ def _cause(arm: Measurement, flops: Flops, result: Result) -> tuple[str, str, di
         return cause, "Profile it to see what it waits for.", figures
     seconds = seconds_per_call(arm, estimator(result)) or 0.0
     dispatch = _sound(result).costs.get("dispatch")
-    if dispatch is not None and is_eager(arm) and seconds:
+    if dispatch is not None and arm.arm.is_eager and seconds:
         share = flops.ops * dispatch.value / seconds
         if share >= CAUSE:
             cause = (
@@ -393,7 +393,7 @@ def _cause(arm: Measurement, flops: Flops, result: Result) -> tuple[str, str, di
             )
             return cause, "Compile it, or give it larger inputs.", {"dispatch_share": share}
     inside = sum(work.time_ns for work in flops.heaviest) / 1e9
-    if is_eager(arm) and seconds and 0 < inside < CAUSE * seconds:
+    if arm.arm.is_eager and seconds and 0 < inside < CAUSE * seconds:
         cause = f"its ops take {percent(inside / seconds)} of the step, the rest is Python"
         return cause, "Profile its Python code.", {"op_time_share": inside / seconds}
     if waited > WAITING:

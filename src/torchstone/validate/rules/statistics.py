@@ -272,7 +272,7 @@ def suspicious(comparison: Comparison, result: Result) -> bool:
 def _optimised(comparison: Comparison, result: Result) -> bool:
     """A compiled baseline on as much hardware: more threads or another device may well do it."""
     base, new = arm_named(comparison.base, result), arm_named(comparison.new, result)
-    if base is None or new is None or base.arm.variant.split("+")[0] in PLAIN:
+    if base is None or new is None or base.arm.backend in PLAIN:
         return False
     return base.arm.device == new.arm.device and threads(base) == threads(new)
 

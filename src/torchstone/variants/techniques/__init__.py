@@ -23,8 +23,7 @@ _BUILT_IN = {
         "inference_mode": "INFERENCE_MODE",
         "eval_mode": "EVAL_MODE",
     },
-    "layout": {"channels_last": "CHANNELS_LAST"},
-    "folding": {"fold_batchnorm": "FOLD_BATCHNORM"},
+    "layout": {"channels_last": "CHANNELS_LAST", "fold_batchnorm": "FOLD_BATCHNORM"},
     "precision": {
         "float32": "FLOAT32",
         "autocast_bf16": "AUTOCAST_BF16",
@@ -33,8 +32,9 @@ _BUILT_IN = {
         "bf16_matmul": "BF16_MATMUL",
         "tf32": "TF32",
     },
-    "optimizers": {"fused_optimizer": "FUSED", "foreach_optimizer": "FOREACH"},
-    "converging": {
+    "optimizers": {
+        "fused_optimizer": "FUSED",
+        "foreach_optimizer": "FOREACH",
         "accumulate_gradients_4": "ACCUMULATE",
         "optimizer_adamw": "ADAMW",
         "optimizer_momentum": "MOMENTUM",
@@ -57,8 +57,6 @@ _BUILT_IN = {
         "micro_batches_16": "SIXTEEN",
         "larger_batch_2": "TWICE",
         "larger_batch_8": "EIGHTFOLD",
-    },
-    "loading": {
         "loader_worker": "LOADER_ONE",
         "loader_workers": "LOADER_SEVERAL",
         "loader_pinned": "LOADER_PINNED",
@@ -74,8 +72,9 @@ _BUILT_IN = {
         "int8_dynamic": "INT8_DYNAMIC",
         "torchao_int8_dynamic": "TORCHAO_DYNAMIC",
         "torchao_int8_weights": "TORCHAO_WEIGHTS",
+        "prune_unstructured": "UNSTRUCTURED",
+        "prune_structured": "STRUCTURED",
     },
-    "pruning": {"prune_unstructured": "UNSTRUCTURED", "prune_structured": "STRUCTURED"},
     "compiling": {
         "compile": "COMPILED",
         "compile_dynamic": "DYNAMIC",

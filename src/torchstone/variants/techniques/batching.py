@@ -1,10 +1,14 @@
-"""A batch that is too large for the caches, taken in parts; a larger one for more throughput."""
+"""Batches: taken in parts, or larger for more throughput; loaded ahead, copied without a wait."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
-from torchstone.variants.techniques.base import MODEL, TOLERANCE, Code, Technique, on_model
+from torchstone.machine.processes import usable_cores
+from torchstone.records import ArmSpec, NotSupported
+from torchstone.variants.techniques.base import MODEL, PREPARE, TOLERANCE, Code, Technique, on_model
+from torchstone.workloads import Workload
 
 
 def micro_batches(model: Any, parts: int) -> Any:
@@ -98,3 +102,108 @@ def _larger(times: int) -> Technique:
 
 
 TWICE, EIGHTFOLD = _larger(2), _larger(8)
+
+
+def loader_workers(workers: int, prefetch: int = 4, pin: bool = False) -> None:
+    """Every DataLoader made from now on loads in processes of its own, which stay, and ahead."""
+    import functools
+
+    from torch.utils.data import DataLoader
+
+    make: Any = DataLoader.__init__
+
+    @functools.wraps(make)
+    def made(self: Any, dataset: Any, *args: Any, **kwargs: Any) -> None:
+        if len(args) <= 4 and not kwargs.get("num_workers"):
+            kwargs.update(num_workers=workers, persistent_workers=True)
+            kwargs.setdefault("prefetch_factor", prefetch)
+            kwargs.setdefault("pin_memory", pin)
+        make(self, dataset, *args, **kwargs)
+
+    DataLoader.__init__ = made  # type: ignore[method-assign]
+
+
+def non_blocking() -> None:
+    """Copies from the host to a CUDA device are not waited for."""
+    import functools
+
+    import torch
+
+    copy: Any = torch.Tensor.to
+    parse: Any = torch._C._nn._parse_to
+
+    @functools.wraps(copy)
+    def to(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if not self.is_cuda and "copy" not in kwargs:
+            device, dtype, _, layout = parse(*args, **kwargs)
+            if device is not None and device.type == "cuda":
+                more = {} if layout is None else {"memory_format": layout}
+                return copy(self, device, dtype or self.dtype, True, **more)
+        return copy(self, *args, **kwargs)
+
+    torch.Tensor.to = to  # type: ignore[method-assign]
+
+
+def _no_pinning(arm: ArmSpec) -> str:
+    return "" if arm.device.startswith("cuda") else "pinned memory is for copies to a CUDA device"
+
+
+def _no_copies(arm: ArmSpec) -> str:
+    return "" if arm.device.startswith("cuda") else "there are no copies to a CUDA device"
+
+
+def _only_with_loader(workload: Workload) -> Workload:
+    """Refuse a target that made no DataLoader: nothing would change."""
+    import gc
+
+    from torch.utils.data import DataLoader
+
+    if not any(isinstance(one, DataLoader) for one in gc.get_objects()):
+        raise NotSupported("the target makes no DataLoader when it is built")
+    return workload
+
+
+_LOADING: dict[str, Any] = {
+    "apply": _only_with_loader,
+    "tier": TOLERANCE,
+    "group": "data loader",
+    "lines": ("loading", "files", "interpreter", "dispatch", "kernels", "locks"),
+    "may_break": "random numbers drawn by the data set; data sets that cannot be sent to a process",
+}
+
+
+def _several() -> int:
+    return max(2, usable_cores())
+
+
+LOADER_ONE = Technique(
+    "loader_worker",
+    "data loaders load ahead in a process of their own",
+    before=partial(loader_workers, 1),
+    code=(Code(PREPARE, loader_workers, "1"),),
+    **_LOADING,
+)
+LOADER_SEVERAL = Technique(
+    "loader_workers",
+    "data loaders load ahead in as many processes as there are cores",
+    before=lambda: loader_workers(_several()),
+    code=(Code(PREPARE, loader_workers, "workers={cores}"),),
+    **_LOADING,
+)
+LOADER_PINNED = Technique(
+    "loader_pinned",
+    "the same into pinned memory",
+    before=lambda: loader_workers(_several(), pin=True),
+    unsupported=_no_pinning,
+    code=(Code(PREPARE, loader_workers, "workers={cores}, pin=True"),),
+    **_LOADING,
+)
+NON_BLOCKING = Technique(
+    "non_blocking",
+    "copies to a CUDA device that are not waited for",
+    before=non_blocking,
+    unsupported=_no_copies,
+    lines=("copies",),
+    may_break="a tensor that is written again before its copy has ended",
+    code=(Code(PREPARE, non_blocking),),
+)

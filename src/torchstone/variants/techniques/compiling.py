@@ -89,7 +89,7 @@ def _variant(text: str, **env: str) -> Callable[[ArmSpec], ArmSpec]:
     def set_arm(arm: ArmSpec) -> ArmSpec:
         from torchstone.variants.compiled import MODIFIERS
 
-        kept = [name for name in arm.variant.split("+")[1:] if name not in MODIFIERS]
+        kept = [name for name in arm.modifiers if name not in MODIFIERS]
         variables = tuple(sorted({**dict(arm.env), **env}.items()))
         return replace(arm, variant="+".join((text, *kept)), env=variables)
 

@@ -23,7 +23,6 @@ from torchstone.records import (
 )
 from torchstone.records.format import format_percent
 from torchstone.show.cells import (
-    VERDICT_MARKS,
     case_place,
     change_cell,
     mean_cell,
@@ -55,6 +54,7 @@ from torchstone.show.page import (
     hidden,
     make_table,
 )
+from torchstone.show.rows import VERDICT_MARKS
 from torchstone.show.run import Labels
 from torchstone.show.table import sanitise
 from torchstone.store.case_facts import matcher
