@@ -14,6 +14,7 @@ import pytest
 from tests.docs.pages import ROOT
 from torchstone import interop, profile
 from torchstone.explain.findings.base import FINDINGS
+from torchstone.lab.engines import ENGINES
 from torchstone.machine.doctor import CHECKUPS
 from torchstone.measure.flops import FORMULAS
 from torchstone.monitor.sinks import SINKS
@@ -208,6 +209,6 @@ def test_links_into_pages_meet_a_heading() -> None:
 
 def test_every_group_of_plug_ins_is_documented() -> None:
     registries = [interop.FORMATS, profile.FORMATS, PROBES, SUITES]
-    registries += [VARIANTS, TECHNIQUES, RULES, CHECKUPS, FINDINGS, FORMULAS, SINKS]
+    registries += [VARIANTS, TECHNIQUES, RULES, CHECKUPS, FINDINGS, FORMULAS, SINKS, ENGINES]
     titles = sections(text_of("plugins.md"))
     assert [one.group for one in registries if one.group not in titles] == []
