@@ -128,7 +128,7 @@ def test_every_field_of_a_workload_is_documented() -> None:
     from torchstone import Workload
 
     body = sections(text_of("python.md"))["torchstone.Workload"]
-    assert [f.name for f in dataclasses.fields(Workload) if f"| `{f.name}`" not in body] == []
+    assert [f.name for f in dataclasses.fields(Workload) if f"- `{f.name}`" not in body] == []
 
 
 def test_everything_the_front_door_offers_is_documented() -> None:
