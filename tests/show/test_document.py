@@ -279,8 +279,9 @@ def test_lists_of_numbers_take_one_line() -> None:
 
 
 def test_every_key_is_documented() -> None:
-    page = PAGE.read_text(encoding="utf-8")
-    known = set(re.findall(r"`([a-z_]+)`", page))
+    pages = (PAGE, PAGE.with_name("contract.md"))
+    text = "".join(page.read_text(encoding="utf-8") for page in pages)
+    known = set(re.findall(r"`([a-z_]+)`", text))
     full = replace(
         made.compiled(),
         environment=Environment("m", git=GitState("abc")),

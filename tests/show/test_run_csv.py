@@ -66,7 +66,7 @@ def test_one_row_a_planned_case_and_the_same_columns(name: str) -> None:
 
 def test_columns_are_documented_in_order() -> None:
     table = PAGE.read_text(encoding="utf-8").split("## The form")[0]
-    rows = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
+    rows = [line.split(": ")[0] for line in table.splitlines() if line.startswith("- `")]
     assert [name for row in rows for name in re.findall(r"`(\w+)`", row)] == COLUMNS
 
 

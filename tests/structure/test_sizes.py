@@ -13,6 +13,8 @@ from tests.structure.places import ROOT, packages, sources
 # The design asks for at most 700 lines a file and 60 a function.
 MOST_LINES_IN_FILE = 700
 MOST_LINES_IN_FUNCTION = 60
+# More than this nobody reads; `--help` and the schemas say the rest.
+MOST_WORDS_IN_DOCS = 30_000
 
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 
@@ -91,3 +93,10 @@ def test_every_page_is_reached_from_the_index() -> None:
             if "://" not in target:
                 waiting.append((page.parent / target.split("#")[0]).resolve())
     assert sorted(relative(page) for page in set(docs.rglob("*.md")) - seen) == []
+
+
+def test_the_documentation_is_short() -> None:
+    """Counted as `cat README.md docs/*.md docs/*/*.md | wc -w` counts."""
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    words = sum(len(page.read_text(encoding="utf-8").split()) for page in pages)
+    assert words <= MOST_WORDS_IN_DOCS

@@ -153,7 +153,7 @@ def test_a_plug_in_is_found_and_a_broken_one_does_not_crash(tmp_path: Path) -> N
 
 def test_every_rule_is_documented_and_no_other() -> None:
     page = (ROOT / "docs" / "reference" / "checks.md").read_text(encoding="utf-8")
-    documented = re.findall(r"^\| `([a-z-]+)` \|", page.partition("\n## ")[2], re.MULTILINE)
+    documented = re.findall(r"^- `([a-z-]+)`: ", page.partition("\n## ")[2], re.MULTILINE)
     built_in = [p.name for p in known_rules() if p.value.startswith("torchstone.")]
     assert sorted(documented) == sorted(built_in)
 
