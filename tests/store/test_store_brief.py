@@ -11,7 +11,6 @@ from tests.show import synthetic_run as made
 from tests.show.reports import run_markdown, run_report
 
 from torchstone.records import (
-    BriefRunView,
     CaseMetrics,
     Level,
     Outcome,
@@ -22,7 +21,7 @@ from torchstone.records import (
 )
 from torchstone.show.run import MOST_CASES
 from torchstone.stats import summarise, verdicts
-from torchstone.store import case_facts, open_store
+from torchstone.store import BriefRunView, case_facts, open_store
 
 CASES = 600
 NAME = "abc123"

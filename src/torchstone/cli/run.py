@@ -24,10 +24,10 @@ UNFINISHED = ("total budget", "nodes")
 
 def deliver_run(output: opt.Output, view: RunView, commands: bool, db: str | None) -> None:
     """The report, Markdown, CSV or JSON of a run. `db`: the database it is in, as it was named."""
-    from torchstone.records import BriefRunView
     from torchstone.show.run import run_report
     from torchstone.show.run_data import run_csv, run_dumps
     from torchstone.stats import summarise, verdicts
+    from torchstone.store import BriefRunView
 
     told = verdicts(view.complete)
     if isinstance(view, BriefRunView):

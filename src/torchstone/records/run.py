@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -317,19 +317,3 @@ class SuiteSummary:
     false_discovery_rate: float = 0.05
     figures_definition: int = METRICS_DEFINITION
     definition: int = SUITE_DEFINITION
-
-
-@dataclass(frozen=True)
-class BriefRunView(RunView):
-    """A large run: of each case only what a report chooses and sums up by, until `whole` is asked.
-
-    Of cases that pass without a warning that is the outcome, the verdict and what verdicts are made
-    from; the others have their reasons and checks too. `summaries` are the store's.
-    """
-
-    summaries: tuple[SuiteSummary, ...] = ()
-    load: Callable[[Sequence[int]], list[CaseMetrics]] = field(default=lambda _: [], repr=False)
-
-    def whole(self, positions: Sequence[int]) -> list[CaseMetrics]:
-        """Read from the store."""
-        return self.load(positions)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from torchstone.store.limits import RunSummary, Summary
 
 if TYPE_CHECKING:
-    from torchstone.store.case_rows import BulkRun
+    from torchstone.store.case_rows import BriefRunView, BulkRun
     from torchstone.store.database import Store
     from torchstone.store.engine import (
         AlreadyStored,
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AlreadyStored",
+    "BriefRunView",
     "BulkRun",
     "CorruptResultError",
     "CorruptRunError",

@@ -11,7 +11,6 @@ from sqlalchemy import ColumnElement, Connection, and_, func, select, true
 
 from torchstone.records import (
     METRICS_DEFINITION,
-    BriefRunView,
     CaseKey,
     CaseMetrics,
     Outcome,
@@ -20,6 +19,7 @@ from torchstone.records import (
     Result,
     Run,
     RunView,
+    SuiteSummary,
     UsageError,
     to_data,
 )
@@ -174,6 +174,22 @@ def view(connection: Connection, row: Row) -> RunView:
 
 def _noted(run: Run, row: Row) -> Run:
     return replace(run, notes=(*run.notes, row.note)) if row.note else run
+
+
+@dataclass(frozen=True)
+class BriefRunView(RunView):
+    """A large run: of each case only what a report chooses and sums up by, until `whole` is asked.
+
+    Of cases that pass without a warning that is the outcome, the verdict and what verdicts are made
+    from; the others have their reasons and checks too. `summaries` are the store's.
+    """
+
+    summaries: tuple[SuiteSummary, ...] = ()
+    load: Callable[[Sequence[int]], list[CaseMetrics]] = field(default=lambda _: [], repr=False)
+
+    def whole(self, positions: Sequence[int]) -> list[CaseMetrics]:
+        """Read from the store."""
+        return self.load(positions)
 
 
 def brief_view(connection: Connection, row: Row, load: Load) -> BriefRunView | None:
