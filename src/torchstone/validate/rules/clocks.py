@@ -43,6 +43,10 @@ IMPOSSIBLE_NS = 20_000
 IMPOSSIBLE_SHARE = 0.005
 """The floor rests on the fastest per cent of the samples: half of these."""
 FEWEST_IMPOSSIBLE = 3
+FASTEST_SHARE, FEWEST_FASTEST, OF_FASTEST = 0.01, 10, 0.5
+"""The kernel adds the CPU time of a process's other threads at its ticks, 4 ms at a time at 250 Hz:
+of an honest arm's samples of 0.6 ms on two threads, 16 % had seven samples' worth, none of them
+among the fastest. With several threads only these are looked at, half of which must be so."""
 LONGER, FEWEST_LONGER = 1.05, 2
 """A sample lies between its two marks, so that it cannot take longer than the time between them."""
 SHORTER, FEWEST_SHORTER, SHORTER_SHARE = 1.5, 3, 0.25
@@ -214,13 +218,17 @@ def _impossible(arm: Measurement) -> Iterator[Check]:
     if limit is None or not is_step(arm) or arm.integrity is None or arm.integrity.new_threads:
         return
     pairs = [pair for turn in arm.turns for pair in zip(turn.wall_ns, turn.cpu_ns, strict=False)]
+    which, share = "", IMPOSSIBLE_SHARE
+    if limit > 1:
+        fastest = max(FEWEST_FASTEST, round(FASTEST_SHARE * len(pairs)))
+        pairs, which, share = sorted(pairs)[:fastest], "the fastest ", OF_FASTEST
     found = sum(cpu > IMPOSSIBLE * limit * max(0, wall) + IMPOSSIBLE_NS for wall, cpu in pairs)
-    if found < max(FEWEST_IMPOSSIBLE, IMPOSSIBLE_SHARE * len(pairs)):
+    if found < max(FEWEST_IMPOSSIBLE, share * len(pairs)):
         return
     yield fail(
-        f"{found} of {count(len(pairs), 'sample')} of {name_of(arm)} have more CPU time than "
-        f"{count(limit, 'thread')} can use in their wall time: the clock is changed while they "
-        f"are timed. {_REMEDY}",
+        f"{found} of {which}{count(len(pairs), 'sample')} of {name_of(arm)} have more CPU time "
+        f"than {count(limit, 'thread')} can use in their wall time: the clock is changed while "
+        f"they are timed. {_REMEDY}",
         impossible=found,
         samples=len(pairs),
     )
