@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from torchstone.conductor import Settings
-from torchstone.conductor.measuring import OUT_OF_TIME
+from torchstone.conductor.run import OUT_OF_TIME
 from torchstone.lab import tune as lab
 from torchstone.lab.recording import Recorder
 from torchstone.lab.request import BenchRequest, method_of

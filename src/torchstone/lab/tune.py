@@ -11,7 +11,7 @@ from typing import Protocol
 
 import torchstone
 from torchstone.conductor import Events, ExtraChecks, Settings, Templates, open_templates
-from torchstone.conductor.measuring import OUT_OF_TIME
+from torchstone.conductor.run import OUT_OF_TIME
 from torchstone.lab.bench import measure, new_id
 from torchstone.lab.explain import ExplainRequest, explain_target
 from torchstone.lab.output_files import write_file
