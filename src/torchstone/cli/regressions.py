@@ -156,7 +156,7 @@ def _act(
     ((action, ident),) = wanted.items()
     change = find_change(report, ident)
     if action == "confirm":
-        from torchstone.lab.confirm import confirm
+        from torchstone.lab.check import confirm
 
         done = confirm(change, db)
         return f"{done.id}: {done.state}; {sanitise(done.reason)}"

@@ -59,7 +59,7 @@ def timeit(
       torchstone timeit -n 1000 -r 5 -s "import torch; a = torch.ones(64)" "a + a"
     """
     from torchstone.conductor import Settings
-    from torchstone.lab import timing
+    from torchstone.lab import bench
     from torchstone.lab.recording import Recorder
     from torchstone.show.terminal import passed_checks, report, timeit_report
 
@@ -73,7 +73,7 @@ def timeit(
     )
     recorder = Recorder(db, saves=save)
     with opt.progress() as events:
-        result = timing.time_statements(
+        result = bench.time_statements(
             ("\n".join(stmt) or "pass", *vs),
             "\n".join(setup) or "pass",
             settings,
