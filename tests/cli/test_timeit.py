@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.targets.support import torchstone
-from torchstone.cli.timeit import timeit
+from torchstone.cli.bench import timeit
 from torchstone.conductor import Settings
 
 QUICK = ("--budget", "0.2s")
