@@ -28,9 +28,8 @@ from torchstone.machine.software import describe_environment
 from torchstone.measure.arm import Built, Phase, build, thread_counts
 from torchstone.measure.evidence import describe_contract
 from torchstone.measure.flops import count_flops
-from torchstone.measure.graphs import compile_count
 from torchstone.measure.loops import wall_clock
-from torchstone.measure.warmup import warm_up
+from torchstone.measure.warmup import compile_count, warm_up
 from torchstone.records import ArmSpec, CodeSite, Flops, UsageError
 from torchstone.workloads import Inputs
 

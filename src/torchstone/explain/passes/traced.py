@@ -27,7 +27,7 @@ from torchstone.explain.passes.blocked import CollectionClock, WaitClock
 from torchstone.explain.passes.dispatch_reference import DispatchReference, marker
 from torchstone.explain.passes.plain import quiet, summary, take_samples
 from torchstone.explain.passes.report import Compiled, OpTime, Place, Traced, region_of
-from torchstone.measure.graphs import describe_graphs
+from torchstone.measure.warmup import describe_graphs
 from torchstone.records import ArmSpec, SourceLine
 
 Event = tuple[str, int, int, bool, bool]
