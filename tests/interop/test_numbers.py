@@ -32,9 +32,8 @@ from torchstone.interop.base import FORMATS, find_format
 from torchstone.interop.histories import READERS
 from torchstone.lab.compare_runs import compare_runs
 from torchstone.lab.regressions import SeriesRequest, history, import_history, regressions
-from torchstone.monitor.compare import compare
 from torchstone.monitor.journal import open_record
-from torchstone.monitor.views import view_of
+from torchstone.monitor.views import compare, view_of
 from torchstone.profile import read_profile
 from torchstone.profile import registry as profiles
 from torchstone.records import TorchstoneError
