@@ -35,7 +35,7 @@ from torchstone.lab.regressions import SeriesRequest, history, import_history, r
 from torchstone.monitor.journal import open_record
 from torchstone.monitor.views import compare, view_of
 from torchstone.profile import read_profile
-from torchstone.profile import registry as profiles
+from torchstone.profile.formats import base as profiles
 from torchstone.records import TorchstoneError
 from torchstone.show.blocks import render
 from torchstone.show.check import check_dumps, check_loads, check_markdown

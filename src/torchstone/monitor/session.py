@@ -35,8 +35,8 @@ from torchstone.monitor.journal import (
 )
 from torchstone.monitor.sinks import Sink, SinkRunner, make_sink
 from torchstone.monitor.system import CompileWatch, ProcessWatch
+from torchstone.profile.formats.base import write_profile
 from torchstone.profile.probes.base import Probe, ProbeOptions, choose_probe
-from torchstone.profile.registry import write_profile
 from torchstone.records import UsageError, in_a_line
 from torchstone.records.monitoring import (
     Line,
