@@ -21,7 +21,7 @@ from torchstone.records import RecordError, from_data, to_data
 MODULES = (
     *(f"torchstone.records.{name}" for name in ("measurement", "result", "run", "tracking")),
     *(f"torchstone.records.{name}" for name in ("profile", "ledger", "monitoring", "tuning")),
-    *("torchstone.records.checked", "torchstone.measure.channel"),
+    *("torchstone.records.tracking", "torchstone.measure.channel"),
 )
 SCALARS: Mapping[Any, st.SearchStrategy[Any]] = {
     bool: st.booleans(),
