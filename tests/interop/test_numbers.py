@@ -39,12 +39,16 @@ from torchstone.profile.formats import base as profiles
 from torchstone.records import TorchstoneError
 from torchstone.show.blocks import render
 from torchstone.show.check import check_dumps, check_loads, check_markdown
-from torchstone.show.history import history_document, history_markdown, history_report
 from torchstone.show.monitor import compare_report, top_report, view_report
 from torchstone.show.monitor import dumps as monitor_dumps
 from torchstone.show.profile_html import profile_html
 from torchstone.show.profile_text import profile_text
-from torchstone.show.regressions import regressions_document
+from torchstone.show.regressions import (
+    history_document,
+    history_markdown,
+    history_report,
+    regressions_document,
+)
 from torchstone.show.run_data import run_csv, run_dumps
 from torchstone.stats import summarise
 from torchstone.store import open_store

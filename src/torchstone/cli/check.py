@@ -329,7 +329,7 @@ def bisect(
     from torchstone.lab.bisect import BisectRequest
     from torchstone.lab.bisect import bisect as run
     from torchstone.lab.recording import Recorder
-    from torchstone.show.bisect import bisect_dumps, bisect_report
+    from torchstone.show.check import bisect_dumps, bisect_report
 
     how = how_to_run({**asked, "margin": 0.03}, until="precise")
     request = BisectRequest(good, bad, target, confidence, most_probes, restart, how)

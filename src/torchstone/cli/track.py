@@ -68,7 +68,7 @@ def history(model: str, least: float, db: str | None, output: opt.Output, **aske
       torchstone history bench_ufunc --tool asv --since 2y
     """
     from torchstone.lab.regressions import history as load
-    from torchstone.show.history import history_document, history_markdown, history_report
+    from torchstone.show.regressions import history_document, history_markdown, history_report
     from torchstone.track.regressions import changes_of
 
     lines = load(_request(model, asked), db)
