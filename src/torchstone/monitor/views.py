@@ -361,7 +361,7 @@ def _ratio(
     change = _mean(new) - _mean(base)
     if min(len(base), len(new)) < 2:
         return math.exp(change), None
-    from torchstone.stats.distributions import student_t_quantile
+    from torchstone.stats.estimators import student_t_quantile
 
     parts = [_variance(one) / len(one) for one in (base, new)]
     error = sum(parts)

@@ -285,8 +285,7 @@ _LEVELS = 108.0
 
 def sample_turns(measurement: Measurement) -> list[SampleTurn]:
     """The samples of a measured arm. A sample is dirty where a probe beside it ran slow."""
-    from torchstone.stats.estimators import PROBE_TOLERANCE
-    from torchstone.stats.process import process_data, replicates_with_samples
+    from torchstone.stats.estimators import PROBE_TOLERANCE, process_data, replicates_with_samples
 
     made: list[SampleTurn] = []
     for process in replicates_with_samples(measurement):
