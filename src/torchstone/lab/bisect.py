@@ -48,7 +48,7 @@ from torchstone.records import (
     Revision,
     UsageError,
 )
-from torchstone.track import bisect as rules
+from torchstone.track import check as rules
 
 GOOD, NEXT = "good", "next"
 """Trees of equal length."""
