@@ -43,7 +43,7 @@ from torchstone.store import open_store
 from torchstone.store.limits import now
 from torchstone.tuning import decide, plan
 from torchstone.tuning.recipe import recipe_text
-from torchstone.variants.recipe import PREFIX, read_constants
+from torchstone.variants.registry import PREFIX, read_constants
 from torchstone.variants.techniques import TECHNIQUES
 from torchstone.workloads import check_target
 
