@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conductor.test_course import solo
+from tests.conductor.test_case_flow import solo
 from tests.stats.synthetic import measurement
 from tests.targets.support import HONEST, settings
 from torchstone import stats
