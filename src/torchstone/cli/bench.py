@@ -1,7 +1,4 @@
-"""`torchstone bench`.
-
-`torchstone timeit`.
-"""
+"""`torchstone bench` and `torchstone timeit`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""`torchstone check`.
-
-`torchstone bisect`.
-"""
+"""`torchstone check` and `torchstone bisect`: revisions of a target, measured now."""
 
 from __future__ import annotations
 

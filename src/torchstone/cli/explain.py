@@ -1,7 +1,4 @@
-"""`torchstone explain`.
-
-`torchstone tune`.
-"""
+"""`torchstone explain` and `torchstone tune`: where the time goes, and what makes it less."""
 
 from __future__ import annotations
 

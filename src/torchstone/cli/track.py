@@ -1,7 +1,4 @@
-"""`torchstone history` and `torchstone regressions`.
-
-`torchstone compare`.
-"""
+"""`torchstone compare`, `torchstone history` and `torchstone regressions`: what is stored."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """The marks of a step: at each, the time since the last one goes to a phase, so that the phases add
-up to the wall time. All that runs in the training thread is here and in `hooks`.
+up to the wall time. All that runs in the training thread is here.
 
 Where marks are set: the autograd entry, the optimizer's global hooks, the DataLoader's iterator.
 

@@ -31,7 +31,7 @@ Floats = NDArray[np.float64]
 
 DRIFT_ALPHA = FALSE_ALARMS / 2
 LEAK_ALPHA = FALSE_ALARMS / 4
-"""The rest is for slow ranks (`ranks`)."""
+"""The rest is for slow ranks (`journal`)."""
 BETS = (0.1, 0.3, 0.5, 0.7)
 """Exponents of the bets; their mean is a martingale like each of them."""
 BLOCK_STEPS = 32

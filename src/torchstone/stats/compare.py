@@ -1,4 +1,4 @@
-"""Two arms to one verdict, by the rule in `verdict`, with the reason for what it leaves open.
+"""Two arms to one verdict, by one rule, with the reason for what it leaves open.
 
 Sizes are evaluated on the log ratio: "within 2 %" means a time ratio between 1 / 1.02 and 1.02.
 
@@ -265,7 +265,7 @@ class _Evidence:
 def compare(
     base: Measurement, new: Measurement, *, margin: float, alpha: float, aa_floor: float
 ) -> Comparison:
-    """One arm against the base. The shown intervals are at 1 - alpha; the rule is in `verdict`."""
+    """One arm against the base. The shown intervals are at 1 - alpha; the rule is `decide`'s."""
     (found,) = compare_all((base, new), margin, alpha, aa_floor)
     return found
 

@@ -25,7 +25,7 @@ number of processes, such as the four of `torchstone run`, are not touched.
 **Verdicts.** A suite of 200 cases finds ten differences at 5 % where there are none. So the
 verdicts of a case by itself are held to Benjamini and Hochberg's procedure over all passing cases
 together: of the differences that are still called so, at most the share `q` is expected to be
-false. One that does not survive falls back to what its own interval says (`verdict`).
+false. One that does not survive falls back to what its own interval says (`compare`).
 
 How speed-ups changed between two runs: the ratio of each case, its verdict, and the mean's.
 
@@ -37,7 +37,7 @@ down a little, see `drift`). Errors count as the cases' own intervals promise th
 where a case was looked at before it ended. Interval and p-value are made from the same numbers: the
 95 % interval leaves out 1 exactly where p < 0.05.
 
-**Verdicts** are those of two arms (`verdict`). A difference is significant where its p-value is at
+**Verdicts** are those of two arms (`compare`). A difference is significant where its p-value is at
 most 0.05 and survives Benjamini and Hochberg's procedure over all paired cases of the suite in both
 runs; the floor is what two identical arms are seen to differ by, in both runs together
 (`change_floor`). A case that is not called different by itself enters the procedure with 1: it

@@ -60,7 +60,7 @@ from torchstone.records import (
 from torchstone.records.format import format_percent
 
 CONTROL_ALPHA = 0.01
-"""A moved control turns answers into "cannot tell", so it has to be sure (as `aa_test`)."""
+"""A moved control turns answers into "cannot tell", so it has to be sure (as an A/A test)."""
 LEAST_TARGETS = 3
 """Below so many, the mean says nothing that the targets do not."""
 NOT_SLOWER, SLOWER, UNKNOWN, NOT_RUN = 0, 1, 3, 4
