@@ -27,8 +27,8 @@ from aa_report import clopper_pearson, percent, table
 from torchstone.conductor.turn_scheduler import HANDOVER_S, LEAST_SAMPLES
 from torchstone.records import Measurement
 from torchstone.stats import LogFit, ProcessData, process_data
+from torchstone.stats.compare import least_effect
 from torchstone.stats.ratio import combine, fastest_probe, speed_weights
-from torchstone.stats.verdict import least_effect
 
 NAMES = tuple(COMPETING)
 NANOSECONDS = 1e9

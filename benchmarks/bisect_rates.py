@@ -35,7 +35,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import numpy as np
 from check_rates import commit_all, scratch_repository, wilson
 
-from torchstone.track import bisect
+from torchstone.track import check
 
 COMMITS = 64
 CONFIDENCE = 0.95
@@ -80,26 +80,26 @@ class History:
         for place in self.culprits:
             self.levels[place:] += math.log1p(setting.effect)
 
-    def probe(self, commit: int) -> bisect.Probe:
+    def probe(self, commit: int) -> check.Probe:
         """A commit against GOOD in a few processes; the error is estimated from them."""
         setting = self.setting
         logs = self.levels[commit] + self.chance.normal(0.0, setting.noise, PROCESSES)
         slowed = self.chance.random(PROCESSES) < setting.outliers
         logs = logs + slowed * self.chance.exponential(0.05, PROCESSES)
         error = float(logs.std(ddof=1)) / math.sqrt(PROCESSES)
-        return bisect.Probe(commit, float(logs.mean()), error, PROCESSES - 1.0)
+        return check.Probe(commit, float(logs.mean()), error, PROCESSES - 1.0)
 
 
 def search(history: History) -> dict[str, Any]:
     """As `torchstone bisect` does it."""
-    probes: list[bisect.Probe] = []
+    probes: list[check.Probe] = []
     told = ""
     while not told and len(probes) < MOST_PROBES:
-        commit = bisect.next_probe(COMMITS, probes)
+        commit = check.next_probe(COMMITS, probes)
         assert commit is not None
         probes.append(history.probe(commit))
-        found = bisect.posterior(COMMITS, probes)
-        told = bisect.answer(found, CONFIDENCE)
+        found = check.posterior(COMMITS, probes)
+        told = check.answer(found, CONFIDENCE)
     named = set(found.best({"one": 1, "two": 2}.get(told, 0)))
     stated = found.none if told == "none" else min((found.culprit[j] for j in named), default=0.0)
     # One of two culprits is a right answer to "which commit": that there is a second is said.

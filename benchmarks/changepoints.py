@@ -196,7 +196,7 @@ def _met(ok: bool) -> str:
 
 def real(asked: argparse.Namespace) -> None:
     """Import, first chart, changes; beside asv's own load. Each is told when it is known."""
-    from torchstone.interop.asv import read_asv
+    from torchstone.interop.benchmark_tools import read_asv
     from torchstone.lab.regressions import SeriesRequest, regressions
     from torchstone.store import open_store
     from torchstone.web.query import ServerLinks, parse

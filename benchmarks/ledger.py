@@ -44,9 +44,8 @@ from ledger_truth import arm_of, parts_of  # noqa: E402
 from torchstone.conductor import Settings  # noqa: E402
 from torchstone.conductor.launch import arm_environment  # noqa: E402
 from torchstone.explain.findings.base import with_findings  # noqa: E402
-from torchstone.explain.ledger import make_ledger  # noqa: E402
+from torchstone.explain.ledger import make_ledger, run_passes_of  # noqa: E402
 from torchstone.explain.passes.report import Plan  # noqa: E402
-from torchstone.explain.starter import run_passes_of  # noqa: E402
 from torchstone.lab.explain import put_to_test  # noqa: E402
 from torchstone.records import ArmSpec, Ledger, RecordError, TorchstoneError, UsageError  # noqa: E402
 from torchstone.records.ledger import BACK_END, REST  # noqa: E402

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.targets.support import torchstone
-from torchstone.cli.timeit import timeit
+from torchstone.cli.bench import timeit
 from torchstone.conductor import Settings
 
 QUICK = ("--budget", "0.2s")
@@ -42,7 +42,7 @@ def asked(patch: pytest.MonkeyPatch, *words: str) -> tuple[Any, Settings, tuple[
         seen[:] = arguments
         raise Stop
 
-    patch.setattr("torchstone.lab.timing.measure", measure)
+    patch.setattr("torchstone.lab.bench.measure", measure)
     done = CliRunner().invoke(timeit, list(words))
     assert isinstance(done.exception, Stop), done.output
     return seen[0], seen[1], seen[4]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.targets.support import ROOT, run_arms, target
-from torchstone.conductor import CaseResult, references
+from torchstone.conductor import CaseResult, solo
 from torchstone.conductor.check_outputs import (
     Output,
     combine,
@@ -295,7 +295,7 @@ def test_before_an_arm_is_called_wrong_by_a_little_the_baseline_is_looked_at_clo
     """A jump that comes once in sixteen roundings: five of them do not show it, forty do."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     if not closer:
-        monkeypatch.setattr(references, "MOST_JUMP", 0.0)
+        monkeypatch.setattr(solo, "MOST_JUMP", 0.0)
     arms = [ArmSpec(name, target("kinks", name)) for name in ("rare", "rare_rounded_up")]
     base, rounded = run_arms(*arms, replicates=1).arms
     assert base.outcome is Outcome.OK, base.detail

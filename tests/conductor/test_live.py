@@ -9,16 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.conductor.test_course import solo
+from tests.conductor.test_case_flow import solo
 from tests.stats.synthetic import measurement
 from tests.targets.support import HONEST, settings
 from torchstone import stats
-from torchstone.conductor import ArmNow, CaseSpec, Settings, measuring, run_case
+from torchstone.conductor import ArmNow, CaseSpec, Settings, run, run_case
 from torchstone.conductor.case import EFFORTS
-from torchstone.conductor.live import MEASURING, expected, steps_of
-from torchstone.conductor.measuring import within_time
-from torchstone.conductor.run import NO_TIME, too_many_threads
-from torchstone.conductor.state import ArmState
+from torchstone.conductor.run import NO_TIME, too_many_threads, within_time
+from torchstone.conductor.state import MEASURING, ArmState, expected, steps_of
 from torchstone.conductor.turn_scheduler import make_plan
 from torchstone.conductor.worker import OutOfTime
 from torchstone.records import ArmSpec, Outcome, Statement
@@ -174,11 +172,11 @@ def clear(ratio: float) -> list[ArmState]:
 
 def test_a_clear_difference_ends_it_only_where_that_was_asked() -> None:
     fast, usual = Settings(effort="fast", margin=0.05), Settings(margin=0.05)
-    assert measuring._is_decided(clear(1.4), 0.025, fast)
-    assert measuring._is_decided(clear(1 / 1.4), 0.025, fast)
-    assert not measuring._is_decided(clear(1.05), 0.025, fast)
-    assert not measuring._is_decided(clear(1.4), 0.025, usual)
-    assert not measuring._is_decided(clear(1.4)[:1], 0.025, fast)
+    assert run._is_decided(clear(1.4), 0.025, fast)
+    assert run._is_decided(clear(1 / 1.4), 0.025, fast)
+    assert not run._is_decided(clear(1.05), 0.025, fast)
+    assert not run._is_decided(clear(1.4), 0.025, usual)
+    assert not run._is_decided(clear(1.4)[:1], 0.025, fast)
 
 
 def test_fast_plans_fewer_processes_and_rigorous_more() -> None:

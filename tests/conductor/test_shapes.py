@@ -10,7 +10,7 @@ import pytest
 
 from tests.targets.support import run_arms, settings, target
 from torchstone.conductor import CaseSpec
-from torchstone.conductor.references import checked_calls
+from torchstone.conductor.solo import checked_calls
 from torchstone.conductor.turn_scheduler import Plan, samples_per_turn
 from torchstone.records import ArmSpec, Measurement, Outcome
 

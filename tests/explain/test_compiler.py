@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from torchstone.explain.ledger import make_ledger
-from torchstone.explain.passes.compiler import UNSAID, _breaks
+from torchstone.explain.ledger import make_ledger, run_passes_of
 from torchstone.explain.passes.report import Plan
-from torchstone.explain.starter import run_passes_of
+from torchstone.explain.passes.traced import UNSAID, _breaks
 from torchstone.records import ArmSpec
 
 QUICK = Plan(budget_s=1.5, rounds=4, count_flops=False)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from torchstone.explain.ledger import pooled
+from torchstone.explain.ledger import pooled, run_passes_of
 from torchstone.explain.passes import report
 from torchstone.explain.passes.blocked import CollectionClock, WaitClock
 from torchstone.explain.passes.dispatch_reference import (
@@ -25,7 +25,6 @@ from torchstone.explain.passes.floors import for_step
 from torchstone.explain.passes.plain import MOST_TIMES, take_samples
 from torchstone.explain.passes.report import Costs, OpTime, Plan
 from torchstone.explain.passes.traced import traced_round
-from torchstone.explain.starter import run_passes_of
 from torchstone.records import ArmSpec
 
 ONE = torch.ones(1)

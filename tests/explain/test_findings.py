@@ -21,16 +21,14 @@ from torchstone.explain.findings.base import (
 from torchstone.explain.findings.code import (
     batch_loop,
     float64,
+    graph_breaks,
     item_in_loop,
+    layout_conversions,
     needless_cast,
+    recompiles,
     same_value,
     small_copies,
     strided_input,
-)
-from torchstone.explain.findings.compiler import (
-    graph_breaks,
-    layout_conversions,
-    recompiles,
     unfused,
 )
 from torchstone.explain.findings.hardware import (

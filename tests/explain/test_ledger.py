@@ -8,10 +8,9 @@ import pytest
 
 from tests.explain.ledger_synthetic import ARM, BINDING, EVENT, FLOOR, costs, passes, step
 from tests.explain.synthetic import calibration, flops
-from torchstone.explain.deep import _works
 from torchstone.explain.findings.hardware import device_copies
 from torchstone.explain.ledger import TITLES, interpreter_words, make_ledger, pooled, quartile
-from torchstone.explain.lines import blocked_of, split_round
+from torchstone.explain.lines import _works, blocked_of, split_round
 from torchstone.explain.passes import report
 from torchstone.explain.passes.blocked import ELSEWHERE, cut
 from torchstone.explain.passes.floors import at_speed

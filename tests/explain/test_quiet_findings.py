@@ -10,7 +10,7 @@ import pytest
 
 from tests.explain.ledger_synthetic import ARM, ledger, op, passes
 from tests.show import synthetic_result
-from torchstone.explain.findings.compiler import layout_conversions
+from torchstone.explain.findings.code import layout_conversions
 from torchstone.explain.findings.hardware import idle_cores, thread_pool
 from torchstone.explain.findings.python import WITH_FUSED, optimizer
 from torchstone.explain.ledger import make_ledger

@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from torchstone.conductor import Settings
-from torchstone.explain.deep import _works
-from torchstone.explain.ledger import make_ledger
+from torchstone.explain.ledger import make_ledger, run_passes_of
+from torchstone.explain.lines import _works
 from torchstone.explain.passes.report import Passes, Plan
-from torchstone.explain.starter import run_passes_of
 from torchstone.records import ArmSpec, TorchstoneError, UsageError, from_data, to_data
 
 PLAIN = """

@@ -5,9 +5,15 @@ from __future__ import annotations
 import pytest
 
 from torchstone.explain.passes import report
-from torchstone.explain.passes.compiler import _first_line
-from torchstone.explain.passes.tally import Event, Tally
-from torchstone.explain.passes.traced import ON_DEVICE, copies_of, steps_of, with_nodes
+from torchstone.explain.passes.traced import (
+    ON_DEVICE,
+    Event,
+    Tally,
+    _first_line,
+    copies_of,
+    steps_of,
+    with_nodes,
+)
 
 
 def event(name: str, start: int, duration: int, mark: bool = False, node: bool = False) -> Event:

@@ -21,9 +21,8 @@ from torchstone.explain.passes.blocked import (
     kind_of,
     other_python_threads,
 )
-from torchstone.explain.passes.plain import parse
+from torchstone.explain.passes.plain import Sleeps, classify, parse, watched_pass
 from torchstone.explain.passes.report import Block, functions_pass
-from torchstone.explain.passes.watch import Sleeps, classify, watched_pass
 
 LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from torchstone.interop.assemble import export_rows
 from torchstone.interop.base import Medians
 from torchstone.interop.files import number
-from torchstone.interop.names import Naming
-from torchstone.interop.rows import PASSING, SKIPPED
+from torchstone.interop.rows import PASSING, SKIPPED, Naming
 from torchstone.records import RunView
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from torchstone.interop.asv import read_asv
-from torchstone.interop.benchmark_json import (
+from torchstone.interop.benchmark_tools import (
+    read_asv,
     read_google_benchmark,
     read_pyperf,
     read_pytest_benchmark,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchstone.interop.names import (
+from torchstone.interop.rows import (
     Naming,
     compiler_of,
     key_of,

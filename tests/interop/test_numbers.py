@@ -32,20 +32,23 @@ from torchstone.interop.base import FORMATS, find_format
 from torchstone.interop.histories import READERS
 from torchstone.lab.compare_runs import compare_runs
 from torchstone.lab.regressions import SeriesRequest, history, import_history, regressions
-from torchstone.monitor.compare import compare
 from torchstone.monitor.journal import open_record
-from torchstone.monitor.views import view_of
+from torchstone.monitor.views import compare, view_of
 from torchstone.profile import read_profile
-from torchstone.profile import registry as profiles
+from torchstone.profile.formats import base as profiles
 from torchstone.records import TorchstoneError
 from torchstone.show.blocks import render
 from torchstone.show.check import check_dumps, check_loads, check_markdown
-from torchstone.show.history import history_document, history_markdown, history_report
 from torchstone.show.monitor import compare_report, top_report, view_report
 from torchstone.show.monitor import dumps as monitor_dumps
 from torchstone.show.profile_html import profile_html
 from torchstone.show.profile_text import profile_text
-from torchstone.show.regressions import regressions_document
+from torchstone.show.regressions import (
+    history_document,
+    history_markdown,
+    history_report,
+    regressions_document,
+)
 from torchstone.show.run_data import run_csv, run_dumps
 from torchstone.stats import summarise
 from torchstone.store import open_store

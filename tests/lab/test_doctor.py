@@ -11,7 +11,7 @@ import pytest
 
 from tests.validate.cases import arm, result
 from torchstone.conductor.case import Silent
-from torchstone.lab import aa_test
+from torchstone.lab import bench
 from torchstone.lab.doctor import (
     TARGET,
     DoctorRequest,
@@ -68,7 +68,7 @@ def noisy(made: Result, spread: float) -> Result:
 
 def known_floor(recorder: Recorder, measured: Measurement) -> float | None:
     assert measured.environment is not None
-    return recorder.aa_floor(measured.environment.machine_id, aa_test.conditions(measured))
+    return recorder.aa_floor(measured.environment.machine_id, bench.conditions(measured))
 
 
 def test_identical_arms_on_a_quiet_machine_are_ok_and_remembered(recorder: Recorder) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.validate.cases import arm
 from torchstone.conductor import CaseResult
-from torchstone.lab.aa_test import DUPLICATE, aa_floor, conditions, observe
+from torchstone.lab.bench import DUPLICATE, aa_floor, conditions, observe
 from torchstone.lab.recording import Recorder
 from torchstone.records import CompileCost, Measurement, Statement
 from torchstone.track.compare import DEFAULT_AA_FLOOR, step_class

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import torchstone
+from torchstone.lab.api import BenchResult
 from torchstone.lab.magics import load
-from torchstone.lab.result import BenchResult
 from torchstone.lab.session import as_objects, is_object
 from torchstone.records import Level, Outcome, UsageError, Verdict, from_data, to_data
 from torchstone.records import Result as Record

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from torchstone.conductor import Settings
-from torchstone.conductor.measuring import OUT_OF_TIME
+from torchstone.conductor.run import OUT_OF_TIME
 from torchstone.lab import tune as lab
 from torchstone.lab.recording import Recorder
 from torchstone.lab.request import BenchRequest, method_of
@@ -25,7 +25,7 @@ from torchstone.records import (
 )
 from torchstone.show.tune import final, headline
 from torchstone.tuning.decide import NO_TIME
-from torchstone.tuning.timing import Clock
+from torchstone.tuning.plan import Clock
 
 BUDGET_S = 60.0
 
@@ -49,7 +49,7 @@ def tuned(monkeypatch: pytest.MonkeyPatch) -> tuple[Tuning, list[Settings]]:
     monkeypatch.setattr(lab, "explain_target", explain_target)
     monkeypatch.setattr(lab, "measure", measure)
     clock = Clock(BUDGET_S, 0.0, lambda: now[0])
-    monkeypatch.setattr("torchstone.tuning.timing.Clock", lambda budget_s, began: clock)
+    monkeypatch.setattr("torchstone.tuning.plan.Clock", lambda budget_s, began: clock)
     request = lab.TuneRequest(BenchRequest(("tests/targets/busy.py:make",)), budget_s=BUDGET_S)
     return lab.tune(request, Recorder(saves=False)), asked
 

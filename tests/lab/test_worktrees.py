@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from tests.structure.places import ROOT
-from torchstone.lab import worktrees
-from torchstone.lab.worktrees import (
+from torchstone.lab import revisions
+from torchstone.lab.revisions import (
     changed_files,
     find_commit,
     find_repository,
@@ -33,7 +33,7 @@ def git(folder: Path, *words: str) -> str:
 
 @pytest.fixture
 def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name in worktrees.CI_BASES:
+    for name in revisions.CI_BASES:
         monkeypatch.delenv(name, raising=False)
     temporary = tmp_path / "temporary"
     temporary.mkdir()
@@ -157,7 +157,7 @@ def test_trees_are_gone_afterwards(repository: Path) -> None:
 
 def test_a_failing_build_says_the_end_of_what_it_said(repository: Path) -> None:
     with pytest.raises(NotRunError, match="build of head failed with exit code 3") as error:
-        worktrees.build(repository, "echo out of nails; exit 3", {}, "head")
+        revisions.build(repository, "echo out of nails; exit 3", {}, "head")
     assert "out of nails" in error.value.remedy
     assert error.value.exit_code == 4
 
@@ -175,7 +175,7 @@ def test_the_working_copy_is_never_imported_in_place_of_a_revision(
 
 HELD = """
 import sys, time
-from torchstone.lab.worktrees import find_commit, find_repository, open_trees
+from torchstone.lab.revisions import find_commit, find_repository, open_trees
 found = find_repository(sys.argv[1])
 with open_trees(found) as trees:
     trees.add("base", find_commit(found, "HEAD"))
@@ -196,7 +196,7 @@ def hold(repository: Path) -> subprocess.Popen[str]:
 def test_what_a_killed_command_left_is_removed_by_the_next(repository: Path) -> None:
     with hold(repository) as process:
         found = find_repository(str(repository))
-        assert worktrees.remove_abandoned(found) == []  # its owner lives
+        assert revisions.remove_abandoned(found) == []  # its owner lives
         assert len(trees_of(repository)) == 1
         process.kill()
     assert len(trees_of(repository)) == 1
@@ -218,5 +218,5 @@ def test_trees_whose_folder_was_removed_are_forgotten(repository: Path) -> None:
         process.kill()
     for folder in Path(tempfile.gettempdir()).iterdir():
         shutil.rmtree(folder)
-    worktrees.remove_abandoned(find_repository(str(repository)))
+    revisions.remove_abandoned(find_repository(str(repository)))
     assert trees_of(repository) == []

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from torchstone.machine.doctor import Checkup, View, run_checkups
-from torchstone.machine.doctor.window import Moment, Window, moment
+from torchstone.machine.doctor.base import Moment, Window, moment
 from torchstone.records import Finding, Level, Noise
 
 CPU = "sys/devices/system/cpu"

@@ -9,7 +9,7 @@ import pytest
 from tests.machine.doctor_tree import findings, only, view
 from torchstone.machine.doctor import View
 from torchstone.machine.doctor.base import split_fix
-from torchstone.machine.doctor.checkups.accelerator import ACCELERATOR
+from torchstone.machine.doctor.processors import ACCELERATOR
 from torchstone.records import Level
 
 QUIET = "0, NVIDIA A100, 0, 34, Enabled, 0x0000000000000001"

@@ -22,9 +22,10 @@ from tests.machine.doctor_tree import (
     ticks,
     view,
 )
-from torchstone.machine.doctor import Checkup
+from torchstone.machine.doctor import Checkup, system
+from torchstone.machine.doctor import processors as accelerator
+from torchstone.machine.doctor import processors as cores
 from torchstone.machine.doctor.base import split_fix
-from torchstone.machine.doctor.checkups import accelerator, cores, system
 from torchstone.records import Level
 
 FROM_FILES: list[Checkup] = [

@@ -23,8 +23,8 @@ from torchstone.machine.doctor import (
     run_checkups,
     watch,
 )
+from torchstone.machine.doctor import processors as core_checkups
 from torchstone.machine.doctor.base import cores
-from torchstone.machine.doctor.checkups import cores as core_checkups
 from torchstone.machine.hardware import read_cores
 from torchstone.records import Finding, Level
 

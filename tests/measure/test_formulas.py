@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.measure.door import all_formulas, own_points
-from torchstone.measure import flops, formulas
+from torchstone.measure import flops
 from torchstone.measure.flops import (
     count_ops,
     known_formulas,
@@ -96,7 +96,7 @@ def test_products_by_group() -> None:
     found = count(lambda: torch._grouped_mm(rows, experts, offs=ends))
     assert found.by_op == {"aten._grouped_mm": 2 * 16 * 32 * 48}
     many = torch.ones(2, 16, 32).bfloat16()
-    assert formulas.grouped_mm(many, experts) == 2 * 2 * 16 * 32 * 48
+    assert flops.grouped_mm(many, experts) == 2 * 2 * 16 * 32 * 48
 
 
 BATCH, HEADS, QUERIES, KEYS, WIDTH = 2, 4, 16, 24, 8
@@ -120,8 +120,8 @@ def test_attention_counts_as_torch_counts_it_on_an_accelerator() -> None:
     from torch.utils.flop_counter import sdpa_backward_flop_count, sdpa_flop_count
 
     q, k, v = (torch.ones(BATCH, HEADS, n, WIDTH) for n in (QUERIES, KEYS, KEYS))
-    assert formulas.attention(q, k, v) == sdpa_flop_count(q.shape, k.shape, v.shape) == ATTENTION
-    assert formulas.attention_backward(q, q, k, v) == sdpa_backward_flop_count(
+    assert flops.attention(q, k, v) == sdpa_flop_count(q.shape, k.shape, v.shape) == ATTENTION
+    assert flops.attention_backward(q, q, k, v) == sdpa_backward_flop_count(
         q.shape, q.shape, k.shape, v.shape
     )
 
@@ -171,8 +171,8 @@ def test_the_recurrent_formula_of_an_accelerator() -> None:
     """No such device here: the formula alone, with the weights that the op is given."""
     net, x = torch.nn.LSTM(INPUT, HIDDEN), torch.ones(STEPS, SEQUENCES, INPUT)
     weights = [p.detach() for p in net.parameters()]
-    assert formulas.cudnn_rnn(x, weights, 4) == recurrent(4)
-    assert formulas.cudnn_rnn_backward(x, weights, 4) == 2 * recurrent(4)
+    assert flops.cudnn_rnn(x, weights, 4) == recurrent(4)
+    assert flops.cudnn_rnn_backward(x, weights, 4) == 2 * recurrent(4)
 
 
 TOKENS, MODEL, FEED = 6, 16, 32

@@ -13,7 +13,7 @@ from torchstone.records import ArmSpec, Integrity
 
 PYTHON = """
 import sys, tracemalloc
-from torchstone.measure.graphs import active_profilers as seen
+from torchstone.measure.warmup import active_profilers as seen
 print(seen())
 sys.setprofile(lambda *_: None); print(seen()); sys.setprofile(None)
 sys.settrace(lambda *_: None); print(seen()); sys.settrace(None)
@@ -29,7 +29,7 @@ print(seen())
 TORCH = """
 import torch
 from torch.utils.flop_counter import FlopCounterMode
-from torchstone.measure.graphs import active_profilers as seen
+from torchstone.measure.warmup import active_profilers as seen
 print(seen())
 with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]): print(seen())
 with FlopCounterMode(display=False): print(seen())

@@ -5,9 +5,8 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable
 
-from torchstone.monitor.clock import StepRow
+from torchstone.monitor.clock import Span, StepRow
 from torchstone.monitor.collect import Collector
-from torchstone.monitor.hooks import Span
 from torchstone.records.monitoring import MonitorEvent, MonitorLevel, Process
 
 MS = 1_000_000

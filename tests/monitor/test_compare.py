@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from torchstone.monitor.compare import compare
 from torchstone.monitor.journal import Journal, MonitorRecord, open_record
 from torchstone.monitor.serving import histogram
-from torchstone.monitor.views import view_of
+from torchstone.monitor.views import compare, view_of
 from torchstone.records import UsageError
 from torchstone.records.monitoring import KindSums, MonitorHeader, Process, StepChunk
 from torchstone.show.blocks import render

@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 from tests.monitor.playing import MS, Training
-from torchstone.monitor.clock import StepRow
+from torchstone.monitor.clock import Span, StepRow
 from torchstone.monitor.collect import Collector, _paused
 from torchstone.monitor.detect import Block, DriftTest, LeakTest, change_point, two_modes
-from torchstone.monitor.hooks import Span
 from torchstone.records.monitoring import MonitorEvent, MonitorLevel
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import torchstone
-from torchstone.monitor import device as times
-from torchstone.monitor.device import DeviceTimes
+from torchstone.monitor import clock as times
+from torchstone.monitor.clock import DeviceTimes
 from torchstone.monitor.journal import open_record
 from torchstone.monitor.views import view_of
 from torchstone.show.blocks import render
@@ -75,7 +75,7 @@ def test_only_what_the_device_has_finished_is_read_and_events_are_used_again() -
 def test_a_device_that_hangs_costs_a_bounded_number_of_events(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(times, "MOST_WAITING", 10)
+    monkeypatch.setattr(times, "MOST_WAITING_EVENTS", 10)
     device = Device()
     device.done = 0
     found = DeviceTimes(device.event)

@@ -12,10 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from torchstone.profile import attach
-from torchstone.profile.attach import Stacks, check_process, watch
 from torchstone.profile.probes import ProbeOptions
-from torchstone.profile.probes.pyspy import program
+from torchstone.profile.probes import pyspy as attach
+from torchstone.profile.probes.pyspy import Stacks, check_process, program, watch
 from torchstone.records import Profile, TorchstoneError, UsageError
 
 SPIN = """

@@ -7,8 +7,8 @@ import struct
 
 import pytest
 
-from torchstone.profile.probes import hardware
-from torchstone.profile.probes.hardware import EVENTS, HardwareCounters, Reading, counter_of
+from torchstone.profile.probes import count
+from torchstone.profile.probes.count import EVENTS, HardwareCounters, Reading, counter_of
 
 FULL = Reading(1000, 50, 50)
 
@@ -56,8 +56,8 @@ def pipes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         os.close(writer)
         return reader
 
-    monkeypatch.setattr(hardware, "_open_event", opened)
-    monkeypatch.setattr(hardware, "list_numbers", lambda folder: list(range(170, 100, -1)))
+    monkeypatch.setattr(count, "_open_event", opened)
+    monkeypatch.setattr(count, "list_numbers", lambda folder: list(range(170, 100, -1)))
     return asked
 
 
@@ -82,8 +82,8 @@ def test_the_kernel_is_asked_for_both_times(monkeypatch: pytest.MonkeyPatch) -> 
             seen.append(bytes(memoryview(attribute)))  # type: ignore[arg-type]
             return -1
 
-    monkeypatch.setattr(hardware.ctypes, "CDLL", lambda *words, **more: Library())
-    monkeypatch.setattr(hardware.platform, "machine", lambda: "x86_64")
-    monkeypatch.setattr(hardware.sys, "platform", "linux")
-    hardware._open_event(0, 0)
+    monkeypatch.setattr(count.ctypes, "CDLL", lambda *words, **more: Library())
+    monkeypatch.setattr(count.platform, "machine", lambda: "x86_64")
+    monkeypatch.setattr(count.sys, "platform", "linux")
+    count._open_event(0, 0)
     assert struct.unpack_from("=Q", seen[0], 32) == (3,)

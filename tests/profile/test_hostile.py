@@ -17,8 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.profile.support import mark, put, read, refused, traced, x
-from torchstone.profile import registry, write_profile
+from torchstone.profile import write_profile
 from torchstone.profile.formats import base, chrome
+from torchstone.profile.formats import base as registry
 from torchstone.profile.formats.own import check_profile
 from torchstone.records import UsageError
 

@@ -12,10 +12,10 @@ import pytest
 from tests.profile.probing import frame_named, names, own_share, roots
 from tests.targets import profiled
 from torchstone.profile.context import profile as torchstone_profile
+from torchstone.profile.formats.base import read_profile
 from torchstone.profile.formats.own import check_profile
 from torchstone.profile.probes.base import ProbeFailed, ProbeOptions, choose_probe
 from torchstone.profile.probes.pyspy import Outside, PySpyProbe, as_ours, program
-from torchstone.profile.registry import read_profile
 from torchstone.records import Profile, UsageError
 
 STAND_IN = """#!{python}

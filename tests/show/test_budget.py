@@ -14,7 +14,7 @@ from torchstone.show.evidence import BENCH, CALL, RUN, budget_advice, duration
 from torchstone.show.markdown import document, markdown
 from torchstone.show.terminal import report
 from torchstone.stats import summarise
-from torchstone.stats.verdict import PLAIN_BUDGETS_S
+from torchstone.stats.compare import PLAIN_BUDGETS_S
 
 
 def test_what_is_said_can_be_typed() -> None:

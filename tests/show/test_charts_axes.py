@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchstone.show.charts.data import (
+from torchstone.show.charts.frame import (
     Point,
     Words,
     axis_marks,
@@ -17,8 +17,9 @@ from torchstone.show.charts.data import (
     format_date,
     format_estimate,
     format_value,
+    time_axis,
+    value_axis,
 )
-from torchstone.show.charts.frame import time_axis, value_axis
 from torchstone.show.svg import Axis, round_ratios, round_values
 
 

@@ -23,7 +23,7 @@ from torchstone.show.charts import (
     strip_chart,
     strip_of,
 )
-from torchstone.show.charts.strip import MOST_DOTS
+from torchstone.show.charts.intervals import MOST_DOTS
 from torchstone.show.rows import figures
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from torchstone.records import SeriesKey, SeriesRun
-from torchstone.show.history import HEIGHT, plot
+from torchstone.show.regressions import HEIGHT, plot
 from torchstone.stats.series import IMPORTED, Line, Lines
 
 KEY = SeriesKey("asv", "numpy", "bench", "", "time", "seconds", "lower", "m", "")

@@ -11,7 +11,7 @@ import pytest
 from tests.explain.ledger_synthetic import ARM, ledger, op
 from torchstone.explain.differences import difference
 from torchstone.explain.findings.base import with_findings
-from torchstone.explain.findings.compiler import graph_breaks
+from torchstone.explain.findings.code import graph_breaks
 from torchstone.explain.findings.python import sleep
 from torchstone.records import Ledger, LedgerPart, SourceLine, Verification
 from torchstone.show.ledger import (

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from tests.show.test_progress import Clock, utf8, written
 from torchstone.conductor import ArmNow, Events, LiveEvents
-from torchstone.show.live import LiveProgress
 from torchstone.show.notebook import NotebookProgress
+from torchstone.show.progress import LiveProgress
 
 FIRST = (ArmNow("eager", 0.105), ArmNow("inductor"))
 SECOND = (ArmNow("eager", 0.105), ArmNow("inductor", 0.07, speedup=1.5))

@@ -21,7 +21,7 @@ from tests.show.synthetic_profile import (
     tree,
 )
 from torchstone.records import CallTree, Cost, Frame, Profile, Sampling, UsageError
-from torchstone.show.profile_svg import MARGIN, MOST_ROWS, WIDTH, profile_svg
+from torchstone.show.profile_html import MARGIN, MOST_ROWS, WIDTH, profile_svg
 from torchstone.show.profile_text import cost_words, profile_text
 from torchstone.show.table import cells
 

@@ -11,8 +11,7 @@ import sys
 import threading
 from pathlib import Path
 
-from torchstone.show.live import make_progress
-from torchstone.show.progress import Progress, left
+from torchstone.show.progress import Progress, left, make_progress
 
 
 class Clock:

@@ -10,7 +10,7 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from scipy import special
 
-from torchstone.stats.distributions import (
+from torchstone.stats.estimators import (
     normal_cdf,
     normal_quantile,
     student_t_cdf,

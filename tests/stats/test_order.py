@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from torchstone.stats.distributions import (
+from torchstone.stats.estimators import (
     _low_weights,
     expected_low_mean,
     rank_weights,

@@ -11,8 +11,7 @@ import pytest
 from tests.stats.synthetic import Model, from_turns, measurement, turn
 from torchstone import stats
 from torchstone.records import CompileCost, Measurement
-from torchstone.stats.estimators import median_variance, pair_logs
-from torchstone.stats.process import process_data
+from torchstone.stats.estimators import median_variance, pair_logs, process_data
 from torchstone.stats.ratio import combine_pairs
 
 WEATHER = Model(step=40e-3, weather_sd=0.3, weather_seed=7, sample_sd=0.01)

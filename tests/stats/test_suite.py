@@ -33,7 +33,7 @@ from torchstone.stats import (
     summarise,
     verdicts,
 )
-from torchstone.stats.verdict import benjamini_hochberg
+from torchstone.stats.compare import benjamini_hochberg
 
 MIB = 2**20
 

@@ -19,8 +19,8 @@ from torchstone.stats import (
     logs_of,
     with_budget,
 )
+from torchstone.stats.compare import MOST_BUDGET_S, PLAIN_BUDGETS_S, needed_budget, turned
 from torchstone.stats.drift import Error
-from torchstone.stats.verdict import MOST_BUDGET_S, PLAIN_BUDGETS_S, needed_budget, turned
 
 MARGINS = (0.005, 0.02, 0.1)
 centres, halves = st.integers(-30, 30), st.integers(0, 60) | st.just(math.inf)

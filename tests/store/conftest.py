@@ -14,7 +14,7 @@ import pytest
 HERE = Path(__file__).parent
 SOURCES = HERE.parent.parent / "src"
 OF_FILES = (
-    *("test_alive", "test_store_crash", "test_store_migrate", "test_store_open"),
+    *("test_heartbeat", "test_store_crash", "test_store_migrate", "test_store_open"),
     *("test_store_plans", "test_store_run_crash", "test_store_samples", "test_store_size"),
 )
 """Modules that look into the file or into what is beside it; `test_postgres` has their like."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from store_cases import make_result
 from store_runs import derive, make_run
-from test_store_judging import doubted
+from test_store_evaluate import doubted
 
 from torchstone.records import CaseKey, CaseMetrics, Outcome, PlannedCase, Result, Run
 from torchstone.store import Store, open_store

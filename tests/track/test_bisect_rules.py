@@ -7,8 +7,8 @@ import random
 
 import pytest
 
-from torchstone.track import bisect
-from torchstone.track.bisect import Probe
+from torchstone.track import check
+from torchstone.track.check import Probe
 
 N = 32
 ERROR = 0.006
@@ -29,12 +29,12 @@ def search(history: History, skipped: frozenset[int] = frozenset(), most: int = 
     probes: list[Probe] = []
     told = ""
     while not told and len(probes) < most:
-        commit = bisect.next_probe(N, probes, skipped)
+        commit = check.next_probe(N, probes, skipped)
         assert commit is not None
         assert commit not in skipped
         probes.append(history.probe(commit))
-        found = bisect.posterior(N, probes)
-        told = bisect.answer(found, 0.95, skipped)
+        found = check.posterior(N, probes)
+        told = check.answer(found, 0.95, skipped)
     return told, found, probes
 
 
@@ -69,11 +69,11 @@ def test_commits_that_cannot_be_measured_end_in_a_range() -> None:
     skipped = frozenset({15, 16, 17})
     told, found, _ = search(History({16: 0.06}, seed=4), skipped)
     assert told == "range"
-    assert bisect.neighbours(found.best()[0], N, skipped) == (15, 18)
+    assert check.neighbours(found.best()[0], N, skipped) == (15, 18)
 
 
 def test_where_nothing_can_be_measured_there_is_no_next() -> None:
-    assert bisect.next_probe(3, [], {1, 2, 3}) is None
+    assert check.next_probe(3, [], {1, 2, 3}) is None
 
 
 def test_what_left_it_open_is_measured_again() -> None:
@@ -100,14 +100,14 @@ def test_one_lucky_error_does_not_decide() -> None:
     """Four processes that agree by chance: the others' errors say how much that is worth."""
     usual = [Probe(N, 0.05, 0.01, 3.0), Probe(16, 0.04, 0.012, 3.0), Probe(8, 0.0, 0.011, 3.0)]
     lucky = Probe(12, 0.02, 0.0001, 3.0)
-    assert bisect.variances_of([*usual, lucky])[-1] > (0.5 * 0.011) ** 2
+    assert check.variances_of([*usual, lucky])[-1] > (0.5 * 0.011) ** 2
     busy = Probe(12, 0.02, 0.5, 3.0)
-    assert bisect.variances_of([*usual, busy])[0] < 0.02**2
+    assert check.variances_of([*usual, busy])[0] < 0.02**2
 
 
 def test_the_posterior_is_one() -> None:
     probes = [Probe(N, 0.05, 0.01, 8.0), Probe(16, 0.02, 0.01, 8.0)]
-    found = bisect.posterior(N, probes)
-    fit = bisect._Fit(N, probes)
+    found = check.posterior(N, probes)
+    fit = check._Fit(N, probes)
     assert math.isclose(fit.none + fit.one.sum() + fit.two.sum(), 1.0)
     assert math.isclose(sum(found.culprit), fit.one.sum() + 2 * fit.two.sum(), rel_tol=1e-9)

@@ -16,7 +16,7 @@ from tests.show.reports import regressions_report
 from tests.track import planted
 from tests.track.planted import AWAY, BOTH, COMPILED, EAGER, GONE, LOUD, MACHINE_FROM, SPIKE
 from torchstone.cli.app import cli
-from torchstone.lab.confirm import confirm
+from torchstone.lab.check import confirm
 from torchstone.lab.regressions import SeriesRequest, find_change, regressions
 from torchstone.lab.revisions import HowToRun
 from torchstone.records import (

@@ -23,7 +23,7 @@ from torchstone.records import (
 )
 from torchstone.tuning.recipe import recipe_text
 from torchstone.variants import check_variant, resolve_variant
-from torchstone.variants.recipe import find_recipe, read_constants
+from torchstone.variants.registry import find_recipe, read_constants
 from torchstone.variants.techniques import TECHNIQUES
 from torchstone.workloads import Inputs
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from torchstone.records import Decision, Experiment, Stage
-from torchstone.tuning import timing
+from torchstone.tuning import plan
 
 
 @dataclass
@@ -24,13 +24,13 @@ def tuned(budget_s: float, cases: int, takes_s: float, tests: int) -> tuple[floa
     """A tuning whose cases all take as long as they like, or as they may: when it ended, and how
     many cases each stage had."""
     now = FakeTime()
-    clock = timing.Clock(budget_s, now.at, now)
-    now.at += timing.LEDGER_SHARE * budget_s
+    clock = plan.Clock(budget_s, now.at, now)
+    now.at += plan.LEDGER_SHARE * budget_s
     seen: list[Experiment] = []
     made = {"screen": 0, "select": 0, "confirm": 0}
     for stage, number in ((Stage.SCREEN, cases), (Stage.SELECT, tests), (Stage.CONFIRM, 1)):
         for index in range(number):
-            allowed = timing.allow(clock, stage, number - index, 1, seen)
+            allowed = plan.allow(clock, stage, number - index, 1, seen)
             if allowed is None:
                 break
             assert 0 < allowed.turns_s < allowed.total_s
@@ -57,20 +57,20 @@ def test_every_stage_has_its_time(takes_s: float) -> None:
 
 def test_what_took_long_is_given_as_long_in_the_confirmation() -> None:
     now = FakeTime()
-    clock = timing.Clock(100.0, now.at, now)
+    clock = plan.Clock(100.0, now.at, now)
     test = Experiment(Stage.SELECT, "compile", Decision.ADOPTED, seconds=20.0)
-    before, after = (timing.allow(clock, Stage.SELECT, 1, 1, seen) for seen in ((), (test,)))
+    before, after = (plan.allow(clock, Stage.SELECT, 1, 1, seen) for seen in ((), (test,)))
     assert before is not None
     assert after is not None
-    assert after.total_s == pytest.approx(100 - 20 * timing.REPEATED)
+    assert after.total_s == pytest.approx(100 - 20 * plan.REPEATED)
     assert before.total_s == pytest.approx(85)
 
 
 def test_less_is_kept_for_the_selection_while_there_is_nothing_to_select() -> None:
     now = FakeTime()
-    clock = timing.Clock(100.0, now.at, now)
+    clock = plan.Clock(100.0, now.at, now)
     gain = Experiment(Stage.SCREEN, "compile", Decision.PROMISING, seconds=5.0)
-    before, after = (timing.allow(clock, Stage.SCREEN, 1, 1, seen) for seen in ((), (gain,)))
+    before, after = (plan.allow(clock, Stage.SCREEN, 1, 1, seen) for seen in ((), (gain,)))
     assert before is not None
     assert after is not None
     assert before.total_s == pytest.approx(70)
@@ -79,8 +79,8 @@ def test_less_is_kept_for_the_selection_while_there_is_nothing_to_select() -> No
 
 def test_nothing_starts_that_cannot_come_to_a_sample() -> None:
     now = FakeTime()
-    clock = timing.Clock(60.0, now.at, now)
-    now.at += 60 - timing.LEAST_CASE_S / 2
-    assert timing.allow(clock, Stage.CONFIRM, 1, 1, ()) is None
+    clock = plan.Clock(60.0, now.at, now)
+    now.at += 60 - plan.LEAST_CASE_S / 2
+    assert plan.allow(clock, Stage.CONFIRM, 1, 1, ()) is None
     now.at += 100
     assert clock.left_s == 0

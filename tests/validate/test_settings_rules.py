@@ -10,7 +10,7 @@ import pytest
 from tests.targets.support import ROOT, settings, target
 from tests.validate.cases import arm, levels, one, pair
 from torchstone.lab.bench import measure
-from torchstone.measure.graphs import debug_settings
+from torchstone.measure.warmup import debug_settings
 from torchstone.records import ArmSpec, Integrity, Level, Measurement, Result
 
 MIB = 1 << 20

@@ -14,7 +14,7 @@ from tests.targets.support import ROOT, run_arms, torchstone
 from torchstone.records import ArmSpec, Outcome, UsageError
 from torchstone.variants import resolve_variant, uses_torch
 from torchstone.variants.techniques import TECHNIQUES
-from torchstone.variants.techniques.quantising import quantise_int8
+from torchstone.variants.techniques.precision import quantise_int8
 
 CHECK = """
 import gc, json, sys, torch

@@ -148,7 +148,7 @@ def test_a_second_interrupt_does_not_wait_for_a_page(database: Path) -> None:
 
 
 def test_a_missing_library_is_named_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("torchstone.cli.serve.SERVER", "torchstone_no_such_module:serve")
+    monkeypatch.setattr("torchstone.cli.db.SERVER", "torchstone_no_such_module:serve")
     done = CliRunner().invoke(cli, ["serve"])
     assert isinstance(done.exception, UsageError)
     assert "torchstone_no_such_module" in done.exception.message

@@ -20,10 +20,10 @@ from torchstone.workloads import Workload, check_target
 from torchstone.workloads.load import seed_everything
 from torchstone.workloads.suites import BuildSetting, find_suite, huggingface, vision
 from torchstone.workloads.suites.base import TIERS
-from torchstone.workloads.suites.huggingface import HUGGINGFACE
-from torchstone.workloads.suites.huggingface_models import (
+from torchstone.workloads.suites.huggingface import (
     FIRST_WORD,
     HF_MODELS,
+    HUGGINGFACE,
     QUICK,
     SMALL_BATCH,
     STANDARD,

@@ -21,7 +21,11 @@ _MODULES = {
     **dict.fromkeys(("show", "list", "repro", "validate"), "stored"),
     **dict.fromkeys(("export", "import"), "db"),
     **dict.fromkeys(("push", "token"), "push"),
-    **dict.fromkeys(("history", "regressions"), "regressions"),
+    **dict.fromkeys(("compare", "history", "regressions"), "track"),
+    "bisect": "check",
+    "serve": "db",
+    "timeit": "bench",
+    "tune": "explain",
 }
 """Of commands that share a module; any other has one of its name."""
 

@@ -132,8 +132,8 @@ def compare(base: str, new: str, output: opt.Output) -> None:
     Examples:
       torchstone monitor compare baseline last
     """
-    from torchstone.monitor.compare import compare as compare_monitors
     from torchstone.monitor.journal import find_record
+    from torchstone.monitor.views import compare as compare_monitors
     from torchstone.show import monitor as shown
 
     found = compare_monitors(find_record(base), find_record(new))

@@ -517,7 +517,7 @@ def deliver_result(
 @contextmanager
 def progress() -> Iterator[Progress]:
     """Progress on stderr; cleared at the end."""
-    from torchstone.show.live import make_progress
+    from torchstone.show.progress import make_progress
 
     with make_progress(sys.stderr) as made:
         yield made

@@ -377,7 +377,7 @@ def _write(
     from torchstone.lab.output_files import write_file, writing
     from torchstone.profile import write_profile
     from torchstone.profile.context import format_of
-    from torchstone.show.profile_svg import profile_svg
+    from torchstone.show.profile_html import profile_svg
 
     if format is None and out.lower().endswith(".html"):
         _write_page(profiles, out)

@@ -106,7 +106,7 @@ def _deliver(output: opt.Output, found: Result | Ledger | Tuning | Scaling, db: 
 
         deliver_ledger(output, found)
     elif isinstance(found, Tuning):
-        from torchstone.cli.tune import deliver_tuning
+        from torchstone.cli.explain import deliver_tuning
 
         deliver_tuning(output, found, db)
     elif isinstance(found, Scaling):

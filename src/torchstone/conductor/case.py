@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 from torchstone.records import ArmSpec, Measurement
-from torchstone.stats.verdict import EARLY_SHARE
+from torchstone.stats.compare import EARLY_SHARE
 
 BUILD_TIMEOUT_S = 600.0
 STEP_TIMEOUT_S = 60.0

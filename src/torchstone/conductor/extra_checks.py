@@ -17,11 +17,10 @@ from typing import Any
 from torchstone.conductor.case import ExtraChecks
 from torchstone.conductor.check_outputs import evaluate, read_evidence
 from torchstone.conductor.launch import CaseContext
-from torchstone.conductor.references import REFERENCE_CACHE
-from torchstone.conductor.solo import declared_changes
+from torchstone.conductor.solo import REFERENCE_CACHE, declared_changes
 from torchstone.conductor.state import ArmState
 from torchstone.conductor.worker import ArmEnded, clean, patience
-from torchstone.measure.adversarial import DOES_NOT_APPLY, file_of
+from torchstone.measure.reference import DOES_NOT_APPLY, file_of
 from torchstone.records import Agreement, ArmSpec, Outcome, UsageError
 from torchstone.variants.techniques.base import CONVERGENCE_STEPS
 

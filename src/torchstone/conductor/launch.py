@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from torchstone.conductor.case import CaseProgress, Events, Settings, Silent
-from torchstone.conductor.live import Live
+from torchstone.conductor.state import Live
 from torchstone.conductor.worker import Spawn, Started, WorkerProcess
 from torchstone.machine.folders import own_folder
 from torchstone.machine.interpreters import resolve_interpreter

@@ -4,29 +4,32 @@ The statistics are those of any case, over stretches of the session instead of f
 stretch is many rounds in a row, so that slow changes of the machine show as differences between
 stretches (batch means). What fresh processes would show, another memory layout or another state of
 the allocator, is not in the interval; the rule `session` says so.
+
+Objects of the running process as workloads, and what measuring them here must put back.
 """
 
 from __future__ import annotations
 
+import copy
 import math
 import os
 import random
 import secrets
+import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from torchstone import stats
 from torchstone.conductor.case import CaseProgress, CaseResult, Events, Settings, Silent
 from torchstone.conductor.check_outputs import combine
-from torchstone.conductor.live import Live
-from torchstone.conductor.measuring import call_by_call, pin_loops, stopped_by
-from torchstone.conductor.references import References, checked_calls
-from torchstone.conductor.run import NO_SAMPLE
-from torchstone.conductor.solo import check_solo, declared_changes
-from torchstone.conductor.state import ArmState
+from torchstone.conductor.run import NO_SAMPLE, call_by_call, pin_loops, stopped_by
+from torchstone.conductor.solo import References, check_solo, checked_calls, declared_changes
+from torchstone.conductor.state import ArmState, Live
 from torchstone.conductor.turn_scheduler import (
     RESTORED,
     TURNS_SLACK,
@@ -41,7 +44,6 @@ from torchstone.measure.allocations import with_tensors
 from torchstone.measure.arm import Built, Phase, build
 from torchstone.measure.channel import CheckedCall, Seen
 from torchstone.measure.reference import make_float64, make_references
-from torchstone.measure.session import kept_state, own_workload, quiet_stderr
 from torchstone.measure.solo import solo
 from torchstone.measure.turns import Turns
 from torchstone.measure.worker import failure_of
@@ -55,6 +57,63 @@ from torchstone.records import (
     UsageError,
 )
 from torchstone.workloads import Workload
+
+
+@contextmanager
+def kept_state(workloads: Sequence[Workload]) -> Iterator[None]:
+    """Random generators, gradient mode, threads, and the mode of each module are as before."""
+    with ExitStack() as stack:
+        stack.callback(random.setstate, random.getstate())
+        numpy = sys.modules.get("numpy")
+        if numpy is not None and "numpy.random" in sys.modules:
+            stack.callback(numpy.random.set_state, numpy.random.get_state())
+        torch = sys.modules.get("torch")
+        if torch is not None:
+            stack.callback(torch.set_rng_state, torch.get_rng_state())
+            stack.callback(torch.set_grad_enabled, torch.is_grad_enabled())
+            stack.callback(torch.set_num_threads, torch.get_num_threads())
+            for module in _modules(torch, workloads):
+                stack.callback(setattr, module, "training", module.training)
+        yield
+
+
+def _modules(torch: Any, workloads: Sequence[Workload]) -> Iterator[Any]:
+    for workload in workloads:
+        call = workload.call
+        owner = call if isinstance(call, torch.nn.Module) else getattr(call, "__self__", None)
+        if isinstance(owner, torch.nn.Module):
+            yield from owner.modules()
+
+
+@contextmanager
+def quiet_stderr() -> Iterator[None]:
+    """Without what native code writes to standard error: torch's profiler tells of each start."""
+    sys.stderr.flush()
+    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)
+
+
+def own_workload(workload: Workload, arm: ArmSpec) -> Workload:
+    """The object itself where running it changes nothing of it, else a copy.
+
+    Training moves weights, a precision casts them, and a technique may change the module.
+    """
+    if arm.mode == "inference" and arm.precision == "fp32" and "+" not in arm.variant:
+        return workload
+    try:
+        return replace(workload, call=copy.deepcopy(workload.call))
+    except Exception as error:  # user classes may refuse for any reason
+        raise UsageError(
+            f"{arm.name} needs a copy of the object, which cannot be copied: {error}.",
+            "Write a factory `def make(): ...` in a file, and name it: path.py:make.",
+        ) from error
+
 
 MOST_STRETCHES, LEAST_STRETCHES = 4, 3
 """Few and long: what hangs together in time must fit into a stretch. With neighbouring rounds

@@ -15,8 +15,7 @@ from typing import Any
 from torchstone.conductor.case import Settings
 from torchstone.conductor.check_outputs import combine
 from torchstone.conductor.launch import CaseContext
-from torchstone.conductor.references import References, timed_shape
-from torchstone.conductor.solo import declared_changes
+from torchstone.conductor.solo import References, declared_changes, timed_shape
 from torchstone.conductor.state import ArmState
 from torchstone.conductor.worker import ArmEnded, WorkerProcess, ended_by, patience
 from torchstone.machine.noise import difference, snapshot

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from torchstone.explain.kinds import bare, figure
+from torchstone.explain.passes.report import bare, figure
 from torchstone.records import Difference, Ledger, OpChange, OpCost
 from torchstone.records.format import count, percent
 

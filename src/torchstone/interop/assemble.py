@@ -9,10 +9,13 @@ from datetime import datetime, timezone
 
 from torchstone.interop.base import Imported, Medians
 from torchstone.interop.files import TextFile, positive
-from torchstone.interop.names import ACCURACY, PERFORMANCE, TABLES, UNKNOWN
 from torchstone.interop.rows import (
+    ACCURACY,
     HUD_FORMAT,
     KNOWN,
+    PERFORMANCE,
+    TABLES,
+    UNKNOWN,
     Row,
     believed_medians,
     evaluate,

@@ -13,14 +13,18 @@ from torchstone.interop import files
 from torchstone.interop.assemble import Entry, assemble, export_remarks, export_rows, some_names
 from torchstone.interop.base import Imported, Medians
 from torchstone.interop.files import TextFile, bad, check_name
-from torchstone.interop.names import ACCURACY, PERFORMANCE, Naming, key_of, read_stem
 from torchstone.interop.rows import (
+    ACCURACY,
     CSV_FORMAT,
     DEFINITION,
     KNOWN,
     OWN_COLUMNS,
+    PERFORMANCE,
+    Naming,
     Row,
+    key_of,
     read_own_key,
+    read_stem,
     stem_of,
 )
 from torchstone.records import CaseKey, ForeignMetrics, RunView

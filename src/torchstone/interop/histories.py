@@ -21,10 +21,10 @@ LAST_SECOND = 253_402_300_799
 
 Reader = Callable[[Sequence[Path]], ImportedHistory]
 READERS = {
-    "asv": "asv:read_asv",
-    "pyperf": "benchmark_json:read_pyperf",
-    "pytest-benchmark": "benchmark_json:read_pytest_benchmark",
-    "google-benchmark": "benchmark_json:read_google_benchmark",
+    "asv": "benchmark_tools:read_asv",
+    "pyperf": "benchmark_tools:read_pyperf",
+    "pytest-benchmark": "benchmark_tools:read_pytest_benchmark",
+    "google-benchmark": "benchmark_tools:read_google_benchmark",
 }
 """By name; each is imported when it is asked for."""
 

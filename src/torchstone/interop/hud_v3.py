@@ -22,19 +22,24 @@ from torchstone.interop.assemble import (
 )
 from torchstone.interop.base import Imported, Medians
 from torchstone.interop.files import TextFile, bad, check_name, json_values, number
-from torchstone.interop.names import ACCURACY, PERFORMANCE, Naming, key_of, read_stem, safe_stem
 from torchstone.interop.rows import (
+    ACCURACY,
     DEFINITION,
     FIRST_COLUMNS,
     HUD_FORMAT,
     OWN_COLUMNS,
+    PERFORMANCE,
     SPEED_COLUMNS,
+    Naming,
     Row,
     context_of,
+    key_of,
     member,
     metric_of,
     metric_text,
     read_own_key,
+    read_stem,
+    safe_stem,
     stem_of,
     text_of,
 )

@@ -23,25 +23,23 @@ from torchstone.lab.revisions import (
     BUDGET_S,
     MARGIN,
     WITHIN,
+    Commit,
     HowToRun,
     Pairing,
     Prefixed,
+    Repository,
     Side,
+    Trees,
     check_how,
+    find_commit,
+    find_repository,
     make_side,
     missing,
+    open_trees,
     rooted,
     seen_in,
 )
 from torchstone.lab.secrets import public_words
-from torchstone.lab.worktrees import (
-    Commit,
-    Repository,
-    Trees,
-    find_commit,
-    find_repository,
-    open_trees,
-)
 from torchstone.records import (
     BisectReport,
     Culprit,
@@ -50,7 +48,7 @@ from torchstone.records import (
     Revision,
     UsageError,
 )
-from torchstone.track import bisect as rules
+from torchstone.track import check as rules
 
 GOOD, NEXT = "good", "next"
 """Trees of equal length."""

@@ -1,47 +1,62 @@
-"""`torchstone check`: does the change make anything slower? Both revisions are measured now."""
+"""`torchstone check`: does the change make anything slower? Both revisions are measured now.
+
+What `torchstone check` measures: named, configured, of a suite, or what tests compare.
+
+`regressions --confirm`: two commits are measured again, interleaved, before a change is called
+real.
+"""
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
+import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
 
 import torchstone
 from torchstone.conductor import Events, open_templates
 from torchstone.conductor.case import Silent
-from torchstone.lab.check_targets import targets_of
 from torchstone.lab.peaks import SEED_APART
-from torchstone.lab.recording import Recorder
+from torchstone.lab.recording import Recorder, this_machine
+from torchstone.lab.regressions import metric_title, note_change
 from torchstone.lab.request import check_choices
 from torchstone.lab.revisions import (
     BASE,
     NEW,
+    Commit,
     HowToRun,
     Pairing,
     Prefixed,
-    Side,
-    check_how,
-    line_of,
-    make_side,
-    missing,
-    seen_in,
-)
-from torchstone.lab.secrets import public_words
-from torchstone.lab.worktrees import (
-    Commit,
     Repository,
+    Side,
     Trees,
     changed_files,
+    check_how,
     find_commit,
     find_repository,
+    line_of,
+    make_side,
     merge_base,
+    missing,
     open_trees,
+    rooted,
+    seen_in,
     working_copy,
 )
+from torchstone.lab.secrets import public_words
+from torchstone.machine.interpreters import resolve_interpreter
 from torchstone.records import (
+    CaseKey,
     CheckedTarget,
     CheckReport,
     Level,
+    LevelChange,
     NotRunError,
     Outcome,
     Result,
@@ -51,9 +66,126 @@ from torchstone.records import (
 )
 from torchstone.records.format import count
 from torchstone.show.rows import machine
+from torchstone.store import open_store
 from torchstone.store.limits import now
 from torchstone.track import check as rules
+from torchstone.track import series
 from torchstone.track.check import Seen
+from torchstone.track.regressions import CLOSED, CONFIRMED, REFUTED
+from torchstone.workloads.suites import find_suite
+from torchstone.workloads.suites.base import TIERS
+from torchstone.workloads.suites.files import is_suite_file, read_suite_file, toml_library
+
+TABLE, KEY = "torchstone", "check"
+MOST_TARGETS = 1000
+MOST_LETTERS = 400
+LIST_VARIABLE = "TORCHSTONE_LIST_TARGETS"
+"""Names the file that the pytest plug-in writes targets to."""
+PLUGIN = "torchstone.lab.pytest_targets"
+COLLECT_TIMEOUT_S = 600.0
+_FORM = (
+    'Name a target, or list some in pyproject.toml: [tool.torchstone] check = ["bench.py:make"].'
+)
+
+
+def configured(repository: Repository, side: Side) -> tuple[str, ...]:
+    """`[tool.torchstone] check` of the revision's `pyproject.toml`; paths count from the top."""
+    path = side.tree / "pyproject.toml"
+    if not path.is_file():
+        return ()
+    try:
+        content = toml_library(str(path)).loads(path.read_text("utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise UsageError(f"pyproject.toml cannot be read: {error}.") from None
+    table = content.get("tool", {}).get(TABLE, {})
+    listed: Any = table.get(KEY, []) if isinstance(table, dict) else None
+    if not isinstance(listed, list) or len(listed) > MOST_TARGETS or not all(map(_short, listed)):
+        raise UsageError(
+            "[tool.torchstone] check in pyproject.toml is not a list of targets.",
+            'Write check = ["bench.py:make", "pkg.bench:fn()"].',
+        )
+    return tuple(dict.fromkeys(rooted(repository, one, repository.top) for one in listed))
+
+
+def _short(one: object) -> bool:
+    return isinstance(one, str) and len(one) <= MOST_LETTERS
+
+
+def of_suite(repository: Repository, side: Side, word: str) -> tuple[str, ...]:
+    """The targets of a suite file in the repository, or the quick models of an installed suite."""
+    if is_suite_file(word):
+        path = Path(os.path.abspath(repository.here / word))
+        inside = repository.top in path.parents
+        found = side.tree / path.relative_to(repository.top) if inside else path
+        listed = read_suite_file(str(found)).models()
+        texts = [one.target for one in listed if one.target]
+        return tuple(_back(repository, side, text) for text in texts)
+    suite = find_suite(word)
+    prefix = suite.prefix or suite.name
+    scale = "@small" if "small" in suite.scales else ""
+    quick = [m.name for m in suite.models() if m.tier == TIERS[0]]
+    names = quick or [model.name for model in suite.models()]
+    return tuple(f"{prefix}:{name}{scale}" for name in names)
+
+
+def of_pytest(repository: Repository, side: Side) -> tuple[str, ...]:
+    """What the tests that use the `torchstone` fixture compare; the tests measure nothing."""
+    python = resolve_interpreter(side.python) if side.python else sys.executable
+    with tempfile.TemporaryDirectory(prefix="torchstone-") as folder:
+        path = os.path.join(folder, "targets.jsonl")
+        env = {**os.environ, **dict(side.env), LIST_VARIABLE: path}
+        command = [python, "-m", "pytest", "-q", "-p", PLUGIN, "-p", "no:cacheprovider"]
+        try:
+            done = subprocess.run(
+                command,
+                cwd=side.folder,
+                env=env,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="replace",
+                timeout=COLLECT_TIMEOUT_S,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise NotRunError("pytest took too long to say which tests use the fixture.") from None
+        lines = Path(path).read_text("utf-8").splitlines() if os.path.exists(path) else []
+    texts = [json.loads(line) for line in lines[:MOST_TARGETS]]
+    found = tuple(dict.fromkeys(_back(repository, side, text) for text in texts))
+    if not found:
+        why = "no test uses the torchstone fixture"
+        if done.returncode not in (0, 5):  # 5: no tests ran
+            why = "pytest ended with exit code " + str(done.returncode)
+        raise UsageError(f"There is nothing to check: no target was named, and {why}.", _FORM)
+    return found
+
+
+def _back(repository: Repository, side: Side, text: str) -> str:
+    """A target of a tree as seen from the top."""
+    inside = f"{side.tree}{os.sep}"
+    if text.startswith(inside):
+        return text.removeprefix(inside)
+    return rooted(repository, text, repository.top / repository.inside)
+
+
+def targets_of(
+    repository: Repository, side: Side, asked: Sequence[str], suite: str
+) -> tuple[tuple[str, ...], bool]:
+    """The targets to measure, and whether a person named each of them."""
+    named = tuple(dict.fromkeys(rooted(repository, one) for one in asked))
+    if suite:
+        return tuple(dict.fromkeys((*named, *of_suite(repository, side, suite)))), False
+    if named:
+        return named, True
+    return configured(repository, side) or of_pytest(repository, side), False
+
+
+def list_target(text: Any) -> None:
+    """Write a target down for `of_pytest`; called by the plug-in."""
+    with open(os.environ[LIST_VARIABLE], "a", encoding="utf-8") as file:
+        file.write(json.dumps(str(text)) + "\n")
+
 
 KERNEL = "torchstone.workloads.load:run()"
 """A control that no change can touch: two milliseconds of arithmetic of our own."""
@@ -323,3 +455,71 @@ def _absent(sides: Sequence[Side], target: str, by_name: bool) -> CheckedTarget 
         return CheckedTarget(target, status, reason)
     reason = f"{target} is in the base alone: the change removed it."
     return CheckedTarget(target, Status.NOT_COMPARED, reason)
+
+
+CompareRevisions = Callable[[str, str, str, HowToRun], CheckedTarget]
+"""`compare_revisions(base, head, target, how)`."""
+
+
+def confirm(
+    change: LevelChange, db: str | None, measure: CompareRevisions = compare_revisions
+) -> LevelChange:
+    """Measure the commits before and after a change side by side, and remember what that says."""
+    good, bad = change.last_good, change.first_bad
+    case = _refuse_unmeasurable(change)
+    with open_store(db, create=False, read_only=True) as store:
+        plan = store.load_run(bad.id).plan
+    target = next((one.target for one in plan if one.key == case), "")
+    if not target:
+        raise UsageError(f"The run {bad.id} no longer says how {case.name} was made.")
+    eager = change.moved == "eager" or change.key.metric == BASE
+    how = HowToRun(
+        "eager" if eager else case.variant,
+        case.mode,
+        case.precision,
+        case.device,
+        case.threads or None,
+        allocator=case.allocator,
+    )
+    found = measure(good.commit, bad.commit, target, how)
+    if found.time_ratio is None or found.interval is None:
+        raise NotRunError(f"{target} could not be measured at both commits. {found.reason}".strip())
+    ratio, (low, high) = found.time_ratio, found.interval
+    # A speed-up falls where eager alone became faster; anything else that is worse is slower.
+    slower = change.worse != (eager and change.key.metric == series.SPEEDUP)
+    again = low > 1.0 if slower else high < 1.0
+    where = "" if change.key.machine == this_machine() else " on another machine"
+    told = (
+        f"{how.variant} measured again{where}, interleaved: "
+        f"{ratio:.3f}× the time ({low:.3f}–{high:.3f})"
+    )
+    note_change(change, CONFIRMED if again else REFUTED, told, "", db)
+    return replace(change, state=CONFIRMED if again else CLOSED, reason=told)
+
+
+def _refuse_unmeasurable(change: LevelChange) -> CaseKey:
+    """What was measured; a `UsageError` where measuring it again could not tell."""
+    good, bad = change.last_good, change.first_bad
+    if change.case is None:
+        raise UsageError(
+            f"{change.id} is a series of {change.key.tool}; only what was measured here can be "
+            "measured again.",
+            f"Run {change.key.tool} on {good.commit[:10]} and {bad.commit[:10]}.",
+        )
+    if change.key.metric not in (series.SPEEDUP, series.BASE, series.NEW):
+        raise UsageError(
+            f"{change.id} is a change of {metric_title(change.key.metric)}; --confirm compares "
+            "the times of a step.",
+            "Run both commits again with `torchstone run`.",
+        )
+    if not good.commit or not bad.commit:
+        raise UsageError(
+            f"The runs around {change.id} name no commit, so they cannot be measured again.",
+            "Run suites inside a git repository, and their commits are recorded.",
+        )
+    if good.commit == bad.commit:
+        raise UsageError(
+            f"Both runs around {change.id} are of commit {bad.commit[:10]}: the code did not "
+            "change between them."
+        )
+    return change.case

@@ -19,7 +19,7 @@ from torchstone import stats
 from torchstone.conductor import Events, Settings
 from torchstone.conductor.calibration import run_calibration
 from torchstone.conductor.case import Silent
-from torchstone.lab import aa_test
+from torchstone.lab import bench
 from torchstone.lab.bench import measure_unsaved, new_id
 from torchstone.lab.peaks import known_peaks
 from torchstone.lab.recording import Recorder
@@ -195,11 +195,11 @@ def see(result: Result, recorder: Recorder) -> Seen:
     if estimate is None:
         said = "interrupted" if interrupted else "too few processes gave samples"
         return Seen(_unknown(said), interrupted=interrupted)
-    differ = aa_test.differ(base, twin, result.method.margin)
+    differ = bench.differ(base, twin, result.method.margin)
     shown = result.comparisons[0].smallest_detectable if result.comparisons else None
-    if differ or (shown is not None and shown <= aa_test.USELESS):
-        aa_test.remember(recorder, base, estimate)
-    floor = aa_test.aa_floor(recorder, base)
+    if differ or (shown is not None and shown <= bench.USELESS):
+        bench.remember(recorder, base, estimate)
+    floor = bench.aa_floor(recorder, base)
     smallest = None if shown is None or not math.isfinite(shown) else max(shown, floor)
     finding = _judge(estimate, differ, smallest, result.method.budget_s, _steps(base))
     return Seen(finding, estimate, smallest, interrupted)
@@ -207,7 +207,7 @@ def see(result: Result, recorder: Recorder) -> Seen:
 
 def _steps(base: Measurement) -> str:
     """What the A/A stands for: it says nothing of longer steps, or of several threads."""
-    return f"steps of {aa_test.conditions(base).step_class} on one thread"
+    return f"steps of {bench.conditions(base).step_class} on one thread"
 
 
 def _estimate(base: Measurement, twin: Measurement) -> Estimate | None:
@@ -241,7 +241,7 @@ def _judge(
     )
     if smallest <= GOOD:
         return _identical(Level.OK, said, figures)
-    if smallest <= aa_test.USELESS:
+    if smallest <= bench.USELESS:
         remedy = "A longer --budget shows smaller ones; a quieter machine helps more."
         return _identical(Level.WARN, said, figures, remedy)
     remedy = "Make the machine quieter, or measure on another."
@@ -281,7 +281,7 @@ def history(machine: str, recorder: Recorder) -> Finding:
         for key, (value, seen) in sorted(worst.items())
     ]
     more = f" and {len(said) - MOST_KINDS} more" if len(said) > MOST_KINDS else ""
-    level = Level.WARN if max(figures.values()) > aa_test.USELESS else Level.OK
+    level = Level.WARN if max(figures.values()) > bench.USELESS else Level.OK
     remedy = "Identical arms differed by more than a fifth: make the machine quieter."
     return _history(
         level,

@@ -9,10 +9,9 @@ from torchstone.conductor import Events, Settings
 from torchstone.explain import Roofline, roofline
 from torchstone.explain.differences import difference
 from torchstone.explain.findings.base import apply_remedy, untested, verdict, with_findings
-from torchstone.explain.ledger import make_ledger
+from torchstone.explain.ledger import make_ledger, run_passes_of
 from torchstone.explain.passes.report import Plan
 from torchstone.explain.roofline import CALIBRATE
-from torchstone.explain.starter import run_passes_of
 from torchstone.lab.bench import bench, measure, new_id
 from torchstone.lab.peaks import known_peaks
 from torchstone.lab.recording import Recorder, this_machine

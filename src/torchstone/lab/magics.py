@@ -8,8 +8,7 @@ import shlex
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from torchstone.lab.api import bench
-from torchstone.lab.result import BenchResult
+from torchstone.lab.api import BenchResult, bench
 from torchstone.lab.session import BUDGET_S
 from torchstone.records import UsageError
 

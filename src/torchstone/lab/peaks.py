@@ -10,7 +10,7 @@ from statistics import median
 from torchstone import stats, validate
 from torchstone.conductor import CaseResult, CaseSpec, Events, Settings, Templates, run_case
 from torchstone.conductor.calibration import run_calibration
-from torchstone.conductor.measuring import OUT_OF_TIME
+from torchstone.conductor.run import OUT_OF_TIME
 from torchstone.lab.recording import Recorder
 from torchstone.lab.secrets import public_measurement
 from torchstone.machine.calibrate import fingerprint, is_stale

@@ -25,10 +25,10 @@ from torchstone.lab.secrets import public_arm, public_words
 from torchstone.machine.folders import own_folder
 from torchstone.machine.memory import usual_allocator
 from torchstone.profile import read_profile
-from torchstone.profile.attach import watch
 from torchstone.profile.child_script import FAILED, INTERRUPTED, ScriptRequest
 from torchstone.profile.context import check_sampling, cost_of, take_turns
 from torchstone.profile.probes import ProbeOptions, choose_probe
+from torchstone.profile.probes.pyspy import watch
 from torchstone.records import (
     ArmSpec,
     Cost,

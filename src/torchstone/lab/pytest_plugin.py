@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from torchstone.lab.result import BenchResult
+    from torchstone.lab.api import BenchResult
     from torchstone.records import Comparison, Result
 
 DOUBTS = ("warn", "fail", "pass")

@@ -11,7 +11,7 @@ import pytest
 
 from torchstone.lab import pytest_plugin
 from torchstone.lab.api import as_target
-from torchstone.lab.check_targets import list_target
+from torchstone.lab.check import list_target
 
 FIXTURE = "torchstone"
 

@@ -14,8 +14,7 @@ from pathlib import Path
 
 from torchstone import stats, validate
 from torchstone.conductor import Events, Settings
-from torchstone.lab.aa_test import aa_floor
-from torchstone.lab.bench import measure
+from torchstone.lab.bench import aa_floor, measure
 from torchstone.lab.recording import Recorder
 from torchstone.lab.request import check_arm, settings_from
 from torchstone.lab.secrets import is_ours, refuse_incomplete, restore_env

@@ -12,7 +12,7 @@ from typing import Any
 
 from torchstone import stats
 from torchstone.conductor import EFFORTS, FAST, USUAL, Settings
-from torchstone.conductor.measuring import ADOPTED, CHECKED, DECIDED
+from torchstone.conductor.run import ADOPTED, CHECKED, DECIDED
 from torchstone.lab.secrets import public_arm_text, public_env
 from torchstone.machine.interpreters import resolve_interpreter
 from torchstone.machine.memory import allocator_environment, usual_allocator

@@ -12,7 +12,7 @@ import torchstone
 from torchstone import stats
 from torchstone.conductor import CaseResult, Events, Settings
 from torchstone.conductor.session import SessionArm, run_session
-from torchstone.lab import aa_test
+from torchstone.lab import bench
 from torchstone.lab.bench import keep, new_id
 from torchstone.lab.peaks import evaluate, read_clock, with_peaks, with_remeasurements
 from torchstone.lab.recording import Recorder
@@ -145,7 +145,7 @@ def bench_session(
         version=torchstone.__version__,
         clocks_hz=(*clock, *read_clock()),
     )
-    result = evaluate(with_peaks(made, recorder), aa_test.aa_floor(recorder, made.arms[0]))
+    result = evaluate(with_peaks(made, recorder), bench.aa_floor(recorder, made.arms[0]))
 
     def again(pair: Sequence[ArmSpec], settings: Settings) -> CaseResult:
         by_name = {arm.spec.name: arm.workload for arm in arms}

@@ -17,7 +17,7 @@ from typing import TypeVar
 
 from torchstone.conductor import Events, LiveEvents, Settings
 from torchstone.conductor.launch import open_templates
-from torchstone.conductor.measuring import OUT_OF_TIME
+from torchstone.conductor.run import OUT_OF_TIME
 from torchstone.lab.bench import keep, measure, measure_unsaved, new_id
 from torchstone.lab.output_files import write_file
 from torchstone.lab.peaks import evaluate_again

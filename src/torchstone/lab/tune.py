@@ -11,7 +11,7 @@ from typing import Protocol
 
 import torchstone
 from torchstone.conductor import Events, ExtraChecks, Settings, Templates, open_templates
-from torchstone.conductor.measuring import OUT_OF_TIME
+from torchstone.conductor.run import OUT_OF_TIME
 from torchstone.lab.bench import measure, new_id
 from torchstone.lab.explain import ExplainRequest, explain_target
 from torchstone.lab.output_files import write_file
@@ -41,9 +41,9 @@ from torchstone.records import (
 )
 from torchstone.store import open_store
 from torchstone.store.limits import now
-from torchstone.tuning import decide, plan, timing
+from torchstone.tuning import decide, plan
 from torchstone.tuning.recipe import recipe_text
-from torchstone.variants.recipe import PREFIX, read_constants
+from torchstone.variants.registry import PREFIX, read_constants
 from torchstone.variants.techniques import TECHNIQUES
 from torchstone.workloads import check_target
 
@@ -99,7 +99,7 @@ class _Session:
     recorder: Recorder
     events: TuneEvents | None
     templates: Templates
-    clock: timing.Clock
+    clock: plan.Clock
     recipe_path: str
     experiments: list[Experiment] = field(default_factory=list)
     adopted: tuple[str, ...] = ()
@@ -120,9 +120,9 @@ class _Session:
         found = {one.technique: one for one in self.experiments if one.stage is stage}
         return list(found.values())
 
-    def allow(self, stage: Stage, cases: int = 1, arms: int = 1) -> timing.Allowance | None:
+    def allow(self, stage: Stage, cases: int = 1, arms: int = 1) -> plan.Allowance | None:
         """What the next case may take; None where it cannot be made any more."""
-        allowed = timing.allow(self.clock, stage, cases, arms, self.experiments)
+        allowed = plan.allow(self.clock, stage, cases, arms, self.experiments)
         self.out_of_time |= allowed is None
         return allowed
 
@@ -143,7 +143,7 @@ class _Session:
 def tune(request: TuneRequest, recorder: Recorder, events: TuneEvents | None = None) -> Tuning:
     """Screen, select, confirm, all within the budget. Ctrl-C ends it, and what is known stays
     known."""
-    clock = timing.Clock(request.budget_s, time.monotonic())
+    clock = plan.Clock(request.budget_s, time.monotonic())
     check(request)
     if recorder.saves:
         recorder.check()
@@ -299,7 +299,7 @@ def _loads(name: str) -> bool:
 
 def _ledger(session: _Session, request: TuneRequest) -> Ledger | None:
     """Without one every share is unknown; that costs the order of the experiments, no more."""
-    share = timing.LEDGER_SHARE * session.clock.budget_s
+    share = plan.LEDGER_SHARE * session.clock.budget_s
     settings = replace(request.bench.settings, total_s=share)
     asked = replace(request.bench, allocator=session.base.allocator, settings=settings)
     steps_s = min(LEDGER_BUDGET_S, share / 4)
@@ -405,7 +405,7 @@ def _measure(
     base: ArmSpec,
     arms: Sequence[ArmSpec],
     names: Sequence[str],
-    allowed: timing.Allowance,
+    allowed: plan.Allowance,
     seed: int,
     alpha: float,
 ) -> Result:

@@ -24,9 +24,15 @@ from torchstone.measure.evidence import (
     weights_fingerprint,
     write_evidence,
 )
-from torchstone.measure.graphs import active_profilers, describe_graphs
 from torchstone.measure.loops import TimeBlock, patched_timers, python_threads, wall_clock
-from torchstone.measure.warmup import SLOW_STATEMENT_NS, look_for_memory, warm_up, with_heartbeat
+from torchstone.measure.warmup import (
+    SLOW_STATEMENT_NS,
+    active_profilers,
+    describe_graphs,
+    look_for_memory,
+    warm_up,
+    with_heartbeat,
+)
 from torchstone.records import ArmSpec, Integrity, Memory, WarmUp
 from torchstone.workloads.load import seed_everything
 from torchstone.workloads.target import parse_target

@@ -14,7 +14,6 @@ from torchstone.measure.arm import Built, Phase, Sources, build, inputs_bytes, t
 from torchstone.measure.bootstrap import SETTLED, VARIABLE
 from torchstone.measure.channel import StartReport, TurnReport
 from torchstone.measure.evidence import checked_call, encode_evidence, true_evidence
-from torchstone.measure.graphs import active_profilers, compile_count, debug_settings
 from torchstone.measure.loops import (
     Mark,
     Samples,
@@ -27,7 +26,14 @@ from torchstone.measure.loops import (
     timed_call,
     wall_clock,
 )
-from torchstone.measure.warmup import SLOW_WINDOW_NS, warm_up, with_heartbeat
+from torchstone.measure.warmup import (
+    SLOW_WINDOW_NS,
+    active_profilers,
+    compile_count,
+    debug_settings,
+    warm_up,
+    with_heartbeat,
+)
 from torchstone.records import ArmSpec, Integrity, Noise, Turn
 from torchstone.workloads import Inputs
 from torchstone.workloads.load import seed_everything

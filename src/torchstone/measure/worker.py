@@ -175,20 +175,20 @@ class Worker:
         return boundary_behaviour(arm, self.phase, command["cases"])
 
     def _adversarial(self, command: dict[str, Any]) -> Any:
-        from torchstone.measure.adversarial import answers, baseline_answers
+        from torchstone.measure.reference import answers, baseline_answers
 
         ask = baseline_answers if command["who"] == "baseline" else answers
         arm, folder = from_data(ArmSpec, command["arm"]), command["folder"]
         return ask(arm, self.phase, command["cases"], folder, command["seed"])
 
     def _losses(self, command: dict[str, Any]) -> Any:
-        from torchstone.measure.adversarial import loss_curves
+        from torchstone.measure.reference import loss_curves
 
         arm = from_data(ArmSpec, command["arm"])
         return loss_curves(arm, self.phase, command["seeds"], command["steps"])
 
     def _metric(self, command: dict[str, Any]) -> Any:
-        from torchstone.measure.adversarial import metric
+        from torchstone.measure.reference import metric
 
         return metric(from_data(ArmSpec, command["arm"]), self.phase, command["name"])
 

@@ -1,6 +1,6 @@
 """Watching a training loop or a service while it runs.
 
-Holds: the marks that split a step's time (`clock`), where they are set (`hooks`), the thread that
+Holds: the marks that split a step's time and where they are set (`clock`), the thread that
 adds them up (`session`, `collect`), what it finds in them (`detect`), where that goes (`journal`,
 `sinks`), services (`serving`) and other people's training loops (`integrations`, `script`).
 Touches: torch's global hooks while a monitor is open, the files of monitors, `records`.

@@ -13,21 +13,20 @@ from typing import Any
 
 import numpy as np
 
-from torchstone.monitor.clock import StepRow
-from torchstone.monitor.contract import ContractWatch
+from torchstone.monitor.clock import Span, StepRow
 from torchstone.monitor.detect import (
     BLOCK_NS,
     BLOCK_STEPS,
     CAUSE_SHARE,
     COLUMNS,
     Block,
+    ContractWatch,
     DriftTest,
     Floats,
     LeakTest,
     Shares,
     Usual,
 )
-from torchstone.monitor.hooks import Span
 from torchstone.records.format import count, format_bytes, format_percent, format_seconds
 from torchstone.records.monitoring import (
     LOG_GAMMA,

@@ -22,23 +22,21 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from torchstone.machine.redact import redact_text
-from torchstone.monitor.clock import StepClock, StepRow
+from torchstone.monitor.clock import HOOKS, StepClock, StepRow, Watched, device_times
 from torchstone.monitor.collect import Collector
-from torchstone.monitor.device import device_times
 from torchstone.monitor.flops import FlopsCount
-from torchstone.monitor.hooks import HOOKS, Watched
 from torchstone.monitor.journal import (
     PROFILE_REQUEST,
     Journal,
     MonitorRecord,
     monitors_folder,
     process_started,
+    slow_rank,
 )
-from torchstone.monitor.ranks import slow_rank
 from torchstone.monitor.sinks import Sink, SinkRunner, make_sink
 from torchstone.monitor.system import CompileWatch, ProcessWatch
+from torchstone.profile.formats.base import write_profile
 from torchstone.profile.probes.base import Probe, ProbeOptions, choose_probe
-from torchstone.profile.registry import write_profile
 from torchstone.records import UsageError, in_a_line
 from torchstone.records.monitoring import (
     Line,

@@ -13,7 +13,7 @@ from typing import Any
 from torchstone.machine import memory
 from torchstone.machine.noise import make_probe, pressure_ns
 from torchstone.machine.processes import by_thread
-from torchstone.monitor.hooks import Span
+from torchstone.monitor.clock import Span
 from torchstone.records.monitoring import MonitorLevel, Process
 
 PROBES = 3

@@ -16,7 +16,7 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from torchstone.profile.registry import FORMATS, find_format, read_profile, write_profile
+from torchstone.profile.formats.base import FORMATS, find_format, read_profile, write_profile
 
 __all__ = ["FORMATS", "find_format", "read_profile", "write_profile"]
 

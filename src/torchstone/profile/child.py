@@ -19,8 +19,8 @@ from torchstone.measure.arm import Built, build
 from torchstone.measure.warmup import warm_up
 from torchstone.measure.worker import Worker, main
 from torchstone.profile.context import Turns, cost_of, take_turns
+from torchstone.profile.formats.base import write_profile
 from torchstone.profile.probes.base import Marks, Probe, ProbeOptions, Repeats, Step, choose_probe
-from torchstone.profile.registry import write_profile
 from torchstone.records import ArmSpec, Cost, Profile, from_data
 from torchstone.workloads import parse_target
 

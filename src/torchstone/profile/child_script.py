@@ -13,10 +13,10 @@ from pathlib import Path
 from types import TracebackType
 
 from torchstone.machine.processes import die_with_parent
+from torchstone.profile.formats.base import write_profile
 from torchstone.profile.probes.base import ProbeOptions, choose_probe
 from torchstone.profile.probes.count import not_repeated
 from torchstone.profile.probes.sample import STARTERS
-from torchstone.profile.registry import write_profile
 from torchstone.records import TorchstoneError, from_data
 
 INTERRUPTED = 130

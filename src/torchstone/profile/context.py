@@ -12,10 +12,9 @@ from pathlib import Path
 from statistics import median_high
 from typing import Any, TypeVar
 
-from torchstone.profile.formats.base import shown
+from torchstone.profile.formats.base import find_format, known_formats, shown, write_profile
 from torchstone.profile.probes.base import CLOCKS, RATE_HZ, Probe, ProbeOptions, choose_probe
 from torchstone.profile.probes.count import not_repeated
-from torchstone.profile.registry import find_format, known_formats, write_profile
 from torchstone.records import Cost, Estimate, Profile, UsageError
 
 # What profiling costs: profiled against unprofiled work, in turns, beside a control of nothing.

@@ -9,7 +9,6 @@ files travel to the worker, which may live in another interpreter.
 # mypy: implicit-reexport
 # ruff: noqa: F403
 
-from torchstone.records.checked import *
 from torchstone.records.codec import *
 from torchstone.records.errors import *
 from torchstone.records.ledger import *
@@ -17,6 +16,5 @@ from torchstone.records.measurement import *
 from torchstone.records.profile import *
 from torchstone.records.result import *
 from torchstone.records.run import *
-from torchstone.records.series import *
 from torchstone.records.tracking import *
 from torchstone.records.tuning import *

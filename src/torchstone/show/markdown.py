@@ -222,7 +222,7 @@ def _time(measurement: Measurement, alpha: float) -> dict[str, Any] | None:
 
 def _slow(measurement: Measurement) -> list[int]:
     """The places, among all samples, of those beside a probe that ran slow."""
-    from torchstone.show.charts.strip import sample_turns  # charts come with it
+    from torchstone.show.charts.intervals import sample_turns  # charts come with it
 
     marked = {(one.process, one.index): one.dirty for one in sample_turns(measurement)}
     found: list[int] = []

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime, timezone
 from typing import Any
 
-from torchstone.monitor.compare import Compared, PhaseChange
-from torchstone.monitor.views import MonitorView, RankView, Totals
+from torchstone.monitor.views import Compared, MonitorView, PhaseChange, RankView, Totals
 from torchstone.records import Peak, to_data
 from torchstone.records.format import (
     count,

@@ -14,8 +14,8 @@ from typing import Any
 
 from torchstone.records import Result
 from torchstone.show import evidence
-from torchstone.show.charts.strip import strip_chart, strip_of
-from torchstone.show.live import LiveProgress, make_progress
+from torchstone.show.charts.intervals import strip_chart, strip_of
+from torchstone.show.progress import LiveProgress, make_progress
 from torchstone.show.rows import arm_table, what
 from torchstone.show.table import Style
 

@@ -12,16 +12,12 @@ the latter when samples are looked at: stored figures need none.
 # ruff: noqa: F403
 
 from torchstone.records import STATISTICS_DEFINITION
-from torchstone.stats.changes import *
 from torchstone.stats.compare import *
-from torchstone.stats.distributions import *
 from torchstone.stats.drift import *
 from torchstone.stats.estimators import *
-from torchstone.stats.process import *
 from torchstone.stats.ratio import *
 from torchstone.stats.roofline import *
 from torchstone.stats.suite import *
-from torchstone.stats.verdict import *
 
 DEFINITION = STATISTICS_DEFINITION
 """The version of every definition in this package; figures of two versions are never mixed."""

@@ -31,9 +31,8 @@ from itertools import pairwise
 from statistics import NormalDist
 from typing import NamedTuple
 
-from torchstone.stats.distributions import exp_or_inf, student_t_quantile
 from torchstone.stats.drift import share_interval
-from torchstone.stats.process import Floats, Ints, np
+from torchstone.stats.estimators import Floats, Ints, exp_or_inf, np, student_t_quantile
 
 LEAST_SIDE = 3
 """Values on either side of a change: the fewest that are not called a spike."""

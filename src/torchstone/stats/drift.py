@@ -29,8 +29,13 @@ from statistics import median, median_low, stdev
 from typing import NamedTuple
 
 from torchstone.records import CaseMetrics, Measurement, Verdict
-from torchstone.stats.distributions import exp_or_inf, normal_quantile, student_t_quantile
-from torchstone.stats.process import ProcessData, processes_of
+from torchstone.stats.estimators import (
+    ProcessData,
+    exp_or_inf,
+    normal_quantile,
+    processes_of,
+    student_t_quantile,
+)
 from torchstone.stats.ratio import LogFit, combine, own_weights, process_time
 
 CHANCE = 0.0027

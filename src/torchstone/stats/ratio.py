@@ -35,22 +35,22 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from torchstone.records import Estimate, Measurement
-from torchstone.stats.distributions import exp_or_inf, student_t_quantile, two_sided
 from torchstone.stats.estimators import (
     PAIRS_ESTIMATOR,
     Estimator,
-    find_estimator,
-    is_floor,
-    pairs_log_ratio,
-    pool_variances,
-)
-from torchstone.stats.process import (
     Floats,
     ProcessData,
+    exp_or_inf,
+    find_estimator,
+    is_floor,
     np,
+    pairs_log_ratio,
+    pool_variances,
     process_data,
     processes_of,
     replicates_with_samples,
+    student_t_quantile,
+    two_sided,
 )
 
 # How much each replicate's ratio of floors is to be believed: by what the probe saw.

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from torchstone.records import OURS, CaseKey, CaseRow, SeriesKey, SeriesRun
-from torchstone.stats.process import Floats
+from torchstone.stats.estimators import Floats
 
 IMPORTED = "imported"
 

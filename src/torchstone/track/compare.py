@@ -24,7 +24,7 @@ from torchstone.records import (
     SuiteSummary,
     Verdict,
 )
-from torchstone.stats.distributions import exp_or_inf
+from torchstone.stats.estimators import exp_or_inf
 from torchstone.stats.suite import group_key
 from torchstone.track import pairing
 from torchstone.track.pairing import chosen, pairs_of, selected

@@ -35,7 +35,7 @@ from torchstone.stats.series import Line, Lines
 from torchstone.track.series import BASE, NEW, SPEEDUP
 
 if TYPE_CHECKING:
-    from torchstone.stats.process import Floats
+    from torchstone.stats.estimators import Floats
     from torchstone.store.imported import ChangeNote
 
 LEAST = 0.03

@@ -13,7 +13,7 @@ from torchstone.records.metrics import BY_KEY
 from torchstone.stats.series import IMPORTED, Line, Lines
 
 if TYPE_CHECKING:
-    from torchstone.stats.process import Floats
+    from torchstone.stats.estimators import Floats
     from torchstone.store import Store
     from torchstone.store.history import CaseSeries
     from torchstone.store.imported import PackedSeries

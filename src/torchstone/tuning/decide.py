@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from torchstone.conductor.extra_checks import STEPS_RATIO
-from torchstone.conductor.measuring import OUT_OF_TIME
+from torchstone.conductor.run import OUT_OF_TIME
 from torchstone.conductor.solo import HOPELESS
 from torchstone.records import (
     Agreement,

@@ -16,16 +16,15 @@ from torchstone.validate.rules.statistics import TOO_GOOD, remeasurement, suspic
 _BUILT_IN = {
     "answer": (
         *("constant-output", "fresh-inputs", "late-work", "output-check", "plain-output"),
-        "recompiles",
+        *("coverage", "flops", "recompiles", "working-set"),
     ),
-    "clocks": ("second-clock",),
     "machine": (
         *("alike", "allocator", "clock", "noise", "precision", "probe", "profiler", "steady"),
         "threads",
         "timer",
     ),
     "peaks": ("peak", "roofline", "time-floor", "utilisation"),
-    "settings": ("debug", "leak", "thread-change"),
+    "settings": ("debug", "leak", "second-clock", "thread-change"),
     "statistics": (
         "definition",
         "floor",
@@ -35,7 +34,6 @@ _BUILT_IN = {
         "session",
         "too-good",
     ),
-    "work": ("coverage", "flops", "working-set"),
 }
 """By module of `rules/`; the function of a rule has its name, with underscores."""
 RULES = Registry(

@@ -86,8 +86,8 @@ _BUILT_IN = {
     "code": (
         *("batch-loop", "float64", "item-in-loop", "needless-cast", "same-value"),
         *("small-copies", "strided-input"),
+        *("graph-breaks", "layout-conversions", "recompiles", "unfused"),
     ),
-    "compiler": ("graph-breaks", "layout-conversions", "recompiles", "unfused"),
     "hardware": (
         *("allocations", "device-copies", "idle-cores", "slow-precision", "synchronisation"),
         "thread-pool",

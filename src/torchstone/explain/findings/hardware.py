@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from torchstone.explain.findings.base import LEAST_GAIN, finding, predict
-from torchstone.explain.kinds import figure, physical_cores
-from torchstone.explain.passes.report import copies_to_device, synchronises
+from torchstone.explain.passes.report import copies_to_device, figure, physical_cores, synchronises
 from torchstone.machine.hardware import missing_instructions
 from torchstone.records import Ledger, OpCost, Prediction, Remedy
 from torchstone.records.format import percent

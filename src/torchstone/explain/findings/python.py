@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from torchstone.explain.findings.base import Finding, finding, predict
-from torchstone.explain.kinds import OPTIMIZER_FILE, fusable_s, is_heavy, op_calls, updates_fused
+from torchstone.explain.passes.report import (
+    OPTIMIZER_FILE,
+    fusable_s,
+    is_heavy,
+    op_calls,
+    updates_fused,
+)
 from torchstone.records import Ledger, Prediction, Remedy
 from torchstone.records.format import percent
 from torchstone.records.ledger import FRONT_END, OFF_CPU, PYTHON

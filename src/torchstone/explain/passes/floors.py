@@ -27,8 +27,7 @@ from torchstone.explain.passes.dispatch_reference import (
     per_call,
 )
 from torchstone.explain.passes.report import Costs
-from torchstone.explain.passes.tally import entry_of
-from torchstone.explain.passes.traced import trace, traced_round
+from torchstone.explain.passes.traced import entry_of, trace, traced_round
 from torchstone.measure.loops import thread_clock, wall_clock
 
 CALLS = 40

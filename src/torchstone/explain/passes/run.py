@@ -12,7 +12,6 @@ from torchstone.explain.passes import report
 from torchstone.explain.passes.blocked import WaitClock, blocked_pass
 from torchstone.explain.passes.calls import entry_ns, record_steps
 from torchstone.explain.passes.causes import Sources, find_sites
-from torchstone.explain.passes.compiler import describe_compiled, prepare_compiler
 from torchstone.explain.passes.dispatch_reference import (
     DispatchReference,
     Groups,
@@ -20,19 +19,17 @@ from torchstone.explain.passes.dispatch_reference import (
     groups_of,
 )
 from torchstone.explain.passes.floors import breaking_cost, for_step, measure_costs
-from torchstone.explain.passes.plain import library_lines, plain_round
+from torchstone.explain.passes.plain import library_lines, plain_round, watched_pass
 from torchstone.explain.passes.report import Costs, Passes, Plan, Round, functions_pass
-from torchstone.explain.passes.traced import traced_round
-from torchstone.explain.passes.watch import watched_pass
+from torchstone.explain.passes.traced import describe_compiled, prepare_compiler, traced_round
 from torchstone.machine.clock import measure_clock
 from torchstone.machine.processes import usable_cores
 from torchstone.machine.software import describe_environment
 from torchstone.measure.arm import Built, Phase, build, thread_counts
 from torchstone.measure.evidence import describe_contract
 from torchstone.measure.flops import count_flops
-from torchstone.measure.graphs import compile_count
 from torchstone.measure.loops import wall_clock
-from torchstone.measure.warmup import warm_up
+from torchstone.measure.warmup import compile_count, warm_up
 from torchstone.records import ArmSpec, CodeSite, Flops, UsageError
 from torchstone.workloads import Inputs
 

@@ -18,8 +18,8 @@ from torchstone.machine.doctor.base import (
     run_checkups,
     unseen,
     warn,
+    watch,
 )
-from torchstone.machine.doctor.window import watch
 from torchstone.machine.processes import allowed_cores
 
 __all__ = [

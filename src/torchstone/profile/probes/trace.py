@@ -11,8 +11,8 @@ from typing import Any
 
 from torchstone.machine.folders import own_folder
 from torchstone.profile import trees
+from torchstone.profile.formats.base import read_profile
 from torchstone.profile.probes.base import ProbeOptions, Step, new_profile
-from torchstone.profile.registry import read_profile
 from torchstone.records import Frame, Profile, Spans
 
 STEP = "ProfilerStep"

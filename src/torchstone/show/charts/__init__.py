@@ -6,7 +6,7 @@ plain numbers in, text out. Embedded charts take their colours from `assets/char
 come alive by `assets/charts/charts.js`; stand-alone ones need neither.
 """
 
-from torchstone.show.charts.data import (
+from torchstone.show.charts.frame import (
     IntervalRow,
     Point,
     SampleTurn,
@@ -14,9 +14,14 @@ from torchstone.show.charts.data import (
     Strip,
     format_estimate,
 )
-from torchstone.show.charts.intervals import ScatterPoint, interval_chart, scatter_chart
+from torchstone.show.charts.intervals import (
+    ScatterPoint,
+    interval_chart,
+    scatter_chart,
+    strip_chart,
+    strip_of,
+)
 from torchstone.show.charts.line import SIZE, SMALL_SIZE, line_chart
-from torchstone.show.charts.strip import strip_chart, strip_of
 
 __all__ = [
     "SIZE",

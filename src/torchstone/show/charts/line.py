@@ -10,16 +10,21 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import NamedTuple
 
-from torchstone.show.charts.data import LAST_DATE, RATIO, Point, Series, Words, format_date
 from torchstone.show.charts.frame import (
     EDGE,
+    LAST_DATE,
     NOTE,
+    RATIO,
     Frame,
     Look,
+    Point,
+    Series,
+    Words,
     draw_notes,
     draw_one,
     draw_times,
     draw_title,
+    format_date,
     left_room,
     look,
     note_lines,

@@ -18,7 +18,9 @@ from torchstone.variants.techniques.base import DEFAULT_LEARNING_RATE, Code, Tec
 __all__ = ["DEFAULT_LEARNING_RATE", "TECHNIQUES", "Code", "Technique"]
 
 _BUILT_IN = {
-    "grad_mode": {
+    "autograd": {
+        "checkpoint": "CHECKPOINT",
+        "checkpoint_selective": "SELECTIVE",
         "no_grad": "NO_GRAD",
         "inference_mode": "INFERENCE_MODE",
         "eval_mode": "EVAL_MODE",
@@ -31,6 +33,11 @@ _BUILT_IN = {
         "bf16": "BF16",
         "bf16_matmul": "BF16_MATMUL",
         "tf32": "TF32",
+        "int8_dynamic": "INT8_DYNAMIC",
+        "torchao_int8_dynamic": "TORCHAO_DYNAMIC",
+        "torchao_int8_weights": "TORCHAO_WEIGHTS",
+        "prune_unstructured": "UNSTRUCTURED",
+        "prune_structured": "STRUCTURED",
     },
     "optimizers": {
         "fused_optimizer": "FUSED",
@@ -62,18 +69,10 @@ _BUILT_IN = {
         "loader_pinned": "LOADER_PINNED",
         "non_blocking": "NON_BLOCKING",
     },
-    "checkpointing": {"checkpoint": "CHECKPOINT", "checkpoint_selective": "SELECTIVE"},
     "parallel": {
         "data_parallel": "DATA_PARALLEL",
         "sharded_data_parallel": "SHARDED",
         "tensor_parallel": "TENSOR_PARALLEL",
-    },
-    "quantising": {
-        "int8_dynamic": "INT8_DYNAMIC",
-        "torchao_int8_dynamic": "TORCHAO_DYNAMIC",
-        "torchao_int8_weights": "TORCHAO_WEIGHTS",
-        "prune_unstructured": "UNSTRUCTURED",
-        "prune_structured": "STRUCTURED",
     },
     "compiling": {
         "compile": "COMPILED",

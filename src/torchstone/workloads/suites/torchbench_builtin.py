@@ -19,11 +19,12 @@ from torchstone.workloads.suites.base import (
     find_model,
     list_model,
 )
-from torchstone.workloads.suites.huggingface import HUGGINGFACE, build_entry
-from torchstone.workloads.suites.huggingface_models import (
+from torchstone.workloads.suites.huggingface import (
     HF_MODELS,
+    HUGGINGFACE,
     SMALL_BERT,
     HfModel,
+    build_entry,
     make_inputs,
 )
 from torchstone.workloads.suites.timm_models import TIMM

@@ -22,12 +22,12 @@ from torchstone.monitor.journal import (
     Journal,
     MonitorRecord,
     RankRecord,
+    SlowRank,
     all_records,
     decode,
     find_record,
     open_record,
 )
-from torchstone.monitor.ranks import SlowRank
 from torchstone.monitor.session import Monitor
 from torchstone.monitor.views import find_view, view_of, views
 from torchstone.records import UsageError

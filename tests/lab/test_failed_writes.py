@@ -12,7 +12,7 @@ from tests.validate.cases import arm, calibration, pair
 from torchstone import validate
 from torchstone.conductor import CaseResult
 from torchstone.lab import bench
-from torchstone.lab.aa_test import DUPLICATE, aa_floor, conditions, observe
+from torchstone.lab.bench import DUPLICATE, aa_floor, conditions, observe
 from torchstone.lab.peaks import (
     evaluate_again,
     recalibrated,

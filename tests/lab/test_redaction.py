@@ -13,7 +13,7 @@ from tests.explain.ledger_synthetic import ledger
 from tests.targets.support import QUICK, ROOT, settings, target
 from tests.targets.talkative import AWS_KEY
 from torchstone.conductor import Settings
-from torchstone.lab.bench import bench
+from torchstone.lab.bench import bench, time_statements
 from torchstone.lab.peaks import look_again
 from torchstone.lab.recording import Recorder
 from torchstone.lab.repro import repro
@@ -25,7 +25,6 @@ from torchstone.lab.secrets import (
     public_measurement,
     public_words,
 )
-from torchstone.lab.timing import time_statements
 from torchstone.records import (
     Agreement,
     ArmSpec,

@@ -11,7 +11,7 @@ import pytest
 from tests.stats.synthetic import measurement
 from tests.targets.support import HONEST, run_arms
 from torchstone import stats
-from torchstone.conductor import Settings, measuring
+from torchstone.conductor import Settings, run
 from torchstone.conductor.case import CaseProgress
 from torchstone.conductor.launch import Launcher
 from torchstone.conductor.state import ArmState
@@ -135,7 +135,7 @@ def stopped(states: list[ArmState], index: int, **asked: float) -> tuple[str, fl
     progress = CaseProgress()
     progress.looks = stats.looks(8)
     asked_for = Settings(**asked)  # type: ignore[arg-type]
-    found = measuring.stopped_by(states, asked_for, Plan(8, 6), progress, index)
+    found = run.stopped_by(states, asked_for, Plan(8, 6), progress, index)
     return found, progress.alpha
 
 
@@ -184,12 +184,12 @@ def test_arms_are_together_where_their_highest_peaks_fit(
     first, second = (ArmState(ArmSpec(name, HONEST)) for name in "ab")
     first.solo = solo(peak=peaks[0], start=100, before=25)
     second.solo = solo(peak=100, start=peaks[1], before=25)
-    monkeypatch.setattr(measuring, "memory_available", lambda: free)
-    assert measuring._fitting([first, second]) == times
+    monkeypatch.setattr(run, "memory_available", lambda: free)
+    assert run._fitting([first, second]) == times
 
 
 def test_without_room_for_both_the_arms_run_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measuring, "memory_available", lambda: 1)
+    monkeypatch.setattr(run, "memory_available", lambda: 1)
     arms = run_arms(ArmSpec("a", HONEST), ArmSpec("b", HONEST)).arms
     for arm in arms:
         assert arm.outcome is Outcome.OK, arm.detail
@@ -226,7 +226,7 @@ def test_an_end_that_is_taken_back_leaves_what_was_known_before() -> None:
     for one in (wavering, honest):
         one.end(ArmEnded(Outcome.OOM, OutcomeDetail("killed", "turn")))
     failed.end(ArmEnded(Outcome.ERROR, OutcomeDetail("broken", "turn")))
-    assert measuring._forgive_oom([wavering, honest, failed])
+    assert run._forgive_oom([wavering, honest, failed])
     assert wavering.outcome is Outcome.NONDETERMINISTIC
     assert wavering.detail.message == "two runs from one seed differ"
     assert (honest.outcome, honest.detail) == (Outcome.OK, OutcomeDetail())
@@ -268,7 +268,7 @@ def test_processes_of_one_interpreter_have_one_probe(tmp_path: Path) -> None:
         ArmState(replace(spec, name="c", python="other"), solo=solo(probe_bits=512)),
         ArmState(replace(spec, name="d", python="other"), solo=solo(probe_bits=128)),
     ]
-    measuring._pin_probes(ByName(tmp_path), states)
+    run._pin_probes(ByName(tmp_path), states)
     assert [one.probe_bits for one in states] == [128, 128, 512, 512]
 
 
@@ -282,8 +282,8 @@ def test_the_probe_is_sized_once_and_kept_to(tmp_path: Path) -> None:
 
 def test_no_look_is_paid_for_that_is_never_made() -> None:
     plan = Plan(8, 6)
-    assert measuring._looks(Settings(), plan) == stats.looks(8)
+    assert run._looks(Settings(), plan) == stats.looks(8)
     assert len(stats.looks(8)) > 1
-    fixed = measuring._looks(Settings(replicates=8), plan)
+    fixed = run._looks(Settings(replicates=8), plan)
     assert fixed == (8,)
     assert stats.alpha_at(0, fixed, 0.05) == 0.05

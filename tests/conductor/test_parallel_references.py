@@ -12,7 +12,7 @@ import pytest
 from tests.targets.support import HONEST, alive, eventually, run_arms, settings
 from torchstone.conductor import run
 from torchstone.conductor.launch import CaseContext, Launcher
-from torchstone.conductor.references import PendingReference
+from torchstone.conductor.solo import PendingReference
 from torchstone.conductor.state import ArmState
 from torchstone.records import ArmSpec, Outcome
 

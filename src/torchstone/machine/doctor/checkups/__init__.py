@@ -1,1 +1,0 @@
-"""The built-in checkups: related ones in a file, thresholds as constants with their source."""
