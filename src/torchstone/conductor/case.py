@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
@@ -167,6 +167,19 @@ class CaseProgress:
             yield
         finally:
             self.phases[name] = self.phases.get(name, 0.0) + time.monotonic() - began
+
+    def result(self, arms: Iterable[Measurement], started: float) -> CaseResult:
+        """The case, over now, that began at this moment."""
+        return CaseResult(
+            arms=tuple(arms),
+            replicates=self.replicates,
+            looks=self.looks,
+            alpha=self.alpha,
+            stopped_by=self.stopped_by or "no arm left",
+            elapsed_s=time.monotonic() - started,
+            constant=frozenset(self.constant),
+            phases=self.phases,
+        )
 
 
 class Events(Protocol):

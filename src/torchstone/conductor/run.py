@@ -327,16 +327,7 @@ def run_case(
             measure_arms(context, states, references)
         except KeyboardInterrupt as ended:
             _keep(states, progress, case.settings, out_of_time=isinstance(ended, OutOfTime))
-    return CaseResult(
-        arms=tuple(state.measurement() for state in states),
-        replicates=progress.replicates,
-        looks=progress.looks,
-        alpha=progress.alpha,
-        stopped_by=progress.stopped_by or "no arm left",
-        elapsed_s=time.monotonic() - started,
-        constant=frozenset(progress.constant),
-        phases=progress.phases,
-    )
+    return progress.result((state.measurement() for state in states), started)
 
 
 def too_many_threads(arms: Sequence[ArmSpec], cores: int) -> str:

@@ -186,16 +186,7 @@ def run_session(
             for state in session.states:
                 if not state.turns and state.outcome is Outcome.OK:
                     state.wrong(Outcome.NOT_RUN, NO_SAMPLE, "")
-    return CaseResult(
-        arms=tuple(_measurement(state) for state in session.states),
-        replicates=progress.replicates,
-        looks=progress.looks,
-        alpha=progress.alpha,
-        stopped_by=progress.stopped_by or "no arm left",
-        elapsed_s=time.monotonic() - started,
-        constant=frozenset(progress.constant),
-        phases=progress.phases,
-    )
+    return progress.result((_measurement(state) for state in session.states), started)
 
 
 def _measurement(state: ArmState) -> Measurement:
