@@ -88,6 +88,14 @@ def test_show_and_list_have_it(path: Path) -> None:
     assert "1scaled" in listed.stdout
 
 
+def test_the_first_page_leads_to_the_newest(client: TestClient) -> None:
+    page = client.get("/").text
+    head = page.partition('id="headline-elsewhere"')[2].partition("</section>")[0]
+    assert 'href="/scalings/1scaled"' in head
+    assert "1 of 3 arms failed" in head
+    assert "m-fail" in head
+
+
 def test_the_pages_have_arms_and_findings(client: TestClient) -> None:
     (row,) = client.get("/api/v1/scalings").json()["tables"]["scalings"]["rows"]
     assert row["failed"] == 1
