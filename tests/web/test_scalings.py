@@ -104,4 +104,5 @@ def test_the_pages_have_arms_and_findings(client: TestClient) -> None:
     for told in ("not a speed claim", "81%", "4.00 KiB", "2.00× one rank", "Efficiency"):
         assert told in page.text, told
     assert "<b>net" not in page.text
+    assert "cannot tell" not in page.text, "an efficiency is no verdict"
     assert client.get("/scalings/none").status_code == 404

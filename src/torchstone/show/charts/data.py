@@ -92,7 +92,8 @@ class Strip:
 class IntervalRow:
     """One line of a forest plot: a ratio with its interval.
 
-    `verdict` is `better`, `worse`, `same`, `not-worse`, `not-better` or `unsure`.
+    `verdict` is `better`, `worse`, `same`, `not-worse`, `not-better` or `unsure`; `none` of what
+    nobody has asked whether it is better.
     """
 
     name: str

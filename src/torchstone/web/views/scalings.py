@@ -87,5 +87,5 @@ def _row(arm: RankArm) -> IntervalRow:
     low, high = one.interval
     known = high < float("inf")
     return IntervalRow(
-        arm.name, one.value, low if known else None, high if known else None, verdict="unsure"
+        arm.name, one.value, low if known else None, high if known else None, verdict="none"
     )
