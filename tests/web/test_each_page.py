@@ -156,6 +156,10 @@ def test_a_change_says_its_cause_in_words(metric: str, moved: str, worse: bool, 
     told = dict(zip((column.title for column in table.columns), row, strict=True))
     assert told["Cause"].text == words
     assert (told["Change"].text, told["Change"].detail) == ("+50 %", "+40 % to +60 %")
+    facts = dict(regressions._facts(made).items)
+    assert "Could be any of" not in facts, "it is one run"
+    early = replace(made, earliest=made.last_good)
+    assert dict(regressions._facts(early).items)["Could be any of"].text == "c99..c100"
     shown = [column.title for column in table.columns if column.shown]
     assert "Machine" not in shown, "it says nothing where no machine changed"
 
@@ -196,3 +200,11 @@ def test_the_api_can_be_read_on_a_phone(new_page: Any, address: str) -> None:
     assert page.evaluate("document.documentElement.scrollHeight") < 12_000
     narrow = "[...document.querySelectorAll('dd')].filter((one) => one.offsetWidth < 160).length"
     assert page.evaluate(narrow) == 0
+
+
+def test_a_chart_by_itself_is_not_blown_up(new_page: Any, address: str) -> None:
+    page = new_page(address, viewport={"width": 1280, "height": 800})
+    page.goto(f"{address}/suite?suite=timm")
+    page.evaluate("document.querySelector('#content').append(document.querySelector('.figure'))")
+    wide = "document.querySelector('#content > .figure svg').getBoundingClientRect().width"
+    assert 640 <= page.evaluate(wide) <= 960

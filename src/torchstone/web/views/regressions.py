@@ -132,7 +132,8 @@ def change(source: DataAccess, query: Query, ident: str) -> Page:
 def _facts(one: LevelChange) -> Facts:
     unit = one.key.unit
     levels = f"{value_text(one.before, unit)} → {value_text(one.after, unit)}"
-    likely = f"{commit_text(one.earliest)}..{commit_text(one.latest)}"
+    ends = (commit_text(one.earliest), commit_text(one.latest))
+    likely = "..".join(ends) if ends[0] != ends[1] else ""
     items = (
         ("Series", text_cell(sanitise(f"{one.key.suite} {one.key.title}"))),
         ("Metric", text_cell(metric_title(one.key.metric))),
