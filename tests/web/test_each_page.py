@@ -16,11 +16,13 @@ from tests.web import stored
 from tests.web.conftest import client_of
 from tests.web.test_browser import PHONE
 from tests.web.test_scalings import FOUND
+from torchstone import web
 from torchstone.records import OURS, SeriesKey, Verdict
 from torchstone.show import charts
-from torchstone.show.page import Chart, Point, Series
+from torchstone.show.page import Cell, Chart, Column, Point, Series, Table
 from torchstone.store import open_store
-from torchstone.web.render import single
+from torchstone.web.query import ServerLinks
+from torchstone.web.render import body, single
 from torchstone.web.tables import PAGE_ROWS
 from torchstone.web.views import machines, profiles, regressions
 
@@ -114,10 +116,6 @@ def test_on_a_phone_the_name_of_this_page_is_seen(new_page: Any, address: str) -
 
 
 def test_names_of_variants_end_a_line_at_their_plus(tmp_path: Path) -> None:
-    from torchstone.show.page import Cell, Column, Table
-    from torchstone.web.query import ServerLinks
-    from torchstone.web.render import body
-
     table = Table("t", "", (Column("v", "Variant"),), ((Cell("", "inductor+dynamic"),),))
     assert "inductor+<wbr>dynamic" in body(table, ServerLinks())
 
@@ -208,3 +206,16 @@ def test_a_chart_by_itself_is_not_blown_up(new_page: Any, address: str) -> None:
     page.evaluate("document.querySelector('#content').append(document.querySelector('.figure'))")
     wide = "document.querySelector('#content > .figure svg').getBoundingClientRect().width"
     assert 640 <= page.evaluate(wide) <= 960
+
+
+def test_regressions_are_no_wider_than_a_phone(new_page: Any, tmp_path: Path) -> None:
+    made = one_change("a_benchmark_of_numpy.with_a_long_name", 100.0)
+    table = regressions._table("open", [made])
+    page = new_page("http://127.0.0.1", viewport=PHONE)
+    style = (Path(web.__file__).parent / "assets" / "style.css").read_text()
+    rows = body(table, ServerLinks())
+    page.set_content(
+        f'<style>{style}</style><body data-page="regressions"><div class="block"><div class='
+        f'"scroll"><table class="cards"><thead></thead><tbody>{rows}</tbody></table></div></div>'
+    )
+    assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]

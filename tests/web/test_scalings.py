@@ -105,4 +105,5 @@ def test_the_pages_have_arms_and_findings(client: TestClient) -> None:
         assert told in page.text, told
     assert "<b>net" not in page.text
     assert "cannot tell" not in page.text, "an efficiency is no verdict"
+    assert "waiting for the last rank" in page.text, "nothing is cut off"
     assert client.get("/scalings/none").status_code == 404

@@ -191,14 +191,19 @@ def elsewhere(source: DataAccess) -> tuple[Section, ...]:
     for one in source.store.list_tunings(1):
         gained = f"{one.speedup:.3g}×" if one.speedup else sanitise(one.state)
         to = Link("tuning", one.id)
-        items.append((f"newest tuning, {sanitise(one.target)}", Cell(one.speedup, gained, to)))
+        items.append((f"in the newest tuning, {_short(one.target)}", Cell(one.speedup, gained, to)))
     for scaled in source.store.list_scalings(1):
         ended = f"{scaled.failed} of {count(scaled.arms, 'arm')} failed"
         words = ended if scaled.failed else count(scaled.arms, "arm")
         mark = "fail" if scaled.failed else ""
         cell = Cell(scaled.failed, words, Link("scaling", scaled.id), mark)
-        items.append((f"in the newest scaling, {sanitise(scaled.target)}", cell))
+        items.append((f"in the newest scaling, {_short(scaled.target)}", cell))
     return (Headline("headline-elsewhere", "Elsewhere", tuple(items)),) if items else ()
+
+
+def _short(target: str) -> str:
+    """Without the folders that it lies in."""
+    return sanitise(target.rpartition("/")[2])
 
 
 def _suites(counts: Counter[str]) -> str:

@@ -35,7 +35,9 @@ LIST: tuple[Field[ScalingSummary], ...] = (
 )
 MOVED: tuple[Field[RankArm], ...] = (
     field("arm", "Arm", lambda arm: text_cell(arm.name)),
-    field("moved", "A step's communication", lambda arm: text_cell(communication_of(arm))),
+    field(
+        "moved", "A step's communication", lambda arm: text_cell(communication_of(arm), longest=300)
+    ),
 )
 
 
