@@ -321,6 +321,9 @@ def _case_fields(labels: Labels, context: Context) -> tuple[Field[CaseChange], .
         new = _new(change)
         return speedup_cell(new, to(change)) if new else Cell()
 
+    def ratio(key: str, title: str, of: Callable[[CaseChange], float | None]) -> Field[CaseChange]:
+        return field(key, title, lambda c: ratio_cell(of(c), to(c)), True, "×", group=times)
+
     return (
         *parts.named_fields(lambda c: c.key, labels, to),
         field("kind", "Kind", lambda c: _kind(c, to(c))),
@@ -342,22 +345,8 @@ def _case_fields(labels: Labels, context: Context) -> tuple[Field[CaseChange], .
             group=speedup,
         ),
         field("moved", "Cause", parts.moved_cell, help="Which side's time explains the change"),
-        field(
-            "baseline_time",
-            "Eager",
-            lambda c: ratio_cell(c.baseline_time, to(c)),
-            True,
-            "×",
-            group=times,
-        ),
-        field(
-            "arm_time",
-            "Compiled",
-            lambda c: ratio_cell(c.arm_time, to(c)),
-            True,
-            "×",
-            group=times,
-        ),
+        ratio("baseline_time", "Eager", lambda c: c.baseline_time),
+        ratio("arm_time", "Compiled", lambda c: c.arm_time),
         *_cost_columns("New over base", to),
         field("outcome", "Outcome, new", lambda c: outcome_cell(c.new), shown=False),
         *parts.key_fields(parts.SETTINGS, lambda c: c.key),
