@@ -59,6 +59,11 @@ def test_short_logarithmic_axes_get_even_marks_and_long_ones_powers() -> None:
     [
         (utc(2026, 11, 3, 9, 30), utc(2026, 11, 3, 12), ["Nov 3, 10:00", "11:00", "12:00"]),
         (utc(2026, 11, 3, 20), utc(2026, 11, 4, 5), ["21:00", "Nov 4", "03:00"]),
+        (
+            utc(2026, 11, 3, 9, 30) + 3,  # of a training that is watched
+            utc(2026, 11, 3, 9, 30) + 16,
+            ["Nov 3, 09:30:05", "09:30:10", "09:30:15"],
+        ),
         (utc(2026, 11, 1), utc(2026, 11, 4), ["Nov 1", "Nov 2", "Nov 3", "Nov 4"]),
         (utc(2026, 11, 3), utc(2026, 11, 29), ["Nov 9", "Nov 16", "Nov 23"]),  # Mondays
         (utc(2026, 11, 3), utc(2027, 2, 4), ["Dec", "2027", "Feb"]),

@@ -88,6 +88,14 @@ def test_show_and_list_have_it(path: Path) -> None:
     assert "1scaled" in listed.stdout
 
 
+def test_the_first_page_leads_to_the_newest(client: TestClient) -> None:
+    page = client.get("/").text
+    head = page.partition('id="headline-elsewhere"')[2].partition("</section>")[0]
+    assert 'href="/scalings/1scaled"' in head
+    assert "1 of 3 arms failed" in head
+    assert "m-fail" in head
+
+
 def test_the_pages_have_arms_and_findings(client: TestClient) -> None:
     (row,) = client.get("/api/v1/scalings").json()["tables"]["scalings"]["rows"]
     assert row["failed"] == 1
@@ -96,4 +104,6 @@ def test_the_pages_have_arms_and_findings(client: TestClient) -> None:
     for told in ("not a speed claim", "81%", "4.00 KiB", "2.00× one rank", "Efficiency"):
         assert told in page.text, told
     assert "<b>net" not in page.text
+    assert "cannot tell" not in page.text, "an efficiency is no verdict"
+    assert "waiting for the last rank" in page.text, "nothing is cut off"
     assert client.get("/scalings/none").status_code == 404

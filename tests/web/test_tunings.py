@@ -13,6 +13,7 @@ from tests.tuning.made import tuning
 from tests.web.conftest import client_of
 from torchstone.records import Decision
 from torchstone.store import open_store
+from torchstone.web.views.tunings import EXPERIMENTS
 
 pytest.importorskip("fastapi")
 
@@ -54,6 +55,15 @@ def test_one_page_has_all_that_was_tried(client: TestClient) -> None:
     assert rows["compile"]["decision"] == Decision.WRONG_ANSWER.value
     front = [one["name"] for one in found["charts"]["pareto"]["data"] if one["front"]]
     assert front == ["recipe"]
+
+
+def test_what_was_not_measured_has_no_figures() -> None:
+    (one, *_) = tuning().experiments
+    stopped = replace(one, decision=Decision.NOT_RUN, memory_ratio=59.0)
+    (memory,) = [made.cell for made in EXPERIMENTS if made.column.key == "memory"]
+    measured = replace(one, decision=Decision.ADOPTED, memory_ratio=0.5)
+    assert memory(measured).text == "50 %"
+    assert memory(stopped).text == ""
 
 
 def test_a_tuning_that_is_not_there_is_not_found(client: TestClient) -> None:

@@ -110,6 +110,14 @@ def false_alarm_words(rate: FalseAlarms, series: int) -> str:
     )
 
 
+def cause_words(one: LevelChange) -> str:
+    """`compiled got slower`: which side's time is another since then."""
+    if one.moved in ("", "both"):
+        return "both sides" if one.moved else ""
+    faster = one.moved == "eager" and one.key.metric == "speedup"  # a worse one is a faster eager
+    return f"{one.moved} got {'slower' if one.worse != faster else 'faster'}"
+
+
 def change_fields(link: bool = False) -> tuple[Field[LevelChange], ...]:
     """The columns of a change, the same in a terminal, Markdown, CSV and on a page."""
 
@@ -138,7 +146,7 @@ def change_fields(link: bool = False) -> tuple[Field[LevelChange], ...]:
         field(
             "since", "Since", lambda c: Cell(c.first_bad.at, when_s(c.first_bad.at)[:10]), wide=True
         ),
-        field("moved", "Moved", lambda c: Cell(c.moved, c.moved), wide=True),
+        field("moved", "Cause", lambda c: Cell(c.moved, cause_words(c)), wide=True),
         field(
             "machine",
             "Machine",

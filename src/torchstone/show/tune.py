@@ -67,6 +67,11 @@ def _share(get: Callable[[Experiment], float | None]) -> Callable[[Experiment], 
     return cell
 
 
+def _memory(one: Experiment) -> float | None:
+    """Of one that was stopped before a sample was taken, it is that of compiling."""
+    return one.memory_ratio if one.decision.measured else None
+
+
 def _calls(one: Experiment) -> Cell:
     calls = one.break_even_calls
     if calls is None or (one.compile_s or 0.0) < 0.01:
@@ -84,7 +89,7 @@ FIELDS: tuple[Field[Experiment], ...] = (
     field("decision", "Decision", _decision),
     field("speedup", "Speed-up", _speedup, number=True, unit="×"),
     *ends("interval", "time ratio", lambda one: one.interval),
-    field("memory", "Memory", _share(lambda one: one.memory_ratio), number=True),
+    field("memory", "Memory", _share(_memory), number=True),
     field("share", "At stake", _share(lambda one: one.share), number=True, wide=True),
     field("tier", "Answers", _text(lambda one: one.shown_tier or one.tier), wide=True),
     field("break_even", "Break-even calls", _calls, number=True, wide=True),

@@ -41,6 +41,7 @@ from torchstone.web.query import (
     EXPLAINED,
     LANDING_API,
     LONGEST,
+    OUTSIDE,
     BadQuery,
     NotFound,
     ServerLinks,
@@ -452,22 +453,41 @@ def _add_progress(app: FastAPI, app_state: AppState) -> None:
     app.add_api_route(path, of_one, summary="How far one run is", **told)
 
 
+PART_ENDS = ("/tables/{name}", "/charts/{name}.svg")
+PART_WORDS = (
+    "All rows of a table by its name in the page's document, as JSON; as CSV with ?format=csv",
+    "A chart of it as a picture",
+)
+"""What every page has below its own address."""
+
+
 def _add_docs(app: FastAPI, app_state: AppState) -> None:
     """The API for people to read, made from its description: nothing is fetched from elsewhere."""
 
     def show() -> Response:
-        items = []
+        items, parameters = [], {}
         for path, told in app.openapi()["paths"].items():
-            asked = told["get"].get("parameters", ())
-            names = ", ".join(one["name"] for one in asked if one["in"] == "query")
-            detail = f"Parameters: {names}." if names else ""
-            items.append((path, Cell(path, told["get"]["summary"], detail=detail)))
+            for one in told["get"].get("parameters", ()):
+                parameters[one["name"]] = Cell(None, one["description"].replace("`", ""))
+            if path.endswith(PART_ENDS):  # every page has them
+                continue
+            to = None if "{" in path else Link(OUTSIDE, path)
+            items.append((path, Cell(path, told["get"]["summary"], to)))
+        parts = [
+            (f"…{end}", Cell(end, words)) for end, words in zip(PART_ENDS, PART_WORDS, strict=True)
+        ]
         start = Notice(
             "Every page, table and chart is there as data, to be read only. A page's own address "
             f"works too: put {API} before it.",
             remedy=f"{API}/openapi.json describes it for programs.",
         )
-        page = Page("docs", "API", (start, Facts("api", "Addresses", tuple(items))))
+        sections = (
+            start,
+            Facts("api", "Pages", tuple(items)),
+            Facts("api-parts", "Tables and charts of each page", tuple(parts)),
+            Facts("api-parameters", "Parameters, of all of them", tuple(parameters.items())),
+        )
+        page = Page("docs", "API", sections)
         text = html(page, app_state.links, SiteInfo(app_state.store.location.name))
         return Response(text, media_type="text/html")
 

@@ -15,6 +15,7 @@ from markupsafe import Markup, escape
 from torchstone import __version__
 from torchstone.explain.roofline import Roofline
 from torchstone.records import Profile
+from torchstone.records.format import count
 from torchstone.show import charts
 from torchstone.show.page import MARKS, Cell, Chart, Choice, Link, Page, Picture, Point, Table
 from torchstone.show.profile_html import profile_json
@@ -68,19 +69,22 @@ def single(chart: Chart | Picture) -> list[tuple[str, str]]:
     if not isinstance(chart, Chart):
         return []
     moments = {p.time_s for s in chart.series for p in s.points}
-    values = {p.value for s in chart.series for p in s.points if not p.failed}
+    passing = [p.value for s in chart.series for p in s.points if not p.failed]
+    values, points = set(passing), sum(len(s.points) for s in chart.series)
     steady = chart.unit == "count" and len(chart.series) == 1 and len(values) == 1
     if len(moments) != 1 and not (steady and None not in values):
         return []
     unit = UNITS.get(chart.unit, chart.unit)
     found = []
     for series in chart.series:
-        last = series.points[-1]
+        last = next((p for p in reversed(series.points) if not p.failed), series.points[-1])
         known = None if last.low is None or last.high is None else (last.low, last.high)
         text = "failed" if last.failed else "none"
         if last.value is not None and not last.failed:
             text = charts.format_estimate(last.value, known, unit)
-        text += f" in each of {len(moments)} runs" if len(moments) > 1 else ""
+        if len(moments) > 1:
+            text += f" in each of {count(len(passing), 'run')}"
+            text += f"; {points - len(passing)} failed" if points > len(passing) else ""
         found.append((sanitise(series.name), text))
     return found
 
@@ -307,6 +311,8 @@ def _cell(cell: Cell, number: bool, tag: str, links: Links, opened: dict[int, st
     value = f' data-v="{cell.value}"' if number and isinstance(cell.value, (int, float)) else ""
     title = f' title="{_escaped(cell.title)}"' if cell.title else ""
     inner = _escaped(cell.text)
+    if not number and "+" in inner:  # `inductor+dynamic` ends a line there, not inside a word
+        inner = inner.replace("+", "+<wbr>")
     if cell.to is not None and cell.text:
         start = opened.get(id(cell.to))
         if start is None:

@@ -106,7 +106,8 @@ class Strip:
 class IntervalRow:
     """One line of a forest plot: a ratio with its interval.
 
-    `verdict` is `better`, `worse`, `same`, `not-worse`, `not-better` or `unsure`.
+    `verdict` is `better`, `worse`, `same`, `not-worse`, `not-better` or `unsure`; `none` of what
+    nobody has asked whether it is better.
     """
 
     name: str
@@ -121,7 +122,8 @@ class IntervalRow:
 
 _HOUR, _DAY = 3600, 86_400
 _WEEK = 7 * _DAY
-_STEPS = (60, 300, 900, _HOUR, 3 * _HOUR, 6 * _HOUR, 12 * _HOUR, _DAY, 2 * _DAY, _WEEK, 2 * _WEEK)
+_SECONDS, _MINUTES, _HOURS = (1, 5, 15, 30), (60, 300, 900), (1, 3, 6, 12)
+_STEPS = (*_SECONDS, *_MINUTES, *(n * _HOUR for n in _HOURS), _DAY, 2 * _DAY, _WEEK, 2 * _WEEK)
 _MONTHS = (1, 2, 3, 6, 12, 24, 60, 120, 240, 600)
 _MONTH_S = 30.44 * _DAY
 _NAMES = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
@@ -159,9 +161,10 @@ def _even(low: float, high: float, step: int) -> list[tuple[float, str]]:
     base = _MONDAY if step >= _WEEK else 0
     first = -(-(low - base) // step) * step + base
     moments = [first + number * step for number in range(int((high - first) // step) + 1)]
+    clock = _hour if step >= _MINUTES[0] else _second
     if not any(moment % _DAY == 0 for moment in moments):
-        return [(at, f"{_day(at)}, {_hour(at)}" if at == first else _hour(at)) for at in moments]
-    return [(at, _hour(at) if at % _DAY else _day(at)) for at in moments]
+        return [(at, f"{_day(at)}, {clock(at)}" if at == first else clock(at)) for at in moments]
+    return [(at, clock(at) if at % _DAY else _day(at)) for at in moments]
 
 
 def _day(seconds: float) -> str:
@@ -171,6 +174,10 @@ def _day(seconds: float) -> str:
 
 def _hour(seconds: float) -> str:
     return f"{_at(seconds):%H:%M}"
+
+
+def _second(seconds: float) -> str:
+    return f"{_at(seconds):%H:%M:%S}"
 
 
 def _monthly(low: float, high: float, months: int) -> list[tuple[float, str]]:

@@ -63,6 +63,7 @@ SIGNS = {
     "not-worse": _Sign("not worse", "slate", up, 3.8, hollow=True),
     "not-better": _Sign("not better", "slate", down, 3.8, hollow=True),
     "unsure": _Sign("cannot tell", "slate", circle, 3.6, hollow=True),
+    "none": _Sign("a figure and its interval", "blue", circle, 3.8),
 }
 
 

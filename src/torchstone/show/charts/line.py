@@ -107,6 +107,7 @@ def line_chart(
     more = f"and {left_out} more series" if left_out > 0 else ""
     lines = note_lines([*_said_of_columns(shown), note, more], width)
     keys = _lay_out(shown, width) if len(shown) > 1 else []
+    height += round(KEY_ROW * max(0, keys[-1].row + 1 - FREE_ROWS)) if keys else 0
     first = 8.0 + (_TITLE if title else 4.0)
     top = first + (keys[-1].row + 1 if keys else 0) * KEY_ROW
     top += (_LANE if marks else 0.0) + (6.0 if keys else 10.0)
@@ -208,6 +209,8 @@ def _draw_marks(svg: Svg, frame: Frame, marks: Sequence[tuple[float, str]]) -> N
 
 
 KEY_SIZE, KEY_ROW = 12.0, 19.0
+FREE_ROWS = 2
+"""So many rows of names fit beside the lines; for more the chart is made higher."""
 _LONGEST = 44
 _SWATCH, _APART = 26.0, 16.0
 _WIDER = 1.1

@@ -81,4 +81,8 @@
   };
   document.addEventListener("torchstone:fresh", prepare);
   prepare();
+
+  // On a phone not all names of pages fit: that of this page is among those that are seen.
+  const here = document.querySelector(".bar nav [aria-current]");
+  if (here) here.parentElement.scrollLeft = here.offsetLeft - (here.parentElement.clientWidth - here.offsetWidth) / 2;
 }

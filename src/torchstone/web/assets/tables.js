@@ -86,8 +86,11 @@
   // A box that holds all of its table needs neither a bar to scroll by nor the focus.
   const fit = () => {
     for (const box of document.querySelectorAll(".block > .scroll")) {
-      if (narrow.matches) name(box.querySelector("table"));
-      const fits = box.querySelector("table").offsetWidth <= box.clientWidth + 1;
+      const table = box.querySelector("table");
+      if (narrow.matches) name(table);
+      box.classList.remove("tight");
+      if (table.offsetWidth > box.clientWidth + 1) box.classList.add("tight");
+      const fits = table.offsetWidth <= box.clientWidth + 1;
       box.classList.toggle("fits", fits);
       box.tabIndex = fits ? -1 : 0;
     }

@@ -6,7 +6,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from torchstone.records import CaseKey, CaseMetrics, CasePoint, Outcome, RunComparison, RunHead
+from torchstone.records import (
+    CaseKey,
+    CaseMetrics,
+    CasePoint,
+    Outcome,
+    RunComparison,
+    RunHead,
+    Selection,
+    Verdict,
+)
 from torchstone.records.format import count, format_percent
 from torchstone.records.metrics import BY_KEY
 from torchstone.show.cells import (
@@ -46,7 +55,7 @@ from torchstone.show.page import (
     hidden,
     make_table,
 )
-from torchstone.show.run import failure_text
+from torchstone.show.run import failure_text, verdict_cell
 from torchstone.show.table import sanitise
 from torchstone.web.context import Context, controls, resolve
 from torchstone.web.query import ALL, EVERY_S, NotFound, Query, shown
@@ -310,10 +319,15 @@ def _facts(
     if now is None:
         items.append(("Outcome", Cell("", "not in this run", mark="quiet")))
         return Facts("case", "", tuple(items))
+    outcome, speedup = outcome_word(now.outcome, now.reason), speedup_cell(now)
+    if now.outcome is Outcome.OK:
+        verdict = _verdict(source, now, context.new)
+        outcome = verdict_cell(now, verdict)
+        speedup = speedup._replace(mark="worse" if verdict is Verdict.SLOWER else "")
     items += [
-        ("Outcome", outcome_word(now.outcome, now.reason)),
-        ("Speed-up", speedup_cell(now)),
-        *((IN_WORDS.get(key, BY_KEY[key].title), metric_cell(now, key)) for key in SHOWN),
+        ("Outcome", outcome),
+        ("Speed-up", speedup),
+        *((IN_WORDS.get(key, BY_KEY[key].title), _metric(now, key)) for key in SHOWN),
         ("Answer checked", text_cell(now.agreement)),
         ("FLOPs of a step", number_cell(now.flops)),
         ("FLOP count covers", _covered(now.flops_covered)),
@@ -323,6 +337,21 @@ def _facts(
         items.insert(3, ("Change", change))
     kept = tuple((name, cell) for name, cell in items if cell.text not in ("", "-"))
     return Facts("case", "", kept)
+
+
+def _verdict(source: DataAccess, now: CaseMetrics, head: RunHead) -> Verdict | None:
+    """As the suite's page has it. Among the others of its suite only a gain or a loss can fall."""
+    if now.verdict not in (Verdict.FASTER, Verdict.SLOWER):
+        return now.verdict
+    from torchstone.stats import verdicts
+
+    cases = source.cases(head, Selection(suite=now.key.suite, scale=now.key.scale))
+    return dict(zip((one.key for one in cases), verdicts(cases), strict=True))[now.key]
+
+
+def _metric(now: CaseMetrics, key: str) -> Cell:
+    cell = metric_cell(now, key)
+    return parts.memory_level(cell, now.memory_ratio) if key == "memory_ratio" else cell
 
 
 def _covered(share: float | None) -> Cell:

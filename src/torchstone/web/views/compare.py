@@ -63,6 +63,7 @@ from torchstone.web.query import Query
 from torchstone.web.sources import DataAccess, Identity
 from torchstone.web.tables import arranged
 from torchstone.web.views import parts
+from torchstone.web.views.headline import since_base
 
 OPTIONAL = ("suite", *parts.SETTINGS)
 CONTROLS = ("base", "new", *OPTIONAL, "base_variant", "across", "common", "filter")
@@ -89,6 +90,8 @@ def compare(source: DataAccess, query: Query) -> Page:
         return Page("compare", "Compare", said, controls=form, params=query.params)
     sections: tuple[Section, ...] = (_runs(found), *parts.remarks(found, context))
     if not found.refused:
+        if parts.variants(query) is None:  # of two variants, suites have no such lists
+            sections += since_base(context, found)
         sections += _compared(found, context, here)
     return Page(
         "compare",
@@ -191,7 +194,7 @@ def _group_fields(labels: Labels, context: Context) -> tuple[Field[GroupChange],
         field(
             "paired",
             "Pass",
-            lambda g: Cell(g.paired, f"{g.paired:,}/{g.common:,}", to(g)),
+            lambda g: _passing(g, to(g)),
             True,
             help="In both runs, of the cases that both have",
         ),
@@ -234,6 +237,11 @@ def _group_fields(labels: Labels, context: Context) -> tuple[Field[GroupChange],
         *parts.change_fields(_group),
         *parts.cost_fields(_group),
     )
+
+
+def _passing(change: GroupChange, to: Link) -> Cell:
+    cell = Cell(change.paired, f"{change.paired:,}/{change.common:,}", to)
+    return parts.pass_level(cell, change.new.passes) if change.new else cell
 
 
 def _group(change: GroupChange) -> GroupChange:
@@ -302,7 +310,7 @@ def _new(change: CaseChange) -> CaseMetrics | None:
 
 
 def _case_fields(labels: Labels, context: Context) -> tuple[Field[CaseChange], ...]:
-    speedup, times = "Speed-up", "Time, new over base"
+    speedup, times = "Speed-up", "Time against base"
 
     place = cache(lambda key: case_place(key, context.carried))  # seven cells of a row lead there
 
@@ -312,6 +320,9 @@ def _case_fields(labels: Labels, context: Context) -> tuple[Field[CaseChange], .
     def of_new(change: CaseChange) -> Cell:
         new = _new(change)
         return speedup_cell(new, to(change)) if new else Cell()
+
+    def ratio(key: str, title: str, of: Callable[[CaseChange], float | None]) -> Field[CaseChange]:
+        return field(key, title, lambda c: ratio_cell(of(c), to(c)), True, "×", group=times)
 
     return (
         *parts.named_fields(lambda c: c.key, labels, to),
@@ -334,15 +345,8 @@ def _case_fields(labels: Labels, context: Context) -> tuple[Field[CaseChange], .
             group=speedup,
         ),
         field("moved", "Cause", parts.moved_cell, help="Which side's time explains the change"),
-        field(
-            "baseline_time",
-            "Baseline",
-            lambda c: ratio_cell(c.baseline_time, to(c)),
-            True,
-            "×",
-            group=times,
-        ),
-        field("arm_time", "Arm", lambda c: ratio_cell(c.arm_time, to(c)), True, "×", group=times),
+        ratio("baseline_time", "Eager", lambda c: c.baseline_time),
+        ratio("arm_time", "Compiled", lambda c: c.arm_time),
         *_cost_columns("New over base", to),
         field("outcome", "Outcome, new", lambda c: outcome_cell(c.new), shown=False),
         *parts.key_fields(parts.SETTINGS, lambda c: c.key),

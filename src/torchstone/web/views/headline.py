@@ -14,6 +14,7 @@ from torchstone.records import (
     SuiteSummary,
     Verdict,
 )
+from torchstone.records.format import count
 from torchstone.show.cells import commit_of, suite_title, when
 from torchstone.show.page import Cell, Headline, Link, Notice, Section
 from torchstone.show.table import sanitise
@@ -111,10 +112,11 @@ def headline(
     context: Context, found: RunComparison | None, cases: Sequence[CaseMetrics]
 ) -> tuple[Section, ...]:
     """Two lines, each figure a link to its cases. All suites, modes and precisions are in them."""
-    return (*_since_base(context, found), _by_itself(context, cases))
+    return (*since_base(context, found), _by_itself(context, cases))
 
 
-def _since_base(context: Context, found: RunComparison | None) -> tuple[Section, ...]:
+def since_base(context: Context, found: RunComparison | None) -> tuple[Section, ...]:
+    """What changed, in one line."""
     if found is None or found.refused:
         if context.base is not None:
             return ()  # the remarks say why
@@ -176,7 +178,7 @@ def _line(
 
 def elsewhere(source: DataAccess) -> tuple[Section, ...]:
     """What other pages know: regressions where somebody has looked for them, trainings that are
-    monitored now, tunings. Nothing where there is nothing."""
+    monitored now, tunings, scalings. Nothing where there is nothing."""
     items = []
     known = source.changes(look=False)
     if known is not None:
@@ -189,8 +191,19 @@ def elsewhere(source: DataAccess) -> tuple[Section, ...]:
     for one in source.store.list_tunings(1):
         gained = f"{one.speedup:.3g}×" if one.speedup else sanitise(one.state)
         to = Link("tuning", one.id)
-        items.append((f"newest tuning, {sanitise(one.target)}", Cell(one.speedup, gained, to)))
+        items.append((f"in the newest tuning, {_short(one.target)}", Cell(one.speedup, gained, to)))
+    for scaled in source.store.list_scalings(1):
+        ended = f"{scaled.failed} of {count(scaled.arms, 'arm')} failed"
+        words = ended if scaled.failed else count(scaled.arms, "arm")
+        mark = "fail" if scaled.failed else ""
+        cell = Cell(scaled.failed, words, Link("scaling", scaled.id), mark)
+        items.append((f"in the newest scaling, {_short(scaled.target)}", cell))
     return (Headline("headline-elsewhere", "Elsewhere", tuple(items)),) if items else ()
+
+
+def _short(target: str) -> str:
+    """Without the folders that it lies in."""
+    return sanitise(target.rpartition("/")[2])
 
 
 def _suites(counts: Counter[str]) -> str:

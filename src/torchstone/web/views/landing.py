@@ -59,7 +59,7 @@ def landing(source: DataAccess, query: Query) -> Page:
     here = Link("landing", "", query.params)
     top: tuple[Section, ...] = parts.running(source, context.heads)
     if context.new is None:
-        sections = (*top, *parts.nothing_stored())
+        sections = (*top, *parts.nothing_stored(), *elsewhere(source))
         return Page("landing", "Overview", sections, params=query.params, live=True)
     found = parts.comparison(source, context)
     fits = matcher(context.cases)
@@ -228,8 +228,23 @@ def _trends(source: DataAccess, context: Context) -> tuple[Section, ...]:
     variants = list(dict.fromkeys(one.variant for one in shown))
     wanted = replace(context.history, variant=variants[0])
     points = source.points(wanted, EVERY_S[context.chosen.granularity])
+    made, told = trends_by_suite(points, context.carried, shown)
+    others = len(variants) - 1
+    more = f" {count(others, 'other variant')}: choose one under Variant." if others else ""
+    note = f"{count(len({one.run.id for one in points}), 'run')}.{more} {told}"
+    title = f"Trends of {sanitise(variants[0])}"
+    return (Group(title, made, note=note + parts.newest_only(points)),)
+
+
+def trends_by_suite(
+    points: Sequence[GroupPoint],
+    carried: tuple[tuple[str, str], ...],
+    first: Sequence[SuiteSummary] = (),
+) -> tuple[tuple[Group, ...], str]:
+    """Small charts of each suite by itself, in the order of `first`: no line joins two suites. With
+    what there is to say of all of them."""
     suites: dict[str, list[GroupPoint]] = {}
-    for group in shown:
+    for group in first:
         suites.setdefault(suite_title(group.suite, group.scale), [])
     for point in points:
         title = suite_title(point.summary.suite, point.summary.scale)
@@ -241,14 +256,10 @@ def _trends(source: DataAccess, context: Context) -> tuple[Section, ...]:
         if mine:
             name = table_name(title, names)
             names[name] = None
-            charts = parts.trend_charts(mine, context.carried, f"{name}-")
+            charts = parts.trend_charts(mine, carried, f"{name}-")
             drawn += charts
             made.append(Group(title, tuple(replace(one, small=True) for one in charts), grid=True))
-    others = len(variants) - 1
-    more = f" {count(others, 'other variant')}: choose one under Variant." if others else ""
-    note = f"{count(len({one.run.id for one in points}), 'run')}.{more} {' '.join(_told(drawn))}"
-    title = f"Trends of {sanitise(variants[0])}"
-    return (Group(title, tuple(made), note=note + parts.newest_only(points)),)
+    return tuple(made), " ".join(_told(drawn))
 
 
 def _told(charts: Sequence[Chart]) -> list[str]:

@@ -56,7 +56,7 @@ MACHINES: tuple[Field[MachineSummary], ...] = (
     field("first_seen", "First seen", lambda m: Cell(m.first_seen_s, when_s(m.first_seen_s))),
     field("last_seen", "Last seen", lambda m: Cell(m.last_seen_s, when_s(m.last_seen_s))),
     field("calibrations", "Calibrations", lambda m: number_cell(m.calibrations), True),
-    field("reports", "Doctor's reports", lambda m: number_cell(m.reports), True),
+    field("reports", "Machine checks", lambda m: number_cell(m.reports), True),
 )
 PEAKS: tuple[Field[tuple[str, Peak, str]], ...] = (
     field("roof", "Peak", lambda p: text_cell(p[0])),
@@ -125,7 +125,7 @@ def machine(source: DataAccess, query: Query, ident: str) -> Page:
         _floors(source, ident),
         *_doctor(reports),
         *_calibration(calibrations),
-        _runs(source, ident),
+        _runs(source, one),
     ]
     return Page(
         "machine",
@@ -159,6 +159,7 @@ def _noise(found: Sequence[NoisePoint]) -> Iterable[Section]:
             "share",
             (Series("smallest difference", seen),),
             empty=empty,
+            better="lower",
         ),
         Chart(
             "identical",
@@ -219,6 +220,7 @@ def _value(value: float, unit: str) -> Cell:
     return Cell(value, format_si(value, unit) if unit else format_seconds(value, 3))
 
 
-def _runs(source: DataAccess, ident: str) -> Table:
-    heads = source.heads(Selection(machine_id=ident), NEWEST_RUNS)
-    return make_table("runs", "Newest runs", RUNS, heads)
+def _runs(source: DataAccess, one: MachineSummary) -> Table:
+    heads = source.heads(Selection(machine_id=one.id), NEWEST_RUNS)
+    note = f"The newest {len(heads)} of {one.runs:,} runs." if len(heads) < one.runs else ""
+    return make_table("runs", "Newest runs", RUNS, heads, note=note)

@@ -184,9 +184,14 @@ def _charts(record: MonitorRecord, view: MonitorView) -> list[Chart]:
             "seconds",
             series(lambda one: one.times.quantile(0.5), "median"),
             events=marks,
+            better="lower",
         ),
         Chart(
-            "rss", "Memory", "bytes", series(lambda one: one.process.rss_bytes, "resident memory")
+            "rss",
+            "Memory",
+            "bytes",
+            series(lambda one: one.process.rss_bytes, "resident memory"),
+            better="lower",
         ),
     ]
     if view.kind != "requests" and parts:

@@ -142,9 +142,7 @@ def profiles(source: DataAccess, query: Query) -> Page:
 def profile(source: DataAccess, query: Query, ident: str) -> Page:
     """What it is, what profiling cost, and the functions that took most."""
     found = source.profile(ident)
-    items = tuple(
-        (sanitise(name), text_cell(value, longest=300)) for name, value in facts_of(found)
-    )
+    items = tuple((f"{name[:1].upper()}{name[1:]}", cell) for name, cell in _facts(found))
     result = source.profiled(found.id)
     actions = [("Open the views", Link("profile-view", found.id))]
     actions += [("The result it is of", Link("result", result))] if result else []
@@ -165,13 +163,20 @@ def profile(source: DataAccess, query: Query, ident: str) -> Page:
     )
 
 
+def _facts(found: Profile) -> Iterable[tuple[str, Cell]]:
+    for name, value in facts_of(found):
+        told = when(value) if value == found.created else value
+        yield sanitise(name), text_cell(told, longest=300)
+
+
 def _functions(found: Profile) -> Table:
     tree = call_tree(found)
+    top = top_functions(found, tree, TOP + 1)
     unit, whole = unit_of(found, tree), whole_of(found, tree)
     said = UNITS.get(unit, unit)
     columns = tuple(replace(one, unit=said) if one.key in AMOUNTS else one for one in FUNCTIONS)
     rows = []
-    for row in top_functions(found, tree, TOP):
+    for row in top[:TOP]:
         own, total = shares(found, row, whole)
         place = f"{row.frame.file}:{row.frame.line}" if row.frame.line else row.frame.file
         rows.append(
@@ -192,6 +197,7 @@ def _functions(found: Profile) -> Table:
         columns,
         tuple(rows),
         empty="This profile counts no functions.",
+        note=f"The first {TOP} only; the views have all of them." if len(top) > TOP else "",
         total=len(rows),
     )
 

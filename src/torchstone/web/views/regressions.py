@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from torchstone.records import (
@@ -13,7 +14,7 @@ from torchstone.records import (
     RunHead,
     SeriesKey,
 )
-from torchstone.records.format import count
+from torchstone.records.format import count, finite
 from torchstone.show.cells import cut, text_cell, when_s
 from torchstone.show.page import (
     Cell,
@@ -28,12 +29,14 @@ from torchstone.show.page import (
     Point,
     Section,
     Series,
+    Table,
     field,
     make_table,
 )
 from torchstone.show.regressions import (
     OPEN_STATES,
     TITLES,
+    cause_words,
     change_fields,
     change_words,
     commit_text,
@@ -76,7 +79,7 @@ def regressions(source: DataAccess, query: Query) -> Page:
     for state in (*OPEN_STATES, "better"):
         changes = report.of_state(state)
         if changes or state == "open":
-            table = make_table(state, "", change_fields(True), changes, empty="Nothing is open.")
+            table = _table(state, changes)
             title = f"{TITLES[state]} ({len(changes)})"
             folded = state in ("closed", "better")
             sections.append(Group(title, (arranged(table, query, here),), folded=folded))
@@ -88,6 +91,23 @@ def regressions(source: DataAccess, query: Query) -> Page:
         lead=f"{headline(report)}; {report.series:,} series, {report.values:,} values.",
         params=query.params,
     )
+
+
+def _table(state: str, changes: Sequence[LevelChange]) -> Table:
+    """As the command prints it; here the interval stands below its figure."""
+    own = {
+        "change": _change_cell,
+        "name": lambda c: text_cell(sanitise(c.key.title), Link("change", c.id), 90),
+    }
+    fields = [replace(one, cell=own.get(one.column.key, one.cell)) for one in change_fields(True)]
+    columns = {"machine": any(one.machine for one in changes)}
+    without = [key for key, known in columns.items() if not known]
+    return make_table(state, "", fields, changes, empty="Nothing is open.", without=without)
+
+
+def _change_cell(one: LevelChange) -> Cell:
+    words, _, ends = change_words(one).partition(" (")
+    return Cell(finite(one.ratio), words, mark="worse" if one.worse else "better", detail=ends[:-1])
 
 
 def change(source: DataAccess, query: Query, ident: str) -> Page:
@@ -112,15 +132,16 @@ def change(source: DataAccess, query: Query, ident: str) -> Page:
 def _facts(one: LevelChange) -> Facts:
     unit = one.key.unit
     levels = f"{value_text(one.before, unit)} → {value_text(one.after, unit)}"
-    likely = f"{commit_text(one.earliest)}..{commit_text(one.latest)}"
+    ends = (commit_text(one.earliest), commit_text(one.latest))
+    likely = "..".join(ends) if ends[0] != ends[1] else ""
     items = (
         ("Series", text_cell(sanitise(f"{one.key.suite} {one.key.title}"))),
         ("Metric", text_cell(metric_title(one.key.metric))),
         ("Change", Cell(one.ratio, change_words(one), mark="worse" if one.worse else "better")),
         ("Level", text_cell(levels)),
         ("First bad", text_cell(f"{range_text(one)}, {when_s(one.first_bad.at)}")),
-        ("As likely", text_cell(likely)),
-        ("Moved", text_cell(one.moved)),
+        ("Could be any of", text_cell(likely)),
+        ("Cause", text_cell(cause_words(one))),
         ("Machine", text_cell(sanitise(one.machine))),
         ("Ledger", text_cell(sanitise(one.ledger))),
         ("State", text_cell(sanitise(f"{one.state} {one.until}".strip()))),
@@ -143,12 +164,19 @@ def _chart(lines: Lines, line: Line) -> Chart:
 
     changes = changes_of(lines).get(line.ident, [])
     points = tuple(
-        Point((run := lines.run(line, place)).at, value, label=commit_text(run))
+        Point(
+            (run := lines.run(line, place)).at,
+            value,
+            label=commit_text(run),
+            to=Link("run", run.id) if line.key.tool == OURS else None,
+        )
         for place, value in enumerate(line.values.tolist())
     )
     name = metric_title(line.key.metric)
     unit = line.key.unit
-    return Chart("history", name, unit, (Series(name, points),), events=events(changes))
+    better = line.key.better
+    drawn = (Series(name, points),)
+    return Chart("history", name, unit, drawn, events=events(changes), better=better)
 
 
 def events(changes: Sequence[LevelChange]) -> tuple[Event, ...]:

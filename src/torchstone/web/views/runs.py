@@ -48,6 +48,7 @@ from torchstone.web.query import BadQuery, Query, selection
 from torchstone.web.sources import DataAccess
 from torchstone.web.tables import arranged
 from torchstone.web.views import failures, parts
+from torchstone.web.views.headline import summary_words
 
 PAGE_RUNS = 50
 AT_ONCE = 1000
@@ -213,10 +214,15 @@ def _group_fields(
     def to(one: SuiteSummary) -> Link:
         return parts.suite_place(parts.group_key(one), (("new", head.id),))
 
+    passed, speedup, compiled, memory, *_ = suite_fields(groups, itself, to)
     return (
         field("suite", "Suite", lambda s: text_cell(suite_title(s.suite, s.scale), to(s))),
         field("settings", "Variant", lambda s: text_cell(labels.settings(s))),
-        *suite_fields(groups, itself, to)[:4],
+        Field(passed.column, lambda s: parts.pass_level(passed.cell(s), s.passes)),
+        Field(speedup.column, lambda s: parts.speedup_level(speedup.cell(s), s.speedup)),
+        field("verdicts", "Cases", lambda s: summary_words(s, to(s)), help="Their own verdicts"),
+        compiled,
+        Field(memory.column, lambda s: parts.memory_level(memory.cell(s), s.memory_ratio.value)),
         hidden("passed", "Passed", lambda s: s.passes.passed),
         hidden("counted", "Counted", lambda s: s.passes.counted),
         hidden("planned", "Planned", lambda s: s.passes.planned),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from torchstone.records import TorchstoneError
 from torchstone.records.format import count
@@ -16,8 +17,9 @@ from torchstone.show.table import sanitise
 from torchstone.store.tunings import ScalingSummary
 from torchstone.web.query import NotFound, Query
 from torchstone.web.sources import DataAccess
+from torchstone.web.tables import arranged
 
-MOST = 200
+MOST = 10_000
 LIST: tuple[Field[ScalingSummary], ...] = (
     field("scaling", "Scaling", lambda one: text_cell(one.id, Link("scaling", one.id))),
     field("target", "Target", lambda one: text_cell(one.target)),
@@ -33,7 +35,9 @@ LIST: tuple[Field[ScalingSummary], ...] = (
 )
 MOVED: tuple[Field[RankArm], ...] = (
     field("arm", "Arm", lambda arm: text_cell(arm.name)),
-    field("moved", "A step's communication", lambda arm: text_cell(communication_of(arm))),
+    field(
+        "moved", "A step's communication", lambda arm: text_cell(communication_of(arm), longest=300)
+    ),
 )
 
 
@@ -41,7 +45,10 @@ def scalings(source: DataAccess, query: Query) -> Page:
     """The newest first."""
     empty = "No scaling is stored yet. Make one with `torchstone scaling TARGET`."
     listed = table("scalings", "", LIST, source.store.list_scalings(MOST), empty=empty)
-    return Page("scalings", "Scaling over ranks", (listed,), params=query.params)
+    here = Link("scalings", "", query.params)
+    listed = replace(arranged(listed, query, here), sortable=False)
+    lead = "How much of each further rank arrives: efficiency, communication, gradients."
+    return Page("scalings", "Scaling over ranks", (listed,), lead=lead, params=query.params)
 
 
 def scaling(source: DataAccess, query: Query, ident: str) -> Page:
@@ -82,5 +89,5 @@ def _row(arm: RankArm) -> IntervalRow:
     low, high = one.interval
     known = high < float("inf")
     return IntervalRow(
-        arm.name, one.value, low if known else None, high if known else None, verdict="unsure"
+        arm.name, one.value, low if known else None, high if known else None, verdict="none"
     )

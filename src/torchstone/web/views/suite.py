@@ -58,6 +58,7 @@ from torchstone.web.sources import DataAccess
 from torchstone.web.tables import arranged
 from torchstone.web.views import parts
 from torchstone.web.views.headline import CHANGES, SHOWN, levels, moves
+from torchstone.web.views.landing import trends_by_suite
 
 OPTIONAL = (*parts.SETTINGS, *parts.RUNS_OF)
 CONTROLS = ("suite", *OPTIONAL, "base", "new", "across", "common", "filter")
@@ -357,6 +358,11 @@ def _note(table: Table, context: Context, found: RunComparison | None) -> str:
 
 def _trends(source: DataAccess, context: Context) -> tuple[Section, ...]:
     points = source.points(context.history, EVERY_S[context.chosen.granularity])
-    charts = parts.trend_charts(points, context.carried)
+    if not points:
+        return ()
     note = parts.newest_only(points).strip()
-    return (Group("Trends", charts, grid=True, note=note),) if points else ()
+    if len({(one.summary.suite, one.summary.scale) for one in points}) > 1:
+        made, told = trends_by_suite(points, context.carried)
+        return (Group("Trends", made, note=f"{told} {note}".strip()),)
+    charts = parts.trend_charts(points, context.carried)
+    return (Group("Trends", charts, grid=True, note=note),)

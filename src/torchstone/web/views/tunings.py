@@ -29,8 +29,9 @@ from torchstone.store.tunings import TuningSummary
 from torchstone.tuning.decide import pareto
 from torchstone.web.query import NotFound, Query
 from torchstone.web.sources import DataAccess
+from torchstone.web.tables import arranged
 
-MOST = 200
+MOST = 10_000
 _LONG = 300
 LIST: tuple[Field[TuningSummary], ...] = (
     field("tuning", "Tuning", lambda t: text_cell(t.id, Link("tuning", t.id))),
@@ -67,7 +68,10 @@ def tunings(source: DataAccess, query: Query) -> Page:
     """The newest first."""
     empty = "No tuning is stored yet. Make one with `torchstone tune TARGET`."
     table = make_table("tunings", "", LIST, source.store.list_tunings(MOST), empty=empty)
-    return Page("tunings", "Tunings", (table,), params=query.params)
+    here = Link("tunings", "", query.params)
+    table = replace(arranged(table, query, here), sortable=False)
+    lead = "Each technique that makes a target faster, proven and written to a recipe."
+    return Page("tunings", "Tunings", (table,), lead=lead, params=query.params)
 
 
 def tuning(source: DataAccess, query: Query, ident: str) -> Page:
