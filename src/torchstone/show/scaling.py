@@ -98,7 +98,8 @@ def communication_of(arm: RankArm) -> str:
     """In words; only of an arm that has it."""
     moved: Communication | None = arm.communication
     assert moved is not None
-    said = [f"{format_seconds(moved.busy_s, 3)} in {moved.calls:.3g} calls"]
+    calls = "call" if moved.calls == 1 else "calls"
+    said = [f"{format_seconds(moved.busy_s, 3)} in {moved.calls:.3g} {calls}"]
     said.append(f"{format_bytes(moved.bytes)} a rank")
     if moved.transfer_s is not None and moved.skew_s is not None:
         transfer, skew = format_seconds(moved.transfer_s, 3), format_seconds(moved.skew_s, 3)
