@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -141,6 +142,24 @@ def test_a_lost_node_and_a_killed_driver_lose_and_double_nothing(
     ids = {case.key: case.result_id for case in view.cases}
     assert len(set(ids.values())) == 6
     assert all(ids[key] == result for key, result in before.items())
+
+
+@pytest.mark.slow
+def test_a_cluster_of_our_own_leaves_nothing_behind(here: Path) -> None:
+    words = ("run", "toys.toml", "-k", "toy0", *FAST, "--engine", "ray", "--db", "kept.db")
+    with tempfile.TemporaryDirectory(dir="/tmp") as short:  # Ray's sockets lie in it
+        done = subprocess.run(
+            [sys.executable, "-c", MAIN, *words],
+            cwd=here,
+            env={**ENV, "TMPDIR": short},
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+        )
+        assert done.returncode == 0, done.stderr
+        assert [case.outcome.value for case in view_of(here).complete] == ["ok"]
+        left = [one.name for one in Path(short).iterdir()]
+        assert not [name for name in left if not name.startswith("torchinductor")], left
 
 
 def test_without_a_cluster_it_says_so(here: Path) -> None:
