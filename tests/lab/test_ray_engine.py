@@ -15,7 +15,7 @@ import pytest
 
 from tests.targets.support import HERE as TARGETS
 from tests.targets.support import ROOT, eventually, torchstone
-from torchstone.records import RunView
+from torchstone.records import Outcome, RunView
 from torchstone.store import open_store
 from torchstone.store.heartbeat import running_ids
 
@@ -115,6 +115,28 @@ def test_cases_are_split_over_two_nodes(here: Path, cluster: TwoNodes) -> None:
         environment = store.load(view.cases[0].result_id).arms[0].environment
     assert environment is not None
     assert environment.variables["OMP_NUM_THREADS"] == "2"  # Ray would say 1
+
+
+@pytest.mark.slow
+def test_models_of_the_quick_tier_end_as_they_do_without_a_cluster(
+    here: Path, cluster: TwoNodes
+) -> None:
+    words = ("run", "torchbench", "-k", "lennard_jones|speech_lstm", "--threads", "1", "--fast")
+    local = [sys.executable, "-c", MAIN, *words, "--db", "kept.db"]
+    assert subprocess.run(local, cwd=here, env=ENV, capture_output=True).returncode == 0
+    without = {case.key: case for case in view_of(here).complete}
+    run = started(here, cluster, *words[1:])
+    _, told = run.communicate(timeout=PATIENCE_S)
+    assert run.returncode == 0, told
+    view = view_of(here)
+    assert len(set(nodes_of(here, view).values())) == 2
+    assert {case.key for case in view.complete} == set(without)
+    for case in view.complete:
+        one, other = case.interval, without[case.key].interval
+        assert case.outcome is without[case.key].outcome is Outcome.OK
+        assert one is not None
+        assert other is not None
+        assert max(one[0], other[0]) <= min(one[1], other[1]), case.key.name
 
 
 @pytest.mark.slow

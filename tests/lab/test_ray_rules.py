@@ -4,6 +4,7 @@ no machine of the tests is such a cluster. `test_ray_engine` has a real one."""
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,9 +16,17 @@ import pytest
 from torchstone.conductor import Settings
 from torchstone.lab import ray_engine
 from torchstone.lab.engines import Clock, Placed, Work
-from torchstone.lab.ray_engine import NodeFacts, RayEngine, _HandingOut, _Node, describe_node
+from torchstone.lab.ray_engine import (
+    NodeFacts,
+    NodeWorker,
+    RayEngine,
+    _HandingOut,
+    _Node,
+    describe_node,
+)
 from torchstone.lab.recording import Recorder
 from torchstone.lab.run_plan import Group, RunRequest, make_plan
+from torchstone.machine.software import NODE_VARIABLE
 from torchstone.records import CaseKey, Outcome, PlannedCase, Run, UsageError
 from torchstone.store import open_store
 
@@ -48,6 +57,17 @@ def test_a_core_is_left_to_ray_where_there_is_one(tmp_path: Path) -> None:
         plan = make_plan(request, cores, 1)
         assert {case.key.threads for case in plan.cases} == {threads}
     assert any("1 core left to the engine" in note for note in make_plan(request, 8, 1).notes)
+
+
+def test_a_worker_keeps_its_templates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They fork the cases whose libraries take long to import."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(NODE_VARIABLE, "")
+    setup = {"cwd": str(tmp_path), "variables": {}, "node": "n1", "nice": os.nice(0)}
+    setup |= {"db": str(tmp_path / "kept.db"), "folder": str(tmp_path)}
+    worker = NodeWorker(json.dumps(setup))
+    assert (worker._templates.folder / "scratch").is_dir()
+    worker._own.close()
 
 
 @dataclass

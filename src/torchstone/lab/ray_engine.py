@@ -112,7 +112,8 @@ class NodeWorker:
         self._db: str | None = told["db"]
         self._folder: str = told["folder"]
         self._node: str = told["node"]
-        self._templates = ExitStack().enter_context(open_templates())
+        self._own = ExitStack()  # kept: templates end with it
+        self._templates = self._own.enter_context(open_templates())
 
     def describe(self) -> str:
         """What this node is."""
