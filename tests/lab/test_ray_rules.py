@@ -66,8 +66,10 @@ def test_a_worker_keeps_its_templates(tmp_path: Path, monkeypatch: pytest.Monkey
     setup = {"cwd": str(tmp_path), "variables": {}, "node": "n1", "nice": os.nice(0)}
     setup |= {"db": str(tmp_path / "kept.db"), "folder": str(tmp_path)}
     worker = NodeWorker(json.dumps(setup))
-    assert (worker._templates.folder / "scratch").is_dir()
-    worker._own.close()
+    folder = worker._templates.folder
+    assert (folder / "scratch").is_dir()
+    worker.close()
+    assert not folder.exists()
 
 
 @dataclass

@@ -44,6 +44,7 @@ TRIES = 3
 JOIN_S = 120.0
 """How long a node may take to answer: its slot may be held by another run."""
 WAIT_S = 1.0
+CLOSE_S = 10.0
 KNOCK_S = 10.0
 GRACE_S = 600.0
 """Beyond what a group may take by its own time-outs. Only a worker that hangs itself needs it."""
@@ -140,6 +141,10 @@ class NodeWorker:
             }
         )
 
+    def close(self) -> None:
+        """End the templates and remove their folder; a worker that is killed leaves it."""
+        self._own.close()
+
 
 class _Notes(Silent):
     """Collects what the driver will tell."""
@@ -230,6 +235,9 @@ class RayEngine:
 
     def close(self) -> None:
         """Leave the cluster; workers that are still there end with us."""
+        idle = [node.worker for node in self._nodes if node.answer is None]
+        with suppress(Exception):  # one may be gone
+            _ray().get([worker.close.remote() for worker in idle], timeout=CLOSE_S)
         self._own.close()
 
     def _connect(self) -> None:
