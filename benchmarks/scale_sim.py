@@ -2,10 +2,12 @@
 
     python benchmarks/scale_sim.py --db torchstone.db --run last --cases 2000
     python benchmarks/scale_sim.py --seconds 45 --cases 2000 --nodes 12,100,1000
+    python benchmarks/scale_sim.py --db torchstone.db --run last --check
 
 Events are those of `--engine ray`: the driver hands out one group at a time (`--hand-out`), the
 longest first; a node measures it; the store takes one writer at a time (`--write`); a node that
-dies loses its group, which is given out again up to three times.
+dies loses its group, which is given out again up to three times. `--check` simulates a stored run
+of `--engine ray` from its own groups, and sets what it took beside that.
 """
 
 from __future__ import annotations
@@ -14,8 +16,11 @@ import argparse
 import heapq
 import math
 import random
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from itertools import pairwise
 
 TRIES = 3
 SPREAD = 0.6
@@ -99,6 +104,59 @@ def simulate(
     )
 
 
+@dataclass(frozen=True)
+class Measured:
+    """One group of a stored run: where, when it ended, and what it took, in seconds."""
+
+    node: str
+    end: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Check:
+    """A stored run beside its simulation."""
+
+    nodes: int
+    groups: int
+    between_s: float
+    """Median time of a node between two groups: stored, handed out, libraries loaded."""
+    took_s: float
+    simulated_s: float
+
+
+def check(groups: Sequence[Measured], write_s: float = 0.0, hand_out_s: float = 0.0) -> Check:
+    """From the first group's start to the last one's end."""
+    by_node: dict[str, list[Measured]] = {}
+    for one in sorted(groups, key=lambda one: one.end):
+        by_node.setdefault(one.node, []).append(one)
+    between = [
+        max(0.0, later.end - later.seconds - earlier.end)
+        for own in by_node.values()
+        for earlier, later in pairwise(own)
+    ]
+    gap = statistics.median(between) if between else 0.0
+    took = max(one.end for one in groups) - min(one.end - one.seconds for one in groups)
+    each = [one.seconds + gap for one in groups]
+    night = simulate(each, len(by_node), write_s, hand_out_s)
+    return Check(len(by_node), len(groups), gap, took, night.seconds - gap)
+
+
+def stored_groups(db: str, run: str) -> list[Measured]:
+    """Of a stored run."""
+    from torchstone.store import open_store
+
+    found = []
+    with open_store(db, read_only=True) as store:
+        head = store.run_head(run)
+        for ident in store.result_ids(head.id):
+            one = store.load(ident)
+            node = next((arm.environment.node for arm in one.arms if arm.environment), "")
+            end = datetime.fromisoformat(one.created).timestamp()
+            found.append(Measured(node, end, one.method.elapsed_s))
+    return found
+
+
 def stored_durations(db: str, run: str) -> list[float]:
     """Seconds of each measured group of a stored run."""
     from torchstone.store import open_store
@@ -118,7 +176,16 @@ def main() -> None:
     parser.add_argument("--write", type=float, default=0.03)
     parser.add_argument("--hand-out", type=float, default=0.005)
     parser.add_argument("--deaths", type=float, default=1 / 720, help="of a node, an hour")
+    parser.add_argument("--check", action="store_true", help="a stored run beside its simulation")
     asked = parser.parse_args()
+    if asked.check:
+        found = check(stored_groups(asked.db, asked.run), asked.write, asked.hand_out)
+        print(
+            f"{found.groups} groups on {found.nodes} nodes, {found.between_s:.1f} s between two: "
+            f"took {found.took_s:.0f} s, simulated {found.simulated_s:.0f} s "
+            f"({found.simulated_s / found.took_s:.2f} x)"
+        )
+        return
     chance = random.Random(0)
     known = stored_durations(asked.db, asked.run) if asked.db else []
     durations = [

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 
 from tests.targets.support import HERE as TARGETS
 from tests.targets.support import ROOT, eventually, torchstone
-from torchstone.records import RunView
+from torchstone.records import Outcome, RunView
 from torchstone.store import open_store
 from torchstone.store.heartbeat import running_ids
 
@@ -117,6 +118,28 @@ def test_cases_are_split_over_two_nodes(here: Path, cluster: TwoNodes) -> None:
 
 
 @pytest.mark.slow
+def test_models_of_the_quick_tier_end_as_they_do_without_a_cluster(
+    here: Path, cluster: TwoNodes
+) -> None:
+    words = ("run", "torchbench", "-k", "lennard_jones|speech_lstm", "--threads", "1", "--fast")
+    local = [sys.executable, "-c", MAIN, *words, "--db", "kept.db"]
+    assert subprocess.run(local, cwd=here, env=ENV, capture_output=True).returncode == 0
+    without = {case.key: case for case in view_of(here).complete}
+    run = started(here, cluster, *words[1:])
+    _, told = run.communicate(timeout=PATIENCE_S)
+    assert run.returncode == 0, told
+    view = view_of(here)
+    assert len(set(nodes_of(here, view).values())) == 2
+    assert {case.key for case in view.complete} == set(without)
+    for case in view.complete:
+        one, other = case.interval, without[case.key].interval
+        assert case.outcome is without[case.key].outcome is Outcome.OK
+        assert one is not None
+        assert other is not None
+        assert max(one[0], other[0]) <= min(one[1], other[1]), case.key.name
+
+
+@pytest.mark.slow
 def test_a_lost_node_and_a_killed_driver_lose_and_double_nothing(
     here: Path, cluster: TwoNodes
 ) -> None:
@@ -141,6 +164,24 @@ def test_a_lost_node_and_a_killed_driver_lose_and_double_nothing(
     ids = {case.key: case.result_id for case in view.cases}
     assert len(set(ids.values())) == 6
     assert all(ids[key] == result for key, result in before.items())
+
+
+@pytest.mark.slow
+def test_a_cluster_of_our_own_leaves_nothing_behind(here: Path) -> None:
+    words = ("run", "toys.toml", "-k", "toy0", *FAST, "--engine", "ray", "--db", "kept.db")
+    with tempfile.TemporaryDirectory(dir="/tmp") as short:  # Ray's sockets lie in it
+        done = subprocess.run(
+            [sys.executable, "-c", MAIN, *words],
+            cwd=here,
+            env={**ENV, "TMPDIR": short},
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+        )
+        assert done.returncode == 0, done.stderr
+        assert [case.outcome.value for case in view_of(here).complete] == ["ok"]
+        left = [one.name for one in Path(short).iterdir()]
+        assert not [name for name in left if not name.startswith("torchinductor")], left
 
 
 def test_without_a_cluster_it_says_so(here: Path) -> None:

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
-from torchstone.lab.scaling import ScalingRequest, communication, findings, scale
+from torchstone.lab.scaling import (
+    ScalingRequest,
+    communication,
+    communication_of_all,
+    findings,
+    scale,
+)
 from torchstone.records import ArmSpec, Measurement, Outcome, UsageError
 from torchstone.records.scaling import RankArm, Scaling
 
@@ -47,8 +54,12 @@ def test_ddp_has_the_gradients_of_one_rank() -> None:
     assert any("not a speed claim" in text for text in document["findings"])
 
 
-def test_a_killed_rank_is_named() -> None:
+def test_a_killed_rank_is_named_and_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))  # torchrun's own folders would stay in it
     found, arms = run(f"{TARGETS}:killed", "ddp")
+    assert not list(tmp_path.glob("torchelastic_*"))
     check_right(arms["ddp×1"])
     dead = arms["ddp×2"]
     assert (dead.measurement.outcome, dead.failed_rank) == (Outcome.CRASH, 1)
@@ -70,6 +81,11 @@ def test_waiting_for_the_last_rank_is_not_transfer() -> None:
     assert found.busy_s == pytest.approx(600e-9)
     assert found.exposed_s == pytest.approx(450e-9)
     assert found.straggler == 1
+    again, other = communication_of_all([[early, late]] * 2), [[early, late], [late, early]]
+    assert again == found
+    by_chance = communication_of_all(other)  # on a busy machine, now one rank and now another
+    assert by_chance is not None
+    assert (by_chance.straggler, by_chance.busy_s) == (None, found.busy_s)
 
 
 @pytest.mark.parametrize(("factor", "right"), [(1.0, True), (2.0, False)])

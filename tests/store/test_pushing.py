@@ -341,6 +341,12 @@ def refuse_bodies(server: Served, source: Path) -> None:
         head += f"Authorization: Bearer {token}\r\nContent-Type: application/json\r\n"
         raw.sendall(f"{head}Content-Length: {pushing.MAX_BODY + 1}\r\n\r\n".encode())
         assert raw.recv(100).startswith(b"HTTP/1.1 413")
+    with socket.create_connection(("127.0.0.1", server.port), timeout=WAIT_S) as raw:
+        raw.sendall(f"{head}Transfer-Encoding: chunked\r\n\r\n".encode())  # it says no length
+        for _ in range(pushing.MAX_BODY // 2**20):
+            raw.sendall(b"100000\r\n" + bytes(2**20) + b"\r\n")
+        raw.sendall(b"1\r\n \r\n")
+        assert raw.recv(100).startswith(b"HTTP/1.1 413")
     assert stored(server.db) == (0, 0)
 
 

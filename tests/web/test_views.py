@@ -18,6 +18,7 @@ from torchstone.store import Store, heartbeat, open_store
 from torchstone.web.query import BadQuery, NotFound, parse
 from torchstone.web.registry import PAGES
 from torchstone.web.sources import DataAccess
+from torchstone.web.views.runs import progress_of_run
 
 LAST = f"night{stored.NIGHTS - 1:02d}x"
 
@@ -342,6 +343,9 @@ def test_a_run_is_running_while_its_program_lives_and_interrupted_after(tmp_path
             assert (shown.state, shown.done, shown.planned) == ("running", 5, 12)
             (own,) = [p for p in view(source, "run", run.id).sections if isinstance(p, Progress)]
             assert own.case == "timm/resnet18"
+            with heartbeat.start_heartbeat(path, run.id, node="n2") as other:  # of a Ray cluster
+                other.now("timm/vit")
+                assert progress_of_run(source, run.id).case == "timm/resnet18, timm/vit on n2"
         page = view(source, "run", run.id)
         (own,) = [p for p in page.sections if isinstance(p, Progress)]
         assert own.state == "interrupted"

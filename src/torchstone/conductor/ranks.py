@@ -80,7 +80,8 @@ class RankGroup:
         script = ["-m", "torchstone.measure.ranks", str(self.folder)]
         if self.kind != PLAIN:
             torchrun = ["-c", _TORCHRUN, "--standalone", "--max-restarts=0"]
-            script = [*torchrun, f"--nproc-per-node={self.ranks}", *script]
+            logs = f"--log-dir={self.folder}/logs"  # its own folder would outlive a kill
+            script = [*torchrun, f"--nproc-per-node={self.ranks}", logs, *script]
         return subprocess.Popen(
             [sys.executable, *script],
             env=env,

@@ -26,6 +26,7 @@ from torchstone.lab.engines import Machine, Work, ended_as, measure_group
 from torchstone.lab.recording import Recorder, this_machine
 from torchstone.lab.run import settings_of, version_of
 from torchstone.lab.run_plan import TORCHBENCH_VARIABLE, Group
+from torchstone.machine.folders import own_folder
 from torchstone.machine.hardware import describe_cpu
 from torchstone.machine.processes import usable_cores
 from torchstone.machine.software import NODE_VARIABLE, git_state
@@ -43,6 +44,7 @@ TRIES = 3
 JOIN_S = 120.0
 """How long a node may take to answer: its slot may be held by another run."""
 WAIT_S = 1.0
+CLOSE_S = 10.0
 KNOCK_S = 10.0
 GRACE_S = 600.0
 """Beyond what a group may take by its own time-outs. Only a worker that hangs itself needs it."""
@@ -50,6 +52,8 @@ EARLIER_RUNS = 5
 """Runs that are asked how long a case takes."""
 COPIED = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", TORCHBENCH_VARIABLE)
 """Set on a node as they are here. Ray sets the first by itself: one thread, or one a CPU held."""
+LONGEST_FOLDER = 40
+"""Of Ray's files: the path of its sockets adds up to 66 of the 107 bytes that Linux allows."""
 _BOOT = "/proc/sys/kernel/random/boot_id"
 
 
@@ -109,7 +113,8 @@ class NodeWorker:
         self._db: str | None = told["db"]
         self._folder: str = told["folder"]
         self._node: str = told["node"]
-        self._templates = ExitStack().enter_context(open_templates())
+        self._own = ExitStack()  # kept: templates end with it
+        self._templates = self._own.enter_context(open_templates())
 
     def describe(self) -> str:
         """What this node is."""
@@ -135,6 +140,10 @@ class NodeWorker:
                 "stored": not recorder.storage_warnings,
             }
         )
+
+    def close(self) -> None:
+        """End the templates and remove their folder; a worker that is killed leaves it."""
+        self._own.close()
 
 
 class _Notes(Silent):
@@ -185,6 +194,7 @@ class RayEngine:
     address: str = ""
     _db: str | None = None
     _nodes: list[_Node] = field(default_factory=list)
+    _own: ExitStack = field(default_factory=ExitStack)
 
     def machine(self, db: str | None, like: str = "") -> Machine:
         """Ask every node what it is; those unlike most of them, or unlike `like`, are left out."""
@@ -225,17 +235,25 @@ class RayEngine:
 
     def close(self) -> None:
         """Leave the cluster; workers that are still there end with us."""
-        if self._nodes:
-            _ray().shutdown()
+        idle = [node.worker for node in self._nodes if node.answer is None]
+        with suppress(Exception):  # one may be gone
+            _ray().get([worker.close.remote() for worker in idle], timeout=CLOSE_S)
+        self._own.close()
 
     def _connect(self) -> None:
         ray = _ray()
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         address = self.address or os.environ.get("RAY_ADDRESS", "")
-        own = {} if address else {"include_dashboard": False, "resources": {SLOT: 1}}
+        own: dict[str, Any] = {}
+        if not address:
+            own = {"include_dashboard": False, "resources": {SLOT: 1}}
+            folder = str(self._own.enter_context(own_folder()))
+            if len(folder) <= LONGEST_FOLDER:
+                own["_temp_dir"] = folder  # its default stays: /tmp/ray
         try:
             _knock(address)
             ray.init(address=address or "local", log_to_driver=False, logging_level="ERROR", **own)
+            self._own.callback(ray.shutdown)
         except (OSError, ValueError, RuntimeError, ray.exceptions.RayError) as error:
             said = str(error).strip().splitlines() or [type(error).__name__]
             raise UsageError(

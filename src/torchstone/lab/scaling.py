@@ -67,7 +67,8 @@ class _Arm:
     turns: list[Turn] = field(default_factory=list)
     by_rank: list[list[int]] = field(default_factory=list)
     built: list[dict[str, Any]] = field(default_factory=list)
-    traces: list[dict[str, Any]] = field(default_factory=list)
+    traces: list[list[dict[str, Any]]] = field(default_factory=list)
+    """Of each replicate, by rank."""
     ended: GroupEnded | None = None
 
 
@@ -81,7 +82,7 @@ def scale(request: ScalingRequest, say: Callable[[str], None] = lambda text: Non
         try:
             for arm in (one for one in arms if one.ended is None):
                 say(f"process {replicate + 1} of {request.replicates}: {arm.spec.name}")
-                _guarded(arm, partial(_begin, request=request, first=replicate == 0))
+                _guarded(arm, partial(_begin, request=request))
             _take_turns(arms, replicate, request.budget_s / request.replicates, chance, request)
         finally:
             for arm in arms:
@@ -159,14 +160,14 @@ def _guarded(arm: _Arm, act: Callable[[_Arm], None]) -> None:
         arm.ended, arm.group = ended, None
 
 
-def _begin(arm: _Arm, request: ScalingRequest, first: bool) -> None:
+def _begin(arm: _Arm, request: ScalingRequest) -> None:
     limit = request.timeout_s
     arm.group = RankGroup(arm.spec, arm.kind, arm.ranks, limit)
     arm.group.connect(limit)
     arm.built = arm.group.build(request.weak)
     arm.group.ask({"do": "turn", "steps": WARM_UP}, limit)
-    if first and arm.kind != PLAIN:
-        arm.traces = arm.group.ask({"do": "trace", "steps": TRACED}, limit)
+    if arm.kind != PLAIN:
+        arm.traces.append(arm.group.ask({"do": "trace", "steps": TRACED}, limit))
 
 
 def _take_turns(
@@ -214,7 +215,7 @@ def _rank_arm(arm: _Arm) -> RankArm:
         tuple(statistics.median(times) / 1e9 for times in arm.by_rank if times),
         tuple(int(one["threads"]) for one in arm.built),
         check,
-        communication(arm.traces) if arm.traces else None,
+        communication_of_all(arm.traces),
         failed_rank=failed,
     )
 
@@ -227,6 +228,17 @@ def gradient_check(built: Sequence[dict[str, Any]]) -> GradientCheck | None:
     worst = max(known, key=lambda one: one["error"])
     allowed = MULTIPLIER * worst["own"] + TOLERANCES["fp32"] / 10
     return GradientCheck(worst["error"], allowed, worst["scale"], worst["parameter"])
+
+
+def communication_of_all(traces: Sequence[Sequence[dict[str, Any]]]) -> Communication | None:
+    """Of the first process; a rank is a straggler if it is one in all of them. Other programs slow
+    down one rank or the other, never the same one each time."""
+    each = [communication(one) for one in traces]
+    if not each or each[0] is None:
+        return None
+    if len({one.straggler for one in each if one is not None}) > 1:
+        return replace(each[0], straggler=None, straggler_share=0.0)
+    return each[0]
 
 
 def communication(traces: Sequence[dict[str, Any]]) -> Communication | None:

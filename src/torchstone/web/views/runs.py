@@ -43,6 +43,7 @@ from torchstone.show.page import (
 from torchstone.show.rows import processor_name
 from torchstone.show.run import Labels, itself, suite_fields
 from torchstone.show.table import sanitise
+from torchstone.store.heartbeat import Part
 from torchstone.web.context import newer_than
 from torchstone.web.query import BadQuery, Query, selection
 from torchstone.web.sources import DataAccess
@@ -272,7 +273,11 @@ def progress_of_run(source: DataAccess, wanted: str) -> Progress:
     made = parts.progress_of(head)
     text = f"{head.done} of {count(head.planned, 'case')} done"
     found = source.store.progress(head.id) if head.state == "running" else None
-    now = ", ".join(sanitise(part.case) for part in found.parts if part.case) if found else ""
+    now = ", ".join(_measured_now(part) for part in found.parts if part.case) if found else ""
     if head.state == "interrupted":
         text += f"; interrupted with {head.planned - head.done} to go"
     return replace(made, text=text, to=None, case=now)
+
+
+def _measured_now(part: Part) -> str:
+    return sanitise(f"{part.case} on {part.node}" if part.node else part.case)
