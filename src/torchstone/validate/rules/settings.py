@@ -10,6 +10,7 @@ time.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import median
@@ -137,6 +138,9 @@ samples is one all the same."""
 CPU_LESS, CPU_MORE = 0.75, 1.05
 """CPU time is held from command to reply: making inputs and writing the answer are in it too."""
 CPU_PER_TURN_NS = 10_000_000
+CPU_OF_STATEMENT = 0.25
+"""A statement has no inputs to be made: of short turns this share at most, or turns of 20 ms would
+hide a clock at 0.4 of its rate. The answer of such a turn took 1.1 ms."""
 IMPOSSIBLE = 1.10
 """A sample with this many times the CPU time that its threads can use in its wall time."""
 IMPOSSIBLE_NS = 20_000
@@ -274,7 +278,8 @@ def _cpu(arm: Measurement, turns: list[TwoClocks]) -> Iterator[Check]:
     claimed = sum(worker for worker, _ in known)
     if not seen:
         return
-    beside = CPU_PER_TURN_NS * len(known)
+    most = CPU_OF_STATEMENT if arm.arm.statement else math.inf
+    beside = sum(min(CPU_PER_TURN_NS, most * conductor) for _, conductor in known)
     if CPU_LESS * seen - beside <= claimed <= CPU_MORE * seen + beside:
         return
     yield fail(
