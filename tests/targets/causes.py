@@ -262,3 +262,8 @@ def make_training() -> Made:
         return loss.detach()
 
     return step, (torch.randn(32, WIDTH), torch.randn(32, WIDTH))
+
+
+def makes_its_own() -> torch.Tensor:
+    """Given no tensor, and with a gradient left on."""
+    return torch.ones(3, requires_grad=True) * 2

@@ -20,6 +20,7 @@ from torchstone.variants import (
     resolve_variant,
 )
 from torchstone.variants.base import EAGER
+from torchstone.variants.registry import with_techniques
 from torchstone.variants.step import autocast_type
 from torchstone.workloads import Workload, draw
 
@@ -258,6 +259,17 @@ def test_training_needs_a_module_with_parameters(torch: Any) -> None:
     empty = Workload(torch.nn.ReLU(), (torch.ones(3),))
     with pytest.raises(UsageError, match="no trainable parameters"):
         prepare(empty, draw(empty, 0), replace(ARM, mode="training"))
+
+
+@pytest.mark.parametrize("variant", ["eager", "eager+no_grad", "eager+inference_mode"])
+def test_a_function_that_makes_its_own_tensors_takes_techniques(torch: Any, variant: str) -> None:
+    from tests.targets.causes import makes_its_own
+
+    arm = replace(ARM, variant=variant)
+    made = with_techniques(Workload(makes_its_own), variant)
+    with torch.enable_grad():
+        output = prepare(made, draw(made, 0), arm).step()
+    assert output.requires_grad == (variant == "eager")
 
 
 def test_torch_settings_mean_nothing_without_torch_in_the_target() -> None:

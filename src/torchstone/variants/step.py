@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 import time
 from collections.abc import Callable
@@ -92,7 +93,7 @@ def _may_use_torch(workload: Workload, arm: ArmSpec) -> bool:
     run as it is, with gradients as they are."""
     if arm.mode == "training" or arm.precision != "fp32" or arm.device != "cpu":
         return False
-    known = getattr(workload.call, "__globals__", {})
+    known = getattr(inspect.unwrap(workload.call), "__globals__", {})  # techniques wrap it
     torch = sys.modules.get("torch")
     return torch is not None and any(
         value is torch or getattr(value, "__name__", "").startswith("torch.")
