@@ -7,14 +7,17 @@ from typing import Any
 
 import pytest
 
+from tests.validate.cases import arm as with_samples
 from torchstone.records import (
     Agreement,
     ArmSpec,
+    Check,
     Comparison,
     CompileCost,
     Decision,
     Estimate,
     Experiment,
+    Level,
     Measurement,
     Memory,
     Method,
@@ -30,6 +33,12 @@ from torchstone.tuning import decide
 RULE = decide.Rule("speed", "tolerance", margin=0.02, alpha=0.05)
 SCREEN = Experiment(Stage.SCREEN, "compile", Decision.NOT_RUN)
 SELECT = replace(SCREEN, stage=Stage.SELECT)
+
+
+def measured(name: str, step: float, seed: int = 1) -> Measurement:
+    """An arm with samples."""
+    made = with_samples("eager", step, seed)
+    return replace(made, arm=replace(made.arm, name=name))
 
 
 def arm(name: str, **more: Any) -> Measurement:
@@ -137,6 +146,29 @@ def test_a_huge_gain_seen_twice_is_one_even_where_the_looks_differ() -> None:
     broken = replace(again, outcome="wrong_answer")
     found = decide.decide(SELECT, replace(withheld, remeasurements=(broken,)), "new", RULE)
     assert found.decision is Decision.CANNOT_TELL
+
+
+def test_a_huge_gain_that_screening_saw_too_needs_no_third_look() -> None:
+    """A budget of minutes has no time to compile once more."""
+    base, new = measured("baseline", 5e-3), measured("new", 1.4e-4, seed=2)
+    seen = 5e-3 / 1.4e-4
+    text = "compile reads 36 times as fast"
+    check = Check("too-good", Level.FAIL, text, {"speedup": seen}, ("new",))
+    late = Remeasurement("baseline", "new", 7, seen, None, reason="the time was over")
+    withheld = replace(case(arm("new"), Verdict.CANNOT_TELL, None), arms=(base, new))
+    withheld = replace(withheld, checks=(check,), remeasurements=(late,))
+    screened = decide.decide(SCREEN, withheld, "new", RULE)
+    assert screened.decision is Decision.PROMISING
+    found = decide.decide(SELECT, withheld, "new", RULE, screened)
+    assert found.decision is Decision.ADOPTED
+    assert found.speedup == pytest.approx(seen, rel=0.05)
+    assert found.interval is not None
+    for other in (None, replace(screened, time_ratio=1 / 20)):
+        found = decide.decide(SELECT, withheld, "new", RULE, other)
+        assert found.decision is Decision.CANNOT_TELL
+    wrong = replace(check, rule="constant-output")
+    worse = replace(withheld, checks=(check, wrong))
+    assert decide.decide(SELECT, worse, "new", RULE, screened).decision is Decision.CANNOT_TELL
 
 
 def test_memory_is_decided_by_the_peak_of_tensors() -> None:

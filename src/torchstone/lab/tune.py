@@ -384,7 +384,9 @@ def _select(session: _Session) -> None:
         arm = plan.arm_of(session.base, names)
         result = _measure(session, Stage.SELECT, before, [arm], names, allowed, SELECT_SEED, alpha)
         made = replace(made, arm=public_arm(arm), seconds=result.method.elapsed_s)
-        made = decide.decide(made, result, arm.name, session.rule(result.method.alpha))
+        alone = next((one for one in screened if one.technique == name), None)
+        earlier = None if session.adopted else alone
+        made = decide.decide(made, result, arm.name, session.rule(result.method.alpha), earlier)
         if made.decision is Decision.ADOPTED:
             session.adopted = names
         session.keep(made)
@@ -500,7 +502,9 @@ def _confirmation(session: _Session, arm: ArmSpec, number: int) -> Experiment:
     names, seed = session.adopted, CONFIRM_SEED + number
     result = _measure(session, Stage.CONFIRM, session.base, [arm], names, allowed, seed, alpha)
     made = replace(made, reason="", seconds=result.method.elapsed_s)
-    return decide.decide(made, result, arm.name, session.rule(result.method.alpha))
+    tests = [one for one in session.done(Stage.SELECT) if one.decision is Decision.ADOPTED]
+    earlier = tests[0] if len(tests) == 1 else None
+    return decide.decide(made, result, arm.name, session.rule(result.method.alpha), earlier)
 
 
 def recipe_arm(base: ArmSpec, path: str) -> ArmSpec:

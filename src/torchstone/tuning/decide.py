@@ -21,9 +21,9 @@ from torchstone.records import (
     Verdict,
 )
 from torchstone.records.format import format_percent
-from torchstone.stats import least_effect
+from torchstone.stats import compare_all, least_effect
 from torchstone.tuning.plan import work_of
-from torchstone.validate import needs_remeasuring
+from torchstone.validate import AGREE_WITHIN, needs_remeasuring
 from torchstone.variants.techniques import TECHNIQUES
 from torchstone.variants.techniques.base import BITWISE, TOLERANCE
 
@@ -84,12 +84,19 @@ def outcome_of(arm: Measurement, out_of_time: bool = False) -> tuple[Decision, s
     return Decision.FAILED, f"{arm.outcome.words}: {said}"
 
 
-def decide(experiment: Experiment, result: Result, name: str, rule: Rule) -> Experiment:
-    """The experiment with what its case says of the arm of that name."""
+def decide(
+    experiment: Experiment,
+    result: Result,
+    name: str,
+    rule: Rule,
+    earlier: Experiment | None = None,
+) -> Experiment:
+    """The experiment with what its case says of the arm of that name; `earlier` measured the same
+    two arms in other processes with other inputs."""
     base, arm = result.arms[0], next(one for one in result.arms if one.arm.name == name)
     comparison = next((one for one in result.comparisons if one.new == name), None)
     if comparison is not None and comparison.time_ratio is None:
-        comparison = _believed(comparison, result, rule, experiment.stage)
+        comparison = _believed(comparison, result, rule, experiment.stage, earlier)
     made = replace(_with_figures(experiment, base, arm, comparison, rule), result_id=result.id)
     out_of_time = result.method.stopped_by == OUT_OF_TIME
     ended = outcome_of(base, out_of_time) or outcome_of(arm, out_of_time)
@@ -102,17 +109,22 @@ def decide(experiment: Experiment, result: Result, name: str, rule: Rule) -> Exp
     return replace(made, decision=decided[0], reason=decided[1])
 
 
-def _believed(comparison: Comparison, result: Result, rule: Rule, stage: Stage) -> Comparison:
+def _believed(
+    comparison: Comparison, result: Result, rule: Rule, stage: Stage, earlier: Experiment | None
+) -> Comparison:
     """A gain that looked too good was measured twice. Where the two looks differ, the verdict is
     withheld; where both are far from no gain, there is one, and the smaller of the two counts.
-    Screening adopts nothing, so there the first look is enough where no time was left for the
-    second."""
+    Where no time was left for the second, an earlier experiment stands for it; screening adopts
+    nothing, so there the first look is enough."""
     looks = [one for one in result.remeasurements if one.new == comparison.new]
     again = looks[-1] if looks else None
-    if stage is Stage.SCREEN and (again is None or (again.outcome == "ok" and not again.speedup)):
-        first = needs_remeasuring(replace(result, remeasurements=()))
-        return next((one for one in first if one.new == comparison.new), comparison)
-    if again is None or again.outcome != "ok" or not again.speedup or not again.interval:
+    if again is None or (again.outcome == "ok" and not again.speedup):
+        doubted = needs_remeasuring(replace(result, remeasurements=()))
+        first = next((one for one in doubted if one.new == comparison.new), comparison)
+        if stage is Stage.SCREEN or first.speedup is None:
+            return first
+        return _seen_before(first, result, rule, earlier) or comparison
+    if again.outcome != "ok" or not again.speedup or not again.interval:
         return comparison
     edge = 1 / (1 + least_effect(comparison.aa_floor, rule.margin))
     if not again.interval[1] < edge or again.first_speedup < 1 / edge:
@@ -121,6 +133,19 @@ def _believed(comparison: Comparison, result: Result, rule: Rule, stage: Stage) 
     low, high = again.interval
     ends = (min(low, ratio), max(high, ratio))
     return replace(comparison, verdict=Verdict.FASTER, time_ratio=ratio, interval=ends)
+
+
+def _seen_before(
+    first: Comparison, result: Result, rule: Rule, earlier: Experiment | None
+) -> Comparison | None:
+    """The comparison as its samples have it, where an earlier one came to the same ratio."""
+    if earlier is None or earlier.speedup is None or first.speedup is None:
+        return None
+    if abs(math.log(earlier.speedup / first.speedup)) > 2 * math.log1p(AGREE_WITHIN):
+        return None
+    alpha = result.method.alpha
+    made = compare_all(result.arms, rule.margin, alpha, first.aa_floor)
+    return next((one for one in made if one.new == first.new), None)
 
 
 def _with_figures(

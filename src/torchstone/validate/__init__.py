@@ -18,8 +18,10 @@ from torchstone.validate.registry import (
 )
 from torchstone.validate.rules.answer import SPIN_OFF
 from torchstone.validate.rules.peaks import sound
+from torchstone.validate.rules.statistics import AGREE_WITHIN
 
 __all__ = [
+    "AGREE_WITHIN",
     "CONSTANT_OUTPUT_NOTE",
     "RULES",
     "SPIN_OFF",
