@@ -18,13 +18,14 @@ _BUILT_IN = {
         *("constant-output", "fresh-inputs", "late-work", "output-check", "plain-output"),
         *("coverage", "flops", "recompiles", "working-set"),
     ),
+    "clocks": ("second-clock",),
     "machine": (
         *("alike", "allocator", "clock", "noise", "precision", "probe", "profiler", "steady"),
         "threads",
         "timer",
     ),
     "peaks": ("peak", "roofline", "time-floor", "utilisation"),
-    "settings": ("debug", "leak", "second-clock", "thread-change"),
+    "settings": ("debug", "leak", "thread-change"),
     "statistics": (
         "definition",
         "floor",
