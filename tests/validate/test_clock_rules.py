@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.validate.cases import arm, levels, one, pair
-from torchstone.records import Level, Measurement, Turn, TwoClocks
+from torchstone.records import Level, Measurement, Statement, Turn, TwoClocks
 
 RULE = "second-clock"
 
@@ -78,6 +78,21 @@ def test_a_clock_of_cpu_time_at_another_rate_fails(rate: float) -> None:
     check = one(RULE, pair(replace(made, turns=tuple(turns))), "inductor")
     assert check.level is Level.FAIL
     assert "CPU time" in check.message
+
+
+@pytest.mark.parametrize(("used_ms", "told"), [(19, Level.OK), (8, Level.FAIL)])
+def test_short_turns_of_a_statement_hide_no_clock_of_cpu_time(used_ms: int, told: Level) -> None:
+    """A statement has no inputs to be made, for which a step may use 10 ms more."""
+    made = timed_twice(new(), 0.998)
+    spec = replace(made.arm, target="", statement=Statement("x", clock="cpu"))
+    worker, kernel = used_ms * 1_000_000, 20_000_000
+    turns = []
+    for turn in made.turns:
+        clocks = turn.clocks or TwoClocks(1, 1, 1)
+        clocks = replace(clocks, cpu_worker_ns=worker, cpu_conductor_ns=kernel)
+        clocks = replace(clocks, marked_worker_ns=kernel, marked_kernel_ns=kernel)
+        turns.append(replace(turn, clocks=clocks))
+    assert level(replace(made, arm=spec, turns=tuple(turns))) is told
 
 
 def test_samples_with_more_cpu_time_than_their_threads_can_use_fail() -> None:

@@ -6,13 +6,7 @@ from collections.abc import Iterator
 
 from torchstone.records import Check, Measurement, Result
 from torchstone.records.format import count, format_bytes
-from torchstone.validate.base import (
-    arm_rule,
-    name_of,
-    note,
-    ok,
-    warn,
-)
+from torchstone.validate.base import arm_rule, name_of, note, ok, warn
 from torchstone.validate.base import threads as threads_asked
 
 LEAK_BYTES = 32 * 2**20
