@@ -114,6 +114,19 @@ def test_unlike_nodes_are_named_and_left_out(
         ByHand(answers={"n3": old}).machine(str(tmp_path / "kept.db"))
 
 
+def test_a_refused_address_starts_no_cluster_when_it_is_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    started: list[object] = []
+    monkeypatch.setattr(ray, "get", lambda *asked, **_: started.append(asked))
+    engine = ray_engine.RayEngine("127.0.0.1:1")
+    with pytest.raises(UsageError, match="no Ray cluster"):
+        engine.machine(None)
+    engine.close()
+    assert started == []
+    assert not ray.is_initialized()
+
+
 def test_another_hosts_file_is_no_database_of_a_node(tmp_path: Path) -> None:
     there = replace(describe_node(str(tmp_path)), place=("another boot", "1", "2"))
     with pytest.raises(UsageError, match="it is another machine's file") as error:

@@ -236,8 +236,9 @@ class RayEngine:
     def close(self) -> None:
         """Leave the cluster; workers that are still there end with us."""
         idle = [node.worker for node in self._nodes if node.answer is None]
-        with suppress(Exception):  # one may be gone
-            _ray().get([worker.close.remote() for worker in idle], timeout=CLOSE_S)
+        if idle:  # asked for nothing, `ray.get` would start a cluster
+            with suppress(Exception):  # one may be gone
+                _ray().get([worker.close.remote() for worker in idle], timeout=CLOSE_S)
         self._own.close()
 
     def _connect(self) -> None:
