@@ -20,7 +20,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from torchstone.machine.processes import read_field
+from torchstone.machine.processes import field_in, read_field
 from torchstone.machine.software import loaded_allocator
 from torchstone.records import ALLOCATORS, UsageError
 
@@ -38,6 +38,12 @@ def rss_bytes() -> int | None:
 def peak_bytes() -> int | None:
     """The high-water mark since the start or the last `reset_peak`."""
     return _status("VmHWM")
+
+
+def resident_and_peak(status: str) -> tuple[int | None, int | None]:
+    """Both, of the text of /proc/self/status."""
+    kib = field_in(status, "VmRSS"), field_in(status, "VmHWM")
+    return tuple(None if one is None else one * _KIB for one in kib)  # type: ignore[return-value]
 
 
 def _status(name: str) -> int | None:

@@ -93,7 +93,12 @@ def _steal() -> int | None:
 
 def pressure_ns(kind: str, root: str = "") -> int | None:
     """How long some task has stalled for it (`cpu`, `io`, `memory`) since the machine's start."""
-    some = read_word(f"{root}/proc/pressure/{kind}").partition("\n")[0]
+    return some_pressure_ns(read_word(f"{root}/proc/pressure/{kind}"))
+
+
+def some_pressure_ns(text: str) -> int | None:
+    """The total of the line `some` of a file of /proc/pressure."""
+    some = text.partition("\n")[0]
     total = some.rpartition("total=")[2]
     return int(total) * 1000 if some.startswith("some") and total.isdigit() else None
 

@@ -50,7 +50,12 @@ def read_int(path: str) -> int | None:
 
 def read_field(path: str, name: str) -> int | None:
     """The integer after `name` on the line that starts with it, as in `throttled_time 12`."""
-    for line in (read_text(path) or "").splitlines():
+    return field_in(read_text(path) or "", name)
+
+
+def field_in(text: str, name: str) -> int | None:
+    """The same of a text that was read."""
+    for line in text.splitlines():
         words = line.replace(":", " ").split()
         if len(words) > 1 and words[0] == name and words[1].isdigit():
             return int(words[1])

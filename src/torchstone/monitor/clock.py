@@ -444,6 +444,8 @@ class Hooks:
 
     def __init__(self) -> None:
         self._watched: tuple[Watched, ...] = ()
+        self._clocks: dict[int, tuple[StepClock, ...]] = {}
+        """By thread: these are looked up several times a step."""
         self._undo: list[Callable[[], None]] = []
         self._gc_began = 0
         self._forks_known = False
@@ -453,11 +455,18 @@ class Hooks:
         """Begin to mark for this clock too."""
         if not self._undo:
             self._install()
-        self._watched = (*self._watched, watched)
+        self._know((*self._watched, watched))
+
+    def _know(self, watched: tuple[Watched, ...]) -> None:
+        clocks: dict[int, tuple[StepClock, ...]] = {}
+        for one in watched:
+            thread = one.clock.thread
+            clocks[thread] = (*clocks.get(thread, ()), one.clock)
+        self._watched, self._clocks = watched, clocks
 
     def remove(self, watched: Watched) -> None:
         """The last one takes the hooks away."""
-        self._watched = tuple(one for one in self._watched if one is not watched)
+        self._know(tuple(one for one in self._watched if one is not watched))
         if not self._watched:
             self._uninstall()
 
@@ -467,7 +476,7 @@ class Hooks:
 
     def _forked(self) -> None:
         """A child has no thread that would add up: a worker of a DataLoader marks nothing."""
-        self._watched = ()
+        self._know(())
         self._uninstall()
 
     def _install(self) -> None:
@@ -502,8 +511,7 @@ class Hooks:
 
     def _backward(self, old: Any) -> Any:
         def backward(tensors: Any = None, *args: Any, **options: Any) -> Any:
-            me = _ident()
-            mine = [one.clock for one in self._watched if one.clock.thread == me]
+            mine = self._clocks.get(_ident(), ())
             for clock in mine:
                 clock.backward_begins(tensors)
             try:
@@ -516,8 +524,7 @@ class Hooks:
 
     def _next(self, old: Any) -> Any:
         def __next__(iterator: Any) -> Any:
-            me = _ident()
-            mine = [one.clock for one in self._watched if one.clock.thread == me and one.clock.auto]
+            mine = [one for one in self._clocks.get(_ident(), ()) if one.auto]
             for clock in mine:
                 clock.fetch_begins()
             batch = old(iterator)
@@ -550,18 +557,14 @@ class Hooks:
     def _before_step(self, optimizer: Any, args: Any, options: Any) -> None:
         if self._is_compiling():  # a compiled optimizer: nothing may be traced into its graph
             return
-        me = _ident()
-        for one in self._watched:
-            if one.clock.thread == me:
-                one.clock.optimizer_begins()
+        for clock in self._clocks.get(_ident(), ()):
+            clock.optimizer_begins()
 
     def _after_step(self, optimizer: Any, args: Any, options: Any) -> None:
         if self._is_compiling():
             return
-        me = _ident()
-        for one in self._watched:
-            if one.clock.thread == me:
-                one.clock.optimizer_ends(id(optimizer))
+        for clock in self._clocks.get(_ident(), ()):
+            clock.optimizer_ends(id(optimizer))
 
     def _collected(self, phase: str, info: dict[str, int]) -> None:
         if phase == "start":

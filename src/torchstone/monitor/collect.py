@@ -238,14 +238,17 @@ class Collector:
     def _count_samples(self, table: Floats) -> Floats:
         """Samples and tokens by the batches' shapes; the log of each batch's elements."""
         sizes = np.zeros(len(table))
-        for place, signature in enumerate(table[:, ROW["signature"]]):
+        signatures = table[:, ROW["signature"]]
+        for signature in np.unique(signatures):
             found = self.contract.size_of(int(signature))
             if found is None:
                 continue
+            these = signatures == signature
+            steps = int(these.sum())
             self._sized = True
-            self._samples += found.samples
-            self._tokens += found.tokens
-            sizes[place] = found.log_elements
+            self._samples += found.samples * steps
+            self._tokens += found.tokens * steps
+            sizes[these] = found.log_elements
         return sizes
 
     def _count_flops(self, sizes: Floats) -> None:

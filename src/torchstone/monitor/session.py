@@ -217,6 +217,7 @@ class Monitor:
         with contextlib.suppress(Exception):
             self._look(chunk=True)
             self._look_at_ranks(last=True)
+        self._process.close()
         steps = clock.step - self._first_step
         self._hand_on([MonitorEnd(time.time(), steps, reason)])
         for one in self._runners:

@@ -3,25 +3,56 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Iterable
 from statistics import median
 from time import perf_counter_ns as _now
 from typing import Any
 
-from torchstone.machine import memory
-from torchstone.machine.noise import make_probe, pressure_ns
-from torchstone.machine.processes import by_thread
+from torchstone.machine.memory import resident_and_peak
+from torchstone.machine.noise import make_probe, some_pressure_ns
 from torchstone.monitor.clock import Span
 from torchstone.records.monitoring import MonitorLevel, Process
 
-PROBES = 3
+LATEST = 3
+"""Looks that the probe and the wait for the GIL are taken from."""
 GIL_NAP_S = 0.0002
+MOST_BYTES = 8192
+"""Of a file of counters: /proc/self/status has 1,500."""
 MOST_SEEN = 1000
 REASON_LENGTH = 200
 FEW_RECOMPILES = 5
 """So many are said one by one."""
+
+
+class Counters:
+    """A file of the kernel's counters, kept open.
+
+    Each call into the system lets go of the interpreter, which the training has to give back
+    again: 30 of them a look made up half of what a monitor cost it. This is one.
+    """
+
+    def __init__(self, path: str) -> None:
+        try:
+            self._file = os.open(path, os.O_RDONLY)
+        except OSError:  # another system, or a kernel without it
+            self._file = -1
+
+    def read(self) -> str:
+        """What it says now; nothing where it cannot be read."""
+        try:
+            return os.pread(self._file, MOST_BYTES, 0).decode(errors="replace")
+        except OSError:
+            return ""
+
+    def close(self) -> None:
+        """Nothing more is read."""
+        if self._file >= 0:
+            os.close(self._file)
+        self._file = -1
 
 
 class ProcessWatch:
@@ -29,36 +60,44 @@ class ProcessWatch:
 
     def __init__(self, device: Any = None) -> None:
         self._probe = make_probe()
-        self._waits = by_thread("self", 1)
-        self._pressure = pressure_ns("cpu")
+        self._status = Counters("/proc/self/status")
+        self._cpu = Counters("/proc/pressure/cpu")
+        self._pressure = some_pressure_ns(self._cpu.read())
         self._device = device
         self._thread: tuple[int, int] | None = None
+        self._probes: deque[int] = deque(maxlen=LATEST)
+        self._naps: deque[int] = deque(maxlen=LATEST)
 
     def look(self, thread: tuple[int, int] | None = None) -> Process:
         """What happened since; `thread` are the counters of the watched one (CPU, waiting)."""
-        waits, pressure = by_thread("self", 1), pressure_ns("cpu")
-        waited = sum(max(0, w - self._waits.get(t, 0)) for t, w in waits.items())
-        grown = None
+        pressure, grown = some_pressure_ns(self._cpu.read()), None
         if pressure is not None and self._pressure is not None:
             grown = max(0, pressure - self._pressure)
         cpu = delay = None
         if thread is not None and self._thread is not None:
             cpu, delay = thread[0] - self._thread[0], thread[1] - self._thread[1]
-        self._waits, self._pressure = waits, pressure
+        self._pressure = pressure
         self._thread = thread or self._thread
         device, device_peak = self._device_memory()
+        resident, peak = resident_and_peak(self._status.read())
+        self._probes.append(self._probe())
+        self._naps.append(_gil_delay())
         return Process(
-            rss_bytes=memory.rss_bytes(),
-            peak_bytes=memory.peak_bytes(),
+            rss_bytes=resident,
+            peak_bytes=peak,
             device_bytes=device,
             device_peak_bytes=device_peak,
             cpu_ns=cpu,
             delay_ns=delay,
-            threads_delay_ns=waited if waits else None,
             pressure_ns=grown,
-            gil_delay_ns=self._gil_delay(),
-            probe_ns=min(self._probe() for _ in range(PROBES)),
+            gil_delay_ns=round(median(self._naps)),
+            probe_ns=min(self._probes),
         )
+
+    def close(self) -> None:
+        """Nothing more is looked at."""
+        self._status.close()
+        self._cpu.close()
 
     def _device_memory(self) -> tuple[int | None, int | None]:
         """Of the allocator's own counters, which cost no synchronisation."""
@@ -69,15 +108,12 @@ class ProcessWatch:
         except Exception:  # not every accelerator counts
             return None, None
 
-    @staticmethod
-    def _gil_delay() -> int:
-        """How long this thread waits for the interpreter after a nap: the median of a few."""
-        late = []
-        for _ in range(PROBES):
-            began = _now()
-            time.sleep(GIL_NAP_S)
-            late.append(_now() - began - round(GIL_NAP_S * 1e9))
-        return max(0, round(median(late)))
+
+def _gil_delay() -> int:
+    """How long this thread waits for the interpreter after a nap."""
+    began = _now()
+    time.sleep(GIL_NAP_S)
+    return max(0, _now() - began - round(GIL_NAP_S * 1e9))
 
 
 class CompileWatch:

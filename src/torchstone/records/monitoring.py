@@ -149,8 +149,6 @@ class Process:
     """Of the training thread."""
     delay_ns: int | None = None
     """How long the training thread was ready to run but had no core."""
-    threads_delay_ns: int | None = None
-    """The same, of all threads together."""
     pressure_ns: int | None = None
     """How long some task on this machine waited for a core."""
     gil_delay_ns: int | None = None
