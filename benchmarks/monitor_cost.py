@@ -14,9 +14,9 @@ tell apart. Two ways:
 
 - *processes*: a process an arm and round, with all settings in it; rounds run the arms in random
   order. traceml-ai patches torch for good, so it can be compared in no other way.
-- *switched*: in one process, windows of half a second with the monitor on, off and off again, in
-  random order. The two compared windows share process, memory layout and second, so this resolves
-  microseconds.
+- *switched*: in one process, windows of a second with the monitor on, off and off again, in random
+  order. The two compared windows share process, memory layout and second, so this resolves
+  microseconds. A window is timed from 0.3 s after its monitor was opened: two looks are in it.
 
 Wall is the mean step; CPU is that of all threads of the process, which a busy machine disturbs
 less. Medians over rounds or windows; intervals are bootstraps over them. FLOPs are given, so that
@@ -45,9 +45,12 @@ from typing import Any
 SRC = Path(__file__).resolve().parents[1] / "src"
 CELLS = tuple((ms, compiled) for compiled in (False, True) for ms in (0.2, 1.0, 10.0))
 ARMS = ("off", "off again", "monitor", "traceml")
-WARM_UP = 50
+FEWEST = 100
+TRAINER_STEPS = 500
+"""Of a window, about two seconds."""
 CALIBRATION_LOOPS = 10_000
-WINDOW_S = 0.5
+LEAD_S, WINDOW_S = 0.3, 1.0
+"""A monitor looks at 0.5 and 1.0 s: twice a second, as it does for good."""
 AGGREGATOR = ("127.0.0.1", 29765)
 AGGREGATOR_S = 60.0
 Figures = dict[str, float]
@@ -85,35 +88,36 @@ class Training:
         return body
 
     def batches(self, seconds: float) -> Iterator[Any]:
-        """For so long, but a few at least."""
+        """For so long after the lead, but a few at least."""
         now = time.perf_counter_ns
-        end = now() + round(seconds * 1e9)
+        end = now() + round((LEAD_S + seconds) * 1e9)
         for number in itertools.count():
-            if number > 2 * WARM_UP and now() >= end:
+            if number > FEWEST and now() >= end:
                 return
             yield self.batch
 
 
 class Watch:
-    """Times the steps of one window."""
+    """Times the steps of one window, from a lead after its beginning."""
 
     def __init__(self) -> None:
+        self._from = time.perf_counter_ns() + round(LEAD_S * 1e9)
         self._begin: tuple[int, int] | None = None
         self._seen = 0
 
     def mark(self) -> None:
         """A step is over."""
         self._seen += 1
-        if self._seen == WARM_UP:
+        if self._begin is None and time.perf_counter_ns() >= self._from:
             self._begin = (time.perf_counter_ns(), time.process_time_ns())
+            self._seen = 0
 
     def figures(self) -> Figures:
-        """Means since the warm-up, in nanoseconds."""
+        """Means since the lead, in nanoseconds."""
         assert self._begin is not None
-        steps = self._seen - WARM_UP
         wall = time.perf_counter_ns() - self._begin[0]
         cpu = time.process_time_ns() - self._begin[1]
-        return {"wall": wall / steps, "cpu": cpu / steps, "steps": steps}
+        return {"wall": wall / self._seen, "cpu": cpu / self._seen, "steps": self._seen}
 
 
 def window(arm: str, training: Training, loops: int, compiled: bool, seconds: float) -> Figures:
@@ -223,29 +227,48 @@ def memory_child(steps: int) -> list[Figures]:
     return found
 
 
-def trainer_child(arm: str, steps: int) -> Figures:
-    """HuggingFace's Trainer on a small GPT-2; its own callback marks the steps."""
+def trainer_child(windows: int) -> list[Figures]:
+    """HuggingFace's Trainer on a small GPT-2: one training, the callback switched on and off from
+    window to window; figures by cycle and arm."""
     import torch
     from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainerCallback
     from transformers import TrainingArguments as Arguments
+
+    import torchstone
 
     torch.set_num_threads(1)
     torch.manual_seed(0)
     size = {"n_layer": 2, "n_head": 2, "n_embd": 64, "vocab_size": 100, "n_positions": 32}
     model = GPT2LMHeadModel(GPT2Config(**size, bos_token_id=0, eos_token_id=0))
     ids = torch.arange(16) % 100
-    data = [{"input_ids": ids, "labels": ids} for _ in range(8 * steps)]
-    watch = Watch()
+    arms = _drawn(windows)
+    data = [{"input_ids": ids, "labels": ids} for _ in range(8 * TRAINER_STEPS * len(arms))]
+    found: list[Figures] = [{} for _ in range(windows)]
 
-    class Marks(TrainerCallback):
-        def on_step_end(self, *_: Any, **__: Any) -> None:
-            watch.mark()
+    class Switch(TrainerCallback):
+        """Opens and closes the callback at the ends of windows."""
 
-    callbacks: list[Any] = [Marks()]
-    if arm == "monitor":
-        import torchstone
+        def __init__(self) -> None:
+            self._steps = 0
+            self._watch = Watch()
+            self._callback: Any = None
 
-        callbacks.append(torchstone.monitor.trainer_callback("cost"))
+        def on_step_end(self, *asked: Any, **given: Any) -> None:
+            self._watch.mark()
+            self._steps += 1
+            window, left = divmod(self._steps, TRAINER_STEPS)
+            if left:
+                return
+            for name, value in self._watch.figures().items():
+                found[(window - 1) // 3][f"{arms[window - 1]} {name}"] = value
+            if self._callback is not None:
+                self._callback.on_train_end(*asked, **given)
+                self._callback = None
+            if window < len(arms) and arms[window] == "monitor":
+                self._callback = torchstone.monitor.trainer_callback("cost", flops_per_step=1e6)
+                self._callback.on_train_begin(*asked, **given)
+            self._watch = Watch()
+
     with tempfile.TemporaryDirectory() as folder:
         arguments = Arguments(
             folder,
@@ -257,8 +280,15 @@ def trainer_child(arm: str, steps: int) -> Figures:
             logging_steps=100,
             disable_tqdm=True,
         )
-        Trainer(model=model, args=arguments, train_dataset=data, callbacks=callbacks).train()
-    return watch.figures()
+        Trainer(model=model, args=arguments, train_dataset=data, callbacks=[Switch()]).train()
+    return found
+
+
+def _drawn(cycles: int) -> list[str]:
+    """Off, off again and the monitor in random order, so many times; off comes first."""
+    drawn = random.Random(1)
+    first = ["off", *drawn.sample(ARMS[1:3], 2)]
+    return first + [arm for _ in range(cycles - 1) for arm in drawn.sample(ARMS[:3], 3)]
 
 
 def requests_child(count: int) -> list[Figures]:
@@ -448,19 +478,18 @@ def measure_all(kept: Kept, asked: argparse.Namespace) -> None:
 
 def measure_trainer(kept: Kept, asked: argparse.Namespace) -> None:
     """Trainer plain, plain again, and with the callback."""
-    order, found = random.Random(1), {arm: [] for arm in ARMS[:3]}
-    for number in range(asked.rounds):
-        for arm in order.sample(ARMS[:3], 3):
-            one = kept.get(
-                ["trainer", arm, number],
-                lambda arm=arm: run("trainer", arm, 400, python=asked.trainer),
-            )
-            if one:
-                found[arm].append(one)
+    found = kept.get(
+        ["trainer", asked.cycles], lambda: run("trainer", asked.cycles, python=asked.trainer)
+    )
+    if found is None:
+        raise SystemExit(1)
+    print(f"HuggingFace's Trainer, {len(found)} windows each of {TRAINER_STEPS} steps")
     for arm in ARMS[1:3]:
-        pairs = list(zip(found["off"], found[arm], strict=False))
-        words = [added(((a[k], b[k]) for a, b in pairs), k) for k in ("wall", "cpu")]
-        print(f"Trainer, {arm:<10} {'   '.join(words)}")
+        words = [
+            added(((one[f"off {k}"], one[f"{arm} {k}"]) for one in found), k)
+            for k in ("wall", "cpu")
+        ]
+        print(f"  {arm:<10} {'   '.join(words)}")
 
 
 def main() -> None:

@@ -239,7 +239,7 @@ class Collector:
         """Samples and tokens by the batches' shapes; the log of each batch's elements."""
         sizes = np.zeros(len(table))
         signatures = table[:, ROW["signature"]]
-        for signature in np.unique(signatures):
+        for signature in set(signatures.tolist()):
             found = self.contract.size_of(int(signature))
             if found is None:
                 continue
@@ -271,8 +271,7 @@ class Collector:
             if (part[:, ROW[name]] < 0).any():
                 sums.unknown.add(name)
         buckets = np.ceil(np.log(np.maximum(walls, 1.0) / 1e9) / LOG_GAMMA).astype(int)
-        for bucket, n in zip(*np.unique(buckets, return_counts=True), strict=True):
-            sums.counts[int(bucket)] += int(n)
+        sums.counts.update(buckets.tolist())
         self._detect(self._kinds[kind], part, walls, phases, spans, sizes)
 
     def _detect(

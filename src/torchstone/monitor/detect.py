@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 import random
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -92,10 +93,12 @@ class DriftTest:
 
     def _begin(self) -> None:
         self.blocks: list[Block] = []
+        self._ordered: list[float] = []
+        """Their medians, ascending."""
         self.join = 1
         """Blocks that make one, doubled when there are too many."""
         self._pending: list[Block] = []
-        self._logs = [-math.inf] * len(BETS)
+        self._logs = np.full(len(BETS), -math.inf)
         """Of the weighted products of bets that have begun."""
         self._count = 0
 
@@ -121,20 +124,22 @@ class DriftTest:
         elif len(self.blocks) > MOST_BLOCKS:
             pairs = zip(self.blocks[::2], self.blocks[1::2], strict=False)
             self.blocks = [_joined(list(pair)) for pair in pairs]
+            self._ordered = sorted(one.log_median for one in self.blocks)
             self.join *= 2
         return found
 
     def _bet(self, value: float) -> float:
         """The log of the martingale after this block."""
-        slower = sum(one.log_median > value for one in self.blocks)
-        equal = sum(one.log_median == value for one in self.blocks) + 1
-        p = (slower + self._random.random() * equal) / (len(self.blocks) + 1)
+        not_slower = bisect_right(self._ordered, value)
+        slower = len(self._ordered) - not_slower
+        equal = not_slower - bisect_left(self._ordered, value) + 1
+        p = (slower + self._random.random() * equal) / (len(self._ordered) + 1)
+        insort(self._ordered, value)
         p = max(p, 1e-9)
         self._count += 1
         begins = -math.log(self._count * (self._count + 1.0))
-        for place, power in enumerate(BETS):
-            bet = math.log(power) + (power - 1.0) * math.log(p)
-            self._logs[place] = np.logaddexp(self._logs[place], begins) + bet
+        bets = np.log(BETS) + (np.array(BETS) - 1.0) * math.log(p)
+        self._logs = np.logaddexp(self._logs, begins) + bets
         waiting = -math.log(self._count + 1.0)  # the weight of bets that have not begun
         together = float(np.logaddexp.reduce(self._logs)) - math.log(len(BETS))
         return float(np.logaddexp(together, waiting))

@@ -18,9 +18,10 @@ from torchstone.records import UsageError
 class _Watch:
     """What both do."""
 
-    def __init__(self, name: str, sinks: Sequence[str | Sink]) -> None:
+    def __init__(self, name: str, sinks: Sequence[str | Sink], flops: float | None) -> None:
         self._name = name
         self._sinks = sinks
+        self._flops = flops
         self.monitor: Monitor | None = None
         """Open while a training runs."""
 
@@ -28,7 +29,13 @@ class _Watch:
         """A training begins, or goes on."""
         self.end("")
         opened = Monitor(
-            self._name, model=model, optimizer=optimizer, sinks=self._sinks, step=step, auto=True
+            self._name,
+            model=model,
+            optimizer=optimizer,
+            sinks=self._sinks,
+            step=step,
+            auto=True,
+            flops_per_step=self._flops,
         )
         self.monitor = opened.__enter__()
 
@@ -39,8 +46,16 @@ class _Watch:
             opened.close(reason)
 
 
-def trainer_callback(name: str = "trainer", *, sinks: Sequence[str | Sink] = ()) -> Any:
-    """A `TrainerCallback`: `Trainer(..., callbacks=[torchstone.monitor.trainer_callback()])`."""
+def trainer_callback(
+    name: str = "trainer",
+    *,
+    sinks: Sequence[str | Sink] = (),
+    flops_per_step: float | None = None,
+) -> Any:
+    """A `TrainerCallback`: `Trainer(..., callbacks=[torchstone.monitor.trainer_callback()])`.
+
+    `sinks` and `flops_per_step` as `torchstone.monitor()` takes them.
+    """
     try:
         from transformers import TrainerCallback
     except ImportError:
@@ -48,7 +63,7 @@ def trainer_callback(name: str = "trainer", *, sinks: Sequence[str | Sink] = ())
             "This callback needs transformers, which is not installed.",
             "Install it: pip install transformers.",
         ) from None
-    watch = _Watch(name, sinks)
+    watch = _Watch(name, sinks, flops_per_step)
 
     class MonitorCallback(TrainerCallback):
         """Opens a monitor when training begins, and closes it when it ends."""
@@ -69,8 +84,16 @@ def trainer_callback(name: str = "trainer", *, sinks: Sequence[str | Sink] = ())
     return MonitorCallback()
 
 
-def lightning_callback(name: str = "lightning", *, sinks: Sequence[str | Sink] = ()) -> Any:
-    """A Lightning `Callback`: `Trainer(callbacks=[torchstone.monitor.lightning_callback()])`."""
+def lightning_callback(
+    name: str = "lightning",
+    *,
+    sinks: Sequence[str | Sink] = (),
+    flops_per_step: float | None = None,
+) -> Any:
+    """A Lightning `Callback`: `Trainer(callbacks=[torchstone.monitor.lightning_callback()])`.
+
+    `sinks` and `flops_per_step` as `torchstone.monitor()` takes them.
+    """
     base: type = object
     for package in ("lightning.pytorch", "pytorch_lightning"):
         with contextlib.suppress(ImportError):
@@ -81,7 +104,7 @@ def lightning_callback(name: str = "lightning", *, sinks: Sequence[str | Sink] =
             "This callback needs lightning, which is not installed.",
             "Install it: pip install lightning.",
         )
-    watch = _Watch(name, sinks)
+    watch = _Watch(name, sinks, flops_per_step)
 
     class MonitorCallback(base):  # type: ignore[misc]
         """Opens a monitor when fitting begins, and closes it when it ends."""

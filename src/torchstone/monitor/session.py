@@ -18,6 +18,8 @@ from bisect import bisect_left
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import repeat, starmap
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -58,6 +60,7 @@ Each look has its part of the rate of false alarms."""
 RECORD = "record"
 T = TypeVar("T")
 _OPENED: Counter[str] = Counter()
+END_AND_STEP = itemgetter(StepRow._fields.index("end"), StepRow._fields.index("step"))
 
 
 def new_id(name: str) -> str:
@@ -346,7 +349,7 @@ class Monitor:
         now = time.time()
         rows: list[StepRow] = _drain(clock.rows)
         scheduler = _drain(clock.scheduler)
-        self._recent.extend((int(row[1]), int(row[0])) for row in rows)
+        self._recent.extend(map(END_AND_STEP, rows))
         spans = [*_drain(self._watched.spans), *self._compiles.look(self._step_at)]
         counters = _last_counters(scheduler)
         process = self._process.look(counters)
@@ -450,7 +453,7 @@ class Monitor:
 
 def _drain(waiting: deque[Any]) -> list[Any]:
     """Take what is there now; the training's thread may add more meanwhile."""
-    return [waiting.popleft() for _ in range(len(waiting))]
+    return list(starmap(waiting.popleft, repeat((), len(waiting))))
 
 
 def _last_counters(readings: Sequence[tuple[int, bytes]]) -> tuple[int, int] | None:
