@@ -47,7 +47,7 @@ MEASURE_FOR_REAL = frozenset(
 ) | {"measure", "monitor", "profile", "web", "workloads"}
 """Folders whose tests start processes and look at real time, on a machine that others use too. One
 that fails is tried twice more, with all fixtures made again: a fault in the code fails three times,
-a busy second does not. The summary counts those that were `retried`."""
+a busy second does not. The summary names those that were `retried`, and why."""
 TRIES = 3
 
 
@@ -59,14 +59,22 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
     item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
     for number in range(1, TRIES + 1):
         reports = runtestprotocol(item, log=False, nextitem=nextitem)
-        if number == TRIES or not any(report.failed for report in reports):
+        why = [_why(report) for report in reports if report.failed]
+        if number == TRIES or not why:
             break
         item.session._setupstate.teardown_exact(None)
-        item.user_properties.append(("retried", number))
+        item.user_properties.append(("retried", why[0]))
     for report in reports:
         item.ihook.pytest_runtest_logreport(report=report)
     item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
     return True
+
+
+def _why(report: pytest.TestReport) -> str:
+    """The first line of what failed, without the text that pytest explains it by."""
+    crash = getattr(report.longrepr, "reprcrash", None)
+    text = report.longreprtext if crash is None else crash.message
+    return next(iter(text.strip().splitlines()), "")
 
 
 def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, str] | None:
@@ -75,6 +83,13 @@ def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, str] 
     return (
         ("retried", "R", "RETRIED") if tried and report.when == "call" and report.passed else None
     )
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Which they were."""
+    for report in terminalreporter.getreports("retried"):
+        why = "; ".join(str(value) for name, value in report.user_properties if name == "retried")
+        terminalreporter.write_line(f"RETRIED {report.nodeid} - {why}")
 
 
 def pytest_collection_finish() -> None:
