@@ -339,6 +339,21 @@ def test_a_lost_connection_is_made_again(postgres: Server, url: str) -> None:
         assert store.count() == 2
 
 
+def test_a_reader_goes_on_after_its_connections_were_lost(postgres: Server, url: str) -> None:
+    end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = '{}'"
+    with open_store(url) as store, open_store(url, read_only=True) as reader:
+        store.save(make_result("aa11"))
+        before = reader.commits()
+        with reader.snapshot():
+            assert reader.count() == 1
+        postgres.execute(end.format("torchstone"), url)
+        with reader.snapshot():  # as a page is made: no connection was pinged before
+            assert reader.count() == 1
+        postgres.execute(end.format("torchstone"), url)
+        assert reader.commits() == before
+        assert reader.running_ids() == frozenset()
+
+
 def test_every_commit_changes_the_number_that_pages_are_kept_by(url: str) -> None:
     with open_store(url) as store, open_store(url, read_only=True) as reader:
         seen = [reader.commits()]

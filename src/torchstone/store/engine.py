@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 from urllib.parse import quote
 
 from sqlalchemy import Connection, Engine, PoolProxiedConnection, create_engine, event, select
@@ -25,6 +26,8 @@ from sqlalchemy.exc import DBAPIError, IntegrityError
 from torchstone.records import TorchstoneError, UsageError
 from torchstone.store import heartbeat, schema
 from torchstone.store.location import Location, cannot_open, check_file
+
+T = TypeVar("T")
 
 # The store's errors, and the translation of the database's own into sentences with a remedy.
 
@@ -201,7 +204,8 @@ def _check_readable(location: Location, version: int) -> None:
 def _open_server(location: Location, *, create: bool, read_only: bool) -> Engine:
     from torchstone.store import postgres
 
-    engine = postgres.make_engine(location)
+    # A reader's first look stands for the ping, and is repeated: see `Base.snapshot`.
+    engine = postgres.make_engine(location, ping=not read_only)
     with _disposing(engine):
         with engine.connect() as connection:
             version = schema.check_version(connection)
@@ -525,6 +529,18 @@ def bring_up_to_date(connection: Connection) -> None:
         schema.set_version(connection, step)
 
 
+def _twice(connection: Connection, question: Callable[[Connection], T]) -> T:
+    """What only reads may be asked again where the server was restarted since."""
+    try:
+        return question(connection)
+    except DBAPIError as error:
+        if not error.connection_invalidated:
+            raise
+        connection.rollback()  # the next statement takes another connection
+        connection.engine.dispose()  # and not an idle one, which broke with this one
+        return question(connection)
+
+
 # What every part of the store stands on: one engine, for reading or for writing.
 
 
@@ -536,15 +552,17 @@ class Base:
         self._held = threading.local()
         self._watching = threading.Lock()
         self._watch: PoolProxiedConnection | None = None
+        self._asked: Connection | None = None
         self._read_only = read_only
         self.location = location
 
     def close(self) -> None:
         """Give the file back. The last program to close it also folds its log into it."""
         with self._watching:
-            if self._watch is not None:
-                self._watch.close()
-                self._watch = None
+            for kept in (self._watch, self._asked):
+                if kept is not None:
+                    kept.close()
+            self._watch = self._asked = None
         self._engine.dispose()
 
     def commits(self) -> int:
@@ -552,8 +570,7 @@ class Base:
         if self.location.url:
             from torchstone.store import postgres
 
-            with translated(self.location):
-                return postgres.commits(self._engine)
+            return self._ask(postgres.commits)
         with self._watching, translated(self.location):
             if self._watch is None:
                 self._watch = self._engine.raw_connection()
@@ -568,8 +585,9 @@ class Base:
         """The runs that a living program is measuring into this database."""
         if not self.location.url:
             return heartbeat.running_ids(self.location)
-        with self._reading() as connection:
-            return self._running(connection)
+        if self._connection is not None:
+            return self._running(self._connection)
+        return self._ask(self._running)
 
     def _running(self, connection: Connection) -> frozenset[str]:
         """The same, for whoever has a connection already."""
@@ -589,6 +607,20 @@ class Base:
             parts = [part for of, part in postgres.living(connection) if of == run_id]
         return heartbeat.progress_of(run_id, parts)
 
+    def _ask(self, question: Callable[[Connection], T]) -> T:
+        """Ask a server what every page asks first, over a connection that is kept for it. One that
+        broke meanwhile is replaced."""
+        with self._watching, translated(self.location):
+            if self._asked is None:
+                made = self._engine.execution_options(isolation_level="AUTOCOMMIT")
+                self._asked = made.connect()
+            try:
+                return _twice(self._asked, question)
+            except DBAPIError:
+                self._asked.close()
+                self._asked = None
+                raise
+
     @contextmanager
     def snapshot(self) -> Iterator[None]:
         """Answer everything that this thread asks in the block from one state of the database.
@@ -602,7 +634,8 @@ class Base:
         with ExitStack() as stack:
             with translated(self.location):
                 connection = stack.enter_context(self._engine.connect())
-                connection.execute(select(schema.meta.c.value).limit(1))  # the first look fixes it
+                # The first look fixes it.
+                _twice(connection, lambda c: c.execute(select(schema.meta.c.value).limit(1)))
             stack.callback(setattr, self._held, "connection", None)
             self._held.connection = connection
             yield

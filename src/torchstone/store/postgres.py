@@ -42,8 +42,9 @@ _LOCK = text(
 _COUNT = text(f"UPDATE meta SET value = (value::bigint + 1)::text WHERE key = '{_COMMITS_KEY}'")
 
 
-def make_engine(location: Location) -> Engine:
-    """An engine on the server, which is not asked for anything yet.
+def make_engine(location: Location, *, ping: bool = True) -> Engine:
+    """An engine on the server, which is not asked for anything yet. `ping`: a connection that broke
+    while nobody used it is replaced before anything is written over it.
 
     A reading transaction sees one state of the database, as SQLite's does.
     """
@@ -60,7 +61,7 @@ def make_engine(location: Location) -> Engine:
         return create_engine(
             url,
             isolation_level="REPEATABLE READ",
-            pool_pre_ping=True,
+            pool_pre_ping=ping,
             pool_size=_CONNECTIONS,
             max_overflow=_MORE_CONNECTIONS,
             use_native_hstore=False,
@@ -100,11 +101,10 @@ def begin_counting(connection: Connection) -> None:
     connection.execute(schema.meta.insert().values(key=_COMMITS_KEY, value="0"))
 
 
-def commits(engine: Engine) -> int:
+def commits(connection: Connection) -> int:
     """How many writing transactions were committed."""
     query = select(schema.meta.c.value).where(schema.meta.c.key == _COMMITS_KEY)
-    with engine.execution_options(isolation_level="AUTOCOMMIT").connect() as connection:
-        return int(connection.scalar(query) or 0)
+    return int(connection.scalar(query) or 0)
 
 
 # Errors, by the codes of the SQL standard (SQLSTATE) where there is one.
