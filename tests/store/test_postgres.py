@@ -343,24 +343,24 @@ def test_a_reader_goes_on_after_its_connections_were_lost(postgres: Server, url:
     end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = '{}'"
     with open_store(url) as store, open_store(url, read_only=True) as reader:
         store.save(make_result("aa11"))
-        before = reader.commits()
+        before = reader.version()
         with reader.snapshot():
             assert reader.count() == 1
         postgres.execute(end.format("torchstone"), url)
         with reader.snapshot():  # as a page is made: no connection was pinged before
             assert reader.count() == 1
         postgres.execute(end.format("torchstone"), url)
-        assert reader.commits() == before
+        assert reader.version() == before
         assert reader.running_ids() == frozenset()
 
 
 def test_every_commit_changes_the_number_that_pages_are_kept_by(url: str) -> None:
     with open_store(url) as store, open_store(url, read_only=True) as reader:
-        seen = [reader.commits()]
+        seen = [reader.version()]
         for name in ("aa11", "bb22"):
             store.save(make_result(name))
-            seen.append(reader.commits())
-            assert reader.commits() == seen[-1]
+            seen.append(reader.version())
+            assert reader.version() == seen[-1]
         assert len(set(seen)) == 3
 
 

@@ -80,7 +80,7 @@ def store(url: str) -> Iterator[Store]:
 def test_a_run_on_another_machine_is_seen_as_running(url: str, store: Store) -> None:
     run = stored.add_night(store, 0, stored.keys(["timm"]), until=5)
     source = DataAccess(store)
-    before = source.version()
+    before = source.store.version()
 
     def shown() -> Progress:
         page = PAGES["run"].view(source, parse(()), run.id)
@@ -89,7 +89,7 @@ def test_a_run_on_another_machine_is_seen_as_running(url: str, store: Store) -> 
 
     with heartbeat.start_heartbeat(locate(url), run.id) as alive:
         alive.now("timm/resnet18", 5, 12)
-        assert source.version() != before
+        assert source.store.version() != before
         assert (shown().state, shown().case) == ("running", "timm/resnet18")
     assert shown().state == "interrupted"
 

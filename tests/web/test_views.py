@@ -335,10 +335,10 @@ def test_a_run_is_running_while_its_program_lives_and_interrupted_after(tmp_path
         run = stored.add_night(store, 0, stored.keys(["timm"]), until=5)
     with reading(path) as store:
         source = DataAccess(store)
-        before = source.version()
+        before = source.store.version()
         with heartbeat.start_heartbeat(path, run.id) as alive:
             alive.now("timm/resnet18", 5, 12)
-            assert source.version() != before
+            assert source.store.version() != before
             (shown,) = [p for p in view(source, "landing").sections if isinstance(p, Progress)]
             assert (shown.state, shown.done, shown.planned) == ("running", 5, 12)
             (own,) = [p for p in view(source, "run", run.id).sections if isinstance(p, Progress)]

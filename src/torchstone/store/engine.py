@@ -423,6 +423,14 @@ def _use_wal(engine: Engine) -> None:
         raw.close()
 
 
+def _stamp(path: Path) -> tuple[int, int, int]:
+    try:
+        known = path.stat()
+    except OSError:
+        return 0, 0, 0
+    return known.st_ino, known.st_size, known.st_mtime_ns
+
+
 def _make_directory(directory: Path) -> None:
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -565,12 +573,19 @@ class Base:
             self._watch = self._asked = None
         self._engine.dispose()
 
-    def commits(self) -> int:
-        """Another number after every commit that can be seen now, as long as the store is open."""
+    def version(self) -> str:
+        """Another word after every commit that can be seen now, and whenever what is measured into
+        the database changes, as long as the store is open."""
         if self.location.url:
             from torchstone.store import postgres
 
-            return self._ask(postgres.commits)
+            return self._ask(postgres.version)
+        path, log = self.location.path, _side_file(self.location.path, "-wal")
+        # Times of files are coarse, and the log is written before what is in it can be seen.
+        stamps = self._commits(), _stamp(path), _stamp(log)
+        return repr((stamps, heartbeat.told(heartbeat.living(path))))
+
+    def _commits(self) -> int:
         with self._watching, translated(self.location):
             if self._watch is None:
                 self._watch = self._engine.raw_connection()

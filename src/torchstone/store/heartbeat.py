@@ -194,7 +194,19 @@ def start_heartbeat(
 
 def running_ids(location: Location | Path) -> frozenset[str]:
     """The runs that a living program is measuring into this database."""
-    return frozenset(run_id for run_id, path in _signs(folder_of(location)) if _look(path))
+    return frozenset(run_id for run_id, _ in living(location))
+
+
+def living(location: Location | Path) -> Iterator[tuple[str, Part]]:
+    """Run and sign of every living program."""
+    for run_id, path in _signs(folder_of(location)):
+        if (part := _look(path)) is not None:
+            yield run_id, part
+
+
+def told(signs: Iterable[tuple[str, Part]]) -> list[tuple[str, int, str]]:
+    """Of living programs, what changes as they get on."""
+    return sorted((run_id, part.done, part.case) for run_id, part in signs)
 
 
 def progress(location: Location | Path, run_id: str) -> Progress | None:

@@ -8,11 +8,11 @@ Nothing here outlives a transaction, so that a pool in front of the server (PgBo
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from sqlalchemy import Connection, Engine, TextClause, create_engine, make_url, select, text
+from sqlalchemy import Connection, Engine, TextClause, create_engine, make_url, text
 from sqlalchemy.exc import (
     ArgumentError,
     DBAPIError,
@@ -24,7 +24,7 @@ from sqlalchemy.exc import (
 from torchstone.records import TorchstoneError, UsageError
 from torchstone.store import schema
 from torchstone.store.engine import BUSY_TIMEOUT_S, StoreBusyError, open_engine, refused
-from torchstone.store.heartbeat import Heartbeat, Part, has_ended, part_of
+from torchstone.store.heartbeat import Heartbeat, Part, has_ended, part_of, told
 from torchstone.store.location import Location, cannot_open, redact
 
 IDLE_TIMEOUT_S = 300
@@ -101,12 +101,6 @@ def begin_counting(connection: Connection) -> None:
     connection.execute(schema.meta.insert().values(key=_COMMITS_KEY, value="0"))
 
 
-def commits(connection: Connection) -> int:
-    """How many writing transactions were committed."""
-    query = select(schema.meta.c.value).where(schema.meta.c.key == _COMMITS_KEY)
-    return int(connection.scalar(query) or 0)
-
-
 # Errors, by the codes of the SQL standard (SQLSTATE) where there is one.
 
 _BUSY = ("55P03", "57014", "40P01", "40001", "53300", "53200")
@@ -174,15 +168,28 @@ _BEAT = text(
 )
 _SWEEP = text(f"DELETE FROM heartbeat WHERE token = :token OR seen < {_NOW} - {_SWEPT_S}")
 _LIVING = text(f"SELECT token, run_id, document FROM heartbeat WHERE seen > {_NOW} - {ALIVE_S}")
+_VERSION = text(f"SELECT '', '', value FROM meta WHERE key = '{_COMMITS_KEY}' UNION ALL {_LIVING}")
 
 
 def living(connection: Connection, besides: str = "") -> Iterator[tuple[str, Part]]:
     """Run and sign of every program that was heard of just now; of this machine's own programs we
     know better."""
-    for token, run_id, document in connection.execute(_LIVING):
+    return _living(connection.execute(_LIVING), besides)
+
+
+def _living(rows: Iterable[Any], besides: str = "") -> Iterator[tuple[str, Part]]:
+    for token, run_id, document in rows:
         part = part_of(document)
         if token != besides and not has_ended(part):
             yield run_id, part
+
+
+def version(connection: Connection) -> str:
+    """How many writing transactions were committed, and how far living programs are; in one
+    question, because every page asks it first."""
+    rows = connection.execute(_VERSION).all()
+    commits = [document for token, _, document in rows if not token]
+    return repr((commits, told(_living(row for row in rows if row[0]))))
 
 
 class ServerHeartbeat(Heartbeat):

@@ -173,7 +173,7 @@ class AppState:
 
     def state(self, source: DataAccess, path: str = "") -> str:
         """A short word that changes whenever an answer might."""
-        told = f"{source.version()} {__version__} {site.version()}"
+        told = f"{source.store.version()} {__version__} {site.version()}"
         if MONITORS in path:  # of files, which change each second while a training runs
             told += f" {monitors_stamp()}"
         elif path in OVERVIEW:

@@ -8,7 +8,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
-from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 from urllib.parse import quote
@@ -430,18 +429,6 @@ class DataAccess:
             return outside(f"{repository}/compare/{quote(since.commit)}...{quote(head.commit)}")
         return outside(f"{repository}/commit/{quote(head.commit)}")
 
-    def version(self) -> str:
-        """Changes whenever what is stored, or what is running, does."""
-        path = self.store.location.path
-        # Times of files are coarse, and the log is written before what is in it can be seen.
-        parts: list[object] = [self.store.commits()]
-        if not self.store.location.url:
-            parts += _stamp(path), _stamp(path.with_name(path.name + "-wal"))
-        for run in sorted(self.running()):
-            progress = self.store.progress(run)
-            parts.append((run, progress and [(p.done, p.case) for p in progress.parts]))
-        return repr(parts)
-
     def _with_states(self, heads: Sequence[RunHead]) -> list[RunHead]:
         whole = all(head.done >= head.planned for head in heads)
         running = frozenset[str]() if whole else self.running()
@@ -452,11 +439,3 @@ def _state(head: RunHead, running: frozenset[str]) -> str:
     if head.done >= head.planned:
         return "complete"
     return "running" if head.id in running else "interrupted"
-
-
-def _stamp(path: Path) -> tuple[int, int, int]:
-    try:
-        known = path.stat()
-    except OSError:
-        return 0, 0, 0
-    return known.st_ino, known.st_size, known.st_mtime_ns
