@@ -138,8 +138,8 @@ TIMED = """\
 import sys, time
 sys.path[:0] = ["src", "."]
 import bench
-times = []
-for _ in range({calls}):
+times, until = [], time.perf_counter() + {seconds}
+while time.perf_counter() < until:
     started = time.perf_counter()
     bench.step()
     times.append(time.perf_counter() - started)
@@ -167,11 +167,13 @@ def live(
         with tempfile.TemporaryDirectory(prefix="bisect-rates-") as place:
             folder = Path(place) / "repository"
             history_of(folder, culprit, effect, commits)
+            given = budget  # of a probe of ours
             for method, run in (("torchstone", _ours), ("git bisect", _git_bisect)):
                 began = time.monotonic()
-                row = run(folder, commits, budget)
+                row = run(folder, commits, given)
                 row["right"] = row.pop("named", None) == f"commit {culprit}"
                 row["wall_s"] = round(time.monotonic() - began, 1)
+                given = row["wall_s"]  # the other has as long as ours took
                 yield {"kind": "live", "method": method, "effect": effect, "trial": trial, **row}
 
 
@@ -191,8 +193,10 @@ def _ours(folder: Path, commits: int, budget: float) -> dict[str, Any]:
     }
 
 
-def _git_bisect(folder: Path, commits: int, budget: float) -> dict[str, Any]:
-    """A person's script: the threshold lies in the middle of one measurement of each end."""
+def _git_bisect(folder: Path, commits: int, wall_s: float) -> dict[str, Any]:
+    """A person's script: the threshold lies in the middle of one measurement of each end. Each
+    measurement has its share of the time."""
+    probes = commits.bit_length() + 2
 
     def git(*words: str) -> str:
         done = subprocess.run(
@@ -201,7 +205,7 @@ def _git_bisect(folder: Path, commits: int, budget: float) -> dict[str, Any]:
         return done.stdout.strip()
 
     def seconds() -> float:
-        code = TIMED.format(calls=200, threshold=1e9).replace(
+        code = TIMED.format(seconds=wall_s / probes, threshold=1e9).replace(
             "sys.exit(1 if times[len(times) // 2] > 1000000000.0 else 0)",
             "print(times[len(times) // 2])",
         )
@@ -215,13 +219,13 @@ def _git_bisect(folder: Path, commits: int, budget: float) -> dict[str, Any]:
         git("checkout", "-q", revision)
         ends.append(seconds())
     script = folder.parent / "timed.py"
-    script.write_text(TIMED.format(calls=200, threshold=sum(ends) / 2))
+    script.write_text(TIMED.format(seconds=wall_s / probes, threshold=sum(ends) / 2))
     git("bisect", "start", "main", f"main~{commits}")
     git("bisect", "run", sys.executable, str(script))
     subject = git("log", "-1", "--format=%s", "refs/bisect/bad")
     git("bisect", "reset")
     git("checkout", "-q", "main")
-    return {"answer": "one", "named": subject, "stated": None, "probes": commits.bit_length() + 2}
+    return {"answer": "one", "named": subject, "stated": None, "probes": probes}
 
 
 def report(paths: list[str]) -> None:
