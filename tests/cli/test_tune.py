@@ -246,6 +246,7 @@ def test_ctrl_c_keeps_what_is_known_and_resume_goes_on(
         (("tune", TARGET, "--allow", "anything"), "tier"),
         (("tune", "nowhere.py:make"), "nowhere.py"),
         (("tune", TARGET, "--metric", "nowhere.py:f"), "nowhere.py"),
+        (("tune", TARGET, "--metric", TARGET), "fails with the target as it is"),
         (("tune", "--resume", "zzz", "--db", "t.db"), "t.db"),
     ],
 )

@@ -18,6 +18,7 @@ from torchstone.conductor.case import (
     LiveEvents,
     Settings,
 )
+from torchstone.conductor.extra_checks import check_metric
 from torchstone.conductor.launch import Templates, open_templates
 from torchstone.conductor.run import run_case
 from torchstone.conductor.worker import ArmEnded, signal_name
@@ -35,6 +36,7 @@ __all__ = [
     "LiveEvents",
     "Settings",
     "Templates",
+    "check_metric",
     "open_templates",
     "run_case",
     "signal_name",

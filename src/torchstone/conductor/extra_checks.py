@@ -14,12 +14,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from torchstone.conductor.case import ExtraChecks
+from torchstone.conductor.case import ExtraChecks, Settings
 from torchstone.conductor.check_outputs import evaluate, read_evidence
-from torchstone.conductor.launch import CaseContext
+from torchstone.conductor.launch import CaseContext, Launcher
 from torchstone.conductor.solo import REFERENCE_CACHE, declared_changes
 from torchstone.conductor.state import ArmState
 from torchstone.conductor.worker import ArmEnded, clean, patience
+from torchstone.machine.folders import own_folder
 from torchstone.measure.reference import DOES_NOT_APPLY, file_of
 from torchstone.records import Agreement, ArmSpec, Outcome, UsageError
 from torchstone.variants.techniques.base import CONVERGENCE_STEPS
@@ -142,6 +143,20 @@ def _metric(
     if mine >= theirs - METRIC_LOSS * abs(theirs):
         return ""
     return f"its metric is {mine:.4g}, the baseline's {theirs:.4g}"
+
+
+def check_metric(spec: ArmSpec, settings: Settings, name: str) -> None:
+    """Refuse a function that fails with the baseline itself: it could evaluate nothing."""
+    with own_folder() as folder:
+        case = CaseContext(Launcher(folder), settings)
+        try:
+            _asked(case, spec, {"do": "metric", "name": name})
+        except (ArmEnded, UsageError) as ended:
+            said = clean(str(ended), spec)
+            raise UsageError(
+                f"{name} fails with the target as it is: {said}",
+                "It is called with the model, and returns a number; larger is better.",
+            ) from None
 
 
 def _asked_once(case: CaseContext, spec: ArmSpec, command: dict[str, Any], name: str) -> Any:

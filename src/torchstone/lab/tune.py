@@ -10,7 +10,14 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import torchstone
-from torchstone.conductor import Events, ExtraChecks, Settings, Templates, open_templates
+from torchstone.conductor import (
+    Events,
+    ExtraChecks,
+    Settings,
+    Templates,
+    check_metric,
+    open_templates,
+)
 from torchstone.conductor.run import OUT_OF_TIME
 from torchstone.lab.bench import measure, new_id
 from torchstone.lab.explain import ExplainRequest, explain_target
@@ -150,6 +157,8 @@ def tune(request: TuneRequest, recorder: Recorder, events: TuneEvents | None = N
     known = _resumed(request, recorder) if request.resume else None
     base = restore_env(known.arm) if known else _baseline(request)
     tuning = known or _begin(request, base)
+    if tuning.metric:
+        check_metric(base, request.bench.settings, tuning.metric)
     with ExitStack() as stack:
         session = _Session(
             replace(tuning, state="running"),
