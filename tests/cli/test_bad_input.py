@@ -240,6 +240,7 @@ def test_an_allocator_is_used_or_its_absence_is_told(here: Path, name: str) -> N
         ["timeit", "-s", "def", "pass"],
         ["timeit", "return 1"],
         ["timeit", "-n", "-1", "pass"],
+        ["token", "create"],
         ["timeit", "-u", "hours", "pass"],
     ],
     ids=" ".join,
@@ -250,6 +251,7 @@ def test_other_commands_refuse_as_clearly(here: Path, words: list[str]) -> None:
     assert done.stdout == ""
     assert done.stderr
     assert "Traceback" not in done.stderr
+    assert "\\t" not in done.stderr, "a tab of click's, shown as its escape"
     assert sorted(p.name for p in here.iterdir()) == ["honest.py"]
 
 

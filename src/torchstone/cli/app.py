@@ -81,7 +81,7 @@ def _run() -> int:
     except click.exceptions.Exit as done:
         return done.exit_code
     except click.ClickException as error:
-        text = error.format_message()
+        text = error.format_message().replace("\n\t", " ")  # click lists choices so
         context = getattr(error, "ctx", None)
         remedy = f"See `{context.command_path} --help`." if context is not None else ""
         _say(text if text.endswith((".", "?", ")")) else f"{text}.", remedy)
