@@ -19,6 +19,7 @@ from torchstone.workloads import Inputs
 PLANTED = (
     ("make_batch_loop", "batch-loop", "# planted: batch-loop"),
     ("make_nested_loop", "batch-loop", "# planted: batch-loop, nested"),
+    ("make_rows_of_net", "batch-loop", "# planted: batch-loop, net"),
     ("make_growing", "small-copies", "# planted: small-copies, grow"),
     ("make_rows_written", "small-copies", "# planted: small-copies"),
     ("make_mask", "same-value", "# planted: same-value"),

@@ -50,6 +50,17 @@ class NestedLoop(nn.Module):
         return total
 
 
+class RowsOfNet(nn.Module):
+    """Two layers that are called from one line."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.ReLU(), nn.Linear(WIDTH, 16))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.stack([self.net(row) for row in x])  # planted: batch-loop, net
+
+
 def _growing(x: torch.Tensor) -> torch.Tensor:
     out = torch.zeros(0, WIDTH)
     for i in range(64):
@@ -133,6 +144,10 @@ def _passed_on(x: torch.Tensor) -> torch.Tensor:
 
 def make_batch_loop() -> Made:
     return BatchLoop().eval(), (torch.randn(BATCH, WIDTH),)
+
+
+def make_rows_of_net() -> Made:
+    return RowsOfNet().eval(), (torch.randn(BATCH, WIDTH),)
 
 
 def make_batched() -> Made:

@@ -8,7 +8,7 @@ import os
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from statistics import median
 
 from torchstone.explain.passes.calls import GIVEN, KEPT, MADE, Call, Frame, Seen
@@ -224,8 +224,10 @@ def _free_share(inside: Sequence[Call], sliced: Sequence[Call]) -> float:
     """Of the calls in a loop, those that read nothing that an earlier turn of the loop made."""
     keys = [(call.op, call.stack) for call in inside]
     counts = Counter(keys)
-    first = next((key for key in keys if counts[key] == len(sliced)), None)
     slices = {id(call) for call in sliced}
+    # A turn begins with the slice, or with what each turn does once before it.
+    before_it = takewhile(lambda pair: id(pair[0]) not in slices, zip(inside, keys, strict=True))
+    first = next((key for _, key in before_it if counts[key] == len(sliced)), None)
     turn, made, tied = 0, dict[int, int](), set[int]()
     free = working = 0
     for call, key in zip(inside, keys, strict=True):
