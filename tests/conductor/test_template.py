@@ -6,13 +6,16 @@ import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.targets.support import alive, eventually, run_arms, settings, target
 from torchstone.conductor import Templates, open_templates
-from torchstone.conductor.launch import Launcher
+from torchstone.conductor.launch import CaseContext, Launcher
+from torchstone.conductor.solo import solo_pass
+from torchstone.conductor.state import ArmState
 from torchstone.conductor.worker import ArmEnded, WorkerProcess, patience
 from torchstone.machine.processes import tagged_processes
 from torchstone.measure import template
@@ -137,3 +140,62 @@ def test_a_case_of_a_suites_model_ends_well_and_leaves_nothing() -> None:
     for together in (False, True):
         case = run_arms(ARM, ArmSpec("aot", MODEL, variant="aot_eager"), together=together)
         assert [arm.outcome for arm in case.arms] == [Outcome.OK] * 2
+
+
+# Compile caches that outlive a case.
+
+
+def cache_of(launcher: Launcher, arm: ArmSpec) -> Path:
+    return Path(launcher.caches(arm)["TORCHINDUCTOR_CACHE_DIR"])
+
+
+def made(folder: Path) -> Path:
+    folder.mkdir(parents=True)
+    return folder
+
+
+def test_an_arm_finds_what_it_compiled_in_another_case(tmp_path: Path) -> None:
+    arm = ArmSpec("first", target("honest"), variant="inductor")
+    with open_templates(compile_once=True) as shared, open_templates() as plain:
+        one, two = (Launcher(made(tmp_path / name), shared) for name in "ab")
+        again = replace(arm, name="second", seed=3)
+        assert cache_of(one, arm) == cache_of(two, again)
+        assert cache_of(one, arm) != cache_of(one, replace(arm, threads=1))
+        assert "reference" in one.caches(arm, "reference")["TORCHINDUCTOR_CACHE_DIR"]
+        recipe = replace(arm, variant="recipe:here.py")
+        assert cache_of(one, recipe) != cache_of(one, arm)
+        shared.compile_alike(recipe, arm)
+        assert cache_of(two, replace(recipe, name="recipe")) == cache_of(one, arm)
+        apart = Launcher(made(tmp_path / "c"), plain), Launcher(made(tmp_path / "d"), plain)
+        assert cache_of(apart[0], arm) != cache_of(apart[1], arm)
+        assert apart[0].cold_first_call(arm, 7) == 7
+        assert apart[1].cold_first_call(arm, 8) == 8
+
+
+def test_a_cache_that_was_half_filled_is_begun_again(tmp_path: Path) -> None:
+    arm = ArmSpec("arm", target("honest"), variant="inductor")
+    with open_templates(compile_once=True) as shared:
+        launcher = Launcher(made(tmp_path / "a"), shared)
+        left = made(cache_of(launcher, arm)) / "graph"
+        left.touch()
+        launcher.begin_cold(arm)  # whoever filled it did not come to the end
+        assert not left.exists()
+        made(left.parent)
+        left.touch()
+        assert launcher.cold_first_call(arm, 900) == 900
+        launcher.begin_cold(arm)
+        assert left.exists()
+        assert launcher.cold_first_call(arm, 5) == 900, "of the empty cache"
+
+
+def test_what_compiling_cost_is_that_of_the_first_case(tmp_path: Path) -> None:
+    arm = ArmSpec("arm", target("honest"))
+    with open_templates(compile_once=True) as shared:
+        states = [ArmState(arm), ArmState(replace(arm, name="again"))]
+        for number, state in enumerate(states):
+            launcher = Launcher(made(tmp_path / str(number)), shared)
+            solo_pass(CaseContext(launcher, settings()), state)
+        first, again = (state.solo for state in states)
+        assert first is not None
+        assert again is not None
+        assert again.first_call_ns == first.first_call_ns

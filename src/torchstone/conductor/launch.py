@@ -20,7 +20,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from torchstone.conductor.case import CaseProgress, Events, Settings, Silent
@@ -172,13 +172,21 @@ def library_of(arm: ArmSpec) -> str:
     return f"{arm.target} {arm.variant}"
 
 
+def _nameless(arm: ArmSpec) -> ArmSpec:
+    """The arm without what differs from case to case."""
+    return replace(arm, name="", seed=0)
+
+
 @dataclass
 class Templates:
     """All templates of a case or of a run."""
 
     folder: Path
+    compile_once: bool = False
+    """An arm that is in several cases finds what it compiled in the first one."""
     _script: Path = field(init=False)
     _known: dict[tuple[Key, int], Template] = field(default_factory=dict)
+    _alike: dict[ArmSpec, ArmSpec] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._script = make_payload(self.folder / "payload")
@@ -218,6 +226,18 @@ class Templates:
         ready = found is not None and found.usable and library_of(arm) in found.imported
         return found if ready else None
 
+    def compiled(self, arm: ArmSpec) -> Path | None:
+        """The compile cache that the arm has in all cases, whatever it is called there."""
+        if not self.compile_once:
+            return None
+        named = _nameless(arm)
+        same = json.dumps(to_data(self._alike.get(named, named)))
+        return self.folder / f"compiled-{hashlib.sha256(same.encode()).hexdigest()[:16]}"
+
+    def compile_alike(self, arm: ArmSpec, other: ArmSpec) -> None:
+        """Let an arm find what another one compiled: both come to the same code."""
+        self._alike[_nameless(arm)] = _nameless(other)
+
     def close(self) -> None:
         """End all of them."""
         with ExitStack() as stack:  # all of them, also where one fails
@@ -252,19 +272,23 @@ class Templates:
 
 
 @contextmanager
-def open_templates(ready: Templates | None = None) -> Iterator[Templates]:
+def open_templates(
+    ready: Templates | None = None, *, compile_once: bool = False
+) -> Iterator[Templates]:
     """For one case or for all cases of a run; gone afterwards. Those that are `ready` serve too."""
     if ready is not None:
         yield ready
         return
     with own_folder() as folder:
-        templates = Templates(folder)
+        templates = Templates(folder, compile_once)
         try:
             yield templates
         finally:
             templates.close()
 
 
+FIRST_CALL = "first-call-ns"
+"""A file in a compile cache: it is whole, and what filling it took."""
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
@@ -347,13 +371,35 @@ class Launcher:
 
     def caches(self, arm: ArmSpec, cache: str | None = None) -> dict[str, str]:
         """The variables that differ from worker to worker, where the arm does not set them."""
-        folder = self.folder / _safe(cache or f"cache-{arm.name}")
+        shared = None if cache else self._kept_cache(arm)
+        folder = shared or self.folder / _safe(cache or f"cache-{arm.name}")
         env = {
             "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),
             "NUMBA_CACHE_DIR": str(folder / "numba"),
             "TORCHSTONE_SCRATCH": str(self.folder / "scratch"),
         }
         return {**env, **{name: value for name, value in arm.env if name in env}}
+
+    def _kept_cache(self, arm: ArmSpec) -> Path | None:
+        return self.templates.compiled(arm) if self.templates is not None else None
+
+    def begin_cold(self, arm: ArmSpec) -> None:
+        """Before the arm's pass alone: forget what an interrupted one left half compiled."""
+        shared = self._kept_cache(arm)
+        if shared is not None and not (shared / FIRST_CALL).exists():
+            shutil.rmtree(shared, ignore_errors=True)
+
+    def cold_first_call(self, arm: ArmSpec, seen_ns: int) -> int:
+        """Nanoseconds of the arm's first call with nothing compiled: as seen just now, or as seen
+        in the case that compiled it."""
+        shared = self._kept_cache(arm)
+        if shared is None:
+            return seen_ns
+        note = shared / FIRST_CALL
+        if not note.exists():
+            shared.mkdir(exist_ok=True)
+            note.write_text(str(seen_ns))
+        return int(note.read_text())
 
 
 @dataclass(frozen=True)

@@ -232,10 +232,11 @@ def solo_pass(case: CaseContext, state: ArmState) -> Path | None:
     seed = checked_calls(spec, settings)[0].seed
     case.live.step(spec.name, f"{spec.name}: building, checking output and memory")
     evidence = launcher.folder / f"solo-{seed}-{len(list(launcher.folder.glob('solo-*')))}"
+    launcher.begin_cold(spec)
     worker = launcher.start(spec)
     worker.listener = case.live.listener(state)
     try:
-        state.solo = worker.ask_for(
+        solo = worker.ask_for(
             SoloReport,
             {
                 "do": "solo",
@@ -249,8 +250,10 @@ def solo_pass(case: CaseContext, state: ArmState) -> Path | None:
             },
             patience(settings, slack_s=SOLO_SLACK_S),
         )
-        state.integrity = state.solo.integrity
-        state.loops = state.solo.loops
+        first_call_ns = launcher.cold_first_call(spec, solo.first_call_ns)
+        state.solo = replace(solo, first_call_ns=first_call_ns)
+        state.integrity = solo.integrity
+        state.loops = solo.loops
         if settings.does.looks_deeper:
             _look_at_tensors(worker, state, settings)
     except ArmEnded as ended:

@@ -166,7 +166,7 @@ def tune(request: TuneRequest, recorder: Recorder, events: TuneEvents | None = N
             replace(request.bench.settings, seed=tuning.seed, margin=tuning.margin),
             recorder,
             events,
-            stack.enter_context(open_templates()),
+            stack.enter_context(open_templates(compile_once=True)),
             clock,
             request.recipe or tuning.recipe_path or f"recipe_{tuning.id}.py",
             list(tuning.experiments),
@@ -482,6 +482,7 @@ def _confirm(session: _Session) -> None:
     path = os.path.abspath(session.recipe_path)
     write_file(path, recipe_text(session.now(), session.adopted))
     arm = recipe_arm(session.base, path)
+    session.templates.compile_alike(arm, plan.arm_of(session.base, session.adopted))
     for number in range(CONFIRM_TESTS):
         made = _confirmation(session, arm, number)
         session.keep(made)
