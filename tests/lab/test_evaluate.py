@@ -236,6 +236,15 @@ def test_ctrl_c_in_a_second_look_keeps_the_first_and_says_so() -> None:
     assert any("was interrupted" in check.message for check in kept.checks)
 
 
+def test_screening_adopts_nothing_and_so_looks_once() -> None:
+    fast = arm(FAST, 0.25e-3, seed=2, flops=None)
+    result = evaluate_again(pair(fast, arm(flops=None)))
+    assert validate.needs_remeasuring(result)
+    arms = [ArmSpec(EAGER, HONEST), ArmSpec(FAST, HONEST)]
+    screening = replace(settings(), screening=True)
+    assert with_remeasurements(result, arms, screening, CtrlC("")) is result
+
+
 def beaten() -> Result:
     """An arm above the peaks that are known."""
     low = calibration(compute=(Peak(1e9, 0.1, 50, dtype="fp32", threads=2),))

@@ -63,6 +63,8 @@ def test_cases_that_take_all_they_may_stay_within_the_budget(
     assert all(one.total_s and one.budget_s < one.total_s for one in asked)
     assert found.state == "out of time"
     assert "not tried" in headline(found)
+    # Nothing was promising, so all of them screen, which claims nothing.
+    assert all(one.screening and one.replicates == 3 for one in asked)
 
 
 def test_what_was_not_reached_says_so_and_names_no_option_of_bench(

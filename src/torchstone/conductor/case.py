@@ -109,6 +109,9 @@ class Settings:
     `decided`, every one lies on one side of the margin; `checked`, as `torchstone check` asks
     (`stats.is_decided`); `adopted`, as the tuner does."""
     extra_checks: tuple[ExtraChecks, ...] = ()
+    screening: bool = False
+    """Nothing is claimed by it alone: processes of short steps are forked too, and what looks too
+    good is not measured again."""
     hopeless: float | None = None
     """An arm that alone takes this many times the baseline's step is not measured further."""
 

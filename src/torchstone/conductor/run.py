@@ -67,7 +67,7 @@ def measure_arms(
     pin_loops(states)
     _pin_probes(case.launcher, states)
     one_call = call_by_call(states, settings)
-    forked = one_call or settings.does.forks_short_steps
+    forked = one_call or settings.does.forks_short_steps or settings.screening
     rounds = TurnScheduler(case, references, states[0], forked)
     rounds.together = settings.together and not _apart(states)
     if forked:

@@ -193,7 +193,7 @@ def with_remeasurements(
     One that cannot be had (a file is gone, the disk is full) says why, and costs nothing of the
     first.
     """
-    if result.method.cut_short:
+    if result.method.cut_short or settings.screening:
         return result
     wanted = validate.needs_remeasuring(result)
     if not wanted:

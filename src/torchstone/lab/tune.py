@@ -58,8 +58,9 @@ LEDGER_BUDGET_S = 3.0
 """Steps of the ledger; starting and importing come on top."""
 CONFIRM_TESTS = 2
 """Of the recipe: where the first cannot tell, a longer one follows; each has half the level."""
-REPLICATES = {Stage.SCREEN: None, Stage.SELECT: 6, Stage.CONFIRM: 6}
-"""Processes of each arm at most; a case ends earlier where it is decided."""
+REPLICATES = {Stage.SCREEN: 3, Stage.SELECT: 6, Stage.CONFIRM: 6}
+"""Processes of each arm at most; a case ends earlier where it is decided. Screening adopts nothing,
+so that the fewest that have an interval worth the name are enough."""
 LEAST_BUILD_S, HANG_SHARE = 120.0, 0.25
 NOT_YET = "not run yet"
 UNREACHED = "not tried: the budget was spent"
@@ -433,6 +434,7 @@ def _measure(
         build_timeout_s=min(session.settings.build_timeout_s, _patience(session)),
         seed=changed,
         alpha=alpha,
+        screening=stage is Stage.SCREEN,
         hopeless=decide.HOPELESS_RATIO * plan.work_of(names) if stage is Stage.SCREEN else None,
         until="adopted",
         replicates=REPLICATES[stage],
