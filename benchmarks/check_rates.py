@@ -262,7 +262,7 @@ def replay(paths: list[str], trials: int) -> Iterator[dict[str, Any]]:
         for trial, processes in ((t, n) for n in PROCESSES for t in range(trials)):
             cards = chance.sample(range(len(pool)), 2 * processes)
             first, second = seen(cards[:processes]), seen(cards[processes:])
-            again = second if check.suspects([first], MARGIN) else None
+            again = second if check.unsettled([first], MARGIN) else None
             ((row,), _, _) = check.evaluate([first], [again], (), MARGIN)
             yield {
                 "method": f"rule, {processes} processes, {condition.step}",

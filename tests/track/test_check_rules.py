@@ -60,9 +60,20 @@ def test_a_slow_down_that_does_not_repeat_is_not_called_one() -> None:
     assert status(seen(1.08, 0.006), seen(1.001, 0.006)) is Status.CANNOT_TELL
 
 
-def test_only_what_looks_slower_is_measured_again() -> None:
-    several = [seen(1.0, name="a"), seen(1.1, name="b"), seen(1.0, name="c", same_code=True)]
-    assert check.suspects(several, MARGIN) == ["b"]
+def test_what_looks_slower_or_may_soon_be_known_is_measured_again() -> None:
+    several = [
+        seen(1.0, name="not slower"),
+        seen(1.1, name="slower"),
+        seen(1.0, name="the same code", same_code=True),
+        seen(1.0, 0.02, "perhaps"),
+        seen(1.0, 0.2, "anything"),
+    ]
+    assert check.unsettled(several, MARGIN) == ["slower", "perhaps"]
+
+
+def test_two_measurements_together_can_tell() -> None:
+    assert status(seen(1.0, 0.015)) is Status.CANNOT_TELL
+    assert status(seen(1.0, 0.015), seen(1.0, 0.015)) is Status.NOT_SLOWER
 
 
 def test_the_same_code_is_never_slower() -> None:

@@ -304,7 +304,7 @@ class _Course:
         absent: dict[str, CheckedTarget],
         changed: Sequence[str],
     ) -> tuple[dict[str, Seen], dict[str, Seen], list[Seen], bool]:
-        """Every target once, the controls, then once more what looks slower."""
+        """Every target once, the controls, then once more what is not settled."""
         settings, present = pairing.how.settings, [one for one in targets if one not in absent]
         seen: dict[str, Seen] = {}
         again: dict[str, Seen] = {}
@@ -342,8 +342,8 @@ class _Course:
             if found is None:
                 return seen, again, kernels, True
             seen[target] = found
-        for target in rules.suspects(list(seen.values()), settings.margin):
-            found = look(target, "looks slower, a second time:", SEED_APART)
+        for target in rules.unsettled(list(seen.values()), settings.margin):
+            found = look(target, "a second time:", SEED_APART)
             if found is None:
                 return seen, again, kernels, True
             again[target] = found

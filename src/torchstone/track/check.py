@@ -9,7 +9,8 @@ Ratios are times, new / base, measured turn by turn. Of each target, in this ord
    agrees: its own estimate is beyond half the margin, and both together are still significant and
    beyond the margin. One measurement in fifty of unchanged code is significant by chance and on
    the slow side; two in a row are one in thousands.
-3. **Not slower**: the interval ends below the margin. **Cannot tell**: all else.
+3. **Not slower**: the interval ends below the margin. **Cannot tell**: all else, after a second
+   measurement where that could decide.
 
 **Controls** are a fixed kernel and the targets of the same code. What they share is not the change:
 it is the machine, or the two trees' surroundings. Where they moved (beyond what identical arms do,
@@ -59,6 +60,9 @@ from torchstone.records import (
 )
 from torchstone.records.format import format_percent
 
+MOST_WIDTH = 2.0
+"""Half the width of an interval, in margins, up to which a second measurement is worth its time:
+it makes the interval of no change end at 1.4 margins instead of 2, and chance does the rest."""
 CONTROL_ALPHA = 0.01
 """A moved control turns answers into "cannot tell", so it has to be sure (as an A/A test)."""
 LEAST_TARGETS = 3
@@ -88,10 +92,24 @@ def is_usable(seen: Seen) -> bool:
     return ran and seen.change is not None and seen.change.error is not None
 
 
-def suspects(seen: Sequence[Seen], margin: float) -> list[str]:
-    """The targets that look slower, and are to be measured a second time."""
+def unsettled(seen: Sequence[Seen], margin: float) -> list[str]:
+    """The targets to measure a second time: those that look slower, and those that nothing can be
+    said of yet and probably could then."""
     found = evaluate(seen, [None] * len(seen), (), margin)[0]
-    return [one.target for one in found if one.status is Status.SLOWER]
+    return [
+        one.target
+        for one, of in zip(found, seen, strict=True)
+        if one.status is Status.SLOWER
+        or (one.status is Status.CANNOT_TELL and is_usable(of) and _is_within_reach(one, margin))
+    ]
+
+
+def _is_within_reach(row: CheckedTarget, margin: float) -> bool:
+    """Whether twice as much data would probably decide it."""
+    if row.interval is None:
+        return False
+    low, high = map(math.log, row.interval)
+    return (high - low) / 2 <= MOST_WIDTH * math.log1p(margin)
 
 
 def evaluate(
