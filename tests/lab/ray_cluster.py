@@ -17,6 +17,9 @@ def main() -> None:
     from ray.cluster_utils import Cluster
 
     with own_folder() as folder:  # Ray's default would stay: /tmp/ray
+        # It writes the cluster's address to the default folder, wherever the cluster's own is.
+        os.environ["RAY_TMPDIR"] = str(folder)
+        (folder / "ray").mkdir()
         how = {"num_cpus": 1, "object_store_memory": STORE_BYTES, "include_dashboard": False}
         head = {**how, "num_cpus": 0, "temp_dir": str(folder)}
         cluster = Cluster(initialize_head=True, head_node_args=head)
