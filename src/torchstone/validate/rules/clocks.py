@@ -9,7 +9,7 @@ time.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -51,6 +51,8 @@ FASTEST_SHARE, FEWEST_FASTEST, OF_FASTEST = 0.01, 10, 0.5
 """The kernel adds the CPU time of a process's other threads at its ticks, 4 ms at a time at 250 Hz:
 of an honest arm's samples of 0.6 ms on two threads, 16 % had seven samples' worth, none of them
 among the fastest. With several threads only these are looked at, half of which must be so."""
+BY_CHANCE = 3.0
+"""Standard deviations."""
 LONGER, FEWEST_LONGER = 1.05, 2
 """A sample lies between its two marks, so that it cannot take longer than the time between them."""
 SHORTER, FEWEST_SHORTER, SHORTER_SHARE = 1.5, 3, 0.25
@@ -224,10 +226,11 @@ def _impossible(arm: Measurement) -> Iterator[Check]:
         return
     pairs = [pair for turn in arm.turns for pair in zip(turn.wall_ns, turn.cpu_ns, strict=False)]
     which, share = "", IMPOSSIBLE_SHARE
-    if limit > 1:
+    if limit > 1 and pairs:
         fastest = max(FEWEST_FASTEST, round(FASTEST_SHARE * len(pairs)))
-        pairs, which, share = sorted(pairs)[:fastest], "the fastest ", OF_FASTEST
-    found = sum(cpu > IMPOSSIBLE * limit * max(0, wall) + IMPOSSIBLE_NS for wall, cpu in pairs)
+        share = max(OF_FASTEST, _by_chance(_too_much(pairs, limit) / len(pairs), fastest))
+        pairs, which = sorted(pairs)[:fastest], "the fastest "
+    found = _too_much(pairs, limit)
     if found < max(FEWEST_IMPOSSIBLE, share * len(pairs)):
         return
     yield fail(
@@ -237,3 +240,14 @@ def _impossible(arm: Measurement) -> Iterator[Check]:
         impossible=found,
         samples=len(pairs),
     )
+
+
+def _too_much(pairs: Sequence[tuple[int, int]], limit: int) -> int:
+    """How many samples, of wall and CPU time, have more CPU time than fits."""
+    return sum(cpu > IMPOSSIBLE * limit * max(0, wall) + IMPOSSIBLE_NS for wall, cpu in pairs)
+
+
+def _by_chance(share: float, count: int) -> float:
+    """The most of so many samples that ticks of the kernel reach, where they reach this share of
+    all: of an honest step of 2.7 ms on two threads two thirds."""
+    return share + BY_CHANCE * math.sqrt(share * (1 - share) / count)
